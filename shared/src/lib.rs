@@ -1,0 +1,31 @@
+//! What travels between the broker, the plugin and a frontend.
+//!
+//! Wire types only. A response may gain fields in a later version, so clients ignore fields that
+//! they do not know; requests refuse unknown fields, so that a typing mistake is not lost.
+//! With the feature `openapi` every type also describes itself in `openapi/broker.yaml`.
+
+mod audit;
+mod credential;
+mod exec_credential;
+mod names;
+mod problem;
+mod session;
+mod suspension;
+mod time;
+mod workspace;
+
+pub use audit::{AuditEntry, AuditPage};
+pub use credential::{Credential, TOKEN_LIFETIME_SECONDS};
+pub use exec_credential::{
+    ExecApiVersion, ExecCredential, ExecCredentialStatus, ExecInfo, ExecInfoError,
+};
+pub use names::{
+    BROKER_ENV, CLUSTER_NAME, CONTEXT_NAME, EXTENSION_NAME, MANAGED_BY_LABEL, MANAGED_BY_VALUE,
+    PLUGIN_CLIENT_ID, PLUGIN_COMMAND, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL,
+    WORKSPACE_LABEL, tenant_namespace,
+};
+pub use problem::{Code, PROBLEM_CONTENT_TYPE, Problem};
+pub use session::{Me, Role};
+pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
+pub use time::WireTime;
+pub use workspace::{InitRequest, Quota, Workspace, WorkspaceList, WorkspaceStatus};

@@ -1,0 +1,34 @@
+//! Names that several parts must agree on.
+
+use uuid::Uuid;
+
+/// Cluster name in every kubeconfig, and the default name of the one configured cluster.
+pub const CLUSTER_NAME: &str = "internal-cluster";
+/// Context name in every kubeconfig.
+pub const CONTEXT_NAME: &str = "tenant-context";
+/// The ServiceAccount whose tokens a tenant gets; also the user name in every kubeconfig.
+pub const SERVICE_ACCOUNT_NAME: &str = "sa-tenant-admin";
+/// The RoleBinding that gives [`SERVICE_ACCOUNT_NAME`] its role in its own namespace.
+pub const ROLE_BINDING_NAME: &str = "rb-tenant-admin";
+/// Label that marks every object of ours, with [`MANAGED_BY_VALUE`].
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY_LABEL`].
+pub const MANAGED_BY_VALUE: &str = "tenant-broker";
+/// Label that names the workspace (its UUID) that an object belongs to.
+pub const WORKSPACE_LABEL: &str = "tenant-broker.io/workspace";
+/// Label on a namespace that is `"true"` while its workspace is suspended.
+pub const SUSPENDED_LABEL: &str = "tenant-broker.io/suspended";
+/// Name of the kubeconfig extension that marks entries as ours; it holds `broker` and `workspace`.
+pub const EXTENSION_NAME: &str = "tenant-broker.io";
+/// OAuth 2.0 client id of the plugin at the embedded issuer: a public client (RFC 6749 section 2.1).
+pub const PLUGIN_CLIENT_ID: &str = "kubectl-tenant";
+/// The plugin's file name. Kubeconfigs name it bare, so that `PATH` and kubectl's plugin
+/// allow-lists decide which file it is.
+pub const PLUGIN_COMMAND: &str = "kubectl-tenant";
+/// Environment variable that names the broker's URL.
+pub const BROKER_ENV: &str = "TENANT_BROKER_URL";
+
+/// The namespace of a user: `tenant-<user uuid>`, lower case, 43 characters, a DNS label.
+pub fn tenant_namespace(user_id: Uuid) -> String {
+    format!("tenant-{}", user_id.hyphenated())
+}
