@@ -1,1 +1,8 @@
-
+//! The broker.
+pub mod audit;
+pub mod clock;
+pub mod db;
+pub mod problem;
+pub mod secret;
+pub mod telemetry;
+pub mod throttle;

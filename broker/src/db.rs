@@ -1,0 +1,197 @@
+//! The database: PostgreSQL or embedded SQLite behind one SQL text.
+//!
+//! Every statement is written once, with `$1` placeholders and no function that only one engine
+//! knows; [`on_engine!`](crate::on_engine) type-checks it for both. A transaction that writes takes
+//! SQLite's one write lock when it begins, so that it cannot fail half-way for want of it.
+
+use std::{path::PathBuf, str::FromStr, time::Duration};
+
+use sqlx::{
+    PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction,
+    migrate::{MigrateError, Migrator},
+    postgres::{PgConnectOptions, PgPoolOptions},
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+
+/// How long a caller waits for a connection before the database counts as unavailable.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections of one broker to PostgreSQL.
+const POSTGRES_CONNECTIONS: u32 = 16;
+/// Readers of one broker on SQLite; there is one writer beside them.
+const SQLITE_READERS: u32 = 4;
+
+static POSTGRES_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/postgres");
+static SQLITE_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
+
+/// One value for either engine.
+#[derive(Debug)]
+pub enum Engine<P, S> {
+    /// PostgreSQL.
+    Postgres(P),
+    /// SQLite.
+    Sqlite(S),
+}
+
+/// Runs one body on whichever engine is there; the body is type-checked for both.
+#[macro_export]
+macro_rules! on_engine {
+    ($engine:expr, $connection:ident => $body:expr) => {
+        match $engine {
+            $crate::db::Engine::Postgres($connection) => $body,
+            $crate::db::Engine::Sqlite($connection) => $body,
+        }
+    };
+}
+
+/// A place to run single statements that read.
+pub type Reader<'a> = Engine<&'a PgPool, &'a SqlitePool>;
+/// A connection inside a transaction.
+pub type Connection<'a> = Engine<&'a mut PgConnection, &'a mut SqliteConnection>;
+
+/// Where the database is.
+#[derive(Clone, Debug)]
+pub enum Location {
+    /// PostgreSQL, with everything its URL can say. The password does not print.
+    Postgres(Box<PgConnectOptions>),
+    /// A SQLite file; it is made if it is not there.
+    Sqlite(PathBuf),
+}
+
+impl FromStr for Location {
+    type Err = String;
+
+    fn from_str(url: &str) -> Result<Self, String> {
+        if let Some(path) = url.strip_prefix("sqlite://") {
+            if path.is_empty() {
+                return Err("a SQLite URL names a file: sqlite:///var/lib/…/broker.db".to_owned());
+            }
+            return Ok(Self::Sqlite(PathBuf::from(path)));
+        }
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            // The parser's own error can repeat the URL, and with it the password.
+            return url
+                .parse()
+                .map(|options| Self::Postgres(Box::new(options)))
+                .map_err(|_| "not a PostgreSQL URL: postgres://user:password@host:5432/name".into());
+        }
+        Err("a database URL starts with postgres:// or sqlite://".to_owned())
+    }
+}
+
+/// The database of one broker.
+#[derive(Clone, Debug)]
+pub enum Db {
+    /// PostgreSQL, shared by all replicas.
+    Postgres(PgPool),
+    /// SQLite: readers beside one writer.
+    Sqlite {
+        /// Connections that read.
+        read: SqlitePool,
+        /// The connection that writes.
+        write: SqlitePool,
+    },
+}
+
+/// A transaction that may write. Dropped without [`Tx::commit`], it leaves nothing behind.
+#[derive(Debug)]
+pub struct Tx(Engine<Transaction<'static, Postgres>, Transaction<'static, Sqlite>>);
+
+impl Tx {
+    /// The connection, for statements inside the transaction.
+    pub fn connection(&mut self) -> Connection<'_> {
+        match &mut self.0 {
+            Engine::Postgres(tx) => Engine::Postgres(tx),
+            Engine::Sqlite(tx) => Engine::Sqlite(tx),
+        }
+    }
+
+    /// Makes everything inside durable, or nothing.
+    ///
+    /// # Errors
+    /// The database cannot say that it is durable.
+    pub async fn commit(self) -> sqlx::Result<()> {
+        on_engine!(self.0, tx => tx.commit().await)
+    }
+}
+
+impl Db {
+    /// Connects; makes the file of a SQLite database.
+    ///
+    /// # Errors
+    /// The server does not answer in time or refuses; the file cannot be opened.
+    pub async fn connect(location: &Location) -> sqlx::Result<Self> {
+        match location {
+            Location::Postgres(options) => {
+                let pool = PgPoolOptions::new()
+                    .max_connections(POSTGRES_CONNECTIONS)
+                    .acquire_timeout(ACQUIRE_TIMEOUT)
+                    .connect_with((**options).clone().application_name("tenant-broker"))
+                    .await?;
+                Ok(Self::Postgres(pool))
+            }
+            Location::Sqlite(path) => {
+                let options = SqliteConnectOptions::new()
+                    .filename(path)
+                    .create_if_missing(true)
+                    .journal_mode(SqliteJournalMode::Wal)
+                    // What is acknowledged survives a power cut, not only a crash.
+                    .synchronous(SqliteSynchronous::Full)
+                    .foreign_keys(true)
+                    .busy_timeout(ACQUIRE_TIMEOUT);
+                let pool = SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
+                let write = pool.clone().max_connections(1).connect_with(options.clone()).await?;
+                let read = pool.max_connections(SQLITE_READERS).connect_with(options).await?;
+                Ok(Self::Sqlite { read, write })
+            }
+        }
+    }
+
+    /// Brings the tables to this version. Several replicas may try at once.
+    ///
+    /// # Errors
+    /// A migration fails, or the database is of a later version than this program.
+    pub async fn migrate(&self) -> Result<(), MigrateError> {
+        match self {
+            Self::Postgres(pool) => POSTGRES_MIGRATIONS.run(pool).await,
+            Self::Sqlite { write, .. } => SQLITE_MIGRATIONS.run(write).await,
+        }
+    }
+
+    /// For statements that read.
+    pub fn reader(&self) -> Reader<'_> {
+        match self {
+            Self::Postgres(pool) => Engine::Postgres(pool),
+            Self::Sqlite { read, .. } => Engine::Sqlite(read),
+        }
+    }
+
+    /// Begins a transaction that writes.
+    ///
+    /// # Errors
+    /// No connection in time.
+    pub async fn begin(&self) -> sqlx::Result<Tx> {
+        Ok(Tx(match self {
+            Self::Postgres(pool) => Engine::Postgres(pool.begin().await?),
+            Self::Sqlite { write, .. } => Engine::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?),
+        }))
+    }
+
+    /// Whether the database answers.
+    ///
+    /// # Errors
+    /// It does not.
+    pub async fn ping(&self) -> sqlx::Result<()> {
+        on_engine!(self.reader(), pool => sqlx::query("SELECT 1").execute(pool).await.map(drop))
+    }
+
+    /// Closes the connections, once what is under way has ended.
+    pub async fn close(&self) {
+        match self {
+            Self::Postgres(pool) => pool.close().await,
+            Self::Sqlite { read, write } => {
+                read.close().await;
+                write.close().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Secrets that the broker hands out: random, shown once, kept only as a hash.
+
+use std::fmt;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// Random bytes of a secret: 256 bits, beyond guessing.
+const SECRET_BYTES: usize = 32;
+
+/// The randomness of the operating system failed.
+#[derive(Debug, thiserror::Error)]
+#[error("the operating system gave no randomness: {0}")]
+pub struct NoRandomness(#[from] getrandom::Error);
+
+/// A secret in clear, on its way to the one who asked for it. It does not print.
+#[derive(Clone)]
+pub struct PlainSecret(SecretString);
+
+impl PlainSecret {
+    /// A new secret: `prefix` and 43 characters of base64url. The prefix tells a finder what it is.
+    ///
+    /// # Errors
+    /// The operating system has no randomness to give.
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks for randomness")]
+    pub fn generate(prefix: &str) -> Result<Self, NoRandomness> {
+        let mut bytes = [0; SECRET_BYTES];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes)).into()))
+    }
+
+    /// A secret that somebody presents.
+    pub fn presented(text: impl Into<String>) -> Self {
+        Self(text.into().into())
+    }
+
+    /// The text itself, for the one answer that carries it.
+    pub fn expose(&self) -> &str {
+        self.0.expose_secret()
+    }
+
+    /// What the database keeps of it.
+    pub fn hash(&self) -> SecretHash {
+        SecretHash(Sha256::digest(self.expose().as_bytes()).into())
+    }
+}
+
+impl fmt::Debug for PlainSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PlainSecret([hidden])")
+    }
+}
+
+/// SHA-256 of a [`PlainSecret`]. A fast hash is right here: 256 random bits cannot be guessed.
+#[derive(Clone, Copy)]
+pub struct SecretHash([u8; 32]);
+
+impl SecretHash {
+    /// For the database.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether this is the hash that the database kept; takes as long for a wrong one as for the
+    /// right one.
+    pub fn matches(&self, kept: &[u8]) -> bool {
+        self.0.as_slice().ct_eq(kept).into()
+    }
+}
+
+impl fmt::Debug for SecretHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretHash([hidden])")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_differ_match_their_hash_and_do_not_print() {
+        let (one, two) =
+            (PlainSecret::generate("tb_").unwrap(), PlainSecret::generate("tb_").unwrap());
+        assert_ne!(one.expose(), two.expose());
+        assert_eq!(one.expose().len(), "tb_".len() + 43);
+        assert!(PlainSecret::presented(one.expose()).hash().matches(one.hash().as_bytes()));
+        assert!(!one.hash().matches(two.hash().as_bytes()));
+        assert!(!format!("{one:?} {:?}", one.hash()).contains(&one.expose()[3..]));
+    }
+}

@@ -1,0 +1,177 @@
+//! Logs and metrics.
+//!
+//! What a log level may say: `error` needs an operator; `warn` may; `info` is one line a request
+//! and one for each change of state; `debug` and `trace` add what libraries say. No level may carry
+//! a token, a password or a session secret.
+
+use std::str::FromStr;
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Registry, Unit},
+};
+use tracing_subscriber::{EnvFilter, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+
+/// How a log line is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err("text or json".to_owned()),
+        }
+    }
+}
+
+/// A filter such as `info` or `tenant_broker=debug,kube=warn`.
+///
+/// # Errors
+/// Text that is no filter.
+pub fn log_filter(text: &str) -> Result<EnvFilter, String> {
+    EnvFilter::try_new(text).map_err(|error| error.to_string())
+}
+
+/// Starts logging to stderr, once per process.
+pub fn start_logging(filter: EnvFilter, format: LogFormat) {
+    let registry = tracing_subscriber::registry().with(filter);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // A second call (tests) finds logging started already, which is as good.
+    let _ = match format {
+        LogFormat::Text => registry.with(layer.with_ansi(false)).try_init(),
+        LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
+    };
+}
+
+/// Labels of a request; every value is from a closed set.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RequestLabels {
+    method: &'static str,
+    area: &'static str,
+    status: u16,
+}
+
+/// Labels of an outcome.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ActionLabels {
+    action: &'static str,
+    outcome: &'static str,
+}
+
+/// Everything that is counted. Clones share the counts.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Histogram,
+    actions: Family<ActionLabels, Counter>,
+    token_request_seconds: Histogram,
+    sweep_unfinished: Counter,
+    registry: std::sync::Arc<Registry>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let requests = Family::<RequestLabels, Counter>::default();
+        let request_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 16));
+        let actions = Family::<ActionLabels, Counter>::default();
+        let token_request_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 14));
+        let sweep_unfinished = Counter::default();
+        let mut registry = Registry::with_prefix("tenant_broker");
+        registry.register("requests", "Requests answered", requests.clone());
+        registry.register_with_unit(
+            "request_duration",
+            "Time from request to answer",
+            Unit::Seconds,
+            request_seconds.clone(),
+        );
+        registry.register("actions", "Audited actions by outcome", actions.clone());
+        registry.register_with_unit(
+            "token_request_duration",
+            "Time of a TokenRequest at the Kubernetes API",
+            Unit::Seconds,
+            token_request_seconds.clone(),
+        );
+        registry.register(
+            "sweep_unfinished",
+            "Workspaces that the sweep found half done",
+            sweep_unfinished.clone(),
+        );
+        Self {
+            requests,
+            request_seconds,
+            actions,
+            token_request_seconds,
+            sweep_unfinished,
+            registry: std::sync::Arc::new(registry),
+        }
+    }
+}
+
+impl Metrics {
+    /// A request was answered.
+    pub fn request(&self, method: &poem::http::Method, path: &str, status: u16, seconds: f64) {
+        let labels = RequestLabels { method: method_label(method), area: area(path), status };
+        self.requests.get_or_create(&labels).inc();
+        self.request_seconds.observe(seconds);
+    }
+
+    /// An audited action ended.
+    pub fn action(&self, action: crate::audit::Action, outcome: &'static str) {
+        self.actions.get_or_create(&ActionLabels { action: action.as_str(), outcome }).inc();
+    }
+
+    /// A TokenRequest was answered.
+    pub fn token_request(&self, seconds: f64) {
+        self.token_request_seconds.observe(seconds);
+    }
+
+    /// The sweep found a workspace half done.
+    pub fn unfinished(&self) {
+        self.sweep_unfinished.inc();
+    }
+
+    /// All of it in the OpenMetrics text format.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// Methods that a label may hold; a stranger can invent others.
+fn method_label(method: &poem::http::Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// The part of the service that a path belongs to.
+fn area(path: &str) -> &'static str {
+    [("/api/", "api"), ("/oauth2/", "issuer"), ("/.well-known/", "issuer"), ("/login", "pages")]
+        .into_iter()
+        .find(|(prefix, _)| path.starts_with(prefix))
+        .map_or("other", |(_, area)| area)
+}
