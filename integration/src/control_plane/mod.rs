@@ -1,0 +1,173 @@
+//! A real control plane: etcd, kube-apiserver and kube-controller-manager.
+
+mod go_build;
+mod programs;
+mod release;
+mod start;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::sync::OnceCell;
+use url::Url;
+
+pub use programs::{Found, Places, Programs};
+pub use release::kubernetes_version;
+
+use crate::authority::{Authority, Identity};
+use crate::process::Process;
+use crate::scratch::Scratch;
+use crate::{http_client, kubeconfig};
+
+/// The Kubernetes user that the broker is: the common name of its certificate.
+pub const BROKER_USER: &str = "tenant-broker";
+
+/// What a control plane may be told.
+#[derive(Clone, Debug, Default)]
+pub struct ControlPlaneOptions {
+    /// More flags for kube-apiserver, for example `--service-account-max-token-expiration=1h`.
+    pub apiserver_flags: Vec<String>,
+    /// A folder that keeps its state from one start to the next, instead of a temporary one.
+    pub folder: Option<PathBuf>,
+}
+
+/// A running control plane on loopback, with RBAC on, its roles aggregated, ServiceAccount tokens
+/// signed with ES256 and an audit log of level Metadata. Dropping it ends it.
+pub struct ControlPlane {
+    // In the order in which they end.
+    controller_manager: Process,
+    api_server: Process,
+    etcd: Process,
+    url: Url,
+    authority: Authority,
+    broker: Identity,
+    admin_kubeconfig: PathBuf,
+    broker_kubeconfig: PathBuf,
+    scratch: Scratch,
+}
+
+impl ControlPlane {
+    /// Finds the programs and starts them; about 3 s, and 0.4 GB of memory while it runs.
+    ///
+    /// # Errors
+    /// A program is missing, ends early or does not become ready; the end of its log is in the
+    /// message.
+    pub async fn start(options: ControlPlaneOptions) -> Result<Self> {
+        let programs = Programs::find(&Places::from_env()?).await?;
+        start::start(&programs, options).await
+    }
+
+    /// The control plane that the tests of one process share; started by the first who asks.
+    /// It ends with the process.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start`]; the next caller tries again.
+    pub async fn shared() -> Result<Arc<Self>> {
+        static SHARED: OnceCell<Arc<ControlPlane>> = OnceCell::const_new();
+        SHARED
+            .get_or_try_init(|| async {
+                Self::start(ControlPlaneOptions::default()).await.map(Arc::new)
+            })
+            .await
+            .cloned()
+    }
+
+    /// The API server, `https://127.0.0.1:PORT/`.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The CA of everything here.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Kubeconfig of a cluster administrator (group `system:masters`), for preparing and checking.
+    pub fn admin_kubeconfig(&self) -> &Path {
+        &self.admin_kubeconfig
+    }
+
+    /// Kubeconfig of the broker's own identity, [`BROKER_USER`] without any group. It has the
+    /// rights that `tenant-broker install` gave it, none before that.
+    pub fn broker_kubeconfig(&self) -> &Path {
+        &self.broker_kubeconfig
+    }
+
+    /// The broker's client certificate, for what stands between the broker and the API server.
+    pub fn broker_identity(&self) -> &Identity {
+        &self.broker
+    }
+
+    /// Writes a kubeconfig for another user, with a client certificate, into `folder`.
+    ///
+    /// # Errors
+    /// The certificate or the file cannot be made.
+    pub fn kubeconfig_for(
+        &self,
+        user: &str,
+        group: Option<&str>,
+        folder: &Path,
+    ) -> Result<PathBuf> {
+        let file = folder.join(format!("{user}.kubeconfig"));
+        let identity = self.authority.client(user, group)?;
+        kubeconfig::write(&file, &self.url, self.authority.certificate(), user, &identity)?;
+        Ok(file)
+    }
+
+    /// A Kubernetes client with the rights of a cluster administrator.
+    ///
+    /// # Errors
+    /// The kubeconfig cannot be read.
+    pub async fn admin(&self) -> Result<kube::Client> {
+        client(&self.admin_kubeconfig).await
+    }
+
+    /// The API server's audit log so far: one `audit.k8s.io/v1` Event for each request that is
+    /// answered, level Metadata, stages `ResponseStarted`,
+    /// `ResponseComplete` and `Panic`.
+    ///
+    /// # Errors
+    /// The log cannot be read. A line that is still being written is left out.
+    pub fn audit_events(&self) -> Result<Vec<serde_json::Value>> {
+        let path = self.audit_log();
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("read the audit log {}", path.display()))?;
+        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// The API server's audit log, one JSON object a line.
+    pub fn audit_log(&self) -> PathBuf {
+        self.scratch.path().join("audit.log")
+    }
+
+    /// The folder with its state and logs.
+    pub fn folder(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Leaves the folder behind for reading, because something failed.
+    pub fn keep_folder(&self) {
+        self.scratch.keep();
+    }
+
+    /// The processes, for faults such as SIGSTOP: API server, controller manager, etcd.
+    pub fn processes(&self) -> [&Process; 3] {
+        [&self.api_server, &self.controller_manager, &self.etcd]
+    }
+}
+
+/// A Kubernetes client for the current context of a kubeconfig file.
+///
+/// # Errors
+/// The file cannot be read or used.
+pub async fn client(kubeconfig: &Path) -> Result<kube::Client> {
+    http_client::use_ring();
+    let config = Kubeconfig::read_from(kubeconfig)
+        .with_context(|| format!("read {}", kubeconfig.display()))?;
+    let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
+        .await
+        .with_context(|| format!("use {}", kubeconfig.display()))?;
+    kube::Client::try_from(config).context("make a Kubernetes client")
+}

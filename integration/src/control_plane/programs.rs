@@ -1,0 +1,223 @@
+//! Where kube-apiserver, kube-controller-manager and etcd come from.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::{go_build, release};
+use crate::machine;
+use crate::process::Program;
+use crate::progress::say;
+
+/// The three programs of a control plane.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The Kubernetes API server.
+    pub kube_apiserver: Found,
+    /// The controllers that fill roles, count quotas and end namespaces.
+    pub kube_controller_manager: Found,
+    /// The API server's storage.
+    pub etcd: Found,
+}
+
+/// One program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its file.
+    pub path: PathBuf,
+    /// The first line that `--version` prints.
+    pub version: String,
+    /// The place it was found in, for a person: `KUBEBUILDER_ASSETS`, `PATH` or `cache`.
+    pub origin: &'static str,
+}
+
+/// The places that are searched, in this order; each program is taken from the first that has it.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// `KUBEBUILDER_ASSETS`, a folder.
+    pub assets: Option<PathBuf>,
+    /// `PATH`.
+    pub search_path: OsString,
+    /// Our cache: `$XDG_CACHE_HOME/kubectl-tenant/controlplane/<version>`, or below `~/.cache`.
+    pub cache: Option<PathBuf>,
+}
+
+impl Places {
+    /// The places that the environment names.
+    ///
+    /// # Errors
+    /// `controlplane/go.mod` names no version.
+    pub fn from_env() -> Result<Self> {
+        let version = release::kubernetes_version()?;
+        Ok(Self {
+            assets: std::env::var_os("KUBEBUILDER_ASSETS")
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from),
+            search_path: std::env::var_os("PATH").unwrap_or_default(),
+            cache: machine::cache_folder().map(|cache| cache.join("controlplane").join(version)),
+        })
+    }
+
+    fn candidate(&self, name: &str) -> Option<(PathBuf, &'static str)> {
+        let assets = self.assets.as_ref().map(|folder| folder.join(name));
+        let cached = self.cache.as_ref().map(|folder| folder.join(name));
+        assets
+            .filter(|file| file.is_file())
+            .map(|file| (file, "KUBEBUILDER_ASSETS"))
+            .or_else(|| machine::find_in(&self.search_path, name).map(|file| (file, "PATH")))
+            .or_else(|| cached.filter(|file| file.is_file()).map(|file| (file, "cache")))
+    }
+}
+
+impl Programs {
+    /// Finds the programs, builds those that are nowhere, and says where each came from.
+    ///
+    /// # Errors
+    /// One is missing and cannot be built; the message names every way to get it.
+    pub async fn find(places: &Places) -> Result<Self> {
+        let names = ["kube-apiserver", "kube-controller-manager", "etcd"];
+        let missing: Vec<_> =
+            names.into_iter().filter(|name| places.candidate(name).is_none()).collect();
+        if !missing.is_empty() {
+            let go = machine::find_in(&places.search_path, "go");
+            let (Some(go), Some(cache)) = (go, places.cache.as_ref()) else {
+                bail!("{}", ways(&missing, places));
+            };
+            go_build::build(&go, cache).await?;
+        }
+        let found = Self {
+            kube_apiserver: look(places, "kube-apiserver").await?,
+            kube_controller_manager: look(places, "kube-controller-manager").await?,
+            etcd: look(places, "etcd").await?,
+        };
+        found.report();
+        Ok(found)
+    }
+
+    /// One line if all is as pinned, else one for each program.
+    fn report(&self) {
+        let all = [&self.kube_apiserver, &self.kube_controller_manager, &self.etcd];
+        if all.iter().all(|found| found.origin == "cache") {
+            let folder = self.etcd.path.parent().unwrap_or(Path::new(""));
+            say(&format!(
+                "control plane: {} (cache, {})",
+                self.kube_apiserver.version,
+                folder.display()
+            ));
+            return;
+        }
+        for found in all {
+            say(&format!(
+                "control plane: {} ({}, {})",
+                found.version,
+                found.origin,
+                found.path.display()
+            ));
+        }
+        if self.kube_apiserver.version != self.kube_controller_manager.version {
+            say("warning: kube-apiserver and kube-controller-manager differ in version");
+        }
+    }
+}
+
+/// The program in the first place that has it, with what it says of itself.
+async fn look(places: &Places, name: &str) -> Result<Found> {
+    let (path, origin) =
+        places.candidate(name).with_context(|| format!("{name} is not where it was built"))?;
+    let version = if origin == "cache" {
+        // The folder's name says it; asking costs a tenth of a second for each program.
+        match name {
+            "etcd" => format!("etcd {}", release::etcd_version()?),
+            _ => format!("Kubernetes {}", release::kubernetes_version()?),
+        }
+    } else {
+        let output = Program::new(&path)
+            .arg("--version")
+            .run(Duration::from_secs(20))
+            .await?
+            .success()
+            .with_context(|| format!("ask {} for its version", path.display()))?;
+        output.stdout.lines().next().unwrap_or_default().to_owned()
+    };
+    Ok(Found { path, version, origin })
+}
+
+fn ways(missing: &[&str], places: &Places) -> String {
+    let version = release::kubernetes_version().unwrap_or_default();
+    let cache = places.cache.as_ref().map_or_else(
+        || "the cache folder (set HOME or XDG_CACHE_HOME, there is none now)".to_owned(),
+        |cache| cache.display().to_string(),
+    );
+    format!(
+        "not found: {}. Any one of these helps:\n\
+         - install Go, and they are built once (under four minutes, Kubernetes {version}):\n    \
+             Debian, Ubuntu: apt-get install golang-go\n    \
+             macOS: brew install go\n\
+         - set KUBEBUILDER_ASSETS to a folder that has them\n\
+         - put them on PATH\n\
+         - put them into {cache}",
+        missing.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn script(folder: &Path, name: &str) {
+        let file = folder.join(name);
+        std::fs::write(&file, format!("#!/bin/sh\necho {name} of {}\n", folder.display())).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    #[tokio::test]
+    async fn each_program_comes_from_the_first_place_that_has_it() {
+        let [assets, path, cache] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+        script(assets.path(), "etcd");
+        script(path.path(), "etcd");
+        script(path.path(), "kube-apiserver");
+        script(cache.path(), "kube-apiserver");
+        script(cache.path(), "kube-controller-manager");
+        let places = Places {
+            assets: Some(assets.path().to_owned()),
+            search_path: path.path().into(),
+            cache: Some(cache.path().to_owned()),
+        };
+        let found = Programs::find(&places).await.unwrap();
+        assert_eq!(found.etcd.origin, "KUBEBUILDER_ASSETS");
+        assert_eq!(found.etcd.version, format!("etcd of {}", assets.path().display()));
+        assert_eq!(found.kube_apiserver.origin, "PATH");
+        assert_eq!(found.kube_controller_manager.origin, "cache");
+    }
+
+    #[tokio::test]
+    async fn what_is_nowhere_is_named_with_every_way_to_get_it() {
+        let cache = tempfile::tempdir().unwrap();
+        script(cache.path(), "etcd");
+        let places = Places { cache: Some(cache.path().to_owned()), ..Places::default() };
+        let text = Programs::find(&places).await.unwrap_err().to_string();
+        assert!(text.starts_with("not found: kube-apiserver, kube-controller-manager. "), "{text}");
+        for way in ["apt-get install golang-go", "brew install go", "KUBEBUILDER_ASSETS", "PATH"] {
+            assert!(text.contains(way), "{way} is missing in {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_build_that_fails_shows_what_go_said() {
+        let [path, cache] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
+        let go = path.path().join("go");
+        std::fs::write(&go, "#!/bin/sh\necho 'no such module proxy' >&2\nexit 1\n").unwrap();
+        std::fs::set_permissions(&go, PermissionsExt::from_mode(0o755)).unwrap();
+        let places = Places {
+            assets: None,
+            search_path: path.path().into(),
+            cache: Some(cache.path().join("v0")),
+        };
+        let error = Programs::find(&places).await.unwrap_err();
+        assert!(format!("{error:#}").contains("no such module proxy"), "{error:#}");
+    }
+}

@@ -1,0 +1,76 @@
+//! The versions of the control plane, read from the one place that names them.
+
+use anyhow::{Context, Result};
+
+/// The Go module that names and pins the three programs.
+pub(super) const GO_MOD: &str = include_str!("../../controlplane/go.mod");
+/// Its checksums.
+pub(super) const GO_SUM: &str = include_str!("../../controlplane/go.sum");
+
+/// The pinned version of a Go module, for example `v1.36.3`.
+fn version_of(module: &str, go_mod: &str) -> Option<String> {
+    go_mod.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?;
+        let version = words.next()?;
+        (name == module && version.starts_with('v')).then(|| version.to_owned())
+    })
+}
+
+/// The Kubernetes version that is built and cached, for example `v1.36.3`.
+///
+/// # Errors
+/// `controlplane/go.mod` does not require `k8s.io/kubernetes`.
+pub fn kubernetes_version() -> Result<String> {
+    version_of("k8s.io/kubernetes", GO_MOD)
+        .context("controlplane/go.mod names no version of k8s.io/kubernetes")
+}
+
+/// The etcd version that is built and cached, for example `v3.6.8`.
+///
+/// # Errors
+/// `controlplane/go.mod` does not require etcd's server.
+pub(super) fn etcd_version() -> Result<String> {
+    version_of("go.etcd.io/etcd/server/v3", GO_MOD)
+        .context("controlplane/go.mod names no version of go.etcd.io/etcd/server/v3")
+}
+
+/// Linker flags that stamp the version: a plain build calls itself `v0.0.0-master+$Format:%H$`,
+/// which kubectl and other clients cannot parse.
+pub(super) fn linker_flags(version: &str) -> Result<String> {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let major = numbers.next().unwrap_or_default();
+    let minor = numbers.next().with_context(|| format!("{version:?} is no version"))?;
+    let mut flags = "-s -w".to_owned();
+    for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
+        for (variable, value) in [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor)]
+        {
+            flags.extend([" -X ", package, ".", variable, "=", value]);
+        }
+    }
+    Ok(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_come_from_the_module_file() {
+        let kubernetes = kubernetes_version().unwrap();
+        assert!(GO_MOD.contains(&format!("k8s.io/kubernetes {kubernetes}")));
+        assert!(etcd_version().unwrap().starts_with("v3."));
+        assert_eq!(
+            version_of("k8s.io/kubernetes", "\tk8s.io/kubernetes v1.2.3 // indirect"),
+            Some("v1.2.3".to_owned())
+        );
+        assert_eq!(version_of("k8s.io/kubernetes", "\tk8s.io/kubernetes/cmd/kube-apiserver"), None);
+    }
+
+    #[test]
+    fn the_version_is_stamped_where_servers_and_clients_look() {
+        let flags = linker_flags("v1.36.3").unwrap();
+        assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.36.3"));
+        assert!(flags.contains("-X k8s.io/client-go/pkg/version.gitMinor=36"));
+    }
+}

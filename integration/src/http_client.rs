@@ -1,0 +1,35 @@
+//! The HTTP client of the harness.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Client};
+
+/// A client that trusts this CA (PEM) and nobody else, follows no redirect and uses no proxy of
+/// the environment. An answer may pause for a minute at most.
+///
+/// # Errors
+/// The text is no certificate.
+pub fn http_client(authority: Option<&str>) -> Result<Client> {
+    use_ring();
+    let roots = authority
+        .map(|pem| Certificate::from_pem(pem.as_bytes()))
+        .transpose()
+        .context("read the CA's certificate")?;
+    Client::builder()
+        .tls_certs_only(roots)
+        .redirect(Policy::none())
+        .no_proxy()
+        .connect_timeout(Duration::from_secs(5))
+        .read_timeout(Duration::from_mins(1))
+        .user_agent("kubectl-tenant-integration")
+        .build()
+        .context("build an HTTP client")
+}
+
+/// Makes *ring* the TLS provider of this process; later calls change nothing.
+pub(crate) fn use_ring() {
+    // The error says that there is one already, which is this one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

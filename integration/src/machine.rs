@@ -1,0 +1,73 @@
+//! What the machine has: programs, folders, accounts.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::process::Account;
+
+/// The program of this name in the first folder of a search path that has it.
+pub fn find_in(search_path: &OsStr, name: &str) -> Option<PathBuf> {
+    std::env::split_paths(search_path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|file| is_executable(file))
+}
+
+/// The program of this name on our `PATH`.
+pub fn find(name: &str) -> Option<PathBuf> {
+    find_in(&std::env::var_os("PATH")?, name)
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+/// Where this project keeps what can be made again: below `XDG_CACHE_HOME`, else `~/.cache`.
+pub fn cache_folder() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    set("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")))
+        .map(|cache| cache.join("kubectl-tenant"))
+}
+
+/// The account to run a program as that refuses root: `nobody` when we are root, else ours.
+///
+/// # Errors
+/// We are root and the machine has no account `nobody`.
+pub fn unprivileged_account() -> Result<Option<Account>> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let accounts = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
+    parse_account(&accounts, "nobody").map(Some).context(
+        "PostgreSQL refuses root, and there is no account nobody to run it as; run as another user",
+    )
+}
+
+/// The account of this name in the text of passwd(5).
+fn parse_account(accounts: &str, name: &str) -> Option<Account> {
+    accounts.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then_some(())?;
+        let uid = fields.nth(1)?.parse().ok()?;
+        let gid = fields.next()?.parse().ok()?;
+        Some(Account { uid, gid })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_found_by_its_whole_name() {
+        let text = "root:x:0:0:root:/root:/bin/sh\nnobody2:x:7:8::/:\nnobody:x:65534:65533::/:/x\n";
+        assert_eq!(parse_account(text, "nobody"), Some(Account { uid: 65534, gid: 65533 }));
+        assert_eq!(parse_account(text, "somebody"), None);
+    }
+}

@@ -1,0 +1,34 @@
+//! Ports of 127.0.0.1.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use anyhow::{Context, Result};
+
+/// A port that nobody listens on now. Somebody else may take it before it is used, so whoever
+/// starts a server on it starts it again on another one when its log says [`is_taken`].
+///
+/// # Errors
+/// The system has no free port.
+pub fn free() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
+    Ok(listener.local_addr().context("find a free port")?.port())
+}
+
+/// This port if nobody listens on it, else another one.
+///
+/// # Errors
+/// The system has no free port.
+pub fn prefer(port: u16) -> Result<u16> {
+    if is_free(port) { Ok(port) } else { free() }
+}
+
+/// Whether nobody listens on this port.
+pub fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// Whether a server's output says that its port was taken. Go, Rust and PostgreSQL all print the
+/// system's text for EADDRINUSE.
+pub fn is_taken(output: &str) -> bool {
+    output.to_ascii_lowercase().contains("address already in use")
+}

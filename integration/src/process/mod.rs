@@ -1,0 +1,220 @@
+//! Programs that are started, watched and ended.
+//!
+//! Every child leads a process group of its own. It is ended when its [`Process`] is dropped, and by
+//! the guardian (`guardian.sh`) when this process dies without dropping anything. A [`Process`]
+//! belongs to no async runtime, so that tests with a runtime each can share one.
+
+mod captured;
+pub(crate) mod guardian;
+mod program;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
+use tokio::sync::watch;
+
+pub use captured::{Captured, Finished};
+pub use program::{Account, Program};
+
+/// How long a process may take to vanish after SIGKILL.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+
+/// A running program.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    pid: Pid,
+    fate: Arc<Fate>,
+    exited: watch::Receiver<Option<ExitStatus>>,
+    log: Option<PathBuf>,
+    stop_signal: Signal,
+    grace: Duration,
+}
+
+/// What became of a process; shared with the thread that waits for it.
+#[derive(Debug, Default)]
+struct Fate {
+    /// Set once the process has been reaped; no signal is sent after that, because its number may
+    /// by then be another process's.
+    status: Mutex<Option<ExitStatus>>,
+    changed: Condvar,
+}
+
+impl Fate {
+    fn lock(&self) -> MutexGuard<'_, Option<ExitStatus>> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks until the process is gone, at most for `limit`.
+    fn wait(&self, limit: Duration) -> Option<ExitStatus> {
+        let (status, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), limit, |status| status.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        *status
+    }
+}
+
+impl Process {
+    /// Takes charge of a child that waits at its gate: first the guardian knows it, then `gate` is
+    /// written and it runs.
+    fn guard(
+        name: String,
+        mut child: Child,
+        gate: Vec<u8>,
+        stop_signal: Signal,
+        grace: Duration,
+        watch_over: impl FnOnce(Pid, Signal) -> std::io::Result<()>,
+    ) -> Result<Self> {
+        let pid = Pid::from_child(&child);
+        if let Err(error) = watch_over(pid, stop_signal) {
+            // Its gate closes with `child.stdin`, so it ends by itself.
+            drop(child.stdin.take());
+            child.wait().context("wait for a child that may not run")?;
+            return Err(error).context("tell the guardian shell about a child");
+        }
+        let input = child.stdin.take();
+        let fate = Arc::new(Fate::default());
+        let (sender, exited) = watch::channel(None);
+        let thread_fate = Arc::clone(&fate);
+        std::thread::Builder::new()
+            .name(format!("wait-{name}"))
+            .spawn(move || {
+                if let Some(mut input) = input {
+                    // A program that does not read its input is no failure of ours.
+                    let _ = input.write_all(&gate);
+                }
+                sender.send_replace(Some(reap(&mut child, pid, &thread_fate)));
+            })
+            .context("start a thread that waits for a child")?;
+        Ok(Self { name, pid, fate, exited, log: None, stop_signal, grace })
+    }
+
+    /// The process id, which is also its group's.
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// The program's file name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The exit status, if it has ended.
+    pub fn status(&self) -> Option<ExitStatus> {
+        *self.fate.lock()
+    }
+
+    /// Sends a signal to the process; nothing happens if it has ended.
+    ///
+    /// # Errors
+    /// The signal is not allowed.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let status = self.fate.lock();
+        if status.is_none() {
+            match kill_process(self.pid, signal) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("signal {}", self.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills the process and its group at once, as a crash would.
+    pub fn kill(&self) {
+        let status = self.fate.lock();
+        if status.is_none() {
+            // The only failure is that it is gone already.
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
+    }
+
+    /// Waits for the end, however long it takes.
+    pub async fn wait(&self) -> Option<ExitStatus> {
+        let mut exited = self.exited.clone();
+        exited.wait_for(Option::is_some).await.ok().and_then(|status| *status)
+    }
+
+    /// Asks it to end and waits; after `grace` it is killed.
+    ///
+    /// # Errors
+    /// It had to be killed.
+    pub async fn stop(&self, grace: Duration) -> Result<ExitStatus> {
+        self.signal(self.stop_signal)?;
+        if let Ok(Some(status)) = tokio::time::timeout(grace, self.wait()).await {
+            return Ok(status);
+        }
+        self.kill();
+        self.wait().await;
+        bail!("{} did not end within {grace:?} and was killed\n{}", self.name, self.log_tail(40))
+    }
+
+    /// The file that both outputs go to, if it was started with one.
+    pub fn log(&self) -> Option<&Path> {
+        self.log.as_deref()
+    }
+
+    /// The last lines of its log, for a message to a person.
+    pub fn log_tail(&self, lines: usize) -> String {
+        self.log.as_deref().map_or_else(String::new, |log| log_tail(log, lines))
+    }
+
+    /// Fails with the end of the log if the process has ended; for probes that wait for a server.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn still_running(&self) -> Result<()> {
+        match self.status() {
+            None => Ok(()),
+            Some(status) => bail!("{} ended with {status}\n{}", self.name, self.log_tail(20)),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.status().is_some() {
+            return;
+        }
+        let _ = self.signal(self.stop_signal);
+        if self.fate.wait(self.grace).is_none() {
+            self.kill();
+            self.fate.wait(KILL_LIMIT);
+        }
+    }
+}
+
+/// Waits for the child's end without reaping it, ends what it left in its group, and only then
+/// gives its number back.
+fn reap(child: &mut Child, pid: Pid, fate: &Fate) -> ExitStatus {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR)) {}
+    let mut slot = fate.lock();
+    let _ = kill_process_group(pid, Signal::KILL);
+    let status = child.wait().unwrap_or_default();
+    *slot = Some(status);
+    drop(slot);
+    // The guardian is gone only when this process is on its way out as well.
+    let _ = guardian::unwatch(pid);
+    fate.changed.notify_all();
+    status
+}
+
+/// The last `lines` lines of a file, each indented, under a line that names the file.
+pub(crate) fn log_tail(log: &Path, lines: usize) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let all: Vec<&str> = text.lines().collect();
+    let last = all.get(all.len().saturating_sub(lines)..).unwrap_or_default();
+    format!("the end of {}:\n    {}", log.display(), last.join("\n    "))
+}

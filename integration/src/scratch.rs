@@ -1,0 +1,108 @@
+//! Folders for what a run writes.
+
+use std::fs::DirBuilder;
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+
+use crate::process::guardian;
+
+/// A temporary folder that only this user can enter. It goes away with the value, or with the
+/// process; after a panic it stays, so that its logs can be read, and says where it is.
+#[derive(Debug)]
+pub struct Scratch {
+    path: PathBuf,
+    keep: AtomicBool,
+}
+
+impl Scratch {
+    /// A new empty folder in the system's place for temporary files. `purpose` is in its name.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn new(purpose: &str) -> Result<Self> {
+        let path = tempfile::Builder::new()
+            .prefix(&format!("kubectl-tenant-{purpose}-"))
+            .tempdir()
+            .context("make a temporary folder; is TMPDIR writable?")?
+            .keep();
+        guardian::adopt_folder(&path)?;
+        Ok(Self { path, keep: AtomicBool::new(false) })
+    }
+
+    /// A folder that the caller named and that stays; made if it is missing.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn kept(path: &Path) -> Result<Self> {
+        create_private(path)?;
+        let path = path
+            .canonicalize()
+            .with_context(|| format!("resolve the folder {}", path.display()))?;
+        Ok(Self { path, keep: AtomicBool::new(true) })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A folder in it that only this user can enter, made if it is missing.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        create_private(&path)?;
+        Ok(path)
+    }
+
+    /// Leaves the folder where it is, and says so once on standard error.
+    pub fn keep(&self) {
+        if !self.keep.swap(true, Ordering::Relaxed) {
+            let _ = guardian::forget_folder(&self.path);
+            let _ = writeln!(std::io::stderr(), "kept for reading: {}", self.path.display());
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.keep();
+        }
+        if !self.keep.load(Ordering::Relaxed) {
+            // What cannot be removed now, the guardian tries once more.
+            if std::fs::remove_dir_all(&self.path).is_ok() {
+                let _ = guardian::forget_folder(&self.path);
+            }
+        }
+    }
+}
+
+fn create_private(path: &Path) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .with_context(|| format!("make the folder {}", path.display()))
+}
+
+/// Writes a file that only this user can read, in the place of what was there.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn write_private(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        // Born with mode 0600, so that it is never open to others.
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(contents.as_ref())?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().with_context(|| format!("write {}", path.display()))
+}

@@ -1,0 +1,6 @@
+//! The harness itself, over the real programs that it starts.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod control_plane;
+mod process;
