@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod control_plane;
+mod postgres;
 mod process;
