@@ -2,6 +2,7 @@
 
 pub mod authority;
 pub mod control_plane;
+pub mod fault_proxy;
 pub mod http_client;
 pub mod kubeconfig;
 pub mod machine;

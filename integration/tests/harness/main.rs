@@ -3,5 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod control_plane;
+mod fault_proxy;
 mod postgres;
 mod process;
