@@ -1,5 +1,6 @@
 //! The certificate authority of one control plane.
 
+use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -24,6 +25,18 @@ pub struct Identity {
 pub struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
 }
 
 impl Authority {
@@ -97,12 +110,12 @@ impl Authority {
     }
 }
 
-/// A P-256 key pair for ServiceAccount tokens (ES256): private key in PKCS #8, then the public key,
+/// A P-256 key pair that signs tokens (ES256): private key in PKCS #8, then the public key,
 /// because kube-apiserver does not read the public half out of a PKCS #8 file.
 ///
 /// # Errors
 /// Key generation failed.
 pub fn signing_key() -> Result<(String, String)> {
-    let key = KeyPair::generate().context("generate the ServiceAccount key")?;
+    let key = KeyPair::generate().context("generate a signing key")?;
     Ok((key.serialize_pem(), key.public_key_pem()))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client};
+use reqwest::{Certificate, Client, ClientBuilder};
 
 /// A client that trusts this CA (PEM) and nobody else, follows no redirect and uses no proxy of
 /// the environment. An answer may pause for a minute at most.
@@ -12,20 +12,23 @@ use reqwest::{Certificate, Client};
 /// # Errors
 /// The text is no certificate.
 pub fn http_client(authority: Option<&str>) -> Result<Client> {
+    builder(authority)?.build().context("build an HTTP client")
+}
+
+/// The same, before it is built.
+pub(crate) fn builder(authority: Option<&str>) -> Result<ClientBuilder> {
     use_ring();
     let roots = authority
         .map(|pem| Certificate::from_pem(pem.as_bytes()))
         .transpose()
         .context("read the CA's certificate")?;
-    Client::builder()
+    Ok(Client::builder()
         .tls_certs_only(roots)
         .redirect(Policy::none())
         .no_proxy()
         .connect_timeout(Duration::from_secs(5))
         .read_timeout(Duration::from_mins(1))
-        .user_agent("kubectl-tenant-integration")
-        .build()
-        .context("build an HTTP client")
+        .user_agent("kubectl-tenant-integration"))
 }
 
 /// Makes *ring* the TLS provider of this process; later calls change nothing.

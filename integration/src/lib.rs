@@ -1,11 +1,31 @@
 //! The harness over real programs.
+//!
+//! A test asks [`world::World`] for what it needs and gets real programs: a control plane
+//! ([`control_plane`]), the broker ([`broker`]), PostgreSQL ([`postgres`]), kubectl ([`kubectl`]) and
+//! people with a home and a browser ([`person`]). Nothing is imitated; faults come from outside, by
+//! signals and by a proxy before the API server ([`fault_proxy`]).
+//!
+//! | What is where | |
+//! |---|---|
+//! | [`process`], [`scratch`], [`port`], [`probe`] | children and folders that go away, whatever happens |
+//! | [`machine`], [`binaries`] | programs of the machine, programs of this workspace |
+//! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities and how they are used |
+//! | [`browser`], [`oidc`], [`api`] | the ways to the broker without the plugin |
+//! | [`progress`] | what a person at the terminal is told |
 
+pub mod api;
 pub mod authority;
+pub mod binaries;
+pub mod broker;
+pub mod browser;
 pub mod control_plane;
 pub mod fault_proxy;
 pub mod http_client;
 pub mod kubeconfig;
+pub mod kubectl;
 pub mod machine;
+pub mod oidc;
+pub mod person;
 pub mod port;
 pub mod postgres;
 pub mod probe;
@@ -13,3 +33,4 @@ pub mod process;
 pub mod progress;
 pub mod random;
 pub mod scratch;
+pub mod world;

@@ -38,7 +38,7 @@ impl Scratch {
     /// # Errors
     /// The folder cannot be made.
     pub fn kept(path: &Path) -> Result<Self> {
-        create_private(path)?;
+        private_folder(path)?;
         let path = path
             .canonicalize()
             .with_context(|| format!("resolve the folder {}", path.display()))?;
@@ -56,7 +56,7 @@ impl Scratch {
     /// The folder cannot be made.
     pub fn folder(&self, name: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
-        create_private(&path)?;
+        private_folder(&path)?;
         Ok(path)
     }
 
@@ -83,7 +83,11 @@ impl Drop for Scratch {
     }
 }
 
-fn create_private(path: &Path) -> Result<()> {
+/// Makes a folder that only this user can enter, if it is not there.
+///
+/// # Errors
+/// It cannot be made.
+pub fn private_folder(path: &Path) -> Result<()> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -95,7 +99,7 @@ fn create_private(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// The file cannot be written.
-pub(crate) fn write_private(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
+pub fn write_private(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("."));
         // Born with mode 0600, so that it is never open to others.

@@ -35,6 +35,7 @@ pub struct ControlPlaneOptions {
 
 /// A running control plane on loopback, with RBAC on, its roles aggregated, ServiceAccount tokens
 /// signed with ES256 and an audit log of level Metadata. Dropping it ends it.
+#[derive(Debug)]
 pub struct ControlPlane {
     // In the order in which they end.
     controller_manager: Process,
@@ -45,6 +46,8 @@ pub struct ControlPlane {
     broker: Identity,
     admin_kubeconfig: PathBuf,
     broker_kubeconfig: PathBuf,
+    /// Set once the broker's identity has its rights.
+    pub(crate) installed: OnceCell<()>,
     scratch: Scratch,
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::Api;
 use rustix::process::Signal;
+use tokio::sync::OnceCell;
 use url::Url;
 
 use super::{BROKER_USER, ControlPlane, ControlPlaneOptions, Programs, client};
@@ -78,6 +79,7 @@ pub(super) async fn start(
         broker,
         admin_kubeconfig: file("admin"),
         broker_kubeconfig: file("broker"),
+        installed: OnceCell::new(),
         scratch,
     })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::Process;
+use super::{Process, exit_code};
 use crate::probe::{self, Probe};
 
 /// A running program whose outputs are kept for reading. Dropping it ends the program.
@@ -112,8 +112,7 @@ impl Captured {
 impl Finished {
     /// The exit code; 128 and the signal's number if a signal ended it, as in a shell.
     pub fn code(&self) -> i32 {
-        use std::os::unix::process::ExitStatusExt;
-        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap_or_default())
+        exit_code(self.status)
     }
 
     /// Itself, if the exit status is 0.

@@ -33,20 +33,22 @@ LIST
 done
 
 for one in $running; do
-  kill -s "${one%:*}" -- "-${one#*:}" 2>/dev/null
+  # A program at a person's terminal leads no group of its own.
+  kill -s "${one%:*}" -- "-${one#*:}" 2>/dev/null || kill -s "${one%:*}" "${one#*:}" 2>/dev/null
 done
 tries=0
 while [ $tries -lt 30 ]; do
   alive=
   for one in $running; do
-    kill -s 0 -- "-${one#*:}" 2>/dev/null && alive=yes
+    kill -s 0 -- "-${one#*:}" 2>/dev/null || kill -s 0 "${one#*:}" 2>/dev/null || continue
+    alive=yes
   done
   [ -z "$alive" ] && break
   sleep 0.1
   tries=$((tries + 1))
 done
 for one in $running; do
-  kill -s KILL -- "-${one#*:}" 2>/dev/null
+  kill -s KILL -- "-${one#*:}" 2>/dev/null || kill -s KILL "${one#*:}" 2>/dev/null
 done
 while IFS= read -r one; do
   [ -z "$one" ] || rm -rf -- "$one"

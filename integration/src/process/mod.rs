@@ -65,19 +65,17 @@ impl Fate {
 
 impl Process {
     /// Takes charge of a child that waits at its gate: first the guardian knows it, then `gate` is
-    /// written and it runs.
+    /// written and it runs. A child on our own input has no gate.
     fn guard(
         name: String,
         mut child: Child,
         gate: Vec<u8>,
         stop_signal: Signal,
         grace: Duration,
-        watch_over: impl FnOnce(Pid, Signal) -> std::io::Result<()>,
     ) -> Result<Self> {
         let pid = Pid::from_child(&child);
-        if let Err(error) = watch_over(pid, stop_signal) {
-            // Its gate closes with `child.stdin`, so it ends by itself.
-            drop(child.stdin.take());
+        if let Err(error) = guardian::watch(pid, stop_signal) {
+            child.kill().context("end a child that may not run")?;
             child.wait().context("wait for a child that may not run")?;
             return Err(error).context("tell the guardian shell about a child");
         }
@@ -130,12 +128,29 @@ impl Process {
         Ok(())
     }
 
+    /// Sends a signal to the whole group, as a terminal does; to the process alone if it leads
+    /// none. Nothing happens if it has ended.
+    ///
+    /// # Errors
+    /// The signal is not allowed.
+    pub fn signal_group(&self, signal: Signal) -> Result<()> {
+        {
+            let status = self.fate.lock();
+            if status.is_some() || kill_process_group(self.pid, signal).is_ok() {
+                return Ok(());
+            }
+        }
+        self.signal(signal)
+    }
+
     /// Kills the process and its group at once, as a crash would.
     pub fn kill(&self) {
         let status = self.fate.lock();
         if status.is_none() {
-            // The only failure is that it is gone already.
-            let _ = kill_process_group(self.pid, Signal::KILL);
+            // The only failures are that it is gone already or leads no group.
+            if kill_process_group(self.pid, Signal::KILL).is_err() {
+                let _ = kill_process(self.pid, Signal::KILL);
+            }
         }
     }
 
@@ -208,6 +223,12 @@ fn reap(child: &mut Child, pid: Pid, fate: &Fate) -> ExitStatus {
     let _ = guardian::unwatch(pid);
     fate.changed.notify_all();
     status
+}
+
+/// The exit code of a status; 128 and the signal's number if a signal ended it, as in a shell.
+pub fn exit_code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
 /// The last `lines` lines of a file, each indented, under a line that names the file.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
+use super::Process;
 use super::captured::{Captured, Finished};
-use super::{Process, guardian};
 
 /// Waits for a word from the harness and then becomes the program. Without that word, when the
 /// harness died before it could tell the guardian, it ends. What follows in the pipe is the
@@ -152,6 +152,22 @@ impl Program {
         Ok(Captured::new(process, stdout, stderr))
     }
 
+    /// Starts it on our own input and outputs. With `own_group` it leads a process group, as all
+    /// others do; without, it stays in ours, as a program must that reads from our terminal, and
+    /// Ctrl-C there reaches both.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn spawn_attached(self, own_group: bool) -> Result<Process> {
+        let mut command = self.command(&self.path);
+        command.args(&self.args);
+        if own_group {
+            command.process_group(0);
+        }
+        let child = command.spawn().with_context(|| format!("start {}", self.path.display()))?;
+        Process::guard(self.name(), child, Vec::new(), self.stop_signal, self.grace)
+    }
+
     /// Runs it to its end, at most for `limit`.
     ///
     /// # Errors
@@ -162,12 +178,30 @@ impl Program {
     }
 
     fn spawn(self, stdout: File, stderr: File) -> Result<Process> {
-        let name = self
-            .path
-            .file_name()
-            .map_or_else(|| self.path.display().to_string(), |name| name.display().to_string());
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", GATE, "sh"]).arg(&self.path).args(&self.args);
+        let mut command = self.command(Path::new("/bin/sh"));
+        let child = command
+            .args(["-c", GATE, "sh"])
+            .arg(&self.path)
+            .args(&self.args)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(stdout)
+            .stderr(stderr)
+            .spawn()
+            .with_context(|| format!("start {}", self.path.display()))?;
+        let mut gate = b"go\n".to_vec();
+        gate.extend_from_slice(&self.input);
+        Process::guard(self.name(), child, gate, self.stop_signal, self.grace)
+    }
+
+    fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
+        name.display().to_string()
+    }
+
+    /// A command without arguments in this program's surroundings.
+    fn command(&self, path: &Path) -> Command {
+        let mut command = Command::new(path);
         if self.clear_env {
             command.env_clear();
         }
@@ -183,15 +217,6 @@ impl Program {
         if let Some(account) = self.account {
             command.uid(account.uid).gid(account.gid);
         }
-        let child = command
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(stdout)
-            .stderr(stderr)
-            .spawn()
-            .with_context(|| format!("start {}", self.path.display()))?;
-        let mut gate = b"go\n".to_vec();
-        gate.extend_from_slice(&self.input);
-        Process::guard(name, child, gate, self.stop_signal, self.grace, guardian::watch)
+        command
     }
 }

@@ -1,0 +1,234 @@
+//! A client of the broker's HTTP API, as a frontend has one.
+
+use std::fmt;
+
+use anyhow::{Context, Result};
+use http::{HeaderMap, Method, StatusCode};
+use reqwest::{Client, RequestBuilder, Response};
+use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
+use tenant_shared::{
+    AuditPage, Code, Credential, InitRequest, Me, Problem, SuspendRequest, Suspension, Workspace,
+    WorkspaceList,
+};
+use url::Url;
+use uuid::Uuid;
+
+use crate::http_client::http_client;
+
+/// The API of one broker, called by one caller.
+#[derive(Clone, Debug)]
+pub struct Api {
+    base: Url,
+    http: Client,
+    token: Option<SecretString>,
+}
+
+/// An answer that is no success.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The answer's headers.
+    pub headers: HeaderMap,
+    /// The answer's body.
+    pub body: String,
+    /// The body, if it is problem details.
+    pub problem: Option<Problem>,
+}
+
+impl Refused {
+    /// The problem's code, [`Code::Unknown`] if there is none.
+    pub fn code(&self) -> Code {
+        self.problem.as_ref().map_or(Code::Unknown, Problem::code)
+    }
+
+    /// The seconds of `Retry-After`, if the answer has it.
+    pub fn retry_after(&self) -> Option<u64> {
+        self.headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.parse().ok()
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the broker answers {}: {}", self.status, self.body)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Why a call gave no value: the broker refused, or did not answer as it should.
+#[derive(Debug)]
+pub enum ApiError {
+    /// The broker answered with a failure.
+    Refused(Box<Refused>),
+    /// There was no answer, or one that is none.
+    Broken(anyhow::Error),
+}
+
+impl ApiError {
+    /// The refusal, if it is one.
+    pub fn refused(&self) -> Option<&Refused> {
+        match self {
+            Self::Refused(refused) => Some(refused),
+            Self::Broken(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refused) => refused.fmt(f),
+            Self::Broken(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+impl Api {
+    /// The API of the broker at this URL, called without a token.
+    ///
+    /// # Errors
+    /// The URL cannot have paths, or the CA is no certificate.
+    pub fn anonymous(broker: &Url, authority: Option<&str>) -> Result<Self> {
+        let base = broker.join("api/v1/").context("make the API's URL")?;
+        Ok(Self { base, http: http_client(authority)?, token: None })
+    }
+
+    /// The same with this bearer token.
+    #[must_use]
+    pub fn with_token(mut self, token: SecretString) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    /// The same caller at another broker, for example a replica.
+    ///
+    /// # Errors
+    /// The URL cannot have paths.
+    pub fn at(mut self, broker: &Url) -> Result<Self> {
+        self.base = broker.join("api/v1/").context("make the API's URL")?;
+        Ok(self)
+    }
+
+    /// A request for a path below `/api/v1/`, with the token.
+    ///
+    /// # Errors
+    /// The path is none.
+    pub fn request(&self, method: Method, path: &str) -> Result<RequestBuilder> {
+        let url = self.base.join(path.trim_start_matches('/')).context("make a URL")?;
+        let request = self.http.request(method, url);
+        Ok(match &self.token {
+            Some(token) => request.bearer_auth(token.expose_secret()),
+            None => request,
+        })
+    }
+
+    /// `POST /workspaces/init`: the workspace, and whether it is new (201) or was there (200).
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn init(&self, tier: &str) -> Result<(Workspace, bool), ApiError> {
+        let body = InitRequest { tier: tier.to_owned() };
+        let request = self.request(Method::POST, "workspaces/init").map_err(ApiError::Broken)?;
+        let answer = send(request.json(&body)).await?;
+        let is_new = answer.status() == StatusCode::CREATED;
+        Ok((read(answer).await?, is_new))
+    }
+
+    /// `GET /workspaces`; with `all` those of everybody, which takes an administrator.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn workspaces(&self, all: bool) -> Result<WorkspaceList, ApiError> {
+        self.get(if all { "workspaces?all=true" } else { "workspaces" }).await
+    }
+
+    /// `GET /workspaces/{id}`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn workspace(&self, id: Uuid) -> Result<Workspace, ApiError> {
+        self.get(&format!("workspaces/{id}")).await
+    }
+
+    /// `POST /workspaces/{id}/credentials`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn credential(&self, id: Uuid) -> Result<Credential, ApiError> {
+        self.call(Method::POST, &format!("workspaces/{id}/credentials")).await
+    }
+
+    /// `GET /workspaces/credentials/kubeconfig`, mode `static` or `exec`: YAML.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn kubeconfig(&self, mode: &str) -> Result<String, ApiError> {
+        let path = format!("workspaces/credentials/kubeconfig?mode={mode}");
+        let answer = send(self.request(Method::GET, &path).map_err(ApiError::Broken)?).await?;
+        answer.text().await.map_err(|error| ApiError::Broken(error.into()))
+    }
+
+    /// `POST /workspaces/{id}/suspend`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn suspend(&self, id: Uuid, body: &SuspendRequest) -> Result<Suspension, ApiError> {
+        let path = format!("workspaces/{id}/suspend");
+        let request = self.request(Method::POST, &path).map_err(ApiError::Broken)?;
+        read(send(request.json(body)).await?).await
+    }
+
+    /// `POST /workspaces/{id}/resume`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn resume(&self, id: Uuid, body: &SuspendRequest) -> Result<Suspension, ApiError> {
+        let path = format!("workspaces/{id}/resume");
+        let request = self.request(Method::POST, &path).map_err(ApiError::Broken)?;
+        read(send(request.json(body)).await?).await
+    }
+
+    /// `GET /me`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn me(&self) -> Result<Me, ApiError> {
+        self.get("me").await
+    }
+
+    /// `GET /audit-logs` with this query, for example `action=IssueKubeconfig&limit=10`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn audit_logs(&self, query: &str) -> Result<AuditPage, ApiError> {
+        self.get(&format!("audit-logs?{query}")).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        self.call(Method::GET, path).await
+    }
+
+    async fn call<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T, ApiError> {
+        read(send(self.request(method, path).map_err(ApiError::Broken)?).await?).await
+    }
+}
+
+async fn send(request: RequestBuilder) -> Result<Response, ApiError> {
+    let answer = request.send().await.map_err(|error| ApiError::Broken(error.into()))?;
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let headers = answer.headers().clone();
+    let body = answer.text().await.map_err(|error| ApiError::Broken(error.into()))?;
+    let problem = serde_json::from_str(&body).ok();
+    Err(ApiError::Refused(Box::new(Refused { status, headers, body, problem })))
+}
+
+async fn read<T: DeserializeOwned>(answer: Response) -> Result<T, ApiError> {
+    answer.json().await.map_err(|error| ApiError::Broken(error.into()))
+}

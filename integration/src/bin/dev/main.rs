@@ -1,0 +1,145 @@
+//! `cargo dev`: the whole product on one machine.
+
+mod command;
+mod environment;
+mod people;
+mod signals;
+mod summary;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use integration::binaries::Profile;
+use integration::port;
+use integration::progress::say;
+use integration::scratch::private_folder;
+use integration::world::World;
+use rustix::fs::{FlockOperation, flock};
+
+use people::People;
+use signals::Signals;
+
+/// Port of the broker, if nobody else has it.
+const PORT: u16 = 8080;
+
+/// Starts a real control plane, the broker and demo accounts on this machine
+///
+/// Without --exec it says what to type next, and runs until Ctrl-C. With --exec it runs a command
+/// against the stack and exits with the command's status. Everything that it starts, it stops.
+#[derive(Debug, Parser)]
+#[command(name = "cargo dev")]
+struct Args {
+    /// Keep the broker's rows in PostgreSQL instead of SQLite
+    #[arg(long)]
+    postgres: bool,
+    /// Run so many brokers on one database; needs --postgres
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    replicas: usize,
+    /// Compile the programs as they are shipped
+    #[arg(long)]
+    release: bool,
+    /// Run this shell command with the programs on PATH, then stop everything
+    #[arg(long, value_name = "CMD")]
+    exec: Option<String>,
+    /// Port of the broker [default: 8080 if it is free; with --exec any that is free]
+    #[arg(long, value_name = "P")]
+    port: Option<u16>,
+    /// Keep everything in this folder, and go on from what is there
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse_from(arguments(std::env::args_os()));
+    let result = tokio::runtime::Runtime::new()
+        .context("start the async runtime")
+        .and_then(|runtime| runtime.block_on(run(args)));
+    result.unwrap_or_else(|error| {
+        say(&format!("error: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Our arguments. The alias `cargo dev` ends in `--`, so that `cargo dev -- --exec CMD`, as one
+/// writes it for other cargo commands, brings a second one along.
+fn arguments(all: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = all.collect();
+    if all.get(1).is_some_and(|first| first == "--") {
+        all.remove(1);
+    }
+    all
+}
+
+async fn run(args: Args) -> Result<ExitCode> {
+    // First of all, so that no Ctrl-C is missed.
+    let mut signals = Signals::listen()?;
+    let _lock = args.state.as_deref().map(lock).transpose()?;
+    let started = tokio::select! {
+        started = start(&args) => started?,
+        signal = signals.next() => {
+            say("stopped before everything had started");
+            return Ok(signals::exit_code(signal));
+        }
+    };
+    let (world, people) = started;
+    let variables = environment::variables(&world, &people)?;
+    let code = if let Some(command) = &args.exec {
+        command::run(command, &variables, &mut signals).await?
+    } else {
+        let script = environment::write_script(&world, &variables)?;
+        summary::print(&world, &people, &script)?;
+        signals.next().await;
+        ExitCode::SUCCESS
+    };
+    say("stopping everything");
+    drop(world);
+    match &args.state {
+        Some(folder) => say(&format!("stopped; the state is in {}", folder.display())),
+        None => say("stopped; nothing is left behind"),
+    }
+    Ok(code)
+}
+
+async fn start(args: &Args) -> Result<(World, People)> {
+    let begin = Instant::now();
+    let mut builder = World::builder()
+        .own_control_plane()
+        .replicas(args.replicas)
+        .setting("log.level", "info")
+        .profile(if args.release { Profile::Release } else { Profile::own() })
+        .steps(say);
+    if args.postgres {
+        builder = builder.postgres();
+    }
+    if let Some(folder) = &args.state {
+        builder = builder.folder(folder);
+    }
+    let port = match (args.port, &args.exec) {
+        (Some(port), _) => Some(port),
+        (None, Some(_)) => None,
+        (None, None) => Some(port::prefer(PORT)?),
+    };
+    if let Some(port) = port {
+        builder = builder.port(port);
+    }
+    let world = builder.start().await?;
+    say("making the demo accounts");
+    let people = People::open(&world).await?;
+    say(&format!("ready after {:.1} s", begin.elapsed().as_secs_f32()));
+    Ok((world, people))
+}
+
+/// Takes a kept folder for this process.
+fn lock(folder: &Path) -> Result<File> {
+    private_folder(folder)?;
+    let file = File::create(folder.join(".lock")).context("make the lock of the state folder")?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        bail!("{} is in use by another cargo dev; stop that one first", folder.display());
+    }
+    Ok(file)
+}

@@ -1,0 +1,319 @@
+//! The broker's process, with its settings and its state.
+
+mod settings;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use url::Url;
+use uuid::Uuid;
+
+pub use settings::Settings;
+
+use crate::http_client::http_client;
+use crate::kubectl::Kubectl;
+use crate::port;
+use crate::probe::{self, Probe};
+use crate::process::{Finished, Process, Program};
+use crate::scratch::write_private;
+
+/// Until the broker is ready, its migrations included.
+const READY_LIMIT: Duration = Duration::from_secs(40);
+/// Until it has drained after SIGTERM; its own limit is 20 s.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// How long a command of its may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(40);
+/// How often other ports are tried.
+const PORT_TRIES: u32 = 5;
+
+/// One broker. Clones are the same broker, so that a fault can kill it from wherever it strikes; it
+/// ends with the last of them.
+#[derive(Clone, Debug)]
+pub struct Broker(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    program: PathBuf,
+    folder: PathBuf,
+    name: String,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    settings: Settings,
+    process: Option<Process>,
+}
+
+impl Broker {
+    /// A broker with these settings on free ports of its own (or `port` for the API), whose public
+    /// URL is its own unless `public_url` is set. Its configuration, state and log are in `folder`.
+    /// It does not run yet.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub fn new(
+        program: PathBuf,
+        folder: PathBuf,
+        name: &str,
+        mut settings: Settings,
+        port: Option<u16>,
+    ) -> Result<Self> {
+        settings.set("state_dir", folder.join("state").display().to_string());
+        settings.take_ports(port)?;
+        let state = Mutex::new(State { settings, process: None });
+        Ok(Self(Arc::new(Inner { program, folder, name: name.to_owned(), state })))
+    }
+
+    /// Starts it and waits until it is ready.
+    ///
+    /// # Errors
+    /// It runs already, ends, or does not become ready; the end of its log is in the message.
+    pub async fn start(&self) -> Result<()> {
+        for _ in 0..PORT_TRIES {
+            let (process, ready_url) = self.spawn()?;
+            let result = self.until_ready(&process, ready_url).await;
+            let taken = process.status().is_some() && port::is_taken(&process.log_tail(20));
+            match result {
+                Ok(()) => {
+                    let mut state = self.lock();
+                    state.process = Some(process);
+                    state.settings.keep_ports();
+                    return Ok(());
+                }
+                // Somebody may have taken the port since we looked; a port that was asked for, or
+                // that people already know, is not exchanged.
+                Err(error) if !(taken && self.lock().settings.other_ports()?) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        bail!("every port that was free was taken before the broker could listen on it")
+    }
+
+    fn spawn(&self) -> Result<(Process, Url)> {
+        let state = self.lock();
+        if state.process.as_ref().is_some_and(|process| process.status().is_none()) {
+            bail!("{} runs already", self.0.name);
+        }
+        let ready_url = state.settings.operator_url()?.join("readyz").context("make a URL")?;
+        drop(state);
+        self.write_settings()?;
+        let process = self
+            .program(&["serve"])
+            .stop_with(rustix::process::Signal::TERM, Duration::from_secs(4))
+            .spawn_logged(&self.log_file())?;
+        Ok((process, ready_url))
+    }
+
+    async fn until_ready(&self, process: &Process, ready_url: Url) -> Result<()> {
+        let http = http_client(None)?;
+        probe::until("the broker to be ready", READY_LIMIT, || async {
+            process.still_running()?;
+            Ok(match http.get(ready_url.clone()).send().await {
+                Ok(answer) if answer.status().is_success() => Probe::Ready(()),
+                Ok(answer) => Probe::NotYet(format!(
+                    "/readyz answers {}: {}",
+                    answer.status(),
+                    answer.text().await.unwrap_or_default()
+                )),
+                Err(error) => Probe::NotYet(error.to_string()),
+            })
+        })
+        .await
+        .with_context(|| process.log_tail(30))
+    }
+
+    /// Asks it to stop and waits until it has finished what was under way.
+    ///
+    /// # Errors
+    /// It does not run, or had to be killed.
+    pub async fn stop(&self) -> Result<ExitStatus> {
+        let process = self.lock().process.take();
+        let process = process.with_context(|| format!("{} does not run", self.0.name))?;
+        process.stop(STOP_LIMIT).await
+    }
+
+    /// Kills it at once, as a crash would. Does not wait, so that a hook of the fault proxy can
+    /// call it; [`Broker::start`] brings it back on the same state.
+    pub fn kill(&self) {
+        if let Some(process) = &self.lock().process {
+            process.kill();
+        }
+    }
+
+    /// Kills it, waits for its end and starts it again on the same state and ports.
+    ///
+    /// # Errors
+    /// It does not come back.
+    pub async fn crash_and_restart(&self) -> Result<()> {
+        self.kill();
+        let process = self.lock().process.take();
+        if let Some(process) = process {
+            process.wait().await;
+        }
+        self.start().await
+    }
+
+    /// Sends a signal, for example SIGSTOP.
+    ///
+    /// # Errors
+    /// It does not run, or the signal is not allowed.
+    pub fn signal(&self, signal: rustix::process::Signal) -> Result<()> {
+        let state = self.lock();
+        state.process.as_ref().context("the broker does not run")?.signal(signal)
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        self.lock().process.as_ref().is_some_and(|process| process.status().is_none())
+    }
+
+    /// Its process id, if it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.lock().process.as_ref().filter(|one| one.status().is_none()).map(Process::pid)
+    }
+
+    /// Changes a setting by its dotted key; in force from the next start.
+    pub fn set(&self, key: &str, value: impl Into<toml::Value>) {
+        self.lock().settings.set(key, value);
+    }
+
+    /// Points it at the cluster by another kubeconfig, for example the fault proxy's; in force from
+    /// the next start.
+    pub fn use_kubeconfig(&self, kubeconfig: &Path) {
+        self.set("cluster.kubeconfig", kubeconfig.display().to_string());
+    }
+
+    /// Where this very broker listens, `http://127.0.0.1:PORT/`.
+    ///
+    /// # Errors
+    /// The setting is no address.
+    pub fn url(&self) -> Result<Url> {
+        self.lock().settings.url()
+    }
+
+    /// The URL that people use and the issuer of its tokens; a replica's is another broker's.
+    ///
+    /// # Errors
+    /// The setting is no URL.
+    pub fn public_url(&self) -> Result<Url> {
+        self.lock().settings.public_url()
+    }
+
+    /// Where health and metrics are.
+    ///
+    /// # Errors
+    /// The setting is no address.
+    pub fn operator_url(&self) -> Result<Url> {
+        self.lock().settings.operator_url()
+    }
+
+    /// All metrics, as Prometheus reads them.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn metrics(&self) -> Result<String> {
+        let url = self.operator_url()?.join("metrics").context("make a URL")?;
+        let answer = http_client(None)?.get(url).send().await?.error_for_status()?;
+        Ok(answer.text().await?)
+    }
+
+    /// Its log file, over all its starts.
+    pub fn log_file(&self) -> PathBuf {
+        self.0.folder.join(format!("{}.log", self.0.name))
+    }
+
+    /// Its log so far, over all its starts.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn log(&self) -> Result<String> {
+        let bytes = std::fs::read(self.log_file()).context("read the broker's log")?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The folder with its SQLite database and generated keys.
+    pub fn state_dir(&self) -> PathBuf {
+        self.0.folder.join("state")
+    }
+
+    /// Makes a local account with `tenant-broker user create`, and returns its id. Works whether
+    /// the broker runs or not.
+    ///
+    /// # Errors
+    /// The broker refuses, for example because the account exists.
+    pub async fn create_user(&self, email: &str, password: &str, admin: bool) -> Result<Uuid> {
+        let mut args = vec!["user", "create", "--email", email, "--password-stdin"];
+        if admin {
+            args.push("--admin");
+        }
+        let created = self.run_with_input(&args, format!("{password}\n")).await?.success()?;
+        created.stdout.trim().parse().context("read the user id that user create printed")
+    }
+
+    /// Runs a command of the broker's program with its configuration, for example `migrate`.
+    ///
+    /// # Errors
+    /// It cannot be started or does not end.
+    pub async fn run(&self, args: &[&str]) -> Result<Finished> {
+        self.run_with_input(args, "").await
+    }
+
+    async fn run_with_input(&self, args: &[&str], input: impl Into<Vec<u8>>) -> Result<Finished> {
+        self.write_settings()?;
+        self.program(args).input(input).run(COMMAND_LIMIT).await
+    }
+
+    fn program(&self, args: &[&str]) -> Program {
+        let folder = &self.0.folder;
+        let mut program = Program::new(&self.0.program)
+            .args(args)
+            .arg("--config")
+            .arg(self.settings_file())
+            .clear_env()
+            .env("HOME", folder)
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        // Where a build that measures coverage writes.
+        if let Some(profile) = std::env::var_os("LLVM_PROFILE_FILE") {
+            program = program.env("LLVM_PROFILE_FILE", profile);
+        }
+        program
+    }
+
+    fn settings_file(&self) -> PathBuf {
+        self.0.folder.join(format!("{}.toml", self.0.name))
+    }
+
+    fn write_settings(&self) -> Result<()> {
+        let text = self.lock().settings.to_toml()?;
+        write_private(&self.settings_file(), text)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives the broker's identity its rights in the cluster: what `tenant-broker install` prints,
+/// applied by an administrator.
+///
+/// # Errors
+/// The broker or kubectl refuses.
+pub async fn install(program: &Path, user: &str, admin: &Kubectl) -> Result<()> {
+    let printed = admin
+        .other(program)
+        .args(["install", "--user", user])
+        .run(COMMAND_LIMIT)
+        .await?
+        .success()
+        .context("print the broker's rights with tenant-broker install")?;
+    admin
+        .run_with_input(["apply", "--server-side", "--force-conflicts", "-f", "-"], printed.stdout)
+        .await?
+        .success()
+        .context("apply the broker's rights")?;
+    Ok(())
+}

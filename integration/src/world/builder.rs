@@ -1,0 +1,284 @@
+//! Starting a world.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use url::Url;
+
+use super::{Store, World};
+use crate::authority;
+use crate::binaries::{Binaries, Profile};
+use crate::broker::{self, Broker, Settings};
+use crate::control_plane::{BROKER_USER, ControlPlane, ControlPlaneOptions};
+use crate::fault_proxy::FaultProxy;
+use crate::kubectl::Kubectl;
+use crate::postgres::Postgres;
+use crate::scratch::{Scratch, write_private};
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that a test may ask for")]
+pub struct WorldBuilder {
+    postgres: bool,
+    replicas: usize,
+    own: bool,
+    apiserver_flags: Vec<String>,
+    fault_proxy: bool,
+    tls: bool,
+    settings: Settings,
+    profile: Profile,
+    port: Option<u16>,
+    folder: Option<PathBuf>,
+    steps: fn(&str),
+}
+
+impl Default for WorldBuilder {
+    fn default() -> Self {
+        let mut settings = Settings::default();
+        // Whatever the broker could ever log is there to be searched.
+        settings.set("log.level", "trace");
+        Self {
+            postgres: false,
+            replicas: 1,
+            own: false,
+            apiserver_flags: Vec::new(),
+            fault_proxy: false,
+            tls: false,
+            settings,
+            profile: Profile::own(),
+            port: None,
+            folder: None,
+            steps: |_| {},
+        }
+    }
+}
+
+impl WorldBuilder {
+    /// The broker's rows are in a fresh PostgreSQL database instead of SQLite.
+    #[must_use]
+    pub fn postgres(mut self) -> Self {
+        self.postgres = true;
+        self
+    }
+
+    /// So many brokers on one database, which must then be PostgreSQL. Each listens on ports of its
+    /// own; the public URL of all is the first one's.
+    #[must_use]
+    pub fn replicas(mut self, count: usize) -> Self {
+        self.replicas = count;
+        self
+    }
+
+    /// Nothing is shared with other worlds of this process, and all of it ends with this one.
+    #[must_use]
+    pub fn own_control_plane(mut self) -> Self {
+        self.own = true;
+        self
+    }
+
+    /// A control plane of its own whose API server has one more flag.
+    #[must_use]
+    pub fn apiserver_flag(mut self, flag: impl Into<String>) -> Self {
+        self.own = true;
+        self.apiserver_flags.push(flag.into());
+        self
+    }
+
+    /// A proxy that can fail stands between the brokers and the API server; people still talk to
+    /// the API server itself.
+    #[must_use]
+    pub fn fault_proxy(mut self) -> Self {
+        self.fault_proxy = true;
+        self
+    }
+
+    /// The broker serves TLS, with a certificate of the control plane's CA.
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// A setting of all brokers by its dotted key, for example `limits.init_per_hour`. Without it
+    /// their log level is `trace`.
+    #[must_use]
+    pub fn setting(mut self, key: &str, value: impl Into<toml::Value>) -> Self {
+        self.settings.set(key, value);
+        self
+    }
+
+    /// How the programs are compiled; by default as the harness itself.
+    #[must_use]
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// The port of the first broker's API, instead of a free one.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
+    /// Keeps everything in this folder, and goes on from what is there. Nothing is shared then.
+    #[must_use]
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self.own = true;
+        self
+    }
+
+    /// Is told what is being done, for a person who waits.
+    #[must_use]
+    pub fn steps(mut self, steps: fn(&str)) -> Self {
+        self.steps = steps;
+        self
+    }
+
+    /// Starts everything and waits until it is ready.
+    ///
+    /// # Errors
+    /// A program is missing, or a part does not start; the message says which and why.
+    pub async fn start(self) -> Result<World> {
+        ensure!(self.replicas > 0, "a world needs at least one broker");
+        ensure!(
+            self.postgres || self.replicas == 1,
+            "replicas share a database, which only PostgreSQL can be; add --postgres"
+        );
+        let scratch = match &self.folder {
+            Some(folder) => Scratch::kept(folder)?,
+            None => Scratch::new("world")?,
+        };
+        // A missing kubectl is better known before the minutes that a first build takes.
+        Kubectl::new(scratch.path(), scratch.path(), None)?;
+        (self.steps)("building tenant-broker and kubectl-tenant, starting the control plane");
+        let (binaries, cluster, database) = tokio::try_join!(
+            self.binaries(),
+            self.cluster(scratch.path()),
+            self.store(scratch.path())
+        )?;
+        (self.steps)("giving the broker its rights");
+        let admin = Kubectl::new(&scratch.folder("operator")?, cluster.admin_kubeconfig(), None)?;
+        cluster.install(&binaries.tenant_broker(), &admin).await?;
+        let proxy = if self.fault_proxy {
+            Some(FaultProxy::start(&cluster, scratch.path()).await?)
+        } else {
+            None
+        };
+        let mut world = World {
+            brokers: Vec::new(),
+            proxy,
+            database,
+            cluster,
+            binaries,
+            tls: self.tls,
+            scratch,
+        };
+        let settings = self.common_settings(&world)?;
+        for number in 1..=self.replicas {
+            (self.steps)(&match self.replicas {
+                1 => "starting the broker".to_owned(),
+                all => format!("starting broker {number} of {all}"),
+            });
+            let broker = self.broker(&world, number, settings.clone())?;
+            broker.start().await?;
+            world.brokers.push(broker);
+        }
+        Ok(world)
+    }
+
+    async fn binaries(&self) -> Result<Arc<Binaries>> {
+        if self.own || self.profile != Profile::own() {
+            return Binaries::build(self.profile).await.map(Arc::new);
+        }
+        Binaries::shared().await
+    }
+
+    async fn cluster(&self, folder: &Path) -> Result<Arc<ControlPlane>> {
+        if !self.own {
+            return ControlPlane::shared().await;
+        }
+        let options = ControlPlaneOptions {
+            apiserver_flags: self.apiserver_flags.clone(),
+            folder: Some(folder.join("control-plane")),
+        };
+        ControlPlane::start(options).await.map(Arc::new)
+    }
+
+    async fn store(&self, folder: &Path) -> Result<Option<Store>> {
+        if !self.postgres {
+            return Ok(None);
+        }
+        if self.folder.is_some() {
+            let server = Arc::new(Postgres::start_in(&folder.join("postgres")).await?);
+            let url = server.kept_database("tenant_broker").await?;
+            return Ok(Some(Store { url, _database: None, server }));
+        }
+        let server =
+            if self.own { Arc::new(Postgres::start().await?) } else { Postgres::shared().await? };
+        let database = server.database("tenant_broker").await?;
+        Ok(Some(Store { url: database.url().clone(), _database: Some(database), server }))
+    }
+
+    /// What all brokers are told alike.
+    fn common_settings(&self, world: &World) -> Result<Settings> {
+        let mut settings = self.settings.clone();
+        let folder = world.scratch.path();
+        let text = |path: &Path| path.display().to_string();
+        let kubeconfig = match &world.proxy {
+            Some(proxy) => proxy.kubeconfig(),
+            None => world.cluster.broker_kubeconfig(),
+        };
+        settings.set("cluster.kubeconfig", text(kubeconfig));
+        settings.set("cluster.server", as_setting(world.cluster.url()));
+        if let Some(store) = &world.database {
+            settings.set("database.url", store.url.as_str());
+            let key = folder.join("issuer-key.pem");
+            if !key.exists() {
+                write_private(&key, authority::signing_key()?.0)?;
+            }
+            settings.set("issuer.signing_key_files", text(&key));
+        }
+        if let Some(ca_file) = world.broker_ca_file() {
+            let authority = world.cluster.authority();
+            let identity = authority.server("tenant-broker")?;
+            let (certificate, key) = (folder.join("broker.crt"), folder.join("broker.key"));
+            write_private(&certificate, identity.certificate)?;
+            write_private(&key, identity.key)?;
+            write_private(&ca_file, authority.certificate())?;
+            settings.set("tls.cert_file", text(&certificate));
+            settings.set("tls.key_file", text(&key));
+        }
+        Ok(settings)
+    }
+
+    fn broker(&self, world: &World, number: usize, mut settings: Settings) -> Result<Broker> {
+        let port = self.port.filter(|_| number == 1);
+        if let Some(first) = world.brokers.first()
+            && settings.text("public_url").is_none()
+        {
+            settings.set("public_url", as_setting(&first.public_url()?));
+        }
+        let name = format!("broker-{number}");
+        let folder = world.scratch.folder(&name)?;
+        Broker::new(world.binaries.tenant_broker(), folder, &name, settings, port)
+    }
+}
+
+/// A URL as people write it: without the slash that [`Url`] adds.
+fn as_setting(url: &Url) -> String {
+    url.as_str().trim_end_matches('/').to_owned()
+}
+
+impl ControlPlane {
+    /// Gives the broker's identity its rights, once for each control plane.
+    async fn install(&self, broker: &Path, admin: &Kubectl) -> Result<()> {
+        self.installed
+            .get_or_try_init(|| broker::install(broker, BROKER_USER, admin))
+            .await
+            .context("give the broker its rights in the cluster")?;
+        Ok(())
+    }
+}
