@@ -75,6 +75,8 @@ CREATE TABLE authorizations (
     user_id UUID REFERENCES users (id),
     code_hash BYTEA UNIQUE,
     code_expires_at BIGINT,
+    authenticated_at BIGINT,
+    redeemed_at BIGINT,
     session_id UUID REFERENCES sessions (id)
 );
 CREATE INDEX authorizations_expires_at ON authorizations (expires_at);

@@ -75,6 +75,8 @@ CREATE TABLE authorizations (
     user_id BLOB REFERENCES users (id),
     code_hash BLOB UNIQUE,
     code_expires_at INTEGER,
+    authenticated_at INTEGER,
+    redeemed_at INTEGER,
     session_id BLOB REFERENCES sessions (id)
 );
 CREATE INDEX authorizations_expires_at ON authorizations (expires_at);

@@ -1,0 +1,183 @@
+//! Passwords: argon2id, a few at a time.
+//!
+//! The parameters are OWASP's 19 MiB, two passes, one lane, not RFC 9106's second option (64 MiB,
+//! three passes, four lanes): the work runs in one thread here, so four lanes would only make it
+//! slower for us and not for an attacker, and 64 MiB for each of several sign-ins at once would need
+//! more memory than the whole broker has in a small container. A hash carries its parameters, so
+//! they can be raised later without touching what is stored.
+
+use std::{sync::Arc, time::Duration};
+
+use argon2::{
+    Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version,
+    password_hash::phc::PasswordHash,
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::sync::Semaphore;
+
+/// Bytes of a password at least (NIST SP 800-63B section 3.1.1.2 asks for eight characters).
+const LEAST_BYTES: usize = 8;
+/// Bytes of a password at most: room for any passphrase, and a bound on what is hashed.
+pub const MOST_BYTES: usize = 1024;
+/// Memory of one computation, in KiB.
+const MEMORY_KIB: u32 = 19 * 1024;
+/// Passes over it.
+const PASSES: u32 = 2;
+/// Lanes.
+const LANES: u32 = 1;
+/// Computations at once at most: 76 MiB, and no more processors than these.
+const MOST_AT_ONCE: usize = 4;
+/// How long a sign-in waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The hash of a password that nobody knows, for accounts that do not exist: made with the
+/// parameters above, so that checking it takes as long as checking a real one.
+const NOBODYS_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$\
+  bm9ib2R5J3MgYWNjb3VudA$Y4KzzIgUErd7/K7tAmABwA2eMCXmbCD25+kvB5hRRio";
+
+/// A password cannot be used, or not now.
+#[derive(Debug, thiserror::Error)]
+pub enum PasswordError {
+    /// Too short or too long.
+    #[error("a password has {LEAST_BYTES} to {MOST_BYTES} bytes; choose another")]
+    Length,
+    /// Too many passwords are being checked.
+    #[error("too many people sign in at once; try again in a moment")]
+    Busy,
+    /// The computation failed.
+    #[error("the password could not be processed ({0}); an operator has to look")]
+    Failed(String),
+}
+
+/// Hashes and checks passwords beside the request threads, a few at a time. Clones share the turn.
+#[derive(Clone, Debug)]
+pub(super) struct Passwords {
+    turns: Arc<Semaphore>,
+}
+
+impl Passwords {
+    pub(super) fn new() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { turns: Arc::new(Semaphore::new(processors.min(MOST_AT_ONCE))) }
+    }
+
+    /// The hash to keep, in PHC format.
+    pub(super) async fn hash(&self, password: SecretString) -> Result<String, PasswordError> {
+        if !(LEAST_BYTES..=MOST_BYTES).contains(&password.expose_secret().len()) {
+            return Err(PasswordError::Length);
+        }
+        self.compute(move || {
+            let hash = argon2()?.hash_password(password.expose_secret().as_bytes());
+            hash.map(|hash| hash.to_string()).map_err(failed)
+        })
+        .await
+    }
+
+    /// Whether this is the password of that hash. Without a hash the answer is no, after the same
+    /// work.
+    pub(super) async fn verify(
+        &self,
+        password: SecretString,
+        hash: Option<String>,
+    ) -> Result<bool, PasswordError> {
+        self.compute(move || {
+            let is_somebodys = hash.is_some();
+            let hash = hash.unwrap_or_else(|| NOBODYS_HASH.to_owned());
+            let hash = PasswordHash::new(&hash).map_err(failed)?;
+            let password = password.expose_secret().as_bytes();
+            let verdict = argon2()?.verify_password(password, &hash);
+            match verdict {
+                Ok(()) => Ok(is_somebodys),
+                Err(argon2::password_hash::Error::PasswordInvalid) => Ok(false),
+                Err(error) => Err(failed(error)),
+            }
+        })
+        .await
+    }
+
+    async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, PasswordError> + Send + 'static,
+    ) -> Result<T, PasswordError> {
+        let turn = tokio::time::timeout(PATIENCE, Arc::clone(&self.turns).acquire_owned());
+        let turn = turn.await.map_err(|_| PasswordError::Busy)?.map_err(failed)?;
+        // The turn goes into the thread: a client that hangs up does not free what still computes.
+        tokio::task::spawn_blocking(move || {
+            let result = work();
+            drop(turn);
+            result
+        })
+        .await
+        .map_err(failed)?
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> PasswordError {
+    PasswordError::Failed(error.to_string())
+}
+
+fn argon2() -> Result<Argon2<'static>, PasswordError> {
+    let params = Params::new(MEMORY_KIB, PASSES, LANES, None).map_err(failed)?;
+    Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use super::*;
+
+    fn secret(text: &str) -> SecretString {
+        text.into()
+    }
+
+    #[tokio::test]
+    async fn only_the_password_itself_matches_its_hash() {
+        let passwords = Passwords::new();
+        let hash = passwords.hash(secret("correct horse")).await.unwrap();
+        assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
+        assert!(passwords.verify(secret("correct horse"), Some(hash.clone())).await.unwrap());
+        assert!(!passwords.verify(secret("correct horsf"), Some(hash)).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn nobodys_hash_costs_the_same_work_and_never_matches() {
+        let there = PasswordHash::new(NOBODYS_HASH).unwrap();
+        let params = Params::try_from(&there).unwrap();
+        assert_eq!(
+            (params.m_cost(), params.t_cost(), params.p_cost()),
+            (MEMORY_KIB, PASSES, LANES)
+        );
+        assert!(!Passwords::new().verify(secret("anything"), None).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn length_is_bounded() {
+        let passwords = Passwords::new();
+        for text in ["1234567".to_owned(), "x".repeat(1025)] {
+            assert!(matches!(passwords.hash(text.into()).await, Err(PasswordError::Length)));
+        }
+        assert!(passwords.hash("x".repeat(1024).into()).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_worked_off_a_few_at_a_time() {
+        let passwords = Passwords::new();
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut checks = tokio::task::JoinSet::new();
+        for _ in 0..20 {
+            let (passwords, running, most) = (passwords.clone(), running.clone(), most.clone());
+            checks.spawn(async move {
+                let work = move || {
+                    most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+                    let done = argon2()?.hash_password(b"some work").map_err(failed);
+                    running.fetch_sub(1, SeqCst);
+                    done.map(drop)
+                };
+                passwords.compute(work).await.unwrap();
+            });
+        }
+        assert_eq!(checks.join_all().await.len(), 20);
+        assert!((1..=MOST_AT_ONCE).contains(&most.load(SeqCst)), "{most:?} at once");
+    }
+}
