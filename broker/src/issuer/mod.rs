@@ -1,0 +1,245 @@
+//! The embedded OpenID provider: people sign in here with e-mail address and password.
+//!
+//! One public client, the plugin; authorization code with PKCE (S256 only); rotating refresh tokens;
+//! access tokens that mean nothing outside of the database, so that ending a session ends them at
+//! once. The design follows OAuth 2.0 Security Best Current Practice (RFC 9700).
+//!
+//! | what a client or browser holds | prefix | the database keeps |
+//! |---|---|---|
+//! | access token | `tba_` | SHA-256, end |
+//! | refresh token | `tbr_` | SHA-256, when it was used |
+//! | authorization code | `tbc_` | SHA-256, end, when it was redeemed |
+//! | handle of an authorization request | `tbq_` | SHA-256 |
+//! | cookie of an authorization request | `tbb_` | SHA-256 |
+
+mod authorization;
+mod authorize;
+mod browser;
+mod code;
+mod discovery;
+mod id_token;
+pub mod keys;
+mod login;
+mod pages;
+mod parameters;
+mod redirect;
+mod refresh;
+mod revoke;
+mod token;
+mod userinfo;
+
+use std::{path::PathBuf, sync::Arc};
+
+use poem::{Endpoint, Request, Response, Route, endpoint::make, get, post};
+use url::Url;
+
+use self::keys::{KeyError, SigningKeys};
+use crate::{
+    clock::Clock,
+    db::Db,
+    identity::{Identity, session},
+    telemetry::Metrics,
+    throttle::{self, Allowance},
+};
+
+/// How long what is over is kept, so that using it again is still recognized.
+const KEPT_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// How the issuer behaves.
+#[derive(Clone, Debug)]
+pub struct IssuerSettings {
+    /// The issuer, and where browsers and clients reach it: scheme, host and port, no path.
+    pub public_url: Url,
+    /// PEM files with EC P-256 keys; the first signs, all are published.
+    pub signing_key_files: Vec<PathBuf>,
+    /// How long an access token works.
+    pub access_token_seconds: u32,
+    /// How long an ID token is valid.
+    pub id_token_seconds: u32,
+    /// How long a session lives without a refresh.
+    pub session_idle_seconds: u32,
+    /// How long a session lives at most, counted from the sign-in.
+    pub session_max_seconds: u32,
+    /// How long after its use a refresh token may be used again.
+    pub refresh_grace_seconds: u32,
+    /// How long a person may take to sign in.
+    pub authorization_seconds: u32,
+    /// Failed sign-ins of one account.
+    pub sign_in_account: Allowance,
+    /// Failed sign-ins from one address.
+    pub sign_in_address: Allowance,
+}
+
+/// The issuer cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its address.
+    #[error(
+        "{0} cannot be an issuer: public_url is http or https with a host, and has no path, query, \
+         fragment or user"
+    )]
+    PublicUrl(Url),
+    /// Its keys.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+/// The issuer. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Issuer(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    settings: IssuerSettings,
+    name: String,
+    keys: SigningKeys,
+    db: Db,
+    clock: Clock,
+    identity: Identity,
+    metrics: Metrics,
+}
+
+impl Issuer {
+    /// Loads the keys; answers nothing yet, see [`routes`].
+    ///
+    /// # Errors
+    /// An address that cannot be an issuer; a key that cannot be used.
+    pub fn start(
+        settings: IssuerSettings,
+        db: Db,
+        clock: Clock,
+        identity: Identity,
+        metrics: Metrics,
+    ) -> Result<Self, StartError> {
+        let name = issuer_name(&settings.public_url)
+            .ok_or_else(|| StartError::PublicUrl(settings.public_url.clone()))?;
+        let keys = SigningKeys::load(&settings.signing_key_files)?;
+        Ok(Self(Arc::new(Inner { settings, name, keys, db, clock, identity, metrics })))
+    }
+
+    /// Forgets what is over: authorization requests, access tokens, refresh tokens of sessions that
+    /// ended more than a day ago, limits whose window has passed. Several replicas may do it at once.
+    ///
+    /// # Errors
+    /// The database's; the next call goes on.
+    pub async fn purge(&self) -> sqlx::Result<()> {
+        let now = self.clock().now_ms();
+        let settings = self.settings();
+        let windows = [settings.sign_in_account, settings.sign_in_address];
+        let longest = windows.iter().map(|allowance| allowance.window_seconds).max().unwrap_or(0);
+        // One statement a transaction: SQLite's writer is free in between.
+        let mut tx = self.db().begin().await?;
+        authorization::forget(&mut tx, now, now - KEPT_MS).await?;
+        tx.commit().await?;
+        let mut tx = self.db().begin().await?;
+        session::forget_access_tokens(&mut tx, now).await?;
+        tx.commit().await?;
+        let mut tx = self.db().begin().await?;
+        refresh::forget(&mut tx, now - KEPT_MS).await?;
+        tx.commit().await?;
+        let mut tx = self.db().begin().await?;
+        throttle::forget(&mut tx, now - (i64::from(longest) * 1000).max(KEPT_MS)).await?;
+        tx.commit().await
+    }
+
+    fn settings(&self) -> &IssuerSettings {
+        &self.0.settings
+    }
+
+    /// The issuer identifier: `public_url` without a slash at its end.
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn is_https(&self) -> bool {
+        self.0.settings.public_url.scheme() == "https"
+    }
+
+    fn keys(&self) -> &SigningKeys {
+        &self.0.keys
+    }
+
+    fn db(&self) -> &Db {
+        &self.0.db
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+}
+
+/// The identifier of an issuer at this address, if there can be one.
+fn issuer_name(url: &Url) -> Option<String> {
+    let is_origin = matches!(url.scheme(), "http" | "https")
+        && url.has_host()
+        && url.path() == "/"
+        && url.query().is_none()
+        && url.fragment().is_none()
+        && url.username().is_empty()
+        && url.password().is_none();
+    is_origin.then(|| url.origin().ascii_serialization())
+}
+
+/// Everything the issuer answers, to be put at the root.
+#[expect(clippy::needless_pass_by_value, reason = "the routes own it; each takes a clone")]
+pub fn routes(issuer: Issuer) -> Route {
+    let at = &issuer;
+    Route::new()
+        .at(
+            "/.well-known/openid-configuration",
+            get(answer(at, |issuer, _| async move { discovery::configuration(&issuer) })),
+        )
+        .at("/oauth2/jwks", get(answer(at, |issuer, _| async move { discovery::jwks(&issuer) })))
+        .at("/oauth2/authorize", get(answer(at, authorize::authorize)))
+        .at("/oauth2/token", post(answer(at, token::token)))
+        .at("/oauth2/revoke", post(answer(at, revoke::revoke)))
+        .at(
+            "/oauth2/userinfo",
+            get(answer(at, userinfo::userinfo)).post(answer(at, userinfo::userinfo)),
+        )
+        .at("/login", get(answer(at, login::form)).post(answer(at, login::submit)))
+        .at("/login/code", get(answer(at, |_, request| async move { login::show_code(&request) })))
+        .at("/login/style.css", get(answer(at, |_, _| async { pages::stylesheet() })))
+}
+
+fn answer<F, Fut>(issuer: &Issuer, handle: F) -> impl Endpoint<Output = Response> + 'static
+where
+    F: Fn(Issuer, Request) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Response> + Send + 'static,
+{
+    let issuer = issuer.clone();
+    make(move |request| handle(issuer.clone(), request))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_issuer_is_an_origin() {
+        let name = |text: &str| issuer_name(&text.parse().unwrap());
+        assert_eq!(
+            name("https://broker.example.com/").as_deref(),
+            Some("https://broker.example.com")
+        );
+        assert_eq!(name("http://127.0.0.1:8080").as_deref(), Some("http://127.0.0.1:8080"));
+        for text in [
+            "https://broker.example.com/tenants",
+            "https://me@broker.example.com",
+            "https://broker.example.com/?a",
+            "https://broker.example.com/#a",
+            "ftp://broker.example.com",
+            "unix:/run/broker",
+        ] {
+            assert_eq!(name(text), None, "{text}");
+        }
+    }
+}

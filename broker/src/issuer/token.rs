@@ -1,0 +1,202 @@
+//! `POST /oauth2/token`: tokens for a code or for a refresh token (RFC 6749 sections 4.1.3 and 6).
+
+use poem::{
+    Request, Response,
+    http::{HeaderValue, StatusCode, header},
+};
+use serde_json::json;
+use tenant_shared::PLUGIN_CLIENT_ID;
+
+use super::{
+    Issuer, code, id_token, pages,
+    parameters::{ParameterFault, Parameters},
+    refresh,
+};
+use crate::{
+    db::Tx,
+    identity::session::{self, Session},
+    problem::{self, note},
+    secret::{NoRandomness, PlainSecret},
+};
+
+/// Bytes of a token or code at most, as clients present them.
+pub(super) const MOST_TOKEN_BYTES: usize = 128;
+
+/// A request that gets no tokens (RFC 6749 section 5.2).
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TokenError {
+    /// It cannot be understood.
+    #[error(transparent)]
+    Parameter(#[from] ParameterFault),
+    /// The client is not one that we know, or authenticates in a way that it cannot.
+    #[error("{0}")]
+    Client(&'static str),
+    /// What it presents is worth nothing (any more).
+    #[error("{0}")]
+    Grant(&'static str),
+    /// It presents something that we do not know.
+    #[error("grant_type must be authorization_code or refresh_token")]
+    GrantType,
+    /// It asks for more than it was given.
+    #[error("scope asks for more than the person agreed to")]
+    Scope,
+    /// The database does not answer.
+    #[error("the broker cannot reach its database; try again")]
+    Storage(#[from] sqlx::Error),
+    /// No randomness.
+    #[error("the broker failed; an operator finds the cause in its log by the request id")]
+    Randomness(#[from] NoRandomness),
+    /// No signature.
+    #[error("the broker failed; an operator finds the cause in its log by the request id")]
+    Signature(#[from] jsonwebtoken::errors::Error),
+}
+
+impl TokenError {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Parameter(fault) => fault.status(),
+            Self::Client(_) => StatusCode::UNAUTHORIZED,
+            Self::Grant(_) | Self::GrantType | Self::Scope => StatusCode::BAD_REQUEST,
+            Self::Storage(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Randomness(_) | Self::Signature(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Parameter(_) => "invalid_request",
+            Self::Client(_) => "invalid_client",
+            Self::Grant(_) => "invalid_grant",
+            Self::GrantType => "unsupported_grant_type",
+            Self::Scope => "invalid_scope",
+            Self::Storage(_) => "temporarily_unavailable",
+            Self::Randomness(_) | Self::Signature(_) => "server_error",
+        }
+    }
+
+    /// The refusal on the wire.
+    pub(super) fn response(&self) -> Response {
+        note("code", self.code());
+        match self {
+            Self::Storage(error) => note("cause", problem::chain(error)),
+            Self::Randomness(error) => note("cause", error.to_string()),
+            Self::Signature(error) => note("cause", error.to_string()),
+            _ => {}
+        }
+        let body = json!({ "error": self.code(), "error_description": self.to_string() });
+        let mut response = unkept(self.status(), &body);
+        if let Self::Storage(_) = self {
+            response = pages::later(response, 5);
+        }
+        if let Self::Client(_) = self {
+            let scheme = HeaderValue::from_static("Basic realm=\"tenant-broker\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}
+
+/// JSON that nobody keeps (RFC 6749 section 5.1).
+fn unkept(status: StatusCode, body: &serde_json::Value) -> Response {
+    Response::builder()
+        .status(status)
+        .content_type("application/json")
+        .header(header::CACHE_CONTROL, "no-store")
+        .header(header::PRAGMA, "no-cache")
+        .body(body.to_string())
+}
+
+/// Tokens that may leave, once their transaction is durable.
+pub(super) struct Granted {
+    access_token: PlainSecret,
+    expires_in: i64,
+    refresh_token: Option<PlainSecret>,
+    id_token: String,
+    scope: String,
+}
+
+impl Granted {
+    /// The tokens on the wire (RFC 6749 section 5.1).
+    fn response(&self) -> Response {
+        let mut body = json!({
+            "access_token": self.access_token.expose(),
+            "token_type": "Bearer",
+            "expires_in": self.expires_in,
+            "id_token": self.id_token,
+            "scope": self.scope,
+        });
+        if let Some(token) = &self.refresh_token {
+            body["refresh_token"] = token.expose().into();
+        }
+        unkept(StatusCode::OK, &body)
+    }
+}
+
+/// Answers a token request.
+pub(super) async fn token(issuer: Issuer, mut request: Request) -> Response {
+    match exchange(&issuer, &mut request).await {
+        Ok(granted) => granted.response(),
+        Err(error) => error.response(),
+    }
+}
+
+async fn exchange(issuer: &Issuer, request: &mut Request) -> Result<Granted, TokenError> {
+    let sent = Parameters::of_body(request).await?;
+    sent.refuse_repeated()?;
+    let grant_type = sent.required("grant_type", 64)?;
+    let client_id = client(request, &sent)?.ok_or(ParameterFault::Missing("client_id"))?;
+    match grant_type {
+        "authorization_code" => code::exchange(issuer, request, &sent, client_id).await,
+        "refresh_token" => refresh::exchange(issuer, &sent, client_id).await,
+        _ => Err(TokenError::GrantType),
+    }
+}
+
+/// The client that asks. All are public clients: they have no secret, and one that sends one is
+/// mistaken about where it is (RFC 6749 section 2.3).
+pub(super) fn client<'a>(
+    request: &Request,
+    sent: &'a Parameters,
+) -> Result<Option<&'a str>, TokenError> {
+    let authenticates = request.headers().contains_key(header::AUTHORIZATION)
+        || sent.has("client_secret")
+        || sent.has("client_assertion");
+    if authenticates {
+        return Err(TokenError::Client("this client is public: send client_id and no secret"));
+    }
+    match sent.optional("client_id", 64)? {
+        Some(PLUGIN_CLIENT_ID) | None => Ok(sent.optional("client_id", 64)?),
+        Some(_) => Err(TokenError::Client("client_id names no client known here")),
+    }
+}
+
+/// Adds tokens to a session that is alive.
+pub(super) async fn grant(
+    issuer: &Issuer,
+    tx: &mut Tx,
+    session: &Session,
+    nonce: Option<&str>,
+    now: i64,
+) -> Result<Granted, TokenError> {
+    let access_token = PlainSecret::generate(session::ACCESS_PREFIX)?;
+    let lifetime = i64::from(issuer.settings().access_token_seconds) * 1000;
+    let expires_at = (now + lifetime).min(session.expires_at);
+    session::add_access_token(tx, access_token.hash(), session.id, expires_at).await?;
+    let refresh_token = if session.has_scope("offline_access") {
+        let token = PlainSecret::generate(refresh::PREFIX)?;
+        refresh::add(tx, token.hash(), session.id, now).await?;
+        Some(token)
+    } else {
+        None
+    };
+    note("user_id", session.user_id);
+    note("session_id", session.id);
+    Ok(Granted {
+        access_token,
+        expires_in: (expires_at - now) / 1000,
+        refresh_token,
+        // Signed before the commit: a fault leaves nothing behind.
+        id_token: id_token::issue(issuer, session, nonce, now)?,
+        scope: session.scope.clone(),
+    })
+}

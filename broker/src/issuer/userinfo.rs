@@ -1,0 +1,47 @@
+//! `GET /oauth2/userinfo` (OpenID Connect Core 1.0 section 5.3).
+
+use poem::{
+    IntoResponse as _, Request, Response,
+    http::{HeaderValue, StatusCode, header},
+};
+use serde_json::json;
+use tenant_shared::Code;
+
+use super::Issuer;
+use crate::problem::{Failure, SIGN_IN};
+
+/// Who the bearer of an access token is.
+pub(super) async fn userinfo(issuer: Issuer, request: Request) -> Response {
+    let caller = match bearer(&request) {
+        Some(token) => issuer.identity().caller(token).await,
+        None => Err(Failure::new(Code::Unauthenticated, SIGN_IN)),
+    };
+    match caller {
+        Ok(caller) => {
+            let mut claims = json!({ "sub": caller.user_id() });
+            if caller.has_scope("email") {
+                claims["email"] = caller.email().into();
+            }
+            Response::builder()
+                .content_type("application/json")
+                .header(header::CACHE_CONTROL, "no-store")
+                .body(claims.to_string())
+        }
+        Err(failure) => {
+            let mut response = failure.into_response();
+            if response.status() == StatusCode::UNAUTHORIZED && bearer(&request).is_some() {
+                // RFC 6750 section 3.1: one that was sent and is worth nothing has a name.
+                let challenge = "Bearer realm=\"tenant-broker\", error=\"invalid_token\"";
+                response
+                    .headers_mut()
+                    .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            }
+            response
+        }
+    }
+}
+
+fn bearer(request: &Request) -> Option<&str> {
+    let (scheme, token) = request.header(header::AUTHORIZATION)?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
