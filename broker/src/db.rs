@@ -69,10 +69,9 @@ impl FromStr for Location {
         }
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             // The parser's own error can repeat the URL, and with it the password.
-            return url
-                .parse()
-                .map(|options| Self::Postgres(Box::new(options)))
-                .map_err(|_| "not a PostgreSQL URL: postgres://user:password@host:5432/name".into());
+            return url.parse().map(|options| Self::Postgres(Box::new(options))).map_err(|_| {
+                "not a PostgreSQL URL: postgres://user:password@host:5432/name".into()
+            });
         }
         Err("a database URL starts with postgres:// or sqlite://".to_owned())
     }
@@ -172,7 +171,9 @@ impl Db {
     pub async fn begin(&self) -> sqlx::Result<Tx> {
         Ok(Tx(match self {
             Self::Postgres(pool) => Engine::Postgres(pool.begin().await?),
-            Self::Sqlite { write, .. } => Engine::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?),
+            Self::Sqlite { write, .. } => {
+                Engine::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?)
+            }
         }))
     }
 

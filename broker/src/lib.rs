@@ -1,8 +1,38 @@
-//! The broker.
+//! The broker: gives each person a namespace of their own and two-hour credentials for it.
+//!
+//! | room | what it answers |
+//! |---|---|
+//! | [`clock`], [`secret`], [`problem`], [`config`] | time, randomness, failures, settings |
+//! | [`db`], [`telemetry`] | storage on two engines with one SQL text; logs and metrics |
+//! | [`audit`], [`throttle`], [`cluster`] | what happened; how often; the Kubernetes API as the broker |
+//! | [`identity`], [`access`] | who is calling; may they |
+//! | [`workspace`] | is it on; init, suspend, resume; the sweep |
+//! | [`credential`], [`issuer`], [`install`] | two-hour tokens; the OpenID provider; the broker's rights |
+//! | [`http`], [`tls`], [`app`], [`cli`] | what every request passes; TLS; who knows whom; the commands |
+//!
+//! A room uses rooms above its own line only, and of a neighbour only its `mod.rs`.
+//!
+//! The life of a credential: [`http`] names the request; `credential::api` has the caller checked
+//! ([`identity`]), takes the workspace's row, asks [`access`] for a permit and [`workspace`] for an
+//! `Active`; [`credential`] asks the [`cluster`] for a token, has the ledger and the audit row
+//! committed, and only then lets the token leave.
+
+pub mod access;
+pub mod app;
 pub mod audit;
+pub mod cli;
 pub mod clock;
+pub mod cluster;
+pub mod config;
+pub mod credential;
 pub mod db;
+pub mod http;
+pub mod identity;
+pub mod install;
+pub mod issuer;
 pub mod problem;
 pub mod secret;
 pub mod telemetry;
 pub mod throttle;
+pub mod tls;
+pub mod workspace;

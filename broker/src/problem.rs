@@ -31,10 +31,10 @@ pub struct RequestFacts {
 }
 
 /// Adds a field to the log line of the request under way; outside of one it is dropped.
-pub fn note(field: &'static str, value: impl ToString) {
+pub fn note(field: &'static str, value: impl Into<String>) {
     let _ = REQUEST.try_with(|facts| {
         if let Ok(mut notes) = facts.notes.try_borrow_mut() {
-            notes.push((field, value.to_string()));
+            notes.push((field, value.into()));
         }
     });
 }

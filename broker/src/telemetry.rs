@@ -145,7 +145,7 @@ impl Metrics {
         self.sweep_unfinished.inc();
     }
 
-    /// All of it in the OpenMetrics text format.
+    /// All of it in the `OpenMetrics` text format.
     pub fn render(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.

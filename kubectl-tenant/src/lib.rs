@@ -1,1 +1,107 @@
+//! `kubectl-tenant`: signs a person in at a tenant broker and renews their Kubernetes tokens.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `credential` | `get-token`: the cached token, and how a new one is had |
+//! | `login` | sign-in: loopback listener or paste, then workspace and kubeconfig |
+//! | `oidc` | the OpenID Connect client |
+//! | `broker`, `http` | the broker's API, and what a failure of it means |
+//! | `store` | sessions and profiles on disk |
+//! | `kubeconfig` | the merge that loses nothing |
+//! | `account`, `workspace`, `status`, `version`, `completion` | the other commands |
+//! | `private_file`, `lock`, `paths` | files, and who may touch them |
+//! | `world` | everything ambient, so that [`run`] is the whole program, in a test too |
+//!
+//! The life of `kubectl get pods`: kubectl runs `kubectl-tenant get-token …`; [`run`] sees that
+//! command line before anything else is built; `credential` opens one file, finds the token good
+//! and prints it. Nothing that can talk to a network exists in that process.
 
+mod account;
+mod broker;
+mod broker_url;
+mod cli;
+mod completion;
+mod credential;
+mod error;
+mod http;
+mod kubeconfig;
+mod lock;
+mod login;
+mod oidc;
+mod output;
+mod paths;
+mod private_file;
+mod runtime;
+mod status;
+mod store;
+mod version;
+mod workspace;
+mod world;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+
+pub use world::{Clock, Env, Input, Messages, Parent, World};
+
+use cli::{Cli, Command};
+use credential::Request;
+use error::{Error, Kind};
+
+/// Runs the program: `args` begins with its name. Returns the exit code, which `--help` explains.
+pub fn run(args: &[OsString], world: &mut World) -> u8 {
+    let outcome = match cli::fast_get_token(args) {
+        Some(request) => credential::get_token(&request, world),
+        None => match Cli::try_parse_from(args) {
+            Ok(cli) => dispatch(cli, world),
+            Err(error) => return explain(&error, world),
+        },
+    };
+    match outcome {
+        Ok(()) => 0,
+        Err(error) => {
+            world.say(format!("error: {}", error.message));
+            if let Some(hint) = error.hint {
+                world.say(format!("hint: {hint}"));
+            }
+            error.kind.exit_code()
+        }
+    }
+}
+
+fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
+    let broker = cli.broker.as_deref();
+    match cli.command {
+        Command::Login(options) => login::login(broker, &options, world),
+        Command::Logout => account::logout(broker, world),
+        Command::Whoami(shown) => account::whoami(broker, shown, world),
+        Command::Init(options) => workspace::init(broker, &options, world),
+        Command::Workspaces(options) => workspace::list(broker, &options, world),
+        Command::Kubeconfig(options) => workspace::kubeconfig(broker, &options, world),
+        Command::GetToken(options) => {
+            let paths = paths::Paths::of(&world.env)?;
+            let profiles = store::Profiles::read(&paths.config, &world.stderr)?;
+            let request = Request {
+                broker: profiles.broker(broker, &world.env)?,
+                cluster: options.cluster,
+                workspace: options.workspace,
+                force: options.force,
+            };
+            credential::get_token(&request, world)
+        }
+        Command::Status(shown) => status::status(broker, shown, world),
+        Command::Completion { shell } => completion::script(shell, world),
+        Command::Version(shown) => version::version(shown, world),
+        Command::Complete { words } => completion::answer(&words, world),
+    }
+}
+
+/// What clap has to say: help is data, a mistake is not.
+fn explain(error: &clap::Error, world: &mut World) -> u8 {
+    let text = error.render().to_string();
+    if !error.use_stderr() {
+        return world.print(&text).map_or_else(|error| error.kind.exit_code(), |()| 0);
+    }
+    world.stderr.write(&text);
+    Kind::Usage.exit_code()
+}

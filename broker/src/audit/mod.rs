@@ -109,11 +109,7 @@ impl Event {
 
     /// An event that was refused, and why.
     pub fn refused(action: Action, reason: impl Into<String>) -> Self {
-        Self {
-            outcome: Outcome::Refused,
-            reason: Some(reason.into()),
-            ..Self::success(action)
-        }
+        Self { outcome: Outcome::Refused, reason: Some(reason.into()), ..Self::success(action) }
     }
 
     /// With the facts of the request under way, ready to be recorded by another task.

@@ -40,7 +40,7 @@ pub(super) async fn exchange(
         None => match spent(&mut tx, token).await? {
             None => return Err(WORTHLESS),
             Some((session_id, used_at))
-                if now - used_at <= i64::from(settings.refresh_grace_seconds) * 1000 =>
+                if now - used_at < i64::from(settings.refresh_grace_seconds) * 1000 =>
             {
                 session_id
             }

@@ -1,0 +1,304 @@
+//! The composition root: the only file that names every module.
+
+use std::{
+    collections::HashMap,
+    os::unix::fs::DirBuilderExt as _,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use poem::{
+    Endpoint, EndpointExt as _, IntoResponse as _, Response, Route, Server,
+    endpoint::BoxEndpoint,
+    get, handler,
+    http::{Method, StatusCode},
+    listener::TcpAcceptor,
+    web::Data,
+};
+use poem_openapi::{
+    OpenApi, OpenApiService,
+    registry::{MetaApi, Registry},
+};
+use tokio::net::TcpListener;
+
+use crate::{
+    audit::api::AuditApi,
+    clock::Clock,
+    cluster::Cluster,
+    config::Config,
+    credential::{Credentials, Ledger, api::CredentialApi},
+    db::{Db, Location},
+    http::Outer,
+    identity::{Identity, IdentityApi},
+    issuer::{self, Issuer},
+    telemetry::Metrics,
+    tls,
+    workspace::{Workspaces, api::WorkspaceApi},
+};
+
+/// All operations of the HTTP API.
+type Api = (IdentityApi, WorkspaceApi, CredentialApi, AuditApi);
+
+/// The broker, put together.
+pub struct App {
+    config: Config,
+    db: Db,
+    issuer: Issuer,
+    workspaces: Workspaces,
+    api: Api,
+    identity: Identity,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// Opens the database and brings its tables to this version.
+///
+/// # Errors
+/// It does not answer, or is of a later version.
+pub async fn open_database(config: &Config) -> anyhow::Result<Db> {
+    if let Location::Sqlite(path) = &config.database
+        && let Some(folder) = path.parent()
+    {
+        private_folder(folder)?;
+    }
+    let db = Db::connect(&config.database)
+        .await
+        .context("cannot open the database (database.url); is it running and may we in?")?;
+    db.migrate().await.context("cannot bring the database's tables to this version")?;
+    Ok(db)
+}
+
+/// Makes a folder that only its owner may enter, if it is not there.
+fn private_folder(path: &Path) -> anyhow::Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .with_context(|| format!("cannot make the folder {} (state_dir)", path.display()))
+}
+
+impl App {
+    /// Puts the broker together: database, cluster, issuer. Listens on nothing yet.
+    ///
+    /// # Errors
+    /// A part cannot be used; the text says which setting to look at.
+    pub async fn start(config: Config, clock: Clock) -> anyhow::Result<Self> {
+        let metrics = Metrics::default();
+        let db = open_database(&config).await?;
+        let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await?;
+        let identity = Identity::new(db.clone(), clock.clone(), metrics.clone());
+        if config.issuer.signing_key_files == [config.state_dir.join("issuer-key.pem")] {
+            private_folder(&config.state_dir)?;
+            issuer::keys::generate_if_missing(&config.issuer.signing_key_files[0])
+                .context("cannot make the issuer's signing key in state_dir")?;
+        }
+        let issuer = Issuer::start(
+            config.issuer.clone(),
+            db.clone(),
+            clock.clone(),
+            identity.clone(),
+            metrics.clone(),
+        )
+        .context("cannot start the issuer (issuer.signing_key_files)")?;
+        let workspaces = Workspaces::new(
+            db.clone(),
+            clock.clone(),
+            cluster.clone(),
+            config.tiers.clone(),
+            config.init_limit,
+            metrics.clone(),
+        );
+        let credentials =
+            Credentials::new(cluster, Ledger::start(db.clone()), clock.clone(), metrics.clone());
+        let api = (
+            IdentityApi { identity: identity.clone() },
+            WorkspaceApi { workspaces: workspaces.clone() },
+            CredentialApi {
+                workspaces: workspaces.clone(),
+                credentials,
+                broker_url: config.public_url.as_str().trim_end_matches('/').to_owned(),
+            },
+            AuditApi { db: db.clone(), workspaces: workspaces.clone() },
+        );
+        Ok(Self { config, db, issuer, workspaces, api, identity, clock, metrics })
+    }
+
+    /// Serves until `stop` resolves, then drains.
+    ///
+    /// # Errors
+    /// An address cannot be listened on.
+    pub async fn serve(
+        self,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> anyhow::Result<()> {
+        let config = self.config;
+        let public = listen(config.listen, "listen").await?;
+        let operator = listen(config.operator_listen, "operator_listen").await?;
+        let tls = config.tls.as_ref().map(tls::server_config).transpose()?;
+
+        let draining = Arc::new(AtomicBool::new(false));
+        let health = Health { db: self.db.clone(), draining: Arc::clone(&draining) };
+        let (operator_stop, operator_stopped) = tokio::sync::oneshot::channel::<()>();
+        let operator = tokio::spawn(
+            Server::new_with_acceptor(TcpAcceptor::from_tokio(operator)?)
+                .run_with_graceful_shutdown(
+                    operator_routes(health, self.metrics.clone()),
+                    async { drop(operator_stopped.await) },
+                    Some(Duration::from_secs(1)),
+                ),
+        );
+        let sweep = tokio::spawn(sweep_loop(
+            self.workspaces.clone(),
+            self.issuer.clone(),
+            Duration::from_secs(config.sweep_seconds.into()),
+        ));
+
+        let outer = Outer { clock: self.clock, metrics: self.metrics };
+        let routes = issuer::routes(self.issuer)
+            .nest("/api/v1", service(self.api))
+            .data(self.identity)
+            .with(outer);
+        let stop = async move {
+            stop.await;
+            tracing::info!("stopping: requests under way are finished");
+            draining.store(true, Ordering::SeqCst);
+        };
+        let drain = Some(Duration::from_secs(config.drain_seconds.into()));
+        tracing::info!(
+            listen = %config.listen, operator_listen = %config.operator_listen,
+            public_url = %config.public_url, tls = tls.is_some(), "the broker is ready"
+        );
+        match tls {
+            Some(tls) => {
+                Server::new_with_acceptor(tls::TlsListener::start(public, tls)?)
+                    .run_with_graceful_shutdown(routes, stop, drain)
+                    .await?;
+            }
+            None => {
+                Server::new_with_acceptor(TcpAcceptor::from_tokio(public)?)
+                    .run_with_graceful_shutdown(routes, stop, drain)
+                    .await?;
+            }
+        }
+        sweep.abort();
+        drop(operator_stop);
+        let _ = operator.await;
+        self.db.close().await;
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+/// The API as its OpenAPI document says it, without the parts that answer.
+struct Described;
+
+impl OpenApi for Described {
+    fn meta() -> Vec<MetaApi> {
+        Api::meta()
+    }
+
+    fn register(registry: &mut Registry) {
+        Api::register(registry);
+    }
+
+    fn add_routes(self, _: &mut HashMap<String, HashMap<Method, BoxEndpoint<'static>>>) {}
+}
+
+/// The OpenAPI document of the broker's API, as YAML.
+pub fn document() -> String {
+    service(Described).spec_yaml()
+}
+
+async fn listen(address: std::net::SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address} ({setting})"))
+}
+
+fn service<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
+    OpenApiService::new(api, "Tenant broker", env!("CARGO_PKG_VERSION"))
+        .description(
+            "Gives each person a safe corner of a Kubernetes cluster. Sign in at the issuer that `/.well-known/openid-configuration` describes and send its \
+             access token as bearer token. Every failure is problem details (RFC 9457) with a \
+             stable `code`.",
+        )
+        .server("/api/v1")
+}
+
+/// Finishes what is half done and forgets what is over, again and again.
+async fn sweep_loop(workspaces: Workspaces, issuer: Issuer, every: Duration) {
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = workspaces.sweep().await {
+            tracing::error!(
+                error = crate::problem::chain(&error),
+                "the sweep cannot read its work"
+            );
+        }
+        if let Err(error) = issuer.purge().await {
+            tracing::error!(
+                error = crate::problem::chain(&error),
+                "expired rows cannot be deleted"
+            );
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Health {
+    db: Db,
+    draining: Arc<AtomicBool>,
+}
+
+fn operator_routes(health: Health, metrics: Metrics) -> impl Endpoint {
+    Route::new()
+        .at("/healthz", get(healthz))
+        .at("/readyz", get(readyz))
+        .at("/metrics", get(render_metrics))
+        .data(health)
+        .data(metrics)
+}
+
+/// The process runs.
+#[handler]
+fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// The broker can answer requests.
+#[handler]
+async fn readyz(health: Data<&Health>) -> Response {
+    let why = if health.draining.load(Ordering::SeqCst) {
+        "the broker is stopping\n"
+    } else if let Err(error) = health.db.ping().await {
+        tracing::warn!(error = crate::problem::chain(&error), "not ready: the database fails");
+        "the database does not answer\n"
+    } else {
+        return "ok\n".into_response();
+    };
+    Response::builder().status(StatusCode::SERVICE_UNAVAILABLE).body(why)
+}
+
+#[handler]
+#[expect(
+    clippy::unused_async,
+    reason = "an async handler takes its data by value, as poem gives it"
+)]
+async fn render_metrics(metrics: Data<&Metrics>) -> Response {
+    Response::builder()
+        .content_type("application/openmetrics-text; version=1.0.0; charset=utf-8")
+        .body(metrics.render())
+}

@@ -1,0 +1,208 @@
+//! The command line of `tenant-broker`.
+
+use std::{
+    io::{BufRead as _, Write as _},
+    path::PathBuf,
+};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Parser, Subcommand};
+use secrecy::SecretString;
+use tenant_shared::Role;
+
+use crate::{
+    app::{self, App},
+    clock::Clock,
+    config::{Config, Settings},
+    identity::Identity,
+    install::{self, Subject},
+    telemetry::{self, Metrics},
+};
+
+/// Gives each person a safe corner of a Kubernetes cluster.
+#[derive(Debug, Parser)]
+#[command(name = "tenant-broker", version, about, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the broker until SIGTERM or Ctrl-C, then finish what is under way
+    Serve(Settable),
+    /// Bring the database's tables to this version (serve does it too)
+    Migrate(Settable),
+    /// Manage local accounts
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Print the broker's rights in the cluster, for `kubectl apply -f -`
+    Install(InstallArgs),
+    /// Check the configuration, report every fault, and say what is in force
+    CheckConfig(Settable),
+    /// Print the OpenAPI document of the HTTP API
+    Openapi,
+}
+
+/// Where settings come from.
+#[derive(Debug, Args)]
+struct Settable {
+    /// TOML file with the settings; docs/configuration.md lists them
+    #[arg(long, value_name = "FILE", env = "TENANT_BROKER_CONFIG")]
+    config: Option<PathBuf>,
+    /// Set one setting, for example --set log.level=debug; wins over file and environment
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum UserCommand {
+    /// Make a local account; prints its identifier
+    Create {
+        #[command(flatten)]
+        settable: Settable,
+        /// The e-mail address to sign in with
+        #[arg(long)]
+        email: String,
+        /// An administrator: sees, suspends and resumes every workspace
+        #[arg(long)]
+        admin: bool,
+        /// Read the password from the first line of standard input (it is never an argument,
+        /// for those are seen by everybody on the machine)
+        #[arg(long, required = true)]
+        password_stdin: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct InstallArgs {
+    #[command(flatten)]
+    settable: Settable,
+    /// The broker is this user to the API server, for example its certificate's common name
+    #[arg(long, default_value = "tenant-broker", conflicts_with = "service_account")]
+    user: String,
+    /// The broker is this ServiceAccount
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    service_account: Option<String>,
+}
+
+impl Settable {
+    fn load(&self) -> anyhow::Result<Config> {
+        let file = match &self.config {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+                Some((path.display().to_string(), text))
+            }
+            None => None,
+        };
+        let file = file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()));
+        // TENANT_BROKER_CONFIG names the file; URL and CA are what the plugin and people set.
+        let not_ours = [
+            "TENANT_BROKER_CONFIG",
+            "TENANT_BROKER_URL",
+            "TENANT_BROKER_URLS",
+            "TENANT_BROKER_CA",
+            "TENANT_BROKER_KUBECONFIG",
+            "TENANT_BROKER_LOG",
+        ];
+        let environment = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| !not_ours.contains(&name.as_str()));
+        let settings = Settings::load(file, environment, &self.set)?;
+        Ok(Config::from_settings(settings)?)
+    }
+}
+
+impl Cli {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// What failed and what to do.
+    pub async fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Serve(settable) => serve(settable.load()?).await,
+            Command::Migrate(settable) => {
+                app::open_database(&settable.load()?).await?.close().await;
+                Ok(())
+            }
+            Command::User(UserCommand::Create { settable, email, admin, password_stdin: _ }) => {
+                let role = if admin { Role::Admin } else { Role::User };
+                create_user(&settable.load()?, &email, role).await
+            }
+            Command::Install(args) => install(&args),
+            Command::CheckConfig(settable) => check_config(&settable.load()?),
+            Command::Openapi => print(&app::document()),
+        }
+    }
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let filter = telemetry::log_filter(&config.log_level).map_err(anyhow::Error::msg)?;
+    telemetry::start_logging(filter, config.log_format);
+    let stop = stop_signal()?;
+    App::start(config, Clock::system()).await?.serve(stop).await
+}
+
+/// Resolves at the first SIGTERM or Ctrl-C.
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+async fn create_user(config: &Config, email: &str, role: Role) -> anyhow::Result<()> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).context("cannot read the password from stdin")?;
+    let password = SecretString::from(line.trim_end_matches(['\r', '\n']).to_owned());
+    let db = app::open_database(config).await?;
+    let identity = Identity::new(db.clone(), Clock::system(), Metrics::default());
+    let id = identity.create_user(email, password, role).await?;
+    db.close().await;
+    print(&format!("{id}\n"))
+}
+
+fn install(args: &InstallArgs) -> anyhow::Result<()> {
+    let config = args.settable.load()?;
+    let subject = match &args.service_account {
+        None => Subject::User(args.user.clone()),
+        Some(text) => match text.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+                Subject::ServiceAccount { namespace: namespace.into(), name: name.into() }
+            }
+            _ => bail!("--service-account {text}: write NAMESPACE/NAME"),
+        },
+    };
+    print(&install::manifest(&subject, &config.tiers.roles()))
+}
+
+fn check_config(config: &Config) -> anyhow::Result<()> {
+    print(&format!(
+        "the configuration is sound\n  listen           {}\n  operator_listen  {}\n  \
+         public_url       {}\n  database         {}\n  cluster          {}\n  tiers            {}\n",
+        config.listen,
+        config.operator_listen,
+        config.public_url,
+        match &config.database {
+            crate::db::Location::Postgres(options) =>
+                format!("PostgreSQL at {}:{}", options.get_host(), options.get_port()),
+            crate::db::Location::Sqlite(path) => format!("SQLite in {}", path.display()),
+        },
+        config.cluster.name,
+        config.tiers.names().join(", "),
+    ))
+}
+
+/// Data goes to stdout; one that is closed early (`| head`) is no failure.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,81 @@
+//! Taking rights away, step by step; every step may be run again.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    core::v1::{Namespace, ServiceAccount},
+    rbac::v1::RoleBinding,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+use tenant_shared::{SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL};
+use uuid::Uuid;
+
+use super::{Cluster, ClusterError, object};
+
+/// How often the list of RoleBindings is asked for until it is empty.
+const ROUNDS: u32 = 50;
+/// Pause between rounds: another API server may lag behind by as much.
+const ROUND_PAUSE: Duration = Duration::from_millis(50);
+
+impl Cluster {
+    /// Puts the suspended label on a workspace's namespace, or takes it off.
+    ///
+    /// # Errors
+    /// [`ClusterError::Conflict`] if the namespace is not this workspace's.
+    pub async fn mark_suspended(
+        &self,
+        namespace: &str,
+        workspace: Uuid,
+        suspended: bool,
+    ) -> Result<(), ClusterError> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let there = api.get(namespace).await?;
+        let mut ours = Namespace::default();
+        ours.metadata.labels = Some(object::labels_of(workspace));
+        if !object::is_ours(&there, &ours) {
+            return Err(ClusterError::Conflict(format!("Namespace {namespace} is not ours")));
+        }
+        let value = if suspended { json!("true") } else { json!(null) };
+        let patch = json!({"metadata": {"labels": {SUSPENDED_LABEL: value}}});
+        api.patch(namespace, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// Deletes every RoleBinding of a namespace and lists until none is left: one that answers
+    /// "not found" proves nothing, for the tenant may have renamed it.
+    ///
+    /// # Errors
+    /// Some are still there after all rounds.
+    pub async fn delete_role_bindings(&self, namespace: &str) -> Result<(), ClusterError> {
+        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
+        for round in 0..ROUNDS {
+            if round > 0 {
+                tokio::time::sleep(ROUND_PAUSE).await;
+            }
+            api.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+            if api.list(&ListParams::default().limit(1)).await?.items.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(ClusterError::Conflict(format!("RoleBindings keep appearing in {namespace}")))
+    }
+
+    /// Deletes the ServiceAccount, so that its tokens stay dead when a new one is made.
+    ///
+    /// # Errors
+    /// The cluster's.
+    pub async fn delete_service_account(&self, namespace: &str) -> Result<(), ClusterError> {
+        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        match api.delete(SERVICE_ACCOUNT_NAME, &DeleteParams::default()).await {
+            Ok(_) => Ok(()),
+            Err(error) => match error.into() {
+                ClusterError::NotFound(_) => Ok(()),
+                error => Err(error),
+            },
+        }
+    }
+}

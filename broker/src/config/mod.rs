@@ -1,0 +1,368 @@
+//! Every setting: from a TOML file, the environment and the command line, in this order; the later
+//! wins. All faults are reported at once, each with its key and where it came from.
+//!
+//! The environment's name of a key is `TENANT_BROKER_` and the key in capitals with `__` for each
+//! dot: `database.url` is `TENANT_BROKER_DATABASE__URL`. A list is written with commas there.
+
+mod reference;
+mod settings;
+mod tier;
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use url::Url;
+
+pub use reference::reference;
+pub use settings::{Faults, Settings};
+pub use tier::{Tier, Tiers};
+
+use crate::{
+    db::Location,
+    issuer::IssuerSettings,
+    telemetry::{self, LogFormat},
+    throttle::Allowance,
+};
+
+/// An hour, the window of the limits that are counted by the hour.
+const HOUR: u32 = 3600;
+
+/// The broker's configuration, checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where API, issuer and pages listen.
+    pub listen: SocketAddr,
+    /// Where health and metrics listen.
+    pub operator_listen: SocketAddr,
+    /// The URL that people and the issuer's tokens name; no path, no trailing slash.
+    pub public_url: Url,
+    /// Where files live that must survive a restart.
+    pub state_dir: PathBuf,
+    /// The database.
+    pub database: Location,
+    /// Certificate and key to serve TLS with.
+    pub tls: Option<TlsFiles>,
+    /// Which log lines are written.
+    pub log_level: String,
+    /// How they are written.
+    pub log_format: LogFormat,
+    /// The cluster.
+    pub cluster: ClusterSettings,
+    /// The tiers by name.
+    pub tiers: Tiers,
+    /// How often a user may call `init`.
+    pub init_limit: Allowance,
+    /// How long requests under way may take when the broker is told to stop, in seconds.
+    pub drain_seconds: u32,
+    /// How often the sweep looks for unfinished work, in seconds.
+    pub sweep_seconds: u32,
+    /// The embedded issuer.
+    pub issuer: IssuerSettings,
+}
+
+/// Files of the listener's TLS identity.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Certificate chain, PEM.
+    pub cert_file: PathBuf,
+    /// Private key, PEM.
+    pub key_file: PathBuf,
+}
+
+/// How to reach the cluster, and how people reach it.
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    /// Name of the cluster in workspaces and kubeconfigs.
+    pub name: String,
+    /// The broker's own credential; without it the broker uses the pod's ServiceAccount.
+    pub kubeconfig: Option<PathBuf>,
+    /// API server URL in people's kubeconfigs, if it differs from the broker's own.
+    pub server: Option<Url>,
+    /// PEM file with the CA in people's kubeconfigs, if it differs from the broker's own.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Every key that is not part of a tier, with its default and what it means. The one list: parsing,
+/// unknown-key faults and `docs/configuration.md` come from it.
+pub const KEYS: &[(&str, &str, &str)] = &[
+    ("listen", "127.0.0.1:8080", "Address of the API, the issuer and its pages."),
+    (
+        "operator_listen",
+        "127.0.0.1:8081",
+        "Address of /healthz, /readyz and /metrics; keep it private.",
+    ),
+    (
+        "public_url",
+        "http://127.0.0.1:8080",
+        "URL under which people reach the broker; the issuer of its ID tokens. HTTPS, except on loopback.",
+    ),
+    (
+        "state_dir",
+        "/var/lib/tenant-broker",
+        "Folder of the SQLite database and of the generated signing key.",
+    ),
+    ("drain_seconds", "20", "How long requests under way may take after SIGTERM."),
+    ("sweep_seconds", "10", "How often unfinished work is looked for."),
+    (
+        "database.url",
+        "sqlite://<state_dir>/broker.db",
+        "postgres://user:password@host:5432/name, or sqlite://<file>.",
+    ),
+    ("database.url_file", "", "File that holds the database URL, instead of database.url."),
+    ("tls.cert_file", "", "PEM certificate chain; with tls.key_file the broker serves TLS."),
+    ("tls.key_file", "", "PEM private key."),
+    ("log.level", "info", "A level, or a filter such as tenant_broker=debug,kube=warn."),
+    ("log.format", "text", "text or json."),
+    ("cluster.name", "internal-cluster", "Name of the cluster in workspaces and kubeconfigs."),
+    (
+        "cluster.kubeconfig",
+        "",
+        "The broker's own restricted credential; empty: the pod's ServiceAccount.",
+    ),
+    (
+        "cluster.server",
+        "",
+        "API server URL in people's kubeconfigs; empty: as in the broker's credential.",
+    ),
+    (
+        "cluster.ca_file",
+        "",
+        "PEM CA in people's kubeconfigs; empty: as in the broker's credential.",
+    ),
+    ("limits.init_per_hour", "20", "Calls of POST /workspaces/init per user and hour."),
+    ("limits.sign_in_failures_per_account", "10", "Failed sign-ins per account in five minutes."),
+    ("limits.sign_in_failures_per_address", "50", "Failed sign-ins per address in five minutes."),
+    (
+        "issuer.signing_key_files",
+        "<state_dir>/issuer-key.pem",
+        "PEM files of P-256 keys: the first signs, all are published. With PostgreSQL they must be named, for replicas share them.",
+    ),
+    (
+        "issuer.access_token_seconds",
+        "900",
+        "Lifetime of the issuer's access tokens (not of Kubernetes tokens, which live 7200 s).",
+    ),
+    ("issuer.session_idle_seconds", "604800", "A session that is not used for so long ends."),
+    (
+        "issuer.session_max_seconds",
+        "2592000",
+        "A session ends after so long, however often it is used.",
+    ),
+    (
+        "issuer.refresh_grace_seconds",
+        "30",
+        "How long a used refresh token may be used once more, for two processes that race.",
+    ),
+];
+
+impl Config {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// Every fault there is, at once.
+    pub fn from_settings(mut settings: Settings) -> Result<Self, Faults> {
+        let s = &mut settings;
+        let state_dir: PathBuf = s.parsed("state_dir").unwrap_or_default();
+        let database = database(s, &state_dir);
+        let public_url = public_url(s);
+        let listen = s.parsed("listen").unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let operator_listen =
+            s.parsed("operator_listen").unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+        if listen == operator_listen {
+            s.fault("operator_listen", "the same address as listen: give it one of its own");
+        }
+        let tls = match (s.path("tls.cert_file"), s.path("tls.key_file")) {
+            (Some(cert_file), Some(key_file)) => Some(TlsFiles { cert_file, key_file }),
+            (None, None) => None,
+            (Some(_), None) => {
+                s.fault("tls.key_file", "missing beside tls.cert_file");
+                None
+            }
+            (None, Some(_)) => {
+                s.fault("tls.cert_file", "missing beside tls.key_file");
+                None
+            }
+        };
+        let log_level = s.text("log.level");
+        if let Err(why) = telemetry::log_filter(&log_level) {
+            s.fault("log.level", &why);
+        }
+        let cluster = cluster(s);
+        let config = Self {
+            issuer: issuer(s, &state_dir, &database, public_url.clone()),
+            listen,
+            operator_listen,
+            public_url,
+            state_dir,
+            database,
+            tls,
+            log_level,
+            log_format: s.parsed("log.format").unwrap_or_default(),
+            cluster,
+            tiers: Tiers::from_settings(s),
+            init_limit: Allowance {
+                count: s.within("limits.init_per_hour", 1, 10_000),
+                window_seconds: HOUR,
+            },
+            drain_seconds: s.within("drain_seconds", 0, 3600),
+            sweep_seconds: s.within("sweep_seconds", 1, 3600),
+        };
+        settings.finish().map(|()| config)
+    }
+}
+
+fn database(s: &mut Settings, state_dir: &std::path::Path) -> Location {
+    let default = Location::Sqlite(state_dir.join("broker.db"));
+    let url = match (s.given("database.url"), s.path("database.url_file")) {
+        (Some(_), Some(_)) => {
+            s.fault("database.url_file", "database.url is set as well: set one of them");
+            return default;
+        }
+        (Some(url), None) => url,
+        (None, Some(path)) => match std::fs::read_to_string(&path) {
+            Ok(text) => text.trim().to_owned(),
+            Err(error) => {
+                s.fault("database.url_file", &format!("cannot read it: {error}"));
+                return default;
+            }
+        },
+        (None, None) => return default,
+    };
+    url.parse().unwrap_or_else(|why: String| {
+        s.fault("database.url", &why);
+        default
+    })
+}
+
+fn public_url(s: &mut Settings) -> Url {
+    let fallback = || Url::parse("http://127.0.0.1/").expect("a constant URL");
+    let mut url: Url = s.parsed("public_url").unwrap_or_else(fallback);
+    let local = matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"));
+    let why = match url.scheme() {
+        "https" => None,
+        "http" if local => None,
+        "http" => Some("plain HTTP gives every session away: use https, or loopback"),
+        _ => Some("an http or https URL"),
+    };
+    let extra = url.path() != "/" || url.query().is_some() || url.fragment().is_some();
+    if let Some(why) = why.or(extra.then_some("without path, query or fragment")) {
+        s.fault("public_url", why);
+    }
+    url.set_path("");
+    url
+}
+
+fn cluster(s: &mut Settings) -> ClusterSettings {
+    let name = s.text("cluster.name");
+    if !is_dns_label(&name) {
+        s.fault("cluster.name", "lower case letters, digits and dashes, 63 at most");
+    }
+    ClusterSettings {
+        name,
+        kubeconfig: s.path("cluster.kubeconfig"),
+        server: s.given("cluster.server").and_then(|_| s.parsed("cluster.server")),
+        ca_file: s.path("cluster.ca_file"),
+    }
+}
+
+fn issuer(
+    s: &mut Settings,
+    state_dir: &std::path::Path,
+    database: &Location,
+    public_url: Url,
+) -> IssuerSettings {
+    let mut signing_key_files: Vec<PathBuf> = s
+        .given("issuer.signing_key_files")
+        .map(|list| list.split(',').map(|path| PathBuf::from(path.trim())).collect())
+        .unwrap_or_default();
+    if signing_key_files.is_empty() {
+        if matches!(database, Location::Postgres(_)) {
+            s.fault(
+                "issuer.signing_key_files",
+                "replicas on PostgreSQL share their signing key: make one with \
+                 `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out issuer-key.pem` \
+                 and name it",
+            );
+        }
+        signing_key_files.push(state_dir.join("issuer-key.pem"));
+    }
+    let five_minutes = |count| Allowance { count, window_seconds: 300 };
+    IssuerSettings {
+        public_url,
+        signing_key_files,
+        access_token_seconds: s.within("issuer.access_token_seconds", 60, 3600),
+        id_token_seconds: 300,
+        session_idle_seconds: s.within("issuer.session_idle_seconds", 300, 31_536_000),
+        session_max_seconds: s.within("issuer.session_max_seconds", 300, 31_536_000),
+        refresh_grace_seconds: s.within("issuer.refresh_grace_seconds", 0, 300),
+        authorization_seconds: 600,
+        sign_in_account: five_minutes(s.within("limits.sign_in_failures_per_account", 1, 10_000)),
+        sign_in_address: five_minutes(s.within("limits.sign_in_failures_per_address", 1, 100_000)),
+    }
+}
+
+/// Whether a text is a DNS label (RFC 1123): what Kubernetes allows in most names.
+pub fn is_dns_label(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (1..=63).contains(&text.len())
+        && text.bytes().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(toml: &str, environment: &[(&str, &str)]) -> Result<Config, Faults> {
+        let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Config::from_settings(Settings::load(Some(("test.toml", toml)), environment, &[])?)
+    }
+
+    #[test]
+    fn an_empty_file_is_a_whole_configuration() {
+        let config = config("", &[]).unwrap();
+        assert_eq!(config.listen.port(), 8080);
+        assert_eq!(config.tiers.names(), ["basic", "premium", "standard"]);
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file() {
+        let config = config("listen = '127.0.0.1:1'", &[("TENANT_BROKER_LISTEN", "127.0.0.1:2")]);
+        assert_eq!(config.unwrap().listen.port(), 2);
+    }
+
+    #[test]
+    fn every_fault_is_reported_with_its_key() {
+        let faults = config(
+            "listn = 'x'\nlisten = 'nowhere'\npublic_url = 'http://example.com'\n\
+             [tiers.basic]\ncpu = 'four'\n[limits]\ninit_per_hour = 0\n[tls]\ncert_file = 'c'",
+            &[("TENANT_BROKER_LOG__FORMAT", "xml")],
+        )
+        .unwrap_err()
+        .to_string();
+        for key in [
+            "listn",
+            "listen",
+            "public_url",
+            "tiers.basic.cpu",
+            "limits.init_per_hour",
+            "tls.key_file",
+            "log.format",
+            "TENANT_BROKER_LOG__FORMAT",
+        ] {
+            assert!(faults.contains(key), "{key} is missing in:\n{faults}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_a_wrong_database_url_is_not_repeated() {
+        let faults = config("[database]\nurl = 'postgres://u:hunter2@[bad/db'", &[]).unwrap_err();
+        assert!(!faults.to_string().contains("hunter2"), "{faults}");
+    }
+
+    #[test]
+    fn replicas_must_share_their_signing_key() {
+        let faults = config("[database]\nurl = 'postgres://u@127.0.0.1/db'", &[]).unwrap_err();
+        assert!(faults.to_string().contains("issuer.signing_key_files"), "{faults}");
+    }
+}

@@ -1,0 +1,47 @@
+//! `docs/configuration.md`, written from the settings themselves.
+
+use std::fmt::Write as _;
+
+use super::{KEYS, Tiers};
+
+const HEAD: &str = "\
+# Configuration of the broker
+
+This page is written from the code; a test compares the two (`UPDATE_GENERATED=1 cargo test -p \
+tenant-broker --test generated` rewrites it).
+
+A setting comes from a TOML file (`tenant-broker serve --config FILE`), from the environment, and \
+from the command line (`--set key=value`); the later wins. In the environment a key is \
+`TENANT_BROKER_` and the key in capitals, with `__` for each dot: `database.url` is \
+`TENANT_BROKER_DATABASE__URL`. A list is written with commas there. `tenant-broker check-config` \
+reports every fault at once, with its key and where it came from.
+
+| key | default | meaning |
+|---|---|---|
+";
+
+const TIERS: &str = "
+## Tiers
+
+A tier is a table `[tiers.NAME]`. `basic`, `standard` and `premium` are there without being \
+written; what a table sets changes them, and any other name adds a tier that starts from `basic`. \
+Amounts are Kubernetes quantities. A workspace keeps the tier it was made with.
+
+| key in `[tiers.NAME]` | basic | standard | premium | meaning |
+|---|---|---|---|---|
+";
+
+/// The page.
+pub fn reference() -> String {
+    let mut page = HEAD.to_owned();
+    for (key, default, meaning) in KEYS {
+        let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "| `{key}` | {default} | {meaning} |");
+    }
+    page.push_str(TIERS);
+    for (key, [basic, standard, premium], meaning) in Tiers::documentation() {
+        let _ = writeln!(page, "| `{key}` | `{basic}` | `{standard}` | `{premium}` | {meaning} |");
+    }
+    page
+}

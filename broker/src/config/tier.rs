@@ -1,0 +1,146 @@
+//! Tiers: what a workspace may use and do.
+
+use std::collections::BTreeMap;
+
+use super::Settings;
+
+/// One tier. Amounts are Kubernetes quantities.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// Sum of `requests.cpu`, in cores.
+    pub cpu: String,
+    /// Sum of `limits.memory`.
+    pub memory: String,
+    /// Number of pods.
+    pub pods: String,
+    /// Sum of storage that volume claims ask for.
+    pub storage: String,
+    /// CPU limit of a container that names none.
+    pub default_cpu: String,
+    /// Memory limit of a container that names none.
+    pub default_memory: String,
+    /// ClusterRole that the tenant holds in its own namespace.
+    pub role: String,
+    /// Pod Security level that the namespace enforces: `baseline` or `restricted`.
+    pub pod_security: String,
+}
+
+/// A setting of a tier: its key, and the value in `basic`, `standard` and `premium`.
+const FIELDS: [(&str, [&str; 3], &str); 8] = [
+    ("cpu", ["4", "8", "16"], "Sum of requests.cpu."),
+    ("memory", ["8Gi", "16Gi", "64Gi"], "Sum of limits.memory."),
+    ("pods", ["20", "50", "200"], "Number of pods."),
+    ("storage", ["20Gi", "100Gi", "500Gi"], "Sum of requests.storage of volume claims."),
+    (
+        "default_cpu",
+        ["500m", "500m", "1"],
+        "CPU limit of a container that names none; it requests a fifth of it.",
+    ),
+    ("default_memory", ["256Mi", "512Mi", "1Gi"], "Memory limit of a container that names none."),
+    ("role", ["admin", "admin", "admin"], "ClusterRole in the tenant's own namespace."),
+    (
+        "pod_security",
+        ["baseline", "baseline", "baseline"],
+        "Pod Security level: baseline or restricted.",
+    ),
+];
+const DEFAULT_TIERS: [&str; 3] = ["basic", "standard", "premium"];
+
+/// The tiers by name.
+#[derive(Clone, Debug)]
+pub struct Tiers(BTreeMap<String, Tier>);
+
+impl Tiers {
+    /// The default tiers with what the settings change, and the tiers that the settings add (which
+    /// start from `basic`).
+    pub(super) fn from_settings(s: &mut Settings) -> Self {
+        let mut names = s.names_below("tiers");
+        names.extend(DEFAULT_TIERS.map(str::to_owned));
+        Self(names.into_iter().map(|name| (name.clone(), tier(s, &name))).collect())
+    }
+
+    /// The tier of this name.
+    pub fn get(&self, name: &str) -> Option<&Tier> {
+        self.0.get(name)
+    }
+
+    /// All names, sorted.
+    pub fn names(&self) -> Vec<&str> {
+        self.0.keys().map(String::as_str).collect()
+    }
+
+    /// The ClusterRoles that tiers give, without repetition.
+    pub fn roles(&self) -> Vec<&str> {
+        let mut roles: Vec<&str> = self.0.values().map(|tier| tier.role.as_str()).collect();
+        roles.sort_unstable();
+        roles.dedup();
+        roles
+    }
+
+    /// The table of settings for the documentation: key, default of `basic`, meaning.
+    pub fn documentation() -> impl Iterator<Item = (&'static str, [&'static str; 3], &'static str)>
+    {
+        FIELDS.into_iter()
+    }
+}
+
+fn tier(s: &mut Settings, name: &str) -> Tier {
+    if !super::is_dns_label(name) {
+        s.fault(&format!("tiers.{name}"), "a tier's name is lower case letters, digits and dashes");
+    }
+    let column = DEFAULT_TIERS.iter().position(|tier| *tier == name).unwrap_or(0);
+    let mut value = |index: usize| {
+        let (field, defaults, _) = FIELDS[index];
+        let key = format!("tiers.{name}.{field}");
+        let text = s.given(&key).unwrap_or_else(|| defaults[column].to_owned());
+        let fault = match field {
+            "role" => (!is_role_name(&text)).then_some("the name of a ClusterRole"),
+            "pod_security" => (!["baseline", "restricted"].contains(&text.as_str()))
+                .then_some("baseline or restricted"),
+            _ => (!is_quantity(&text)).then_some("a Kubernetes quantity, such as 4, 500m or 8Gi"),
+        };
+        if let Some(why) = fault {
+            s.fault(&key, why);
+        }
+        text
+    };
+    Tier {
+        cpu: value(0),
+        memory: value(1),
+        pods: value(2),
+        storage: value(3),
+        default_cpu: value(4),
+        default_memory: value(5),
+        role: value(6),
+        pod_security: value(7),
+    }
+}
+
+/// Digits, perhaps a fraction, and a suffix that Kubernetes knows (apimachinery `resource.Quantity`).
+fn is_quantity(text: &str) -> bool {
+    let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number = &text[..text.len() - suffix.len()];
+    number.parse::<f64>().is_ok_and(f64::is_finite)
+        && number.len() <= 18
+        && ["", "m", "k", "M", "G", "T", "P", "Ki", "Mi", "Gi", "Ti", "Pi"].contains(&suffix)
+}
+
+fn is_role_name(text: &str) -> bool {
+    (1..=253).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b":-._".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities() {
+        for good in ["4", "500m", "8Gi", "0.5", "1k"] {
+            assert!(is_quantity(good), "{good}");
+        }
+        for bad in ["", "four", "8 Gi", "-1", "8gi", "1e9", ".", "1.2.3"] {
+            assert!(!is_quantity(bad), "{bad}");
+        }
+    }
+}

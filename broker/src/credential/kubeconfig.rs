@@ -1,0 +1,253 @@
+//! The kubeconfig documents that the broker hands out. Pure.
+
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+use tenant_shared::{
+    CLUSTER_NAME, CONTEXT_NAME, ExecApiVersion, PLUGIN_COMMAND, SERVICE_ACCOUNT_NAME,
+};
+use uuid::Uuid;
+
+use crate::cluster::Endpoint;
+
+/// How the user of a kubeconfig gets its token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, poem_openapi::Enum)]
+#[oai(rename_all = "snake_case")]
+pub enum Mode {
+    /// A token is in the document, for two hours.
+    #[default]
+    Static,
+    /// kubectl asks the exec plugin, which renews the token.
+    Exec,
+}
+
+/// What a kubeconfig is made of.
+#[derive(Debug)]
+pub struct Parts<'a> {
+    /// The API server.
+    pub endpoint: &'a Endpoint,
+    /// The default namespace of the context.
+    pub namespace: &'a str,
+    /// Where the token comes from.
+    pub user: User<'a>,
+}
+
+/// Where the token comes from.
+#[derive(Debug)]
+pub enum User<'a> {
+    /// It is in the document.
+    Token(&'a SecretString),
+    /// The exec plugin asks this broker for it.
+    Exec {
+        /// URL of the broker.
+        broker: &'a str,
+        /// The workspace.
+        workspace: Uuid,
+    },
+}
+
+// The order of the fields is the order of the specification's document.
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Document<'a> {
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    clusters: [Named<'a, ClusterEntry<'a>>; 1],
+    contexts: [Named<'a, ContextEntry<'a>>; 1],
+    current_context: &'static str,
+    kind: &'static str,
+    users: [Named<'a, UserEntry<'a>>; 1],
+}
+
+#[derive(Serialize)]
+struct Named<'a, T> {
+    #[serde(flatten)]
+    entry: T,
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+struct ClusterEntry<'a> {
+    cluster: ClusterFields<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct ClusterFields<'a> {
+    server: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate_authority_data: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ContextEntry<'a> {
+    context: ContextFields<'a>,
+}
+
+#[derive(Serialize)]
+struct ContextFields<'a> {
+    cluster: &'a str,
+    namespace: &'a str,
+    user: &'a str,
+}
+
+#[derive(Serialize)]
+struct UserEntry<'a> {
+    user: UserFields<'a>,
+}
+
+#[derive(Default, Serialize)]
+struct UserFields<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exec: Option<Exec>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Exec {
+    api_version: &'static str,
+    command: &'static str,
+    args: Vec<String>,
+    interactive_mode: &'static str,
+    provide_cluster_info: bool,
+    install_hint: &'static str,
+}
+
+/// What kubectl shows when the plugin is not there.
+const INSTALL_HINT: &str = "kubectl-tenant is not on your PATH. Build it with \
+`cargo install --path kubectl-tenant` from the project's source, or ask your platform team.";
+
+/// Writes a kubeconfig: the specification's document, or the same with an exec entry.
+///
+/// # Errors
+/// The serializer's; it has no reason to fail.
+pub fn render(parts: &Parts<'_>) -> Result<SecretString, serde_norway::Error> {
+    let user = match &parts.user {
+        User::Token(token) => {
+            UserFields { token: Some(token.expose_secret()), ..UserFields::default() }
+        }
+        User::Exec { broker, workspace } => UserFields {
+            exec: Some(Exec {
+                api_version: ExecApiVersion::V1.as_str(),
+                command: PLUGIN_COMMAND,
+                // Cluster and workspace are in the arguments, for client-go shares the credential of
+                // entries that are alike.
+                args: vec![
+                    "get-token".to_owned(),
+                    format!("--broker={broker}"),
+                    format!("--cluster={CLUSTER_NAME}"),
+                    format!("--workspace={workspace}"),
+                ],
+                interactive_mode: "IfAvailable",
+                provide_cluster_info: false,
+                install_hint: INSTALL_HINT,
+            }),
+            ..UserFields::default()
+        },
+    };
+    let cluster = ClusterEntry {
+        cluster: ClusterFields {
+            server: &parts.endpoint.server,
+            certificate_authority_data: parts.endpoint.certificate_authority_data.as_deref(),
+        },
+    };
+    let context = ContextEntry {
+        context: ContextFields {
+            cluster: CLUSTER_NAME,
+            namespace: parts.namespace,
+            user: SERVICE_ACCOUNT_NAME,
+        },
+    };
+    let document = Document {
+        api_version: "v1",
+        clusters: [Named { entry: cluster, name: CLUSTER_NAME }],
+        contexts: [Named { entry: context, name: CONTEXT_NAME }],
+        current_context: CONTEXT_NAME,
+        kind: "Config",
+        users: [Named { entry: UserEntry { user }, name: SERVICE_ACCOUNT_NAME }],
+    };
+    serde_norway::to_string(&document).map(SecretString::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint() -> Endpoint {
+        Endpoint {
+            server: "https://k8s.example:6443".into(),
+            certificate_authority_data: Some("Q0E=".into()),
+        }
+    }
+
+    #[test]
+    fn the_static_document_is_the_specifications() {
+        let token = SecretString::from("eyJ");
+        let parts = Parts {
+            endpoint: &endpoint(),
+            namespace: "tenant-a1b2c3d4",
+            user: User::Token(&token),
+        };
+        insta::assert_snapshot!(render(&parts).unwrap().expose_secret(), @r"
+        apiVersion: v1
+        clusters:
+        - cluster:
+            server: https://k8s.example:6443
+            certificate-authority-data: Q0E=
+          name: internal-cluster
+        contexts:
+        - context:
+            cluster: internal-cluster
+            namespace: tenant-a1b2c3d4
+            user: sa-tenant-admin
+          name: tenant-context
+        current-context: tenant-context
+        kind: Config
+        users:
+        - user:
+            token: eyJ
+          name: sa-tenant-admin
+        ");
+    }
+
+    #[test]
+    fn the_exec_document_names_the_plugin_bare() {
+        let parts = Parts {
+            endpoint: &endpoint(),
+            namespace: "tenant-a1b2c3d4",
+            user: User::Exec { broker: "https://broker.example", workspace: Uuid::nil() },
+        };
+        insta::assert_snapshot!(render(&parts).unwrap().expose_secret(), @r"
+        apiVersion: v1
+        clusters:
+        - cluster:
+            server: https://k8s.example:6443
+            certificate-authority-data: Q0E=
+          name: internal-cluster
+        contexts:
+        - context:
+            cluster: internal-cluster
+            namespace: tenant-a1b2c3d4
+            user: sa-tenant-admin
+          name: tenant-context
+        current-context: tenant-context
+        kind: Config
+        users:
+        - user:
+            exec:
+              apiVersion: client.authentication.k8s.io/v1
+              command: kubectl-tenant
+              args:
+              - get-token
+              - --broker=https://broker.example
+              - --cluster=internal-cluster
+              - --workspace=00000000-0000-0000-0000-000000000000
+              interactiveMode: IfAvailable
+              provideClusterInfo: false
+              installHint: kubectl-tenant is not on your PATH. Build it with `cargo install --path kubectl-tenant` from the project's source, or ask your platform team.
+          name: sa-tenant-admin
+        ");
+    }
+}

@@ -1,0 +1,281 @@
+//! What every request passes, in visible order: request id, body limit, the endpoint, failures as
+//! problem details, security headers, one log line.
+
+use std::{
+    cell::RefCell,
+    time::{Duration, Instant},
+};
+
+use poem::{
+    Body, Endpoint, IntoResponse, Middleware, Request, RequestBody, Response,
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    web::RemoteAddr,
+};
+use poem_openapi::{
+    ApiResponse,
+    payload::{Json, ParsePayload, Payload},
+    registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry},
+    types::{ParseFromJSON, Type},
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use tenant_shared::Code;
+
+use crate::{
+    clock::Clock,
+    problem::{Failure, REQUEST, RequestFacts},
+    telemetry::Metrics,
+};
+
+/// Bytes of a request body at most: every body here is a small form or JSON object.
+pub const MOST_BODY_BYTES: usize = 64 * 1024;
+/// How long a client may take to send it.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Name of the header that carries the request id back.
+pub const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The outer stack as a middleware.
+#[derive(Clone, Debug)]
+pub struct Outer {
+    /// Names requests.
+    pub clock: Clock,
+    /// Counts them.
+    pub metrics: Metrics,
+}
+
+impl<E: Endpoint> Middleware<E> for Outer {
+    type Output = OuterEndpoint<E>;
+
+    fn transform(&self, endpoint: E) -> Self::Output {
+        OuterEndpoint { outer: self.clone(), endpoint }
+    }
+}
+
+/// An endpoint inside the outer stack.
+#[derive(Debug)]
+pub struct OuterEndpoint<E> {
+    outer: Outer,
+    endpoint: E,
+}
+
+impl<E: Endpoint> Endpoint for OuterEndpoint<E> {
+    type Output = Response;
+
+    async fn call(&self, request: Request) -> poem::Result<Response> {
+        let began = Instant::now();
+        // Ours, never the client's: it becomes the Audit-ID of calls to the cluster.
+        let id = self.outer.clock.random_id().to_string();
+        let address = match request.remote_addr() {
+            RemoteAddr(poem::Addr::SocketAddr(address)) => Some(address.ip()),
+            RemoteAddr(_) => None,
+        };
+        let facts = RequestFacts { id: id.clone(), address, notes: RefCell::default() };
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let (mut response, notes) = REQUEST
+            .scope(facts, async {
+                let response = self.answer(request).await;
+                let notes = REQUEST.with(|facts| facts.notes.take());
+                (response, notes)
+            })
+            .await;
+        finish(&mut response, &id);
+        let (status, took) = (response.status().as_u16(), began.elapsed());
+        self.outer.metrics.request(&method, &path, status, took.as_secs_f64());
+        log(&Line { id: &id, address, method: method.as_str(), path: &path, status, took, notes });
+        Ok(response)
+    }
+}
+
+impl<E: Endpoint> OuterEndpoint<E> {
+    async fn answer(&self, mut request: Request) -> Response {
+        match tokio::time::timeout(BODY_TIMEOUT, read_body(&mut request)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => return failure.into_response(),
+            Err(_) => {
+                return Failure::new(Code::InvalidRequest, "the body did not arrive in 10 s")
+                    .into_response();
+            }
+        }
+        match self.endpoint.call(request).await {
+            Ok(response) => response.into_response(),
+            Err(error) => Failure::from_poem(error).into_response(),
+        }
+    }
+}
+
+/// Reads the body whole, within its limit, so that no handler has to think of it.
+async fn read_body(request: &mut Request) -> Result<(), Failure> {
+    let too_large = || {
+        Failure::new(Code::PayloadTooLarge, format!("a body has {MOST_BODY_BYTES} bytes at most"))
+    };
+    let stated = request
+        .header(header::CONTENT_LENGTH)
+        .and_then(|length| length.parse::<usize>().ok())
+        .unwrap_or(0);
+    if stated > MOST_BODY_BYTES {
+        return Err(too_large());
+    }
+    let bytes =
+        request.take_body().into_bytes_limit(MOST_BODY_BYTES).await.map_err(
+            |error| match error {
+                poem::error::ReadBodyError::PayloadTooLarge => too_large(),
+                _ => Failure::new(Code::InvalidRequest, "the body was cut off"),
+            },
+        )?;
+    request.set_body(Body::from(bytes));
+    Ok(())
+}
+
+fn finish(response: &mut Response, id: &str) {
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(id) {
+        headers.insert(REQUEST_ID_HEADER, id);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Most answers are secret or personal; the few that may be kept say so themselves.
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+struct Line<'a> {
+    id: &'a str,
+    address: Option<std::net::IpAddr>,
+    method: &'a str,
+    path: &'a str,
+    status: u16,
+    took: Duration,
+    notes: Vec<(&'static str, String)>,
+}
+
+/// One line a request. The query is left out, for the issuer's carries what is secret.
+fn log(line: &Line<'_>) {
+    let notes: Vec<String> =
+        line.notes.iter().map(|(field, value)| format!("{field}={value:?}")).collect();
+    let notes = notes.join(" ");
+    let address = line.address.map(|address| address.to_string()).unwrap_or_default();
+    let duration_ms = (line.took.as_secs_f64() * 1e5).round() / 1e2;
+    let path: String = line.path.chars().take(200).collect();
+    macro_rules! line {
+        ($level:ident) => {
+            tracing::$level!(
+                request_id = line.id,
+                address,
+                method = line.method,
+                path,
+                status = line.status,
+                duration_ms,
+                notes,
+                "request"
+            )
+        };
+    }
+    if line.status >= 500 { line!(error) } else { line!(info) }
+}
+
+/// A JSON body that may be left out; then it is the default.
+#[derive(Debug)]
+pub struct OptionalJson<T>(pub T);
+
+impl<T: Type> Payload for OptionalJson<T> {
+    const CONTENT_TYPE: &'static str = <Json<T> as Payload>::CONTENT_TYPE;
+
+    fn check_content_type(content_type: &str) -> bool {
+        Json::<T>::check_content_type(content_type)
+    }
+
+    fn schema_ref() -> MetaSchemaRef {
+        T::schema_ref()
+    }
+
+    fn register(registry: &mut Registry) {
+        T::register(registry);
+    }
+}
+
+impl<T: ParseFromJSON> ParsePayload for OptionalJson<T> {
+    const IS_REQUIRED: bool = false;
+
+    async fn from_request(request: &Request, body: &mut RequestBody) -> poem::Result<Self> {
+        Json::<T>::from_request(request, body).await.map(|json| Self(json.0))
+    }
+}
+
+impl<'a, T: ParseFromJSON + Default> poem_openapi::ApiExtractor<'a> for OptionalJson<T> {
+    const TYPES: &'static [poem_openapi::ApiExtractorType] =
+        &[poem_openapi::ApiExtractorType::RequestObject];
+
+    type ParamType = ();
+    type ParamRawType = ();
+
+    fn register(registry: &mut Registry) {
+        <Self as Payload>::register(registry);
+    }
+
+    fn request_meta() -> Option<poem_openapi::registry::MetaRequest> {
+        Some(poem_openapi::registry::MetaRequest {
+            description: None,
+            content: vec![MetaMediaType {
+                content_type: <Self as Payload>::CONTENT_TYPE,
+                schema: <Self as Payload>::schema_ref(),
+            }],
+            required: false,
+        })
+    }
+
+    async fn from_request(
+        request: &'a Request,
+        body: &mut RequestBody,
+        _: poem_openapi::ExtractParamOptions<()>,
+    ) -> poem::Result<Self> {
+        let bytes = body.take()?.into_bytes_limit(MOST_BODY_BYTES).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        let media_type = request.content_type().unwrap_or_default();
+        if !Self::check_content_type(media_type) {
+            return Err(Failure::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "").into());
+        }
+        *body = RequestBody::new(Body::from(bytes));
+        <Self as ParsePayload>::from_request(request, body).await
+    }
+}
+
+/// A YAML document that may be secret; saved as `kubeconfig` by a browser.
+#[derive(Debug)]
+pub struct Yaml(pub SecretString);
+
+const YAML: &str = "application/x-yaml";
+
+impl IntoResponse for Yaml {
+    fn into_response(self) -> Response {
+        Response::builder()
+            .content_type(YAML)
+            .header(header::CONTENT_DISPOSITION, "attachment; filename=\"kubeconfig\"")
+            .body(self.0.expose_secret().to_owned())
+    }
+}
+
+impl Payload for Yaml {
+    const CONTENT_TYPE: &'static str = YAML;
+
+    fn schema_ref() -> MetaSchemaRef {
+        MetaSchemaRef::Inline(Box::new(MetaSchema::new("string")))
+    }
+}
+
+impl ApiResponse for Yaml {
+    fn meta() -> MetaResponses {
+        MetaResponses {
+            responses: vec![MetaResponse {
+                description: "A kubeconfig.",
+                status: Some(200),
+                status_range: None,
+                content: vec![MetaMediaType {
+                    content_type: YAML,
+                    schema: <Self as Payload>::schema_ref(),
+                }],
+                headers: vec![],
+            }],
+        }
+    }
+
+    fn register(_: &mut Registry) {}
+}

@@ -1,0 +1,98 @@
+//! How workspaces fail, and which problem each failure is.
+
+use tenant_shared::{Code, WorkspaceStatus};
+
+use crate::{
+    cluster::ClusterError,
+    problem::{Failure, chain, note},
+    throttle::TooMany,
+};
+
+/// Why a verb on a workspace was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    /// The tier is not one of ours.
+    #[error("there is no tier {tier:?}; the tiers are {}", known.join(", "))]
+    UnknownTier {
+        /// What was asked for.
+        tier: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The workspace exists with another tier.
+    #[error("your workspace has the tier {0:?}; a workspace keeps its tier")]
+    OtherTier(String),
+    /// Too many calls.
+    #[error("too many calls of init: the limit is per user and hour")]
+    TooMany(TooMany),
+    /// The kill switch was used.
+    #[error("the workspace is suspended; ask an administrator")]
+    Suspended,
+    /// Not in a state that allows it.
+    #[error("the workspace is {}", .0.as_str())]
+    NotReady(WorkspaceStatus),
+    /// Resumed too early.
+    #[error("old tokens are remembered by API servers for 10 s; resume again in {0} s")]
+    TooEarly(u64),
+    /// Something foreign in the cluster.
+    #[error("something in the cluster is in the way: {0}; ask an administrator")]
+    Conflict(String),
+    /// The cluster.
+    #[error("the cluster failed")]
+    Cluster(#[source] ClusterError),
+    /// The database.
+    #[error("the database failed")]
+    Storage(#[from] sqlx::Error),
+}
+
+impl From<ClusterError> for WorkspaceError {
+    fn from(error: ClusterError) -> Self {
+        match error {
+            ClusterError::Conflict(what) => Self::Conflict(what),
+            other => Self::Cluster(other),
+        }
+    }
+}
+
+impl From<WorkspaceError> for Failure {
+    fn from(error: WorkspaceError) -> Self {
+        let text = error.to_string();
+        match error {
+            WorkspaceError::UnknownTier { .. } => Self::new(Code::UnknownTier, text),
+            WorkspaceError::OtherTier(_) => Self::new(Code::TierConflict, text),
+            WorkspaceError::TooMany(TooMany { retry_after }) => {
+                Self::new(Code::RateLimited, text).retry_after(retry_after)
+            }
+            WorkspaceError::Suspended => Self::new(Code::WorkspaceSuspended, text),
+            WorkspaceError::NotReady(_) => Self::new(Code::WorkspaceNotReady, text),
+            WorkspaceError::TooEarly(seconds) => {
+                Self::new(Code::WorkspaceNotReady, text).retry_after(seconds)
+            }
+            WorkspaceError::Conflict(_) => Self::new(Code::NamespaceConflict, text),
+            WorkspaceError::Cluster(error) => cluster_failure(&error),
+            WorkspaceError::Storage(error) => Self::storage(&error),
+        }
+    }
+}
+
+/// What a person is told when the cluster fails. What it said goes to the log: it names roles and
+/// rights that are nobody's business.
+pub fn cluster_failure(error: &ClusterError) -> Failure {
+    note("cause", chain(error));
+    match error {
+        ClusterError::Unavailable(_) => Failure::new(
+            Code::ClusterUnavailable,
+            "the cluster does not answer; try again, what was begun will be finished",
+        ),
+        ClusterError::Token(_) => Failure::new(
+            Code::TokenLifetimeRefused,
+            "the cluster issued a token that breaks the two-hour rule; it was dropped, tell an operator",
+        ),
+        ClusterError::Refused(_) | ClusterError::NotFound(_) | ClusterError::Conflict(_) => {
+            Failure::new(
+                Code::ClusterRefused,
+                "the cluster refused; an operator finds the cause in the broker's log by the request id",
+            )
+        }
+    }
+}

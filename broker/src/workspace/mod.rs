@@ -1,0 +1,169 @@
+//! Workspaces: seven verbs hide all below. `init`, `suspend` and `resume` first write down what
+//! they mean to do, then do it; a sweep finishes by the same code what a crash left.
+
+pub mod api;
+mod error;
+mod objects;
+mod provision;
+mod state;
+mod store;
+mod suspend;
+
+use tenant_shared::WorkspaceStatus;
+use uuid::Uuid;
+
+pub use error::{WorkspaceError, cluster_failure};
+pub use store::Found;
+
+use crate::{
+    access::{Permit, ReadEverything, UseWorkspace},
+    clock::Clock,
+    cluster::Cluster,
+    config::Tiers,
+    db::Db,
+    telemetry::Metrics,
+    throttle::Allowance,
+};
+
+/// Workspaces in one answer of `list_all`.
+const MOST_LISTED: u32 = 10_000;
+/// Workspaces that one round of the sweep takes of each state.
+const MOST_SWEPT: u32 = 100;
+/// What is younger is somebody's request under way, in milliseconds.
+const SWEEP_AGE_MS: i64 = 3_000;
+
+/// All workspaces. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Workspaces {
+    db: Db,
+    clock: Clock,
+    cluster: Cluster,
+    tiers: Tiers,
+    init_limit: Allowance,
+    metrics: Metrics,
+}
+
+/// Proof that a person may use a workspace and that it works. Credentials are issued for nothing
+/// less.
+#[derive(Debug)]
+pub struct Active {
+    permit: Permit<UseWorkspace>,
+    namespace: String,
+    service_account_uid: String,
+}
+
+impl Active {
+    /// The permit it was made with.
+    pub fn permit(&self) -> &Permit<UseWorkspace> {
+        &self.permit
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The uid of the ServiceAccount that tokens are asked of.
+    pub fn service_account_uid(&self) -> &str {
+        &self.service_account_uid
+    }
+}
+
+impl Workspaces {
+    /// The verbs on this database and cluster.
+    pub fn new(
+        db: Db,
+        clock: Clock,
+        cluster: Cluster,
+        tiers: Tiers,
+        init_limit: Allowance,
+        metrics: Metrics,
+    ) -> Self {
+        Self { db, clock, cluster, tiers, init_limit, metrics }
+    }
+
+    /// The cluster that the workspaces are in.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The row of a workspace, if there is one. Who may see it is not decided here.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn find(&self, id: Uuid) -> sqlx::Result<Option<Found>> {
+        store::by_id(&self.db, id).await
+    }
+
+    /// The workspaces of a person, oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn of_user(&self, user: Uuid) -> sqlx::Result<Vec<Found>> {
+        store::of_user(&self.db, user).await
+    }
+
+    /// Everybody's workspaces, oldest first, 10 000 at most.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn list_all(&self, _: &Permit<ReadEverything>) -> sqlx::Result<Vec<Found>> {
+        store::all(&self.db, MOST_LISTED).await
+    }
+
+    /// The workspace, if it works.
+    ///
+    /// # Errors
+    /// It is suspended, or not ready.
+    pub fn active(
+        &self,
+        permit: Permit<UseWorkspace>,
+        found: &Found,
+    ) -> Result<Active, WorkspaceError> {
+        if permit.workspace() != Some(found.id) {
+            return Err(WorkspaceError::NotReady(found.status()));
+        }
+        match (found.status(), &found.k8s_sa_uid) {
+            (WorkspaceStatus::Provisioned, Some(uid)) => Ok(Active {
+                permit,
+                namespace: found.k8s_namespace.clone(),
+                service_account_uid: uid.clone(),
+            }),
+            (WorkspaceStatus::Suspended | WorkspaceStatus::Suspending, _) => {
+                Err(WorkspaceError::Suspended)
+            }
+            (status, _) => Err(WorkspaceError::NotReady(status)),
+        }
+    }
+
+    /// Finishes what a crash or a silent cluster left half done. Returns how many it could not.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn sweep(&self) -> sqlx::Result<usize> {
+        let before = self.clock.now_ms() - SWEEP_AGE_MS;
+        let mut left = 0;
+        for status in state::UNFINISHED {
+            for found in store::waiting(&self.db, status, before, MOST_SWEPT).await? {
+                self.metrics.unfinished();
+                let result = match status {
+                    WorkspaceStatus::Suspending => self.finish_suspend(&found).await.map(drop),
+                    _ => self.finish_provisioning(&found).await.map(drop),
+                };
+                match result {
+                    Ok(()) => {
+                        tracing::info!(workspace = %found.id, was = status.as_str(), "sweep finished a workspace");
+                    }
+                    Err(error) => {
+                        left += 1;
+                        tracing::warn!(
+                            workspace = %found.id, status = status.as_str(),
+                            error = crate::problem::chain(&error), "sweep could not finish a workspace"
+                        );
+                    }
+                }
+            }
+        }
+        Ok(left)
+    }
+}

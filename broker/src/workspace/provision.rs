@@ -1,0 +1,185 @@
+//! Init, and the objects that init and resume make.
+
+use tenant_shared::{Quota, WorkspaceStatus, tenant_namespace};
+
+use super::{
+    Found, WorkspaceError, Workspaces, objects,
+    state::Event,
+    store::{self, New},
+};
+use crate::{
+    access::{CreateWorkspace, Permit},
+    audit::{self, Action},
+    cluster::{ClusterError, Object},
+    config::Tier,
+    throttle::{self, Limited},
+};
+
+/// What init found or made.
+#[derive(Debug)]
+pub struct Initialized {
+    /// The workspace.
+    pub workspace: Found,
+    /// Whether this call finished it.
+    pub created: bool,
+}
+
+impl Workspaces {
+    /// Gives a person their workspace: makes it, or finishes it, or finds it finished.
+    ///
+    /// # Errors
+    /// Unknown or other tier, too many calls, a suspension, something foreign in the way; the
+    /// cluster or the database failed: then the sweep finishes what was begun.
+    pub async fn init(
+        &self,
+        permit: &Permit<CreateWorkspace>,
+        tier_name: &str,
+    ) -> Result<Initialized, WorkspaceError> {
+        let tier = self.tiers.get(tier_name).ok_or_else(|| WorkspaceError::UnknownTier {
+            tier: tier_name.chars().take(63).collect(),
+            known: self.tiers.names().into_iter().map(str::to_owned).collect(),
+        })?;
+        let workspace = self.begin_init(permit, tier_name, tier).await?;
+        match workspace.status() {
+            _ if workspace.tier != tier_name => Err(WorkspaceError::OtherTier(workspace.tier)),
+            WorkspaceStatus::Provisioned => Ok(Initialized { workspace, created: false }),
+            WorkspaceStatus::Provisioning => self.finish_provisioning(&workspace).await,
+            WorkspaceStatus::Suspending | WorkspaceStatus::Suspended => {
+                Err(WorkspaceError::Suspended)
+            }
+            status => Err(WorkspaceError::NotReady(status)),
+        }
+    }
+
+    /// Writes down that a workspace is wanted. One transaction counts the call, makes the row and
+    /// the audit entry, so that none is there without the others.
+    async fn begin_init(
+        &self,
+        permit: &Permit<CreateWorkspace>,
+        tier_name: &str,
+        tier: &Tier,
+    ) -> Result<Found, WorkspaceError> {
+        let caller = permit.caller();
+        let namespace = tenant_namespace(caller.user_id());
+        let event = audit::Event {
+            user_id: Some(caller.user_id()),
+            session_id: Some(caller.session_id()),
+            ..audit::Event::success(Action::InitWorkspace)
+        };
+        let mut tx = self.db.begin().await?;
+        let subject = caller.user_id().to_string();
+        let taken =
+            throttle::take(&mut tx, &self.clock, Limited::Init, &subject, self.init_limit).await?;
+        if let Err(too_many) = taken {
+            tx.commit().await?;
+            self.metrics.action(Action::InitWorkspace, "refused");
+            return Err(WorkspaceError::TooMany(too_many));
+        }
+        let new = New {
+            id: self.clock.random_id(),
+            user_id: caller.user_id(),
+            cluster: self.cluster.name(),
+            namespace: &namespace,
+            tier: tier_name,
+            quota: Quota { cpu: tier.cpu.clone(), memory: tier.memory.clone() },
+        };
+        let id = new.id;
+        let inserted = store::insert(&mut tx, &self.clock, new).await?;
+        let found =
+            store::by_namespace(&mut tx, &namespace).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let retried = !inserted
+            && found.tier == tier_name
+            && store::advance(&mut tx, &self.clock, found.id, Event::Retry).await?;
+        if inserted || retried {
+            let event = audit::Event { workspace_id: Some(found.id), ..event };
+            audit::record(&mut tx, &self.clock, event).await?;
+        }
+        let found = if retried {
+            store::by_namespace(&mut tx, &namespace).await?.ok_or(sqlx::Error::RowNotFound)?
+        } else {
+            found
+        };
+        tx.commit().await?;
+        debug_assert!(!inserted || found.id == id);
+        Ok(found)
+    }
+
+    /// Makes all objects of a workspace and lets it work. Two at once do no harm: each object is
+    /// made once, and one of the two finishes first.
+    pub(super) async fn finish_provisioning(
+        &self,
+        found: &Found,
+    ) -> Result<Initialized, WorkspaceError> {
+        let uid = match self.make_objects(found).await {
+            Ok(uid) => uid,
+            Err(ClusterError::Conflict(what)) => {
+                self.give_up(found, &what).await?;
+                return Err(WorkspaceError::Conflict(what));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let action = match found.status() {
+            WorkspaceStatus::Resuming => Action::WorkspaceResumed,
+            _ => Action::WorkspaceProvisioned,
+        };
+        let mut tx = self.db.begin().await?;
+        let created = store::advance(&mut tx, &self.clock, found.id, Event::ObjectsExist).await?;
+        if created {
+            store::set_service_account(&mut tx, found.id, &uid).await?;
+            let event = audit::Event {
+                user_id: Some(found.user_id),
+                workspace_id: Some(found.id),
+                ..audit::Event::success(action)
+            };
+            audit::record(&mut tx, &self.clock, event).await?;
+        }
+        tx.commit().await?;
+        let workspace = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+        match workspace.status() {
+            WorkspaceStatus::Provisioned => {
+                if created {
+                    self.metrics.action(action, "success");
+                }
+                Ok(Initialized { workspace, created })
+            }
+            WorkspaceStatus::Suspending | WorkspaceStatus::Suspended => {
+                // The kill switch came in between; what was made since must go again.
+                self.revoke_again(&workspace).await?;
+                Err(WorkspaceError::Suspended)
+            }
+            status => Err(WorkspaceError::NotReady(status)),
+        }
+    }
+
+    /// Makes the objects in order; returns the uid of the ServiceAccount.
+    pub(super) async fn make_objects(&self, found: &Found) -> Result<String, ClusterError> {
+        let tier = self.tiers.get(&found.tier).ok_or_else(|| {
+            ClusterError::Conflict(format!("the tier {} is configured no more", found.tier))
+        })?;
+        let mut uid = String::new();
+        for object in objects::desired(found.id, &found.k8s_namespace, tier) {
+            let outcome = self.cluster.create_or_verify(&object).await?;
+            tracing::debug!(
+                workspace = %found.id, kind = outcome.kind, created = outcome.created, "object is there"
+            );
+            if matches!(object, Object::ServiceAccount(_)) {
+                uid = outcome.uid;
+            }
+        }
+        Ok(uid)
+    }
+
+    async fn give_up(&self, found: &Found, why: &str) -> sqlx::Result<()> {
+        let mut tx = self.db.begin().await?;
+        if store::advance(&mut tx, &self.clock, found.id, Event::Conflict).await? {
+            let event = audit::Event {
+                user_id: Some(found.user_id),
+                workspace_id: Some(found.id),
+                ..audit::Event::refused(Action::InitWorkspace, why)
+            };
+            audit::record(&mut tx, &self.clock, event).await?;
+            self.metrics.action(Action::InitWorkspace, "refused");
+        }
+        tx.commit().await
+    }
+}

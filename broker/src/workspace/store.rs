@@ -1,0 +1,163 @@
+//! Rows of workspaces.
+
+use sqlx::FromRow;
+use tenant_shared::{Quota, Workspace, WorkspaceStatus};
+use uuid::Uuid;
+
+use super::state::{Event, transition};
+use crate::{
+    access::Owned,
+    clock::{Clock, timestamp},
+    db::{Db, Tx},
+    on_engine,
+};
+
+/// A workspace as the database knows it. Holding one allows nothing.
+#[derive(Clone, Debug, FromRow)]
+pub struct Found {
+    pub(super) id: Uuid,
+    pub(super) user_id: Uuid,
+    pub(super) cluster: String,
+    pub(super) k8s_namespace: String,
+    pub(super) k8s_sa_uid: Option<String>,
+    pub(super) tier: String,
+    quota_cpu: String,
+    quota_memory: String,
+    status: String,
+    pub(super) status_changed_at: i64,
+    created_at: i64,
+}
+
+impl Owned for Found {
+    fn id(&self) -> Uuid {
+        self.id
+    }
+
+    fn owner(&self) -> Uuid {
+        self.user_id
+    }
+}
+
+impl Found {
+    /// Its status. One that this version does not know counts as failed: nothing is issued.
+    pub fn status(&self) -> WorkspaceStatus {
+        WorkspaceStatus::parse(&self.status).unwrap_or(WorkspaceStatus::Failed)
+    }
+
+    /// As it is written on the wire.
+    pub fn wire(&self) -> Workspace {
+        Workspace {
+            id: self.id,
+            namespace: self.k8s_namespace.clone(),
+            status: self.status(),
+            quota: Quota { cpu: self.quota_cpu.clone(), memory: self.quota_memory.clone() },
+            tier: self.tier.clone(),
+            cluster: self.cluster.clone(),
+            owner: self.user_id,
+            created_at: timestamp(self.created_at).into(),
+        }
+    }
+}
+
+/// What a new row is made of.
+pub(super) struct New<'a> {
+    pub(super) id: Uuid,
+    pub(super) user_id: Uuid,
+    pub(super) cluster: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) tier: &'a str,
+    pub(super) quota: Quota,
+}
+
+const INSERT: &str = "\
+INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, quota_cpu, \
+  quota_memory, status, status_changed_at, created_at) \
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'provisioning', $9, $9) \
+ON CONFLICT (k8s_namespace) DO NOTHING";
+
+/// Makes a row; false if the namespace has one already.
+pub(super) async fn insert(tx: &mut Tx, clock: &Clock, new: New<'_>) -> sqlx::Result<bool> {
+    let result = on_engine!(tx.connection(), c => sqlx::query(INSERT)
+        .bind(new.id).bind(new.user_id).bind(new.cluster).bind(new.namespace)
+        .bind(tenant_shared::SERVICE_ACCOUNT_NAME).bind(new.tier)
+        .bind(new.quota.cpu).bind(new.quota.memory).bind(clock.now_ms())
+        .execute(c).await.map(|done| done.rows_affected()))?;
+    Ok(result == 1)
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, user_id, cluster, k8s_namespace, k8s_sa_uid, tier, quota_cpu, ",
+            "quota_memory, status, status_changed_at, created_at FROM workspaces ",
+            $rest
+        )
+    };
+}
+
+/// The workspace of this id.
+pub(super) async fn by_id(db: &Db, id: Uuid) -> sqlx::Result<Option<Found>> {
+    on_engine!(db.reader(), pool =>
+        sqlx::query_as(select!("WHERE id = $1")).bind(id).fetch_optional(pool).await)
+}
+
+/// The workspace of this namespace, as the transaction sees it.
+pub(super) async fn by_namespace(tx: &mut Tx, namespace: &str) -> sqlx::Result<Option<Found>> {
+    on_engine!(tx.connection(), c => sqlx::query_as(select!("WHERE k8s_namespace = $1"))
+        .bind(namespace).fetch_optional(c).await)
+}
+
+/// The workspaces of a person, oldest first.
+pub(super) async fn of_user(db: &Db, user: Uuid) -> sqlx::Result<Vec<Found>> {
+    on_engine!(db.reader(), pool =>
+        sqlx::query_as(select!("WHERE user_id = $1 ORDER BY created_at, id"))
+            .bind(user).fetch_all(pool).await)
+}
+
+/// Everybody's workspaces, oldest first, a bounded number.
+pub(super) async fn all(db: &Db, most: u32) -> sqlx::Result<Vec<Found>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(select!("ORDER BY created_at, id LIMIT $1"))
+        .bind(i64::from(most)).fetch_all(pool).await)
+}
+
+/// Workspaces that have been in this state since before a time, longest first.
+pub(super) async fn waiting(
+    db: &Db,
+    status: WorkspaceStatus,
+    before_ms: i64,
+    most: u32,
+) -> sqlx::Result<Vec<Found>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(select!(
+        "WHERE status = $1 AND status_changed_at < $2 ORDER BY status_changed_at LIMIT $3"
+    ))
+        .bind(status.as_str()).bind(before_ms).bind(i64::from(most))
+        .fetch_all(pool).await)
+}
+
+const MOVE: &str = "UPDATE workspaces SET status = $1, status_changed_at = $2 \
+WHERE id = $3 AND status IN ($4, $5, $6, $7)";
+
+/// Moves a workspace on; false if it is in no state from which the event leads.
+pub(super) async fn advance(
+    tx: &mut Tx,
+    clock: &Clock,
+    id: Uuid,
+    event: Event,
+) -> sqlx::Result<bool> {
+    let (from, to) = transition(event);
+    // Four places, filled up with the first state: one statement serves every event.
+    let from = |place: usize| from.get(place).unwrap_or(&from[0]).as_str();
+    let moved = on_engine!(tx.connection(), c => sqlx::query(MOVE)
+        .bind(to.as_str()).bind(clock.now_ms()).bind(id)
+        .bind(from(0)).bind(from(1)).bind(from(2)).bind(from(3))
+        .execute(c).await.map(|done| done.rows_affected()))?;
+    Ok(moved == 1)
+}
+
+const SET_UID: &str = "UPDATE workspaces SET k8s_sa_uid = $1 WHERE id = $2";
+
+/// Keeps the uid of the ServiceAccount that tokens are asked of.
+pub(super) async fn set_service_account(tx: &mut Tx, id: Uuid, uid: &str) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(SET_UID)
+        .bind(uid).bind(id).execute(c).await.map(drop))
+}

@@ -1,0 +1,217 @@
+//! The kill switch and the way back, in the order of the design's decision D5.
+
+use tenant_shared::{Step, StepResult, Suspension, WorkspaceStatus};
+
+use super::{Found, WorkspaceError, Workspaces, state::Event, store};
+use crate::{
+    access::{Permit, SuspendWorkspaces},
+    audit::{self, Action},
+    cluster::ClusterError,
+    problem::{chain, note},
+};
+
+/// How long API servers remember a token that they accepted (`TokenSuccessCacheTTL`, no flag), in
+/// milliseconds. Rights given back earlier would let an old token in again.
+const TOKEN_CACHE_MS: i64 = 10_000;
+
+/// The steps of one run, with how long each took.
+#[derive(Debug, Default)]
+struct Steps(Vec<Step>);
+
+impl Steps {
+    async fn run<T, E>(
+        &mut self,
+        name: &str,
+        step: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let began = std::time::Instant::now();
+        let result = step.await;
+        self.0.push(Step {
+            step: name.to_owned(),
+            result: if result.is_ok() { StepResult::Done } else { StepResult::Open },
+            duration_ms: (began.elapsed().as_secs_f64() * 1e6).round() / 1e3,
+        });
+        result
+    }
+
+    /// Adds the steps that were not reached, as open.
+    fn open(&mut self, names: &[&str]) {
+        for name in names {
+            if self.0.iter().all(|step| step.step != *name) {
+                self.0.push(Step {
+                    step: (*name).to_owned(),
+                    result: StepResult::Open,
+                    duration_ms: 0.0,
+                });
+            }
+        }
+    }
+}
+
+/// Steps of a suspension after the decision is on record.
+const SUSPENSION: [&str; 4] =
+    ["label_namespace", "delete_role_bindings", "delete_service_account", "finish"];
+/// Steps of a resumption after the decision is on record.
+const RESUMPTION: [&str; 2] = ["unlabel_namespace", "create_objects"];
+
+impl Workspaces {
+    /// Suspends a workspace: from the commit of the first step nothing is issued any more; then its
+    /// rights are taken away in the cluster. Running it again does the same steps again.
+    ///
+    /// # Errors
+    /// The intent could not be written down. A step that the cluster did not do is open in the
+    /// answer, and the sweep goes on with it.
+    pub async fn suspend(
+        &self,
+        permit: &Permit<SuspendWorkspaces>,
+        found: &Found,
+        reason: Option<String>,
+    ) -> Result<Suspension, WorkspaceError> {
+        let mut steps = Steps::default();
+        let event = by_admin(permit, found, Action::SuspendWorkspace, reason);
+        steps.run("record", self.write_down(found, Event::Suspend, event)).await?;
+        let suspending = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let rest = self.take_rights(&suspending, &mut steps).await;
+        self.metrics.action(Action::SuspendWorkspace, "success");
+        self.answer(found, steps, &SUSPENSION, rest).await
+    }
+
+    /// Gives a suspended workspace back, with a new ServiceAccount: no old token works again.
+    ///
+    /// # Errors
+    /// Too early after the suspension, or not suspended.
+    pub async fn resume(
+        &self,
+        permit: &Permit<SuspendWorkspaces>,
+        found: &Found,
+        reason: Option<String>,
+    ) -> Result<Suspension, WorkspaceError> {
+        let mut steps = Steps::default();
+        match found.status() {
+            WorkspaceStatus::Suspended => {
+                let left = found.status_changed_at + TOKEN_CACHE_MS - self.clock.now_ms();
+                if left > 0 {
+                    let seconds = u64::try_from(left).unwrap_or(0).div_ceil(1000);
+                    return Err(WorkspaceError::TooEarly(seconds));
+                }
+                let event = by_admin(permit, found, Action::ResumeWorkspace, reason);
+                steps.run("record", self.write_down(found, Event::Resume, event)).await?;
+            }
+            WorkspaceStatus::Resuming | WorkspaceStatus::Provisioned => {}
+            status => return Err(WorkspaceError::NotReady(status)),
+        }
+        let resuming = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let rest = if resuming.status() == WorkspaceStatus::Resuming {
+            self.give_rights(&resuming, &mut steps).await
+        } else {
+            Ok(())
+        };
+        self.metrics.action(Action::ResumeWorkspace, "success");
+        self.answer(found, steps, &RESUMPTION, rest).await
+    }
+
+    /// Finishes a suspension that was begun.
+    pub(super) async fn finish_suspend(&self, found: &Found) -> Result<(), WorkspaceError> {
+        self.take_rights(found, &mut Steps::default()).await
+    }
+
+    /// Takes rights away that were given while the kill switch ran.
+    pub(super) async fn revoke_again(&self, found: &Found) -> Result<(), WorkspaceError> {
+        Ok(self.strip(found, &mut Steps::default()).await?)
+    }
+
+    async fn take_rights(&self, found: &Found, steps: &mut Steps) -> Result<(), WorkspaceError> {
+        self.strip(found, steps).await?;
+        let event = by_broker(found, Action::WorkspaceSuspended);
+        steps.run("finish", self.write_down(found, Event::RightsGone, event)).await
+    }
+
+    /// The cluster's side of a suspension.
+    async fn strip(&self, found: &Found, steps: &mut Steps) -> Result<(), ClusterError> {
+        let (cluster, namespace) = (&self.cluster, found.k8s_namespace.as_str());
+        let ours = steps
+            .run("label_namespace", async {
+                match cluster.mark_suspended(namespace, found.id, true).await {
+                    Ok(()) => Ok(true),
+                    // Nothing was made yet, so there is nothing to take away.
+                    Err(ClusterError::NotFound(_)) => Ok(false),
+                    // What is not ours stays untouched; nobody has rights of ours there.
+                    Err(ClusterError::Conflict(what)) => {
+                        tracing::warn!(workspace = %found.id, what, "not ours: left alone");
+                        Ok(false)
+                    }
+                    Err(error) => Err(error),
+                }
+            })
+            .await?;
+        if ours {
+            steps.run("delete_role_bindings", cluster.delete_role_bindings(namespace)).await?;
+            steps.run("delete_service_account", cluster.delete_service_account(namespace)).await?;
+        }
+        Ok(())
+    }
+
+    async fn give_rights(&self, found: &Found, steps: &mut Steps) -> Result<(), WorkspaceError> {
+        let unmarked = self.cluster.mark_suspended(&found.k8s_namespace, found.id, false);
+        steps
+            .run("unlabel_namespace", async {
+                match unmarked.await {
+                    // A workspace that was suspended before anything was made.
+                    Err(ClusterError::NotFound(_)) => Ok(()),
+                    other => other,
+                }
+            })
+            .await?;
+        steps.run("create_objects", async { self.finish_provisioning(found).await.map(drop) }).await
+    }
+
+    /// Moves the workspace on and records it, in one transaction; nothing if it is there already.
+    async fn write_down(
+        &self,
+        found: &Found,
+        event: Event,
+        entry: audit::Event,
+    ) -> Result<(), WorkspaceError> {
+        let mut tx = self.db.begin().await?;
+        if store::advance(&mut tx, &self.clock, found.id, event).await? {
+            audit::record(&mut tx, &self.clock, entry).await?;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// What the caller is told: a cluster that does not answer leaves steps open, it does not undo
+    /// the decision.
+    async fn answer(
+        &self,
+        found: &Found,
+        mut steps: Steps,
+        all: &[&str],
+        rest: Result<(), WorkspaceError>,
+    ) -> Result<Suspension, WorkspaceError> {
+        if let Err(error) = rest {
+            note("cause", chain(&error));
+            steps.open(all);
+        }
+        let now = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+        Ok(Suspension { id: found.id, status: now.status(), steps: steps.0 })
+    }
+}
+
+fn by_admin(
+    permit: &Permit<SuspendWorkspaces>,
+    found: &Found,
+    action: Action,
+    reason: Option<String>,
+) -> audit::Event {
+    audit::Event {
+        user_id: Some(permit.caller().user_id()),
+        session_id: Some(permit.caller().session_id()),
+        workspace_id: Some(found.id),
+        reason,
+        ..audit::Event::success(action)
+    }
+}
+
+fn by_broker(found: &Found, action: Action) -> audit::Event {
+    audit::Event { workspace_id: Some(found.id), ..audit::Event::success(action) }
+}

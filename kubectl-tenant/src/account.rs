@@ -1,0 +1,146 @@
+//! The commands about the person: `whoami`, `logout`.
+
+use serde::Serialize;
+use tenant_shared::{Me, WireTime, Workspace};
+
+use crate::{
+    broker::Broker,
+    broker_url::BrokerUrl,
+    cli::Shown,
+    credential::{Cache, Failures},
+    error::Error,
+    http::Http,
+    oidc, output,
+    paths::Paths,
+    runtime,
+    store::{Profiles, Sessions},
+    workspace,
+    world::World,
+};
+
+/// A person at a broker: what every command that asks the broker begins with.
+pub(crate) struct Account {
+    pub(crate) paths: Paths,
+    pub(crate) profiles: Profiles,
+    pub(crate) url: BrokerUrl,
+    pub(crate) broker: Broker,
+}
+
+impl Account {
+    /// Chooses the broker and makes sure that there is a session.
+    pub(crate) fn open(flag: Option<&str>, world: &World) -> Result<Self, Error> {
+        let paths = Paths::of(&world.env)?;
+        let profiles = Profiles::read(&paths.config, &world.stderr)?;
+        let url = profiles.broker(flag, &world.env)?;
+        if !Sessions::new(&paths, &url, &world.stderr).exists() {
+            return Err(Error::sign_in(&url, "there is no session on this machine"));
+        }
+        let ca = profiles.ca_file(&url, &world.env);
+        let broker = Broker::new(&url, ca.as_deref(), &paths, world)?;
+        Ok(Self { paths, profiles, url, broker })
+    }
+}
+
+/// What `whoami` shows: the API's `Me`, and what belongs to it.
+#[derive(Serialize)]
+struct WhoAmI {
+    broker: BrokerUrl,
+    #[serde(flatten)]
+    me: Me,
+    workspaces: Vec<Workspace>,
+    /// Cached Kubernetes tokens.
+    tokens: Vec<Token>,
+}
+
+/// A cached Kubernetes token, without the token.
+#[derive(Serialize)]
+pub(crate) struct Token {
+    cluster: String,
+    workspace: String,
+    credential_id: String,
+    expires_at: WireTime,
+}
+
+impl Token {
+    /// The cached tokens of a broker that are still good.
+    pub(crate) fn of(paths: &Paths, broker: &BrokerUrl, now: i64) -> Vec<Self> {
+        Cache::all(&paths.cache.join("tokens"))
+            .into_iter()
+            .filter(|(_, stored)| stored.broker == *broker && stored.expires_at > now)
+            .map(|(_, stored)| Self {
+                cluster: stored.cluster,
+                workspace: stored.workspace,
+                credential_id: stored.credential_id,
+                expires_at: output::time(stored.expires_at),
+            })
+            .collect()
+    }
+
+    /// One line for people.
+    pub(crate) fn line(&self) -> String {
+        format!("Token for {} in {} until {}\n", self.workspace, self.cluster, self.expires_at)
+    }
+}
+
+/// Runs `whoami`.
+pub(crate) fn whoami(flag: Option<&str>, options: Shown, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(flag, world)?;
+    let (me, list) = runtime::block_on(async {
+        let me = account.broker.me().await?;
+        Ok::<_, Error>((me, account.broker.workspaces(false).await?))
+    })??;
+    let shown = WhoAmI {
+        tokens: Token::of(&account.paths, &account.url, world.clock.now()),
+        broker: account.url,
+        me,
+        workspaces: list.items,
+    };
+    output::show(world, options.output, &shown, |it| {
+        let mut text = format!(
+            "{} ({}) at {}\nSession until {}\n",
+            it.me.email,
+            it.me.role.as_str(),
+            it.broker,
+            it.me.session_expires_at
+        );
+        text.extend(it.tokens.iter().map(Token::line));
+        text + "\n" + &workspace::table(&it.workspaces)
+    })
+}
+
+/// Runs `logout`: the broker first, so that what is deleted here works nowhere else either.
+pub(crate) fn logout(flag: Option<&str>, world: &mut World) -> Result<(), Error> {
+    let paths = Paths::of(&world.env)?;
+    let profiles = Profiles::read(&paths.config, &world.stderr)?;
+    let broker = profiles.broker(flag, &world.env)?;
+    let sessions = Sessions::new(&paths, &broker, &world.stderr);
+    let session = sessions.read()?;
+    let known = session.is_some();
+    let revoked = match session {
+        None => Ok(()),
+        Some(session) => match &session.revocation_endpoint {
+            None => Err(Error::other("it has no way to revoke a session")),
+            Some(endpoint) => {
+                let ca = profiles.ca_file(&broker, &world.env);
+                Http::new(&broker, ca.as_deref()).and_then(|http| {
+                    runtime::block_on(oidc::revoke(&http, endpoint, &session.refresh_token))?
+                })
+            }
+        },
+    };
+    sessions.remove()?;
+    Cache::forget(&paths.cache.join("tokens"), &broker)?;
+    Failures::new(&paths).forget(&broker);
+    if let Err(error) = revoked {
+        world.say(format!(
+            "warning: the session could not be ended at {broker} ({error}); it is deleted here and \
+             ends there by itself"
+        ));
+    }
+    world.say(if known {
+        format!("Signed out at {broker}. The entries in the kubeconfig are still there.")
+    } else {
+        format!("Nobody was signed in at {broker}.")
+    });
+    Ok(())
+}

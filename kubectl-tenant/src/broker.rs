@@ -1,0 +1,228 @@
+//! The broker's API as calls, each with the session's access token.
+
+use std::path::Path;
+
+use http::{Method, Request, header};
+use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
+use tenant_shared::{Credential, InitRequest, Me, Workspace, WorkspaceList};
+use uuid::Uuid;
+
+use crate::{
+    broker_url::BrokerUrl,
+    error::{Error, Kind},
+    http::{Answer, Failure, Http},
+    lock::{self, Outcome},
+    oidc::{self, Renewal},
+    paths::Paths,
+    store::{Session, Sessions},
+    world::{Clock, World},
+};
+
+/// What a kubeconfig document of the broker carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Mode {
+    /// The call of this plugin: renews itself.
+    Exec,
+    /// A token of two hours, in the file.
+    Static,
+}
+
+/// A broker and the session with it.
+pub(crate) struct Broker {
+    pub(crate) http: Http,
+    url: BrokerUrl,
+    sessions: Sessions,
+    clock: Clock,
+}
+
+impl Broker {
+    pub(crate) fn new(
+        url: &BrokerUrl,
+        ca: Option<&Path>,
+        paths: &Paths,
+        world: &World,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            http: Http::new(url, ca)?,
+            url: url.clone(),
+            sessions: Sessions::new(paths, url, &world.stderr),
+            clock: world.clock.clone(),
+        })
+    }
+
+    /// Who is signed in.
+    pub(crate) async fn me(&self) -> Result<Me, Error> {
+        read(&self.url, &self.call(Method::GET, "/me", None).await?)
+    }
+
+    /// The workspaces of this person, or of everybody for an administrator.
+    pub(crate) async fn workspaces(&self, all: bool) -> Result<WorkspaceList, Error> {
+        let path = if all { "/workspaces?all=true" } else { "/workspaces" };
+        read(&self.url, &self.call(Method::GET, path, None).await?)
+    }
+
+    /// One workspace.
+    pub(crate) async fn workspace(&self, id: Uuid) -> Result<Workspace, Error> {
+        read(&self.url, &self.call(Method::GET, &format!("/workspaces/{id}"), None).await?)
+    }
+
+    /// Makes this person's workspace, or finds it made.
+    pub(crate) async fn init(&self, tier: &str) -> Result<Workspace, Error> {
+        let body = serde_json::to_vec(&InitRequest { tier: tier.to_owned() })
+            .map_err(|error| Error::other(format!("cannot write the request: {error}")))?;
+        read(&self.url, &self.call(Method::POST, "/workspaces/init", Some(body)).await?)
+    }
+
+    /// The kubeconfig document, YAML.
+    pub(crate) async fn kubeconfig(&self, mode: Mode) -> Result<SecretString, Error> {
+        let mode = match mode {
+            Mode::Exec => "exec",
+            Mode::Static => "static",
+        };
+        let path = format!("/workspaces/credentials/kubeconfig?mode={mode}");
+        let answer = self.call(Method::GET, &path, None).await?;
+        String::from_utf8(answer.into_body())
+            .map(SecretString::from)
+            .map_err(|_| Error::unreachable(format!("the kubeconfig of {} is no text", self.url)))
+    }
+
+    /// A Kubernetes token for a workspace, and the answer's header.
+    pub(crate) async fn credential(&self, workspace: Uuid) -> Result<(Credential, Answer), Error> {
+        let path = format!("/workspaces/{workspace}/credentials");
+        let answer = self.call(Method::POST, &path, None).await?;
+        Ok((read(&self.url, &answer)?, answer))
+    }
+
+    /// One call. An access token that the broker does not take is renewed once.
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Answer, Error> {
+        let access = self.access(None).await?;
+        match self.send(&method, path, body.clone(), &access).await {
+            Err(error) if error.kind == Kind::SignIn => {
+                let access = self.access(Some(&access)).await?;
+                self.send(&method, path, body, &access).await
+            }
+            other => other,
+        }
+    }
+
+    async fn send(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+        access: &SecretString,
+    ) -> Result<Answer, Error> {
+        let malformed =
+            |error: http::Error| Error::other(format!("cannot form a request: {error}"));
+        let mut bearer =
+            header::HeaderValue::try_from(format!("Bearer {}", access.expose_secret()))
+                .map_err(|_| Error::sign_in(&self.url, "the stored session is malformed"))?;
+        bearer.set_sensitive(true);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(self.url.join(&format!("/api/v1{path}")))
+            .header(header::AUTHORIZATION, bearer);
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let request = request.body(body.unwrap_or_default()).map_err(malformed)?;
+        let answer = self.http.send(request).await.map_err(|Failure(error)| error)?;
+        if answer.status().is_success() { Ok(answer) } else { Err(self.http.refusal(&answer)) }
+    }
+
+    /// An access token that is good by its time, and is not the one that was just refused.
+    ///
+    /// The refresh token works once: using it is a matter of one process at a time, which looks
+    /// again after it got the lock, because the one before it may have done the work.
+    async fn access(&self, refused: Option<&SecretString>) -> Result<SecretString, Error> {
+        let is_good = |session: &Session| {
+            session.access.is_good(self.clock.now())
+                && refused.is_none_or(|refused| {
+                    refused.expose_secret() != session.access.token.expose_secret()
+                })
+        };
+        let good = || self.sessions.read().ok().flatten().filter(|session| is_good(session));
+        if self.sessions.read()?.is_none() {
+            return Err(Error::sign_in(&self.url, "there is no session on this machine"));
+        }
+        if let Some(session) = good() {
+            return Ok(session.access.token);
+        }
+        let path = self.sessions.lock_path();
+        let _lock = match lock::acquire(path, lock::LONGEST_WAIT, good).await? {
+            Outcome::Held(lock) => lock,
+            Outcome::Answered(session) => return Ok(session.access.token),
+            Outcome::Busy(who) => {
+                return Err(Error::other(format!(
+                    "another kubectl-tenant is renewing the session and does not finish (lock {who})"
+                ))
+                .hint("end that process, then try again"));
+            }
+        };
+        if let Some(session) = good() {
+            return Ok(session.access.token);
+        }
+        self.renew().await
+    }
+
+    /// Renews the session. The caller holds the lock.
+    async fn renew(&self) -> Result<SecretString, Error> {
+        let gone = || Error::sign_in(&self.url, "there is no session on this machine any more");
+        // Before the old refresh token is used up there must be a place for its successor.
+        let mut pending = self.sessions.prepare()?;
+        let mut session = self.sessions.read()?.ok_or_else(gone)?;
+        let mut raced = false;
+        loop {
+            let renewal = oidc::refresh(
+                &self.http,
+                &self.url,
+                &session.token_endpoint,
+                &session.refresh_token,
+                &self.clock,
+            );
+            match renewal.await? {
+                Renewal::Tokens(access, successor) => {
+                    session.access = access;
+                    if let Some(successor) = successor {
+                        session.refresh_token = successor;
+                    }
+                    pending.save(&session)?;
+                    return Ok(session.access.token);
+                }
+                Renewal::Ended(why) => {
+                    // Where locks do not work another process may have been faster.
+                    let again = self.sessions.read()?.ok_or_else(gone)?;
+                    let same = again.refresh_token.expose_secret()
+                        == session.refresh_token.expose_secret();
+                    if same || raced {
+                        self.sessions.remove()?;
+                        return Err(Error::sign_in(&self.url, why));
+                    }
+                    if again.access.is_good(self.clock.now()) {
+                        return Ok(again.access.token);
+                    }
+                    (session, raced) = (again, true);
+                    pending = self.sessions.prepare()?;
+                }
+            }
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(url: &BrokerUrl, answer: &Answer) -> Result<T, Error> {
+    serde_json::from_slice(answer.body()).map_err(|error| {
+        // The position of the fault, never the body: it may hold a token.
+        Error::unreachable(format!(
+            "{url} gave an answer that cannot be read (line {}, column {})",
+            error.line(),
+            error.column()
+        ))
+        .hint("the broker and kubectl-tenant may be of different versions")
+    })
+}

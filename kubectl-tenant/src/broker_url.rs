@@ -1,0 +1,144 @@
+//! The broker's address in one canonical form.
+
+use std::{fmt, net::IpAddr};
+
+use serde::{Deserialize, Serialize};
+use url::{Host, Url};
+
+use crate::error::Error;
+
+/// A broker's base URL and, equally, its issuer: `https`, lower-case host, no default port, no
+/// slash at the end, no query, no user. Plain `http` only to this very machine: anywhere else it
+/// would send sessions and tokens in clear.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct BrokerUrl(String);
+
+impl BrokerUrl {
+    /// Reads what a person or a kubeconfig says.
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let bad = |why: &str| {
+            Error::usage(format!("the broker URL {text:?} cannot be used: {why}"))
+                .hint("give the address as in https://broker.example.com")
+        };
+        let url = Url::parse(text.trim()).map_err(|error| bad(&error.to_string()))?;
+        if url.host().is_none() {
+            return Err(bad("it names no host"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(bad("it must not hold a user or a password"));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(bad("it must not hold a query or a fragment"));
+        }
+        match url.scheme() {
+            "https" => {}
+            "http" if is_loopback(&url) => {}
+            "http" => {
+                return Err(Error::usage(format!(
+                    "the broker URL {text:?} is plain http, which would send your session in clear"
+                ))
+                .hint(
+                    "use https; plain http is accepted for 127.0.0.1, [::1] and localhost only",
+                ));
+            }
+            _ => return Err(bad("it must begin with https://")),
+        }
+        Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The URL of a path that begins with a slash.
+    pub(crate) fn join(&self, path: &str) -> String {
+        format!("{}{path}", self.0)
+    }
+
+    /// Whether the broker runs on this very machine.
+    pub(crate) fn is_loopback(&self) -> bool {
+        Url::parse(&self.0).is_ok_and(|url| is_loopback(&url))
+    }
+
+    pub(crate) fn is_plain_http(&self) -> bool {
+        self.0.starts_with("http:")
+    }
+}
+
+/// Whether secrets may be sent to this URL: `https`, or this very machine.
+pub(crate) fn is_safe(url: &Url) -> bool {
+    url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url))
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => IpAddr::from(address).is_loopback(),
+        Some(Host::Ipv6(address)) => IpAddr::from(address).is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+impl fmt::Display for BrokerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for BrokerUrl {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        Self::parse(&text)
+    }
+}
+
+impl From<BrokerUrl> for String {
+    fn from(url: BrokerUrl) -> Self {
+        url.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn spellings_of_one_broker_are_one_broker() {
+        for text in [
+            "https://broker.example.com",
+            "HTTPS://Broker.Example.com:443/",
+            " https://broker.example.com// ",
+        ] {
+            assert_eq!(BrokerUrl::parse(text).unwrap().as_str(), "https://broker.example.com");
+        }
+        assert_eq!(
+            BrokerUrl::parse("https://example.com/tenants/").unwrap().join("/api/v1/me"),
+            "https://example.com/tenants/api/v1/me"
+        );
+    }
+
+    #[test]
+    fn plain_http_stays_on_this_machine() {
+        for text in ["http://127.0.0.1:8080", "http://[::1]:8080", "http://localhost"] {
+            assert!(BrokerUrl::parse(text).unwrap().is_loopback(), "{text}");
+        }
+        for text in ["http://10.0.0.1", "http://broker.example.com", "http://localhost.example.com"]
+        {
+            let error = BrokerUrl::parse(text).unwrap_err();
+            assert_eq!(error.kind, Kind::Usage);
+            assert!(error.message.contains("in clear"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in
+            ["", "broker", "ftp://x", "https://u:p@x", "https://x?a", "https://x#a", "file:///x"]
+        {
+            assert_eq!(BrokerUrl::parse(text).unwrap_err().kind, Kind::Usage, "{text}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The command line, and the list of environment variables.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+use tenant_shared::{CLUSTER_NAME, PLUGIN_COMMAND};
+use uuid::Uuid;
+
+use crate::{broker::Mode, broker_url::BrokerUrl, credential::Request, kubeconfig, output::Format};
+
+/// PEM file whose certificates are trusted besides the system's.
+pub(crate) const CA_ENV: &str = "TENANT_BROKER_CA";
+/// `1` lets `get-token` open a browser when kubectl says that a person is at the terminal.
+pub(crate) const AUTO_LOGIN_ENV: &str = "TENANT_AUTO_LOGIN";
+
+const AFTER_HELP: &str = "\
+Environment:
+  TENANT_BROKER_URL     the broker, if --broker does not name it
+  TENANT_BROKER_CA      PEM file to trust besides the system's certificates
+  TENANT_AUTO_LOGIN     1: get-token may open a browser when kubectl is interactive
+  BROWSER               command line that shows a page; %s or the end gets the address
+  KUBECONFIG            kubeconfig files; the first existing one is changed
+  HTTPS_PROXY, HTTP_PROXY, NO_PROXY
+                        proxies; never used for a broker on this machine
+  XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_CACHE_HOME
+                        where profiles, sessions and tokens are kept
+
+Exit codes:
+  0  done
+  1  another failure
+  2  the command line is wrong
+  3  a person has to sign in: kubectl tenant login
+  4  the broker cannot be reached or cannot answer now
+  5  the broker refused: not allowed, suspended, not found, conflict";
+
+/// A corner of a cluster of your own: sign in once, then use kubectl as ever.
+#[derive(Debug, Parser)]
+#[command(name = PLUGIN_COMMAND, bin_name = "kubectl tenant", version, after_help = AFTER_HELP)]
+#[command(disable_version_flag = true, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// Address of the broker (`https://…`)
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) broker: Option<String>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Sign in, make your workspace if there is none, and point kubectl at it
+    Login(Login),
+    /// End the session and delete what is stored here
+    Logout,
+    /// Show who is signed in, where, and until when
+    Whoami(Shown),
+    /// Make your workspace
+    Init(Init),
+    /// List your workspaces
+    Workspaces(Workspaces),
+    /// Merge your workspace into the kubeconfig, or print it
+    Kubeconfig(Kubeconfig),
+    /// Print a token for kubectl (kubectl calls this itself)
+    GetToken(GetToken),
+    /// Show sessions, tokens and the last failure, without asking the broker
+    Status(Shown),
+    /// Print a script that completes commands
+    Completion {
+        /// The shell; `kubectl` prints the script that kubectl itself looks for
+        shell: Shell,
+    },
+    /// Show the version
+    Version(Shown),
+    /// What kubectl asks when it completes `kubectl tenant …`
+    #[command(name = "__complete", hide = true, disable_help_flag = true)]
+    Complete {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
+}
+
+/// Commands that show data.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Shown {
+    /// How to show it
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Login {
+    /// Do not open a browser: show an address for any browser and read the code from here
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+    /// Tier of the workspace, if one has to be made [default: basic]
+    #[arg(long, value_name = "TIER")]
+    pub(crate) tier: Option<String>,
+    /// Make the new context the current one (the default)
+    #[arg(long = "use", overrides_with = "no_use")]
+    pub(crate) use_context: bool,
+    /// Leave the current context as it is
+    #[arg(long, overrides_with = "use_context")]
+    pub(crate) no_use: bool,
+    #[command(flatten)]
+    pub(crate) naming: Naming,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+/// What kubeconfig entries look like.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Naming {
+    /// Name of context, cluster and user in the kubeconfig [default: the broker's names]
+    #[arg(long, visible_alias = "name", value_name = "NAME", value_parser = kubeconfig::check_name)]
+    pub(crate) context: Option<String>,
+    /// File of this plugin in the kubeconfig, for programs that do not search PATH
+    #[arg(long, value_name = "FILE", value_parser = absolute)]
+    pub(crate) command_path: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Tier: decides quota, limits and role
+    #[arg(long, value_name = "TIER", default_value = "basic")]
+    pub(crate) tier: String,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Workspaces {
+    /// Everybody's (administrators)
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Kubeconfig {
+    /// exec: renews itself; static: a token of two hours
+    #[arg(long, value_enum, default_value_t = Mode::Exec)]
+    pub(crate) mode: Mode,
+    /// Print the broker's document and change nothing
+    #[arg(long, conflicts_with_all = ["dry_run", "use_context", "context", "command_path"])]
+    pub(crate) print: bool,
+    /// Print what the kubeconfig would become and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Make the context the current one
+    #[arg(long = "use")]
+    pub(crate) use_context: bool,
+    #[command(flatten)]
+    pub(crate) naming: Naming,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetToken {
+    /// Name of the cluster
+    #[arg(long, default_value = CLUSTER_NAME, value_name = "NAME")]
+    pub(crate) cluster: String,
+    /// Identifier of the workspace
+    #[arg(long, value_name = "UUID")]
+    pub(crate) workspace: Uuid,
+    /// Get a new token, whatever is cached
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Shells that completion scripts are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Powershell,
+    Kubectl,
+}
+
+fn absolute(text: &str) -> Result<String, String> {
+    if PathBuf::from(text).is_absolute() {
+        Ok(text.to_owned())
+    } else {
+        Err("it must be an absolute path".to_owned())
+    }
+}
+
+/// Reads the one command line that kubectl uses, `get-token --broker=… --cluster=… --workspace=…`
+/// in any order, without building the whole command tree, which would take longer than everything
+/// else on a cache hit. [`None`] for every other command line: that one is clap's.
+pub(crate) fn fast_get_token(args: &[OsString]) -> Option<Request> {
+    let mut words = args.iter().skip(1).map(|word| word.to_str());
+    if words.next()?? != "get-token" {
+        return None;
+    }
+    let (mut broker, mut cluster, mut workspace) = (None, None, None);
+    for word in words {
+        let (flag, value) = word?.split_once('=')?;
+        let slot = match flag {
+            "--broker" => &mut broker,
+            "--cluster" => &mut cluster,
+            "--workspace" => &mut workspace,
+            _ => return None,
+        };
+        if value.is_empty() || slot.replace(value).is_some() {
+            return None;
+        }
+    }
+    Some(Request {
+        broker: BrokerUrl::parse(broker?).ok()?,
+        cluster: cluster?.to_owned(),
+        workspace: Uuid::parse_str(workspace?).ok()?,
+        force: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn fast(line: &str) -> Option<Request> {
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        fast_get_token(&args)
+    }
+
+    #[test]
+    fn the_command_tree_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_fast_way_means_what_clap_means() {
+        let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+        let line = format!("x get-token --cluster=c --workspace={id} --broker=https://b.example");
+        let fast = fast(&line).unwrap();
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        let Command::GetToken(slow) = cli.command else { panic!("another command") };
+        assert_eq!(fast.cluster, slow.cluster);
+        assert_eq!(fast.workspace, slow.workspace);
+        assert_eq!(fast.broker, BrokerUrl::parse(&cli.broker.unwrap()).unwrap());
+    }
+
+    #[test]
+    fn whatever_is_unusual_is_left_to_clap() {
+        for line in [
+            "x",
+            "x login",
+            "x get-token",
+            "x get-token --help",
+            "x get-token --broker=https://b --cluster=c",
+            "x get-token --broker https://b --cluster=c --workspace=6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+            "x get-token --broker=https://b --cluster=c --cluster=d --workspace=6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+            "x get-token --broker=nonsense --cluster=c --workspace=6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+            "x get-token --broker=https://b --cluster=c --workspace=1 --force",
+        ] {
+            assert!(fast(line).is_none(), "{line}");
+        }
+    }
+}

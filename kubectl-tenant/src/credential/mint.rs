@@ -1,0 +1,112 @@
+//! A new Kubernetes token: the lock, another look, one call to the broker.
+
+use uuid::Uuid;
+
+use super::{Cache, CachedToken, Request, Verdict, judge};
+use crate::{
+    broker::Broker,
+    error::Error,
+    http,
+    lock::{self, Outcome},
+    login,
+    paths::Paths,
+    runtime,
+    store::{Profiles, Sessions},
+    world::World,
+};
+
+/// Gets a new token, from the broker or from another process that just got one. `unwanted` names
+/// the credential that will not do.
+pub(super) fn mint(
+    request: &Request,
+    cache: &Cache,
+    unwanted: Option<&str>,
+    interactive: bool,
+    paths: &Paths,
+    world: &mut World,
+) -> Result<CachedToken, Error> {
+    let sessions = Sessions::new(paths, &request.broker, &world.stderr);
+    // Nothing is built, locked or asked for somebody who has to sign in anyway.
+    if !sessions.exists() {
+        let error = Error::sign_in(&request.broker, "there is no session on this machine yet");
+        return login_if_wanted(request, cache, unwanted, interactive, paths, world, error);
+    }
+    match attempt(request, cache, unwanted, paths, world) {
+        Err(error) if error.kind == crate::error::Kind::SignIn => {
+            login_if_wanted(request, cache, unwanted, interactive, paths, world, error)
+        }
+        other => other,
+    }
+}
+
+/// A browser opens only if kubectl says that a person is there, and the person asked for it.
+fn login_if_wanted(
+    request: &Request,
+    cache: &Cache,
+    unwanted: Option<&str>,
+    interactive: bool,
+    paths: &Paths,
+    world: &mut World,
+    error: Error,
+) -> Result<CachedToken, Error> {
+    if !interactive || world.env.get(crate::cli::AUTO_LOGIN_ENV).is_none_or(|value| value != "1") {
+        return Err(error);
+    }
+    login::from_get_token(&request.broker, paths, world)?
+        .map_or(Err(error), |()| attempt(request, cache, unwanted, paths, world))
+}
+
+fn attempt(
+    request: &Request,
+    cache: &Cache,
+    unwanted: Option<&str>,
+    paths: &Paths,
+    world: &World,
+) -> Result<CachedToken, Error> {
+    let clock = world.clock.clone();
+    let good = || -> Option<CachedToken> {
+        let token = cache.read().ok().flatten()?;
+        if request.force || unwanted == Some(&token.credential_id) {
+            return None;
+        }
+        match judge(Some(token), clock.now(), None) {
+            Verdict::Serve(token) => Some(token),
+            _ => None,
+        }
+    };
+    let lock_path = paths.locks().join(format!("token-{}.lock", request.key()));
+    runtime::block_on(async {
+        let _lock = match lock::acquire(&lock_path, lock::LONGEST_WAIT, good).await? {
+            Outcome::Held(lock) => lock,
+            Outcome::Answered(token) => return Ok(token),
+            Outcome::Busy(who) => {
+                return Err(Error::other(format!(
+                    "another kubectl-tenant is getting this token and does not finish (lock {who})"
+                ))
+                .hint("end that process, then try again"));
+            }
+        };
+        if let Some(token) = good() {
+            return Ok(token);
+        }
+        let profiles = Profiles::read(&paths.config, &world.stderr)?;
+        let ca = profiles.ca_file(&request.broker, &world.env);
+        let broker = Broker::new(&request.broker, ca.as_deref(), paths, world)?;
+        let before = clock.now();
+        let (credential, answer) = broker.credential(request.workspace).await?;
+        check(credential.workspace_id, request)?;
+        let offset = http::clock_offset(&answer, clock.now()).unwrap_or(0);
+        Ok(cache.store(request, credential, before, offset))
+    })?
+}
+
+/// A token of another workspace would be a mix-up with consequences.
+fn check(workspace: Uuid, request: &Request) -> Result<(), Error> {
+    if workspace == request.workspace {
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "{} gave a token for workspace {workspace} instead of {}; it was not used",
+        request.broker, request.workspace
+    )))
+}

@@ -1,0 +1,169 @@
+//! What the broker's document says, checked, renamed and marked as ours.
+
+use serde_norway::{Mapping, Value};
+use tenant_shared::{EXTENSION_NAME, PLUGIN_COMMAND};
+
+use crate::{broker::Mode, broker_url::BrokerUrl, error::Error};
+
+/// The three kinds of entries, by the key of their list and the key of their content.
+pub(crate) const KINDS: [(&str, &str); 3] =
+    [("clusters", "cluster"), ("contexts", "context"), ("users", "user")];
+
+/// A cluster, a context and a user that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entries {
+    /// In the order of [`KINDS`]: name and content.
+    pub(crate) items: [(String, Mapping); 3],
+    /// Whose they are.
+    pub(crate) broker: BrokerUrl,
+    /// The workspace they lead to.
+    pub(crate) workspace: Option<String>,
+}
+
+impl Entries {
+    /// Reads the broker's document. What is written into the kubeconfig decides which program
+    /// kubectl runs, so nothing but a call of this plugin for this broker is accepted.
+    pub(crate) fn read(document: &str, mode: Mode, broker: &BrokerUrl) -> Result<Self, Error> {
+        let odd = |what: &str| {
+            Error::refused(format!("the kubeconfig of {broker} was not used: {what}"))
+                .hint("the broker and kubectl-tenant may be of different versions")
+        };
+        let document: Value =
+            serde_norway::from_str(document).map_err(|_| odd("it is no YAML document"))?;
+        let context_name =
+            text(&document, "current-context").ok_or_else(|| odd("it names no current-context"))?;
+        let context = content(&document, "contexts", "context", context_name)
+            .ok_or_else(|| odd("its current-context is missing"))?;
+        let named = |key: &str| context.get(key).and_then(Value::as_str);
+        let (cluster_name, user_name) =
+            named("cluster").zip(named("user")).ok_or_else(|| odd("its context is incomplete"))?;
+        let cluster = content(&document, "clusters", "cluster", cluster_name)
+            .ok_or_else(|| odd("its cluster is missing"))?;
+        let user = content(&document, "users", "user", user_name)
+            .ok_or_else(|| odd("its user is missing"))?;
+        let workspace = match mode {
+            Mode::Exec => Some(check_exec(user, broker).map_err(odd)?),
+            Mode::Static => {
+                let only_token = user.len() == 1 && user.get("token").is_some_and(Value::is_string);
+                if !only_token {
+                    return Err(odd("its user is not just a token"));
+                }
+                None
+            }
+        };
+        Ok(Self {
+            items: [
+                (cluster_name.to_owned(), cluster.clone()),
+                (context_name.to_owned(), context.clone()),
+                (user_name.to_owned(), user.clone()),
+            ],
+            broker: broker.clone(),
+            workspace,
+        })
+    }
+
+    /// Gives them the name and the command that the person chose, and marks them as ours.
+    pub(crate) fn prepare(&mut self, name: Option<&str>, command: Option<&str>) {
+        if let Some(name) = name {
+            self.rename(name);
+        }
+        if let Some(command) = command {
+            self.set_command(command);
+        }
+        self.mark();
+    }
+
+    /// Name of the context.
+    pub(crate) fn context(&self) -> &str {
+        &self.items[1].0
+    }
+
+    /// Gives all three the same name, and lets the context refer to it.
+    fn rename(&mut self, name: &str) {
+        for (old, _) in &mut self.items {
+            name.clone_into(old);
+        }
+        let context = &mut self.items[1].1;
+        context.insert("cluster".into(), name.into());
+        context.insert("user".into(), name.into());
+    }
+
+    /// Names another file for the plugin than the bare command.
+    fn set_command(&mut self, command: &str) {
+        if let Some(exec) = self.items[2].1.get_mut("exec").and_then(Value::as_mapping_mut) {
+            exec.insert("command".into(), command.into());
+        }
+    }
+
+    /// Marks all three as ours with the extension [`EXTENSION_NAME`].
+    fn mark(&mut self) {
+        let mut owner = Mapping::new();
+        owner.insert("broker".into(), self.broker.as_str().into());
+        if let Some(workspace) = &self.workspace {
+            owner.insert("workspace".into(), workspace.as_str().into());
+        }
+        let mut extension = Mapping::new();
+        extension.insert("name".into(), EXTENSION_NAME.into());
+        extension.insert("extension".into(), Value::Mapping(owner));
+        for (_, content) in &mut self.items {
+            content.insert(
+                "extensions".into(),
+                Value::Sequence(vec![Value::Mapping(extension.clone())]),
+            );
+        }
+    }
+}
+
+/// The broker that an entry's content is marked with; [`None`] if it is not ours.
+pub(crate) fn owner(content: &Value) -> Option<&str> {
+    let extensions = content.get("extensions")?.as_sequence()?;
+    extensions
+        .iter()
+        .find(|extension| text(extension, "name") == Some(EXTENSION_NAME))
+        .and_then(|extension| text(extension.get("extension")?, "broker"))
+}
+
+/// The value of a key that holds text.
+pub(crate) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+/// The content of an entry of a list.
+fn content<'a>(document: &'a Value, list: &str, key: &str, name: &str) -> Option<&'a Mapping> {
+    let entries = document.get(list)?.as_sequence()?;
+    entries.iter().find(|entry| text(entry, "name") == Some(name))?.get(key)?.as_mapping()
+}
+
+/// Checks that a user entry calls this plugin for this broker and does nothing else; gives the
+/// workspace that it names.
+fn check_exec(user: &Mapping, broker: &BrokerUrl) -> Result<String, &'static str> {
+    const KNOWN: [&str; 6] =
+        ["apiVersion", "command", "args", "interactiveMode", "provideClusterInfo", "installHint"];
+    let exec = user.get("exec").and_then(Value::as_mapping).ok_or("its user runs no plugin")?;
+    if user.len() != 1 {
+        return Err("its user does more than run a plugin");
+    }
+    for (key, value) in exec {
+        if !value.is_null() && !key.as_str().is_some_and(|key| KNOWN.contains(&key)) {
+            return Err("it sets something for the plugin that is not known here");
+        }
+    }
+    if exec.get("command").and_then(Value::as_str) != Some(PLUGIN_COMMAND) {
+        return Err("it runs another program");
+    }
+    let arguments: Vec<&str> = exec
+        .get("args")
+        .and_then(Value::as_sequence)
+        .map(|arguments| arguments.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default();
+    let value = |flag: &str| {
+        arguments.iter().find_map(|argument| argument.strip_prefix(flag)?.strip_prefix('='))
+    };
+    if arguments.first() != Some(&"get-token") {
+        return Err("it runs another command than get-token");
+    }
+    if value("--broker").and_then(|url| BrokerUrl::parse(url).ok()).as_ref() != Some(broker) {
+        return Err("it names another broker");
+    }
+    value("--workspace").map(str::to_owned).ok_or("it names no workspace")
+}

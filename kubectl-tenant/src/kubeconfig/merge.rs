@@ -1,0 +1,78 @@
+//! The merge as it is meant: on values, without text. Pure.
+
+use serde_norway::{Mapping, Value};
+
+use super::entries::{Entries, KINDS, owner, text};
+use crate::{broker_url::BrokerUrl, error::Error};
+
+/// Puts our entries into a kubeconfig and leaves everything else as it is: other entries, unknown
+/// fields, their order.
+///
+/// # Errors
+/// An entry of one of our names that is not ours, or belongs to another broker; a document that is
+/// no kubeconfig.
+pub(crate) fn merge(
+    original: &Value,
+    entries: &Entries,
+    use_context: bool,
+) -> Result<Value, Error> {
+    let mut document = match original {
+        Value::Null => Mapping::new(),
+        Value::Mapping(mapping) => mapping.clone(),
+        _ => return Err(Error::other("it is no kubeconfig: not a mapping")),
+    };
+    for (key, value) in [("apiVersion", "v1"), ("kind", "Config")] {
+        if !document.contains_key(key) {
+            document.insert(key.into(), value.into());
+        }
+    }
+    for ((list, key), (name, content)) in KINDS.into_iter().zip(&entries.items) {
+        let found = document.entry(list.into()).or_insert(Value::Null);
+        if found.is_null() {
+            *found = Value::Sequence(Vec::new());
+        }
+        let Some(sequence) = found.as_sequence_mut() else {
+            return Err(Error::other(format!("it is no kubeconfig: {list} is not a list")));
+        };
+        let ours = entry(name, key, content);
+        match sequence.iter_mut().find(|entry| text(entry, "name") == Some(name)) {
+            Some(existing) => {
+                check_ours(existing.get(key), name, key, &entries.broker)?;
+                *existing = ours;
+            }
+            None => sequence.push(ours),
+        }
+    }
+    if use_context {
+        document.insert("current-context".into(), entries.context().into());
+    }
+    Ok(Value::Mapping(document))
+}
+
+/// An entry as it stands in its list.
+pub(crate) fn entry(name: &str, key: &str, content: &Mapping) -> Value {
+    let mut entry = Mapping::new();
+    entry.insert("name".into(), name.into());
+    entry.insert(key.into(), Value::Mapping(content.clone()));
+    Value::Mapping(entry)
+}
+
+fn check_ours(
+    content: Option<&Value>,
+    name: &str,
+    key: &str,
+    broker: &BrokerUrl,
+) -> Result<(), Error> {
+    let hint = "choose another name for all three entries: --context NAME";
+    match content.and_then(owner) {
+        Some(owner) if BrokerUrl::parse(owner).as_ref() == Ok(broker) => Ok(()),
+        Some(other) => {
+            Err(Error::other(format!("its {key} {name:?} belongs to the broker {other}"))
+                .hint(hint))
+        }
+        None => {
+            Err(Error::other(format!("its {key} {name:?} was not made by kubectl-tenant"))
+                .hint(hint))
+        }
+    }
+}

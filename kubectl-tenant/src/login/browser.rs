@@ -1,0 +1,102 @@
+//! Shows a page to the person.
+
+use std::{
+    io,
+    process::{Command, Stdio},
+};
+
+use crate::world::Env;
+
+/// Opens a page: with the command line in `BROWSER`, which gets the address in the place of `%s`
+/// or as its last argument, else with the desktop's browser. Blocks as long as that command runs.
+/// Its output goes nowhere: stdout belongs to the data of this program.
+pub(crate) fn open_browser(env: &Env, url: &str) -> io::Result<()> {
+    if let Some(line) = env.text("BROWSER") {
+        return run(&line, url);
+    }
+    let has_desktop = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"]
+        .into_iter()
+        .any(|variable| env.get(variable).is_some());
+    if cfg!(target_os = "linux") && !has_desktop {
+        return Err(io::Error::other("there is no desktop here"));
+    }
+    webbrowser::open(url)
+}
+
+fn run(line: &str, url: &str) -> io::Result<()> {
+    let mut words = words(line);
+    if words.iter().any(|word| word.contains("%s")) {
+        for word in &mut words {
+            *word = word.replace("%s", url);
+        }
+    } else {
+        words.push(url.to_owned());
+    }
+    let mut words = words.into_iter();
+    let program = words.next().unwrap_or_default();
+    let status = Command::new(&program)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{program}: {status}"))) }
+}
+
+/// The words of a command line: quotes group, a backslash takes the next character as it is.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote: Option<char> = None;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match (character, quote) {
+            ('\\', None | Some('"')) => word.get_or_insert_default().extend(characters.next()),
+            (mark, Some(open)) if mark == open => quote = None,
+            ('\'' | '"', None) => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (space, None) if space.is_whitespace() => words.extend(word.take()),
+            (other, _) => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn a_command_line_is_split_as_a_shell_does() {
+        assert_eq!(words("firefox"), ["firefox"]);
+        assert_eq!(words("  a  'b c' \"d e\"f g\\ h ''"), ["a", "b c", "d ef", "g h", ""]);
+        assert!(words("").is_empty());
+    }
+
+    #[test]
+    fn the_command_gets_the_address() {
+        let home = tempfile::tempdir().unwrap();
+        let seen = home.path().join("seen");
+        let browser = |line: String| {
+            let map = HashMap::from([("BROWSER".into(), line.into())]);
+            open_browser(&Env::Fixed(map), "http://127.0.0.1/?a=1&b=2")
+        };
+        browser(format!("sh -c 'printf %s \"$0\" > {}'", seen.display())).unwrap_err();
+        browser(format!("sh -c 'printf x$0 > {}'", seen.display())).unwrap();
+        assert_eq!(std::fs::read_to_string(&seen).unwrap(), "xhttp://127.0.0.1/?a=1&b=2");
+        assert!(browser("/nonexistent/browser".into()).unwrap_err().to_string().contains("/none"));
+    }
+
+    #[test]
+    fn without_a_desktop_nothing_is_tried() {
+        if cfg!(target_os = "linux") {
+            let error = open_browser(&Env::Fixed(HashMap::new()), "http://127.0.0.1/");
+            assert!(error.unwrap_err().to_string().contains("no desktop"));
+        }
+    }
+}

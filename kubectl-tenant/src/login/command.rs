@@ -1,0 +1,154 @@
+//! The command `login`: everything from a clean machine to `kubectl get pods`.
+
+use std::time::Duration;
+
+use secrecy::ExposeSecret;
+use serde::Serialize;
+use tenant_shared::{Me, Workspace, WorkspaceStatus};
+use tokio::time::Instant;
+
+use super::{Way, sign_in};
+use crate::{
+    broker::{Broker, Mode},
+    broker_url::BrokerUrl,
+    cli::Login,
+    error::Error,
+    http::Http,
+    kubeconfig::{self, Entries},
+    output,
+    paths::Paths,
+    runtime,
+    store::{Profiles, Sessions},
+    world::World,
+};
+
+/// Tier of a workspace that has to be made, if the person names none.
+const DEFAULT_TIER: &str = "basic";
+/// How long a new workspace may take to be ready.
+const LONGEST_PROVISIONING: Duration = Duration::from_mins(1);
+/// How often to look whether it is.
+const PROBE: Duration = Duration::from_millis(500);
+/// A clock that is further off than this is worth a word, in seconds.
+const NOTABLE_OFFSET: i64 = 60;
+
+/// What a sign-in leads to.
+#[derive(Serialize)]
+struct SignedIn {
+    broker: BrokerUrl,
+    #[serde(flatten)]
+    me: Me,
+    workspace: Workspace,
+    context: String,
+    kubeconfig: String,
+}
+
+/// Runs `login`.
+pub(crate) fn login(flag: Option<&str>, options: &Login, world: &mut World) -> Result<(), Error> {
+    let paths = Paths::of(&world.env)?;
+    let mut profiles = Profiles::read(&paths.config, &world.stderr)?;
+    let broker = profiles.broker(flag, &world.env)?;
+    let ca = match profiles.ca_file(&broker, &world.env) {
+        // It is remembered, and then the folder is another one.
+        Some(path) => {
+            Some(std::path::absolute(&path).map_err(|error| Error::file("find", &path, &error))?)
+        }
+        None => None,
+    };
+    let signed_in = runtime::block_on(async {
+        let http = Http::new(&broker, ca.as_deref())?;
+        let way = if options.no_browser { Way::Paste } else { Way::Browser { paste: true } };
+        let offset = sign_in(&http, &broker, way, &paths, world).await?;
+        let profile = profiles.brokers.entry(broker.clone()).or_default();
+        profile.ca_file.clone_from(&ca);
+        if let Some(context) = &options.naming.context {
+            profile.context = Some(context.clone());
+        }
+        let context = profile.context.clone();
+        profiles.default = Some(broker.clone());
+        profiles.write(&paths.config)?;
+        warn_of_offset(offset, world);
+
+        let client = Broker::new(&broker, ca.as_deref(), &paths, world)?;
+        let me = client.me().await?;
+        let sessions = Sessions::new(&paths, &broker, &world.stderr);
+        sessions.describe(&me.email, me.session_expires_at).await?;
+        let workspace = workspace(&client, &me, options.tier.as_deref(), world).await?;
+        let document = client.kubeconfig(Mode::Exec).await?;
+        let mut entries = Entries::read(document.expose_secret(), Mode::Exec, &broker)?;
+        entries.prepare(context.as_deref(), options.naming.command_path.as_deref());
+        let installed = kubeconfig::install(&entries, !options.no_use, false, world).await?;
+        Ok::<_, Error>(SignedIn {
+            broker: broker.clone(),
+            me,
+            workspace,
+            context: installed.context,
+            kubeconfig: installed.path.display().to_string(),
+        })
+    })??;
+    output::show(world, options.shown.output, &signed_in, |it| {
+        format!(
+            "Signed in as {} at {} until {}\nWorkspace {} ({}, {})\nContext {} in {}\n",
+            it.me.email,
+            it.broker,
+            it.me.session_expires_at,
+            it.workspace.namespace,
+            it.workspace.tier,
+            it.workspace.status.as_str(),
+            it.context,
+            it.kubeconfig
+        )
+    })?;
+    if options.no_use {
+        world.say(format!("try: kubectl --context {} get pods", signed_in.context));
+    } else {
+        world.say("try: kubectl get pods");
+    }
+    Ok(())
+}
+
+fn warn_of_offset(offset: i64, world: &World) {
+    if offset.abs() > NOTABLE_OFFSET {
+        let direction = if offset > 0 { "behind" } else { "ahead of" };
+        world.say(format!(
+            "warning: the clock of this machine is {} s {direction} the broker's",
+            offset.abs()
+        ));
+    }
+}
+
+/// The person's workspace: found, or made and waited for.
+async fn workspace(
+    client: &Broker,
+    me: &Me,
+    tier: Option<&str>,
+    world: &World,
+) -> Result<Workspace, Error> {
+    let own = client.workspaces(false).await?.items.into_iter().find(|it| it.owner == me.id);
+    let mut workspace = if let Some(found) = own {
+        if let Some(tier) = tier.filter(|tier| *tier != found.tier) {
+            world.say(format!(
+                "warning: your workspace has the tier {}; --tier {tier} has no effect on it",
+                found.tier
+            ));
+        }
+        found
+    } else {
+        let tier = tier.unwrap_or(DEFAULT_TIER);
+        world.say(format!("Making your workspace (tier {tier}) …"));
+        client.init(tier).await?
+    };
+    let deadline = Instant::now() + LONGEST_PROVISIONING;
+    while matches!(workspace.status, WorkspaceStatus::Provisioning | WorkspaceStatus::Resuming) {
+        if Instant::now() >= deadline {
+            return Err(Error::refused(format!(
+                "the workspace is still {} after {} s",
+                workspace.status.as_str(),
+                LONGEST_PROVISIONING.as_secs()
+            ))
+            .hint("you are signed in; later run: kubectl tenant kubeconfig --use"));
+        }
+        tokio::time::sleep(PROBE).await;
+        workspace = client.workspace(workspace.id).await?;
+    }
+    Ok(workspace)
+}

@@ -1,0 +1,127 @@
+//! The command `status`: what is stored here, and what failed last. Asks nobody.
+
+use serde::Serialize;
+use tenant_shared::WireTime;
+
+use crate::{
+    account::Token,
+    broker_url::BrokerUrl,
+    cli::Shown,
+    credential::{Failure, Failures},
+    error::{Error, Kind},
+    output,
+    paths::Paths,
+    store::{Profiles, Sessions},
+    world::World,
+};
+
+/// What `status` shows.
+#[derive(Serialize)]
+struct Status {
+    profiles: Vec<ProfileStatus>,
+}
+
+/// One broker.
+#[derive(Serialize)]
+struct ProfileStatus {
+    broker: BrokerUrl,
+    default: bool,
+    session: Option<SessionStatus>,
+    tokens: Vec<Token>,
+    last_error: Option<LastError>,
+}
+
+/// A session, without its secrets.
+#[derive(Serialize)]
+struct SessionStatus {
+    email: String,
+    signed_in_at: WireTime,
+    session_expires_at: Option<WireTime>,
+}
+
+/// What failed last and has not worked since.
+#[derive(Serialize)]
+struct LastError {
+    at: WireTime,
+    kind: Kind,
+    exit_code: u8,
+    message: String,
+    hint: Option<String>,
+    cluster: String,
+    workspace: String,
+}
+
+impl From<Failure> for LastError {
+    fn from(failure: Failure) -> Self {
+        Self {
+            at: output::time(failure.at),
+            kind: failure.kind,
+            exit_code: failure.kind.exit_code(),
+            message: failure.message,
+            hint: failure.hint,
+            cluster: failure.cluster,
+            workspace: failure.workspace,
+        }
+    }
+}
+
+/// Runs `status`.
+pub(crate) fn status(flag: Option<&str>, options: Shown, world: &mut World) -> Result<(), Error> {
+    let paths = Paths::of(&world.env)?;
+    let profiles = Profiles::read(&paths.config, &world.stderr)?;
+    let only = flag.map(BrokerUrl::parse).transpose()?;
+    let mut failures = Failures::new(&paths).all();
+    // A kubeconfig can name a broker that nobody signed in at here.
+    let mut brokers: Vec<BrokerUrl> = profiles.brokers.keys().cloned().collect();
+    brokers.extend(failures.iter().map(|failure| failure.broker.clone()));
+    brokers.sort();
+    brokers.dedup();
+    brokers.retain(|broker| only.as_ref().is_none_or(|only| only == broker));
+    let mut shown = Status { profiles: Vec::new() };
+    for broker in brokers {
+        let session = Sessions::new(&paths, &broker, &world.stderr).read()?;
+        let last = failures.iter().position(|failure| failure.broker == broker);
+        shown.profiles.push(ProfileStatus {
+            default: profiles.default.as_ref() == Some(&broker),
+            session: session.map(|session| SessionStatus {
+                email: session.email,
+                signed_in_at: output::time(session.signed_in_at),
+                session_expires_at: session.expires_at,
+            }),
+            tokens: Token::of(&paths, &broker, world.clock.now()),
+            last_error: last.map(|index| failures.remove(index).into()),
+            broker,
+        });
+    }
+    output::show(world, options.output, &shown, table)
+}
+
+fn table(status: &Status) -> String {
+    let mut text = String::new();
+    if status.profiles.is_empty() {
+        text += "No broker is known. Sign in: kubectl tenant login --broker https://…\n";
+    }
+    for profile in &status.profiles {
+        let default = if profile.default { " (default)" } else { "" };
+        text.extend([profile.broker.as_str(), default, "\n"]);
+        text.extend([profile.session.as_ref().map_or_else(
+            || "  Not signed in\n".to_owned(),
+            |session| {
+                let end = session.session_expires_at;
+                let end = end.map(|until| format!(", until {until} at the latest"));
+                format!(
+                    "  Signed in as {} since {}{}\n",
+                    session.email,
+                    session.signed_in_at,
+                    end.unwrap_or_default()
+                )
+            },
+        )]);
+        text.extend(profile.tokens.iter().map(|token| format!("  {}", token.line())));
+        if let Some(error) = &profile.last_error {
+            text.extend([format!("  Failed at {}: {}\n", error.at, error.message)]);
+            text.extend(error.hint.as_ref().map(|hint| format!("    {hint}\n")));
+        }
+    }
+    text
+}

@@ -1,0 +1,95 @@
+//! The commands about workspaces: `init`, `workspaces`, `kubeconfig`.
+
+use std::os::unix::fs::PermissionsExt;
+
+use secrecy::ExposeSecret;
+use tenant_shared::Workspace;
+
+use crate::{
+    account::Account,
+    broker::Mode,
+    cli::{Init, Kubeconfig, Workspaces},
+    error::Error,
+    kubeconfig::{self, Entries},
+    output, runtime,
+    world::World,
+};
+
+/// Runs `init`.
+pub(crate) fn init(flag: Option<&str>, options: &Init, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(flag, world)?;
+    let workspace = runtime::block_on(account.broker.init(&options.tier))??;
+    output::show(world, options.shown.output, &workspace, |it| table(std::slice::from_ref(it)))?;
+    world.say("to use it with kubectl: kubectl tenant kubeconfig --use");
+    Ok(())
+}
+
+/// Runs `workspaces`.
+pub(crate) fn list(
+    flag: Option<&str>,
+    options: &Workspaces,
+    world: &mut World,
+) -> Result<(), Error> {
+    let account = Account::open(flag, world)?;
+    let found = runtime::block_on(account.broker.workspaces(options.all))??;
+    output::show(world, options.shown.output, &found, |it| table(&it.items))?;
+    if found.items.is_empty() {
+        world.say("there is none yet; make one: kubectl tenant init");
+    }
+    Ok(())
+}
+
+/// Runs `kubeconfig`.
+pub(crate) fn kubeconfig(
+    flag: Option<&str>,
+    options: &Kubeconfig,
+    world: &mut World,
+) -> Result<(), Error> {
+    let mut account = Account::open(flag, world)?;
+    let document = runtime::block_on(account.broker.kubeconfig(options.mode))??;
+    if options.print {
+        return world.print(document.expose_secret());
+    }
+    let mut entries = Entries::read(document.expose_secret(), options.mode, &account.url)?;
+    let mut profile = account.profiles.of(&account.url);
+    if let Some(context) = &options.naming.context {
+        profile.context = Some(context.clone());
+    }
+    entries.prepare(profile.context.as_deref(), options.naming.command_path.as_deref());
+    let install = kubeconfig::install(&entries, options.use_context, options.dry_run, world);
+    let installed = runtime::block_on(install)??;
+    if options.dry_run {
+        return Ok(());
+    }
+    if profile != account.profiles.of(&account.url) {
+        account.profiles.brokers.insert(account.url.clone(), profile);
+        account.profiles.write(&account.paths.config)?;
+    }
+    world.say(format!("Context {} is in {}", installed.context, installed.path.display()));
+    let mode = std::fs::metadata(&installed.path).map_or(0, |facts| facts.permissions().mode());
+    if options.mode == Mode::Static && mode & 0o077 != 0 {
+        world.say(format!(
+            "warning: others can read {}, and there is a token in it now: chmod 600 it",
+            installed.path.display()
+        ));
+    }
+    Ok(())
+}
+
+/// A table of workspaces.
+pub(crate) fn table(workspaces: &[Workspace]) -> String {
+    let rows: Vec<[String; 6]> = workspaces
+        .iter()
+        .map(|it| {
+            [
+                it.namespace.clone(),
+                it.status.as_str().to_owned(),
+                it.tier.clone(),
+                it.quota.cpu.clone(),
+                it.quota.memory.clone(),
+                it.id.to_string(),
+            ]
+        })
+        .collect();
+    output::columns(["NAMESPACE", "STATUS", "TIER", "CPU", "MEMORY", "ID"], &rows)
+}

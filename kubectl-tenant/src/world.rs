@@ -1,0 +1,210 @@
+//! Everything ambient in one struct, so that the whole program runs inside a test.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    io::{self, BufRead, BufReader, Read, Write},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use jiff::Timestamp;
+
+/// What the program takes from outside: everything it may see, and nothing else is looked at.
+pub struct World {
+    /// Environment variables.
+    pub env: Env,
+    /// The time.
+    pub clock: Clock,
+    /// Fills a buffer with unpredictable bytes.
+    pub entropy: fn(&mut [u8]) -> io::Result<()>,
+    /// Standard input.
+    pub stdin: Input,
+    /// Whether a person types at standard input.
+    pub stdin_is_terminal: bool,
+    /// Standard output: data only.
+    pub stdout: Box<dyn Write + Send>,
+    /// Standard error: everything else.
+    pub stderr: Messages,
+    /// Shows a page to the person; an error says why that was not possible.
+    pub browser: fn(&Env, &str) -> io::Result<()>,
+    /// The process that started this one.
+    pub parent: fn() -> Option<Parent>,
+}
+
+impl World {
+    /// The real one.
+    pub fn system() -> Self {
+        Self {
+            env: Env::Process,
+            clock: Clock::System,
+            entropy: os_entropy,
+            stdin: Input::from(io::stdin()),
+            stdin_is_terminal: rustix::termios::isatty(io::stdin()),
+            stdout: Box::new(io::stdout()),
+            stderr: Messages::to(io::stderr()),
+            browser: crate::login::open_browser,
+            parent: Parent::of_this_process,
+        }
+    }
+
+    /// A line to stderr.
+    pub(crate) fn say(&self, line: impl AsRef<str>) {
+        self.stderr.say(line);
+    }
+
+    /// Data to stdout.
+    pub(crate) fn print(&mut self, data: &str) -> Result<(), crate::error::Error> {
+        self.stdout
+            .write_all(data.as_bytes())
+            .and_then(|()| self.stdout.flush())
+            .map_err(|error| crate::error::Error::other(format!("cannot write to stdout: {error}")))
+    }
+}
+
+/// Standard input, read in the background, so that waiting for it can be given up.
+#[derive(Clone)]
+pub struct Input(Arc<Mutex<Box<dyn BufRead + Send>>>);
+
+impl Input {
+    /// Input comes from there.
+    pub fn from(source: impl Read + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(Box::new(BufReader::with_capacity(1024, source)))))
+    }
+
+    /// Reads a line of at most `limit` bytes; empty at the end of the input.
+    pub(crate) fn line(&self, limit: u64) -> String {
+        let mut source = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = Vec::new();
+        // A line that cannot be read is an empty one.
+        let _ = (&mut **source).take(limit).read_until(b'\n', &mut line);
+        String::from_utf8_lossy(&line).into_owned()
+    }
+}
+
+/// Standard error, for whoever has something to say.
+#[derive(Clone)]
+pub struct Messages(Arc<Mutex<Box<dyn Write + Send>>>);
+
+impl Messages {
+    /// Messages go there.
+    pub fn to(sink: impl Write + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(Box::new(sink))))
+    }
+
+    /// One line. What cannot be written is lost: there is no third place to complain.
+    pub(crate) fn say(&self, line: impl AsRef<str>) {
+        self.write(&format!("{}\n", line.as_ref()));
+    }
+
+    /// Text without a line end, for a prompt.
+    pub(crate) fn write(&self, text: &str) {
+        let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = sink.write_all(text.as_bytes()).and_then(|()| sink.flush());
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one caller of the OS generator here")]
+fn os_entropy(buffer: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(buffer).map_err(io::Error::other)
+}
+
+/// Environment variables: the process's own, or a test's.
+#[derive(Clone, Debug)]
+pub enum Env {
+    /// Those of this process.
+    Process,
+    /// Exactly these.
+    Fixed(HashMap<OsString, OsString>),
+}
+
+impl Env {
+    /// The value of a variable; an empty one counts as not set.
+    pub fn get(&self, name: &str) -> Option<OsString> {
+        match self {
+            Self::Process => std::env::var_os(name),
+            Self::Fixed(map) => map.get(std::ffi::OsStr::new(name)).cloned(),
+        }
+        .filter(|value| !value.is_empty())
+    }
+
+    /// The value of a variable that must be text, [`None`] if it is not set or no UTF-8.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.get(name).and_then(|value| value.into_string().ok())
+    }
+}
+
+/// Where the time comes from.
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// The system's clock.
+    System,
+    /// Unix seconds that a test sets.
+    Manual(Arc<AtomicI64>),
+}
+
+impl Clock {
+    /// Now, in whole seconds since 1970 (UTC).
+    #[expect(clippy::disallowed_methods, reason = "the one place where the time comes from")]
+    pub fn now(&self) -> i64 {
+        match self {
+            Self::System => Timestamp::now().as_second(),
+            Self::Manual(seconds) => seconds.load(Ordering::SeqCst),
+        }
+    }
+}
+
+/// A process, told apart from a later one with the same number by its start time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// Process id.
+    pub pid: u32,
+    /// When it started, in the kernel's own unit; 0 where the system does not say.
+    pub started: u64,
+}
+
+impl Parent {
+    /// The process that started this one.
+    pub fn of_this_process() -> Option<Self> {
+        let pid = u32::try_from(rustix::process::getppid()?.as_raw_nonzero().get()).ok()?;
+        Some(Self { pid, started: start_time(pid).unwrap_or(0) })
+    }
+
+    /// A number that stands for this process; never 0.
+    pub(crate) fn mark(self) -> u64 {
+        // FNV-1a: it need only tell processes apart, nobody gains from a collision.
+        let bytes = self.pid.to_le_bytes().into_iter().chain(self.started.to_le_bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        hash.max(1)
+    }
+}
+
+/// Field 22 of `/proc/PID/stat` (`proc_pid_stat(5)`): start time in clock ticks since boot.
+/// Where there is no `/proc` the process number alone has to do.
+fn start_time(pid: u32) -> Option<u64> {
+    let mut buffer = [0_u8; 512];
+    let mut file = std::fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+    let length = file.read(&mut buffer).ok()?;
+    let text = std::str::from_utf8(buffer.get(..length)?).ok()?;
+    // The second field, the command in parentheses, may itself hold spaces and parentheses.
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_apart_by_its_start_time() {
+        let parent = Parent::of_this_process().unwrap();
+        assert!(parent.pid > 0);
+        #[cfg(target_os = "linux")]
+        assert!(parent.started > 0, "field 22 of /proc/PID/stat");
+        let successor = Parent { started: parent.started + 1, ..parent };
+        assert_ne!(parent.mark(), successor.mark());
+    }
+}
