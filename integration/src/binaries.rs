@@ -15,6 +15,9 @@ use crate::scratch::Scratch;
 /// How long a build may take; a first one compiles every dependency.
 const LIMIT: Duration = Duration::from_hours(1);
 
+/// Those that a person or a test runs.
+const PROGRAMS: [&str; 3] = ["tenant-broker", "kubectl-tenant", "headless-sign-in"];
+
 /// How the programs are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
@@ -48,12 +51,12 @@ struct Artifact {
 }
 
 impl Binaries {
-    /// Builds them, with the cargo that runs us or the one on `PATH`. Nothing is compiled if they
-    /// are up to date.
+    /// Builds them, with the cargo that runs us or the one on `PATH`, into this folder or into a
+    /// temporary one. Nothing is compiled if they are up to date.
     ///
     /// # Errors
     /// cargo is missing or fails; what it said is in the message.
-    pub async fn build(profile: Profile) -> Result<Self> {
+    pub async fn build(profile: Profile, folder: Option<&Path>) -> Result<Self> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("find the workspace")?;
         // All binaries of the workspace at once: a narrower choice would turn other features of the
@@ -78,11 +81,20 @@ impl Binaries {
         }
         let artifacts: Vec<Artifact> =
             finished.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        let scratch = Scratch::new("bin")?;
+        let scratch = match folder {
+            Some(folder) => Scratch::kept(folder)?,
+            None => Scratch::new("bin")?,
+        };
         let folder = scratch.path().to_owned();
-        for program in artifacts.iter().filter_map(|artifact| artifact.executable.as_ref()) {
-            let name = program.file_name().context("a program without a name")?;
+        for name in PROGRAMS {
+            let program = artifacts
+                .iter()
+                .filter_map(|artifact| artifact.executable.as_ref())
+                .find(|program| program.file_name().is_some_and(|file| file == name))
+                .with_context(|| format!("cargo did not say where it put {name}"))?;
             let copy = folder.join(name);
+            // One of an earlier run in a kept folder.
+            let _ = std::fs::remove_file(&copy);
             // A second name for the file costs nothing, but cannot cross file systems.
             if std::fs::hard_link(program, &copy).is_err() {
                 std::fs::copy(program, &copy)
@@ -100,7 +112,7 @@ impl Binaries {
     pub async fn shared() -> Result<Arc<Self>> {
         static SHARED: OnceCell<Arc<Binaries>> = OnceCell::const_new();
         SHARED
-            .get_or_try_init(|| async { Self::build(Profile::own()).await.map(Arc::new) })
+            .get_or_try_init(|| async { Self::build(Profile::own(), None).await.map(Arc::new) })
             .await
             .cloned()
     }
@@ -138,11 +150,10 @@ async fn report(build: &Captured) -> Result<()> {
         if start.elapsed() > LIMIT {
             break;
         }
-        let done = build.stdout()?.lines().filter(|line| line.contains("\"fresh\":false")).count();
-        say(&format!(
-            "building tenant-broker and kubectl-tenant: {done} crates compiled after {} s",
-            start.elapsed().as_secs()
-        ));
+        // What is compiled, or that another cargo has to finish first.
+        let told = build.stderr()?;
+        let now = told.lines().next_back().unwrap_or("cargo build").trim();
+        say(&format!("  after {} s: {now}", start.elapsed().as_secs()));
     }
     Ok(())
 }

@@ -29,8 +29,8 @@ impl Kubectl {
     pub fn new(home: &Path, kubeconfig: &Path, plugins: Option<&Path>) -> Result<Self> {
         let program = machine::find("kubectl").context(
             "kubectl is not on PATH. Install it:\n    \
-             Debian, Ubuntu: apt-get install kubernetes-client (or kubectl, from the Kubernetes \
-             repository)\n    \
+             Debian, Ubuntu: apt-get install kubectl, from the Kubernetes repository (Debian's own \
+             kubernetes-client is older than 1.22 and cannot run credential plugins)\n    \
              macOS: brew install kubernetes-cli",
         )?;
         let ours = std::env::var_os("PATH").unwrap_or_default();

@@ -153,7 +153,8 @@ fn ways(missing: &[&str], places: &Places) -> String {
     format!(
         "not found: {}. Any one of these helps:\n\
          - install Go, and they are built once (under four minutes, Kubernetes {version}):\n    \
-             Debian, Ubuntu: apt-get install golang-go\n    \
+             Debian, Ubuntu: apt-get install golang-go (1.21 or newer; Debian 12 has that in \
+             bookworm-backports)\n    \
              macOS: brew install go\n\
          - set KUBEBUILDER_ASSETS to a folder that has them\n\
          - put them on PATH\n\

@@ -155,7 +155,7 @@ impl WorldBuilder {
         Kubectl::new(scratch.path(), scratch.path(), None)?;
         (self.steps)("building tenant-broker and kubectl-tenant, starting the control plane");
         let (binaries, cluster, database) = tokio::try_join!(
-            self.binaries(),
+            self.binaries(scratch.path()),
             self.cluster(scratch.path()),
             self.store(scratch.path())
         )?;
@@ -189,11 +189,11 @@ impl WorldBuilder {
         Ok(world)
     }
 
-    async fn binaries(&self) -> Result<Arc<Binaries>> {
-        if self.own || self.profile != Profile::own() {
-            return Binaries::build(self.profile).await.map(Arc::new);
+    async fn binaries(&self, folder: &Path) -> Result<Arc<Binaries>> {
+        if !self.own && self.profile == Profile::own() {
+            return Binaries::shared().await;
         }
-        Binaries::shared().await
+        Binaries::build(self.profile, Some(&folder.join("bin"))).await.map(Arc::new)
     }
 
     async fn cluster(&self, folder: &Path) -> Result<Arc<ControlPlane>> {

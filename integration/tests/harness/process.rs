@@ -17,7 +17,7 @@ fn shell(script: &str) -> Program {
 }
 
 /// Whether the process still runs; one that nobody has reaped yet does not.
-fn runs(pid: u32) -> bool {
+pub(crate) fn runs(pid: u32) -> bool {
     let pid = Pid::from_raw(pid.cast_signed()).unwrap();
     if test_kill_process(pid) == Err(Errno::SRCH) {
         return false;

@@ -89,7 +89,8 @@ fn home(world: &World) -> Result<PathBuf> {
     Ok(home)
 }
 
-fn written(url: &url::Url) -> String {
+/// A URL as people write it: without the slash that [`url::Url`] adds.
+pub(crate) fn written(url: &url::Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 

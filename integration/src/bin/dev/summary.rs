@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use integration::world::World;
 
+use crate::environment::written;
 use crate::people::People;
 
 /// Prints where everything is and what to type next.
@@ -19,16 +20,16 @@ pub(crate) fn print(world: &World, people: &People, script: &Path) -> Result<()>
 fn text(world: &World, people: &People, script: &Path) -> Result<String> {
     let broker = world.broker();
     let mut text = String::new();
-    writeln!(text, "\n  broker              {}", broker.public_url()?)?;
+    writeln!(text, "\n  broker              {}", written(&broker.public_url()?))?;
     for replica in world.brokers().iter().skip(1) {
-        writeln!(text, "  one more replica    {}", replica.url()?)?;
+        writeln!(text, "  one more replica    {}", written(&replica.url()?))?;
     }
-    writeln!(text, "  health and metrics  {}", broker.operator_url()?)?;
+    writeln!(text, "  health and metrics  {}", written(&broker.operator_url()?))?;
     writeln!(text, "  its log             {}", broker.log_file().display())?;
-    writeln!(text, "  API server          {}", world.cluster().url())?;
+    writeln!(text, "  API server          {}", written(world.cluster().url()))?;
     writeln!(text, "\nAccounts, with their passwords:\n")?;
     for (account, role) in people.all() {
-        writeln!(text, "  {:20}{}  {role}", account.email, account.password)?;
+        writeln!(text, "  {:22}{}  {role}", account.email, account.password)?;
     }
     writeln!(text, "\nNow type in another terminal (it changes that terminal only):\n")?;
     writeln!(text, "  source {}", script.display())?;

@@ -1,0 +1,122 @@
+//! `cargo dev` as a person or a script runs it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use integration::probe::{self, Probe};
+use rustix::process::{Pid, Signal, kill_process};
+
+const DEV: &str = env!("CARGO_BIN_EXE_dev");
+
+/// Process ids of the children of a process.
+fn children(parent: u32) -> Vec<u32> {
+    let output = Command::new("ps").args(["-A", "-o", "pid=,ppid="]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .filter_map(|line| {
+            let (pid, ppid) = line.trim().split_once(' ')?;
+            (ppid.trim().parse() == Ok(parent)).then(|| pid.parse().unwrap())
+        })
+        .collect()
+}
+
+async fn all_gone(pids: Vec<u32>) {
+    probe::until("everything to be gone", Duration::from_secs(10), || async {
+        let left: Vec<&u32> = pids.iter().filter(|pid| super::process::runs(**pid)).collect();
+        Ok(if left.is_empty() { Probe::Ready(()) } else { Probe::NotYet(format!("{left:?}")) })
+    })
+    .await
+    .unwrap();
+}
+
+/// Reads its standard output up to the line that contains this.
+async fn read_until(dev: &mut Child, text: &'static str) -> String {
+    let stdout = dev.stdout.take().unwrap();
+    let read = move || {
+        let mut seen = String::new();
+        let mut reader = BufReader::new(stdout);
+        while !seen.contains(text) {
+            assert_ne!(reader.read_line(&mut seen).unwrap(), 0, "it ended after:\n{seen}");
+        }
+        seen
+    };
+    let reading = tokio::task::spawn_blocking(read);
+    tokio::time::timeout(Duration::from_mins(2), reading).await.unwrap().unwrap()
+}
+
+async fn wait(mut dev: Child) -> std::process::ExitStatus {
+    tokio::task::spawn_blocking(move || dev.wait()).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn exec_runs_a_command_in_the_stack_and_ends_with_its_status() {
+    let script = "set -e
+        test -z \"$(ls -A $HOME)\"
+        kubectl tenant version >/dev/null
+        kubectl --kubeconfig $TENANT_ADMIN_KUBECONFIG get namespaces -o name
+        BROWSER=headless-sign-in kubectl tenant login
+        kubectl auth whoami -o jsonpath={.status.userInfo.username}
+        test -s $TENANT_API_AUDIT_LOG
+        test -s $TENANT_BROKER_LOG
+        test -d $TENANT_STATE_DIR
+        cat
+        exit 7";
+    let mut dev = Command::new(DEV);
+    dev.args(["--", "--exec", script]);
+    dev.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut dev = dev.spawn().unwrap();
+    std::io::Write::write_all(&mut dev.stdin.take().unwrap(), b" input\n").unwrap();
+    let output = tokio::task::spawn_blocking(move || dev.wait_with_output());
+    let output = output.await.unwrap().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(7), "{stdout}\n{stderr}");
+    assert!(stdout.starts_with("namespace/default\n"), "{stdout}");
+    assert!(stdout.ends_with(":sa-tenant-admin input\n"), "{stdout}");
+}
+
+#[tokio::test]
+async fn ctrl_c_stops_everything() {
+    let mut dev = Command::new(DEV).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let told = read_until(&mut dev, "Ctrl-C here stops everything.").await;
+    let script = told.lines().find_map(|line| line.trim().strip_prefix("source ")).unwrap();
+    // What it tells a person to type works in a shell that has nothing else set.
+    let typed = format!(
+        ". {script}; BROWSER=headless-sign-in; export BROWSER; \
+         kubectl tenant login && kubectl get pods && test \"$HOME\" = /nowhere"
+    );
+    let path = std::env::var_os("PATH").unwrap();
+    let shell = integration::process::Program::new("/bin/sh")
+        .args(["-c", &typed])
+        .clear_env()
+        .env("PATH", path)
+        .env("HOME", "/nowhere");
+    shell.run(Duration::from_mins(1)).await.unwrap().success().unwrap();
+
+    let started = children(dev.id());
+    // etcd, kube-apiserver, kube-controller-manager, the broker and the guardian.
+    assert_eq!(started.len(), 5);
+    kill_process(Pid::from_child(&dev), Signal::INT).unwrap();
+    assert!(wait(dev).await.success());
+    all_gone(started).await;
+    assert!(!std::path::Path::new(script).exists());
+}
+
+#[tokio::test]
+async fn a_killed_dev_leaves_nothing_behind() {
+    let mut dev = Command::new(DEV);
+    dev.args(["--postgres", "--replicas", "2", "--exec"])
+        .arg("echo $TENANT_BROKER_URLS; sleep 1000")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut dev = dev.spawn().unwrap();
+    let urls = read_until(&mut dev, "\n").await;
+    assert_eq!(urls.split_whitespace().count(), 2);
+    let started = children(dev.id());
+    // The control plane, PostgreSQL, two brokers, the command and the guardian.
+    assert_eq!(started.len(), 8);
+    kill_process(Pid::from_child(&dev), Signal::KILL).unwrap();
+    wait(dev).await;
+    all_gone(started).await;
+}
