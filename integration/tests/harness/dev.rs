@@ -104,6 +104,26 @@ async fn ctrl_c_stops_everything() {
 }
 
 #[tokio::test]
+async fn ctrl_c_in_the_middle_of_starting_stops_what_has_started() {
+    let mut dev = Command::new(DEV);
+    let dev = dev.args(["--exec", "true"]).stdin(Stdio::null()).spawn().unwrap();
+    let started = probe::until("etcd and the API server", Duration::from_mins(2), || async {
+        let started = children(dev.id());
+        // The guardian is the third.
+        Ok(if started.len() < 3 {
+            Probe::NotYet(format!("{started:?}"))
+        } else {
+            Probe::Ready(started)
+        })
+    })
+    .await
+    .unwrap();
+    kill_process(Pid::from_child(&dev), Signal::INT).unwrap();
+    assert_eq!(wait(dev).await.code(), Some(130));
+    all_gone(started).await;
+}
+
+#[tokio::test]
 async fn a_killed_dev_leaves_nothing_behind() {
     let mut dev = Command::new(DEV);
     dev.args(["--postgres", "--replicas", "2", "--exec"])

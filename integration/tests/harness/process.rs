@@ -99,6 +99,26 @@ async fn what_ignores_the_request_is_killed_after_its_grace() {
     assert!(running.process().status().is_some());
 }
 
+#[test]
+fn a_folder_goes_with_its_value_and_stays_after_a_panic() {
+    let scratch = Scratch::new("goes").unwrap();
+    let goes = scratch.path().to_owned();
+    std::fs::write(goes.join("file"), "").unwrap();
+    drop(scratch);
+    assert!(!goes.exists());
+
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let panicked = std::thread::spawn(move || {
+        let scratch = Scratch::new("stays").unwrap();
+        sender.send(scratch.path().to_owned()).unwrap();
+        panic!("on purpose");
+    });
+    assert!(panicked.join().is_err());
+    let stays = receiver.recv().unwrap();
+    assert!(stays.is_dir());
+    std::fs::remove_dir(stays).unwrap();
+}
+
 /// What the harness of [`a_killed_harness_leaves_nothing_behind`] does: it starts programs, makes a
 /// folder, writes down what it made and waits to be killed.
 async fn be_a_harness(report: &Path) {
