@@ -15,8 +15,8 @@ fn children(parent: u32) -> Vec<u32> {
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines()
         .filter_map(|line| {
-            let (pid, ppid) = line.trim().split_once(' ')?;
-            (ppid.trim().parse() == Ok(parent)).then(|| pid.parse().unwrap())
+            let (child, above) = line.trim().split_once(' ')?;
+            (above.trim().parse() == Ok(parent)).then(|| child.parse().unwrap())
         })
         .collect()
 }
