@@ -1,0 +1,11 @@
+//! The issuer as its clients, browsers and attackers meet it: over HTTP, on both engines.
+#![expect(clippy::unwrap_used, reason = "what cannot be had here fails the test")]
+
+mod authorize;
+mod code;
+mod login;
+mod openid;
+mod refresh;
+mod revoke;
+mod storage;
+mod world;

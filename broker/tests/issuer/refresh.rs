@@ -1,0 +1,165 @@
+//! Refresh tokens: each once, but for a short grace.
+
+use std::collections::HashSet;
+
+use crate::world::{CLIENT, On, World, on_both_engines};
+
+on_both_engines!(
+    a_refresh_brings_a_successor_and_leaves_the_access_token_alone,
+    within_the_grace_the_session_gets_one_more_successor,
+    after_the_grace_a_used_token_ends_the_session,
+    eight_who_refresh_at_once_all_get_a_successor,
+    without_grace_one_of_eight_wins_and_the_session_ends,
+    the_idle_end_moves_and_the_absolute_end_does_not,
+    tokens_end_with_the_session,
+    what_is_asked_beyond_the_session_is_refused_and_spends_nothing,
+);
+
+async fn a_refresh_brings_a_successor_and_leaves_the_access_token_alone(on: On) {
+    let world = World::start(on).await;
+    let first = world.sign_in().await;
+    let second = world.refresh(&first.refresh).await.tokens();
+    assert_ne!(first.refresh, second.refresh);
+    let (one, two) =
+        (world.me(&first.access).await.unwrap(), world.me(&second.access).await.unwrap());
+    assert_eq!(one.session_id, two.session_id);
+    world.refresh(&second.refresh).await.tokens();
+    world.refresh("tbr_unknown").await.refused(400, "invalid_grant");
+    world.refresh(&second.access).await.refused(400, "invalid_grant");
+}
+
+async fn within_the_grace_the_session_gets_one_more_successor(on: On) {
+    let world = World::start(on).await;
+    let first = world.sign_in().await;
+    let second = world.refresh(&first.refresh).await.tokens();
+    world.clock.advance(29_999);
+    let third = world.refresh(&first.refresh).await.tokens();
+    assert_ne!(second.refresh, third.refresh);
+    for tokens in [&second, &third] {
+        assert!(world.me(&tokens.access).await.is_ok());
+        world.refresh(&tokens.refresh).await.tokens();
+    }
+    assert_eq!(world.audited("RefreshReuse").await, 0);
+}
+
+async fn after_the_grace_a_used_token_ends_the_session(on: On) {
+    let world = World::start(on).await;
+    let (first, other) = (world.sign_in().await, world.sign_in().await);
+    let second = world.refresh(&first.refresh).await.tokens();
+    world.pass(30);
+    world.refresh(&first.refresh).await.refused(400, "invalid_grant");
+    for tokens in [&first, &second] {
+        assert_eq!(world.me(&tokens.access).await.unwrap_err(), 401, "everything of it is dead");
+        world.refresh(&tokens.refresh).await.refused(400, "invalid_grant");
+    }
+    assert_eq!(world.audited("RefreshReuse").await, 1);
+    assert!(world.me(&other.access).await.is_ok(), "another session of the person lives on");
+}
+
+async fn race(world: &World, refresh: &str) -> (Vec<crate::world::Tokens>, usize) {
+    let asked = (0..8).map(|_| {
+        let (http, url, token) =
+            (world.http.clone(), world.at("/oauth2/token"), refresh.to_owned());
+        tokio::spawn(async move {
+            let form = [
+                ("grant_type", "refresh_token"),
+                ("client_id", CLIENT),
+                ("refresh_token", &*token),
+            ];
+            crate::world::Answer::of(http.post(url).form(&form)).await
+        })
+    });
+    let (mut won, mut lost) = (Vec::new(), 0);
+    for answer in asked.collect::<Vec<_>>() {
+        let answer = answer.await.unwrap();
+        if answer.status == 200 {
+            won.push(answer.tokens());
+        } else {
+            answer.refused(400, "invalid_grant");
+            lost += 1;
+        }
+    }
+    (won, lost)
+}
+
+async fn eight_who_refresh_at_once_all_get_a_successor(on: On) {
+    let world = World::start(on).await;
+    let first = world.sign_in().await;
+    let (won, lost) = race(&world, &first.refresh).await;
+    assert_eq!((won.len(), lost), (8, 0));
+    let different: HashSet<_> = won.iter().map(|tokens| tokens.refresh.clone()).collect();
+    assert_eq!(different.len(), 8);
+    for tokens in &won {
+        assert!(world.me(&tokens.access).await.is_ok());
+    }
+    assert_eq!(world.number("SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL").await, 1);
+}
+
+async fn without_grace_one_of_eight_wins_and_the_session_ends(on: On) {
+    let world = World::with(on, |settings| settings.refresh_grace_seconds = 0).await;
+    for _ in 0..3 {
+        let first = world.sign_in().await;
+        let (won, lost) = race(&world, &first.refresh).await;
+        assert_eq!((won.len(), lost), (1, 7));
+        assert_eq!(world.me(&won[0].access).await.unwrap_err(), 401);
+    }
+    assert_eq!(world.audited("RefreshReuse").await, 3);
+}
+
+async fn the_idle_end_moves_and_the_absolute_end_does_not(on: On) {
+    let world = World::with(on, |settings| {
+        settings.session_idle_seconds = 3600;
+        settings.session_max_seconds = 10_000;
+    })
+    .await;
+    let idle = world.sign_in().await;
+    let mut tokens = world.sign_in().await;
+    let absolute = world.me(&tokens.access).await.unwrap().session_expires_at;
+    for _ in 0..3 {
+        world.pass(3000);
+        tokens = world.refresh(&tokens.refresh).await.tokens();
+        assert_eq!(world.me(&tokens.access).await.unwrap().session_expires_at, absolute);
+    }
+    world.refresh(&idle.refresh).await.refused(400, "invalid_grant");
+    // 9 000 s have passed; an access token does not outlive its session.
+    world.pass(900);
+    tokens = world.refresh(&tokens.refresh).await.tokens();
+    assert_eq!(tokens.expires_in, 100);
+    world.pass(99);
+    assert!(world.me(&tokens.access).await.is_ok());
+    world.pass(1);
+    assert_eq!(world.me(&tokens.access).await.unwrap_err(), 401);
+    world.refresh(&tokens.refresh).await.refused(400, "invalid_grant");
+}
+
+async fn tokens_end_with_the_session(on: On) {
+    let world = World::with(on, |settings| {
+        settings.session_idle_seconds = 300;
+        settings.access_token_seconds = 900;
+    })
+    .await;
+    let tokens = world.sign_in().await;
+    world.pass(299);
+    assert!(world.me(&tokens.access).await.is_ok());
+    world.pass(1);
+    assert_eq!(world.me(&tokens.access).await.unwrap_err(), 401, "idle for too long");
+}
+
+async fn what_is_asked_beyond_the_session_is_refused_and_spends_nothing(on: On) {
+    let world = World::start(on).await;
+    let tokens = world.sign_in().await;
+    let form = |scope: &'static str| {
+        vec![
+            ("grant_type", "refresh_token"),
+            ("client_id", CLIENT),
+            ("refresh_token", &*tokens.refresh),
+            ("scope", scope),
+        ]
+    };
+    world.token(&form("openid admin")).await.refused(400, "invalid_scope");
+    let without_client: Vec<_> =
+        form("openid").into_iter().filter(|(name, _)| *name != "client_id").collect();
+    world.token(&without_client).await.refused(400, "invalid_request");
+    world.pass(60);
+    world.token(&form("openid email")).await.tokens();
+}

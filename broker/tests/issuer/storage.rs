@@ -1,0 +1,124 @@
+//! What the database keeps, forgets, and what happens when it does not answer.
+
+use reqwest::header;
+
+use crate::world::{
+    Answer, Attempt, CLIENT, EMAIL, On, PASSWORD, REDIRECT, World, ask, on_both_engines, usual,
+};
+
+on_both_engines!(
+    without_its_database_the_issuer_asks_to_come_back,
+    no_secret_is_kept_in_clear,
+    what_is_over_is_forgotten_and_what_lives_stays,
+);
+
+async fn without_its_database_the_issuer_asks_to_come_back(on: On) {
+    let world = World::start(on).await;
+    let tokens = world.sign_in().await;
+    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let code = Attempt::begin(&world, REDIRECT).await.code(&world).await;
+    world.db.close().await;
+    let answers =
+        [world.refresh(&tokens.refresh).await, world.token(&attempt.redeeming(&code)).await, {
+            let form = [("token", tokens.refresh.as_str()), ("client_id", CLIENT)];
+            Answer::of(world.http.post(world.at("/oauth2/revoke")).form(&form)).await
+        }];
+    for answer in answers {
+        answer.refused(503, "temporarily_unavailable");
+        assert_eq!(answer.headers[header::RETRY_AFTER], "5");
+    }
+    for page in [
+        ask(&world, &usual(REDIRECT)).await,
+        attempt.page(&world).await,
+        attempt.post(&world, EMAIL, PASSWORD).await,
+    ] {
+        assert_eq!(page.status(), 503);
+        assert_eq!(page.headers()[header::RETRY_AFTER], "5");
+        assert!(page.text().await.unwrap().contains("Try again in a moment"));
+    }
+    assert_eq!(world.me(&tokens.access).await.unwrap_err(), 503, "not 401: the token may be good");
+}
+
+async fn no_secret_is_kept_in_clear(on: On) {
+    let world = World::start(on).await;
+    let attempt = Attempt::begin(&world, REDIRECT).await;
+    // Somebody types the password into the wrong field.
+    attempt.post(&world, "my own secret passphrase", "x").await;
+    let code = attempt.code(&world).await;
+    let tokens = world.token(&attempt.redeeming(&code)).await.tokens();
+    // Without their prefixes, whose underscore base64url has, too.
+    let secret = |text: &str| text[text.len() - 43..].to_owned();
+    let secrets = [
+        secret(&tokens.access),
+        secret(&tokens.refresh),
+        secret(&code),
+        secret(&attempt.handle),
+        secret(&attempt.cookie),
+        PASSWORD.to_owned(),
+        "my own secret passphrase".to_owned(),
+    ];
+    let kept = match on {
+        On::Sqlite => ["broker.db", "broker.db-wal"]
+            .iter()
+            .filter_map(|name| std::fs::read(world.folder.path().join(name)).ok())
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .collect::<String>(),
+        On::Postgres => {
+            let mut all = String::new();
+            for statement in [
+                "SELECT t::text FROM users t",
+                "SELECT t::text FROM sessions t",
+                "SELECT t::text FROM access_tokens t",
+                "SELECT t::text FROM refresh_tokens t",
+                "SELECT t::text FROM authorizations t",
+                "SELECT t::text FROM audit_logs t",
+                "SELECT t::text FROM throttles t",
+            ] {
+                let tenant_broker::db::Db::Postgres(pool) = &world.db else { panic!("{on:?}") };
+                let rows: Vec<String> =
+                    sqlx::query_scalar(statement).fetch_all(pool).await.unwrap();
+                assert!(!rows.is_empty(), "{statement}");
+                all.extend(rows);
+            }
+            all
+        }
+    };
+    assert!(kept.contains(EMAIL), "this looks where the data is");
+    for secret in secrets {
+        assert!(secret.len() > 20 && !kept.contains(&secret), "{secret} is kept in clear");
+    }
+}
+
+async fn what_is_over_is_forgotten_and_what_lives_stays(on: On) {
+    let world = World::with(on, |settings| settings.session_idle_seconds = 10 * 24 * 3600).await;
+    let count = async |table: &str| match table {
+        "authorizations" => world.number("SELECT COUNT(*) FROM authorizations").await,
+        "access_tokens" => world.number("SELECT COUNT(*) FROM access_tokens").await,
+        "refresh_tokens" => world.number("SELECT COUNT(*) FROM refresh_tokens").await,
+        "throttles" => world.number("SELECT COUNT(*) FROM throttles").await,
+        other => panic!("{other}"),
+    };
+    let lives = world.sign_in().await;
+    let ends = world.sign_in().await;
+    let form = [("token", ends.refresh.as_str()), ("client_id", CLIENT)];
+    Answer::of(world.http.post(world.at("/oauth2/revoke")).form(&form)).await;
+    let attempt = Attempt::begin(&world, REDIRECT).await;
+    attempt.post(&world, EMAIL, "wrong").await;
+
+    world.issuer.purge().await.unwrap();
+    assert_eq!((count("authorizations").await, count("access_tokens").await), (3, 2));
+    assert_eq!((count("refresh_tokens").await, count("throttles").await), (2, 2));
+    assert_eq!(attempt.page(&world).await.status(), 200, "who is signing in may go on");
+
+    world.pass(3600);
+    world.issuer.purge().await.unwrap();
+    // What was redeemed stays, so that using a code again is recognized; the rest is over.
+    assert_eq!((count("authorizations").await, count("access_tokens").await), (2, 0));
+    assert_eq!((count("refresh_tokens").await, count("throttles").await), (2, 2));
+
+    world.pass(24 * 3600);
+    world.issuer.purge().await.unwrap();
+    assert_eq!((count("authorizations").await, count("access_tokens").await), (0, 0));
+    assert_eq!((count("refresh_tokens").await, count("throttles").await), (1, 0));
+    world.refresh(&lives.refresh).await.tokens();
+}

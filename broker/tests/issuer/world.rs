@@ -1,0 +1,371 @@
+//! An issuer on a real listener and a real database, and people who use it.
+
+use std::net::IpAddr;
+
+use integration::postgres::{Database, Postgres};
+use poem::{EndpointExt as _, Server, listener::TcpAcceptor};
+use poem_openapi::OpenApiService;
+use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tenant_broker::{
+    audit::{self, Filter},
+    clock::Clock,
+    db::{Db, Location},
+    http::Outer,
+    identity::{Identity, IdentityApi},
+    issuer::{self, Issuer, IssuerSettings},
+    on_engine,
+    telemetry::Metrics,
+    throttle::Allowance,
+};
+use tenant_shared::{Me, Role};
+use url::Url;
+use uuid::Uuid;
+
+pub(crate) const EMAIL: &str = "ada@example.com";
+pub(crate) const PASSWORD: &str = "correct horse battery staple";
+pub(crate) const CLIENT: &str = "kubectl-tenant";
+pub(crate) const REDIRECT: &str = "http://127.0.0.1:49152/callback";
+pub(crate) const SCOPE: &str = "openid email offline_access";
+
+/// Which engine a world runs on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum On {
+    Sqlite,
+    Postgres,
+}
+
+/// Runs tests on both engines: each takes an [`On`].
+macro_rules! on_both_engines {
+    ($($test:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::world::On::Sqlite).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::world::On::Postgres).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_both_engines;
+
+pub(crate) struct World {
+    pub(crate) url: String,
+    pub(crate) db: Db,
+    pub(crate) clock: Clock,
+    pub(crate) identity: Identity,
+    pub(crate) issuer: Issuer,
+    pub(crate) user: Uuid,
+    pub(crate) http: Client,
+    pub(crate) folder: tempfile::TempDir,
+    server: tokio::task::JoinHandle<()>,
+    _database: Option<Database>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl World {
+    pub(crate) async fn start(on: On) -> Self {
+        Self::with(on, |_| {}).await
+    }
+
+    /// A world with other settings than the usual ones.
+    pub(crate) async fn with(on: On, change: impl FnOnce(&mut IssuerSettings)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (location, database) = match on {
+            On::Sqlite => (Location::Sqlite(folder.path().join("broker.db")), None),
+            On::Postgres => {
+                let server = Postgres::shared().await.unwrap();
+                let database = server.database("issuer").await.unwrap();
+                (database.url().as_str().parse().unwrap(), Some(database))
+            }
+        };
+        let db = Db::connect(&location).await.unwrap();
+        db.migrate().await.unwrap();
+        // It stands still at about the real time, for independent clients compare with that.
+        let clock = Clock::manual(Clock::system().now());
+        let metrics = Metrics::default();
+        let identity = Identity::new(db.clone(), clock.clone(), metrics.clone());
+        let user = identity.create_user(EMAIL, PASSWORD.into(), Role::User).await.unwrap();
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let key = folder.path().join("issuer-key.pem");
+        issuer::keys::generate_if_missing(&key).unwrap();
+        let mut settings = IssuerSettings {
+            public_url: url.parse().unwrap(),
+            signing_key_files: vec![key],
+            access_token_seconds: 900,
+            id_token_seconds: 300,
+            session_idle_seconds: 24 * 3600,
+            session_max_seconds: 7 * 24 * 3600,
+            refresh_grace_seconds: 30,
+            authorization_seconds: 600,
+            sign_in_account: Allowance { count: 5, window_seconds: 300 },
+            sign_in_address: Allowance { count: 100, window_seconds: 300 },
+        };
+        change(&mut settings);
+        let issuer =
+            Issuer::start(settings, db.clone(), clock.clone(), identity.clone(), metrics.clone())
+                .unwrap();
+        let api = OpenApiService::new(IdentityApi { identity: identity.clone() }, "t", "1");
+        let routes = issuer::routes(issuer.clone())
+            .nest("/api/v1", api)
+            .data(identity.clone())
+            .with(Outer { clock: clock.clone(), metrics });
+        let acceptor = TcpAcceptor::from_tokio(listener).unwrap();
+        let server = tokio::spawn(async move {
+            Server::new_with_acceptor(acceptor).run(routes).await.unwrap();
+        });
+        let http = integration::http_client::http_client(None).unwrap();
+        Self { url, db, clock, identity, issuer, user, http, folder, server, _database: database }
+    }
+
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    /// Lets so many seconds pass.
+    pub(crate) fn pass(&self, seconds: u64) {
+        self.clock.advance(i64::try_from(seconds).unwrap() * 1000);
+    }
+
+    /// How often an action was recorded.
+    pub(crate) async fn audited(&self, action: &str) -> usize {
+        let filter = Filter { action: Some(action.to_owned()), ..Filter::default() };
+        audit::read(&self.db, &filter, 1000).await.unwrap().len()
+    }
+
+    /// Runs a statement without parameters.
+    pub(crate) async fn execute(&self, statement: &'static str) -> u64 {
+        let mut tx = self.db.begin().await.unwrap();
+        let rows = on_engine!(tx.connection(), c =>
+            sqlx::query(statement).execute(c).await.map(|done| done.rows_affected()))
+        .unwrap();
+        tx.commit().await.unwrap();
+        rows
+    }
+
+    /// One number that a statement gives.
+    pub(crate) async fn number(&self, statement: &'static str) -> i64 {
+        on_engine!(self.db.reader(), pool =>
+            sqlx::query_scalar(statement).fetch_one(pool).await)
+        .unwrap()
+    }
+
+    /// `GET /api/v1/me` with this access token.
+    pub(crate) async fn me(&self, access_token: &str) -> Result<Me, StatusCode> {
+        let request = self.http.get(self.at("/api/v1/me")).bearer_auth(access_token);
+        let response = request.send().await.unwrap();
+        match response.status() {
+            StatusCode::OK => Ok(response.json().await.unwrap()),
+            status => Err(status),
+        }
+    }
+
+    /// A token request.
+    pub(crate) async fn token(&self, form: &[(&str, &str)]) -> Answer {
+        Answer::of(self.http.post(self.at("/oauth2/token")).form(form)).await
+    }
+
+    pub(crate) async fn refresh(&self, refresh_token: &str) -> Answer {
+        let form = [
+            ("grant_type", "refresh_token"),
+            ("client_id", CLIENT),
+            ("refresh_token", refresh_token),
+        ];
+        self.token(&form).await
+    }
+
+    /// Everything from the authorization request to the tokens.
+    pub(crate) async fn sign_in(&self) -> Tokens {
+        Attempt::begin(self, REDIRECT).await.tokens(self).await
+    }
+}
+
+/// A client whose connections come from another loopback address.
+pub(crate) fn client_at(address: &str) -> Client {
+    let address: IpAddr = address.parse().unwrap();
+    Client::builder()
+        .local_address(address)
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .build()
+        .unwrap()
+}
+
+/// An answer in JSON.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: header::HeaderMap,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    pub(crate) async fn of(request: RequestBuilder) -> Self {
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        let text = response.text().await.unwrap();
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        Self { status, headers, body }
+    }
+
+    /// Asserts that it is this refusal of the token endpoint.
+    #[track_caller]
+    pub(crate) fn refused(&self, status: u16, error: &str) {
+        assert_eq!(
+            (self.status.as_u16(), self.body["error"].as_str()),
+            (status, Some(error)),
+            "{self:?}"
+        );
+        assert_eq!(self.headers[header::CACHE_CONTROL], "no-store");
+    }
+
+    #[track_caller]
+    pub(crate) fn tokens(&self) -> Tokens {
+        assert_eq!(self.status, 200, "{self:?}");
+        assert_eq!(self.headers[header::CACHE_CONTROL], "no-store");
+        let text = |name: &str| self.body[name].as_str().unwrap_or_default().to_owned();
+        Tokens {
+            access: text("access_token"),
+            refresh: text("refresh_token"),
+            id: text("id_token"),
+            expires_in: self.body["expires_in"].as_i64().unwrap(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Tokens {
+    pub(crate) access: String,
+    pub(crate) refresh: String,
+    pub(crate) id: String,
+    pub(crate) expires_in: i64,
+}
+
+pub(crate) fn challenge(verifier: &str) -> String {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()))
+}
+
+pub(crate) const VERIFIER: &str = "a-verifier-of-a-test-that-is-long-enough-0123456789";
+
+/// The usual authorization request, as parameters that a test may change.
+pub(crate) fn usual(redirect: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("response_type", "code".into()),
+        ("client_id", CLIENT.into()),
+        ("redirect_uri", redirect.into()),
+        ("scope", SCOPE.into()),
+        ("state", "a state & more".into()),
+        ("nonce", "a-nonce".into()),
+        ("code_challenge", challenge(VERIFIER)),
+        ("code_challenge_method", "S256".into()),
+    ]
+}
+
+/// Sends an authorization request.
+pub(crate) async fn ask(world: &World, parameters: &[(&str, String)]) -> Response {
+    world.http.get(world.at("/oauth2/authorize")).query(parameters).send().await.unwrap()
+}
+
+pub(crate) fn location(response: &Response) -> &str {
+    response.headers()[header::LOCATION].to_str().unwrap()
+}
+
+/// A parameter of the query of a URL.
+pub(crate) fn query(url: &str, name: &str) -> Option<String> {
+    let url = Url::parse("http://relative.invalid").unwrap().join(url).unwrap();
+    url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+/// A browser at the sign-in page.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) handle: String,
+    pub(crate) cookie: String,
+    pub(crate) redirect: String,
+}
+
+impl Attempt {
+    pub(crate) async fn begin(world: &World, redirect: &str) -> Self {
+        let response = ask(world, &usual(redirect)).await;
+        assert_eq!(response.status(), 303, "{response:?}");
+        let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
+        Self {
+            handle: query(location(&response), "request").unwrap(),
+            cookie: cookie.split(';').next().unwrap().to_owned(),
+            redirect: redirect.to_owned(),
+        }
+    }
+
+    /// The form, as the browser asks for it.
+    pub(crate) async fn page(&self, world: &World) -> Response {
+        let request = world.http.get(world.at("/login")).query(&[("request", &self.handle)]);
+        request.header(header::COOKIE, &self.cookie).send().await.unwrap()
+    }
+
+    /// Sends the form.
+    pub(crate) async fn post(&self, world: &World, email: &str, password: &str) -> Response {
+        self.post_from(&world.http, world, email, password).await
+    }
+
+    pub(crate) async fn post_from(
+        &self,
+        http: &Client,
+        world: &World,
+        email: &str,
+        password: &str,
+    ) -> Response {
+        let form = [("request", self.handle.as_str()), ("email", email), ("password", password)];
+        let request = http.post(world.at("/login")).header(header::COOKIE, &self.cookie);
+        request.form(&form).send().await.unwrap()
+    }
+
+    /// The code that the right password brings.
+    pub(crate) async fn code(&self, world: &World) -> String {
+        let response = self.post(world, EMAIL, PASSWORD).await;
+        assert_eq!(response.status(), 303, "{response:?}");
+        let location = location(&response);
+        assert!(location.starts_with(&format!("{}?", self.redirect)), "{location}");
+        query(location, "code").unwrap()
+    }
+
+    /// The form of the token request that redeems a code of this attempt.
+    pub(crate) fn redeeming<'a>(&'a self, code: &'a str) -> Vec<(&'static str, &'a str)> {
+        vec![
+            ("grant_type", "authorization_code"),
+            ("client_id", CLIENT),
+            ("redirect_uri", &self.redirect),
+            ("code_verifier", VERIFIER),
+            ("code", code),
+        ]
+    }
+
+    pub(crate) async fn tokens(&self, world: &World) -> Tokens {
+        let code = self.code(world).await;
+        world.token(&self.redeeming(&code)).await.tokens()
+    }
+}
+
+/// The parameters with one of them changed.
+pub(crate) fn with<'a>(
+    parameters: &[(&'static str, &'a str)],
+    name: &'static str,
+    value: &'a str,
+) -> Vec<(&'static str, &'a str)> {
+    let mut changed: Vec<_> = parameters.iter().filter(|(n, _)| *n != name).copied().collect();
+    changed.push((name, value));
+    changed
+}
