@@ -1,5 +1,7 @@
 //! The commands about the person: `whoami`, `logout`.
 
+use std::path::Path;
+
 use serde::Serialize;
 use tenant_shared::{Me, WireTime, Workspace};
 
@@ -10,10 +12,10 @@ use crate::{
     credential::{Cache, Failures},
     error::Error,
     http::Http,
-    oidc, output,
+    lock, oidc, output,
     paths::Paths,
     runtime,
-    store::{Profiles, Sessions},
+    store::{Profiles, Session, Sessions},
     workspace,
     world::World,
 };
@@ -114,21 +116,21 @@ pub(crate) fn logout(flag: Option<&str>, world: &mut World) -> Result<(), Error>
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
     let broker = profiles.broker(flag, &world.env)?;
     let sessions = Sessions::new(&paths, &broker, &world.stderr);
-    let session = sessions.read()?;
-    let known = session.is_some();
-    let revoked = match session {
-        None => Ok(()),
-        Some(session) => match &session.revocation_endpoint {
-            None => Err(Error::other("it has no way to revoke a session")),
-            Some(endpoint) => {
+    let (known, revoked) = runtime::block_on(async {
+        // A renewal that is under way would put back what is deleted here. One that does not end
+        // must not keep anybody from signing out.
+        let _lock = lock::acquire(sessions.lock_path(), lock::LONGEST_WAIT, || None::<()>).await?;
+        let session = sessions.read()?;
+        let revoked = match &session {
+            None => Ok(()),
+            Some(session) => {
                 let ca = profiles.ca_file(&broker, &world.env);
-                Http::new(&broker, ca.as_deref()).and_then(|http| {
-                    runtime::block_on(oidc::revoke(&http, endpoint, &session.refresh_token))?
-                })
+                revoke(session, &broker, ca.as_deref()).await
             }
-        },
-    };
-    sessions.remove()?;
+        };
+        sessions.remove()?;
+        Ok::<_, Error>((session.is_some(), revoked))
+    })??;
     Cache::forget(&paths.cache.join("tokens"), &broker)?;
     Failures::new(&paths).forget(&broker);
     if let Err(error) = revoked {
@@ -143,4 +145,12 @@ pub(crate) fn logout(flag: Option<&str>, world: &mut World) -> Result<(), Error>
         format!("Nobody was signed in at {broker}.")
     });
     Ok(())
+}
+
+async fn revoke(session: &Session, broker: &BrokerUrl, ca: Option<&Path>) -> Result<(), Error> {
+    let endpoint = session
+        .revocation_endpoint
+        .as_ref()
+        .ok_or_else(|| Error::other("it has no way to end a session"))?;
+    oidc::revoke(&Http::new(broker, ca)?, endpoint, &session.refresh_token).await
 }

@@ -129,10 +129,16 @@ impl Replacement {
         Ok(Self { temporary, path: path.to_owned() })
     }
 
-    /// Puts these bytes in the file's place.
-    pub(crate) fn finish(mut self, bytes: &[u8]) -> Result<(), Error> {
-        let written =
-            self.temporary.write_all(bytes).and_then(|()| self.temporary.as_file().sync_all());
+    /// Puts these bytes in the file's place, on the disk before the name points at them.
+    pub(crate) fn finish(self, bytes: &[u8]) -> Result<(), Error> {
+        self.put(bytes, true)
+    }
+
+    fn put(mut self, bytes: &[u8], sync: bool) -> Result<(), Error> {
+        let written = self
+            .temporary
+            .write_all(bytes)
+            .and_then(|()| if sync { self.temporary.as_file().sync_all() } else { Ok(()) });
         written.map_err(|error| Error::file("write", &self.path, &error))?;
         self.temporary
             .persist(&self.path)
@@ -144,6 +150,11 @@ impl Replacement {
 /// Replaces a private file.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     Replacement::begin(path)?.finish(bytes)
+}
+
+/// Replaces a file whose loss in a power failure costs nothing, without waiting for the disk.
+pub(crate) fn write_note(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    Replacement::begin(path)?.put(bytes, false)
 }
 
 /// Deletes a file; one that is not there is as good as deleted.

@@ -8,9 +8,8 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
+    time::SystemTime,
 };
-
-use jiff::Timestamp;
 
 /// What the program takes from outside: everything it may see, and nothing else is looked at.
 pub struct World {
@@ -23,7 +22,7 @@ pub struct World {
     /// Standard input.
     pub stdin: Input,
     /// Whether a person types at standard input.
-    pub stdin_is_terminal: bool,
+    pub stdin_is_terminal: fn() -> bool,
     /// Standard output: data only.
     pub stdout: Box<dyn Write + Send>,
     /// Standard error: everything else.
@@ -41,9 +40,9 @@ impl World {
             env: Env::Process,
             clock: Clock::System,
             entropy: os_entropy,
-            stdin: Input::from(io::stdin()),
-            stdin_is_terminal: rustix::termios::isatty(io::stdin()),
-            stdout: Box::new(io::stdout()),
+            stdin: Input::Process,
+            stdin_is_terminal: || rustix::termios::isatty(io::stdin()),
+            stdout: Box::new(ProcessStdout),
             stderr: Messages::to(io::stderr()),
             browser: crate::login::open_browser,
             parent: Parent::of_this_process,
@@ -64,22 +63,46 @@ impl World {
     }
 }
 
+/// Standard output without a buffer: everything is printed in one piece, and setting up a buffer
+/// costs more than a cache hit does otherwise.
+struct ProcessStdout;
+
+impl Write for ProcessStdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(rustix::stdio::stdout(), bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Standard input, read in the background, so that waiting for it can be given up.
 #[derive(Clone)]
-pub struct Input(Arc<Mutex<Box<dyn BufRead + Send>>>);
+pub enum Input {
+    /// That of this process.
+    Process,
+    /// A test's.
+    Given(Arc<Mutex<Box<dyn BufRead + Send>>>),
+}
 
 impl Input {
     /// Input comes from there.
     pub fn from(source: impl Read + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(Box::new(BufReader::with_capacity(1024, source)))))
+        Self::Given(Arc::new(Mutex::new(Box::new(BufReader::new(source)))))
     }
 
     /// Reads a line of at most `limit` bytes; empty at the end of the input.
     pub(crate) fn line(&self, limit: u64) -> String {
-        let mut source = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut line = Vec::new();
         // A line that cannot be read is an empty one.
-        let _ = (&mut **source).take(limit).read_until(b'\n', &mut line);
+        let _ = match self {
+            Self::Process => io::stdin().lock().take(limit).read_until(b'\n', &mut line),
+            Self::Given(source) => {
+                let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
+                (&mut **source).take(limit).read_until(b'\n', &mut line)
+            }
+        };
         String::from_utf8_lossy(&line).into_owned()
     }
 }
@@ -150,7 +173,9 @@ impl Clock {
     #[expect(clippy::disallowed_methods, reason = "the one place where the time comes from")]
     pub fn now(&self) -> i64 {
         match self {
-            Self::System => Timestamp::now().as_second(),
+            Self::System => SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX)),
             Self::Manual(seconds) => seconds.load(Ordering::SeqCst),
         }
     }
@@ -187,11 +212,23 @@ impl Parent {
 /// Where there is no `/proc` the process number alone has to do.
 fn start_time(pid: u32) -> Option<u64> {
     let mut buffer = [0_u8; 512];
-    let mut file = std::fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+    let mut file = std::fs::File::open(["/proc/", &decimal(pid), "/stat"].concat()).ok()?;
     let length = file.read(&mut buffer).ok()?;
     let text = std::str::from_utf8(buffer.get(..length)?).ok()?;
     // The second field, the command in parentheses, may itself hold spaces and parentheses.
     text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// A number in decimal digits, without the formatting machinery, which is large.
+fn decimal(mut number: u32) -> String {
+    let mut digits = Vec::with_capacity(10);
+    loop {
+        digits.push(char::from(b'0' + (number % 10) as u8));
+        number /= 10;
+        if number == 0 {
+            return digits.iter().rev().collect();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -13,15 +13,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
-use tenant_shared::{Credential, WireTime};
+use tenant_shared::Credential;
 
-use super::{MARGIN, Request};
+use super::{MARGIN, Request, hex};
 use crate::{
     broker_url::BrokerUrl,
     error::Error,
+    output,
     private_file::{self, Found},
     store::{BACKWARD_TOLERANCE, secret},
     world::{Messages, Parent},
@@ -51,6 +51,9 @@ pub(crate) struct Stored {
     pub(crate) received_at: i64,
     /// When it ends: when it was asked for, and the seconds that the broker gave it.
     pub(crate) expires_at: i64,
+    /// Until when kubectl may use it without asking again: [`MARGIN`] before its end, as RFC 3339.
+    /// Kept as text, because a hit has better things to do than to format a time.
+    stamp: String,
     /// The `jti` under which the audit trail knows it.
     pub(crate) credential_id: String,
     /// Seconds by which the broker's clock was ahead of ours.
@@ -67,6 +70,8 @@ pub(crate) struct CachedToken {
     pub(crate) received_at: i64,
     /// When it ends, likewise.
     pub(crate) expires_at: i64,
+    /// Until when kubectl may use it without asking again, as RFC 3339, by this machine's clock.
+    pub(crate) stamp: String,
     /// The `jti` under which the audit trail knows it.
     pub(crate) credential_id: String,
     marks: Option<Marks>,
@@ -85,12 +90,6 @@ impl CachedToken {
     /// set back behind its beginning, in which case nobody knows how long it lives.
     pub(crate) fn is_usable(&self, now: i64) -> bool {
         now >= self.received_at - BACKWARD_TOLERANCE && self.expires_at - now > MARGIN
-    }
-
-    /// Until when kubectl may use it without asking again, by this machine's clock.
-    pub(crate) fn stamp(&self) -> WireTime {
-        let end = Timestamp::from_second(self.expires_at - MARGIN);
-        WireTime(end.unwrap_or(Timestamp::UNIX_EPOCH))
     }
 
     /// Whether this process was given the token before.
@@ -116,7 +115,7 @@ fn place(parent: Parent) -> (usize, String) {
     let mark = parent.mark();
     #[expect(clippy::cast_possible_truncation, reason = "the remainder is below PLACES")]
     let index = (mark % PLACES as u64) as usize;
-    (index * DIGITS, format!("{mark:016x}"))
+    (index * DIGITS, hex(&mark.to_be_bytes()))
 }
 
 /// The place of one token.
@@ -161,6 +160,7 @@ impl Cache {
             token: stored.token,
             received_at: stored.received_at,
             expires_at: stored.expires_at,
+            stamp: stored.stamp,
             credential_id: stored.credential_id,
             marks,
         }))
@@ -175,6 +175,7 @@ impl Cache {
         before: i64,
         clock_offset: i64,
     ) -> CachedToken {
+        let expires_at = before.saturating_add(i64::from(credential.expires_in));
         let stored = Stored {
             version: VERSION,
             broker: request.broker.clone(),
@@ -182,7 +183,8 @@ impl Cache {
             workspace: request.workspace.hyphenated().to_string(),
             token: credential.token.into(),
             received_at: before,
-            expires_at: before.saturating_add(i64::from(credential.expires_in)),
+            expires_at,
+            stamp: output::time(expires_at - MARGIN).to_string(),
             credential_id: credential.credential_id,
             clock_offset,
         };
@@ -208,6 +210,7 @@ impl Cache {
             token: stored.token,
             received_at: stored.received_at,
             expires_at: stored.expires_at,
+            stamp: stored.stamp,
             credential_id: stored.credential_id,
             marks,
         }
@@ -233,7 +236,13 @@ impl Cache {
         for (path, stored) in Self::all(folder) {
             if stored.broker == *broker {
                 private_file::remove(&path)?;
-                private_file::remove(&path.with_extension("corrupt"))?;
+            }
+        }
+        // Whose they were can no longer be read.
+        let aside = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        for path in aside.map(|entry| entry.path()) {
+            if path.extension().is_some_and(|extension| extension == "corrupt") {
+                private_file::remove(&path)?;
             }
         }
         Ok(())

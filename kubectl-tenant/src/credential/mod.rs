@@ -13,8 +13,9 @@ mod failure;
 mod mint;
 
 use secrecy::ExposeSecret;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
-use tenant_shared::{ExecCredential, ExecInfo};
+use tenant_shared::ExecInfo;
 use uuid::Uuid;
 
 use crate::{
@@ -49,19 +50,24 @@ impl Request {
     /// The name of this token's files: SHA-256, in hex, of the canonical JSON of what the token is
     /// for. It depends on nothing else, neither on flags nor on their order.
     pub(crate) fn key(&self) -> String {
-        hash(&[self.broker.as_str(), &self.cluster, &self.workspace.hyphenated().to_string()])
+        let mut workspace = uuid::Uuid::encode_buffer();
+        let workspace = self.workspace.hyphenated().encode_lower(&mut workspace);
+        hash(&[self.broker.as_str(), &self.cluster, workspace])
     }
 }
 
 /// SHA-256, in hex, of a JSON array of strings.
 pub(crate) fn hash(parts: &[&str]) -> String {
-    use std::fmt::Write;
-    let canonical = serde_json::Value::from(parts.to_vec()).to_string();
-    Sha256::digest(canonical).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    // A list of strings can always be written.
+    let canonical = serde_json::to_vec(parts).unwrap_or_default();
+    hex(&Sha256::digest(canonical))
+}
+
+/// Bytes in lower-case hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// What the cached token is good for.
@@ -135,15 +141,33 @@ pub(crate) fn get_token(request: &Request, world: &mut World) -> Result<(), Erro
         verdict => renew(request, &cache, verdict, parent, info, world)?,
     };
     token.mark_served_to(parent);
-    let document = ExecCredential::new(
-        info.unwrap_or_default().api_version,
-        token.token.expose_secret().to_owned(),
-        token.stamp(),
-    );
+    world.print(&document(info, &token)?)
+}
+
+/// The one document on stdout: [`tenant_shared::ExecCredential`] with borrowed parts.
+fn document(info: Option<ExecInfo>, token: &CachedToken) -> Result<String, Error> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        #[serde(rename = "apiVersion")]
+        api_version: &'static str,
+        kind: &'static str,
+        status: Status<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Status<'a> {
+        expiration_timestamp: &'a str,
+        token: &'a str,
+    }
+    let document = Document {
+        api_version: info.unwrap_or_default().api_version.as_str(),
+        kind: "ExecCredential",
+        status: Status { expiration_timestamp: &token.stamp, token: token.token.expose_secret() },
+    };
     let mut text = serde_json::to_string(&document)
         .map_err(|error| Error::other(format!("cannot write the credential: {error}")))?;
     text.push('\n');
-    world.print(&text)
+    Ok(text)
 }
 
 /// What kubectl says about itself; [`None`] when a person calls.

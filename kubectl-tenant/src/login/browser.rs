@@ -86,9 +86,12 @@ mod tests {
             let map = HashMap::from([("BROWSER".into(), line.into())]);
             open_browser(&Env::Fixed(map), "http://127.0.0.1/?a=1&b=2")
         };
-        browser(format!("sh -c 'printf %s \"$0\" > {}'", seen.display())).unwrap_err();
-        browser(format!("sh -c 'printf x$0 > {}'", seen.display())).unwrap();
-        assert_eq!(std::fs::read_to_string(&seen).unwrap(), "xhttp://127.0.0.1/?a=1&b=2");
+        for line in ["sh -c 'echo $0 > SEEN'", "sh -c \"echo \\$0 > SEEN\" %s"] {
+            browser(line.replace("SEEN", seen.to_str().unwrap())).unwrap();
+            let text = std::fs::read_to_string(&seen).unwrap();
+            assert_eq!(text, "http://127.0.0.1/?a=1&b=2\n", "{line}");
+        }
+        assert!(browser("false".into()).is_err());
         assert!(browser("/nonexistent/browser".into()).unwrap_err().to_string().contains("/none"));
     }
 
