@@ -24,6 +24,7 @@ pub mod http_client;
 pub mod kubeconfig;
 pub mod kubectl;
 pub mod machine;
+pub mod measure;
 pub mod oidc;
 pub mod person;
 pub mod port;

@@ -82,6 +82,16 @@ impl ControlPlane {
         &self.url
     }
 
+    /// Process id of kube-apiserver.
+    pub fn api_server_pid(&self) -> u32 {
+        self.api_server.pid()
+    }
+
+    /// Process id of etcd.
+    pub fn etcd_pid(&self) -> u32 {
+        self.etcd.pid()
+    }
+
     /// The CA of everything here.
     pub fn authority(&self) -> &Authority {
         &self.authority

@@ -1,0 +1,8 @@
+//! What `cargo measure` measures, and how: each figure beside its floor, the two interleaved in one
+//! run, so that a machine whose speed drifts moves both.
+
+pub mod figure;
+pub mod issuance;
+pub mod plugin;
+pub mod process_time;
+pub mod startup;

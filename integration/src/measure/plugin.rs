@@ -1,0 +1,123 @@
+//! The plugin's cache hit, alone and below kubectl.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::figure::{Figure, Promise};
+use super::process_time::{Taken, time_one};
+use crate::person::Person;
+use crate::world::World;
+
+/// What client-go hands to the plugin.
+const EXEC_INFO: &str = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false}}"#;
+
+/// Times a cache hit against `/bin/true`, in turn: wall time, and peak memory.
+///
+/// # Errors
+/// A run fails.
+pub async fn cache_hit(person: &Person, world: &World, rounds: usize) -> Result<Vec<Figure>> {
+    let ours = std::env::current_exe().context("find our own program")?;
+    let args = exec_args(&person.kubeconfig())?;
+    let plugin = world.binaries().kubectl_tenant();
+    let hit = || {
+        let base = person.kubectl().other(&ours).env("KUBERNETES_EXEC_INFO", EXEC_INFO);
+        time_one(base, &plugin, &args)
+    };
+    let floor = || time_one(person.kubectl().other(&ours), Path::new("/bin/true"), &[]);
+    // The first ones fill the caches of the file system.
+    hit().await?;
+    floor().await?;
+    let mut pairs: Vec<(Taken, Taken)> = Vec::with_capacity(rounds);
+    for round in 0..rounds {
+        // Who comes first changes, so that neither is always the one after the other.
+        pairs.push(if round % 2 == 0 {
+            let hit = hit().await?;
+            (hit, floor().await?)
+        } else {
+            let floor = floor().await?;
+            (hit().await?, floor)
+        });
+    }
+    let of = |pick: fn(&Taken) -> f64| -> Vec<(f64, f64)> {
+        pairs.iter().map(|(hit, floor)| (pick(hit), pick(floor))).collect()
+    };
+    let figures = [
+        Figure::of_pairs(
+            "get-token, cache hit: wall time",
+            "ms",
+            "/bin/true",
+            &of(|taken| taken.wall_ms),
+            Promise::AtMost(1.6),
+        ),
+        Figure::of_pairs(
+            "get-token, cache hit: CPU time",
+            "ms",
+            "/bin/true",
+            &of(|taken| taken.cpu_ms),
+            Promise::None,
+        ),
+        Figure::of_pairs(
+            "get-token, cache hit: peak memory (promised: under 4 MiB)",
+            "MiB",
+            "the promise",
+            &pairs.iter().map(|(hit, _)| (hit.peak_mib, 4.0)).collect::<Vec<_>>(),
+            Promise::AtMost(1.0),
+        ),
+    ];
+    Ok(figures.into_iter().flatten().collect())
+}
+
+/// Times `kubectl get` with the exec entry against the same kubectl with a token in its
+/// kubeconfig, in turn.
+///
+/// # Errors
+/// A run fails.
+pub async fn kubectl_get(person: &Person, world: &World, rounds: usize) -> Result<Option<Figure>> {
+    let document = person.api().await?.kubeconfig("static").await?;
+    let file = world.folder().join("static.kubeconfig");
+    std::fs::write(&file, document).context("write the static kubeconfig")?;
+    let static_kubectl = world.kubectl_with(&file)?;
+    let time = async |kubectl: &crate::kubectl::Kubectl| -> Result<f64> {
+        let began = Instant::now();
+        kubectl.run(["get", "configmaps", "-o", "name"]).await?.success()?;
+        Ok(began.elapsed().as_secs_f64() * 1e3)
+    };
+    // The first of each fills kubectl's discovery cache.
+    time(person.kubectl()).await?;
+    time(&static_kubectl).await?;
+    let mut pairs = Vec::with_capacity(rounds);
+    for round in 0..rounds {
+        pairs.push(if round % 2 == 0 {
+            let exec = time(person.kubectl()).await?;
+            (exec, time(&static_kubectl).await?)
+        } else {
+            let floor = time(&static_kubectl).await?;
+            (time(person.kubectl()).await?, floor)
+        });
+    }
+    Ok(Figure::of_pairs(
+        "kubectl get with the exec entry, cache hit",
+        "ms",
+        "with a static token",
+        &pairs,
+        Promise::None,
+    ))
+}
+
+/// The arguments that the kubeconfig gives the plugin.
+fn exec_args(kubeconfig: &Path) -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(kubeconfig)
+        .with_context(|| format!("read {}", kubeconfig.display()))?;
+    let value: Value = serde_norway::from_str(&text).context("read the kubeconfig")?;
+    let args: Vec<String> = value["users"][0]["user"]["exec"]["args"]
+        .as_array()
+        .context("the kubeconfig has no exec entry")?
+        .iter()
+        .filter_map(|arg| arg.as_str().map(str::to_owned))
+        .collect();
+    ensure!(args.first().is_some_and(|arg| arg == "get-token"), "odd arguments: {args:?}");
+    Ok(args)
+}

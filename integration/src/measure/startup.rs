@@ -1,0 +1,53 @@
+//! The broker's start, and what it holds when nobody asks anything.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::figure::{Figure, Promise};
+use super::issuance::rss_mib;
+use crate::process::Program;
+use crate::world::World;
+
+/// Times the broker from its start to ready, against its shortest command, in turn; and its memory
+/// when idle, against what that command needs at its peak.
+///
+/// # Errors
+/// The broker does not start.
+pub async fn start_to_ready(world: &World, rounds: usize) -> Result<Vec<Figure>> {
+    let broker = world.broker();
+    let program = world.binaries().tenant_broker();
+    let ours = std::env::current_exe().context("find our own program")?;
+    let mut times = Vec::with_capacity(rounds);
+    let mut memory = Vec::with_capacity(rounds);
+    for _ in 0..rounds {
+        broker.stop().await?;
+        let floor =
+            super::process_time::time_one(Program::new(&ours), &program, &["--version".into()])
+                .await?;
+        let began = Instant::now();
+        broker.start().await?;
+        times.push((began.elapsed().as_secs_f64() * 1e3, floor.wall_ms));
+        // What starting itself needed is given back within a moment.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let pid = broker.pid().context("the broker runs no more")?;
+        memory.push((rss_mib(pid), floor.peak_mib));
+    }
+    let figures = [
+        Figure::of_pairs(
+            "broker: start to ready",
+            "ms",
+            "tenant-broker --version",
+            &times,
+            Promise::None,
+        ),
+        Figure::of_pairs(
+            "broker: resident memory, idle",
+            "MiB",
+            "tenant-broker --version",
+            &memory,
+            Promise::None,
+        ),
+    ];
+    Ok(figures.into_iter().flatten().collect())
+}

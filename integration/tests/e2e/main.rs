@@ -1,0 +1,40 @@
+//! End to end, over real programs: kube-apiserver, etcd, kube-controller-manager, PostgreSQL,
+//! SQLite, kubectl, the broker and the plugin. Faults come from outside.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod init;
+mod isolation;
+mod issuance;
+mod refusals;
+mod renewal;
+mod secrets;
+mod story;
+mod suspension;
+
+use anyhow::Context as _;
+use integration::api::{ApiError, Refused};
+
+/// The refusal that this call must have ended with.
+fn refused<T: std::fmt::Debug>(result: Result<T, ApiError>) -> Refused {
+    match result {
+        Err(ApiError::Refused(refused)) => *refused,
+        other => panic!("this should have been refused: {other:?}"),
+    }
+}
+
+/// An object of the cluster as an administrator sees it; `None` if it is not there.
+async fn object(
+    world: &integration::world::World,
+    args: &[&str],
+) -> anyhow::Result<Option<serde_json::Value>> {
+    let finished = world
+        .admin_kubectl()?
+        .run(["get", "-o", "json", "--ignore-not-found"].iter().chain(args))
+        .await?
+        .success()?;
+    if finished.stdout.trim().is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_str(&finished.stdout).context("read an object").map(Some)
+}

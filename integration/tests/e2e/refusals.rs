@@ -1,0 +1,134 @@
+//! Every operation of the OpenAPI document refuses whom it must refuse. The list of operations is
+//! the document's, so a new one is tested without being named here.
+
+use http::{Method, StatusCode};
+use integration::world::World;
+use secrecy::SecretString;
+use serde_json::Value;
+use tenant_shared::PROBLEM_CONTENT_TYPE;
+use uuid::Uuid;
+
+/// Operations without a workspace in their path: they answer about the caller's own things, so
+/// there is nothing of another tenant to ask for. This list may only shrink.
+const OWN_THINGS: [&str; 5] =
+    ["/me", "/workspaces", "/workspaces/init", "/workspaces/credentials/kubeconfig", "/audit-logs"];
+
+/// Every operation of the document: method and path.
+fn operations() -> Vec<(Method, String)> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi/broker.yaml");
+    let document: Value = serde_norway::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            operations.push((method, path.trim_end_matches('/').to_owned()));
+        }
+    }
+    assert!(operations.len() >= 9, "{operations:?}");
+    operations
+}
+
+/// The path with a workspace in the place of its parameter.
+fn filled(path: &str, workspace: Uuid) -> String {
+    path.replace("{id}", &workspace.to_string()).trim_start_matches('/').to_owned()
+}
+
+async fn assert_problem(answer: reqwest::Response, statuses: &[u16], what: &str) {
+    let status = answer.status().as_u16();
+    let content_type = answer.headers()["content-type"].to_str().unwrap().to_owned();
+    assert!(answer.headers().contains_key("x-request-id"), "{what}");
+    let body = answer.text().await.unwrap();
+    assert!(statuses.contains(&status), "{what}: {status} {body}");
+    assert_eq!(content_type, PROBLEM_CONTENT_TYPE, "{what}: {body}");
+    let problem: tenant_shared::Problem = serde_json::from_str(&body).unwrap();
+    assert_eq!(problem.status, status, "{what}");
+    assert!(problem.request_id.is_some() && !problem.detail.is_empty(), "{what}: {body}");
+}
+
+#[tokio::test]
+async fn strangers_get_401_and_other_tenants_403_or_404() {
+    let world = World::builder().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    let (workspace, _) = alice.api().await.unwrap().init("basic").await.unwrap();
+    let mallory = world.person("mallory").await.unwrap().api().await.unwrap();
+    let stranger = world.stranger().unwrap();
+    let forger = world.stranger().unwrap().with_token(SecretString::from("tba_forged"));
+    for (method, path) in operations() {
+        let url = filled(&path, workspace.id);
+        for (who, api) in [("a stranger", &stranger), ("a forger", &forger)] {
+            let answer = api.request(method.clone(), &url).unwrap().send().await.unwrap();
+            assert_problem(answer, &[401], &format!("{who}: {method} {path}")).await;
+        }
+        if path.contains("{id}") {
+            let answer = mallory.request(method.clone(), &url).unwrap().send().await.unwrap();
+            assert_problem(answer, &[403, 404], &format!("another tenant: {method} {path}")).await;
+        } else {
+            assert!(OWN_THINGS.contains(&path.as_str()), "{path} is new: say what it is about");
+        }
+    }
+    // By parameter too, nobody reaches another's things.
+    for path in [
+        format!("workspaces/credentials/kubeconfig?workspace={}", workspace.id),
+        format!("workspaces/credentials/kubeconfig?mode=exec&workspace={}", workspace.id),
+        format!("audit-logs?workspace_id={}", workspace.id),
+        "workspaces?all=true".to_owned(),
+    ] {
+        let answer = mallory.request(Method::GET, &path).unwrap().send().await.unwrap();
+        assert_problem(answer, &[403, 404], &path).await;
+    }
+    let theirs = mallory.audit_logs("limit=500").await.unwrap();
+    assert!(theirs.items.iter().all(|entry| entry.user_id != Some(alice.id())));
+    // Not even an administrator gets a tenant's credentials.
+    let admin = world.administrator("operator").await.unwrap().api().await.unwrap();
+    assert_eq!(super::refused(admin.credential(workspace.id).await).status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn bad_requests_are_problems_and_write_nothing() {
+    let world = World::builder().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    let api = alice.api().await.unwrap();
+    let json = "application/json";
+    let huge = format!("{{\"tier\":\"{}\"}}", "x".repeat(100_000));
+    let cases: [(&str, &str, &str, &[u16]); 11] = [
+        ("malformed", json, "{\"tier\":", &[400]),
+        ("not an object", json, "[]", &[400]),
+        ("empty", json, "", &[400]),
+        ("unknown tier", json, "{\"tier\":\"golden\"}", &[400]),
+        ("empty tier", json, "{\"tier\":\"\"}", &[400]),
+        ("tier of another type", json, "{\"tier\":7}", &[400]),
+        ("unknown field", json, "{\"tier\":\"basic\",\"admin\":true}", &[400]),
+        ("not UTF-8", json, "{\"tier\":\"\\ud800\"}", &[400]),
+        ("oversized", json, &huge, &[413]),
+        ("wrong content type", "text/plain", "{\"tier\":\"basic\"}", &[415]),
+        ("form", "application/x-www-form-urlencoded", "tier=basic", &[415]),
+    ];
+    for (what, content_type, body, statuses) in cases {
+        let answer = api
+            .request(Method::POST, "workspaces/init")
+            .unwrap()
+            .header("content-type", content_type)
+            .body(body.to_owned())
+            .send()
+            .await
+            .unwrap();
+        assert_problem(answer, statuses, what).await;
+    }
+    for (method, path, statuses) in [
+        (Method::GET, "nowhere", [404]),
+        (Method::DELETE, "me", [405]),
+        (Method::GET, "workspaces/not-a-uuid", [400]),
+        (Method::GET, "audit-logs?limit=0", [400]),
+        (Method::GET, "audit-logs?limit=501", [400]),
+        (Method::GET, "audit-logs?cursor=x", [400]),
+        (Method::GET, "workspaces/credentials/kubeconfig?mode=root", [400]),
+        (Method::GET, "workspaces/credentials/kubeconfig", [404]),
+    ] {
+        let answer = api.request(method, path).unwrap().send().await.unwrap();
+        assert_problem(answer, &statuses, path).await;
+    }
+    assert!(api.workspaces(false).await.unwrap().items.is_empty());
+    let logs = api.audit_logs("action=InitWorkspace").await.unwrap();
+    assert!(logs.items.is_empty(), "{logs:?}");
+    assert!(super::object(&world, &["namespace", &alice.namespace()]).await.unwrap().is_none());
+}

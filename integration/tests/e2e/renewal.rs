@@ -1,0 +1,189 @@
+//! Renewal that nobody notices.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use integration::api::Api;
+use integration::person::Person;
+use integration::probe::{self, Probe};
+use integration::world::World;
+use serde_json::Value;
+
+/// The file with the person's one cached token.
+fn cached(person: &Person) -> PathBuf {
+    let folder = person.home().join(".cache/kubectl-tenant/tokens");
+    let files: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    files[0].clone()
+}
+
+/// Rewrites the cached token's facts.
+fn rewrite(person: &Person, change: impl FnOnce(&mut Value)) {
+    let file = cached(person);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    let mut stored: Value = serde_json::from_str(first).unwrap();
+    change(&mut stored);
+    std::fs::write(&file, format!("{stored}\n{rest}")).unwrap();
+}
+
+/// Makes the cached token look like one of two hours that has so many seconds left.
+#[expect(clippy::disallowed_methods, reason = "the plugin under test goes by the system's clock")]
+fn age(person: &Person, seconds_left: i64) {
+    let end = jiff::Timestamp::now().as_second() + seconds_left;
+    rewrite(person, |stored| {
+        stored["expires_at"] = end.into();
+        stored["received_at"] = (end - 7200).into();
+        let stamp = jiff::Timestamp::from_second(end - 60).unwrap();
+        stored["stamp"] = stamp.to_string().into();
+    });
+}
+
+async fn issued(api: &Api) -> usize {
+    api.audit_logs("action=IssueCredential&limit=500").await.unwrap().items.len()
+}
+
+#[tokio::test]
+async fn fresh_kubectls_go_over_a_change_of_token() {
+    let world = World::builder().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let api = alice.api().await.unwrap();
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+    assert_eq!(issued(&api).await, 1, "the second one used the cache");
+
+    // Nine minutes left: renewed ahead of time, once.
+    age(&alice, 9 * 60);
+    for _ in 0..3 {
+        let finished = alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+        assert_eq!(
+            finished.stderr.trim(),
+            "No resources found in ".to_owned() + &alice.namespace() + " namespace."
+        );
+    }
+    assert_eq!(issued(&api).await, 2);
+    // Past its end: the same.
+    age(&alice, -5);
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+    assert_eq!(issued(&api).await, 3);
+}
+
+#[tokio::test]
+async fn long_running_kubectls_go_over_a_change_of_token() {
+    let world = World::builder().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let api = alice.api().await.unwrap();
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+    assert_eq!(issued(&api).await, 1);
+    let create = ["create", "configmap", "before-the-change"];
+    alice.kubectl().run(create).await.unwrap().success().unwrap();
+
+    // The token has 70 s left and the broker is away: it is used on, until 60 s before its end.
+    age(&alice, 70);
+    world.broker().kill();
+    let watch = alice.kubectl().spawn(["get", "configmaps", "-w", "-o", "name"]).unwrap();
+    let proxy = alice.kubectl().spawn(["proxy", "--port=0"]).unwrap();
+    let limit = Duration::from_secs(30);
+    watch.until_stdout("the list", limit, |text| text.contains("before-the-change")).await.unwrap();
+    let ready = proxy
+        .until_stdout("its port", limit, |text| text.contains("127.0.0.1:") && text.ends_with('\n'))
+        .await
+        .unwrap();
+    let port = ready.trim().rsplit(':').next().unwrap().to_owned();
+    let url = format!("http://127.0.0.1:{port}/api/v1/namespaces/{}/configmaps", alice.namespace());
+    let http = integration::http_client::http_client(None).unwrap();
+    let through = || async { http.get(&url).send().await.unwrap().status() };
+    assert!(through().await.is_success());
+    world.broker().start().await.unwrap();
+
+    // One kubectl process, request after request: none fails, and the token changes.
+    probe::until("the change of token", limit, || async {
+        let status = through().await;
+        anyhow::ensure!(status.is_success(), "a request failed over the change: {status}");
+        Ok(match issued(&api).await {
+            1 => Probe::NotYet("the first token".to_owned()),
+            _ => Probe::Ready(()),
+        })
+    })
+    .await
+    .unwrap();
+    // And the watch that was opened with the first token is still there.
+    let admin = world.admin_kubectl().unwrap();
+    admin
+        .run(["create", "configmap", "after-the-change", "-n", &alice.namespace()])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    watch
+        .until_stdout("the new object", limit, |text| text.contains("after-the-change"))
+        .await
+        .unwrap();
+    assert_eq!(issued(&api).await, 2);
+}
+
+#[tokio::test]
+async fn twenty_kubectls_on_a_cold_cache_cause_one_token_request() {
+    let world = World::builder().fault_proxy().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let tokens = alice.home().join(".cache/kubectl-tenant/tokens");
+    if tokens.exists() {
+        std::fs::remove_dir_all(&tokens).unwrap();
+    }
+    let count = || world.proxy().unwrap().count(integration::fault_proxy::Seen::is_token_request);
+    let before = count();
+    let running: Vec<_> =
+        (0..20).map(|_| alice.kubectl().spawn(["get", "pods"]).unwrap()).collect();
+    for kubectl in running {
+        kubectl.finish(Duration::from_mins(2)).await.unwrap().success().unwrap();
+    }
+    assert_eq!(count() - before, 1);
+}
+
+#[tokio::test]
+async fn a_broker_that_is_away_is_no_reason_to_sign_in() {
+    let world = World::builder().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+    world.broker().kill();
+
+    // Good for five minutes: used on, without a word.
+    age(&alice, 5 * 60);
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+    // Over: kubectl fails, and is not told to sign in.
+    age(&alice, 10);
+    let finished = alice.kubectl().run(["get", "pods"]).await.unwrap();
+    assert!(!finished.status.success());
+    assert!(!finished.stderr.contains("tenant login"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("exit code 4"), "{}", finished.stderr);
+
+    world.broker().start().await.unwrap();
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+}
+
+#[tokio::test]
+async fn a_token_that_the_api_server_refuses_is_replaced() {
+    let world = World::builder().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+    // The cached token is broken: the API server answers 401, and the plugin is asked again.
+    rewrite(&alice, |stored| {
+        let token = stored["token"].as_str().unwrap();
+        stored["token"] = format!("{}AAAA", &token[..token.len() - 4]).into();
+        // One that came just now is not replaced: no client asks that often because of a refusal.
+        stored["received_at"] = (stored["received_at"].as_i64().unwrap() - 60).into();
+    });
+
+    let first = alice.kubectl().run(["get", "pods"]).await.unwrap();
+    assert!(first.status.success() || first.stderr.contains("Unauthorized"), "{}", first.stderr);
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+}

@@ -1,0 +1,140 @@
+//! The kill switch, and the way back.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use integration::probe::{self, Probe};
+use integration::world::World;
+use tenant_shared::{Code, StepResult, SuspendRequest, WorkspaceStatus};
+
+fn reason(text: &str) -> SuspendRequest {
+    SuspendRequest { reason: Some(text.to_owned()) }
+}
+
+#[tokio::test]
+async fn suspend_takes_everything_and_resume_revives_no_old_token() {
+    let world = World::builder().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    let operator = world.administrator("operator").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let (api, admin) = (alice.api().await.unwrap(), operator.api().await.unwrap());
+    let id = api.workspaces(false).await.unwrap().items[0].id;
+
+    // A token that was taken away, and a back door that the tenant made.
+    let stolen = world.folder().join("stolen.kubeconfig");
+    std::fs::write(&stolen, api.kubeconfig("static").await.unwrap()).unwrap();
+    let stolen = world.kubectl_with(&stolen).unwrap();
+    alice
+        .kubectl()
+        .run(["create", "serviceaccount", "back-door"])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    let subject = format!("--serviceaccount={}:back-door", alice.namespace());
+    alice
+        .kubectl()
+        .run(["create", "rolebinding", "back-door", "--clusterrole=admin", &subject])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    stolen.run(["get", "secrets"]).await.unwrap().success().unwrap();
+
+    let suspension = admin.suspend(id, &reason("leaked laptop")).await.unwrap();
+    assert_eq!(suspension.status, WorkspaceStatus::Suspended);
+    let steps: Vec<&str> = suspension.steps.iter().map(|step| step.step.as_str()).collect();
+    assert_eq!(
+        steps,
+        ["record", "label_namespace", "delete_role_bindings", "delete_service_account", "finish"]
+    );
+    assert!(suspension.steps.iter().all(|step| step.result == StepResult::Done));
+
+    let after = stolen.run(["get", "secrets"]).await.unwrap();
+    assert!(!after.status.success(), "the stolen token is cut off");
+    let bindings =
+        super::object(&world, &["rolebindings", "-n", &alice.namespace()]).await.unwrap();
+    // kubectl prints nothing at all when there is none.
+    assert!(bindings.is_none(), "{bindings:?}");
+    assert_eq!(super::refused(api.credential(id).await).code(), Code::WorkspaceSuspended);
+    assert_eq!(super::refused(api.init("basic").await).code(), Code::WorkspaceSuspended);
+    assert!(!alice.kubectl().run(["get", "pods"]).await.unwrap().status.success());
+
+    // Again is the same; too early is told when to come back.
+    assert_eq!(
+        admin.suspend(id, &reason("again")).await.unwrap().status,
+        WorkspaceStatus::Suspended
+    );
+    let early = super::refused(admin.resume(id, &SuspendRequest::default()).await);
+    assert_eq!((early.status, early.code()), (StatusCode::CONFLICT, Code::WorkspaceNotReady));
+    assert!(early.retry_after().is_some_and(|seconds| seconds <= 10));
+
+    let resumed = probe::until("the resumption", Duration::from_secs(30), || async {
+        Ok(match admin.resume(id, &SuspendRequest::default()).await {
+            Ok(resumed) => Probe::Ready(resumed),
+            Err(error) => Probe::NotYet(error.to_string()),
+        })
+    })
+    .await
+    .unwrap();
+    assert_eq!(resumed.status, WorkspaceStatus::Provisioned);
+    let old = stolen.run(["get", "secrets"]).await.unwrap();
+    assert!(old.stderr.contains("Unauthorized") || old.stderr.contains("logged in"), "{old:?}");
+    let fresh = world.folder().join("fresh.kubeconfig");
+    std::fs::write(&fresh, api.kubeconfig("static").await.unwrap()).unwrap();
+    let fresh = world.kubectl_with(&fresh).unwrap();
+    fresh.run(["get", "secrets"]).await.unwrap().success().unwrap();
+
+    let actions: Vec<String> = admin
+        .audit_logs(&format!("workspace_id={id}&limit=100"))
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .map(|entry| entry.action)
+        .collect();
+    for action in ["SuspendWorkspace", "WorkspaceSuspended", "ResumeWorkspace", "WorkspaceResumed"]
+    {
+        assert_eq!(actions.iter().filter(|there| *there == action).count(), 1, "{actions:?}");
+    }
+}
+
+#[tokio::test]
+async fn with_the_cluster_down_the_decision_stands_and_is_carried_out_later() {
+    let world = World::builder().fault_proxy().setting("sweep_seconds", 1).start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    let operator = world.administrator("operator").await.unwrap();
+    let (api, admin) = (alice.api().await.unwrap(), operator.api().await.unwrap());
+    let (workspace, _) = api.init("basic").await.unwrap();
+
+    world.proxy().unwrap().down().await;
+    let suspension = admin.suspend(workspace.id, &reason("now")).await.unwrap();
+    assert_eq!(suspension.status, WorkspaceStatus::Suspending);
+    assert_eq!(suspension.steps[0].result, StepResult::Done);
+    assert_eq!(suspension.steps.iter().filter(|s| s.result == StepResult::Open).count(), 4);
+    assert_eq!(super::refused(api.credential(workspace.id).await).code(), Code::WorkspaceSuspended);
+
+    world.proxy().unwrap().up().await.unwrap();
+    probe::until("the sweep", Duration::from_secs(20), || async {
+        let status = api.workspace(workspace.id).await?.status;
+        Ok(match status {
+            WorkspaceStatus::Suspended => Probe::Ready(()),
+            other => Probe::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+    .unwrap();
+    let account = ["serviceaccount", "sa-tenant-admin", "-n", &alice.namespace()];
+    assert!(super::object(&world, &account).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn only_an_administrator_holds_the_kill_switch() {
+    let world = World::builder().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    let api = alice.api().await.unwrap();
+    let (workspace, _) = api.init("basic").await.unwrap();
+    let refused = super::refused(api.suspend(workspace.id, &SuspendRequest::default()).await);
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    assert_eq!(api.workspace(workspace.id).await.unwrap().status, WorkspaceStatus::Provisioned);
+}
