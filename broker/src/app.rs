@@ -17,7 +17,8 @@ use poem::{
     endpoint::BoxEndpoint,
     get, handler,
     http::{Method, StatusCode},
-    listener::TcpAcceptor,
+    listener::{Acceptor, TcpAcceptor},
+    middleware::CatchPanic,
     web::Data,
 };
 use poem_openapi::{
@@ -36,10 +37,18 @@ use crate::{
     http::Outer,
     identity::{Identity, IdentityApi},
     issuer::{self, Issuer},
+    problem::Failure,
     telemetry::Metrics,
     tls,
     workspace::{Workspaces, api::WorkspaceApi},
 };
+
+/// How long a connection may be idle.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
+/// Requests at once on one HTTP/2 connection.
+const HTTP2_STREAMS: u32 = 100;
+/// Bytes of the headers of one HTTP/2 request.
+const HTTP2_HEADER_BYTES: u32 = 32 * 1024;
 
 /// All operations of the HTTP API.
 type Api = (IdentityApi, WorkspaceApi, CredentialApi, AuditApi);
@@ -168,6 +177,7 @@ impl App {
         let routes = issuer::routes(self.issuer)
             .nest("/api/v1", service(self.api))
             .data(self.identity)
+            .with(CatchPanic::new().with_handler(panicked))
             .with(outer);
         let stop = async move {
             stop.await;
@@ -181,12 +191,12 @@ impl App {
         );
         match tls {
             Some(tls) => {
-                Server::new_with_acceptor(tls::TlsListener::start(public, tls)?)
+                server(tls::TlsListener::start(public, tls)?)
                     .run_with_graceful_shutdown(routes, stop, drain)
                     .await?;
             }
             None => {
-                Server::new_with_acceptor(TcpAcceptor::from_tokio(public)?)
+                server(TcpAcceptor::from_tokio(public)?)
                     .run_with_graceful_shutdown(routes, stop, drain)
                     .await?;
             }
@@ -218,6 +228,19 @@ impl OpenApi for Described {
 /// The OpenAPI document of the broker's API, as YAML.
 pub fn document() -> String {
     service(Described).spec_yaml()
+}
+
+/// A server that gives nobody more than a request needs.
+fn server<A: Acceptor + 'static>(acceptor: A) -> Server<std::convert::Infallible, A> {
+    Server::new_with_acceptor(acceptor)
+        .idle_timeout(IDLE_TIMEOUT)
+        .http2_max_concurrent_streams(HTTP2_STREAMS)
+        .http2_max_header_list_size(HTTP2_HEADER_BYTES)
+}
+
+/// What a request gets whose handler panicked; the panic itself is in the log.
+fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response {
+    Failure::internal(&std::io::Error::other("a handler panicked")).into_response()
 }
 
 async fn listen(address: std::net::SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
