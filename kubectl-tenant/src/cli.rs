@@ -36,7 +36,7 @@ Exit codes:
 /// A corner of a cluster of your own: sign in once, then use kubectl as ever.
 #[derive(Debug, Parser)]
 #[command(name = PLUGIN_COMMAND, bin_name = "kubectl tenant", version, after_help = AFTER_HELP)]
-#[command(disable_version_flag = true, subcommand_required = true, arg_required_else_help = true)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Address of the broker (`https://…`)
     #[arg(long, global = true, value_name = "URL")]

@@ -360,7 +360,7 @@ fn a_fresh_lock_is_waited_for_and_a_stale_one_is_removed() {
     set(&mut world, "KUBECONFIG", path.clone());
     // kubectl makes it with mode 0.
     fs::write(&lock, "").unwrap();
-    fs::set_permissions(&lock, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o000)).unwrap();
     let entries = ours();
     let waiting = runtime::block_on(async {
         let install = install(&entries, true, false, &mut world);

@@ -1,0 +1,9 @@
+//! The built program as kubectl and a person meet it: real files, real locks, real processes.
+//! What it does with a real broker is tried with the real one, in `integration`.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+mod answers;
+mod commands;
+mod get_token;
+mod support;
