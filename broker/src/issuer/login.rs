@@ -66,7 +66,8 @@ pub(super) async fn submit(issuer: Issuer, mut request: Request) -> Response {
     let sent = match Parameters::of_body(&mut request).await {
         Ok(sent) => sent,
         Err(fault) => {
-            let text = format!("{fault}. Begin again with `kubectl tenant login`.");
+            let text =
+                format!("Nobody was signed in: {fault}. Begin again with `kubectl tenant login`.");
             let page = Page::Problem { title: "This form cannot be read", text: &text };
             return pages::show(fault.status(), &page);
         }

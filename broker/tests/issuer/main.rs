@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "what cannot be had here fails the test")]
 
 mod authorize;
+mod browser;
+mod chromium;
 mod code;
 mod login;
 mod openid;
