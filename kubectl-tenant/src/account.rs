@@ -66,14 +66,14 @@ pub(crate) struct Token {
 impl Token {
     /// The cached tokens of a broker that are still good.
     pub(crate) fn of(paths: &Paths, broker: &BrokerUrl, now: i64) -> Vec<Self> {
-        Cache::all(&paths.cache.join("tokens"))
+        Cache::all(&paths.tokens())
             .into_iter()
-            .filter(|(_, stored)| stored.broker == *broker && stored.expires_at > now)
-            .map(|(_, stored)| Self {
-                cluster: stored.cluster,
-                workspace: stored.workspace,
-                credential_id: stored.credential_id,
-                expires_at: output::time(stored.expires_at),
+            .filter(|(_, facts)| facts.broker == broker.as_str() && facts.expires_at > now)
+            .map(|(_, facts)| Self {
+                cluster: facts.cluster,
+                workspace: facts.workspace,
+                credential_id: facts.credential_id,
+                expires_at: output::time(facts.expires_at),
             })
             .collect()
     }
@@ -131,7 +131,7 @@ pub(crate) fn logout(flag: Option<&str>, world: &mut World) -> Result<(), Error>
         sessions.remove()?;
         Ok::<_, Error>((session.is_some(), revoked))
     })??;
-    Cache::forget(&paths.cache.join("tokens"), &broker)?;
+    Cache::forget(&paths.tokens(), &broker)?;
     Failures::new(&paths).forget(&broker);
     if let Err(error) = revoked {
         world.say(format!(

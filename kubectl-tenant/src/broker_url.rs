@@ -17,9 +17,6 @@ pub(crate) struct BrokerUrl(String);
 impl BrokerUrl {
     /// Reads what a person or a kubeconfig says.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        if is_canonical(text) {
-            return Ok(Self(text.to_owned()));
-        }
         let bad = |why: &str| {
             Error::usage(format!("the broker URL {text:?} cannot be used: {why}"))
                 .hint("give the address as in https://broker.example.com")
@@ -67,40 +64,6 @@ impl BrokerUrl {
     pub(crate) fn is_plain_http(&self) -> bool {
         self.0.starts_with("http:")
     }
-}
-
-/// Whether a text is a canonical address of the plain kind, as it stands in every kubeconfig. The
-/// full reader comes to the same result, but brings tables of the Unicode standard with it, which
-/// is most of the work of a cache hit.
-fn is_canonical(text: &str) -> bool {
-    let (authority, path, default_port) = match text.split_once("://") {
-        Some((scheme @ ("https" | "http"), rest)) => {
-            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            (authority, path, if scheme == "https" { "443" } else { "80" })
-        }
-        _ => return false,
-    };
-    let (host, port) =
-        authority.split_once(':').map_or((authority, "1"), |(host, port)| (host, port));
-    let plain_port =
-        port != default_port && !port.starts_with(['0', '+']) && port.parse::<u16>().is_ok();
-    // A last label that begins with a digit may be an IPv4 address in one of its odd spellings.
-    let label = |label: &str| {
-        label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-            && label.starts_with(|first: char| first.is_ascii_lowercase())
-            && !label.starts_with("xn--")
-    };
-    let plain_host = if text.starts_with("https") {
-        host.split('.').all(label)
-    } else {
-        matches!(host, "127.0.0.1" | "localhost")
-    };
-    let segment = |segment: &str| {
-        !segment.is_empty()
-            && segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    };
-    let plain_path = path.is_empty() || path[1..].split('/').all(segment);
-    plain_host && plain_port && plain_path
 }
 
 /// Whether secrets may be sent to this URL: `https`, or this very machine.
@@ -155,31 +118,6 @@ mod tests {
             BrokerUrl::parse("https://example.com/tenants/").unwrap().join("/api/v1/me"),
             "https://example.com/tenants/api/v1/me"
         );
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn the_short_way_comes_to_the_same_result(
-            text in "https?://(127.0.0.1|localhost|[a-z0-9.-]{1,12})(:[0-9]{1,5})?(/[a-zA-Z0-9.-]{0,4}){0,3}"
-        ) {
-            if is_canonical(&text) {
-                let url = Url::parse(&text).unwrap();
-                proptest::prop_assert_eq!(url.as_str().trim_end_matches('/'), &text);
-                proptest::prop_assert!(is_safe(&url));
-            }
-        }
-    }
-
-    #[test]
-    fn the_usual_addresses_take_the_short_way() {
-        for text in ["https://broker.example.com", "http://127.0.0.1:8080", "https://b:8443/t/1"] {
-            assert!(is_canonical(text), "{text}");
-        }
-        for text in
-            ["https://b:443", "http://127.0.0.1:80", "https://1.2", "https://b/", "http://b"]
-        {
-            assert!(!is_canonical(text), "{text}");
-        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use tenant_shared::{CLUSTER_NAME, PLUGIN_COMMAND};
 use uuid::Uuid;
 
-use crate::{broker::Mode, broker_url::BrokerUrl, credential::Request, kubeconfig, output::Format};
+use crate::{broker::Mode, kubeconfig, output::Format};
 
 /// PEM file whose certificates are trusted besides the system's.
 pub(crate) const CA_ENV: &str = "TENANT_BROKER_CA";
@@ -184,44 +184,10 @@ fn absolute(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads the one command line that kubectl uses, `get-token --broker=… --cluster=… --workspace=…`
-/// in any order, without building the whole command tree, which would take longer than everything
-/// else on a cache hit. [`None`] for every other command line: that one is clap's.
-pub(crate) fn fast_get_token(args: &[OsString]) -> Option<Request> {
-    let mut words = args.iter().skip(1).map(|word| word.to_str());
-    if words.next()?? != "get-token" {
-        return None;
-    }
-    let (mut broker, mut cluster, mut workspace) = (None, None, None);
-    for word in words {
-        let (flag, value) = word?.split_once('=')?;
-        let slot = match flag {
-            "--broker" => &mut broker,
-            "--cluster" => &mut cluster,
-            "--workspace" => &mut workspace,
-            _ => return None,
-        };
-        if value.is_empty() || slot.replace(value).is_some() {
-            return None;
-        }
-    }
-    Some(Request {
-        broker: BrokerUrl::parse(broker?).ok()?,
-        cluster: cluster?.to_owned(),
-        workspace: Uuid::parse_str(workspace?).ok()?,
-        force: false,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
-
-    fn fast(line: &str) -> Option<Request> {
-        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        fast_get_token(&args)
-    }
 
     #[test]
     fn the_command_tree_is_consistent() {
@@ -229,31 +195,15 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_way_means_what_clap_means() {
+    fn the_way_of_a_hit_means_what_clap_means() {
         let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
         let line = format!("x get-token --cluster=c --workspace={id} --broker=https://b.example");
-        let fast = fast(&line).unwrap();
-        let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let hit = tenant_cached_token::Request::of_args(&args).unwrap();
+        let cli = Cli::try_parse_from(&args).unwrap();
         let Command::GetToken(slow) = cli.command else { panic!("another command") };
-        assert_eq!(fast.cluster, slow.cluster);
-        assert_eq!(fast.workspace, slow.workspace);
-        assert_eq!(fast.broker, BrokerUrl::parse(&cli.broker.unwrap()).unwrap());
-    }
-
-    #[test]
-    fn whatever_is_unusual_is_left_to_clap() {
-        for line in [
-            "x",
-            "x login",
-            "x get-token",
-            "x get-token --help",
-            "x get-token --broker=https://b --cluster=c",
-            "x get-token --broker https://b --cluster=c --workspace=6ba7b810-9dad-11d1-80b4-00c04fd430c8",
-            "x get-token --broker=https://b --cluster=c --cluster=d --workspace=6ba7b810-9dad-11d1-80b4-00c04fd430c8",
-            "x get-token --broker=nonsense --cluster=c --workspace=6ba7b810-9dad-11d1-80b4-00c04fd430c8",
-            "x get-token --broker=https://b --cluster=c --workspace=1 --force",
-        ] {
-            assert!(fast(line).is_none(), "{line}");
-        }
+        assert_eq!(hit.cluster, slow.cluster);
+        assert_eq!(hit.workspace, slow.workspace.to_string());
+        assert_eq!(hit.broker, cli.broker.unwrap());
     }
 }

@@ -80,6 +80,11 @@ impl Error {
         Self::other(format!("cannot {doing} {}: {error}", path.display()))
     }
 
+    /// The data did not get out.
+    pub(crate) fn unwritable(error: &io::Error) -> Self {
+        Self::other(format!("cannot write to stdout: {error}"))
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

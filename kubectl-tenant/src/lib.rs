@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `credential` | `get-token`: the cached token, and how a new one is had |
+//! | `credential` | `get-token` when it is not a hit: how a new token is had |
 //! | `login` | sign-in: loopback listener or paste, then workspace and kubeconfig |
 //! | `oidc` | the OpenID Connect client |
 //! | `broker`, `http` | the broker's API, and what a failure of it means |
@@ -12,9 +12,9 @@
 //! | `private_file`, `lock`, `paths` | files, and who may touch them |
 //! | `world` | everything ambient, so that [`run`] is the whole program, in a test too |
 //!
-//! The life of `kubectl get pods`: kubectl runs `kubectl-tenant get-token …`; [`run`] sees that
-//! command line before anything else is built; `credential` opens one file, finds the token good
-//! and prints it. Nothing that can talk to a network exists in that process.
+//! The life of `kubectl get pods`: kubectl runs `kubectl-tenant get-token …`; the first thing that
+//! [`run`] does is to hand the command line to [`tenant_cached_token::hit`], which opens one file,
+//! finds the token good and prints it. Nothing that can talk to a network exists in that process.
 
 mod account;
 mod broker;
@@ -41,8 +41,10 @@ mod world;
 use std::ffi::OsString;
 
 use clap::Parser;
+use tenant_cached_token::Outcome as Hit;
 
-pub use world::{Clock, Env, Input, Messages, Parent, World};
+pub use tenant_cached_token::Parent;
+pub use world::{Clock, Env, Input, Messages, World};
 
 use cli::{Cli, Command};
 use credential::Request;
@@ -50,9 +52,17 @@ use error::{Error, Kind};
 
 /// Runs the program: `args` begins with its name. Returns the exit code, which `--help` explains.
 pub fn run(args: &[OsString], world: &mut World) -> u8 {
-    let outcome = match cli::fast_get_token(args) {
-        Some(request) => credential::get_token(&request, world),
-        None => match Cli::try_parse_from(args) {
+    let World { env, clock, parent, stdout, .. } = world;
+    let outcome = match tenant_cached_token::hit(
+        args,
+        &|name| env.get(name),
+        &|| clock.now(),
+        *parent,
+        stdout,
+    ) {
+        Hit::Printed(Ok(())) => return 0,
+        Hit::Printed(Err(error)) => Err(Error::unwritable(&error)),
+        Hit::NotAHit => match Cli::try_parse_from(args) {
             Ok(cli) => dispatch(cli, world),
             Err(error) => return explain(&error, world),
         },

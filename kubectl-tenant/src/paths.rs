@@ -1,11 +1,8 @@
 //! Where the plugin keeps its files: the XDG base directories, each with its own folder.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::{error::Error, world::Env};
-
-/// Name of our folder in each base directory.
-const FOLDER: &str = "kubectl-tenant";
 
 /// The folders; none of them need exist.
 #[derive(Clone, Debug)]
@@ -29,9 +26,9 @@ impl Paths {
         })
     }
 
-    /// Only the folder of tokens: all that a cache hit needs.
-    pub(crate) fn tokens(env: &Env) -> Result<PathBuf, Error> {
-        Ok(base(env, "XDG_CACHE_HOME", ".cache")?.join("tokens"))
+    /// The cached Kubernetes tokens.
+    pub(crate) fn tokens(&self) -> PathBuf {
+        self.cache.join("tokens")
     }
 
     pub(crate) fn locks(&self) -> PathBuf {
@@ -48,14 +45,8 @@ impl Paths {
 }
 
 fn base(env: &Env, variable: &str, default: &str) -> Result<PathBuf, Error> {
-    if let Some(folder) = env.get(variable)
-        && Path::new(&folder).is_absolute()
-    {
-        return Ok(Path::new(&folder).join(FOLDER));
-    }
-    let home = env.get("HOME").ok_or_else(|| {
+    tenant_cached_token::folder(&|name| env.get(name), variable, default).ok_or_else(|| {
         Error::other("there is no home folder: HOME is not set")
             .hint(format!("set HOME or {variable} to an absolute path"))
-    })?;
-    Ok(Path::new(&home).join(default).join(FOLDER))
+    })
 }

@@ -13,12 +13,9 @@ use std::{
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::error::Error;
+use tenant_cached_token::{LARGEST_FILE, OTHERS};
 
-/// Far above anything we write; a larger file is not ours.
-const LARGEST: u64 = 256 * 1024;
-/// The mode bits of the group and of everybody.
-const OTHERS: u32 = 0o077;
+use crate::error::Error;
 
 /// What was found at a path.
 pub(crate) enum Found {
@@ -52,7 +49,7 @@ pub(crate) fn read(path: &Path) -> Result<Found, Error> {
     };
     let facts = file.metadata().map_err(|error| Error::file("read", path, &error))?;
     let me = rustix::process::geteuid().as_raw();
-    if !facts.is_file() || facts.len() > LARGEST {
+    if !facts.is_file() || facts.len() > LARGEST_FILE {
         return Ok(Found::Foreign(format!("{} is not a file of this program", path.display())));
     }
     if facts.uid() != me {
@@ -229,7 +226,7 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::from_raw_mode(0o600)).unwrap();
         assert!(matches!(read(&pipe).unwrap(), Found::Foreign(_)));
         let giant = home.path().join("giant");
-        write(&giant, &vec![b'x'; usize::try_from(LARGEST).unwrap() + 1]).unwrap();
+        write(&giant, &vec![b'x'; usize::try_from(LARGEST_FILE).unwrap() + 1]).unwrap();
         assert!(matches!(read(&giant).unwrap(), Found::Foreign(_)));
         assert!(matches!(read(&home.path().join("none")).unwrap(), Found::Absent));
     }

@@ -11,6 +11,8 @@ use std::{
     time::SystemTime,
 };
 
+use tenant_cached_token::Parent;
+
 /// What the program takes from outside: everything it may see, and nothing else is looked at.
 pub struct World {
     /// Environment variables.
@@ -59,7 +61,7 @@ impl World {
         self.stdout
             .write_all(data.as_bytes())
             .and_then(|()| self.stdout.flush())
-            .map_err(|error| crate::error::Error::other(format!("cannot write to stdout: {error}")))
+            .map_err(|error| crate::error::Error::unwritable(&error))
     }
 }
 
@@ -178,70 +180,5 @@ impl Clock {
                 .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX)),
             Self::Manual(seconds) => seconds.load(Ordering::SeqCst),
         }
-    }
-}
-
-/// A process, told apart from a later one with the same number by its start time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parent {
-    /// Process id.
-    pub pid: u32,
-    /// When it started, in the kernel's own unit; 0 where the system does not say.
-    pub started: u64,
-}
-
-impl Parent {
-    /// The process that started this one.
-    pub fn of_this_process() -> Option<Self> {
-        let pid = u32::try_from(rustix::process::getppid()?.as_raw_nonzero().get()).ok()?;
-        Some(Self { pid, started: start_time(pid).unwrap_or(0) })
-    }
-
-    /// A number that stands for this process; never 0.
-    pub(crate) fn mark(self) -> u64 {
-        // FNV-1a: it need only tell processes apart, nobody gains from a collision.
-        let bytes = self.pid.to_le_bytes().into_iter().chain(self.started.to_le_bytes());
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        hash.max(1)
-    }
-}
-
-/// Field 22 of `/proc/PID/stat` (`proc_pid_stat(5)`): start time in clock ticks since boot.
-/// Where there is no `/proc` the process number alone has to do.
-fn start_time(pid: u32) -> Option<u64> {
-    let mut buffer = [0_u8; 512];
-    let mut file = std::fs::File::open(["/proc/", &decimal(pid), "/stat"].concat()).ok()?;
-    let length = file.read(&mut buffer).ok()?;
-    let text = std::str::from_utf8(buffer.get(..length)?).ok()?;
-    // The second field, the command in parentheses, may itself hold spaces and parentheses.
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
-}
-
-/// A number in decimal digits, without the formatting machinery, which is large.
-fn decimal(mut number: u32) -> String {
-    let mut digits = Vec::with_capacity(10);
-    loop {
-        digits.push(char::from(b'0' + (number % 10) as u8));
-        number /= 10;
-        if number == 0 {
-            return digits.iter().rev().collect();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_is_told_apart_by_its_start_time() {
-        let parent = Parent::of_this_process().unwrap();
-        assert!(parent.pid > 0);
-        #[cfg(target_os = "linux")]
-        assert!(parent.started > 0, "field 22 of /proc/PID/stat");
-        let successor = Parent { started: parent.started + 1, ..parent };
-        assert_ne!(parent.mark(), successor.mark());
     }
 }

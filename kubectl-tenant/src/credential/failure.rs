@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use tenant_cached_token::Parent;
 
 use super::Request;
 use crate::{
@@ -12,7 +13,6 @@ use crate::{
     error::{Error, Kind},
     paths::Paths,
     private_file::{self, Found},
-    world::Parent,
 };
 
 /// Version of the file's schema.

@@ -1,8 +1,9 @@
 //! A new Kubernetes token: the lock, another look, one call to the broker.
 
+use tenant_cached_token::{CachedToken, Verdict, judge};
 use uuid::Uuid;
 
-use super::{Cache, CachedToken, Request, Verdict, judge};
+use super::{Cache, Request};
 use crate::{
     broker::Broker,
     error::Error,
@@ -66,7 +67,7 @@ fn attempt(
     let clock = world.clock.clone();
     let good = || -> Option<CachedToken> {
         let token = cache.read().ok().flatten()?;
-        if request.force || unwanted == Some(&token.credential_id) {
+        if request.force || unwanted == Some(&token.facts.credential_id) {
             return None;
         }
         match judge(Some(token), clock.now(), None) {

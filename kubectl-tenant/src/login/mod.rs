@@ -14,7 +14,7 @@ pub(crate) use command::login;
 
 use crate::{
     broker_url::BrokerUrl,
-    credential::{self, Cache, Failures},
+    credential::{Cache, Failures},
     error::Error,
     http::Http,
     lock::{self, Outcome},
@@ -80,7 +80,7 @@ async fn sign_in(
         tokens.access,
     );
     let before = replace(&sessions, &session).await?;
-    Cache::forget(&paths.cache.join("tokens"), broker)?;
+    Cache::forget(&paths.tokens(), broker)?;
     Failures::new(paths).forget(broker);
     if let Some(before) = before
         && let Some(endpoint) = &before.revocation_endpoint
@@ -236,7 +236,7 @@ pub(crate) fn from_get_token(
     paths: &Paths,
     world: &mut World,
 ) -> Result<Option<()>, Error> {
-    let name = credential::hash(&[broker.as_str()]);
+    let name = tenant_cached_token::hash(&[broker.as_str()]);
     let abandoned = paths.state.join(format!("abandoned-{name}"));
     let now = world.clock.now();
     let last = std::fs::read_to_string(&abandoned).ok().and_then(|text| text.parse::<i64>().ok());

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
+use tenant_cached_token::{BACKWARD_TOLERANCE, hash};
 use tenant_shared::WireTime;
 
 use super::secret;
 use crate::{
     broker_url::BrokerUrl,
-    credential,
     error::Error,
     lock::{self, Outcome},
     paths::Paths,
@@ -21,8 +21,6 @@ use crate::{
 const VERSION: u32 = 1;
 /// An access token that has less than this many seconds left is not used any more.
 const ACCESS_MARGIN: i64 = 30;
-/// The clock may have been set back by this many seconds before a stored time is not believed.
-pub(crate) const BACKWARD_TOLERANCE: i64 = 60;
 
 /// A session as it is stored. Times are Unix seconds of this machine's clock, except where said.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -108,7 +106,7 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub(crate) fn new(paths: &Paths, broker: &BrokerUrl, messages: &Messages) -> Self {
-        let name = credential::hash(&[broker.as_str()]);
+        let name = hash(&[broker.as_str()]);
         Self {
             path: paths.sessions().join(format!("{name}.json")),
             lock: paths.locks().join(format!("session-{name}.lock")),

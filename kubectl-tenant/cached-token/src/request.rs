@@ -1,0 +1,224 @@
+//! Which token is asked for.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+/// What a token is for, each part in its canonical spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The broker: lower-case host, no default port, no slash at the end.
+    pub broker: &'a str,
+    /// Name of the cluster.
+    pub cluster: &'a str,
+    /// The workspace's UUID, lower case, with hyphens.
+    pub workspace: &'a str,
+}
+
+impl<'a> Request<'a> {
+    /// Reads the one command line that kubectl uses: the program, `get-token`, and `--broker=…`,
+    /// `--cluster=…`, `--workspace=…` in any order, canonically spelled as in the kubeconfig.
+    /// [`None`] for every other command line, whatever it means.
+    pub fn of_args(args: &'a [OsString]) -> Option<Self> {
+        let mut words = args.iter().skip(1).map(|word| word.to_str());
+        if words.next()?? != "get-token" {
+            return None;
+        }
+        let (mut broker, mut cluster, mut workspace) = (None, None, None);
+        for word in words {
+            let word = word?;
+            let at = word.bytes().position(|byte| byte == b'=')?;
+            let (flag, value) = (&word[..at], &word[at + 1..]);
+            let slot = match flag {
+                "--broker" => &mut broker,
+                "--cluster" => &mut cluster,
+                "--workspace" => &mut workspace,
+                _ => return None,
+            };
+            if value.is_empty() || slot.replace(value).is_some() {
+                return None;
+            }
+        }
+        let request = Self { broker: broker?, cluster: cluster?, workspace: workspace? };
+        (is_canonical(request.broker.as_bytes()) && is_uuid(request.workspace.as_bytes()))
+            .then_some(request)
+    }
+
+    /// The name of everything about this token: SHA-256, in hex, of the canonical JSON of what it
+    /// is for. It depends on nothing else, neither on flags nor on their order.
+    pub fn key(&self) -> String {
+        hash(&[self.broker, self.cluster, self.workspace])
+    }
+
+    /// The token's file in the folder of tokens.
+    pub fn file(&self, folder: &Path) -> PathBuf {
+        folder.join(self.key() + ".json")
+    }
+}
+
+/// SHA-256, in hex, of a JSON array of strings without spaces.
+pub fn hash(parts: &[&str]) -> String {
+    // A list of strings can always be written.
+    let canonical = serde_json::to_vec(parts).unwrap_or_default();
+    hex(&Sha256::digest(canonical))
+}
+
+/// Bytes in lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut hex = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        hex.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        hex.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    hex
+}
+
+fn is_uuid(text: &[u8]) -> bool {
+    text.len() == 36
+        && text.iter().enumerate().all(|(index, byte)| match index {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(byte),
+        })
+}
+
+/// Whether a text is a canonical broker URL of the plain kind, as it stands in nearly every
+/// kubeconfig. A full reader of URLs comes to the same result, but brings tables of the Unicode
+/// standard with it.
+fn is_canonical(text: &[u8]) -> bool {
+    let (rest, default_port, secure) = if let Some(rest) = text.strip_prefix(b"https://") {
+        (rest, 443, true)
+    } else if let Some(rest) = text.strip_prefix(b"http://") {
+        (rest, 80, false)
+    } else {
+        return false;
+    };
+    let end = |mark: u8, text: &[u8]| text.iter().position(|byte| *byte == mark);
+    let (authority, path) = rest.split_at(end(b'/', rest).unwrap_or(rest.len()));
+    let (host, port) = match end(b':', authority) {
+        Some(colon) => (&authority[..colon], Some(&authority[colon + 1..])),
+        None => (authority, None),
+    };
+    let plain_port = port.is_none_or(|port| is_port(port, default_port));
+    let plain_host = if secure {
+        host.split(|byte| *byte == b'.').all(is_label)
+    } else {
+        host == b"127.0.0.1" || host == b"localhost"
+    };
+    let plain_path = path.is_empty()
+        || path[1..].split(|byte| *byte == b'/').all(|segment| {
+            !segment.is_empty()
+                && segment.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+        });
+    plain_host && plain_port && plain_path
+}
+
+/// A part of a host name. One that begins with a digit may belong to an IPv4 address in one of its
+/// odd spellings, one that begins with `xn--` stands for other letters.
+fn is_label(label: &[u8]) -> bool {
+    label.first().is_some_and(u8::is_ascii_lowercase)
+        && !label.starts_with(b"xn--")
+        && label
+            .iter()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
+}
+
+/// A port in its shortest spelling that is not the scheme's own.
+fn is_port(text: &[u8], default: u32) -> bool {
+    let digits = !text.is_empty() && text.len() <= 5 && text[0] != b'0';
+    let value = text.iter().try_fold(0_u32, |value, byte| {
+        byte.is_ascii_digit().then(|| value * 10 + u32::from(byte - b'0'))
+    });
+    digits && value.is_some_and(|port| port != default && port <= 65535)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use url::Url;
+
+    const ID: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+
+    fn args(line: &str) -> Vec<OsString> {
+        line.replace("ID", ID).split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_line_of_the_kubeconfig_is_read() {
+        let line = args("x get-token --cluster=c=d --workspace=ID --broker=https://b.example");
+        let request = Request::of_args(&line).unwrap();
+        let expected = Request { broker: "https://b.example", cluster: "c=d", workspace: ID };
+        assert_eq!(request, expected);
+    }
+
+    #[test]
+    fn whatever_is_unusual_is_left_to_others() {
+        for line in [
+            "x",
+            "x login",
+            "x get-token",
+            "x get-token --help",
+            "x get-token --broker=https://b --cluster=c",
+            "x get-token --broker https://b --cluster=c --workspace=ID",
+            "x get-token --broker=https://b --cluster=c --cluster=d --workspace=ID",
+            "x get-token --broker=https://b --cluster= --workspace=ID",
+            "x get-token --broker=https://B --cluster=c --workspace=ID",
+            "x get-token --broker=https://b --cluster=c --workspace=IDA",
+            "x get-token --broker=https://b --cluster=c --workspace=ID --force",
+        ] {
+            assert_eq!(Request::of_args(&args(line)), None, "{line}");
+        }
+        let upper = args(&format!(
+            "x get-token --broker=https://b --cluster=c --workspace={}",
+            ID.to_uppercase()
+        ));
+        assert_eq!(Request::of_args(&upper), None);
+    }
+
+    #[test]
+    fn the_key_is_what_it_always_was() {
+        let broker = "https://broker.example.com";
+        let request = Request { broker, cluster: "internal-cluster", workspace: ID };
+        assert_eq!(
+            request.key(),
+            "4f5680bc9990d4ffbcf03d58235fc92d0fbc21345c4620442051d51e371d03d9"
+        );
+    }
+
+    #[test]
+    fn the_usual_addresses_are_known() {
+        for text in ["https://broker.example.com", "http://127.0.0.1:8080", "https://b:8443/t/1"] {
+            assert!(is_canonical(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "https://b:443",
+            "http://127.0.0.1:80",
+            "https://1.2",
+            "https://b/",
+            "http://b",
+            "https://",
+            "https://b:0",
+            "https://b:99999",
+            "https://xn--a",
+            "ftp://b",
+            "https://B",
+        ] {
+            assert!(!is_canonical(text.as_bytes()), "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_reader_of_urls_comes_to_the_same_result(
+            text in "https?://(127.0.0.1|localhost|[a-z0-9.-]{1,12})(:[0-9]{1,5})?(/[a-zA-Z0-9.-]{0,4}){0,3}"
+        ) {
+            if is_canonical(text.as_bytes()) {
+                let url = Url::parse(&text).unwrap();
+                proptest::prop_assert_eq!(url.as_str().trim_end_matches('/'), &text);
+            }
+        }
+    }
+}
