@@ -33,6 +33,8 @@ pub mod issuer;
 pub mod problem;
 pub mod secret;
 pub mod telemetry;
+#[cfg(test)]
+mod testing;
 pub mod throttle;
 pub mod tls;
 pub mod workspace;

@@ -111,3 +111,136 @@ fn judge(start: i64, used: i64, now: i64, allowance: Allowance, next: bool) -> R
     let left = start + i64::from(allowance.window_seconds) * 1000 - now;
     Err(TooMany { retry_after: u64::try_from(left.max(0)).unwrap_or(0).div_ceil(1000).max(1) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{On, Storage, at_once, on_both_engines};
+
+    on_both_engines!(
+        of_many_at_once_exactly_the_allowance_passes,
+        a_window_ends_to_the_millisecond_and_begins_with_the_next_use,
+        looking_counts_nothing_and_sees_what_the_next_use_would,
+        names_and_subjects_do_not_share_a_window,
+        what_is_not_committed_is_not_counted,
+        only_windows_that_are_over_are_forgotten,
+    );
+
+    const THREE_A_MINUTE: Allowance = Allowance { count: 3, window_seconds: 60 };
+
+    async fn take_as(storage: &Storage, limited: Limited, subject: &str) -> Result<(), TooMany> {
+        let mut tx = storage.db.begin().await.unwrap();
+        let taken = take(&mut tx, &storage.clock, limited, subject, THREE_A_MINUTE).await.unwrap();
+        tx.commit().await.unwrap();
+        taken
+    }
+
+    async fn take_one(storage: &Storage) -> Result<(), TooMany> {
+        take_as(storage, Limited::Init, "ada").await
+    }
+
+    async fn look_once(storage: &Storage) -> Result<(), TooMany> {
+        look(&storage.db, &storage.clock, Limited::Init, "ada", THREE_A_MINUTE).await.unwrap()
+    }
+
+    async fn of_many_at_once_exactly_the_allowance_passes(on: On) {
+        let storage = Storage::new(on).await;
+        let allowance = Allowance { count: 5, window_seconds: 60 };
+        // Two processes, for replicas share the count.
+        let processes = [storage.db.clone(), storage.place.connect().await];
+        let results = at_once((0..32).map(|n| {
+            let (db, clock) = (processes[n % 2].clone(), storage.clock.clone());
+            async move {
+                let mut tx = db.begin().await.unwrap();
+                let taken = take(&mut tx, &clock, Limited::Init, "ada", allowance).await.unwrap();
+                tx.commit().await.unwrap();
+                taken
+            }
+        }))
+        .await;
+        assert_eq!(results.iter().filter(|taken| taken.is_ok()).count(), 5);
+        let refused: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+        assert_eq!(refused, [TooMany { retry_after: 60 }; 27]);
+        assert_eq!(storage.number("SELECT used FROM throttles").await, 32);
+    }
+
+    async fn a_window_ends_to_the_millisecond_and_begins_with_the_next_use(on: On) {
+        let storage = Storage::new(on).await;
+        take_one(&storage).await.unwrap();
+        storage.clock.advance(59_000);
+        take_one(&storage).await.unwrap();
+        take_one(&storage).await.unwrap();
+        assert_eq!(take_one(&storage).await, Err(TooMany { retry_after: 1 }));
+        storage.clock.advance(999);
+        assert_eq!(take_one(&storage).await, Err(TooMany { retry_after: 1 }), "1 ms is left");
+        assert_eq!(look_once(&storage).await, Err(TooMany { retry_after: 1 }), "1 ms is left");
+        storage.clock.advance(1);
+        assert_eq!(look_once(&storage).await, Ok(()), "the window has ended");
+        // The new window begins now, not at the end of the old one, and with nothing used.
+        storage.clock.advance(30_000);
+        for _ in 0..3 {
+            take_one(&storage).await.unwrap();
+        }
+        assert_eq!(take_one(&storage).await, Err(TooMany { retry_after: 60 }));
+        storage.clock.advance(500);
+        assert_eq!(take_one(&storage).await, Err(TooMany { retry_after: 60 }), "rounded up");
+        storage.clock.advance(59_500);
+        take_one(&storage).await.unwrap();
+    }
+
+    async fn looking_counts_nothing_and_sees_what_the_next_use_would(on: On) {
+        let storage = Storage::new(on).await;
+        for _ in 0..5 {
+            look_once(&storage).await.unwrap();
+        }
+        assert_eq!(storage.number("SELECT COUNT(*) FROM throttles").await, 0);
+        for _ in 0..3 {
+            look_once(&storage).await.unwrap();
+            take_one(&storage).await.unwrap();
+        }
+        assert_eq!(look_once(&storage).await, Err(TooMany { retry_after: 60 }));
+        assert_eq!(storage.number("SELECT used FROM throttles").await, 3);
+    }
+
+    async fn names_and_subjects_do_not_share_a_window(on: On) {
+        let storage = Storage::new(on).await;
+        let all = [Limited::Init, Limited::SignInAccount, Limited::SignInAddress];
+        for limited in all {
+            for subject in ["ada", "Ada", ""] {
+                for _ in 0..3 {
+                    take_as(&storage, limited, subject).await.unwrap();
+                }
+                take_as(&storage, limited, subject).await.unwrap_err();
+            }
+        }
+        assert_eq!(storage.number("SELECT COUNT(*) FROM throttles WHERE used = 4").await, 9);
+    }
+
+    async fn what_is_not_committed_is_not_counted(on: On) {
+        let storage = Storage::new(on).await;
+        for _ in 0..9 {
+            let mut tx = storage.db.begin().await.unwrap();
+            take(&mut tx, &storage.clock, Limited::Init, "ada", THREE_A_MINUTE)
+                .await
+                .unwrap()
+                .unwrap();
+        }
+        assert_eq!(storage.number("SELECT COUNT(*) FROM throttles").await, 0);
+    }
+
+    async fn only_windows_that_are_over_are_forgotten(on: On) {
+        let storage = Storage::new(on).await;
+        take_as(&storage, Limited::Init, "old").await.unwrap();
+        let old = storage.clock.now_ms();
+        storage.clock.advance(1);
+        take_as(&storage, Limited::Init, "young").await.unwrap();
+        for (before, left) in [(old - 1, 2), (old, 1)] {
+            let mut tx = storage.db.begin().await.unwrap();
+            forget(&mut tx, before).await.unwrap();
+            tx.commit().await.unwrap();
+            assert_eq!(storage.number("SELECT COUNT(*) FROM throttles").await, left);
+        }
+        let young = "SELECT COUNT(*) FROM throttles WHERE subject = 'young'";
+        assert_eq!(storage.number(young).await, 1);
+    }
+}

@@ -2,7 +2,7 @@
 -- Secrets are kept as SHA-256 (32 bytes); passwords as argon2id in PHC format.
 
 CREATE TABLE users (
-    id BLOB PRIMARY KEY,
+    id BLOB PRIMARY KEY NOT NULL,
     email TEXT NOT NULL UNIQUE,
     password_hash TEXT,
     status TEXT NOT NULL,
@@ -11,7 +11,7 @@ CREATE TABLE users (
 );
 
 CREATE TABLE workspaces (
-    id BLOB PRIMARY KEY,
+    id BLOB PRIMARY KEY NOT NULL,
     user_id BLOB NOT NULL REFERENCES users (id),
     cluster TEXT NOT NULL,
     k8s_namespace TEXT NOT NULL UNIQUE,
@@ -28,7 +28,7 @@ CREATE INDEX workspaces_user_id ON workspaces (user_id);
 CREATE INDEX workspaces_status ON workspaces (status);
 
 CREATE TABLE sessions (
-    id BLOB PRIMARY KEY,
+    id BLOB PRIMARY KEY NOT NULL,
     user_id BLOB NOT NULL REFERENCES users (id),
     client_id TEXT NOT NULL,
     scope TEXT NOT NULL,
@@ -45,14 +45,14 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_user_id ON sessions (user_id);
 
 CREATE TABLE access_tokens (
-    token_hash BLOB PRIMARY KEY,
+    token_hash BLOB PRIMARY KEY NOT NULL,
     session_id BLOB NOT NULL REFERENCES sessions (id),
     expires_at INTEGER NOT NULL
 );
 CREATE INDEX access_tokens_expires_at ON access_tokens (expires_at);
 
 CREATE TABLE refresh_tokens (
-    token_hash BLOB PRIMARY KEY,
+    token_hash BLOB PRIMARY KEY NOT NULL,
     session_id BLOB NOT NULL REFERENCES sessions (id),
     issued_at INTEGER NOT NULL,
     used_at INTEGER
@@ -61,7 +61,7 @@ CREATE INDEX refresh_tokens_session_id ON refresh_tokens (session_id);
 
 -- One row from the authorization request to the redeemed code.
 CREATE TABLE authorizations (
-    id BLOB PRIMARY KEY,
+    id BLOB PRIMARY KEY NOT NULL,
     request_hash BLOB NOT NULL UNIQUE,
     browser_hash BLOB NOT NULL,
     client_id TEXT NOT NULL,
@@ -83,7 +83,7 @@ CREATE INDEX authorizations_expires_at ON authorizations (expires_at);
 
 -- The ledger: which credential left, never the credential.
 CREATE TABLE issued_credentials (
-    credential_id TEXT PRIMARY KEY,
+    credential_id TEXT PRIMARY KEY NOT NULL,
     workspace_id BLOB NOT NULL REFERENCES workspaces (id),
     session_id BLOB NOT NULL,
     issued_at INTEGER NOT NULL,
@@ -92,7 +92,7 @@ CREATE TABLE issued_credentials (
 CREATE INDEX issued_credentials_workspace_id ON issued_credentials (workspace_id, issued_at);
 
 CREATE TABLE audit_logs (
-    id BLOB PRIMARY KEY,
+    id BLOB PRIMARY KEY NOT NULL,
     user_id BLOB,
     workspace_id BLOB,
     action TEXT NOT NULL,

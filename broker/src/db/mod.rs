@@ -4,10 +4,14 @@
 //! knows; [`on_engine!`](crate::on_engine) type-checks it for both. A transaction that writes takes
 //! SQLite's one write lock when it begins, so that it cannot fail half-way for want of it.
 
+#[cfg(test)]
+mod tests;
+
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use sqlx::{
-    PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction,
+    Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool,
+    Transaction,
     migrate::{MigrateError, Migrator},
     postgres::{PgConnectOptions, PgPoolOptions},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -150,9 +154,22 @@ impl Db {
     /// # Errors
     /// A migration fails, or the database is of a later version than this program.
     pub async fn migrate(&self) -> Result<(), MigrateError> {
+        // `run` hides from the compiler that its future may move between threads (sqlx-core says so
+        // at `run_direct`).
         match self {
-            Self::Postgres(pool) => POSTGRES_MIGRATIONS.run(pool).await,
-            Self::Sqlite { write, .. } => SQLITE_MIGRATIONS.run(write).await,
+            Self::Postgres(pool) => {
+                // The migrator's lock goes with its connection; after a failure nothing else ends it.
+                let mut connection = pool.acquire().await?.detach();
+                let result = POSTGRES_MIGRATIONS.run_direct(None, &mut connection, false).await;
+                connection.close().await?;
+                result
+            }
+            Self::Sqlite { write, .. } => {
+                // On SQLite the migrator has no lock of its own.
+                let mut tx = write.begin_with("BEGIN IMMEDIATE").await?;
+                SQLITE_MIGRATIONS.run_direct(None, &mut *tx, false).await?;
+                Ok(tx.commit().await?)
+            }
         }
     }
 

@@ -1,0 +1,251 @@
+//! The two engines have the same tables, and both keep what was promised.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use super::*;
+use crate::{
+    on_engine,
+    testing::{On, Place, Storage, at_once, on_both_engines},
+};
+
+on_both_engines!(
+    migrating_again_changes_nothing,
+    several_processes_may_open_and_migrate_at_once,
+    a_database_of_a_later_version_is_refused,
+    a_transaction_that_is_dropped_leaves_nothing,
+    a_transaction_is_seen_once_it_is_committed,
+    what_is_committed_survives_a_power_cut,
+    a_closed_database_does_not_answer,
+);
+
+/// Name and whether it must have a value, in order.
+type Columns = Vec<(String, bool)>;
+
+/// The tables of a database and their columns, without the migrations' own.
+async fn tables(db: &Db) -> BTreeMap<String, Columns> {
+    let rows: Vec<(String, String, bool)> = match db {
+        Db::Postgres(pool) => {
+            let columns = "\
+                SELECT table_name::text, column_name::text, is_nullable = 'NO' \
+                FROM information_schema.columns WHERE table_schema = 'public' \
+                ORDER BY table_name, ordinal_position";
+            sqlx::query_as(columns).fetch_all(pool).await.unwrap()
+        }
+        Db::Sqlite { read, .. } => {
+            let columns = "\
+                SELECT t.name, c.name, c.\"notnull\" FROM sqlite_master t, pragma_table_info(t.name) c \
+                WHERE t.type = 'table' ORDER BY t.name, c.cid";
+            sqlx::query_as(columns).fetch_all(read).await.unwrap()
+        }
+    };
+    let mut tables: BTreeMap<_, Columns> = BTreeMap::new();
+    for (table, column, needed) in rows {
+        tables.entry(table).or_default().push((column, needed));
+    }
+    assert!(tables.remove("_sqlx_migrations").is_some(), "the tables come from migrations");
+    tables
+}
+
+/// `table(columns)` of every index, and whether it is unique.
+async fn indexes(db: &Db) -> BTreeMap<String, bool> {
+    let rows: Vec<(String, String, bool)> = match db {
+        Db::Postgres(pool) => {
+            let indexes = "\
+                SELECT t.relname::text, \
+                  string_agg(a.attname::text, ',' ORDER BY array_position(i.indkey, a.attnum)), \
+                  i.indisunique \
+                FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid \
+                JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = ANY(i.indkey) \
+                WHERE t.relnamespace = 'public'::regnamespace \
+                GROUP BY i.indexrelid, t.relname, i.indisunique";
+            sqlx::query_as(indexes).fetch_all(pool).await.unwrap()
+        }
+        Db::Sqlite { read, .. } => {
+            let indexes = "\
+                SELECT t.name, (SELECT group_concat(name, ',' ORDER BY seqno) \
+                  FROM pragma_index_info(i.name)), i.\"unique\" \
+                FROM sqlite_master t, pragma_index_list(t.name) i WHERE t.type = 'table'";
+            sqlx::query_as(indexes).fetch_all(read).await.unwrap()
+        }
+    };
+    let indexes = rows.into_iter().filter(|(table, ..)| table != "_sqlx_migrations");
+    indexes.map(|(table, columns, unique)| (format!("{table}({columns})"), unique)).collect()
+}
+
+/// `table(column) -> table(column)` of every foreign key.
+async fn references(db: &Db) -> Vec<String> {
+    match db {
+        Db::Postgres(pool) => {
+            let keys = "\
+                SELECT f.relname || '(' || a.attname || ') -> ' || t.relname || '(' || b.attname || ')' \
+                FROM pg_constraint c \
+                JOIN pg_class f ON f.oid = c.conrelid JOIN pg_class t ON t.oid = c.confrelid \
+                JOIN pg_attribute a ON a.attrelid = f.oid AND a.attnum = c.conkey[1] \
+                JOIN pg_attribute b ON b.attrelid = t.oid AND b.attnum = c.confkey[1] \
+                WHERE c.contype = 'f' ORDER BY 1";
+            sqlx::query_scalar(keys).fetch_all(pool).await.unwrap()
+        }
+        Db::Sqlite { read, .. } => {
+            let keys = "\
+                SELECT t.name || '(' || k.\"from\" || ') -> ' || k.\"table\" || '(' || k.\"to\" || ')' \
+                FROM sqlite_master t, pragma_foreign_key_list(t.name) k ORDER BY 1";
+            sqlx::query_scalar(keys).fetch_all(read).await.unwrap()
+        }
+    }
+}
+
+#[tokio::test]
+async fn both_engines_have_the_same_tables() {
+    let (sqlite, postgres) = (Storage::new(On::Sqlite).await, Storage::new(On::Postgres).await);
+    let (ours, theirs) = (tables(&sqlite.db).await, tables(&postgres.db).await);
+    assert!(ours.contains_key("workspaces") && ours.len() == 9, "{ours:?}");
+    assert_eq!(ours, theirs);
+    assert_eq!(indexes(&sqlite.db).await, indexes(&postgres.db).await);
+    let keys = references(&sqlite.db).await;
+    assert!(keys.contains(&"workspaces(user_id) -> users(id)".to_owned()), "{keys:?}");
+    assert_eq!(keys, references(&postgres.db).await);
+}
+
+#[test]
+fn both_engines_have_the_same_migrations() {
+    let files = |engine: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(engine);
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(files("sqlite"), files("postgres"));
+    let known = |migrator: &Migrator| migrator.iter().map(|m| m.version).collect::<Vec<_>>();
+    assert_eq!(known(&SQLITE_MIGRATIONS), known(&POSTGRES_MIGRATIONS));
+    assert_eq!(known(&SQLITE_MIGRATIONS).len(), files("sqlite").len(), "all are built in");
+    let numbers = 1..=i64::try_from(files("sqlite").len()).unwrap();
+    assert_eq!(known(&SQLITE_MIGRATIONS), numbers.collect::<Vec<_>>(), "numbered without a gap");
+}
+
+async fn migrating_again_changes_nothing(on: On) {
+    let storage = Storage::new(on).await;
+    let user = storage.user().await;
+    let before = tables(&storage.db).await;
+    storage.db.migrate().await.unwrap();
+    storage.place.connect().await.migrate().await.unwrap();
+    assert_eq!(tables(&storage.db).await, before);
+    let kept: Vec<uuid::Uuid> = on_engine!(storage.db.reader(), pool =>
+        sqlx::query_scalar("SELECT id FROM users").fetch_all(pool).await)
+    .unwrap();
+    assert_eq!(kept, [user]);
+}
+
+async fn several_processes_may_open_and_migrate_at_once(on: On) {
+    // Several times, for what goes wrong here does so by chance.
+    let times = match on {
+        On::Sqlite => 5,
+        On::Postgres => 2,
+    };
+    for _ in 0..times {
+        let place = Arc::new(Place::new(on).await);
+        let results = at_once((0..4).map(|_| {
+            let place = Arc::clone(&place);
+            async move {
+                let db = place.connect().await;
+                db.migrate().await.map(|()| db)
+            }
+        }))
+        .await;
+        for result in results {
+            let applied: i64 = on_engine!(result.unwrap().reader(), pool =>
+                sqlx::query_scalar("SELECT COUNT(*) FROM _sqlx_migrations").fetch_one(pool).await)
+            .unwrap();
+            assert_eq!(usize::try_from(applied).unwrap(), SQLITE_MIGRATIONS.iter().count());
+        }
+    }
+}
+
+async fn a_database_of_a_later_version_is_refused(on: On) {
+    let storage = Storage::new(on).await;
+    let mut tx = storage.db.begin().await.unwrap();
+    let later = "UPDATE _sqlx_migrations SET version = 9999 WHERE version = 1";
+    on_engine!(tx.connection(), c => sqlx::query(later).execute(c).await.map(drop)).unwrap();
+    tx.commit().await.unwrap();
+    let error = storage.db.migrate().await.unwrap_err();
+    assert!(matches!(error, MigrateError::VersionMissing(9999)), "{error}");
+    // It says no without leaving a lock behind.
+    storage.db.begin().await.unwrap().commit().await.unwrap();
+    let error = storage.place.connect().await.migrate().await.unwrap_err();
+    assert!(matches!(error, MigrateError::VersionMissing(9999)), "{error}");
+}
+
+const USERS: &str = "SELECT COUNT(*) FROM users";
+const ADD_USER: &str = "\
+INSERT INTO users (id, email, status, role, created_at) VALUES ($1, 'a', 'active', 'user', 0)";
+
+async fn add_user(storage: &Storage) -> Tx {
+    let mut tx = storage.db.begin().await.unwrap();
+    let id = storage.clock.random_id();
+    on_engine!(tx.connection(), c => sqlx::query(ADD_USER).bind(id).execute(c).await.map(drop))
+        .unwrap();
+    tx
+}
+
+async fn a_transaction_that_is_dropped_leaves_nothing(on: On) {
+    let storage = Storage::new(on).await;
+    // More often than there are connections: none is lost, none goes on in an old transaction.
+    for _ in 0..20 {
+        drop(add_user(&storage).await);
+    }
+    assert_eq!(storage.number(USERS).await, 0);
+    // Nor does one whose future is dropped half-way, as when a client goes away.
+    for _ in 0..20 {
+        let abandoned = async {
+            let _tx = add_user(&storage).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = abandoned => {}
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    assert_eq!(storage.number(USERS).await, 0);
+    add_user(&storage).await.commit().await.unwrap();
+    assert_eq!(storage.number(USERS).await, 1);
+}
+
+async fn a_transaction_is_seen_once_it_is_committed(on: On) {
+    let storage = Storage::new(on).await;
+    let tx = add_user(&storage).await;
+    assert_eq!(storage.number(USERS).await, 0, "readers do not wait and see what is committed");
+    tx.commit().await.unwrap();
+    assert_eq!(storage.number(USERS).await, 1);
+}
+
+async fn what_is_committed_survives_a_power_cut(on: On) {
+    let storage = Storage::new(on).await;
+    match &storage.db {
+        Db::Postgres(pool) => {
+            for setting in ["SHOW fsync", "SHOW synchronous_commit", "SHOW full_page_writes"] {
+                let value: String = sqlx::query_scalar(setting).fetch_one(pool).await.unwrap();
+                assert_eq!(value, "on", "{setting}");
+            }
+        }
+        Db::Sqlite { write, .. } => {
+            let mode: String =
+                sqlx::query_scalar("PRAGMA journal_mode").fetch_one(write).await.unwrap();
+            assert_eq!(mode, "wal");
+            let full: i64 =
+                sqlx::query_scalar("PRAGMA synchronous").fetch_one(write).await.unwrap();
+            assert_eq!(full, 2);
+            let keys: i64 =
+                sqlx::query_scalar("PRAGMA foreign_keys").fetch_one(write).await.unwrap();
+            assert_eq!(keys, 1, "references are checked, as PostgreSQL does");
+        }
+    }
+}
+
+async fn a_closed_database_does_not_answer(on: On) {
+    let storage = Storage::new(on).await;
+    storage.db.ping().await.unwrap();
+    storage.db.close().await;
+    assert!(matches!(storage.db.ping().await, Err(sqlx::Error::PoolClosed)));
+    assert!(matches!(storage.db.begin().await, Err(sqlx::Error::PoolClosed)));
+}

@@ -1,0 +1,137 @@
+//! Fresh databases for the tests of the modules that keep rows, on both engines.
+
+use integration::postgres::{Database, Postgres};
+use tempfile::TempDir;
+use tenant_shared::WorkspaceStatus;
+use uuid::Uuid;
+
+use crate::{
+    clock::Clock,
+    db::{Db, Location},
+    on_engine,
+};
+
+/// Which engine a test runs on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum On {
+    Sqlite,
+    Postgres,
+}
+
+/// Makes each test, which takes an [`On`], two: `sqlite::…` and `postgres::…`.
+macro_rules! on_both_engines {
+    ($($test:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test($crate::testing::On::Sqlite).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test($crate::testing::On::Postgres).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_both_engines;
+
+/// Where a database is that nobody else uses. It goes away with the value.
+pub(crate) struct Place {
+    location: Location,
+    _folder: TempDir,
+    _database: Option<Database>,
+}
+
+impl Place {
+    pub(crate) async fn new(on: On) -> Self {
+        match on {
+            On::Sqlite => Self::of(None),
+            On::Postgres => Self::on_server(&Postgres::shared().await.unwrap()).await,
+        }
+    }
+
+    /// On a server that the test may break.
+    pub(crate) async fn on_server(server: &Postgres) -> Self {
+        Self::of(Some(server.database("storage").await.unwrap()))
+    }
+
+    fn of(database: Option<Database>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let location = match &database {
+            None => Location::Sqlite(folder.path().join("broker.db")),
+            Some(database) => database.url().as_str().parse().unwrap(),
+        };
+        Self { location, _folder: folder, _database: database }
+    }
+
+    /// Connects as one more process does.
+    pub(crate) async fn connect(&self) -> Db {
+        Db::connect(&self.location).await.unwrap()
+    }
+}
+
+/// A database of its own with all tables, and a clock that stands still.
+pub(crate) struct Storage {
+    pub(crate) db: Db,
+    pub(crate) clock: Clock,
+    // Goes after the connections to it.
+    pub(crate) place: Place,
+}
+
+impl Storage {
+    pub(crate) async fn new(on: On) -> Self {
+        Self::at(Place::new(on).await).await
+    }
+
+    pub(crate) async fn at(place: Place) -> Self {
+        let db = place.connect().await;
+        db.migrate().await.unwrap();
+        let clock = Clock::manual("2026-01-02T03:04:05.678Z".parse().unwrap());
+        Self { db, clock, place }
+    }
+
+    /// One number that a statement gives.
+    pub(crate) async fn number(&self, statement: &'static str) -> i64 {
+        on_engine!(self.db.reader(), pool =>
+            sqlx::query_scalar(statement).fetch_one(pool).await)
+        .unwrap()
+    }
+
+    /// A user who is there.
+    pub(crate) async fn user(&self) -> Uuid {
+        let id = self.clock.random_id();
+        let mut tx = self.db.begin().await.unwrap();
+        on_engine!(tx.connection(), c => sqlx::query(
+            "INSERT INTO users (id, email, status, role, created_at) \
+             VALUES ($1, $2, 'active', 'user', 0)")
+            .bind(id).bind(format!("{id}@example.com")).execute(c).await.map(drop))
+        .unwrap();
+        tx.commit().await.unwrap();
+        id
+    }
+
+    /// A workspace of this user that is there, in a namespace named after its id.
+    pub(crate) async fn workspace(&self, user: Uuid, status: WorkspaceStatus) -> Uuid {
+        let id = self.clock.random_id();
+        let mut tx = self.db.begin().await.unwrap();
+        on_engine!(tx.connection(), c => sqlx::query(
+            "INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, \
+               quota_cpu, quota_memory, status, status_changed_at, created_at) \
+             VALUES ($1, $2, 'internal-cluster', $3, 'sa', 'basic', '4', '8Gi', $4, $5, $5)")
+            .bind(id).bind(user).bind(id.to_string()).bind(status.as_str())
+            .bind(self.clock.now_ms()).execute(c).await.map(drop))
+        .unwrap();
+        tx.commit().await.unwrap();
+        id
+    }
+}
+
+/// Runs so many at once, each as a task of its own, and returns what they returned.
+pub(crate) async fn at_once<T: Send + 'static>(
+    tasks: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let tasks: tokio::task::JoinSet<T> = tasks.into_iter().collect();
+    tasks.join_all().await
+}
