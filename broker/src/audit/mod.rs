@@ -12,6 +12,8 @@ use crate::{
 };
 
 pub mod api;
+#[cfg(test)]
+mod tests;
 
 /// Everything that leaves a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -142,7 +142,16 @@ impl Db {
                     .foreign_keys(true)
                     .busy_timeout(ACQUIRE_TIMEOUT);
                 let pool = SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
-                let write = pool.clone().max_connections(1).connect_with(options.clone()).await?;
+                let write = pool
+                    .clone()
+                    .max_connections(1)
+                    // A full disk ends SQLite's transaction but not the driver's, which would then
+                    // refuse to begin another one: such a connection is replaced.
+                    .before_acquire(|connection, _| {
+                        Box::pin(async move { Ok(!connection.is_in_transaction()) })
+                    })
+                    .connect_with(options.clone())
+                    .await?;
                 let read = pool.max_connections(SQLITE_READERS).connect_with(options).await?;
                 Ok(Self::Sqlite { read, write })
             }

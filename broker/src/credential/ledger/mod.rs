@@ -3,6 +3,9 @@
 //! Every issuance waits until its rows are durable. Rows of issuances that wait at the same time
 //! share one transaction, so that the cost of durability is paid once for all of them.
 
+#[cfg(test)]
+mod tests;
+
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
@@ -67,6 +70,12 @@ async fn write(db: Db, mut entries: mpsc::Receiver<Waiting>) {
                 }
             }
             Err(error) => {
+                if matches!(error, sqlx::Error::PoolTimedOut) {
+                    // Whoever came meanwhile would wait as long again, batch after batch.
+                    while let Ok(waiting) = entries.try_recv() {
+                        batch.push(waiting);
+                    }
+                }
                 tracing::error!(
                     issuances = batch.len(),
                     error = crate::problem::chain(&error),

@@ -1,5 +1,8 @@
 //! Rows of workspaces.
 
+#[cfg(test)]
+mod tests;
+
 use sqlx::FromRow;
 use tenant_shared::{Quota, Workspace, WorkspaceStatus};
 use uuid::Uuid;

@@ -1,0 +1,196 @@
+//! The audit trail on both engines: what is kept, who sees it, in which order.
+
+use std::collections::BTreeSet;
+
+use tenant_shared::WorkspaceStatus;
+
+use super::*;
+use crate::testing::{On, Storage, at_once, on_both_engines};
+
+on_both_engines!(
+    a_row_says_everything_that_was_known,
+    what_is_not_committed_is_not_recorded,
+    a_person_sees_what_they_did_and_what_happened_to_their_workspace,
+    filters_narrow_and_are_exact,
+    pages_show_every_row_once_newest_first,
+    rows_that_come_between_two_pages_do_not_move_them,
+);
+
+async fn append(storage: &Storage, event: Event) -> Uuid {
+    let stamped = event.stamped(&storage.clock);
+    let mut tx = storage.db.begin().await.unwrap();
+    record_stamped(&mut tx, &stamped).await.unwrap();
+    tx.commit().await.unwrap();
+    stamped.id
+}
+
+async fn seen(storage: &Storage, filter: &Filter) -> Vec<Uuid> {
+    read(&storage.db, filter, 1000).await.unwrap().iter().map(|row| row.id).collect()
+}
+
+fn reversed(ids: &[Uuid]) -> Vec<Uuid> {
+    ids.iter().rev().copied().collect()
+}
+
+async fn a_row_says_everything_that_was_known(on: On) {
+    let storage = Storage::new(on).await;
+    let id = || storage.clock.random_id();
+    let (user, workspace, session) = (id(), id(), id());
+    let full = Stamped {
+        id: storage.clock.ordered_id(),
+        created_at: storage.clock.now_ms(),
+        ip_address: Some("2001:db8::1".to_owned()),
+        request_id: Some("request".to_owned()),
+        event: Event {
+            user_id: Some(user),
+            workspace_id: Some(workspace),
+            session_id: Some(session),
+            credential_id: Some("jti".to_owned()),
+            ..Event::refused(Action::IssueCredential, "a 'reason' -- with \"quotes\" and ü")
+        },
+    };
+    let mut tx = storage.db.begin().await.unwrap();
+    record_stamped(&mut tx, &full).await.unwrap();
+    tx.commit().await.unwrap();
+    record_alone(&storage.db, &storage.clock, Event::success(Action::SignIn)).await.unwrap();
+
+    let mut rows = read(&storage.db, &Filter::default(), 9).await.unwrap();
+    let row = rows.pop().unwrap();
+    assert_eq!(row.id, full.id);
+    assert_eq!((row.user_id, row.workspace_id), (Some(user), Some(workspace)));
+    assert_eq!((row.action.as_str(), row.outcome.as_str()), ("IssueCredential", "refused"));
+    assert_eq!(row.created_at, storage.clock.now_ms());
+    assert_eq!(row.ip_address.as_deref(), Some("2001:db8::1"));
+    assert_eq!((row.session_id, row.credential_id.as_deref()), (Some(session), Some("jti")));
+    assert_eq!(row.request_id.as_deref(), Some("request"));
+    assert_eq!(row.reason.as_deref(), Some("a 'reason' -- with \"quotes\" and ü"));
+
+    let bare = rows.pop().unwrap();
+    assert_eq!((bare.action.as_str(), bare.outcome.as_str()), ("SignIn", "success"));
+    assert_eq!((bare.user_id, bare.workspace_id, bare.session_id), (None, None, None));
+    assert_eq!((bare.ip_address, bare.credential_id), (None, None));
+    assert_eq!((bare.request_id, bare.reason), (None, None));
+    assert!(rows.is_empty());
+
+    // A row is never written over.
+    let mut tx = storage.db.begin().await.unwrap();
+    let error = record_stamped(&mut tx, &full).await.unwrap_err();
+    assert!(error.as_database_error().unwrap().is_unique_violation(), "{error}");
+}
+
+async fn what_is_not_committed_is_not_recorded(on: On) {
+    let storage = Storage::new(on).await;
+    let mut tx = storage.db.begin().await.unwrap();
+    record(&mut tx, &storage.clock, Event::success(Action::SignIn)).await.unwrap();
+    assert!(seen(&storage, &Filter::default()).await.is_empty(), "nobody else sees it yet");
+    drop(tx);
+    assert!(seen(&storage, &Filter::default()).await.is_empty());
+}
+
+async fn a_person_sees_what_they_did_and_what_happened_to_their_workspace(on: On) {
+    let storage = Storage::new(on).await;
+    let (ada, ben, admin) = (storage.user().await, storage.user().await, storage.user().await);
+    let of_ada = storage.workspace(ada, WorkspaceStatus::Provisioned).await;
+    let of_ben = storage.workspace(ben, WorkspaceStatus::Provisioned).await;
+    let event = |user_id, workspace_id| Event {
+        user_id,
+        workspace_id,
+        ..Event::success(Action::SuspendWorkspace)
+    };
+    let hers = append(&storage, event(Some(ada), None)).await;
+    let by_admin_to_hers = append(&storage, event(Some(admin), Some(of_ada))).await;
+    let by_sweep_to_hers = append(&storage, event(None, Some(of_ada))).await;
+    let by_her_to_his = append(&storage, event(Some(ada), Some(of_ben))).await;
+    let his = append(&storage, event(Some(ben), Some(of_ben))).await;
+    let nobodys = append(&storage, event(None, None)).await;
+    let everything = [hers, by_admin_to_hers, by_sweep_to_hers, by_her_to_his, his, nobodys];
+
+    let as_user =
+        async |user| seen(&storage, &Filter { user_id: Some(user), ..Filter::default() }).await;
+    assert_eq!(as_user(ada).await, reversed(&everything[..4]));
+    assert_eq!(as_user(ben).await, [his, by_her_to_his]);
+    assert_eq!(as_user(admin).await, [by_admin_to_hers]);
+    assert!(as_user(storage.clock.random_id()).await.is_empty());
+    assert!(as_user(Uuid::nil()).await.is_empty(), "rows of nobody belong to nobody");
+    assert_eq!(seen(&storage, &Filter::default()).await, reversed(&everything));
+    // Filters narrow what a person sees and never widen it.
+    let foreign = Filter { user_id: Some(ben), workspace_id: Some(of_ada), ..Filter::default() };
+    assert!(seen(&storage, &foreign).await.is_empty());
+}
+
+async fn filters_narrow_and_are_exact(on: On) {
+    let storage = Storage::new(on).await;
+    let (here, there) = (storage.clock.random_id(), storage.clock.random_id());
+    let event =
+        |action, workspace| Event { workspace_id: Some(workspace), ..Event::success(action) };
+    let init = append(&storage, event(Action::InitWorkspace, here)).await;
+    let suspend = append(&storage, event(Action::SuspendWorkspace, here)).await;
+    let elsewhere = append(&storage, event(Action::SuspendWorkspace, there)).await;
+    let last = append(&storage, event(Action::WorkspaceSuspended, here)).await;
+
+    let by_action = async |action: &str| {
+        seen(&storage, &Filter { action: Some(action.to_owned()), ..Filter::default() }).await
+    };
+    assert_eq!(by_action("SuspendWorkspace").await, [elsewhere, suspend]);
+    for no_action in ["suspendworkspace", "Suspend%", "SuspendWorkspace'", "Unknown"] {
+        assert!(by_action(no_action).await.is_empty(), "{no_action}");
+    }
+    let filter = Filter { workspace_id: Some(here), ..Filter::default() };
+    assert_eq!(seen(&storage, &filter).await, [last, suspend, init]);
+    let filter = Filter { action: Some("SuspendWorkspace".to_owned()), ..filter };
+    assert_eq!(seen(&storage, &filter).await, [suspend]);
+    let filter = Filter { before: Some(suspend), ..filter };
+    assert!(seen(&storage, &filter).await.is_empty(), "a cursor is not in its page");
+    let filter = Filter { before: Some(elsewhere), ..Filter::default() };
+    assert_eq!(seen(&storage, &filter).await, [suspend, init]);
+    assert!(read(&storage.db, &Filter::default(), 0).await.unwrap().is_empty());
+}
+
+/// Reads page after page, with something happening in between.
+async fn paged(storage: &Storage, limit: u32, mut between: impl AsyncFnMut()) -> Vec<Uuid> {
+    let (mut ids, mut filter) = (Vec::new(), Filter::default());
+    loop {
+        let page = read(&storage.db, &filter, limit).await.unwrap();
+        assert!(page.len() <= limit as usize);
+        let Some(last) = page.last() else { return ids };
+        filter.before = Some(last.id);
+        ids.extend(page.iter().map(|row| row.id));
+        between().await;
+    }
+}
+
+async fn pages_show_every_row_once_newest_first(on: On) {
+    let storage = Storage::new(on).await;
+    // Written by many at once, as requests do.
+    let written = at_once((0..40).map(|_| {
+        let (db, clock) = (storage.db.clone(), storage.clock.clone());
+        async move {
+            let stamped = Event::success(Action::SignIn).stamped(&clock);
+            let mut tx = db.begin().await.unwrap();
+            record_stamped(&mut tx, &stamped).await.unwrap();
+            tx.commit().await.unwrap();
+            stamped.id
+        }
+    }))
+    .await;
+    // Ids carry their time, so newest first is greatest first.
+    let newest_first =
+        reversed(&written.into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+    assert_eq!(newest_first.len(), 40);
+    for limit in [1, 7, 40, 41] {
+        assert_eq!(paged(&storage, limit, async || {}).await, newest_first, "{limit} rows a page");
+    }
+}
+
+async fn rows_that_come_between_two_pages_do_not_move_them(on: On) {
+    let storage = Storage::new(on).await;
+    let mut written = Vec::new();
+    for _ in 0..12 {
+        written.push(append(&storage, Event::success(Action::SignIn)).await);
+    }
+    let seen = paged(&storage, 5, async || {
+        append(&storage, Event::success(Action::SignOut)).await;
+    })
+    .await;
+    assert_eq!(seen, reversed(&written));
+}

@@ -1,0 +1,213 @@
+//! The ledger on both engines, and what it says when the database fails.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use integration::postgres::Postgres;
+use tenant_shared::WorkspaceStatus;
+
+use super::*;
+use crate::{
+    audit::{Action, Event},
+    testing::{On, Place, Storage, at_once, on_both_engines},
+};
+
+on_both_engines!(
+    what_is_recorded_is_on_disk_when_record_returns,
+    a_row_says_which_credential_left_for_whom_until_when,
+    a_batch_is_recorded_whole_or_not_at_all,
+    without_its_database_nothing_is_recorded_and_all_who_wait_are_told,
+    too_many_at_once_are_turned_away,
+);
+
+/// A workspace to issue credentials for.
+async fn issuing(storage: &Storage) -> Uuid {
+    let user = storage.user().await;
+    storage.workspace(user, WorkspaceStatus::Provisioned).await
+}
+
+fn entry(storage: &Storage, workspace_id: Uuid, credential_id: &str) -> Entry {
+    let session_id = storage.clock.random_id();
+    let issued_at_ms = storage.clock.now_ms();
+    let event = Event {
+        workspace_id: Some(workspace_id),
+        session_id: Some(session_id),
+        credential_id: Some(credential_id.to_owned()),
+        ..Event::success(Action::IssueCredential)
+    };
+    Entry {
+        credential_id: credential_id.to_owned(),
+        workspace_id,
+        session_id,
+        issued_at_ms,
+        expires_at_ms: issued_at_ms + 7_200_000,
+        event: event.stamped(&storage.clock),
+    }
+}
+
+/// The credentials on record; each has its row in the audit trail, too.
+async fn on_record(db: &Db) -> BTreeSet<String> {
+    let ledger: Vec<String> = on_engine!(db.reader(), pool =>
+        sqlx::query_scalar("SELECT credential_id FROM issued_credentials").fetch_all(pool).await)
+    .unwrap();
+    let trail: Vec<String> = on_engine!(db.reader(), pool =>
+        sqlx::query_scalar("SELECT credential_id FROM audit_logs WHERE action = 'IssueCredential'")
+            .fetch_all(pool).await)
+    .unwrap();
+    assert_eq!(ledger.len(), trail.len());
+    let ledger = BTreeSet::from_iter(ledger);
+    assert_eq!(ledger, BTreeSet::from_iter(trail));
+    ledger
+}
+
+async fn what_is_recorded_is_on_disk_when_record_returns(on: On) {
+    let storage = Storage::new(on).await;
+    let workspace = issuing(&storage).await;
+    let ledger = Ledger::start(storage.db.clone());
+    // Another process asks, so that nothing counts but what is in the database.
+    let other = storage.place.connect().await;
+    let all = at_once((0..200).map(|n| {
+        let entry = entry(&storage, workspace, &format!("jti-{n}"));
+        let (ledger, other) = (ledger.clone(), other.clone());
+        async move {
+            let id = entry.credential_id.clone();
+            ledger.record(entry).await.unwrap();
+            let there: i64 = on_engine!(other.reader(), pool => sqlx::query_scalar(
+                "SELECT COUNT(*) FROM issued_credentials c \
+                 JOIN audit_logs a ON a.credential_id = c.credential_id WHERE c.credential_id = $1")
+                .bind(&id).fetch_one(pool).await)
+            .unwrap();
+            assert_eq!(there, 1, "{id}");
+            id
+        }
+    }))
+    .await;
+    assert_eq!(on_record(&other).await, BTreeSet::from_iter(all));
+}
+
+async fn a_row_says_which_credential_left_for_whom_until_when(on: On) {
+    let storage = Storage::new(on).await;
+    let workspace = issuing(&storage).await;
+    let entry = entry(&storage, workspace, "jti");
+    let expected =
+        ("jti".to_owned(), workspace, entry.session_id, entry.issued_at_ms, entry.expires_at_ms);
+    Ledger::start(storage.db.clone()).record(entry).await.unwrap();
+    let row: (String, Uuid, Uuid, i64, i64) = on_engine!(storage.db.reader(), pool =>
+        sqlx::query_as("SELECT credential_id, workspace_id, session_id, issued_at, expires_at \
+                        FROM issued_credentials").fetch_one(pool).await)
+    .unwrap();
+    assert_eq!(row, expected);
+}
+
+async fn a_batch_is_recorded_whole_or_not_at_all(on: On) {
+    let storage = Storage::new(on).await;
+    let workspace = issuing(&storage).await;
+    let ledger = Ledger::start(storage.db.clone());
+    ledger.record(entry(&storage, workspace, "first")).await.unwrap();
+
+    let bad = [
+        ("a credential that is on record", entry(&storage, workspace, "first")),
+        ("no such workspace", entry(&storage, Uuid::nil(), "third")),
+    ];
+    for (why, bad) in bad {
+        let batch = [entry(&storage, workspace, "second"), bad];
+        let batch = batch.map(|entry| (entry, oneshot::channel().0));
+        commit(&storage.db, &batch).await.expect_err(why);
+        assert_eq!(on_record(&storage.db).await, BTreeSet::from(["first".to_owned()]), "{why}");
+    }
+
+    // One that cannot be recorded says so, and the writer goes on with the next.
+    ledger.record(entry(&storage, workspace, "first")).await.unwrap_err();
+    ledger.record(entry(&storage, workspace, "second")).await.unwrap();
+    assert_eq!(on_record(&storage.db).await.len(), 2);
+}
+
+async fn without_its_database_nothing_is_recorded_and_all_who_wait_are_told(on: On) {
+    let storage = Storage::new(on).await;
+    let workspace = issuing(&storage).await;
+    let ledger = Ledger::start(storage.db.clone());
+    storage.db.close().await;
+    let results = at_once((0..200).map(|n| {
+        let entry = entry(&storage, workspace, &format!("jti-{n}"));
+        let ledger = ledger.clone();
+        async move { ledger.record(entry).await }
+    }))
+    .await;
+    assert!(results.iter().all(Result::is_err));
+    assert!(on_record(&storage.place.connect().await).await.is_empty());
+}
+
+async fn too_many_at_once_are_turned_away(on: On) {
+    let storage = Storage::new(on).await;
+    let workspace = issuing(&storage).await;
+    // Its writer never starts.
+    let (writer, mut entries) = mpsc::channel(1);
+    let ledger = Ledger { writer };
+    let first = ledger.record(entry(&storage, workspace, "first"));
+    let second = ledger.record(entry(&storage, workspace, "second"));
+    tokio::select! {
+        biased;
+        _ = first => panic!("the first one waits"),
+        refused = second => refused.unwrap_err(),
+    };
+    assert_eq!(entries.recv().await.unwrap().0.credential_id, "first");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_passes() {
+    let storage = Storage::new(On::Sqlite).await;
+    let workspace = issuing(&storage).await;
+    let ledger = Ledger::start(storage.db.clone());
+    ledger.record(entry(&storage, workspace, "before")).await.unwrap();
+    let Db::Sqlite { write, .. } = &storage.db else { panic!("{:?}", storage.db) };
+    sqlx::query("PRAGMA max_page_count = 1").execute(write).await.unwrap();
+    let mut large = entry(&storage, workspace, "large");
+    large.event = Event {
+        credential_id: Some("large".to_owned()),
+        ..Event::refused(Action::IssueCredential, "x".repeat(100_000))
+    }
+    .stamped(&storage.clock);
+    ledger.record(large).await.unwrap_err();
+    sqlx::query("PRAGMA max_page_count = 1000000").execute(write).await.unwrap();
+    assert_eq!(on_record(&storage.db).await, BTreeSet::from(["before".to_owned()]));
+    ledger.record(entry(&storage, workspace, "after")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_recorded_survives_the_crash_of_the_server() {
+    let server = Postgres::start().await.unwrap();
+    let storage = Storage::at(Place::on_server(&server).await).await;
+    let workspace = issuing(&storage).await;
+    let ledger = Ledger::start(storage.db.clone());
+    let mut promised = BTreeSet::new();
+    for n in 0..20 {
+        let id = format!("before-{n}");
+        ledger.record(entry(&storage, workspace, &id)).await.unwrap();
+        promised.insert(id);
+    }
+    let under_way: tokio::task::JoinSet<_> = (0..400)
+        .map(|n| {
+            let entry = entry(&storage, workspace, &format!("under-way-{n}"));
+            let ledger = ledger.clone();
+            async move {
+                let id = entry.credential_id.clone();
+                (id, ledger.record(entry).await.is_ok())
+            }
+        })
+        .collect();
+    server.kill().await.unwrap();
+    // 400 are seven batches; those who wait must not wait for one another's time limits.
+    let told = async {
+        tokio::join!(under_way.join_all(), ledger.record(entry(&storage, workspace, "down")))
+    };
+    let (told, down) = tokio::time::timeout(Duration::from_secs(15), told).await.unwrap();
+    down.unwrap_err();
+    promised.extend(told.into_iter().filter(|(_, recorded)| *recorded).map(|(id, _)| id));
+
+    server.start_again().await.unwrap();
+    ledger.record(entry(&storage, workspace, "after")).await.unwrap();
+    promised.insert("after".to_owned());
+    // A row more than promised is possible, and on the safe side: its token was dropped.
+    let kept = on_record(&storage.db).await;
+    assert!(kept.is_superset(&promised), "{:?}", promised.difference(&kept));
+    assert!(!kept.contains("down"));
+}

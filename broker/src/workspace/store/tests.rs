@@ -1,0 +1,279 @@
+//! Every statement of the store on both engines.
+
+use tenant_shared::{Quota, WorkspaceStatus as Status};
+use uuid::Uuid;
+
+use super::*;
+use crate::testing::{On, Storage, at_once, on_both_engines};
+
+on_both_engines!(
+    a_new_row_says_what_it_was_made_of,
+    of_many_at_once_one_makes_the_row_of_a_namespace,
+    a_row_needs_a_user,
+    what_is_not_committed_is_not_there,
+    every_event_moves_from_its_states_only,
+    of_many_at_once_one_moves_a_workspace,
+    those_who_wait_come_longest_first_and_not_too_early,
+    lists_are_oldest_first_and_bounded,
+    the_service_account_is_kept,
+    an_unknown_status_counts_as_failed,
+);
+
+const STATUSES: [Status; 6] = [
+    Status::Provisioning,
+    Status::Provisioned,
+    Status::Suspending,
+    Status::Suspended,
+    Status::Resuming,
+    Status::Failed,
+];
+
+fn new(id: Uuid, user_id: Uuid, namespace: &str) -> New<'_> {
+    let quota = Quota { cpu: "4".to_owned(), memory: "8Gi".to_owned() };
+    New { id, user_id, cluster: "internal-cluster", namespace, tier: "basic", quota }
+}
+
+async fn insert_one(storage: &Storage, new: New<'_>) -> sqlx::Result<bool> {
+    let mut tx = storage.db.begin().await.unwrap();
+    let inserted = insert(&mut tx, &storage.clock, new).await?;
+    tx.commit().await.unwrap();
+    Ok(inserted)
+}
+
+async fn advance_one(storage: &Storage, id: Uuid, event: Event) -> bool {
+    let mut tx = storage.db.begin().await.unwrap();
+    let moved = advance(&mut tx, &storage.clock, id, event).await.unwrap();
+    tx.commit().await.unwrap();
+    moved
+}
+
+async fn found(storage: &Storage, id: Uuid) -> Found {
+    by_id(&storage.db, id).await.unwrap().unwrap()
+}
+
+fn ids(found: &[Found]) -> Vec<Uuid> {
+    found.iter().map(|found| found.id).collect()
+}
+
+async fn a_new_row_says_what_it_was_made_of(on: On) {
+    let storage = Storage::new(on).await;
+    let (user, id) = (storage.user().await, storage.clock.random_id());
+    assert!(by_id(&storage.db, id).await.unwrap().is_none());
+    assert!(insert_one(&storage, new(id, user, "tenant-a")).await.unwrap());
+
+    let mut tx = storage.db.begin().await.unwrap();
+    assert!(by_namespace(&mut tx, "tenant-b").await.unwrap().is_none());
+    assert!(by_namespace(&mut tx, "TENANT-A").await.unwrap().is_none(), "names are exact");
+    let row = by_namespace(&mut tx, "tenant-a").await.unwrap().unwrap();
+    drop(tx);
+    assert_eq!((row.id, row.user_id, Owned::owner(&row)), (id, user, user));
+    assert_eq!(row.k8s_sa_uid, None, "nothing can be issued yet");
+    assert_eq!(row.status_changed_at, storage.clock.now_ms());
+    let wire = Workspace {
+        id,
+        namespace: "tenant-a".to_owned(),
+        status: Status::Provisioning,
+        quota: Quota { cpu: "4".to_owned(), memory: "8Gi".to_owned() },
+        tier: "basic".to_owned(),
+        cluster: "internal-cluster".to_owned(),
+        owner: user,
+        created_at: storage.clock.now().into(),
+    };
+    assert_eq!(row.wire(), wire);
+    assert_eq!(found(&storage, id).await.wire(), wire);
+    let account = "SELECT COUNT(*) FROM workspaces WHERE k8s_sa_name = 'sa-tenant-admin'";
+    assert_eq!(storage.number(account).await, 1);
+}
+
+async fn of_many_at_once_one_makes_the_row_of_a_namespace(on: On) {
+    let storage = Storage::new(on).await;
+    let user = storage.user().await;
+    // Two processes, for replicas share the rows.
+    let processes = [storage.db.clone(), storage.place.connect().await];
+    let results = at_once((0..16).map(|n| {
+        let (db, clock) = (processes[n % 2].clone(), storage.clock.clone());
+        async move {
+            let mut tx = db.begin().await.unwrap();
+            let id = clock.random_id();
+            let inserted = insert(&mut tx, &clock, new(id, user, "tenant-a")).await.unwrap();
+            // Whoever lost sees the row of the one who won in the same transaction.
+            let row = by_namespace(&mut tx, "tenant-a").await.unwrap().unwrap();
+            tx.commit().await.unwrap();
+            assert_eq!(inserted, row.id == id);
+            (inserted, row.id)
+        }
+    }))
+    .await;
+    assert_eq!(results.iter().filter(|(inserted, _)| *inserted).count(), 1);
+    assert!(results.iter().all(|(_, id)| *id == results[0].1), "all see the same row");
+    assert_eq!(storage.number("SELECT COUNT(*) FROM workspaces").await, 1);
+}
+
+async fn a_row_needs_a_user(on: On) {
+    let storage = Storage::new(on).await;
+    let (id, nobody) = (storage.clock.random_id(), storage.clock.random_id());
+    let error = insert_one(&storage, new(id, nobody, "tenant-a")).await.unwrap_err();
+    let error = error.as_database_error().unwrap();
+    assert!(error.is_foreign_key_violation(), "{error}");
+    // Only a namespace that is taken is no error: an id that is taken is one.
+    let user = storage.user().await;
+    assert!(insert_one(&storage, new(id, user, "tenant-a")).await.unwrap());
+    let error = insert_one(&storage, new(id, user, "tenant-b")).await.unwrap_err();
+    assert!(error.as_database_error().unwrap().is_unique_violation(), "{error}");
+}
+
+async fn what_is_not_committed_is_not_there(on: On) {
+    let storage = Storage::new(on).await;
+    let (user, id) = (storage.user().await, storage.clock.random_id());
+    let mut tx = storage.db.begin().await.unwrap();
+    assert!(insert(&mut tx, &storage.clock, new(id, user, "tenant-a")).await.unwrap());
+    drop(tx);
+    assert!(by_id(&storage.db, id).await.unwrap().is_none());
+    assert!(insert_one(&storage, new(id, user, "tenant-a")).await.unwrap());
+
+    let mut tx = storage.db.begin().await.unwrap();
+    assert!(advance(&mut tx, &storage.clock, id, Event::Suspend).await.unwrap());
+    set_service_account(&mut tx, id, "uid").await.unwrap();
+    drop(tx);
+    let row = found(&storage, id).await;
+    assert_eq!((row.status(), row.k8s_sa_uid), (Status::Provisioning, None));
+}
+
+async fn every_event_moves_from_its_states_only(on: On) {
+    let storage = Storage::new(on).await;
+    let user = storage.user().await;
+    let made_at = storage.clock.now_ms();
+    for event in [
+        Event::Retry,
+        Event::ObjectsExist,
+        Event::Conflict,
+        Event::Suspend,
+        Event::RightsGone,
+        Event::Resume,
+    ] {
+        let (from, to) = transition(event);
+        for status in STATUSES {
+            let (id, other) =
+                (storage.workspace(user, status).await, storage.workspace(user, status).await);
+            storage.clock.advance(1);
+            let made_at = storage.clock.now_ms() - 1;
+            let moved = advance_one(&storage, id, event).await;
+            assert_eq!(moved, from.contains(&status), "{event:?} from {status:?}");
+            let row = found(&storage, id).await;
+            assert_eq!(row.status(), if moved { to } else { status }, "{event:?}");
+            assert_eq!(row.status_changed_at, made_at + i64::from(moved), "{event:?}");
+            let other = found(&storage, other).await;
+            assert_eq!((other.status(), other.status_changed_at), (status, made_at), "{event:?}");
+        }
+    }
+    assert!(storage.clock.now_ms() > made_at);
+    assert!(!advance_one(&storage, storage.clock.random_id(), Event::Suspend).await, "no such row");
+}
+
+async fn of_many_at_once_one_moves_a_workspace(on: On) {
+    let storage = Storage::new(on).await;
+    let user = storage.user().await;
+    let id = storage.workspace(user, Status::Provisioned).await;
+    let processes = [storage.db.clone(), storage.place.connect().await];
+    for event in [Event::Suspend, Event::RightsGone, Event::Resume, Event::ObjectsExist] {
+        let moved = at_once((0..16).map(|n| {
+            let (db, clock) = (processes[n % 2].clone(), storage.clock.clone());
+            async move {
+                let mut tx = db.begin().await.unwrap();
+                let moved = advance(&mut tx, &clock, id, event).await.unwrap();
+                tx.commit().await.unwrap();
+                moved
+            }
+        }))
+        .await;
+        assert_eq!(moved.iter().filter(|moved| **moved).count(), 1, "{event:?}");
+        assert_eq!(found(&storage, id).await.status(), transition(event).1);
+    }
+}
+
+async fn those_who_wait_come_longest_first_and_not_too_early(on: On) {
+    let storage = Storage::new(on).await;
+    let user = storage.user().await;
+    let first = storage.workspace(user, Status::Provisioned).await;
+    storage.clock.advance(10);
+    let second = storage.workspace(user, Status::Suspending).await;
+    storage.clock.advance(10);
+    let third = storage.workspace(user, Status::Suspending).await;
+    storage.clock.advance(10);
+    // The first row is the youngest by its status.
+    assert!(advance_one(&storage, first, Event::Suspend).await);
+    let now = storage.clock.now_ms();
+    let waiting = async |before, most| {
+        ids(&waiting(&storage.db, Status::Suspending, before, most).await.unwrap())
+    };
+    assert_eq!(waiting(now + 1, 9).await, [second, third, first]);
+    assert_eq!(waiting(now, 9).await, [second, third], "one that moved at that time is not before");
+    assert_eq!(waiting(now + 1, 1).await, [second], "no more than asked for");
+    assert!(waiting(i64::MIN, 9).await.is_empty());
+    for status in STATUSES.into_iter().filter(|status| *status != Status::Suspending) {
+        let others = super::waiting(&storage.db, status, i64::MAX, 9).await.unwrap();
+        assert!(others.is_empty(), "{status:?}");
+    }
+}
+
+async fn lists_are_oldest_first_and_bounded(on: On) {
+    let storage = Storage::new(on).await;
+    let (ada, ben) = (storage.user().await, storage.user().await);
+    let mut of_ada = vec![storage.workspace(ada, Status::Failed).await];
+    storage.clock.advance(1);
+    let of_ben = storage.workspace(ben, Status::Suspended).await;
+    // Of the same millisecond: the order is still one and the same.
+    let mut twins = [
+        storage.workspace(ada, Status::Resuming).await,
+        storage.workspace(ada, Status::Failed).await,
+    ];
+    twins.sort();
+    of_ada.extend(twins);
+    assert_eq!(ids(&of_user(&storage.db, ada).await.unwrap()), of_ada);
+    assert_eq!(ids(&of_user(&storage.db, ben).await.unwrap()), [of_ben]);
+    let nobody = storage.clock.random_id();
+    assert!(of_user(&storage.db, nobody).await.unwrap().is_empty());
+
+    let mut everybody = [of_ben, twins[0], twins[1]];
+    everybody.sort();
+    let everybody = [&of_ada[..1], &everybody].concat();
+    assert_eq!(ids(&all(&storage.db, 9).await.unwrap()), everybody);
+    assert_eq!(ids(&all(&storage.db, 2).await.unwrap()), everybody[..2]);
+    assert!(all(&storage.db, 0).await.unwrap().is_empty());
+}
+
+async fn the_service_account_is_kept(on: On) {
+    let storage = Storage::new(on).await;
+    let user = storage.user().await;
+    let id = storage.workspace(user, Status::Provisioning).await;
+    let other = storage.workspace(user, Status::Provisioning).await;
+    for uid in ["first", "made anew"] {
+        let mut tx = storage.db.begin().await.unwrap();
+        set_service_account(&mut tx, id, uid).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(found(&storage, id).await.k8s_sa_uid.as_deref(), Some(uid));
+        assert_eq!(found(&storage, other).await.k8s_sa_uid, None);
+    }
+}
+
+async fn an_unknown_status_counts_as_failed(on: On) {
+    let storage = Storage::new(on).await;
+    let user = storage.user().await;
+    let id = storage.workspace(user, Status::Provisioned).await;
+    // As a later version might have left it, or a hand.
+    for status in ["archived", "Provisioned", "provisioned ", ""] {
+        let mut tx = storage.db.begin().await.unwrap();
+        on_engine!(tx.connection(), c => sqlx::query("UPDATE workspaces SET status = $1")
+            .bind(status).execute(c).await.map(drop))
+        .unwrap();
+        tx.commit().await.unwrap();
+        let row = found(&storage, id).await;
+        assert_eq!(
+            (row.status(), row.wire().status),
+            (Status::Failed, Status::Failed),
+            "{status:?}"
+        );
+        assert!(!advance_one(&storage, id, Event::ObjectsExist).await, "{status:?}");
+        assert!(!advance_one(&storage, id, Event::Retry).await, "{status:?}");
+    }
+}
