@@ -107,7 +107,7 @@ impl App {
         let db = open_database(&config).await?;
         let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await?;
         let identity = Identity::new(db.clone(), clock.clone(), metrics.clone());
-        if config.issuer.signing_key_files == [config.state_dir.join("issuer-key.pem")] {
+        if config.makes_signing_key() {
             private_folder(&config.state_dir)?;
             issuer::keys::generate_if_missing(&config.issuer.signing_key_files[0])
                 .context("cannot make the issuer's signing key in state_dir")?;

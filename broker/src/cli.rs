@@ -121,7 +121,11 @@ impl Cli {
     /// What failed and what to do.
     pub async fn run(self) -> anyhow::Result<()> {
         match self.command {
-            Command::Serve(settable) => serve(settable.load()?).await,
+            Command::Serve(settable) => {
+                let config = settable.load()?;
+                config.check_files()?;
+                serve(config).await
+            }
             Command::Migrate(settable) => {
                 app::open_database(&settable.load()?).await?.close().await;
                 Ok(())
@@ -131,7 +135,11 @@ impl Cli {
                 create_user(&settable.load()?, &email, role).await
             }
             Command::Install(args) => install(&args),
-            Command::CheckConfig(settable) => check_config(&settable.load()?),
+            Command::CheckConfig(settable) => {
+                let config = settable.load()?;
+                config.check_files()?;
+                check_config(&config)
+            }
             Command::Openapi => print(&app::document()),
         }
     }
@@ -171,6 +179,7 @@ async fn create_user(config: &Config, email: &str, role: Role) -> anyhow::Result
 fn install(args: &InstallArgs) -> anyhow::Result<()> {
     let config = args.settable.load()?;
     let subject = match &args.service_account {
+        None if args.user.is_empty() => bail!("--user: the name is empty"),
         None => Subject::User(args.user.clone()),
         Some(text) => match text.split_once('/') {
             Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {

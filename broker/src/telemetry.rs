@@ -44,6 +44,12 @@ impl FromStr for LogFormat {
 /// # Errors
 /// Text that is no filter.
 pub fn log_filter(text: &str) -> Result<EnvFilter, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    // A lone word that is no level would be taken as the name of a module, and all be silent.
+    let lone = !text.contains(['=', ',', '[']);
+    if lone && !LEVELS.contains(&text.to_lowercase().as_str()) {
+        return Err(format!("one of {}, or a filter", LEVELS.join(", ")));
+    }
     EnvFilter::try_new(text).map_err(|error| error.to_string())
 }
 

@@ -4,6 +4,7 @@
 //! The environment's name of a key is `TENANT_BROKER_` and the key in capitals with `__` for each
 //! dot: `database.url` is `TENANT_BROKER_DATABASE__URL`. A list is written with commas there.
 
+mod files;
 mod reference;
 mod settings;
 mod tier;
@@ -259,9 +260,18 @@ fn cluster(s: &mut Settings) -> ClusterSettings {
     ClusterSettings {
         name,
         kubeconfig: s.path("cluster.kubeconfig"),
-        server: s.given("cluster.server").and_then(|_| s.parsed("cluster.server")),
+        server: server(s),
         ca_file: s.path("cluster.ca_file"),
     }
+}
+
+fn server(s: &mut Settings) -> Option<Url> {
+    s.given("cluster.server")?;
+    let url: Url = s.parsed("cluster.server")?;
+    if url.scheme() != "https" {
+        s.fault("cluster.server", "an https URL, for example https://k8s.example.com:6443");
+    }
+    Some(url)
 }
 
 fn issuer(
@@ -358,6 +368,26 @@ mod tests {
     fn a_password_in_a_wrong_database_url_is_not_repeated() {
         let faults = config("[database]\nurl = 'postgres://u:hunter2@[bad/db'", &[]).unwrap_err();
         assert!(!faults.to_string().contains("hunter2"), "{faults}");
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_a_fault() {
+        let faults = config("[log]\nlevel = 'loud'", &[]).unwrap_err();
+        assert!(faults.to_string().contains("log.level"), "{faults}");
+        assert!(config("[log]\nlevel = 'warn,tenant_broker=debug'", &[]).is_ok());
+    }
+
+    #[test]
+    fn files_that_are_not_there_are_faults_all_at_once() {
+        let config = config(
+            "[cluster]\nkubeconfig = '/nowhere/k'\n[tls]\ncert_file = '/nowhere/c'\n\
+             key_file = '/nowhere/t'\n[issuer]\nsigning_key_files = ['/nowhere/s']",
+            &[],
+        );
+        let faults = config.unwrap().check_files().unwrap_err().to_string();
+        for key in ["cluster.kubeconfig", "tls.cert_file", "tls.key_file", "issuer.signing_key"] {
+            assert!(faults.contains(key), "{key} is missing in:\n{faults}");
+        }
     }
 
     #[test]

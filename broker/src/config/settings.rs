@@ -23,9 +23,18 @@ struct Value {
 #[derive(Debug, Default)]
 pub struct Faults(Vec<String>);
 
+impl Faults {
+    /// Nothing, if there is none.
+    pub(super) fn none_or(faults: Vec<String>) -> Result<(), Self> {
+        if faults.is_empty() { Ok(()) } else { Err(Self(faults)) }
+    }
+}
+
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the configuration has {} fault(s):", self.0.len())?;
+        let count = self.0.len();
+        let faults = if count == 1 { "a fault".to_owned() } else { format!("{count} faults") };
+        write!(f, "the configuration has {faults}:")?;
         self.0.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
     }
 }
@@ -45,7 +54,7 @@ impl Settings {
     /// (`key=value`).
     ///
     /// # Errors
-    /// The file is not TOML, or an argument is not `key=value`.
+    /// The file is not TOML. An argument that is not `key=value` is a fault on record.
     pub fn load(
         file: Option<(&str, &str)>,
         environment: impl Iterator<Item = (String, String)>,
@@ -60,7 +69,8 @@ impl Settings {
                     let line = error.span().map_or(1, |span| {
                         text.get(..span.start).unwrap_or_default().lines().count().max(1)
                     });
-                    settings.faults.push(format!("{name}:{line}: {}", error.message()));
+                    // Nothing in the file can be believed, so the rest would mislead.
+                    return Err(Faults(vec![format!("{name}:{line}: {}", error.message())]));
                 }
             }
         }
@@ -76,7 +86,7 @@ impl Settings {
                 None => settings.faults.push(format!("--set {argument}: write key=value")),
             }
         }
-        if settings.faults.is_empty() { Ok(settings) } else { Err(Faults(settings.faults)) }
+        Ok(settings)
     }
 
     fn set(&mut self, key: String, text: String, origin: String) {
@@ -164,7 +174,7 @@ impl Settings {
                 ));
             }
         }
-        if self.faults.is_empty() { Ok(()) } else { Err(Faults(self.faults)) }
+        Faults::none_or(self.faults)
     }
 }
 

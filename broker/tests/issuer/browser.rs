@@ -46,6 +46,7 @@ async fn called_back(listener: &TcpListener) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium; run: cargo test -p tenant-broker --test issuer -- --ignored"]
 async fn a_person_signs_in_and_the_program_on_their_machine_gets_the_code() {
     let world = World::start(On::Sqlite).await;
     let chromium = Chromium::start().await;
@@ -78,6 +79,7 @@ async fn a_person_signs_in_and_the_program_on_their_machine_gets_the_code() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium; run: cargo test -p tenant-broker --test issuer -- --ignored"]
 async fn the_page_sends_a_form_nowhere_else_and_runs_nothing() {
     let world = World::start(On::Sqlite).await;
     let chromium = Chromium::start().await;
@@ -104,6 +106,7 @@ async fn the_page_sends_a_form_nowhere_else_and_runs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium; run: cargo test -p tenant-broker --test issuer -- --ignored"]
 async fn a_code_to_paste_is_there_to_be_copied() {
     let world = World::start(On::Sqlite).await;
     let chromium = Chromium::start().await;

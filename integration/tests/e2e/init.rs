@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use integration::api::Api;
 use integration::fault_proxy::{Fault, Rule};
 use integration::probe::{self, Probe};
 use integration::world::World;
@@ -86,6 +87,19 @@ async fn sixteen_calls_at_once_on_two_replicas_make_one_workspace() {
 const CALLS: [&str; 5] =
     ["/namespaces", "/resourcequotas", "/limitranges", "/serviceaccounts", "/rolebindings"];
 
+/// Waits until the sweep has finished the caller's one workspace.
+async fn swept(api: &Api) {
+    probe::until("the sweep", Duration::from_secs(20), || async {
+        let list = api.workspaces(false).await?;
+        Ok(match list.items.as_slice() {
+            [one] if one.status == WorkspaceStatus::Provisioned => Probe::Ready(()),
+            other => Probe::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+    .unwrap();
+}
+
 #[tokio::test]
 async fn a_crash_after_any_step_is_finished_by_the_next_sweep() {
     let world = World::builder().fault_proxy().setting("sweep_seconds", 1).start().await.unwrap();
@@ -109,15 +123,7 @@ async fn a_crash_after_any_step_is_finished_by_the_next_sweep() {
         world.proxy().unwrap().clear();
 
         world.broker().crash_and_restart().await.unwrap();
-        probe::until("the sweep", Duration::from_secs(20), || async {
-            let list = api.workspaces(false).await?;
-            Ok(match list.items.as_slice() {
-                [one] if one.status == WorkspaceStatus::Provisioned => Probe::Ready(()),
-                other => Probe::NotYet(format!("{other:?}")),
-            })
-        })
-        .await
-        .unwrap();
+        swept(&api).await;
         assert_eq!(objects(&world, &person.namespace()).await, OBJECTS.len());
         let id = api.workspaces(false).await.unwrap().items[0].id;
         api.credential(id).await.unwrap();
@@ -167,15 +173,7 @@ async fn with_the_api_server_down_it_is_a_503_and_finished_later() {
     assert_eq!(objects(&world, &alice.namespace()).await, 0);
 
     world.proxy().unwrap().up().await.unwrap();
-    probe::until("the sweep", Duration::from_secs(20), || async {
-        let list = api.workspaces(false).await?;
-        Ok(match list.items.as_slice() {
-            [one] if one.status == WorkspaceStatus::Provisioned => Probe::Ready(()),
-            other => Probe::NotYet(format!("{other:?}")),
-        })
-    })
-    .await
-    .unwrap();
+    swept(&api).await;
     assert_eq!(objects(&world, &alice.namespace()).await, OBJECTS.len());
 }
 
