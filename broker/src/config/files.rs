@@ -1,0 +1,51 @@
+//! Whether the files that the settings name can be used. Apart from the settings themselves, for
+//! some commands run before the files are there.
+
+use std::path::Path;
+
+use super::{Config, Faults};
+
+impl Config {
+    /// Checks the files that `serve` needs.
+    ///
+    /// # Errors
+    /// Every fault there is, at once.
+    pub fn check_files(&self) -> Result<(), Faults> {
+        let mut faults = Vec::new();
+        match &self.cluster.kubeconfig {
+            Some(path) => check(&mut faults, "cluster.kubeconfig", path),
+            // What the kubelet sets in every pod.
+            None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {}
+            None => faults.push(
+                "cluster.kubeconfig: not set, and this is not a pod; name the broker's own \
+                 kubeconfig (docs/own-cluster.md says how to make it)"
+                    .to_owned(),
+            ),
+        }
+        let mut readable = |key: &str, path: &Path| check(&mut faults, key, path);
+        if let Some(path) = &self.cluster.ca_file {
+            readable("cluster.ca_file", path);
+        }
+        if let Some(tls) = &self.tls {
+            readable("tls.cert_file", &tls.cert_file);
+            readable("tls.key_file", &tls.key_file);
+        }
+        if !self.makes_signing_key() {
+            for path in &self.issuer.signing_key_files {
+                readable("issuer.signing_key_files", path);
+            }
+        }
+        Faults::none_or(faults)
+    }
+
+    /// Whether the issuer's signing key is the one that the broker makes for itself.
+    pub fn makes_signing_key(&self) -> bool {
+        self.issuer.signing_key_files == [self.state_dir.join("issuer-key.pem")]
+    }
+}
+
+fn check(faults: &mut Vec<String>, key: &str, path: &Path) {
+    if let Err(error) = std::fs::File::open(path) {
+        faults.push(format!("{key}: cannot read {}: {error}", path.display()));
+    }
+}
