@@ -97,8 +97,7 @@ pub(super) fn contains_scope(scopes: &str, name: &str) -> bool {
 /// The row is locked before it is judged, so a session that ends at the same moment either ends
 /// first, and is not alive, or afterwards, and takes with it what this transaction adds.
 const SLIDE: &str = "\
-UPDATE sessions SET last_used_at = $2, \
-  idle_expires_at = CASE WHEN expires_at < $3 THEN expires_at ELSE $3 END \
+UPDATE sessions SET last_used_at = $2, idle_expires_at = $3 \
 WHERE id = $1 AND ended_at IS NULL AND idle_expires_at > $2 AND expires_at > $2 \
   AND user_id IN (SELECT id FROM users WHERE status = 'active')";
 
@@ -110,7 +109,7 @@ async fn find(tx: &mut Tx, id: Uuid) -> sqlx::Result<Option<Session>> {
     on_engine!(tx.connection(), c => sqlx::query_as(FIND).bind(id).fetch_optional(c).await)
 }
 
-/// Moves the idle end on, never beyond the absolute end. `None` if the session is over or its user
+/// Moves the idle end on; the absolute end stays where it is. `None` if the session is over or its user
 /// may not sign in any more.
 pub(crate) async fn slide(
     tx: &mut Tx,

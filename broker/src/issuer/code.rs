@@ -94,7 +94,6 @@ async fn begin(
     let settings = issuer.settings();
     // The session is as old as the sign-in, not as the code's way to the client.
     let expires_at = row.authenticated_at + i64::from(settings.session_max_seconds) * 1000;
-    let idle_expires_at = now + i64::from(settings.session_idle_seconds) * 1000;
     let user_agent = request
         .header(header::USER_AGENT)
         .map(|text| text.chars().filter(|c| !c.is_control()).take(MOST_USER_AGENT).collect());
@@ -107,7 +106,7 @@ async fn begin(
         user_agent,
         auth_time: row.authenticated_at,
         created_at: now,
-        idle_expires_at: idle_expires_at.min(expires_at),
+        idle_expires_at: now + i64::from(settings.session_idle_seconds) * 1000,
         expires_at,
     };
     session::begin(tx, &new).await

@@ -12,6 +12,7 @@
 //! | handle of an authorization request | `tbq_` | SHA-256 |
 //! | cookie of an authorization request | `tbb_` | SHA-256 |
 
+mod attempt;
 mod authorization;
 mod authorize;
 mod browser;
@@ -27,6 +28,7 @@ mod refresh;
 mod revoke;
 mod token;
 mod userinfo;
+mod waiting;
 
 use std::{path::PathBuf, sync::Arc};
 
