@@ -85,7 +85,8 @@ impl Attempt<'_> {
 
     fn too_many(&self, limit: TooMany) -> Response {
         let minutes = limit.retry_after.div_ceil(60);
-        let text = format!("Too many attempts. Try again in {minutes} minute(s).");
+        let minutes = if minutes == 1 { "a minute".into() } else { format!("{minutes} minutes") };
+        let text = format!("Too many attempts. Try again in {minutes}.");
         let page = self.waiting.form(StatusCode::TOO_MANY_REQUESTS, self.email, Some(&text));
         pages::later(page, limit.retry_after)
     }

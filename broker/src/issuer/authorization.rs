@@ -38,7 +38,8 @@ pub(super) async fn insert(tx: &mut Tx, new: &New<'_>) -> sqlx::Result<()> {
         .execute(c).await.map(drop))
 }
 
-/// A request that waits for somebody to sign in.
+/// A request that waits for somebody to sign in. It waits until its code is redeemed: a browser
+/// whose person clicks twice drops the first answer, and with it the first code.
 #[derive(sqlx::FromRow)]
 pub(super) struct Pending {
     pub(super) id: Uuid,
@@ -50,7 +51,7 @@ pub(super) struct Pending {
 
 const PENDING: &str = "\
 SELECT id, browser_hash, client_id, redirect_uri, state FROM authorizations \
-WHERE request_hash = $1 AND code_hash IS NULL AND expires_at > $2";
+WHERE request_hash = $1 AND redeemed_at IS NULL AND expires_at > $2";
 
 /// The request of this handle, if it still waits.
 pub(super) async fn pending(
@@ -65,10 +66,10 @@ pub(super) async fn pending(
 const APPROVE: &str = "\
 UPDATE authorizations SET user_id = $2, authenticated_at = $3, code_hash = $4, \
   code_expires_at = $5 \
-WHERE id = $1 AND code_hash IS NULL AND expires_at > $3";
+WHERE id = $1 AND redeemed_at IS NULL AND expires_at > $3";
 
-/// Somebody signed in: from now on the code stands for it. `false` if the request does not wait any
-/// more.
+/// Somebody signed in: from now on this code stands for it, and none before it. `false` if the
+/// request does not wait any more.
 pub(super) async fn approve(
     tx: &mut Tx,
     id: Uuid,

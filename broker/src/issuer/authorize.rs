@@ -178,7 +178,7 @@ fn refused_here(why: &str) -> Response {
         &Page::Problem {
             title: "This sign-in request is not valid",
             text: &format!(
-                "Nobody was signed in: {why}. Begin again with `kubectl tenant login`; if a link \
+                "Nobody was signed in: {why}. Begin again with kubectl tenant login; if a link \
                  brought you here, do not trust it."
             ),
         },

@@ -37,7 +37,7 @@ pub(super) async fn submit(issuer: Issuer, mut request: Request) -> Response {
         Ok(sent) => sent,
         Err(fault) => {
             let text =
-                format!("Nobody was signed in: {fault}. Begin again with `kubectl tenant login`.");
+                format!("Nobody was signed in: {fault}. Begin again with kubectl tenant login.");
             let page = Page::Problem { title: "This form cannot be read", text: &text };
             return pages::show(fault.status(), &page);
         }
@@ -73,7 +73,7 @@ pub(super) fn show_code(request: &Request) -> Response {
         _ => {
             let page = Page::Problem {
                 title: "Nobody was signed in",
-                text: "The sign-in was refused. Begin again with `kubectl tenant login`.",
+                text: "The sign-in was refused. Begin again with kubectl tenant login.",
             };
             pages::show(StatusCode::BAD_REQUEST, &page)
         }

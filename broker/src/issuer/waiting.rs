@@ -48,8 +48,9 @@ impl Waiting {
 pub(super) fn over() -> Response {
     let page = Page::Problem {
         title: "This sign-in is over",
-        text: "It was finished, took too long, or was begun in another browser. Begin again with \
-               `kubectl tenant login`, and allow this site to set cookies.",
+        text: "If your terminal says that you are signed in, close this window. If not, the page \
+               is too old or was begun in another browser, or this site may not set cookies: \
+               begin again with kubectl tenant login.",
     };
     pages::show(StatusCode::BAD_REQUEST, &page)
 }
