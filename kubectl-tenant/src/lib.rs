@@ -53,13 +53,19 @@ use error::{Error, Kind};
 /// Runs the program: `args` begins with its name. Returns the exit code, which `--help` explains.
 pub fn run(args: &[OsString], world: &mut World) -> u8 {
     let World { env, clock, parent, stdout, .. } = world;
-    let outcome = match tenant_cached_token::hit(
+    let hit = tenant_cached_token::hit(
         args,
         &|name| env.get(name),
         &|| clock.now(),
         *parent,
-        stdout,
-    ) {
+        &mut **stdout,
+    );
+    run_after(hit, args, world)
+}
+
+/// [`run`] for whoever has looked for a hit already, in less than a world.
+pub fn run_after(hit: Hit, args: &[OsString], world: &mut World) -> u8 {
+    let outcome = match hit {
         Hit::Printed(Ok(())) => return 0,
         Hit::Printed(Err(error)) => Err(Error::unwritable(&error)),
         Hit::NotAHit => match Cli::try_parse_from(args) {

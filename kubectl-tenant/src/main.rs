@@ -2,9 +2,13 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use kubectl_tenant::{World, run};
+use kubectl_tenant::{World, run_after};
+use tenant_cached_token::{Outcome, hit_of_this_process};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
-    ExitCode::from(run(&args, &mut World::system()))
+    match hit_of_this_process(&args) {
+        Outcome::Printed(Ok(())) => ExitCode::SUCCESS,
+        hit => ExitCode::from(run_after(hit, &args, &mut World::system())),
+    }
 }

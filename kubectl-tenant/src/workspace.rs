@@ -51,11 +51,20 @@ pub(crate) fn kubeconfig(
         return world.print(document.expose_secret());
     }
     let mut entries = Entries::read(document.expose_secret(), options.mode, &account.url)?;
-    let mut profile = account.profiles.of(&account.url);
-    if let Some(context) = &options.naming.context {
-        profile.context = Some(context.clone());
+    if options.mode == Mode::Static {
+        let own = runtime::block_on(account.broker.workspaces(false))??;
+        entries.find_workspace(&own.items);
     }
-    entries.prepare(profile.context.as_deref(), options.naming.command_path.as_deref());
+    let mut profile = account.profiles.of(&account.url);
+    let mut name = profile.context.clone();
+    if let Some(context) = &options.naming.context {
+        name = Some(context.clone());
+        // The name for next time is that of the entries that stay.
+        if options.mode == Mode::Exec {
+            profile.context.clone_from(&name);
+        }
+    }
+    entries.prepare(name.as_deref(), options.naming.command_path.as_deref());
     let install = kubeconfig::install(&entries, options.use_context, options.dry_run, world);
     let installed = runtime::block_on(install)??;
     if options.dry_run {

@@ -8,7 +8,6 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
-    time::SystemTime,
 };
 
 use tenant_cached_token::Parent;
@@ -44,7 +43,7 @@ impl World {
             entropy: os_entropy,
             stdin: Input::Process,
             stdin_is_terminal: || rustix::termios::isatty(io::stdin()),
-            stdout: Box::new(ProcessStdout),
+            stdout: Box::new(tenant_cached_token::Stdout),
             stderr: Messages::to(io::stderr()),
             browser: crate::login::open_browser,
             parent: Parent::of_this_process,
@@ -62,20 +61,6 @@ impl World {
             .write_all(data.as_bytes())
             .and_then(|()| self.stdout.flush())
             .map_err(|error| crate::error::Error::unwritable(&error))
-    }
-}
-
-/// Standard output without a buffer: everything is printed in one piece, and setting up a buffer
-/// costs more than a cache hit does otherwise.
-struct ProcessStdout;
-
-impl Write for ProcessStdout {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(rustix::io::write(rustix::stdio::stdout(), bytes)?)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -172,12 +157,9 @@ pub enum Clock {
 
 impl Clock {
     /// Now, in whole seconds since 1970 (UTC).
-    #[expect(clippy::disallowed_methods, reason = "the one place where the time comes from")]
     pub fn now(&self) -> i64 {
         match self {
-            Self::System => SystemTime::now()
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX)),
+            Self::System => tenant_cached_token::now(),
             Self::Manual(seconds) => seconds.load(Ordering::SeqCst),
         }
     }

@@ -16,11 +16,11 @@ mod token;
 use std::{
     ffi::OsString,
     io::{self, Write},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use secrecy::ExposeSecret;
 use serde::Serialize;
 use tenant_shared::ExecInfo;
@@ -128,7 +128,37 @@ pub enum Outcome {
     Printed(io::Result<()>),
 }
 
-/// Answers kubectl's question if that takes no more than reading one file.
+/// [`hit`] in the surroundings of this process.
+pub fn hit_of_this_process(args: &[OsString]) -> Outcome {
+    let env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    hit(args, &env, &now, Parent::of_this_process, &mut Stdout)
+}
+
+/// This machine's time in Unix seconds.
+#[expect(clippy::disallowed_methods, reason = "where the plugin's time comes from")]
+pub fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// Standard output without a buffer: everything is printed in one piece, and setting up a buffer
+/// costs more than a hit does otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(rustix::stdio::stdout(), bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Answers kubectl's question if that takes no more than reading one file. `env` gives no empty
+/// values.
 pub fn hit(
     args: &[OsString],
     env: &dyn Fn(&str) -> Option<OsString>,
@@ -151,7 +181,7 @@ fn found(
     parent: fn() -> Option<Parent>,
 ) -> Option<String> {
     let request = Request::of_args(args)?;
-    let info = match env(EXEC_INFO_ENV).filter(|text| !text.is_empty()) {
+    let info = match env(EXEC_INFO_ENV) {
         Some(text) => Some(ExecInfo::parse(text.to_str()?).ok()?),
         None => None,
     };
@@ -168,15 +198,20 @@ fn found(
 /// Reads a token out of a file that is in perfect order.
 fn read(path: &Path) -> Option<CachedToken> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let mut file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    let facts = file.metadata().ok()?;
-    let mine = facts.uid() == rustix::process::geteuid().as_raw();
-    if !mine || !facts.is_file() || facts.mode() & OTHERS != 0 || facts.len() > LARGEST_FILE {
+    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let facts = rustix::fs::fstat(&file).ok()?;
+    let length = u64::try_from(facts.st_size).ok().filter(|length| *length <= LARGEST_FILE)?;
+    let is_file = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile;
+    let mine = facts.st_uid == rustix::process::geteuid().as_raw();
+    if !is_file || !mine || facts.st_mode & OTHERS != 0 {
         return None;
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(facts.len()).ok()? + 1);
-    io::Read::read_to_end(&mut file, &mut bytes).ok()?;
-    CachedToken::parse(file, &bytes).ok()
+    // Files are replaced and never grow, so one read brings all of it.
+    let mut bytes = vec![0; usize::try_from(length).ok()?];
+    if rustix::io::read(&file, bytes.as_mut_slice()).ok()? != bytes.len() {
+        return None;
+    }
+    CachedToken::parse(file.into(), &bytes).ok()
 }
 
 #[cfg(test)]

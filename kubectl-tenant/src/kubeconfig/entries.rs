@@ -1,7 +1,7 @@
 //! What the broker's document says, checked, renamed and marked as ours.
 
 use serde_norway::{Mapping, Value};
-use tenant_shared::{EXTENSION_NAME, PLUGIN_COMMAND};
+use tenant_shared::{EXTENSION_NAME, PLUGIN_COMMAND, Workspace};
 
 use crate::{broker::Mode, broker_url::BrokerUrl, error::Error};
 
@@ -60,6 +60,13 @@ impl Entries {
             broker: broker.clone(),
             workspace,
         })
+    }
+
+    /// Finds out which workspace they lead to, by its namespace, if the document did not say.
+    pub(crate) fn find_workspace(&mut self, workspaces: &[Workspace]) {
+        let namespace = self.items[1].1.get("namespace").and_then(Value::as_str);
+        let found = workspaces.iter().find(|it| Some(it.namespace.as_str()) == namespace);
+        self.workspace = found.map(|it| it.id.to_string());
     }
 
     /// Gives them the name and the command that the person chose, and marks them as ours.

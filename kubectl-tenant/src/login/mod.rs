@@ -6,7 +6,10 @@ mod listener;
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
 use url::Url;
 
 pub(crate) use browser::open_browser;
@@ -59,6 +62,9 @@ async fn sign_in(
     drop(sessions.prepare()?);
     let issuer = Issuer::discover(http, broker).await?;
     let endpoints = issuer.endpoints()?;
+    // From now on, so that no moment is left in which it would end the program without a word.
+    let mut interrupt = signal(SignalKind::interrupt())
+        .map_err(|error| Error::other(format!("cannot listen for Ctrl-C: {error}")))?;
     let ended = async {
         match way {
             Way::Browser { paste } => by_browser(&issuer, paste, world).await,
@@ -70,7 +76,7 @@ async fn sign_in(
             Error::other("nobody finished the sign-in within 10 minutes")
                 .hint("begin again: kubectl tenant login")
         })??,
-        _ = tokio::signal::ctrl_c() => return Err(Error::other("the sign-in was cancelled")),
+        _ = interrupt.recv() => return Err(Error::other("the sign-in was cancelled")),
     };
     let session = Session::new(
         broker.clone(),
