@@ -16,7 +16,7 @@ use crate::scratch::Scratch;
 const LIMIT: Duration = Duration::from_hours(1);
 
 /// Those that a person or a test runs.
-const PROGRAMS: [&str; 3] = ["tenant-broker", "kubectl-tenant", "headless-sign-in"];
+const PROGRAMS: [&str; 4] = ["tenant-broker", "kubectl-tenant", "headless-sign-in", "time-one"];
 
 /// How the programs are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +135,11 @@ impl Binaries {
     /// The plugin.
     pub fn kubectl_tenant(&self) -> PathBuf {
         self.folder.join("kubectl-tenant")
+    }
+
+    /// The program that measures one other process.
+    pub fn time_one(&self) -> PathBuf {
+        self.folder.join("time-one")
     }
 
     /// The program to set as `BROWSER`.

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::Parser;
 use integration::binaries::Profile;
-use integration::measure::{issuance, plugin, process_time, startup};
+use integration::measure::{issuance, plugin, startup};
 use integration::progress::say;
 use integration::world::World;
 
@@ -20,29 +20,13 @@ struct Args {
     /// Fewer and shorter runs, for a first look
     #[arg(long)]
     quick: bool,
-    #[command(subcommand)]
-    command: Option<Command>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Run one program as its only parent (used by the measurement itself)
-    #[command(name = process_time::PARENT, hide = true)]
-    TimeOne {
-        program: String,
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
-    },
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let result = match &args.command {
-        Some(Command::TimeOne { program, args }) => process_time::be_parent(program, args),
-        None => tokio::runtime::Runtime::new()
-            .map_err(anyhow::Error::from)
-            .and_then(|runtime| runtime.block_on(measure(&args))),
-    };
+    let result = tokio::runtime::Runtime::new()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(measure(&args)));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

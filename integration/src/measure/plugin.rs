@@ -19,14 +19,14 @@ const EXEC_INFO: &str = r#"{"kind":"ExecCredential","apiVersion":"client.authent
 /// # Errors
 /// A run fails.
 pub async fn cache_hit(person: &Person, world: &World, rounds: usize) -> Result<Vec<Figure>> {
-    let ours = std::env::current_exe().context("find our own program")?;
+    let parent = world.binaries().time_one();
     let args = exec_args(&person.kubeconfig())?;
     let plugin = world.binaries().kubectl_tenant();
     let hit = || {
-        let base = person.kubectl().other(&ours).env("KUBERNETES_EXEC_INFO", EXEC_INFO);
+        let base = person.kubectl().other(&parent).env("KUBERNETES_EXEC_INFO", EXEC_INFO);
         time_one(base, &plugin, &args)
     };
-    let floor = || time_one(person.kubectl().other(&ours), Path::new("/bin/true"), &[]);
+    let floor = || time_one(person.kubectl().other(&parent), Path::new("/bin/true"), &[]);
     // The first ones fill the caches of the file system.
     hit().await?;
     floor().await?;

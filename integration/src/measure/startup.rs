@@ -17,13 +17,13 @@ use crate::world::World;
 pub async fn start_to_ready(world: &World, rounds: usize) -> Result<Vec<Figure>> {
     let broker = world.broker();
     let program = world.binaries().tenant_broker();
-    let ours = std::env::current_exe().context("find our own program")?;
+    let parent = world.binaries().time_one();
     let mut times = Vec::with_capacity(rounds);
     let mut memory = Vec::with_capacity(rounds);
     for _ in 0..rounds {
         broker.stop().await?;
         let floor =
-            super::process_time::time_one(Program::new(&ours), &program, &["--version".into()])
+            super::process_time::time_one(Program::new(&parent), &program, &["--version".into()])
                 .await?;
         let began = Instant::now();
         broker.start().await?;
