@@ -6,4 +6,5 @@
 mod answers;
 mod commands;
 mod get_token;
+mod life;
 mod support;
