@@ -104,7 +104,7 @@ fn is_canonical(text: &[u8]) -> bool {
     };
     let plain_port = port.is_none_or(|port| is_port(port, default_port));
     let plain_host = if secure {
-        host.split(|byte| *byte == b'.').all(is_label)
+        host.split(|byte| *byte == b'.').all(is_label) || is_ipv4(host)
     } else {
         host == b"127.0.0.1" || host == b"localhost"
     };
@@ -124,6 +124,19 @@ fn is_label(label: &[u8]) -> bool {
         && label
             .iter()
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
+}
+
+/// An IPv4 address in the one spelling that a URL keeps: four numbers up to 255, none with a zero
+/// in front.
+fn is_ipv4(host: &[u8]) -> bool {
+    let mut parts = 0;
+    host.split(|byte| *byte == b'.').all(|part| {
+        parts += 1;
+        let digits = (1..=3).contains(&part.len()) && part.iter().all(u8::is_ascii_digit);
+        // Three digits at most, so there is nothing to overflow.
+        let value = || part.iter().fold(0, |value, byte| value * 10 + u32::from(byte & 15));
+        digits && value() <= 255 && (part.len() == 1 || part[0] != b'0')
+    }) && parts == 4
 }
 
 /// A port in its shortest spelling that is not the scheme's own.
@@ -190,13 +203,23 @@ mod tests {
 
     #[test]
     fn the_usual_addresses_are_known() {
-        for text in ["https://broker.example.com", "http://127.0.0.1:8080", "https://b:8443/t/1"] {
+        for text in [
+            "https://broker.example.com",
+            "http://127.0.0.1:8080",
+            "https://b:8443/t/1",
+            "https://10.0.0.255:1",
+        ] {
             assert!(is_canonical(text.as_bytes()), "{text}");
         }
         for text in [
             "https://b:443",
             "http://127.0.0.1:80",
             "https://1.2",
+            "https://1.2.3.256",
+            "https://1.2.3.04",
+            "https://1.2.3.4.5",
+            "https://1.2.3.99999999999",
+            "https://1.2.3.",
             "https://b/",
             "http://b",
             "https://",
@@ -213,7 +236,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn a_reader_of_urls_comes_to_the_same_result(
-            text in "https?://(127.0.0.1|localhost|[a-z0-9.-]{1,12})(:[0-9]{1,5})?(/[a-zA-Z0-9.-]{0,4}){0,3}"
+            text in "https?://(127.0.0.1|localhost|[0-9]{1,3}(\\.[0-9]{1,3}){3}|[a-z0-9.-]{1,12})(:[0-9]{1,5})?(/[a-zA-Z0-9.-]{0,4}){0,3}"
         ) {
             if is_canonical(text.as_bytes()) {
                 let url = Url::parse(&text).unwrap();

@@ -21,7 +21,7 @@ use crate::{
     world::{Env, Messages},
 };
 
-/// The broker's document, as the contract of the API has it.
+/// The broker's document, as the API gives it.
 const DOCUMENT: &str = "\
 apiVersion: v1
 kind: Config
