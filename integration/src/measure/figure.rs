@@ -58,6 +58,8 @@ pub enum Promise {
     AtMost(f64),
     /// At least so much.
     AtLeast(f64),
+    /// The value itself, not the ratio, below so much.
+    ValueBelow(f64),
 }
 
 impl Figure {
@@ -70,15 +72,17 @@ impl Figure {
         promise: Promise,
     ) -> Option<Self> {
         let ratio = Spread::of(pairs.iter().map(|(value, floor)| value / floor))?;
+        let value = Spread::of(pairs.iter().map(|pair| pair.0))?;
         let (promise, kept) = match promise {
             Promise::None => (String::new(), true),
             Promise::AtMost(most) => (format!("at most {most}"), ratio.median <= most),
             Promise::AtLeast(least) => (format!("at least {least}"), ratio.median >= least),
+            Promise::ValueBelow(most) => (format!("under {most} {unit}"), value.max < most),
         };
         Some(Self {
             name: name.into(),
             unit,
-            value: Spread::of(pairs.iter().map(|pair| pair.0))?,
+            value,
             floor_name: floor_name.into(),
             floor: Spread::of(pairs.iter().map(|pair| pair.1))?,
             ratio,
