@@ -139,13 +139,10 @@ impl Http {
         let id = request_id(&problem);
         match problem.code() {
             Code::Unauthenticated => Error::sign_in(&self.broker, problem.detail),
-            Code::WorkspaceSuspended => {
-                Error::refused(format!("the workspace is suspended: {}{id}", problem.detail))
-                    .hint("ask the people who run the broker")
-            }
+            Code::WorkspaceSuspended => Error::refused(format!("the workspace is suspended{id}"))
+                .hint(format!("ask an administrator of {}", self.broker)),
             Code::WorkspaceNotReady => {
-                Error::refused(format!("the workspace is not ready: {}{id}", problem.detail))
-                    .hint("try again in a few seconds")
+                Error::refused(format!("{}{id}", problem.detail)).hint("try again in a few seconds")
             }
             Code::UnknownTier => Error::refused(format!("{}{id}", problem.detail))
                 .hint("choose another one with --tier"),

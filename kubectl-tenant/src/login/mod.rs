@@ -116,6 +116,7 @@ async fn by_browser(issuer: &Issuer, paste: bool, world: &mut World) -> Result<T
     let attempt = issuer.begin(bound.redirect(), world.entropy)?;
     let mut listener = bound.serve(&attempt.state);
     world.say(format!("Sign in on this page:\n\n  {}\n", attempt.url));
+    world.say("Waiting for the browser, ten minutes at most (Ctrl-C stops) …");
     open_page(&attempt, world);
     let mut line = if paste && (world.stdin_is_terminal)() {
         world.say("If the browser is on another machine, paste the address that it ends at here.");

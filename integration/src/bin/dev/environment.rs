@@ -51,6 +51,8 @@ pub(crate) fn variables(world: &World, people: &People) -> Result<Vec<Variable>>
     // Whoever runs us may have set these, and they would lead out of the fresh home.
     let astray = ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"];
     let astray = astray.into_iter().chain(["KUBECACHEDIR", "KUBERC", "TENANT_BROKER_CONFIG"]);
+    // cargo sets this one for us; each program would search a dozen folders for its libraries.
+    let astray = astray.chain(["LD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"]);
     all.extend(astray.map(|name| Variable { name, value: None }));
     Ok(all)
 }
