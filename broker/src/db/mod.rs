@@ -10,8 +10,8 @@ mod tests;
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use sqlx::{
-    Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection, SqlitePool,
-    Transaction,
+    ConnectOptions as _, Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection,
+    SqlitePool, Transaction,
     migrate::{MigrateError, Migrator},
     postgres::{PgConnectOptions, PgPoolOptions},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -81,6 +81,31 @@ impl FromStr for Location {
     }
 }
 
+/// Opens the file once, which makes it and changes its journal to a write-ahead log for good.
+///
+/// Of several processes that do so at once on a new file, SQLite tells all but one that the file is
+/// locked, without the wait of `busy_timeout`: two that wait for each other's read lock would wait
+/// forever. They try again.
+async fn change_to_wal(options: &SqliteConnectOptions) -> sqlx::Result<()> {
+    let deadline = tokio::time::Instant::now() + ACQUIRE_TIMEOUT;
+    loop {
+        match options.connect().await {
+            Err(sqlx::Error::Database(error))
+                if is_busy(error.code().as_deref()) && tokio::time::Instant::now() < deadline =>
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            connected => return connected?.close().await,
+        }
+    }
+}
+
+/// Whether this is `SQLITE_BUSY`, extended or not: the lowest eight bits are the code.
+fn is_busy(code: Option<&str>) -> bool {
+    const SQLITE_BUSY: u32 = 5;
+    code.and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == SQLITE_BUSY)
+}
+
 /// The database of one broker.
 #[derive(Clone, Debug)]
 pub enum Db {
@@ -142,6 +167,7 @@ impl Db {
                     .foreign_keys(true)
                     .busy_timeout(ACQUIRE_TIMEOUT);
                 let pool = SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
+                change_to_wal(&options).await?;
                 let write = pool
                     .clone()
                     .max_connections(1)
