@@ -57,30 +57,14 @@ impl Binaries {
     /// # Errors
     /// cargo is missing or fails; what it said is in the message.
     pub async fn build(profile: Profile, folder: Option<&Path>) -> Result<Self> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("find the workspace")?;
         // All binaries of the workspace at once: a narrower choice would turn other features of the
         // dependencies on, and compile them a second time.
-        let mut build = Program::new(cargo)
-            .args(["build", "--workspace", "--bins", "--message-format=json-render-diagnostics"])
-            .in_folder(root);
+        let mut artifacts = compile(profile, &["--workspace"]).await?;
         if profile == Profile::Release {
-            build = build.arg("--release");
+            // What is measured is what `cargo install` makes: the plugin with its own features.
+            let plugin = compile(profile, &["--package", "kubectl-tenant"]).await?;
+            artifacts.splice(0..0, plugin);
         }
-        // Build scripts look at these; as they are here, they are about us.
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| is_about_us(&name.to_string_lossy()))
-        {
-            build = build.without_env(name);
-        }
-        let build = build.spawn_captured()?;
-        report(&build).await?;
-        let finished = build.finish(Duration::ZERO).await?;
-        if !finished.status.success() {
-            anyhow::bail!("cargo build failed with {}\n{}", finished.status, finished.stderr);
-        }
-        let artifacts: Vec<Artifact> =
-            finished.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let scratch = match folder {
             Some(folder) => Scratch::kept(folder)?,
             None => Scratch::new("bin")?,
@@ -146,6 +130,31 @@ impl Binaries {
     pub fn headless_sign_in(&self) -> PathBuf {
         self.folder.join("headless-sign-in")
     }
+}
+
+/// Compiles the binaries of these packages.
+async fn compile(profile: Profile, packages: &[&str]) -> Result<Vec<Artifact>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("find the workspace")?;
+    let mut build = Program::new(cargo)
+        .arg("build")
+        .args(packages.iter().copied())
+        .args(["--bins", "--message-format=json-render-diagnostics"])
+        .in_folder(root);
+    if profile == Profile::Release {
+        build = build.arg("--release");
+    }
+    // Build scripts look at these; as they are here, they are about us.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_about_us(&name.to_string_lossy())) {
+        build = build.without_env(name);
+    }
+    let build = build.spawn_captured()?;
+    report(&build).await?;
+    let finished = build.finish(Duration::ZERO).await?;
+    if !finished.status.success() {
+        anyhow::bail!("cargo build failed with {}\n{}", finished.status, finished.stderr);
+    }
+    Ok(finished.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
 /// Says how far the build is, every ten seconds.
