@@ -30,6 +30,8 @@ use crate::{
 pub const MOST_BODY_BYTES: usize = 64 * 1024;
 /// How long a client may take to send it.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Characters of a `User-Agent` that are kept.
+const MOST_USER_AGENT: usize = 200;
 /// Name of the header that carries the request id back.
 pub const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -68,7 +70,12 @@ impl<E: Endpoint> Endpoint for OuterEndpoint<E> {
             RemoteAddr(poem::Addr::SocketAddr(address)) => Some(address.ip()),
             RemoteAddr(_) => None,
         };
-        let facts = RequestFacts { id: id.clone(), address, notes: RefCell::default() };
+        let facts = RequestFacts {
+            id: id.clone(),
+            address,
+            user_agent: user_agent(&request),
+            notes: RefCell::default(),
+        };
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let (mut response, notes) = REQUEST
             .scope(facts, async {
@@ -100,6 +107,12 @@ impl<E: Endpoint> OuterEndpoint<E> {
             Err(error) => Failure::from_poem(error).into_response(),
         }
     }
+}
+
+/// What the client says it is, short enough to be kept.
+fn user_agent(request: &Request) -> Option<String> {
+    let text = request.header(header::USER_AGENT)?;
+    Some(text.chars().filter(|c| !c.is_control()).take(MOST_USER_AGENT).collect())
 }
 
 /// Reads the body whole, within its limit, so that no handler has to think of it.

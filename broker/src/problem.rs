@@ -26,6 +26,8 @@ pub struct RequestFacts {
     pub id: String,
     /// Address that the request came from.
     pub address: Option<IpAddr>,
+    /// The program that it says it came from.
+    pub user_agent: Option<String>,
     /// What the log line adds: caller, cause of a failure.
     pub notes: RefCell<Vec<(&'static str, String)>>,
 }
@@ -47,6 +49,11 @@ pub fn request_id() -> Option<String> {
 /// Address that the request under way came from.
 pub fn request_address() -> Option<IpAddr> {
     REQUEST.try_with(|facts| facts.address).ok().flatten()
+}
+
+/// `User-Agent` of the request under way: printable, 200 characters at most.
+pub fn request_user_agent() -> Option<String> {
+    REQUEST.try_with(|facts| facts.user_agent.clone()).ok().flatten()
 }
 
 /// A request that failed. Becomes problem details (RFC 9457).

@@ -1,34 +1,21 @@
-//! One try to sign in: limits, password, code.
+//! One try to sign in with a password, within the limits.
 
 use std::net::IpAddr;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use poem::{
-    Response,
-    http::{StatusCode, header},
-};
+use poem::{Response, http::StatusCode};
 use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::{
-    Issuer, authorization, pages,
-    waiting::{Waiting, over},
-};
+use super::{Issuer, accept::SignedIn, pages, waiting::Waiting};
 use crate::{
     audit::{self, Action, Event},
     identity::{PasswordError, SignIn},
     problem::{self, note},
-    secret::PlainSecret,
     throttle::{self, Limited, TooMany},
 };
 
-/// What a code begins with.
-pub(super) const CODE_PREFIX: &str = "tbc_";
-/// How long a code works that a program takes over, in seconds (RFC 9700 section 2.1.1: short).
-const CODE_SECONDS: u32 = 60;
-/// How long a code works that a person carries to a terminal.
-pub(super) const PASTED_CODE_SECONDS: u32 = 300;
 /// The one text for every wrong sign-in: it must not say what was wrong.
 const WRONG: &str = "The e-mail address or the password is wrong.";
 
@@ -56,10 +43,13 @@ impl Attempt<'_> {
             SignIn::Refused { user_id, why } => self.refuse(user_id, why).await,
             // Looked at again: of many tries at once, all of which found the limit unreached, the
             // right one counts only if the wrong ones have not reached it meanwhile.
-            SignIn::Accepted(user) => match self.look().await? {
-                Err(limit) => Ok(self.too_many(limit)),
-                Ok(()) => self.accept(user.id).await,
-            },
+            SignIn::Accepted(user) => {
+                if let Err(limit) = self.look().await? {
+                    return Ok(self.too_many(limit));
+                }
+                let who = SignedIn { user_id: user.id, how: "password".to_owned() };
+                self.waiting.accept(self.issuer, &who).await
+            }
         }
     }
 
@@ -104,42 +94,6 @@ impl Attempt<'_> {
         tx.commit().await?;
         issuer.metrics().action(Action::SignIn, "refused");
         Ok(self.waiting.form(StatusCode::UNAUTHORIZED, self.email, Some(WRONG)))
-    }
-
-    /// Gives the client a code.
-    async fn accept(&self, user_id: Uuid) -> sqlx::Result<Response> {
-        let (issuer, pending) = (self.issuer, &self.waiting.pending);
-        let Ok(code) = PlainSecret::generate(CODE_PREFIX) else {
-            return Ok(pages::broken("the operating system gave no randomness"));
-        };
-        let now = issuer.clock().now_ms();
-        let seconds =
-            if self.waiting.redirect.is_code_page() { PASTED_CODE_SECONDS } else { CODE_SECONDS };
-        let expires_at = now + i64::from(seconds) * 1000;
-        let mut tx = issuer.db().begin().await?;
-        if !authorization::approve(&mut tx, pending.id, user_id, now, code.hash(), expires_at)
-            .await?
-        {
-            return Ok(over());
-        }
-        let event = Event {
-            user_id: Some(user_id),
-            reason: Some(format!("for {}", pending.client_id)),
-            ..Event::success(Action::SignIn)
-        };
-        audit::record(&mut tx, issuer.clock(), event).await?;
-        tx.commit().await?;
-        issuer.metrics().action(Action::SignIn, "success");
-        note("user_id", user_id);
-
-        let mut answer = vec![("code", code.expose())];
-        answer.extend(pending.state.as_deref().map(|state| ("state", state)));
-        answer.push(("iss", issuer.name()));
-        let mut response = self.waiting.redirect.answer(&answer);
-        if let Some(cookie) = self.waiting.cookie.clear() {
-            response.headers_mut().append(header::SET_COOKIE, cookie);
-        }
-        Ok(response)
     }
 }
 

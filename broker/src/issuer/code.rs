@@ -1,13 +1,13 @@
 //! A code becomes a session, once (RFC 6749 section 4.1.3, RFC 7636 section 4.6).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use poem::{Request, http::header};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use super::{
     Issuer,
     authorization::{self, Redeemed},
+    begin,
     parameters::Parameters,
     redirect,
     token::{self, Granted, MOST_TOKEN_BYTES, TokenError},
@@ -16,20 +16,16 @@ use crate::{
     audit::{self, Action, Event},
     db::Tx,
     identity::session,
-    problem,
     secret::{PlainSecret, SecretHash},
 };
 
 /// One answer for every code that is worth nothing.
 const WORTHLESS: TokenError =
     TokenError::Grant("the code is unknown, used, expired or another request's; sign in again");
-/// Characters of a `User-Agent` that are kept.
-const MOST_USER_AGENT: usize = 200;
 
 /// Redeems the code. Whatever comes of it, the code is used up, unless the database fails.
 pub(super) async fn exchange(
     issuer: &Issuer,
-    request: &Request,
     sent: &Parameters,
     client_id: &str,
 ) -> Result<Granted, TokenError> {
@@ -46,7 +42,7 @@ pub(super) async fn exchange(
         return Err(used_again(issuer, tx, code, now).await?);
     };
     let session = if proof.fits(&row, now) {
-        begin(issuer, request, &mut tx, &row, now).await?
+        begin::session(issuer, &mut tx, &row, now).await?
     } else {
         None
     };
@@ -54,7 +50,6 @@ pub(super) async fn exchange(
         tx.commit().await?;
         return Err(WORTHLESS);
     };
-    authorization::link(&mut tx, row.id, session.id).await?;
     let granted = token::grant(issuer, &mut tx, &session, row.nonce.as_deref(), now).await?;
     tx.commit().await?;
     Ok(granted)
@@ -82,34 +77,6 @@ fn verifies(verifier: &str, challenge: &str) -> bool {
         && verifier.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
     let made = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
     is_verifier && bool::from(made.as_bytes().ct_eq(challenge.as_bytes()))
-}
-
-async fn begin(
-    issuer: &Issuer,
-    request: &Request,
-    tx: &mut Tx,
-    row: &Redeemed,
-    now: i64,
-) -> sqlx::Result<Option<session::Session>> {
-    let settings = issuer.settings();
-    // The session is as old as the sign-in, not as the code's way to the client.
-    let expires_at = row.authenticated_at + i64::from(settings.session_max_seconds) * 1000;
-    let user_agent = request
-        .header(header::USER_AGENT)
-        .map(|text| text.chars().filter(|c| !c.is_control()).take(MOST_USER_AGENT).collect());
-    let new = session::New {
-        id: issuer.clock().random_id(),
-        user_id: row.user_id,
-        client_id: &row.client_id,
-        scope: &row.scope,
-        ip_address: problem::request_address().map(|address| address.to_string()),
-        user_agent,
-        auth_time: row.authenticated_at,
-        created_at: now,
-        idle_expires_at: now + i64::from(settings.session_idle_seconds) * 1000,
-        expires_at,
-    };
-    session::begin(tx, &new).await
 }
 
 /// The code is not there to be redeemed. If it was redeemed before, somebody has it who should not:

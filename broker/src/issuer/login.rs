@@ -5,7 +5,8 @@ use secrecy::SecretString;
 
 use super::{
     Issuer,
-    attempt::{Attempt, CODE_PREFIX, PASTED_CODE_SECONDS},
+    accept::{CODE_PREFIX, PASTED_CODE_SECONDS},
+    attempt::Attempt,
     pages::{self, Page},
     parameters::Parameters,
     waiting::{Waiting, over},

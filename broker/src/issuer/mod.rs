@@ -12,9 +12,11 @@
 //! | handle of an authorization request | `tbq_` | SHA-256 |
 //! | cookie of an authorization request | `tbb_` | SHA-256 |
 
+mod accept;
 mod attempt;
 mod authorization;
 mod authorize;
+mod begin;
 mod browser;
 mod code;
 mod discovery;

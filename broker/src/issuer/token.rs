@@ -146,7 +146,7 @@ async fn exchange(issuer: &Issuer, request: &mut Request) -> Result<Granted, Tok
     let grant_type = sent.required("grant_type", 64)?;
     let client_id = client(request, &sent)?.ok_or(ParameterFault::Missing("client_id"))?;
     match grant_type {
-        "authorization_code" => code::exchange(issuer, request, &sent, client_id).await,
+        "authorization_code" => code::exchange(issuer, &sent, client_id).await,
         "refresh_token" => refresh::exchange(issuer, &sent, client_id).await,
         _ => Err(TokenError::GrantType),
     }
