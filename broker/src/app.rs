@@ -35,7 +35,7 @@ use crate::{
     credential::{Credentials, Ledger, api::CredentialApi},
     db::{Db, Location},
     http::Outer,
-    identity::{Identity, IdentityApi},
+    identity::{Identity, IdentityApi, UserApi},
     issuer::{self, Issuer},
     problem::Failure,
     telemetry::Metrics,
@@ -51,7 +51,7 @@ const HTTP2_STREAMS: u32 = 100;
 const HTTP2_HEADER_BYTES: u32 = 32 * 1024;
 
 /// All operations of the HTTP API.
-type Api = (IdentityApi, WorkspaceApi, CredentialApi, AuditApi);
+type Api = (IdentityApi, UserApi, WorkspaceApi, CredentialApi, AuditApi);
 
 /// The broker, put together.
 pub struct App {
@@ -106,7 +106,8 @@ impl App {
         let metrics = Metrics::default();
         let db = open_database(&config).await?;
         let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await?;
-        let identity = Identity::new(db.clone(), clock.clone(), metrics.clone());
+        let identity =
+            Identity::new(db.clone(), clock.clone(), metrics.clone(), config.browser.clone());
         if config.makes_signing_key() {
             private_folder(&config.state_dir)?;
             issuer::keys::generate_if_missing(&config.issuer.signing_key_files[0])
@@ -132,6 +133,7 @@ impl App {
             Credentials::new(cluster, Ledger::start(db.clone()), clock.clone(), metrics.clone());
         let api = (
             IdentityApi { identity: identity.clone() },
+            UserApi { identity: identity.clone() },
             WorkspaceApi { workspaces: workspaces.clone() },
             CredentialApi {
                 workspaces: workspaces.clone(),

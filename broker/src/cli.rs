@@ -170,7 +170,8 @@ async fn create_user(config: &Config, email: &str, role: Role) -> anyhow::Result
     std::io::stdin().lock().read_line(&mut line).context("cannot read the password from stdin")?;
     let password = SecretString::from(line.trim_end_matches(['\r', '\n']).to_owned());
     let db = app::open_database(config).await?;
-    let identity = Identity::new(db.clone(), Clock::system(), Metrics::default());
+    let identity =
+        Identity::new(db.clone(), Clock::system(), Metrics::default(), config.browser.clone());
     let id = identity.create_user(email, password, role).await?;
     db.close().await;
     print(&format!("{id}\n"))

@@ -24,6 +24,7 @@ pub mod cli;
 pub mod clock;
 pub mod cluster;
 pub mod config;
+pub mod cookie;
 pub mod credential;
 pub mod db;
 pub mod http;

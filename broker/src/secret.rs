@@ -10,6 +10,9 @@ use subtle::ConstantTimeEq;
 /// Random bytes of a secret: 256 bits, beyond guessing.
 const SECRET_BYTES: usize = 32;
 
+/// Letters of a code that a person types (RFC 8628 section 6.1).
+pub const USER_CODE_LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
+
 /// The randomness of the operating system failed.
 #[derive(Debug, thiserror::Error)]
 #[error("the operating system gave no randomness: {0}")]
@@ -29,6 +32,31 @@ impl PlainSecret {
         let mut bytes = [0; SECRET_BYTES];
         getrandom::fill(&mut bytes)?;
         Ok(Self(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes)).into()))
+    }
+
+    /// A code that a person types: eight of twenty letters, `XXXX-XXXX` (RFC 8628 section 6.1: no
+    /// vowels, so that no words come out, and no digits to mistake for letters). About 34 bits, so
+    /// tries have to be limited and its life short.
+    ///
+    /// # Errors
+    /// The operating system has no randomness to give.
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks for randomness")]
+    pub fn generate_user_code() -> Result<Self, NoRandomness> {
+        let mut code = String::with_capacity(9);
+        let mut bytes = [0; 32];
+        while code.len() < 9 {
+            getrandom::fill(&mut bytes)?;
+            for byte in bytes {
+                if code.len() == 4 {
+                    code.push('-');
+                }
+                // The remainder of a byte that is not below a multiple of 20 would favour letters.
+                if byte < 240 && code.len() < 9 {
+                    code.push(char::from(USER_CODE_LETTERS[usize::from(byte % 20)]));
+                }
+            }
+        }
+        Ok(Self(code.into()))
     }
 
     /// A secret that somebody presents.
@@ -79,6 +107,21 @@ impl fmt::Debug for SecretHash {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn codes_for_people_have_their_shape_and_differ() {
+        let codes: Vec<_> = (0..100).map(|_| PlainSecret::generate_user_code().unwrap()).collect();
+        for code in &codes {
+            let bytes = code.expose().as_bytes();
+            assert_eq!((bytes.len(), bytes[4]), (9, b'-'), "{}", code.expose());
+            let letters = bytes.iter().filter(|byte| USER_CODE_LETTERS.contains(byte));
+            assert_eq!(letters.count(), 8, "{}", code.expose());
+        }
+        let mut texts: Vec<_> = codes.iter().map(PlainSecret::expose).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        assert_eq!(texts.len(), 100);
+    }
 
     #[test]
     fn secrets_differ_match_their_hash_and_do_not_print() {

@@ -1,5 +1,7 @@
 //! Limits on how often somebody may do a thing, kept in the database so that replicas share them.
 
+use std::net::IpAddr;
+
 use crate::{
     clock::Clock,
     db::{Db, Tx},
@@ -11,10 +13,20 @@ use crate::{
 pub enum Limited {
     /// `POST /workspaces/init`, by user.
     Init,
-    /// Sign-in attempts that failed, by account.
+    /// Sign-in attempts that failed, by account and address.
     SignInAccount,
     /// Sign-in attempts that failed, by address.
     SignInAddress,
+    /// Sign-in attempts that failed, by account, from browsers that nobody signed in with before.
+    SignInEverywhere,
+    /// Sign-in attempts that failed, by account and a browser that signed in as it before.
+    SignInKnownBrowser,
+    /// Device codes asked for, by address.
+    DeviceStart,
+    /// User codes typed that were wrong, by address.
+    UserCode,
+    /// Accounts that people made for themselves, by address.
+    Register,
 }
 
 impl Limited {
@@ -24,6 +36,11 @@ impl Limited {
             Self::Init => "init",
             Self::SignInAccount => "sign_in_account",
             Self::SignInAddress => "sign_in_address",
+            Self::SignInEverywhere => "sign_in_everywhere",
+            Self::SignInKnownBrowser => "sign_in_known_browser",
+            Self::DeviceStart => "device_start",
+            Self::UserCode => "user_code",
+            Self::Register => "register",
         }
     }
 }
@@ -35,6 +52,13 @@ pub struct Allowance {
     pub count: u32,
     /// Length of the window, in seconds. It begins with the first use.
     pub window_seconds: u32,
+}
+
+impl Allowance {
+    /// Length of the window in milliseconds.
+    fn window_ms(self) -> i64 {
+        i64::from(self.window_seconds) * 1000
+    }
 }
 
 /// Too many: the window ends in so many seconds.
@@ -69,9 +93,8 @@ pub async fn take(
     allowance: Allowance,
 ) -> sqlx::Result<Result<(), TooMany>> {
     let now = clock.now_ms();
-    let window = i64::from(allowance.window_seconds) * 1000;
     let (start, used): (i64, i64) = on_engine!(tx.connection(), c => sqlx::query_as(TAKE)
-        .bind(limited.name()).bind(subject).bind(now).bind(now - window)
+        .bind(limited.name()).bind(subject).bind(now).bind(now - allowance.window_ms())
         .fetch_one(c).await)?;
     Ok(judge(start, used, now, allowance, false))
 }
@@ -88,9 +111,8 @@ pub async fn look(
     allowance: Allowance,
 ) -> sqlx::Result<Result<(), TooMany>> {
     let now = clock.now_ms();
-    let window = i64::from(allowance.window_seconds) * 1000;
     let row: Option<(i64, i64)> = on_engine!(db.reader(), pool => sqlx::query_as(LOOK)
-        .bind(limited.name()).bind(subject).bind(now - window)
+        .bind(limited.name()).bind(subject).bind(now - allowance.window_ms())
         .fetch_optional(pool).await)?;
     Ok(row.map_or(Ok(()), |(start, used)| judge(start, used, now, allowance, true)))
 }
@@ -103,12 +125,24 @@ pub async fn forget(tx: &mut Tx, before_ms: i64) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(FORGET).bind(before_ms).execute(c).await.map(drop))
 }
 
+/// An address as the limits know it. One IPv6 subscriber has a whole /64.
+pub fn subscriber(address: Option<IpAddr>) -> String {
+    match address.map(|address| address.to_canonical()) {
+        Some(IpAddr::V4(address)) => address.to_string(),
+        Some(IpAddr::V6(address)) => {
+            let [a, b, c, d, ..] = address.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
+        }
+        None => "unknown".to_owned(),
+    }
+}
+
 fn judge(start: i64, used: i64, now: i64, allowance: Allowance, next: bool) -> Result<(), TooMany> {
     let used = used + i64::from(next);
     if used <= i64::from(allowance.count) {
         return Ok(());
     }
-    let left = start + i64::from(allowance.window_seconds) * 1000 - now;
+    let left = start + allowance.window_ms() - now;
     Err(TooMany { retry_after: u64::try_from(left.max(0)).unwrap_or(0).div_ceil(1000).max(1) })
 }
 
@@ -116,6 +150,14 @@ fn judge(start: i64, used: i64, now: i64, allowance: Allowance, next: bool) -> R
 mod tests {
     use super::*;
     use crate::testing::{On, Storage, at_once, on_both_engines};
+
+    #[test]
+    fn a_subscriber_is_one_address() {
+        let of = |text: &str| subscriber(Some(text.parse().unwrap()));
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+    }
 
     on_both_engines!(
         of_many_at_once_exactly_the_allowance_passes,

@@ -12,6 +12,7 @@ mod problem;
 mod session;
 mod suspension;
 mod time;
+mod user;
 mod workspace;
 
 pub use audit::{AuditEntry, AuditPage};
@@ -20,12 +21,13 @@ pub use exec_credential::{
     ExecApiVersion, ExecCredential, ExecCredentialStatus, ExecInfo, ExecInfoError,
 };
 pub use names::{
-    BROKER_ENV, CLUSTER_NAME, CONTEXT_NAME, EXTENSION_NAME, MANAGED_BY_LABEL, MANAGED_BY_VALUE,
-    PLUGIN_CLIENT_ID, PLUGIN_COMMAND, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL,
-    WORKSPACE_LABEL, tenant_namespace,
+    BROKER_ENV, BROWSER_CLIENT_ID, CLUSTER_NAME, CONTEXT_NAME, EXTENSION_NAME, MANAGED_BY_LABEL,
+    MANAGED_BY_VALUE, PLUGIN_CLIENT_ID, PLUGIN_COMMAND, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME,
+    SUSPENDED_LABEL, WORKSPACE_LABEL, tenant_namespace,
 };
 pub use problem::{Code, PROBLEM_CONTENT_TYPE, Problem};
-pub use session::{Me, Role};
+pub use session::{EndedSessions, Me, Role, SessionInfo, SessionList};
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use time::WireTime;
+pub use user::{UserInfo, UserList, UserStatus};
 pub use workspace::{InitRequest, Quota, Workspace, WorkspaceList, WorkspaceStatus};

@@ -22,6 +22,8 @@ pub const SUSPENDED_LABEL: &str = "tenant-broker.io/suspended";
 pub const EXTENSION_NAME: &str = "tenant-broker.io";
 /// OAuth 2.0 client id of the plugin at the embedded issuer: a public client (RFC 6749 section 2.1).
 pub const PLUGIN_CLIENT_ID: &str = "kubectl-tenant";
+/// What the sessions of a browser, which has a cookie and no tokens, are listed under.
+pub const BROWSER_CLIENT_ID: &str = "browser";
 /// The plugin's file name. Kubeconfigs name it bare, so that `PATH` and kubectl's plugin
 /// allow-lists decide which file it is.
 pub const PLUGIN_COMMAND: &str = "kubectl-tenant";

@@ -18,6 +18,8 @@ pub enum Code {
     Unauthenticated,
     /// 403: signed in, but not allowed.
     Forbidden,
+    /// 403: a page of an origin that the broker does not trust made the browser send this.
+    ForeignOrigin,
     /// 404: no such thing, or none that this person may know of.
     NotFound,
     /// 405: the path exists, the method does not.
@@ -61,6 +63,7 @@ impl Code {
             Self::UnknownTier => "unknown_tier",
             Self::Unauthenticated => "unauthenticated",
             Self::Forbidden => "forbidden",
+            Self::ForeignOrigin => "foreign_origin",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::TierConflict => "tier_conflict",
@@ -85,7 +88,7 @@ impl Code {
         match self {
             Self::InvalidRequest | Self::UnknownTier => 400,
             Self::Unauthenticated => 401,
-            Self::Forbidden => 403,
+            Self::Forbidden | Self::ForeignOrigin => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::TierConflict
@@ -109,6 +112,7 @@ impl Code {
             Self::UnknownTier => "Unknown tier",
             Self::Unauthenticated => "Sign in first",
             Self::Forbidden => "Not allowed",
+            Self::ForeignOrigin => "Sent by a page of another origin",
             Self::NotFound => "Not found",
             Self::MethodNotAllowed => "Method not allowed",
             Self::TierConflict => "The workspace has another tier",

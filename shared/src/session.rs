@@ -47,3 +47,45 @@ pub struct Me {
     /// When the session ends at the latest, however often it is used (RFC 3339, UTC).
     pub session_expires_at: WireTime,
 }
+
+/// A session that is alive: one sign-in of one program or browser.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct SessionInfo {
+    /// Identifier, for ending it.
+    pub id: Uuid,
+    /// What signed in: `kubectl-tenant`, or `browser` for a session with a cookie.
+    pub client: String,
+    /// When it began (RFC 3339, UTC).
+    pub created_at: WireTime,
+    /// When it was used last, to the minute for browsers and to the token's renewal for programs.
+    pub last_used_at: WireTime,
+    /// When it ends at the latest.
+    pub expires_at: WireTime,
+    /// Address that it began from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub ip_address: Option<String>,
+    /// What the program or browser called itself when it signed in; its word only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub user_agent: Option<String>,
+    /// Whether it is the session that this request used.
+    pub current: bool,
+}
+
+/// Answer of `GET /me/sessions` and of `GET /users/{id}/sessions`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct SessionList {
+    /// The newest first, 1000 at most.
+    pub items: Vec<SessionInfo>,
+}
+
+/// How many sessions a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct EndedSessions {
+    /// Those that were alive until now.
+    pub ended: u32,
+}

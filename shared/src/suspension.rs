@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::WorkspaceStatus;
 
-/// Body of `POST /workspaces/{id}/suspend` and `/resume`. The whole body may be left out.
+/// Body of `suspend` and `resume`, of workspaces and of users. The whole body may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]

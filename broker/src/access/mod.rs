@@ -10,6 +10,7 @@
 //! | get credentials of a workspace | yes | 403 | 404 |
 //! | suspend, resume | 403 | yes | 403 |
 //! | see everybody's workspaces and audit rows | 403 | yes | 403 |
+//! | see, suspend and resume users, end their sessions | 403 | yes | 403 |
 //!
 //! 404 where even the existence is nobody else's business, 403 where the answer does not depend on
 //! what exists.
@@ -36,6 +37,10 @@ pub struct SuspendWorkspaces;
 /// See what everybody has and did.
 #[derive(Debug)]
 pub struct ReadEverything;
+
+/// See, suspend and resume users and end their sessions.
+#[derive(Debug)]
+pub struct ManageUsers;
 
 /// Proof that a person may do `A`, on one workspace or in general.
 #[derive(Debug)]
@@ -112,6 +117,14 @@ pub fn suspend_workspaces(caller: &Caller) -> Result<Permit<SuspendWorkspaces>, 
 /// # Errors
 /// 403 for everybody else.
 pub fn read_everything(caller: &Caller) -> Result<Permit<ReadEverything>, Failure> {
+    administrator(caller)
+}
+
+/// Administrators may manage users.
+///
+/// # Errors
+/// 403 for everybody else.
+pub fn manage_users(caller: &Caller) -> Result<Permit<ManageUsers>, Failure> {
     administrator(caller)
 }
 

@@ -28,6 +28,12 @@ pub enum Action {
     RefreshReuse,
     /// An authorization code was used again: the session is ended.
     CodeReuse,
+    /// A person decided about a device that asked to act for them.
+    DeviceDecision,
+    /// An administrator suspended a user.
+    SuspendUser,
+    /// An administrator let a user in again.
+    ResumeUser,
     /// A workspace was asked for, or refused.
     InitWorkspace,
     /// A workspace's objects all exist.
@@ -55,6 +61,9 @@ impl Action {
             Self::SignOut => "SignOut",
             Self::RefreshReuse => "RefreshReuse",
             Self::CodeReuse => "CodeReuse",
+            Self::DeviceDecision => "DeviceDecision",
+            Self::SuspendUser => "SuspendUser",
+            Self::ResumeUser => "ResumeUser",
             Self::InitWorkspace => "InitWorkspace",
             Self::WorkspaceProvisioned => "WorkspaceProvisioned",
             Self::IssueKubeconfig => "IssueKubeconfig",

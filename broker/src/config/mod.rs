@@ -19,6 +19,7 @@ pub use tier::{Tier, Tiers};
 
 use crate::{
     db::Location,
+    identity::BrowserSessions,
     issuer::IssuerSettings,
     telemetry::{self, LogFormat},
     throttle::Allowance,
@@ -58,6 +59,8 @@ pub struct Config {
     pub sweep_seconds: u32,
     /// The embedded issuer.
     pub issuer: IssuerSettings,
+    /// Frontends, and the sessions of browsers.
+    pub browser: BrowserSessions,
 }
 
 /// Files of the listener's TLS identity.
@@ -130,8 +133,28 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "PEM CA in people's kubeconfigs; empty: as in the broker's credential.",
     ),
     ("limits.init_per_hour", "20", "Calls of POST /workspaces/init per user and hour."),
-    ("limits.sign_in_failures_per_account", "10", "Failed sign-ins per account in five minutes."),
+    (
+        "limits.sign_in_failures_per_account",
+        "10",
+        "Failed sign-ins per account in five minutes, counted for each address on its own, and for each browser that signed in before.",
+    ),
     ("limits.sign_in_failures_per_address", "50", "Failed sign-ins per address in five minutes."),
+    (
+        "limits.sign_in_failures_everywhere",
+        "100",
+        "Failed sign-ins per account in an hour, from everywhere; browsers that signed in before are not concerned.",
+    ),
+    (
+        "limits.device_codes_per_address",
+        "60",
+        "Device codes asked for per address in five minutes.",
+    ),
+    (
+        "limits.user_code_failures_per_address",
+        "20",
+        "Wrong user codes per address in five minutes.",
+    ),
+    ("limits.registrations_per_address", "10", "Accounts made by people per address in an hour."),
     (
         "issuer.signing_key_files",
         "<state_dir>/issuer-key.pem",
@@ -152,6 +175,22 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "issuer.refresh_grace_seconds",
         "30",
         "How long a used refresh token may be used once more, for two processes that race.",
+    ),
+    ("issuer.registration", "false", "Whether people may make accounts for themselves."),
+    (
+        "frontends.origins",
+        "",
+        "Origins of frontends that may act with a browser's session, for example https://app.example.com; on the broker's own site, for browsers send its cookie nowhere else.",
+    ),
+    (
+        "frontends.session_idle_seconds",
+        "28800",
+        "A browser's session that is not used for so long ends.",
+    ),
+    (
+        "frontends.session_max_seconds",
+        "604800",
+        "A browser's session ends after so long, however often it is used.",
     ),
 ];
 
@@ -189,6 +228,7 @@ impl Config {
         }
         let cluster = cluster(s);
         let config = Self {
+            browser: browser(s, &public_url),
             issuer: issuer(s, &state_dir, &database, public_url.clone()),
             listen,
             operator_listen,
@@ -237,7 +277,7 @@ fn database(s: &mut Settings, state_dir: &std::path::Path) -> Location {
 fn public_url(s: &mut Settings) -> Url {
     let fallback = || Url::parse("http://127.0.0.1/").expect("a constant URL");
     let mut url: Url = s.parsed("public_url").unwrap_or_else(fallback);
-    let local = matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"));
+    let local = is_loopback(&url);
     let why = match url.scheme() {
         "https" => None,
         "http" if local => None,
@@ -296,6 +336,7 @@ fn issuer(
         signing_key_files.push(state_dir.join("issuer-key.pem"));
     }
     let five_minutes = |count| Allowance { count, window_seconds: 300 };
+    let an_hour = |count| Allowance { count, window_seconds: HOUR };
     IssuerSettings {
         public_url,
         signing_key_files,
@@ -307,7 +348,50 @@ fn issuer(
         authorization_seconds: 600,
         sign_in_account: five_minutes(s.within("limits.sign_in_failures_per_account", 1, 10_000)),
         sign_in_address: five_minutes(s.within("limits.sign_in_failures_per_address", 1, 100_000)),
+        sign_in_everywhere: an_hour(s.within("limits.sign_in_failures_everywhere", 1, 100_000)),
+        device_start: five_minutes(s.within("limits.device_codes_per_address", 1, 100_000)),
+        user_code: five_minutes(s.within("limits.user_code_failures_per_address", 1, 100_000)),
+        register: an_hour(s.within("limits.registrations_per_address", 1, 100_000)),
+        registration: s.parsed("issuer.registration").unwrap_or_default(),
     }
+}
+
+fn browser(s: &mut Settings, public_url: &Url) -> BrowserSessions {
+    let list = s.given("frontends.origins").unwrap_or_default();
+    let mut origins = Vec::new();
+    for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        match frontend(text) {
+            Ok(origin) => origins.push(origin),
+            Err(why) => s.fault("frontends.origins", &format!("{text}: {why}")),
+        }
+    }
+    BrowserSessions::new(
+        public_url,
+        origins,
+        s.within("frontends.session_idle_seconds", 60, 2_592_000),
+        s.within("frontends.session_max_seconds", 60, 31_536_000),
+    )
+}
+
+/// An origin as a browser writes it.
+fn frontend(text: &str) -> Result<String, &'static str> {
+    const FORM: &str = "an origin is scheme, host and port, for example https://app.example.com";
+    if text.contains('*') {
+        return Err("a wildcard would give every page the rights of whoever visits it");
+    }
+    let url: Url = text.parse().map_err(|_| FORM)?;
+    let origin = url.origin().ascii_serialization();
+    match url.scheme() {
+        _ if text != origin => Err(FORM),
+        "https" => Ok(origin),
+        "http" if is_loopback(&url) => Ok(origin),
+        "http" => Err("plain HTTP gives every session away: use https, or loopback"),
+        _ => Err(FORM),
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"))
 }
 
 /// Whether a text is a DNS label (RFC 1123): what Kubernetes allows in most names.
@@ -339,6 +423,26 @@ mod tests {
     fn the_environment_wins_over_the_file() {
         let config = config("listen = '127.0.0.1:1'", &[("TENANT_BROKER_LISTEN", "127.0.0.1:2")]);
         assert_eq!(config.unwrap().listen.port(), 2);
+    }
+
+    #[test]
+    fn frontends_are_origins_and_never_all() {
+        let good = config("[frontends]\norigins = ['https://app.example.com']", &[]).unwrap();
+        assert!(good.browser.origins.contains("https://app.example.com"));
+        assert!(good.browser.origins.contains("http://127.0.0.1:8080"), "its own");
+        for text in [
+            "*",
+            "https://*.example.com",
+            "https://app.example.com/",
+            "https://app.example.com/x",
+            "http://app.example.com",
+            "app.example.com",
+            "HTTPS://app.example.com",
+            "null",
+        ] {
+            let faults = config(&format!("[frontends]\norigins = ['{text}']"), &[]).unwrap_err();
+            assert!(faults.to_string().contains("frontends.origins"), "{text}: {faults}");
+        }
     }
 
     #[test]

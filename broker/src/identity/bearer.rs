@@ -1,24 +1,80 @@
-//! The bearer token of the HTTP API.
+//! Who sends a request to the HTTP API: the bearer of an access token, or a browser with a cookie.
 
-use poem::Request;
-use poem_openapi::SecurityScheme;
+use poem::{Request, RequestBody};
+use poem_openapi::{
+    ApiExtractor, ApiExtractorType, ExtractParamOptions,
+    registry::{MetaSecurityScheme, Registry},
+};
 
 use super::{Caller, Identity};
 use crate::problem::Failure;
 
-/// An access token of the issuer, in `Authorization: Bearer` (RFC 6750). As the first parameter of
-/// an operation it has a stranger refused before anything else of the request is read.
-#[derive(Debug, SecurityScheme)]
-#[oai(ty = "bearer", checker = "check")]
+/// Name of the bearer token in the OpenAPI document.
+const BEARER: &str = "Bearer";
+/// Name of the cookie there.
+const COOKIE: &str = "Cookie";
+
+/// Somebody signed in. As the first parameter of an operation it has a stranger refused before
+/// anything else of the request is read.
+///
+/// Written out instead of derived: a cookie is worth nothing without a look at where the request
+/// came from, and its name depends on whether the broker is reached over https.
+#[derive(Debug)]
 pub struct Bearer(pub Caller);
 
-/// The checker is a free function that sees nothing but the request, so [`Identity`] travels as the
-/// request's data; the composition root puts it there.
-async fn check(request: &Request, bearer: poem_openapi::auth::Bearer) -> poem::Result<Caller> {
-    let Some(identity) = request.data::<Identity>() else {
-        return Err(Failure::internal(&NoIdentity).into());
-    };
-    Ok(identity.caller(&bearer.token).await?)
+impl<'a> ApiExtractor<'a> for Bearer {
+    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::SecurityScheme];
+
+    type ParamType = ();
+    type ParamRawType = ();
+
+    fn register(registry: &mut Registry) {
+        let scheme = MetaSecurityScheme {
+            ty: "http",
+            description: Some(
+                "An access token of the issuer that `/.well-known/openid-configuration` describes \
+                 (RFC 6750).",
+            ),
+            name: None,
+            key_in: None,
+            scheme: Some("bearer"),
+            bearer_format: None,
+            flows: None,
+            openid_connect_url: None,
+        };
+        registry.create_security_scheme(BEARER, scheme);
+        let scheme = MetaSecurityScheme {
+            ty: "apiKey",
+            description: Some(
+                "The session of a browser, from `POST /auth/login` or the page `/login`. Taken only \
+                 from the broker's own pages and from the origins in `frontends.origins`. On \
+                 loopback without TLS its name lacks the prefix `__Host-`.",
+            ),
+            name: Some("__Host-tenant-session"),
+            key_in: Some("cookie"),
+            scheme: None,
+            bearer_format: None,
+            flows: None,
+            openid_connect_url: None,
+        };
+        registry.create_security_scheme(COOKIE, scheme);
+    }
+
+    fn security_schemes() -> Vec<&'static str> {
+        vec![BEARER, COOKIE]
+    }
+
+    /// [`Identity`] travels as the request's data; the composition root puts it there.
+    async fn from_request(
+        request: &'a Request,
+        _: &mut RequestBody,
+        _: ExtractParamOptions<()>,
+    ) -> poem::Result<Self> {
+        let Some(identity) = request.data::<Identity>() else {
+            return Err(Failure::internal(&NoIdentity).into());
+        };
+        Ok(Self(identity.signed_in(request).await?))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -1,31 +1,37 @@
 //! Who is calling: users with a password, sessions, and the access tokens that stand for them.
 //!
-//! A [`Caller`] is made here only, from an access token that the database knows, so holding one is
-//! evidence that somebody is signed in. Looking it up reads and never writes.
+//! A [`Caller`] is made here only, from an access token or a cookie that the database knows, so
+//! holding one is evidence that somebody is signed in. Looking up a token reads and never writes.
 
 mod api;
 mod bearer;
+mod browser;
 mod email;
+mod origin;
 mod password;
 pub(crate) mod session;
 mod user;
 
+use poem::{Request, http::header};
 use secrecy::SecretString;
 use tenant_shared::{Code, Role};
 use uuid::Uuid;
 
 use crate::{
+    access::{ManageUsers, Permit},
     audit::{self, Action, Event},
     clock::Clock,
-    db::Db,
+    db::{Db, Tx},
     problem::{Failure, SIGN_IN, note},
     secret::PlainSecret,
     telemetry::Metrics,
 };
 
-pub use api::IdentityApi;
+pub use api::{IdentityApi, UserApi};
 pub use bearer::Bearer;
+pub use browser::BrowserSessions;
 pub use email::{Email, NotAnEmail};
+pub use origin::Origins;
 pub use password::{MOST_BYTES as PASSWORD_MOST_BYTES, PasswordError};
 pub(crate) use user::User;
 
@@ -36,6 +42,7 @@ pub struct Identity {
     clock: Clock,
     metrics: Metrics,
     passwords: password::Passwords,
+    browser: BrowserSessions,
 }
 
 /// Somebody who is signed in. Only [`Identity::caller`] makes one.
@@ -47,6 +54,7 @@ pub struct Caller {
     session_id: Uuid,
     session_expires_at: i64,
     scope: String,
+    last_used_at: i64,
 }
 
 impl Caller {
@@ -112,10 +120,24 @@ pub(crate) enum SignIn {
     },
 }
 
+fn stranger() -> Failure {
+    Failure::new(Code::Unauthenticated, SIGN_IN)
+}
+
 impl Identity {
     /// Identity on this database.
-    pub fn new(db: Db, clock: Clock, metrics: Metrics) -> Self {
-        Self { db, clock, metrics, passwords: password::Passwords::new() }
+    pub fn new(db: Db, clock: Clock, metrics: Metrics, browser: BrowserSessions) -> Self {
+        Self { db, clock, metrics, passwords: password::Passwords::new(), browser }
+    }
+
+    /// What the sessions of browsers have in common.
+    pub fn browser_sessions(&self) -> &BrowserSessions {
+        &self.browser
+    }
+
+    /// The origins whose pages may act for a person with a cookie.
+    pub fn origins(&self) -> &Origins {
+        &self.browser.origins
     }
 
     /// Who presents this access token: one statement that reads.
@@ -124,17 +146,143 @@ impl Identity {
     /// [`Code::Unauthenticated`] for a token that is unknown or expired, or whose session or user
     /// has come to an end; [`Code::StorageUnavailable`] if the database does not answer.
     pub async fn caller(&self, presented: &str) -> Result<Caller, Failure> {
-        let stranger = || Failure::new(Code::Unauthenticated, SIGN_IN);
+        self.look_up(&PlainSecret::presented(presented), session::ACCESS_PREFIX).await
+    }
+
+    /// Who sends this request: the bearer of an access token or, without one, a browser with a
+    /// cookie.
+    ///
+    /// # Errors
+    /// As [`Identity::caller`]; [`Code::ForeignOrigin`] for a browser that a foreign page made ask.
+    pub async fn signed_in(&self, request: &Request) -> Result<Caller, Failure> {
+        // A token that is worth nothing is not made good by a cookie beside it.
+        if let Some(value) = request.header(header::AUTHORIZATION) {
+            let token = value
+                .split_once(' ')
+                .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+                .map(|(_, token)| token.trim());
+            return self.caller(token.unwrap_or_default()).await;
+        }
+        let Some(secret) = self.browser.cookie.read(request) else { return Err(stranger()) };
+        self.browser.origins.check(request)?;
+        self.browser_caller(&secret).await
+    }
+
+    /// Whose browser holds this cookie, for pages that only show something.
+    ///
+    /// # Errors
+    /// As [`Identity::signed_in`], without the question where the request came from.
+    pub async fn page_visitor(&self, request: &Request) -> Result<Caller, Failure> {
+        match self.browser.cookie.read(request) {
+            Some(secret) => self.browser_caller(&secret).await,
+            None => Err(stranger()),
+        }
+    }
+
+    /// A browser's session lives on while it is used; that is written down once a minute.
+    async fn browser_caller(&self, secret: &PlainSecret) -> Result<Caller, Failure> {
+        let caller = self.look_up(secret, session::COOKIE_PREFIX).await?;
+        let now = self.clock.now_ms();
+        if caller.last_used_at + browser::USE_MS <= now {
+            let idle_expires_at = now + i64::from(self.browser.idle_seconds) * 1000;
+            let mut tx = self.db.begin().await?;
+            session::slide(&mut tx, caller.session_id, now, idle_expires_at)
+                .await?
+                .ok_or_else(stranger)?;
+            tx.commit().await?;
+        }
+        Ok(caller)
+    }
+
+    async fn look_up(&self, secret: &PlainSecret, prefix: &str) -> Result<Caller, Failure> {
         // What is not shaped like one of ours does not cost a statement.
-        if !presented.starts_with(session::ACCESS_PREFIX) {
+        if !secret.expose().starts_with(prefix) {
             return Err(stranger());
         }
-        let hash = PlainSecret::presented(presented).hash();
-        let caller = session::caller(&self.db, hash, self.clock.now_ms()).await?;
+        let caller = session::caller(&self.db, secret.hash(), self.clock.now_ms()).await?;
         let caller = caller.ok_or_else(stranger)?;
         note("user_id", caller.user_id);
         note("session_id", caller.session_id);
         Ok(caller)
+    }
+
+    /// Ends sessions of a user, on their own wish or on an administrator's; returns how many.
+    ///
+    /// # Errors
+    /// The database's; then none was ended.
+    pub(crate) async fn end_sessions(
+        &self,
+        by: &Caller,
+        user_id: Uuid,
+        which: session::Which,
+    ) -> sqlx::Result<u32> {
+        let why = if by.user_id == user_id { "signed out" } else { "ended by an administrator" };
+        let mut tx = self.db.begin().await?;
+        let now = self.clock.now_ms();
+        let ended = session::end_of_user(&mut tx, user_id, which, now, why).await?;
+        self.record_ended(&mut tx, user_id, &ended, why, by).await?;
+        tx.commit().await?;
+        for _ in &ended {
+            self.metrics.action(Action::SignOut, "success");
+        }
+        Ok(u32::try_from(ended.len()).unwrap_or(u32::MAX))
+    }
+
+    async fn record_ended(
+        &self,
+        tx: &mut Tx,
+        user_id: Uuid,
+        ended: &[Uuid],
+        why: &str,
+        by: &Caller,
+    ) -> sqlx::Result<()> {
+        for session_id in ended {
+            let event = Event {
+                user_id: Some(user_id),
+                session_id: Some(*session_id),
+                reason: (by.user_id != user_id).then(|| format!("{why} ({})", by.user_id)),
+                ..Event::success(Action::SignOut)
+            };
+            audit::record(tx, &self.clock, event).await?;
+        }
+        Ok(())
+    }
+
+    /// Suspends a user or lets them in again. A suspended user has no session from the moment that
+    /// this is durable: every replica asks the database on every request.
+    ///
+    /// # Errors
+    /// The database's; then nothing was changed.
+    pub(crate) async fn set_active(
+        &self,
+        permit: &Permit<ManageUsers>,
+        user_id: Uuid,
+        active: bool,
+        reason: Option<String>,
+    ) -> sqlx::Result<()> {
+        let by = permit.caller();
+        let action = if active { Action::ResumeUser } else { Action::SuspendUser };
+        let mut tx = self.db.begin().await?;
+        if !user::set_active(&mut tx, user_id, active).await? {
+            return Ok(());
+        }
+        if !active {
+            let (now, why) = (self.clock.now_ms(), "the user was suspended");
+            let all = session::Which::All;
+            let ended = session::end_of_user(&mut tx, user_id, all, now, why).await?;
+            self.record_ended(&mut tx, user_id, &ended, why, by).await?;
+        }
+        let reason = reason.unwrap_or_else(|| "no reason given".to_owned());
+        let event = Event {
+            user_id: Some(by.user_id),
+            session_id: Some(by.session_id),
+            reason: Some(format!("user {user_id}: {reason}")),
+            ..Event::success(action)
+        };
+        audit::record(&mut tx, &self.clock, event).await?;
+        tx.commit().await?;
+        self.metrics.action(action, "success");
+        Ok(())
     }
 
     /// Makes a user and records it, both or neither. The address is kept in lower case.

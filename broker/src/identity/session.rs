@@ -16,9 +16,11 @@ use crate::{
 
 /// What every access token begins with.
 pub(crate) const ACCESS_PREFIX: &str = "tba_";
+/// What the secret in a browser's cookie begins with.
+pub(crate) const COOKIE_PREFIX: &str = "tbs_";
 
 const CALLER: &str = "\
-SELECT u.id, u.email, u.role, s.id, s.expires_at, s.scope \
+SELECT u.id, u.email, u.role, s.id, s.expires_at, s.scope, s.last_used_at \
 FROM access_tokens t \
 JOIN sessions s ON s.id = t.session_id \
 JOIN users u ON u.id = s.user_id \
@@ -27,16 +29,17 @@ WHERE t.token_hash = $1 AND t.expires_at > $2 AND s.ended_at IS NULL \
 
 /// Whom this access token stands for, if token, session and user are all alive.
 pub(super) async fn caller(db: &Db, token: SecretHash, now: i64) -> sqlx::Result<Option<Caller>> {
-    let row: Option<(Uuid, String, String, Uuid, i64, String)> = on_engine!(db.reader(), pool =>
+    let row: Option<(Uuid, String, String, Uuid, i64, String, i64)> = on_engine!(db.reader(), pool =>
         sqlx::query_as(CALLER).bind(token.as_bytes()).bind(now).fetch_optional(pool).await)?;
-    let Some((user_id, email, role, session_id, session_expires_at, scope)) = row else {
+    let Some((user_id, email, role, session_id, session_expires_at, scope, last_used_at)) = row
+    else {
         return Ok(None);
     };
     let role = Role::parse(&role).ok_or_else(|| sqlx::Error::ColumnDecode {
         index: "role".to_owned(),
         source: format!("users.role of {user_id} is {role:?}, which is no role").into(),
     })?;
-    Ok(Some(Caller { user_id, email, role, session_id, session_expires_at, scope }))
+    Ok(Some(Caller { user_id, email, role, session_id, session_expires_at, scope, last_used_at }))
 }
 
 /// A session to begin. Times are milliseconds since 1970.
@@ -121,6 +124,82 @@ pub(crate) async fn slide(
         .bind(id).bind(now).bind(idle_expires_at)
         .execute(c).await.map(|done| done.rows_affected() == 1))?;
     if alive { find(tx, id).await } else { Ok(None) }
+}
+
+/// A session as its owner sees it.
+#[derive(Debug, sqlx::FromRow)]
+pub(super) struct Listed {
+    pub(super) id: Uuid,
+    pub(super) client_id: String,
+    pub(super) ip_address: Option<String>,
+    pub(super) user_agent: Option<String>,
+    pub(super) created_at: i64,
+    pub(super) last_used_at: i64,
+    pub(super) expires_at: i64,
+}
+
+const OF_USER: &str = "\
+SELECT id, client_id, ip_address, user_agent, created_at, last_used_at, expires_at \
+FROM sessions WHERE user_id = $1 AND ended_at IS NULL AND idle_expires_at > $2 \
+  AND expires_at > $2 ORDER BY created_at DESC, id DESC LIMIT $3";
+
+/// The sessions of a user that are alive, the newest first.
+pub(super) async fn of_user(
+    db: &Db,
+    user_id: Uuid,
+    now: i64,
+    most: u32,
+) -> sqlx::Result<Vec<Listed>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(OF_USER)
+        .bind(user_id).bind(now).bind(i64::from(most)).fetch_all(pool).await)
+}
+
+const END_OF_USER: &str = "\
+UPDATE sessions SET ended_at = $2, ended_why = $3 \
+WHERE user_id = $1 AND ended_at IS NULL AND idle_expires_at > $2 AND expires_at > $2 \
+  AND ($4 = 0 OR id = $5) AND ($6 = 0 OR id <> $7) RETURNING id";
+
+/// Which of a user's sessions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which {
+    /// This one.
+    One(Uuid),
+    /// All but this one.
+    AllBut(Uuid),
+    /// All.
+    All,
+}
+
+/// Ends sessions of a user at once; says which were alive until now.
+pub(super) async fn end_of_user(
+    tx: &mut Tx,
+    user_id: Uuid,
+    which: Which,
+    now: i64,
+    why: &str,
+) -> sqlx::Result<Vec<Uuid>> {
+    let (one, but) = match which {
+        Which::One(id) => (Some(id), None),
+        Which::AllBut(id) => (None, Some(id)),
+        Which::All => (None, None),
+    };
+    let given = |id: Option<Uuid>| (i64::from(id.is_some()), id.unwrap_or_default());
+    let ((by_one, one), (by_but, but)) = (given(one), given(but));
+    on_engine!(tx.connection(), c => sqlx::query_scalar(END_OF_USER)
+        .bind(user_id).bind(now).bind(why)
+        .bind(by_one).bind(one).bind(by_but).bind(but)
+        .fetch_all(c).await)
+}
+
+const FORGET: &str = "\
+DELETE FROM sessions WHERE (ended_at <= $1 OR idle_expires_at <= $1 OR expires_at <= $1) \
+  AND id NOT IN (SELECT session_id FROM access_tokens) \
+  AND id NOT IN (SELECT session_id FROM refresh_tokens) \
+  AND id NOT IN (SELECT session_id FROM authorizations WHERE session_id IS NOT NULL)";
+
+/// Forgets sessions that were over by this time and that nothing refers to any more.
+pub(crate) async fn forget(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(FORGET).bind(before).execute(c).await.map(drop))
 }
 
 const END: &str = "\

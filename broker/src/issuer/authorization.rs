@@ -14,7 +14,8 @@ pub(super) struct New<'a> {
     pub(super) request: SecretHash,
     pub(super) browser: SecretHash,
     pub(super) client_id: &'a str,
-    pub(super) redirect_uri: &'a str,
+    /// [`Target`](super::target::Target) as text.
+    pub(super) target: &'a str,
     pub(super) scope: &'a str,
     pub(super) state: Option<&'a str>,
     pub(super) nonce: Option<&'a str>,
@@ -32,7 +33,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 pub(super) async fn insert(tx: &mut Tx, new: &New<'_>) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(INSERT)
         .bind(new.id).bind(new.request.as_bytes()).bind(new.browser.as_bytes())
-        .bind(new.client_id).bind(new.redirect_uri).bind(new.scope)
+        .bind(new.client_id).bind(new.target).bind(new.scope)
         .bind(new.state).bind(new.nonce).bind(new.code_challenge)
         .bind(new.created_at).bind(new.expires_at)
         .execute(c).await.map(drop))
@@ -47,10 +48,12 @@ pub(super) struct Pending {
     pub(super) client_id: String,
     pub(super) redirect_uri: String,
     pub(super) state: Option<String>,
+    /// Who signed in, if somebody has.
+    pub(super) user_id: Option<Uuid>,
 }
 
 const PENDING: &str = "\
-SELECT id, browser_hash, client_id, redirect_uri, state FROM authorizations \
+SELECT id, browser_hash, client_id, redirect_uri, state, user_id FROM authorizations \
 WHERE request_hash = $1 AND redeemed_at IS NULL AND expires_at > $2";
 
 /// The request of this handle, if it still waits.
@@ -68,18 +71,19 @@ UPDATE authorizations SET user_id = $2, authenticated_at = $3, code_hash = $4, \
   code_expires_at = $5 \
 WHERE id = $1 AND redeemed_at IS NULL AND expires_at > $3";
 
-/// Somebody signed in: from now on this code stands for it, and none before it. `false` if the
-/// request does not wait any more.
+/// Somebody signed in: from now on this code stands for it, and none before it. A sign-in that needs
+/// no code has none. `false` if the request does not wait any more.
 pub(super) async fn approve(
     tx: &mut Tx,
     id: Uuid,
     user_id: Uuid,
     now: i64,
-    code: SecretHash,
-    code_expires_at: i64,
+    code: Option<(SecretHash, i64)>,
 ) -> sqlx::Result<bool> {
+    let (hash, expires_at) = code.unzip();
+    let hash = hash.as_ref().map(SecretHash::as_bytes);
     on_engine!(tx.connection(), c => sqlx::query(APPROVE)
-        .bind(id).bind(user_id).bind(now).bind(code.as_bytes()).bind(code_expires_at)
+        .bind(id).bind(user_id).bind(now).bind(hash).bind(expires_at)
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
@@ -94,7 +98,7 @@ pub(super) struct Redeemed {
     pub(super) code_challenge: String,
     pub(super) user_id: Uuid,
     pub(super) authenticated_at: i64,
-    pub(super) code_expires_at: i64,
+    pub(super) code_expires_at: Option<i64>,
 }
 
 /// One statement decides who is first; of two that come at once the second finds nothing.
@@ -111,6 +115,18 @@ pub(super) async fn redeem(
 ) -> sqlx::Result<Option<Redeemed>> {
     on_engine!(tx.connection(), c => sqlx::query_as(REDEEM)
         .bind(code.as_bytes()).bind(now).fetch_optional(c).await)
+}
+
+const REDEEM_ID: &str = "\
+UPDATE authorizations SET redeemed_at = $2 \
+WHERE id = $1 AND redeemed_at IS NULL AND user_id IS NOT NULL \
+RETURNING id, client_id, redirect_uri, scope, nonce, code_challenge, user_id, \
+  authenticated_at, code_expires_at";
+
+/// Takes a sign-in that has no code of its own. `None` if nobody signed in or it is taken.
+pub(super) async fn redeem_id(tx: &mut Tx, id: Uuid, now: i64) -> sqlx::Result<Option<Redeemed>> {
+    on_engine!(tx.connection(), c => sqlx::query_as(REDEEM_ID)
+        .bind(id).bind(now).fetch_optional(c).await)
 }
 
 const LINK: &str = "UPDATE authorizations SET session_id = $2 WHERE id = $1";

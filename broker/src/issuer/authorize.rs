@@ -4,26 +4,20 @@
 //! Client and redirect URI are judged first. Until both are known to be good nobody is sent
 //! anywhere: a wrong one gives a page. Afterwards every refusal goes to the client.
 
-use poem::{
-    Request, Response,
-    http::{StatusCode, header},
-};
+use poem::{Request, Response, http::StatusCode};
 use tenant_shared::PLUGIN_CLIENT_ID;
 
 use super::{
     Issuer,
-    authorization::{self, New},
-    browser::{self, BrowserCookie},
     pages::{self, Page},
     parameters::{ParameterFault, Parameters},
     redirect::{self, RedirectUri},
+    target::Target,
+    waiting::{self, Ask},
 };
-use crate::secret::PlainSecret;
 
 /// Scopes that the issuer knows; others are ignored (OpenID Connect Core 1.0 section 3.1.2.1).
 pub(super) const SCOPES: [&str; 3] = ["openid", "email", "offline_access"];
-/// What the handle of a request begins with.
-pub(super) const REQUEST_PREFIX: &str = "tbq_";
 /// Bytes of `state` and `nonce` at most.
 const MOST_OPAQUE_BYTES: usize = 512;
 /// Bytes of `scope` at most.
@@ -79,7 +73,7 @@ pub(super) async fn authorize(issuer: Issuer, request: Request) -> Response {
     let state = sent.optional("state", MOST_OPAQUE_BYTES);
     let echo = state.as_ref().copied().unwrap_or_default();
     let outcome = match state.map_err(Refusal::from).and_then(|_| asked(&sent)) {
-        Ok(asked) => keep(&issuer, &redirect, echo, &asked).await,
+        Ok(asked) => keep(&issuer, redirect, echo, &asked).await,
         Err(refusal) => return refuse(&issuer, &redirect, echo, &refusal),
     };
     outcome.unwrap_or_else(|error| pages::storage(&error))
@@ -124,7 +118,7 @@ fn asked(sent: &Parameters) -> Result<Asked<'_>, Refusal> {
 }
 
 /// The known scopes of those asked for, each once, in a fixed order.
-fn granted(asked: &str) -> String {
+pub(super) fn granted(asked: &str) -> String {
     let known = SCOPES.into_iter().filter(|name| asked.split(' ').any(|one| one == *name));
     known.collect::<Vec<_>>().join(" ")
 }
@@ -133,43 +127,22 @@ fn is_base64url(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }
 
-/// Keeps the request and sends the browser to the sign-in page, bound by a cookie.
+/// Keeps the request and sends the browser to the sign-in page.
 async fn keep(
     issuer: &Issuer,
-    redirect: &RedirectUri,
+    redirect: RedirectUri,
     state: Option<&str>,
     asked: &Asked<'_>,
 ) -> sqlx::Result<Response> {
-    let (Ok(handle), Ok(browser)) =
-        (PlainSecret::generate(REQUEST_PREFIX), PlainSecret::generate(browser::PREFIX))
-    else {
-        return Ok(pages::broken("the operating system gave no randomness"));
-    };
-    let (id, now) = (issuer.clock().random_id(), issuer.clock().now_ms());
-    let seconds = issuer.settings().authorization_seconds;
-    let new = New {
-        id,
-        request: handle.hash(),
-        browser: browser.hash(),
+    let ask = Ask {
         client_id: PLUGIN_CLIENT_ID,
-        redirect_uri: redirect.as_str(),
+        target: &Target::Client(redirect),
         scope: &asked.scope,
         state,
         nonce: asked.nonce,
         code_challenge: asked.code_challenge,
-        created_at: now,
-        expires_at: now + i64::from(seconds) * 1000,
     };
-    let mut tx = issuer.db().begin().await?;
-    authorization::insert(&mut tx, &new).await?;
-    tx.commit().await?;
-
-    let mut response = redirect::see_other(&format!("/login?request={}", handle.expose()));
-    let cookie = BrowserCookie::of(id, issuer.is_https()).set(&browser, seconds);
-    if let Some(cookie) = cookie {
-        response.headers_mut().append(header::SET_COOKIE, cookie);
-    }
-    Ok(response)
+    waiting::begin(issuer, &ask).await
 }
 
 fn refused_here(why: &str) -> Response {

@@ -1,10 +1,14 @@
 //! A session begins, with what the person who signed in proved.
 
+use poem::http::HeaderValue;
+use tenant_shared::BROWSER_CLIENT_ID;
+
 use super::{Issuer, authorization::Redeemed};
 use crate::{
     db::Tx,
     identity::session::{self, Session},
     problem,
+    secret::PlainSecret,
 };
 
 /// Begins the session that a sign-in was for, and remembers it with the sign-in. `None` if the user
@@ -16,6 +20,12 @@ pub(super) async fn session(
     now: i64,
 ) -> sqlx::Result<Option<Session>> {
     let settings = issuer.settings();
+    let (idle, most) = if row.client_id == BROWSER_CLIENT_ID {
+        let browser = issuer.identity().browser_sessions();
+        (browser.idle_seconds, browser.max_seconds)
+    } else {
+        (settings.session_idle_seconds, settings.session_max_seconds)
+    };
     let new = session::New {
         id: issuer.clock().random_id(),
         user_id: row.user_id,
@@ -25,13 +35,26 @@ pub(super) async fn session(
         user_agent: problem::request_user_agent(),
         auth_time: row.authenticated_at,
         created_at: now,
-        idle_expires_at: now + i64::from(settings.session_idle_seconds) * 1000,
+        idle_expires_at: now + i64::from(idle) * 1000,
         // The session is as old as the sign-in, not as the code's way to the client.
-        expires_at: row.authenticated_at + i64::from(settings.session_max_seconds) * 1000,
+        expires_at: row.authenticated_at + i64::from(most) * 1000,
     };
     let session = session::begin(tx, &new).await?;
     if let Some(session) = &session {
         super::authorization::link(tx, row.id, session.id).await?;
     }
     Ok(session)
+}
+
+/// The cookie that stands for this session in a browser. `None` if there is no randomness.
+pub(super) async fn cookie(
+    issuer: &Issuer,
+    tx: &mut Tx,
+    session: &Session,
+    now: i64,
+) -> sqlx::Result<Option<HeaderValue>> {
+    let Ok(secret) = PlainSecret::generate(session::COOKIE_PREFIX) else { return Ok(None) };
+    session::add_access_token(tx, secret.hash(), session.id, session.expires_at).await?;
+    let seconds = u32::try_from((session.expires_at - now) / 1000).unwrap_or_default();
+    Ok(issuer.identity().browser_sessions().cookie.set(&secret, seconds))
 }

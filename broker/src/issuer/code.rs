@@ -64,7 +64,7 @@ struct Proof<'a> {
 
 impl Proof<'_> {
     fn fits(&self, row: &Redeemed, now: i64) -> bool {
-        row.code_expires_at > now
+        row.code_expires_at.is_some_and(|end| end > now)
             && row.client_id == self.client_id
             && self.redirect_uri == Some(row.redirect_uri.as_str())
             && self.verifier.is_some_and(|verifier| verifies(verifier, &row.code_challenge))

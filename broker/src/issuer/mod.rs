@@ -11,6 +11,9 @@
 //! | authorization code | `tbc_` | SHA-256, end, when it was redeemed |
 //! | handle of an authorization request | `tbq_` | SHA-256 |
 //! | cookie of an authorization request | `tbb_` | SHA-256 |
+//! | device code | `tbd_` | SHA-256, end, when it was redeemed |
+//! | user code of a device | eight letters | SHA-256, end |
+//! | cookie of a browser's session | `tbs_` | SHA-256, end |
 
 mod accept;
 mod attempt;
@@ -19,6 +22,7 @@ mod authorize;
 mod begin;
 mod browser;
 mod code;
+mod device;
 mod discovery;
 mod id_token;
 pub mod keys;
@@ -28,6 +32,7 @@ mod parameters;
 mod redirect;
 mod refresh;
 mod revoke;
+mod target;
 mod token;
 mod userinfo;
 mod waiting;
@@ -49,6 +54,9 @@ use crate::{
 /// How long what is over is kept, so that using it again is still recognized.
 const KEPT_MS: i64 = 24 * 60 * 60 * 1000;
 
+/// How long sessions that are over are kept: the audit trail names them.
+const SESSIONS_KEPT_MS: i64 = 30 * KEPT_MS;
+
 /// How the issuer behaves.
 #[derive(Clone, Debug)]
 pub struct IssuerSettings {
@@ -68,10 +76,20 @@ pub struct IssuerSettings {
     pub refresh_grace_seconds: u32,
     /// How long a person may take to sign in.
     pub authorization_seconds: u32,
-    /// Failed sign-ins of one account.
+    /// Failed sign-ins of one account from one address, or from one browser that it used before.
     pub sign_in_account: Allowance,
     /// Failed sign-ins from one address.
     pub sign_in_address: Allowance,
+    /// Failed sign-ins of one account from everywhere.
+    pub sign_in_everywhere: Allowance,
+    /// Device codes for one address.
+    pub device_start: Allowance,
+    /// Wrong user codes from one address.
+    pub user_code: Allowance,
+    /// Accounts that people make for themselves from one address.
+    pub register: Allowance,
+    /// Whether they may.
+    pub registration: bool,
 }
 
 /// The issuer cannot start.
@@ -129,7 +147,14 @@ impl Issuer {
     pub async fn purge(&self) -> sqlx::Result<()> {
         let now = self.clock().now_ms();
         let settings = self.settings();
-        let windows = [settings.sign_in_account, settings.sign_in_address];
+        let windows = [
+            settings.sign_in_account,
+            settings.sign_in_address,
+            settings.sign_in_everywhere,
+            settings.device_start,
+            settings.user_code,
+            settings.register,
+        ];
         let longest = windows.iter().map(|allowance| allowance.window_seconds).max().unwrap_or(0);
         // One statement a transaction: SQLite's writer is free in between.
         let mut tx = self.db().begin().await?;
@@ -140,6 +165,12 @@ impl Issuer {
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
         refresh::forget(&mut tx, now - KEPT_MS).await?;
+        tx.commit().await?;
+        let mut tx = self.db().begin().await?;
+        device::forget(&mut tx, now - KEPT_MS).await?;
+        tx.commit().await?;
+        let mut tx = self.db().begin().await?;
+        session::forget(&mut tx, now - SESSIONS_KEPT_MS).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
         throttle::forget(&mut tx, now - (i64::from(longest) * 1000).max(KEPT_MS)).await?;
@@ -204,12 +235,15 @@ pub fn routes(issuer: Issuer) -> Route {
         .at("/oauth2/jwks", get(answer(at, |issuer, _| async move { discovery::jwks(&issuer) })))
         .at("/oauth2/authorize", get(answer(at, authorize::authorize)))
         .at("/oauth2/token", post(answer(at, token::token)))
+        .at("/oauth2/device_authorization", post(answer(at, device::start)))
         .at("/oauth2/revoke", post(answer(at, revoke::revoke)))
         .at(
             "/oauth2/userinfo",
             get(answer(at, userinfo::userinfo)).post(answer(at, userinfo::userinfo)),
         )
         .at("/login", get(answer(at, login::form)).post(answer(at, login::submit)))
+        .at("/device", get(answer(at, device::form)).post(answer(at, device::submit)))
+        .at("/login/device", get(answer(at, device::confirm)).post(answer(at, device::decide)))
         .at("/login/code", get(answer(at, |_, request| async move { login::show_code(&request) })))
         .at("/login/style.css", get(answer(at, |_, _| async { pages::stylesheet() })))
 }

@@ -6,8 +6,9 @@ use poem::{
     http::{HeaderValue, StatusCode, header},
 };
 use tenant_shared::PLUGIN_CLIENT_ID;
+use url::Url;
 
-use super::redirect::RedirectUri;
+use super::{redirect::RedirectUri, target::Target};
 use crate::problem::{self, note};
 
 /// What a page may load and do: our stylesheet, and a form where there is one. It cannot be framed
@@ -21,8 +22,8 @@ pub(super) enum Page<'a> {
     SignIn {
         /// Handle of the authorization request.
         request: &'a str,
-        /// Where the answer goes.
-        redirect: &'a RedirectUri,
+        /// What waits for it.
+        target: &'a Target,
         /// What was typed before.
         email: &'a str,
         /// What is wrong with it.
@@ -34,6 +35,33 @@ pub(super) enum Page<'a> {
         code: &'a str,
         /// How long it works.
         minutes: u32,
+    },
+    /// The form for the code of a device.
+    Device {
+        /// The code, if the link carried it.
+        code: &'a str,
+        /// What is wrong with it.
+        fault: Option<&'a str>,
+    },
+    /// A device asks, and a person who signed in decides.
+    ConfirmDevice {
+        /// Handle of the sign-in.
+        request: &'a str,
+        /// The client on the device.
+        client: &'a str,
+        /// What it calls itself.
+        user_agent: &'a str,
+        /// Where it asked from.
+        address: &'a str,
+        /// How long ago, in minutes.
+        minutes: i64,
+    },
+    /// Something is done.
+    Done {
+        /// In a few words.
+        title: &'a str,
+        /// What comes next.
+        text: &'a str,
     },
     /// Something went wrong.
     Problem {
@@ -47,8 +75,8 @@ pub(super) enum Page<'a> {
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 struct SignInTemplate<'a> {
-    application: &'a str,
-    destination: String,
+    purpose: String,
+    from_terminal: bool,
     request: &'a str,
     email: &'a str,
     fault: Option<&'a str>,
@@ -62,6 +90,23 @@ struct CodeTemplate<'a> {
 }
 
 #[derive(Template)]
+#[template(path = "device.html")]
+struct DeviceTemplate<'a> {
+    code: &'a str,
+    fault: Option<&'a str>,
+}
+
+#[derive(Template)]
+#[template(path = "confirm_device.html")]
+struct ConfirmDeviceTemplate<'a> {
+    request: &'a str,
+    client: &'a str,
+    user_agent: &'a str,
+    address: &'a str,
+    minutes: i64,
+}
+
+#[derive(Template)]
 #[template(path = "problem.html")]
 struct ProblemTemplate<'a> {
     title: &'a str,
@@ -72,18 +117,29 @@ struct ProblemTemplate<'a> {
 /// A page as an answer: neither kept, nor framed, nor named to the next site.
 pub(super) fn show(status: StatusCode, page: &Page<'_>) -> Response {
     let (rendered, form_action) = match page {
-        Page::SignIn { request, redirect, email, fault } => {
+        Page::SignIn { request, target, email, fault } => {
             let template = SignInTemplate {
-                application: PLUGIN_CLIENT_ID,
-                destination: destination(redirect),
+                purpose: purpose(target),
+                from_terminal: !matches!(target, Target::Browser(_)),
                 request,
                 email,
                 fault: *fault,
             };
-            (template.render(), format!("'self' {}", redirect.form_action()))
+            (template.render(), format!("'self'{}", form_action(target)))
         }
         Page::Code { code, minutes } => {
             (CodeTemplate { code, minutes: *minutes }.render(), "'none'".to_owned())
+        }
+        Page::Device { code, fault } => {
+            (DeviceTemplate { code, fault: *fault }.render(), "'self'".to_owned())
+        }
+        Page::ConfirmDevice { request, client, user_agent, address, minutes } => {
+            let template =
+                ConfirmDeviceTemplate { request, client, user_agent, address, minutes: *minutes };
+            (template.render(), "'self'".to_owned())
+        }
+        Page::Done { title, text } => {
+            (ProblemTemplate { title, text, request_id: None }.render(), "'none'".to_owned())
         }
         Page::Problem { title, text } => {
             let request_id = problem::request_id();
@@ -108,12 +164,37 @@ pub(super) fn show(status: StatusCode, page: &Page<'_>) -> Response {
         .body(html)
 }
 
-fn destination(redirect: &RedirectUri) -> String {
-    match redirect {
-        RedirectUri::Loopback(_) => {
-            format!("the program on this computer that opened this page ({redirect})")
+/// What the person agrees to by signing in.
+fn purpose(target: &Target) -> String {
+    match target {
+        Target::Client(RedirectUri::Loopback(redirect)) => format!(
+            "{PLUGIN_CLIENT_ID} asks to act for you. Afterwards you are sent to the program on \
+             this computer that opened this page ({redirect})."
+        ),
+        Target::Client(RedirectUri::CodePage(_)) => format!(
+            "{PLUGIN_CLIENT_ID} asks to act for you. Afterwards you are sent to a page with a \
+             code for your terminal."
+        ),
+        Target::Device(_) => format!(
+            "{PLUGIN_CLIENT_ID} on another device asks to act for you. Afterwards you are asked \
+             whether it may."
+        ),
+        Target::Browser(place) if place.as_str().starts_with('/') => {
+            "To see your workspace and your sessions.".to_owned()
         }
-        RedirectUri::CodePage(_) => "a page with a code for your terminal".to_owned(),
+        Target::Browser(place) => format!("Afterwards you are sent to {}.", place.as_str()),
+    }
+}
+
+/// Where else than to us the sign-in form may lead: browsers apply `form-action` to the redirect
+/// after the form, too.
+fn form_action(target: &Target) -> String {
+    match target {
+        Target::Client(redirect) => format!(" {}", redirect.form_action()),
+        Target::Device(_) => String::new(),
+        Target::Browser(place) => Url::parse(place.as_str())
+            .map(|url| format!(" {}", url.origin().ascii_serialization()))
+            .unwrap_or_default(),
     }
 }
 
@@ -165,9 +246,10 @@ mod tests {
     #[tokio::test]
     async fn what_a_person_typed_is_shown_and_is_not_markup() {
         let redirect = RedirectUri::allowed("http://127.0.0.1:8000/callback", "x").unwrap();
+        let target = Target::Client(redirect);
         let (response, body) = html(Page::SignIn {
             request: "tbq_\"><script>",
-            redirect: &redirect,
+            target: &target,
             email: "\"><img src=x onerror=alert(1)>@example.com",
             fault: Some("<b>"),
         })
@@ -182,7 +264,8 @@ mod tests {
     #[tokio::test]
     async fn labels_and_autocompletion_are_for_everybody() {
         let redirect = RedirectUri::allowed("http://127.0.0.1:8000/callback", "x").unwrap();
-        let page = Page::SignIn { request: "tbq_x", redirect: &redirect, email: "", fault: None };
+        let target = Target::Client(redirect);
+        let page = Page::SignIn { request: "tbq_x", target: &target, email: "", fault: None };
         let (_, body) = html(page).await;
         for part in [
             "<html lang=\"en\">",

@@ -1,4 +1,5 @@
-//! `POST /oauth2/token`: tokens for a code or for a refresh token (RFC 6749 sections 4.1.3 and 6).
+//! `POST /oauth2/token`: tokens for a code, a refresh token (RFC 6749 sections 4.1.3 and 6)
+//! or a device code (RFC 8628 section 3.4).
 
 use poem::{
     Request, Response,
@@ -8,7 +9,7 @@ use serde_json::json;
 use tenant_shared::PLUGIN_CLIENT_ID;
 
 use super::{
-    Issuer, code, id_token, pages,
+    Issuer, code, device, id_token, pages,
     parameters::{ParameterFault, Parameters},
     refresh,
 };
@@ -35,8 +36,23 @@ pub(super) enum TokenError {
     #[error("{0}")]
     Grant(&'static str),
     /// It presents something that we do not know.
-    #[error("grant_type must be authorization_code or refresh_token")]
+    #[error("grant_type must be authorization_code, refresh_token or the device grant")]
     GrantType,
+    /// The person has not decided yet (RFC 8628 section 3.5).
+    #[error("the person has not decided yet; ask again after the interval")]
+    AuthorizationPending,
+    /// The device asks too often (RFC 8628 section 3.5).
+    #[error("asked too often; wait 5 seconds longer between polls from now on")]
+    SlowDown,
+    /// The person said no (RFC 8628 section 3.5).
+    #[error("the person refused")]
+    AccessDenied,
+    /// The person took too long (RFC 8628 section 3.5).
+    #[error("the code has expired; begin again")]
+    ExpiredToken,
+    /// Too often, from this address.
+    #[error("too many requests from this address; try again later")]
+    TooMany(u64),
     /// It asks for more than it was given.
     #[error("scope asks for more than the person agreed to")]
     Scope,
@@ -56,7 +72,14 @@ impl TokenError {
         match self {
             Self::Parameter(fault) => fault.status(),
             Self::Client(_) => StatusCode::UNAUTHORIZED,
-            Self::Grant(_) | Self::GrantType | Self::Scope => StatusCode::BAD_REQUEST,
+            Self::Grant(_)
+            | Self::GrantType
+            | Self::Scope
+            | Self::AuthorizationPending
+            | Self::SlowDown
+            | Self::AccessDenied
+            | Self::ExpiredToken => StatusCode::BAD_REQUEST,
+            Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Storage(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Randomness(_) | Self::Signature(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -69,7 +92,11 @@ impl TokenError {
             Self::Grant(_) => "invalid_grant",
             Self::GrantType => "unsupported_grant_type",
             Self::Scope => "invalid_scope",
-            Self::Storage(_) => "temporarily_unavailable",
+            Self::AuthorizationPending => "authorization_pending",
+            Self::SlowDown => "slow_down",
+            Self::AccessDenied => "access_denied",
+            Self::ExpiredToken => "expired_token",
+            Self::TooMany(_) | Self::Storage(_) => "temporarily_unavailable",
             Self::Randomness(_) | Self::Signature(_) => "server_error",
         }
     }
@@ -85,8 +112,10 @@ impl TokenError {
         }
         let body = json!({ "error": self.code(), "error_description": self.to_string() });
         let mut response = unkept(self.status(), &body);
-        if let Self::Storage(_) = self {
-            response = pages::later(response, 5);
+        match self {
+            Self::Storage(_) => response = pages::later(response, 5),
+            Self::TooMany(seconds) => response = pages::later(response, *seconds),
+            _ => {}
         }
         if let Self::Client(_) = self {
             let scheme = HeaderValue::from_static("Basic realm=\"tenant-broker\"");
@@ -148,6 +177,7 @@ async fn exchange(issuer: &Issuer, request: &mut Request) -> Result<Granted, Tok
     match grant_type {
         "authorization_code" => code::exchange(issuer, &sent, client_id).await,
         "refresh_token" => refresh::exchange(issuer, &sent, client_id).await,
+        device::GRANT_TYPE => device::exchange(issuer, &sent, client_id).await,
         _ => Err(TokenError::GrantType),
     }
 }

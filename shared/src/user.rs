@@ -1,0 +1,46 @@
+//! Users, as administrators see them.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{Role, WireTime};
+
+/// Whether a user may sign in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Enum))]
+#[cfg_attr(feature = "openapi", oai(rename_all = "snake_case"))]
+pub enum UserStatus {
+    /// May sign in.
+    Active,
+    /// May not; all sessions have ended.
+    Suspended,
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct UserInfo {
+    /// Identifier.
+    pub id: Uuid,
+    /// The e-mail address they sign in with.
+    pub email: String,
+    /// What they may do.
+    pub role: Role,
+    /// Whether they may sign in.
+    pub status: UserStatus,
+    /// When they were made (RFC 3339, UTC).
+    pub created_at: WireTime,
+}
+
+/// Answer of `GET /users`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct UserList {
+    /// By e-mail address.
+    pub items: Vec<UserInfo>,
+    /// For the next page: the parameter `cursor`; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub next_cursor: Option<String>,
+}
