@@ -34,9 +34,9 @@ use crate::{
     config::Config,
     credential::{Credentials, Ledger, api::CredentialApi},
     db::{Db, Location},
-    http::Outer,
+    http::{self, Outer},
     identity::{Identity, IdentityApi, UserApi},
-    issuer::{self, Issuer},
+    issuer::{self, AuthApi, Issuer},
     problem::Failure,
     telemetry::Metrics,
     tls,
@@ -51,7 +51,7 @@ const HTTP2_STREAMS: u32 = 100;
 const HTTP2_HEADER_BYTES: u32 = 32 * 1024;
 
 /// All operations of the HTTP API.
-type Api = (IdentityApi, UserApi, WorkspaceApi, CredentialApi, AuditApi);
+type Api = (AuthApi, IdentityApi, UserApi, WorkspaceApi, CredentialApi, AuditApi);
 
 /// The broker, put together.
 pub struct App {
@@ -132,6 +132,7 @@ impl App {
         let credentials =
             Credentials::new(cluster, Ledger::start(db.clone()), clock.clone(), metrics.clone());
         let api = (
+            AuthApi { issuer: issuer.clone() },
             IdentityApi { identity: identity.clone() },
             UserApi { identity: identity.clone() },
             WorkspaceApi { workspaces: workspaces.clone() },
@@ -175,9 +176,14 @@ impl App {
             Duration::from_secs(config.sweep_seconds.into()),
         ));
 
-        let outer = Outer { clock: self.clock, metrics: self.metrics };
+        let outer = Outer {
+            clock: self.clock,
+            metrics: self.metrics,
+            https: config.public_url.scheme() == "https",
+        };
+        let api = http::for_frontends(service(self.api), self.identity.origins());
         let routes = issuer::routes(self.issuer)
-            .nest("/api/v1", service(self.api))
+            .nest("/api/v1", api)
             .data(self.identity)
             .with(CatchPanic::new().with_handler(panicked))
             .with(outer);

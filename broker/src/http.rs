@@ -7,8 +7,10 @@ use std::{
 };
 
 use poem::{
-    Body, Endpoint, IntoResponse, Middleware, Request, RequestBody, Response,
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    Body, Endpoint, EndpointExt as _, IntoEndpoint, IntoResponse, Middleware, Request, RequestBody,
+    Response,
+    http::{HeaderName, HeaderValue, Method, StatusCode, header},
+    middleware::Cors,
     web::RemoteAddr,
 };
 use poem_openapi::{
@@ -22,6 +24,7 @@ use tenant_shared::Code;
 
 use crate::{
     clock::Clock,
+    identity::Origins,
     problem::{Failure, REQUEST, RequestFacts},
     telemetry::Metrics,
 };
@@ -42,6 +45,8 @@ pub struct Outer {
     pub clock: Clock,
     /// Counts them.
     pub metrics: Metrics,
+    /// Whether people reach the broker over https, and browsers shall never try without.
+    pub https: bool,
 }
 
 impl<E: Endpoint> Middleware<E> for Outer {
@@ -84,7 +89,7 @@ impl<E: Endpoint> Endpoint for OuterEndpoint<E> {
                 (response, notes)
             })
             .await;
-        finish(&mut response, &id);
+        finish(&mut response, &id, self.outer.https);
         let (status, took) = (response.status().as_u16(), began.elapsed());
         self.outer.metrics.request(&method, &path, status, took.as_secs_f64());
         log(&Line { id: &id, address, method: method.as_str(), path: &path, status, took, notes });
@@ -138,12 +143,42 @@ async fn read_body(request: &mut Request) -> Result<(), Failure> {
     Ok(())
 }
 
-fn finish(response: &mut Response, id: &str) {
+/// Lets pages of frontends call the API, and those of no other origin (Fetch Standard, "CORS
+/// protocol"). The request itself is judged by [`Origins::check`] as well: a browser asks before it
+/// sends only some requests.
+pub fn for_frontends<E>(api: E, origins: &Origins) -> impl Endpoint<Output = Response> + use<E>
+where
+    E: IntoEndpoint<Endpoint: 'static>,
+{
+    let origins = origins.clone();
+    let cors = Cors::new()
+        .allow_origins_fn(move |origin| origins.contains(origin))
+        .allow_credentials(true)
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_headers([header::CONTENT_TYPE, header::AUTHORIZATION])
+        .expose_headers([REQUEST_ID_HEADER, header::RETRY_AFTER, header::CONTENT_DISPOSITION])
+        .max_age(600);
+    // A page is to read failures too, so they become answers in here.
+    api.into_endpoint()
+        .catch_all_error(|error| async { Failure::from_poem(error).into_response() })
+        .with(cors)
+}
+
+fn finish(response: &mut Response, id: &str, https: bool) {
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(id) {
         headers.insert(REQUEST_ID_HEADER, id);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if https {
+        // RFC 6797; a year, as browsers' lists want it.
+        let value = HeaderValue::from_static("max-age=31536000");
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, value);
+    }
+    // Pages say themselves what they may load; nothing else is to be shown as a page at all.
+    headers
+        .entry(header::CONTENT_SECURITY_POLICY)
+        .or_insert(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"));
     // Most answers are secret or personal; the few that may be kept say so themselves.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }

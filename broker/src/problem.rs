@@ -5,7 +5,11 @@
 
 use std::{cell::RefCell, net::IpAddr};
 
-use poem::{IntoResponse, Response, error::ResponseError, http::StatusCode};
+use poem::{
+    IntoResponse, Response,
+    error::{CorsError, ResponseError},
+    http::StatusCode,
+};
 use poem_openapi::{
     ApiResponse,
     payload::Payload,
@@ -200,6 +204,11 @@ impl ApiResponse for Failure {
 impl Failure {
     /// What an extractor or the router refused.
     pub fn from_poem(error: poem::Error) -> Self {
+        if error.is::<CorsError>() {
+            let text = "a page of an origin that is not listed in `frontends.origins` asked, or for \
+                        something that no frontend may ask";
+            return Self::new(Code::ForeignOrigin, text);
+        }
         let status = error.status();
         match error.downcast::<Self>() {
             Ok(failure) => failure,

@@ -20,9 +20,10 @@ CREATE INDEX device_authorizations_expires_at ON device_authorizations (expires_
 -- Browsers in which somebody signed in before: their tries are counted on their own, so that nobody
 -- else's tries lock them out.
 CREATE TABLE known_browsers (
-    token_hash BLOB PRIMARY KEY NOT NULL,
+    token_hash BLOB NOT NULL,
     user_id BLOB NOT NULL REFERENCES users (id),
-    expires_at INTEGER NOT NULL
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (token_hash, user_id)
 );
 CREATE INDEX known_browsers_user_id ON known_browsers (user_id);
 CREATE INDEX known_browsers_expires_at ON known_browsers (expires_at);

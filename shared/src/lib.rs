@@ -26,7 +26,9 @@ pub use names::{
     SUSPENDED_LABEL, WORKSPACE_LABEL, tenant_namespace,
 };
 pub use problem::{Code, PROBLEM_CONTENT_TYPE, Problem};
-pub use session::{EndedSessions, Me, Role, SessionInfo, SessionList};
+pub use session::{
+    EndedSessions, Me, RegisterRequest, Role, SessionInfo, SessionList, SignInRequest,
+};
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use time::WireTime;
 pub use user::{UserInfo, UserList, UserStatus};

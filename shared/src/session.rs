@@ -89,3 +89,31 @@ pub struct EndedSessions {
     /// Those that were alive until now.
     pub ended: u32,
 }
+
+/// Body of `POST /auth/login`. It does not print.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+#[cfg_attr(feature = "openapi", oai(deny_unknown_fields))]
+pub struct SignInRequest {
+    /// The address of the account, 254 bytes at most.
+    #[cfg_attr(feature = "openapi", oai(validator(max_length = 254)))]
+    pub email: String,
+    /// The password, 1024 bytes at most.
+    #[cfg_attr(feature = "openapi", oai(validator(max_length = 1024)))]
+    pub password: String,
+}
+
+/// Body of `POST /auth/register`. It does not print.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+#[cfg_attr(feature = "openapi", oai(deny_unknown_fields))]
+pub struct RegisterRequest {
+    /// The address to sign in with, 254 bytes at most; nobody verifies it.
+    #[cfg_attr(feature = "openapi", oai(validator(max_length = 254)))]
+    pub email: String,
+    /// A password of 8 to 1024 bytes.
+    #[cfg_attr(feature = "openapi", oai(validator(max_length = 1024)))]
+    pub password: String,
+}

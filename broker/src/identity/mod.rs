@@ -33,6 +33,7 @@ pub use browser::BrowserSessions;
 pub use email::{Email, NotAnEmail};
 pub use origin::Origins;
 pub use password::{MOST_BYTES as PASSWORD_MOST_BYTES, PasswordError};
+pub(crate) use session::Which;
 pub(crate) use user::User;
 
 /// Users, sessions and access tokens. Clones share everything.
@@ -214,7 +215,7 @@ impl Identity {
         &self,
         by: &Caller,
         user_id: Uuid,
-        which: session::Which,
+        which: Which,
     ) -> sqlx::Result<u32> {
         let why = if by.user_id == user_id { "signed out" } else { "ended by an administrator" };
         let mut tx = self.db.begin().await?;
@@ -268,7 +269,7 @@ impl Identity {
         }
         if !active {
             let (now, why) = (self.clock.now_ms(), "the user was suspended");
-            let all = session::Which::All;
+            let all = Which::All;
             let ended = session::end_of_user(&mut tx, user_id, all, now, why).await?;
             self.record_ended(&mut tx, user_id, &ended, why, by).await?;
         }

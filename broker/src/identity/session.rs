@@ -35,11 +35,15 @@ pub(super) async fn caller(db: &Db, token: SecretHash, now: i64) -> sqlx::Result
     else {
         return Ok(None);
     };
-    let role = Role::parse(&role).ok_or_else(|| sqlx::Error::ColumnDecode {
+    let role = parse_role(&role, user_id)?;
+    Ok(Some(Caller { user_id, email, role, session_id, session_expires_at, scope, last_used_at }))
+}
+
+fn parse_role(role: &str, user_id: Uuid) -> sqlx::Result<Role> {
+    Role::parse(role).ok_or_else(|| sqlx::Error::ColumnDecode {
         index: "role".to_owned(),
         source: format!("users.role of {user_id} is {role:?}, which is no role").into(),
-    })?;
-    Ok(Some(Caller { user_id, email, role, session_id, session_expires_at, scope, last_used_at }))
+    })
 }
 
 /// A session to begin. Times are milliseconds since 1970.
@@ -79,6 +83,7 @@ pub(crate) struct Session {
     pub(crate) id: Uuid,
     pub(crate) user_id: Uuid,
     pub(crate) email: String,
+    role: String,
     pub(crate) client_id: String,
     pub(crate) scope: String,
     pub(crate) auth_time: i64,
@@ -86,6 +91,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// What its user may do.
+    pub(crate) fn role(&self) -> sqlx::Result<Role> {
+        parse_role(&self.role, self.user_id)
+    }
+
     /// Whether the session was granted this scope (RFC 6749 section 3.3).
     pub(crate) fn has_scope(&self, name: &str) -> bool {
         contains_scope(&self.scope, name)
@@ -105,7 +115,7 @@ WHERE id = $1 AND ended_at IS NULL AND idle_expires_at > $2 AND expires_at > $2 
   AND user_id IN (SELECT id FROM users WHERE status = 'active')";
 
 const FIND: &str = "\
-SELECT s.id, s.user_id, u.email, s.client_id, s.scope, s.auth_time, s.expires_at \
+SELECT s.id, s.user_id, u.email, u.role, s.client_id, s.scope, s.auth_time, s.expires_at \
 FROM sessions s JOIN users u ON u.id = s.user_id WHERE s.id = $1";
 
 async fn find(tx: &mut Tx, id: Uuid) -> sqlx::Result<Option<Session>> {

@@ -1,63 +1,107 @@
 //! One try to sign in with a password, within the limits.
 
-use std::net::IpAddr;
-
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use poem::{Response, http::StatusCode};
+use poem::Request;
 use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::{Issuer, accept::SignedIn, pages, waiting::Waiting};
+use super::{Issuer, known};
 use crate::{
     audit::{self, Action, Event},
     identity::{PasswordError, SignIn},
-    problem::{self, note},
-    throttle::{self, Limited, TooMany},
+    problem,
+    secret::PlainSecret,
+    throttle::{self, Allowance, Limited, TooMany},
 };
 
 /// The one text for every wrong sign-in: it must not say what was wrong.
-const WRONG: &str = "The e-mail address or the password is wrong.";
+pub(super) const WRONG: &str = "The e-mail address or the password is wrong.";
+
+/// What came of a try.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// It is this user.
+    Accepted(Uuid),
+    /// It is not; whoever tried must not learn why.
+    Wrong,
+    /// Too many tries failed before; the password was not even looked at.
+    TooMany(TooMany),
+    /// The password could not be checked.
+    Unchecked(PasswordError),
+}
 
 /// One try to sign in.
 pub(super) struct Attempt<'a> {
-    pub(super) issuer: &'a Issuer,
-    pub(super) waiting: &'a Waiting,
-    pub(super) email: &'a str,
+    issuer: &'a Issuer,
+    email: &'a str,
+    browser: Option<PlainSecret>,
+    limits: Vec<(Limited, String, Allowance)>,
 }
 
-impl Attempt<'_> {
-    /// The answer to an e-mail address and this password.
+impl<'a> Attempt<'a> {
+    /// A try of this browser as the account with this address.
     ///
     /// # Errors
-    /// The database's; then nobody was signed in.
-    pub(super) async fn judge(&self, password: SecretString) -> sqlx::Result<Response> {
+    /// The database's.
+    pub(super) async fn new(
+        issuer: &'a Issuer,
+        request: &Request,
+        email: &'a str,
+    ) -> sqlx::Result<Self> {
+        let (browser, mut known) = (known::presented(issuer, request), None);
+        if let Some(secret) = &browser {
+            let now = issuer.clock().now_ms();
+            if known::is_known(issuer.db(), secret.hash(), &normal(email), now).await? {
+                known = Some(secret);
+            }
+        }
+        let limits = limits(issuer, email, known);
+        Ok(Self { issuer, email, browser, limits })
+    }
+
+    /// Judges an e-mail address and this password.
+    ///
+    /// # Errors
+    /// The database's; then nothing is known.
+    pub(super) async fn judge(&self, password: SecretString) -> sqlx::Result<Verdict> {
         if let Err(limit) = self.look().await? {
-            return Ok(self.too_many(limit));
+            return Ok(Verdict::TooMany(limit));
         }
         let verdict = match self.issuer.identity().check_password(self.email, password).await? {
             Ok(verdict) => verdict,
-            Err(error) => return Ok(unchecked(&error)),
+            Err(error) => return Ok(Verdict::Unchecked(error)),
         };
         match verdict {
-            SignIn::Refused { user_id, why } => self.refuse(user_id, why).await,
+            SignIn::Refused { user_id, why } => {
+                self.count_failure(user_id, why).await?;
+                Ok(Verdict::Wrong)
+            }
             // Looked at again: of many tries at once, all of which found the limit unreached, the
             // right one counts only if the wrong ones have not reached it meanwhile.
-            SignIn::Accepted(user) => {
-                if let Err(limit) = self.look().await? {
-                    return Ok(self.too_many(limit));
-                }
-                let who = SignedIn { user_id: user.id, how: "password".to_owned() };
-                self.waiting.accept(self.issuer, &who).await
-            }
+            SignIn::Accepted(user) => Ok(match self.look().await? {
+                Ok(()) => Verdict::Accepted(user.id),
+                Err(limit) => Verdict::TooMany(limit),
+            }),
         }
+    }
+
+    /// The browser is known from now on; gives the cookie to hand it.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(super) async fn remember(
+        &self,
+        user_id: Uuid,
+    ) -> sqlx::Result<Option<poem::http::HeaderValue>> {
+        known::remember(self.issuer, self.browser.as_ref(), user_id).await
     }
 
     /// Whether another failure would be within the limits.
     async fn look(&self) -> sqlx::Result<Result<(), TooMany>> {
         let (db, clock) = (self.issuer.db(), self.issuer.clock());
-        for (limited, subject, allowance) in self.limits() {
-            let looked = throttle::look(db, clock, limited, &subject, allowance).await?;
+        for (limited, subject, allowance) in &self.limits {
+            let looked = throttle::look(db, clock, *limited, subject, *allowance).await?;
             if looked.is_err() {
                 return Ok(looked);
             }
@@ -65,64 +109,50 @@ impl Attempt<'_> {
         Ok(Ok(()))
     }
 
-    fn limits(&self) -> [(Limited, String, throttle::Allowance); 2] {
-        let settings = self.issuer.settings();
-        [
-            (Limited::SignInAccount, account(self.email), settings.sign_in_account),
-            (Limited::SignInAddress, address(problem::request_address()), settings.sign_in_address),
-        ]
-    }
-
-    fn too_many(&self, limit: TooMany) -> Response {
-        let minutes = limit.retry_after.div_ceil(60);
-        let minutes = if minutes == 1 { "a minute".into() } else { format!("{minutes} minutes") };
-        let text = format!("Too many attempts. Try again in {minutes}.");
-        let page = self.waiting.form(StatusCode::TOO_MANY_REQUESTS, self.email, Some(&text));
-        pages::later(page, limit.retry_after)
-    }
-
-    /// Counts the failure and records it; the page does not say what was wrong.
-    async fn refuse(&self, user_id: Option<Uuid>, why: &'static str) -> sqlx::Result<Response> {
+    async fn count_failure(&self, user_id: Option<Uuid>, why: &'static str) -> sqlx::Result<()> {
         let (issuer, clock) = (self.issuer, self.issuer.clock());
         let mut tx = issuer.db().begin().await?;
-        for (limited, subject, allowance) in self.limits() {
+        for (limited, subject, allowance) in &self.limits {
             // Whether this one was the last allowed concerns the next try.
-            let _ = throttle::take(&mut tx, clock, limited, &subject, allowance).await?;
+            let _ = throttle::take(&mut tx, clock, *limited, subject, *allowance).await?;
         }
         let event = Event { user_id, ..Event::refused(Action::SignIn, why) };
         audit::record(&mut tx, clock, event).await?;
         tx.commit().await?;
         issuer.metrics().action(Action::SignIn, "refused");
-        Ok(self.waiting.form(StatusCode::UNAUTHORIZED, self.email, Some(WRONG)))
+        Ok(())
     }
 }
 
-fn unchecked(error: &PasswordError) -> Response {
-    note("cause", problem::chain(error));
-    match error {
-        PasswordError::Busy => pages::try_again("Many people sign in just now", "", 10),
-        PasswordError::Length | PasswordError::Failed(_) => {
-            pages::broken("the password could not be checked")
-        }
+/// A browser that the account used before is counted on its own, so that others' tries do not lock
+/// it out. All others count for the address, for the account at this address, and, with a wider
+/// limit, for the account from everywhere: guessing must not pay with many addresses either.
+fn limits(
+    issuer: &Issuer,
+    email: &str,
+    known: Option<&PlainSecret>,
+) -> Vec<(Limited, String, Allowance)> {
+    let (settings, account) = (issuer.settings(), account(email));
+    if let Some(browser) = known {
+        let browser = URL_SAFE_NO_PAD.encode(browser.hash().as_bytes());
+        let subject = format!("{account} {browser}");
+        return vec![(Limited::SignInKnownBrowser, subject, settings.sign_in_account)];
     }
+    let address = throttle::subscriber(problem::request_address());
+    vec![
+        (Limited::SignInAccount, format!("{account} {address}"), settings.sign_in_account),
+        (Limited::SignInAddress, address, settings.sign_in_address),
+        (Limited::SignInEverywhere, account, settings.sign_in_everywhere),
+    ]
+}
+
+fn normal(email: &str) -> String {
+    email.trim_matches(' ').to_ascii_lowercase()
 }
 
 /// An account as the limits know it: a hash, for people type passwords into the wrong field.
 fn account(email: &str) -> String {
-    let email = email.trim_matches(' ').to_ascii_lowercase();
-    URL_SAFE_NO_PAD.encode(Sha256::digest(email.as_bytes()))
-}
-
-/// An address as the limits know it. One IPv6 subscriber has a whole /64.
-fn address(address: Option<IpAddr>) -> String {
-    match address.map(|address| address.to_canonical()) {
-        Some(IpAddr::V4(address)) => address.to_string(),
-        Some(IpAddr::V6(address)) => {
-            let [a, b, c, d, ..] = address.segments();
-            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
-        }
-        None => "unknown".to_owned(),
-    }
+    URL_SAFE_NO_PAD.encode(Sha256::digest(normal(email).as_bytes()))
 }
 
 #[cfg(test)]
@@ -134,13 +164,5 @@ mod tests {
         assert_eq!(account(" Ada@Example.com "), account("ada@example.com"));
         assert_ne!(account("ada@example.com"), account("bob@example.com"));
         assert!(!account("ada@example.com").contains("ada"));
-    }
-
-    #[test]
-    fn a_subscriber_is_one_address() {
-        let of = |text: &str| address(Some(text.parse().unwrap()));
-        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
-        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
     }
 }

@@ -2,6 +2,7 @@
 
 use poem::http::HeaderValue;
 use tenant_shared::BROWSER_CLIENT_ID;
+use uuid::Uuid;
 
 use super::{Issuer, authorization::Redeemed};
 use crate::{
@@ -19,31 +20,64 @@ pub(super) async fn session(
     row: &Redeemed,
     now: i64,
 ) -> sqlx::Result<Option<Session>> {
-    let settings = issuer.settings();
-    let (idle, most) = if row.client_id == BROWSER_CLIENT_ID {
-        let browser = issuer.identity().browser_sessions();
-        (browser.idle_seconds, browser.max_seconds)
-    } else {
-        (settings.session_idle_seconds, settings.session_max_seconds)
-    };
-    let new = session::New {
-        id: issuer.clock().random_id(),
+    let start = Start {
         user_id: row.user_id,
         client_id: &row.client_id,
         scope: &row.scope,
-        ip_address: problem::request_address().map(|address| address.to_string()),
-        user_agent: problem::request_user_agent(),
         auth_time: row.authenticated_at,
-        created_at: now,
-        idle_expires_at: now + i64::from(idle) * 1000,
-        // The session is as old as the sign-in, not as the code's way to the client.
-        expires_at: row.authenticated_at + i64::from(most) * 1000,
     };
-    let session = session::begin(tx, &new).await?;
+    let session = start.begin(issuer, tx, now).await?;
     if let Some(session) = &session {
         super::authorization::link(tx, row.id, session.id).await?;
     }
     Ok(session)
+}
+
+/// Begins a session of a browser whose person proved who they are just now. `None` if they may not
+/// sign in any more.
+pub(super) async fn browser(
+    issuer: &Issuer,
+    tx: &mut Tx,
+    user_id: Uuid,
+    now: i64,
+) -> sqlx::Result<Option<Session>> {
+    let start =
+        Start { user_id, client_id: BROWSER_CLIENT_ID, scope: "openid email", auth_time: now };
+    start.begin(issuer, tx, now).await
+}
+
+/// Who gets a session, for what.
+struct Start<'a> {
+    user_id: Uuid,
+    client_id: &'a str,
+    scope: &'a str,
+    auth_time: i64,
+}
+
+impl Start<'_> {
+    async fn begin(&self, issuer: &Issuer, tx: &mut Tx, now: i64) -> sqlx::Result<Option<Session>> {
+        let settings = issuer.settings();
+        let (idle, most) = if self.client_id == BROWSER_CLIENT_ID {
+            let browser = issuer.identity().browser_sessions();
+            (browser.idle_seconds, browser.max_seconds)
+        } else {
+            (settings.session_idle_seconds, settings.session_max_seconds)
+        };
+        let new = session::New {
+            id: issuer.clock().random_id(),
+            user_id: self.user_id,
+            client_id: self.client_id,
+            scope: self.scope,
+            ip_address: problem::request_address().map(|address| address.to_string()),
+            user_agent: problem::request_user_agent(),
+            auth_time: self.auth_time,
+            created_at: now,
+            idle_expires_at: now + i64::from(idle) * 1000,
+            // The session is as old as the sign-in, not as the code's way to the client.
+            expires_at: self.auth_time + i64::from(most) * 1000,
+        };
+        session::begin(tx, &new).await
+    }
 }
 
 /// The cookie that stands for this session in a browser. `None` if there is no randomness.

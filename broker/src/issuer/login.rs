@@ -1,35 +1,66 @@
 //! `GET /login`, `POST /login`, `GET /login/code`: the person proves who they are.
 
-use poem::{Request, Response, http::StatusCode};
+use poem::{
+    Request, Response,
+    http::{StatusCode, header},
+};
 use secrecy::SecretString;
+use tenant_shared::BROWSER_CLIENT_ID;
 
 use super::{
     Issuer,
-    accept::{CODE_PREFIX, PASTED_CODE_SECONDS},
-    attempt::Attempt,
+    accept::{CODE_PREFIX, PASTED_CODE_SECONDS, SignedIn},
+    attempt::{Attempt, Verdict, WRONG},
     pages::{self, Page},
     parameters::Parameters,
-    waiting::{Waiting, over},
+    target::{MOST_RETURN_BYTES, ReturnTo, Target},
+    waiting::{self, Ask, Waiting, over},
 };
-use crate::identity::PASSWORD_MOST_BYTES;
+use crate::{
+    identity::{PASSWORD_MOST_BYTES, PasswordError},
+    problem::{self, note},
+};
 
 /// Bytes of a code or of a handle at most, with room for what somebody pastes along.
 const MOST_SECRET_BYTES: usize = 128;
 /// Bytes of an e-mail address that the form takes.
-const MOST_EMAIL_BYTES: usize = 254;
+pub(super) const MOST_EMAIL_BYTES: usize = 254;
 
-/// `GET /login?request=…`: the form.
+/// `GET /login?request=…`: the form. Without a request the browser itself is to be signed in, and
+/// goes on to `return_to` afterwards.
 pub(super) async fn form(issuer: Issuer, request: Request) -> Response {
-    let handle = match Parameters::of_query(&request) {
-        Ok(sent) => sent.required("request", MOST_SECRET_BYTES).map(ToOwned::to_owned),
-        Err(fault) => Err(fault),
-    };
-    let Ok(handle) = handle else { return over() };
-    match Waiting::find(&issuer, &request, &handle).await {
+    let Ok(sent) = Parameters::of_query(&request) else { return over() };
+    if !sent.has("request") {
+        let place = sent.optional("return_to", MOST_RETURN_BYTES).ok().flatten();
+        return begin(&issuer, place).await.unwrap_or_else(|error| pages::storage(&error));
+    }
+    let Ok(handle) = sent.required("request", MOST_SECRET_BYTES) else { return over() };
+    match Waiting::find(&issuer, &request, handle).await {
         Ok(Some(waiting)) => waiting.form(StatusCode::OK, "", None),
         Ok(None) => over(),
         Err(error) => pages::storage(&error),
     }
+}
+
+async fn begin(issuer: &Issuer, place: Option<&str>) -> sqlx::Result<Response> {
+    let place = place.unwrap_or("/account");
+    let Some(place) = ReturnTo::allowed(place, issuer.identity().origins()) else {
+        let page = Page::Problem {
+            title: "This link is not valid",
+            text: "It leads to a place that does not belong to this broker. If a link brought you \
+                   here, do not trust it.",
+        };
+        return Ok(pages::show(StatusCode::BAD_REQUEST, &page));
+    };
+    let ask = Ask {
+        client_id: BROWSER_CLIENT_ID,
+        target: &Target::Browser(place),
+        scope: "openid email",
+        state: None,
+        nonce: None,
+        code_challenge: "",
+    };
+    waiting::begin(issuer, &ask).await
 }
 
 /// `POST /login`: e-mail address and password.
@@ -57,8 +88,49 @@ pub(super) async fn submit(issuer: Issuer, mut request: Request) -> Response {
         return waiting.form(StatusCode::BAD_REQUEST, email, Some(text));
     };
     let password = SecretString::from(password.to_owned());
-    let attempt = Attempt { issuer: &issuer, waiting: &waiting, email };
-    attempt.judge(password).await.unwrap_or_else(|error| pages::storage(&error))
+    judge(&issuer, &request, &waiting, email, password)
+        .await
+        .unwrap_or_else(|error| pages::storage(&error))
+}
+
+async fn judge(
+    issuer: &Issuer,
+    request: &Request,
+    waiting: &Waiting,
+    email: &str,
+    password: SecretString,
+) -> sqlx::Result<Response> {
+    let attempt = Attempt::new(issuer, request, email).await?;
+    let user_id = match attempt.judge(password).await? {
+        Verdict::Accepted(user_id) => user_id,
+        Verdict::Wrong => return Ok(waiting.form(StatusCode::UNAUTHORIZED, email, Some(WRONG))),
+        Verdict::TooMany(limit) => {
+            let minutes = match limit.retry_after.div_ceil(60) {
+                1 => "a minute".to_owned(),
+                minutes => format!("{minutes} minutes"),
+            };
+            let text = format!("Too many attempts. Try again in {minutes}.");
+            let page = waiting.form(StatusCode::TOO_MANY_REQUESTS, email, Some(&text));
+            return Ok(pages::later(page, limit.retry_after));
+        }
+        Verdict::Unchecked(error) => return Ok(unchecked(&error)),
+    };
+    let who = SignedIn { user_id, how: "password".to_owned() };
+    let mut response = waiting.accept(issuer, &who).await?;
+    if let Some(cookie) = attempt.remember(user_id).await? {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+fn unchecked(error: &PasswordError) -> Response {
+    note("cause", problem::chain(error));
+    match error {
+        PasswordError::Busy => pages::try_again("Many people sign in just now", "", 10),
+        PasswordError::Length | PasswordError::Failed(_) => {
+            pages::broken("the password could not be checked")
+        }
+    }
 }
 
 /// `GET /login/code?code=…`: shows the code to paste.

@@ -13,9 +13,11 @@
 //! | cookie of an authorization request | `tbb_` | SHA-256 |
 //! | device code | `tbd_` | SHA-256, end, when it was redeemed |
 //! | user code of a device | eight letters | SHA-256, end |
+//! | cookie of a browser that signed in before | `tbk_` | SHA-256, end |
 //! | cookie of a browser's session | `tbs_` | SHA-256, end |
 
 mod accept;
+mod api;
 mod attempt;
 mod authorization;
 mod authorize;
@@ -26,6 +28,7 @@ mod device;
 mod discovery;
 mod id_token;
 pub mod keys;
+mod known;
 mod login;
 mod pages;
 mod parameters;
@@ -42,6 +45,7 @@ use std::{path::PathBuf, sync::Arc};
 use poem::{Endpoint, Request, Response, Route, endpoint::make, get, post};
 use url::Url;
 
+pub use self::api::AuthApi;
 use self::keys::{KeyError, SigningKeys};
 use crate::{
     clock::Clock,
@@ -168,6 +172,7 @@ impl Issuer {
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
         device::forget(&mut tx, now - KEPT_MS).await?;
+        known::forget(&mut tx, now).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
         session::forget(&mut tx, now - SESSIONS_KEPT_MS).await?;

