@@ -28,6 +28,7 @@ use poem_openapi::{
 use tokio::net::TcpListener;
 
 use crate::{
+    account::{self, Account},
     audit::api::AuditApi,
     clock::Clock,
     cluster::Cluster,
@@ -182,7 +183,13 @@ impl App {
             https: config.public_url.scheme() == "https",
         };
         let api = http::for_frontends(service(self.api), self.identity.origins());
-        let routes = issuer::routes(self.issuer)
+        let account = Account {
+            identity: self.identity.clone(),
+            workspaces: self.workspaces,
+            db: self.db.clone(),
+            broker_url: config.public_url.as_str().trim_end_matches('/').to_owned(),
+        };
+        let routes = account::routes(issuer::routes(self.issuer), &account)
             .nest("/api/v1", api)
             .data(self.identity)
             .with(CatchPanic::new().with_handler(panicked))

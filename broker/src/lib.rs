@@ -2,12 +2,14 @@
 //!
 //! | room | what it answers |
 //! |---|---|
-//! | [`clock`], [`secret`], [`problem`], [`config`] | time, randomness, failures, settings |
+//! | [`clock`], [`secret`], [`cookie`] | time, randomness, cookies |
+//! | [`problem`], [`page`], [`config`] | failures, pages, settings |
 //! | [`db`], [`telemetry`] | storage on two engines with one SQL text; logs and metrics |
 //! | [`audit`], [`throttle`], [`cluster`] | what happened; how often; the Kubernetes API as the broker |
 //! | [`identity`], [`access`] | who is calling; may they |
 //! | [`workspace`] | is it on; init, suspend, resume; the sweep |
 //! | [`credential`], [`issuer`], [`install`] | two-hour tokens; the OpenID provider; the broker's rights |
+//! | [`account`] | the page on which a person sees and does all that without a terminal |
 //! | [`http`], [`tls`], [`app`], [`cli`] | what every request passes; TLS; who knows whom; the commands |
 //!
 //! A room uses rooms above its own line only, and of a neighbour only its `mod.rs`.
@@ -18,6 +20,7 @@
 //! committed, and only then lets the token leave.
 
 pub mod access;
+pub mod account;
 pub mod app;
 pub mod audit;
 pub mod cli;
@@ -31,6 +34,7 @@ pub mod http;
 pub mod identity;
 pub mod install;
 pub mod issuer;
+pub mod page;
 pub mod problem;
 pub mod secret;
 pub mod telemetry;

@@ -18,6 +18,7 @@ pub mod authority;
 pub mod binaries;
 pub mod broker;
 pub mod browser;
+pub mod chromium;
 pub mod control_plane;
 pub mod fault_proxy;
 pub mod http_client;

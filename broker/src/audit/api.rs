@@ -68,7 +68,8 @@ impl AuditApi {
 }
 
 impl Row {
-    fn wire(self) -> AuditEntry {
+    /// As the API shows it.
+    pub fn wire(self) -> AuditEntry {
         AuditEntry {
             id: self.id,
             created_at: timestamp(self.created_at).into(),

@@ -56,7 +56,8 @@ impl IdentityApi {
     /// Every program and browser that is signed in as the caller.
     #[oai(path = "/sessions", method = "get", operation_id = "listMySessions")]
     async fn sessions(&self, caller: Bearer) -> Result<Json<SessionList>, Failure> {
-        self.identity.list_sessions(&caller.0, caller.0.user_id).await
+        let items = self.identity.sessions_of(&caller.0, caller.0.user_id).await?;
+        Ok(Json(SessionList { items }))
     }
 
     /// End one of my sessions
@@ -186,7 +187,8 @@ impl UserApi {
     ) -> Result<Json<SessionList>, Failure> {
         access::manage_users(&caller.0)?;
         self.find(id.0).await?;
-        self.identity.list_sessions(&caller.0, id.0).await
+        let items = self.identity.sessions_of(&caller.0, id.0).await?;
+        Ok(Json(SessionList { items }))
     }
 
     /// End a user's sessions
@@ -222,15 +224,18 @@ impl UserApi {
 }
 
 impl Identity {
-    async fn list_sessions(
+    /// The sessions of a user that are alive, the newest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) async fn sessions_of(
         &self,
         by: &Caller,
         user_id: Uuid,
-    ) -> Result<Json<SessionList>, Failure> {
+    ) -> Result<Vec<SessionInfo>, Failure> {
         let now = self.clock.now_ms();
         let rows = session::of_user(&self.db, user_id, now, MOST_SESSIONS).await?;
-        let items = rows.into_iter().map(|row| row.wire(by.session_id)).collect();
-        Ok(Json(SessionList { items }))
+        Ok(rows.into_iter().map(|row| row.wire(by.session_id)).collect())
     }
 }
 

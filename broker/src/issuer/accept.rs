@@ -5,13 +5,14 @@ use uuid::Uuid;
 
 use super::{
     Issuer, authorization, begin, pages,
-    redirect::{RedirectUri, see_other},
+    redirect::RedirectUri,
     target::{ReturnTo, Target},
     waiting::{Waiting, over},
 };
 use crate::{
     audit::{self, Action, Event},
     db::Tx,
+    page::see_other,
     problem::note,
     secret::PlainSecret,
 };

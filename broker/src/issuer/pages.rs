@@ -9,12 +9,10 @@ use tenant_shared::PLUGIN_CLIENT_ID;
 use url::Url;
 
 use super::{redirect::RedirectUri, target::Target};
-use crate::problem::{self, note};
-
-/// What a page may load and do: our stylesheet, and a form where there is one. It cannot be framed
-/// and runs nothing (Content Security Policy Level 3).
-const POLICY: &str =
-    "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action";
+use crate::{
+    page,
+    problem::{self, note},
+};
 
 /// A page.
 pub(super) enum Page<'a> {
@@ -114,7 +112,7 @@ struct ProblemTemplate<'a> {
     request_id: Option<String>,
 }
 
-/// A page as an answer: neither kept, nor framed, nor named to the next site.
+/// A page as an answer.
 pub(super) fn show(status: StatusCode, page: &Page<'_>) -> Response {
     let (rendered, form_action) = match page {
         Page::SignIn { request, target, email, fault } => {
@@ -146,22 +144,7 @@ pub(super) fn show(status: StatusCode, page: &Page<'_>) -> Response {
             (ProblemTemplate { title, text, request_id }.render(), "'none'".to_owned())
         }
     };
-    let html = match rendered {
-        Ok(html) => html,
-        Err(error) => {
-            note("cause", problem::chain(&error));
-            return Response::builder().status(StatusCode::INTERNAL_SERVER_ERROR).finish();
-        }
-    };
-    Response::builder()
-        .status(status)
-        .content_type("text/html; charset=utf-8")
-        .header(header::CONTENT_SECURITY_POLICY, format!("{POLICY} {form_action}"))
-        .header(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
-        .header(header::X_FRAME_OPTIONS, "DENY")
-        .header(header::REFERRER_POLICY, "no-referrer")
-        .header(header::CACHE_CONTROL, "no-store")
-        .body(html)
+    page::html(status, rendered, &form_action)
 }
 
 /// What the person agrees to by signing in.

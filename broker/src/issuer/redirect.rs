@@ -2,11 +2,10 @@
 
 use std::fmt;
 
-use poem::{
-    Response,
-    http::{StatusCode, header},
-};
+use poem::Response;
 use url::form_urlencoded;
+
+use crate::page::see_other;
 
 /// Path of the page that shows a code to paste.
 pub(super) const CODE_PAGE_PATH: &str = "/login/code";
@@ -66,8 +65,7 @@ impl RedirectUri {
         }
     }
 
-    /// Sends the browser there. 303, so that what was posted is not posted again
-    /// (RFC 9700 section 4.12).
+    /// Sends the browser there.
     pub(super) fn answer(&self, parameters: &[(&str, &str)]) -> Response {
         let query =
             form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
@@ -79,16 +77,6 @@ impl fmt::Display for RedirectUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// 303 to a place; neither kept nor named to it.
-pub(super) fn see_other(location: &str) -> Response {
-    Response::builder()
-        .status(StatusCode::SEE_OTHER)
-        .header(header::LOCATION, location)
-        .header(header::CACHE_CONTROL, "no-store")
-        .header(header::REFERRER_POLICY, "no-referrer")
-        .finish()
 }
 
 #[cfg(test)]
@@ -196,7 +184,7 @@ mod tests {
         fn parameters_come_out_as_they_went_in(state in ".{0,60}") {
             let uri = RedirectUri::allowed("http://127.0.0.1:80/callback", ISSUER).unwrap();
             let response = uri.answer(&[("state", &state), ("iss", ISSUER)]);
-            let location = response.headers()[header::LOCATION].to_str().unwrap();
+            let location = response.headers()[poem::http::header::LOCATION].to_str().unwrap();
             let url = Url::parse(location).unwrap();
             let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();
             prop_assert_eq!(pairs, [("state".to_owned(), state), ("iss".into(), ISSUER.into())]);

@@ -10,10 +10,9 @@ use super::{
     authorization::{self, New, Pending},
     browser::{self, BrowserCookie},
     pages::{self, Page},
-    redirect::see_other,
     target::Target,
 };
-use crate::secret::PlainSecret;
+use crate::{page::see_other, secret::PlainSecret};
 
 /// What the handle of a request begins with.
 pub(super) const REQUEST_PREFIX: &str = "tbq_";

@@ -70,6 +70,11 @@ impl Active {
 }
 
 impl Workspaces {
+    /// Names of the tiers that a workspace can have, sorted.
+    pub fn tiers(&self) -> Vec<&str> {
+        self.tiers.names()
+    }
+
     /// The verbs on this database and cluster.
     pub fn new(
         db: Db,

@@ -31,7 +31,7 @@ async fn the_right_password_sends_the_code_to_the_client(on: On) {
     let policy = page.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
     assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
     assert!(policy.ends_with("form-action 'self' http://127.0.0.1:49152"), "{policy}");
-    assert_eq!(page.headers()[header::REFERRER_POLICY], "no-referrer");
+    assert_eq!(page.headers()[header::REFERRER_POLICY], "same-origin");
     assert_eq!(page.headers()[header::CACHE_CONTROL], "no-store");
     assert!(page.text().await.unwrap().contains(&attempt.handle));
 

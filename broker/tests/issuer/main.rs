@@ -2,13 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "what cannot be had here fails the test")]
 
 mod authorize;
-mod browser;
-mod chromium;
 mod code;
 mod device;
 mod frontend;
 mod login;
 mod openid;
+mod pages;
 mod refresh;
 mod revoke;
 mod sessions;

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod account;
 mod init;
 mod isolation;
 mod issuance;

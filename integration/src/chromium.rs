@@ -1,0 +1,187 @@
+//! A real browser, told what to do over the Chrome `DevTools` protocol.
+
+use std::{path::PathBuf, process::Stdio, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    sync::Mutex,
+};
+
+use crate::{
+    machine,
+    probe::{self, Probe},
+};
+
+/// How long a page may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Chromium without a window, with one tab.
+#[derive(Debug)]
+pub struct Chromium {
+    pipe: Mutex<Pipe>,
+    tab: String,
+    _process: Child,
+    _profile: TempDir,
+}
+
+#[derive(Debug)]
+struct Pipe {
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    calls: u64,
+}
+
+impl Pipe {
+    /// One command and its result; messages end with a zero byte.
+    async fn call(&mut self, tab: Option<&str>, method: &str, parameters: Value) -> Result<Value> {
+        self.calls += 1;
+        let mut message = json!({ "id": self.calls, "method": method, "params": parameters });
+        if let Some(tab) = tab {
+            message["sessionId"] = tab.into();
+        }
+        self.to.write_all(message.to_string().as_bytes()).await?;
+        self.to.write_all(&[0]).await?;
+        loop {
+            let mut bytes = Vec::new();
+            self.from.read_until(0, &mut bytes).await?;
+            ensure!(bytes.pop() == Some(0), "chromium ended at {method}");
+            let answer: Value = serde_json::from_slice(&bytes)?;
+            // Others are events, which are not listened to.
+            if answer["id"] == self.calls {
+                ensure!(answer.get("error").is_none(), "{method}: {answer}");
+                return Ok(answer["result"].clone());
+            }
+        }
+    }
+}
+
+impl Chromium {
+    /// Starts the browser; it ends with the value.
+    ///
+    /// # Errors
+    /// There is none (the text says how to install one), or it does not start.
+    pub async fn start() -> Result<Self> {
+        let program = ["chromium", "chromium-browser", "google-chrome"]
+            .iter()
+            .find_map(|name| machine::find(name))
+            .context("a browser is needed for this: sudo apt-get install chromium")?;
+        let profile = tempfile::tempdir()?;
+        // Commands come in on descriptor 3, answers go out on 4.
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"])
+            .arg(program)
+            .args(["--headless", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu"])
+            .args([
+                "--disable-dev-shm-usage",
+                "--no-proxy-server",
+                "--disable-background-networking",
+            ])
+            // Its sandbox refuses root. The pages are our own.
+            .arg("--no-sandbox")
+            .arg(format!("--user-data-dir={}", profile.path().display()));
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .context("start chromium")?;
+        let mut pipe = Pipe {
+            to: process.stdin.take().context("chromium's input")?,
+            from: BufReader::new(process.stdout.take().context("chromium's output")?),
+            calls: 0,
+        };
+        let target =
+            pipe.call(None, "Target.createTarget", json!({ "url": "about:blank" })).await?;
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let session = pipe.call(None, "Target.attachToTarget", attach).await?;
+        let tab = session["sessionId"].as_str().context("chromium opened no tab")?.to_owned();
+        Ok(Self { pipe: Mutex::new(pipe), tab, _process: process, _profile: profile })
+    }
+
+    /// One command of the protocol to the tab.
+    ///
+    /// # Errors
+    /// The browser refuses it or has ended.
+    pub async fn call(&self, method: &str, parameters: Value) -> Result<Value> {
+        self.pipe.lock().await.call(Some(&self.tab), method, parameters).await
+    }
+
+    /// Goes to a page.
+    ///
+    /// # Errors
+    /// As [`Chromium::call`].
+    pub async fn open(&self, url: &str) -> Result<()> {
+        self.call("Page.navigate", json!({ "url": url })).await.map(drop)
+    }
+
+    /// The value of an expression on the page; null where it throws. A promise is waited for.
+    ///
+    /// # Errors
+    /// As [`Chromium::call`].
+    pub async fn value(&self, expression: &str) -> Result<Value> {
+        let asked =
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        Ok(self.call("Runtime.evaluate", asked).await?["result"]["value"].clone())
+    }
+
+    /// Waits until an expression on the page is true.
+    ///
+    /// # Errors
+    /// It does not become so within a minute.
+    pub async fn until(&self, expression: &str) -> Result<()> {
+        let holds = || async {
+            // While a page goes and the next one comes there is nothing to ask.
+            Ok(match self.value(expression).await {
+                Ok(Value::Bool(true)) => Probe::Ready(()),
+                Ok(other) => Probe::NotYet(format!("it is {other}")),
+                Err(error) => Probe::NotYet(error.to_string()),
+            })
+        };
+        probe::until(expression, PATIENCE, holds).await
+    }
+
+    /// Fills a field in and leaves the rest to the page.
+    ///
+    /// # Errors
+    /// The field does not appear.
+    pub async fn fill(&self, selector: &str, text: &str) -> Result<()> {
+        let (selector, text) = (json!(selector), json!(text));
+        self.until(&format!("document.querySelector({selector}) !== null")).await?;
+        self.value(&format!("document.querySelector({selector}).value = {text}")).await.map(drop)
+    }
+
+    /// Clicks on something.
+    ///
+    /// # Errors
+    /// It does not appear.
+    pub async fn click(&self, selector: &str) -> Result<()> {
+        let selector = json!(selector);
+        self.until(&format!("document.querySelector({selector}) !== null")).await?;
+        self.value(&format!("document.querySelector({selector}).click()")).await.map(drop)
+    }
+
+    /// Keeps a picture of the page as `<target folder>/screenshots/<name>.png`, for people to look
+    /// at, and says where.
+    ///
+    /// # Errors
+    /// It cannot be made or written.
+    pub async fn screenshot(&self, name: &str) -> Result<PathBuf> {
+        let whole = json!({ "format": "png", "captureBeyondViewport": true });
+        let picture = self.call("Page.captureScreenshot", whole).await?;
+        let picture = STANDARD.decode(picture["data"].as_str().context("no picture")?)?;
+        let program = std::env::current_exe()?;
+        let target = program.ancestors().nth(3).context("the folder of build results")?;
+        let folder = target.join("screenshots");
+        std::fs::create_dir_all(&folder)?;
+        let file = folder.join(format!("{name}.png"));
+        std::fs::write(&file, picture)?;
+        Ok(file)
+    }
+}

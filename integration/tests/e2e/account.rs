@@ -1,0 +1,124 @@
+//! The account page and a frontend's page, in a real browser on a real cluster.
+
+use std::time::Duration;
+
+use integration::{
+    chromium::Chromium,
+    probe::{self, Probe},
+    world::World,
+};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn sign_in(chromium: &Chromium, email: &str, password: &str) {
+    chromium.fill("#email", email).await.unwrap();
+    chromium.fill("#password", password).await.unwrap();
+    chromium.click("form[action='/login'] button").await.unwrap();
+}
+
+/// A page of another origin: nothing but a place to call the broker from.
+async fn frontend() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let _ = connection.read(&mut vec![0; 4096]).await;
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\
+                Connection: close\r\n\r\n<p>hi!";
+            let _ = connection.write_all(answer).await;
+        }
+    });
+    origin
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_person_does_it_all_on_the_account_page() {
+    let world = World::builder().start().await.unwrap();
+    let (alice, chromium) =
+        (world.person("alice").await.unwrap(), Chromium::start().await.unwrap());
+    let broker = world.broker().public_url().unwrap();
+
+    chromium.open(broker.as_str()).await.unwrap();
+    sign_in(&chromium, alice.email(), alice.password()).await;
+    chromium.until("document.querySelector('#make') !== null").await.unwrap();
+    chromium.screenshot("account-new").await.unwrap();
+    chromium.click("#make").await.unwrap();
+    chromium.until("document.querySelector('#download') !== null").await.unwrap();
+    let page = chromium.value("document.body.innerText").await.unwrap();
+    for part in [alice.email(), &alice.namespace(), "provisioned", "kubectl tenant login"] {
+        assert!(page.as_str().unwrap().contains(part), "{part} is missing in {page}");
+    }
+
+    // The downloaded file is a kubeconfig that works.
+    let folder = world.folder().join("downloads");
+    let allow = json!({ "behavior": "allow", "downloadPath": folder });
+    chromium.call("Page.setDownloadBehavior", allow).await.unwrap();
+    chromium.click("#download").await.unwrap();
+    let file = folder.join("kubeconfig");
+    let there = || async {
+        Ok(if file.exists() { Probe::Ready(()) } else { Probe::NotYet("no file".to_owned()) })
+    };
+    probe::until("the download", PATIENCE, there).await.unwrap();
+    let kubectl = world.kubectl_with(&file).unwrap();
+    kubectl.run(["get", "pods"]).await.unwrap().success().unwrap();
+
+    // Another program's session is there, and ends with a click.
+    alice.login(&[]).await.unwrap().success().unwrap();
+    chromium.open(broker.join("account").unwrap().as_str()).await.unwrap();
+    chromium.until("document.querySelector('#sessions td button') !== null").await.unwrap();
+    chromium.screenshot("account").await.unwrap();
+    chromium.click("#sessions td button").await.unwrap();
+    chromium.until("document.querySelectorAll('#sessions tbody tr').length === 1").await.unwrap();
+    let after = alice.kubectl().run(["tenant", "get-token", "--force"]).await.unwrap();
+    assert!(!after.status.success(), "the plugin is signed out");
+    let entries = chromium.value("document.querySelector('#entries').innerText").await.unwrap();
+    assert!(entries.as_str().unwrap().contains("IssueKubeconfig"), "{entries}");
+
+    chromium.click("header button").await.unwrap();
+    chromium.until("document.body.innerText.includes('You are signed out')").await.unwrap();
+    chromium.open(broker.join("account").unwrap().as_str()).await.unwrap();
+    chromium.until("document.querySelector('#password') !== null").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listed_frontend_downloads_the_kubeconfig_and_no_other_page_does() {
+    let (listed, other) = (frontend().await, frontend().await);
+    let builder = World::builder().setting("frontends.origins", vec![listed.clone()]);
+    let world = builder.start().await.unwrap();
+    let (alice, chromium) =
+        (world.person("alice").await.unwrap(), Chromium::start().await.unwrap());
+    alice.api().await.unwrap().init("basic").await.unwrap();
+    let broker = world.broker().public_url().unwrap();
+
+    // The sign-in leads back to the frontend.
+    let mut login = broker.join("login").unwrap();
+    login.query_pairs_mut().append_pair("return_to", &format!("{listed}/app"));
+    chromium.open(login.as_str()).await.unwrap();
+    sign_in(&chromium, alice.email(), alice.password()).await;
+    chromium.until(&format!("location.href === '{listed}/app'")).await.unwrap();
+
+    let url = broker.join("api/v1/workspaces/credentials/kubeconfig").unwrap();
+    let download = format!(
+        "fetch('{url}', {{credentials: 'include'}}).then(r => r.text()).catch(e => 'failed')"
+    );
+    let document = chromium.value(&download).await.unwrap();
+    let document = document.as_str().unwrap();
+    assert!(document.contains("name: tenant-context"), "{document}");
+    let file = world.folder().join("from-frontend.kubeconfig");
+    std::fs::write(&file, document).unwrap();
+    let kubectl = world.kubectl_with(&file).unwrap();
+    kubectl.run(["get", "pods"]).await.unwrap().success().unwrap();
+
+    chromium.open(&other).await.unwrap();
+    chromium.until(&format!("location.origin === '{other}'")).await.unwrap();
+    assert_eq!(chromium.value(&download).await.unwrap(), "failed");
+    // Nor was a credential made that nobody could read.
+    let logs = alice.api().await.unwrap().audit_logs("action=IssueKubeconfig").await.unwrap();
+    assert_eq!(logs.items.len(), 1, "{logs:?}");
+}
