@@ -45,7 +45,7 @@ impl AuditApi {
         limit: Query<Option<u32>>,
     ) -> Result<Json<AuditPage>, Failure> {
         if let Some(id) = workspace_id.0 {
-            let found = self.workspaces.find(id).await?.ok_or_else(access::no_such_workspace)?;
+            let found = self.workspaces.existing(id).await?;
             access::read_workspace(&caller.0, &found)?;
         }
         let limit = limit.0.unwrap_or(DEFAULT_LIMIT);

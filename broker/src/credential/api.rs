@@ -43,7 +43,7 @@ impl CredentialApi {
         /// The workspace.
         id: Path<Uuid>,
     ) -> Result<Json<Credential>, Failure> {
-        let found = self.workspaces.find(id.0).await?.ok_or_else(access::no_such_workspace)?;
+        let found = self.workspaces.existing(id.0).await?;
         let active = self.active(&caller.0, &found)?;
         let issued = self.credentials.issue(&active, Action::IssueCredential).await?;
         Ok(Json(wire(&issued)))
@@ -63,7 +63,7 @@ impl CredentialApi {
         workspace: Query<Option<Uuid>>,
     ) -> Result<Yaml, Failure> {
         let found = match workspace.0 {
-            Some(id) => self.workspaces.find(id).await?.ok_or_else(access::no_such_workspace)?,
+            Some(id) => self.workspaces.existing(id).await?,
             None => self
                 .workspaces
                 .of_user(caller.0.user_id())

@@ -96,7 +96,7 @@ impl WorkspaceApi {
         /// Its identifier.
         id: Path<Uuid>,
     ) -> Result<Json<Workspace>, Failure> {
-        let found = self.workspaces.find(id.0).await?.ok_or_else(access::no_such_workspace)?;
+        let found = self.workspaces.existing(id.0).await?;
         access::read_workspace(&caller.0, &found)?;
         Ok(Json(found.wire()))
     }
@@ -113,7 +113,7 @@ impl WorkspaceApi {
         request: crate::http::OptionalJson<SuspendRequest>,
     ) -> Result<SuspensionAnswer, Failure> {
         let permit = access::suspend_workspaces(&caller.0)?;
-        let found = self.workspaces.find(id.0).await?.ok_or_else(access::no_such_workspace)?;
+        let found = self.workspaces.existing(id.0).await?;
         Ok(self.workspaces.suspend(&permit, &found, request.0.reason).await?.into())
     }
 
@@ -130,7 +130,7 @@ impl WorkspaceApi {
         request: crate::http::OptionalJson<SuspendRequest>,
     ) -> Result<SuspensionAnswer, Failure> {
         let permit = access::suspend_workspaces(&caller.0)?;
-        let found = self.workspaces.find(id.0).await?.ok_or_else(access::no_such_workspace)?;
+        let found = self.workspaces.existing(id.0).await?;
         Ok(self.workspaces.resume(&permit, &found, request.0.reason).await?.into())
     }
 }

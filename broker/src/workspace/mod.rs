@@ -16,11 +16,12 @@ pub use error::{WorkspaceError, cluster_failure};
 pub use store::Found;
 
 use crate::{
-    access::{Permit, ReadEverything, UseWorkspace},
+    access::{self, Permit, ReadEverything, UseWorkspace},
     clock::Clock,
     cluster::Cluster,
     config::Tiers,
     db::Db,
+    problem::Failure,
     telemetry::Metrics,
     throttle::Allowance,
 };
@@ -92,12 +93,12 @@ impl Workspaces {
         &self.cluster
     }
 
-    /// The row of a workspace, if there is one. Who may see it is not decided here.
+    /// The row of a workspace that a request names. Who may see it is not decided here.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn find(&self, id: Uuid) -> sqlx::Result<Option<Found>> {
-        store::by_id(&self.db, id).await
+    /// 404 if there is none; the database's.
+    pub async fn existing(&self, id: Uuid) -> Result<Found, Failure> {
+        store::by_id(&self.db, id).await?.ok_or_else(access::no_such_workspace)
     }
 
     /// The workspaces of a person, oldest first.

@@ -83,7 +83,6 @@ impl Workspaces {
             tier: tier_name,
             quota: Quota { cpu: tier.cpu.clone(), memory: tier.memory.clone() },
         };
-        let id = new.id;
         let inserted = store::insert(&mut tx, &self.clock, new).await?;
         let found =
             store::by_namespace(&mut tx, &namespace).await?.ok_or(sqlx::Error::RowNotFound)?;
@@ -100,7 +99,6 @@ impl Workspaces {
             found
         };
         tx.commit().await?;
-        debug_assert!(!inserted || found.id == id);
         Ok(found)
     }
 
