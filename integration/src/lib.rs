@@ -22,6 +22,7 @@ pub mod chromium;
 pub mod control_plane;
 pub mod fault_proxy;
 pub mod http_client;
+pub mod keycloak;
 pub mod kubeconfig;
 pub mod kubectl;
 pub mod machine;
