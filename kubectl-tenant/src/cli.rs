@@ -88,9 +88,8 @@ pub(crate) struct Shown {
 
 #[derive(Debug, Args)]
 pub(crate) struct Login {
-    /// Do not open a browser: show an address for any browser and read the code from here
-    #[arg(long)]
-    pub(crate) no_browser: bool,
+    #[command(flatten)]
+    pub(crate) way: WayFlags,
     /// Tier of the workspace, if one has to be made [default: basic]
     #[arg(long, value_name = "TIER")]
     pub(crate) tier: Option<String>,
@@ -104,6 +103,18 @@ pub(crate) struct Login {
     pub(crate) naming: Naming,
     #[command(flatten)]
     pub(crate) shown: Shown,
+}
+
+/// How to sign in, if not as it fits the machine.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct WayFlags {
+    /// Do not open a browser: show an address for any browser and read the code from here
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+    /// Sign in on another device: show a code to type there (chosen by itself over SSH, in
+    /// containers and without a desktop)
+    #[arg(long, conflicts_with = "no_browser")]
+    pub(crate) device: bool,
 }
 
 /// What kubeconfig entries look like.

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     ffi::OsString,
     io::{self, BufRead, BufReader, Read, Write},
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicI64, Ordering},
@@ -30,6 +31,8 @@ pub struct World {
     pub stderr: Messages,
     /// Shows a page to the person; an error says why that was not possible.
     pub browser: fn(&Env, &str) -> io::Result<()>,
+    /// Whether this machine is a container.
+    pub in_container: fn() -> bool,
     /// The process that started this one.
     pub parent: fn() -> Option<Parent>,
 }
@@ -46,6 +49,7 @@ impl World {
             stdout: Box::new(tenant_cached_token::Stdout),
             stderr: Messages::to(io::stderr()),
             browser: crate::login::open_browser,
+            in_container,
             parent: Parent::of_this_process,
         }
     }
@@ -114,6 +118,11 @@ impl Messages {
         let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = sink.write_all(text.as_bytes()).and_then(|()| sink.flush());
     }
+}
+
+/// Podman and Docker leave these files in every container.
+fn in_container() -> bool {
+    ["/run/.containerenv", "/.dockerenv"].into_iter().any(|path| Path::new(path).exists())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one caller of the OS generator here")]

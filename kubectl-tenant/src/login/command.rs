@@ -7,11 +7,14 @@ use serde::Serialize;
 use tenant_shared::{Me, Workspace, WorkspaceStatus};
 use tokio::time::Instant;
 
-use super::{Way, sign_in};
+use super::{
+    sign_in,
+    way::{self, Way, Why},
+};
 use crate::{
     broker::{Broker, Mode},
     broker_url::BrokerUrl,
-    cli::Login,
+    cli::{Login, WayFlags},
     error::Error,
     http::Http,
     kubeconfig::{self, Entries},
@@ -56,7 +59,11 @@ pub(crate) fn login(flag: Option<&str>, options: &Login, world: &mut World) -> R
     };
     let signed_in = runtime::block_on(async {
         let http = Http::new(&broker, ca.as_deref())?;
-        let way = if options.no_browser { Way::Paste } else { Way::Browser { paste: true } };
+        let way = match options.way {
+            WayFlags { no_browser: true, .. } => Way::Paste,
+            WayFlags { device: true, .. } => Way::Device(Why::Asked),
+            WayFlags { .. } => way::fitting(world),
+        };
         let offset = sign_in(&http, &broker, way, &paths, world).await?;
         let profile = profiles.brokers.entry(broker.clone()).or_default();
         profile.ca_file.clone_from(&ca);

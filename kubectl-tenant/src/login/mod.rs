@@ -1,8 +1,11 @@
-//! Signing in: authorization code with PKCE, through this machine's browser or by paste.
+//! Signing in: authorization code with PKCE, through this machine's browser or by paste, or the
+//! device grant.
 
 mod browser;
 mod command;
+mod device;
 mod listener;
+mod way;
 
 use std::time::Duration;
 
@@ -28,6 +31,7 @@ use crate::{
     world::World,
 };
 use listener::{Bound, Callback, NotOurs, Redirect};
+use way::Way;
 
 /// How long a person may take.
 const LONGEST_SIGN_IN: Duration = Duration::from_mins(10);
@@ -35,18 +39,6 @@ const LONGEST_SIGN_IN: Duration = Duration::from_mins(10);
 const ABANDONED_PAUSE: i64 = 5 * 60;
 /// Longest line that is read from stdin, in bytes.
 const LONGEST_LINE: u64 = 8 * 1024;
-
-/// How the code gets here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// The browser of this machine comes back to a port of it.
-    Browser {
-        /// Whether the address that the browser ended at may be pasted too.
-        paste: bool,
-    },
-    /// The person copies it from a page.
-    Paste,
-}
 
 /// Signs in, stores the session, and revokes the one before. Gives the seconds by which the
 /// broker's clock is ahead of ours.
@@ -69,6 +61,14 @@ async fn sign_in(
         match way {
             Way::Browser { paste } => by_browser(&issuer, paste, world).await,
             Way::Paste => by_paste(&issuer, world).await,
+            Way::Device(why) if issuer.offers_device_grant() => {
+                why.text().into_iter().for_each(|line| world.say(line));
+                device::by_device(&issuer, world).await
+            }
+            Way::Device(_) => {
+                world.say("This broker offers no sign-in on another device; paste its code here.");
+                by_paste(&issuer, world).await
+            }
         }
     };
     let tokens = tokio::select! {
@@ -263,9 +263,14 @@ pub(crate) fn from_get_token(
     }
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
     let ca = profiles.ca_file(broker, &world.env);
+    // Standard input is kubectl's, so nothing is pasted here.
+    let way = match way::fitting(world) {
+        Way::Device(why) => Way::Device(why),
+        Way::Browser { .. } | Way::Paste => Way::Browser { paste: false },
+    };
     let ended = runtime::block_on(async {
         let http = Http::new(broker, ca.as_deref())?;
-        sign_in(&http, broker, Way::Browser { paste: false }, paths, world).await
+        sign_in(&http, broker, way, paths, world).await
     })?;
     match ended {
         Ok(_) => {

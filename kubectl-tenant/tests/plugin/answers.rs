@@ -14,6 +14,8 @@ use crate::support::WORKSPACE;
 /// A request, as far as the tests ask.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
+    pub(crate) method: String,
+    pub(crate) host: String,
     pub(crate) path: String,
     pub(crate) bearer: String,
     pub(crate) body: String,
@@ -67,14 +69,16 @@ fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Asked>>, answer: &Answerer) -> 
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
-        let path = line.split(' ').nth(1)?.to_owned();
-        let (mut length, mut bearer) = (0, String::new());
+        let mut words = line.split(' ').map(str::to_owned);
+        let (method, path) = (words.next()?, words.next()?);
+        let (mut length, mut bearer, mut host) = (0, String::new(), String::new());
         loop {
             let mut header = String::new();
             reader.read_line(&mut header).ok()?;
             let Some((name, value)) = header.split_once(':') else { break };
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.trim().parse().ok()?,
+                "host" => value.trim().clone_into(&mut host),
                 "authorization" => {
                     value.trim().trim_start_matches("Bearer ").clone_into(&mut bearer);
                 }
@@ -83,7 +87,7 @@ fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Asked>>, answer: &Answerer) -> 
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let asked = Asked { path, bearer, body: String::from_utf8(body).ok()? };
+        let asked = Asked { method, host, path, bearer, body: String::from_utf8(body).ok()? };
         let number = {
             let mut seen = seen.lock().unwrap();
             seen.push(asked.clone());

@@ -80,6 +80,7 @@ impl Machine {
             stdout: Box::new(stdout.clone()),
             stderr: Messages::to(stderr.clone()),
             browser: |_, _| panic!("a browser was opened"),
+            in_container: || false,
             parent: self.parent,
         };
         let args: Vec<OsString> =

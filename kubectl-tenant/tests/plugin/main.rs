@@ -4,7 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 mod answers;
+mod canned;
 mod commands;
+mod device;
 mod get_token;
 mod life;
 mod support;

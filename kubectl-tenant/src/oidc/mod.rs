@@ -1,7 +1,11 @@
-//! The OpenID Connect client: discovery, code exchange, renewal, revocation.
+//! The OpenID Connect client: discovery, code exchange, device grant, renewal, revocation.
 //!
 //! The plugin is a public client (RFC 6749 section 2.1): what binds a code to it is PKCE
 //! (RFC 7636), what binds an ID token to the sign-in is the nonce.
+
+mod device;
+mod oauth_error;
+mod renewal;
 
 use std::{
     future::Future,
@@ -12,13 +16,13 @@ use std::{
 
 use openidconnect::{
     AccessToken as OauthAccessToken, AdditionalProviderMetadata, AuthorizationCode, ClientId,
-    IssuerUrl, Nonce, OAuth2TokenResponse, PkceCodeVerifier, ProviderMetadata, RedirectUrl,
-    RefreshToken, RequestTokenError, Scope, TokenResponse, TokenUrl,
+    IssuerUrl, Nonce, NonceVerifier, OAuth2TokenResponse, PkceCodeVerifier, ProviderMetadata,
+    RedirectUrl, RequestTokenError, Scope, TokenResponse, TokenUrl,
     core::{
         CoreAuthDisplay, CoreAuthenticationFlow, CoreClaimName, CoreClaimType, CoreClient,
         CoreClientAuthMethod, CoreErrorResponseType, CoreGrantType, CoreJsonWebKey,
-        CoreJsonWebKeySet, CoreJweContentEncryptionAlgorithm, CoreJweKeyManagementAlgorithm,
-        CoreResponseMode, CoreResponseType, CoreSubjectIdentifierType, CoreTokenResponse,
+        CoreJweContentEncryptionAlgorithm, CoreJweKeyManagementAlgorithm, CoreResponseMode,
+        CoreResponseType, CoreSubjectIdentifierType, CoreTokenResponse,
     },
 };
 use secrecy::{ExposeSecret, SecretString};
@@ -34,12 +38,18 @@ use crate::{
     world::Clock,
 };
 
+pub(crate) use device::{DeviceCode, Polled};
+pub(crate) use renewal::{Renewal, refresh, revoke};
+
 /// What discovery says beyond the types of the crate.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Extra {
     /// RFC 8414 section 2.
     #[serde(default)]
     revocation_endpoint: Option<Url>,
+    /// RFC 8628 section 4.
+    #[serde(default)]
+    device_authorization_endpoint: Option<Url>,
     /// RFC 9207 section 3.
     #[serde(default)]
     authorization_response_iss_parameter_supported: bool,
@@ -112,6 +122,7 @@ impl Issuer {
             Some(metadata.authorization_endpoint().url()),
             metadata.token_endpoint().map(TokenUrl::url),
             extra.revocation_endpoint.as_ref(),
+            extra.device_authorization_endpoint.as_ref(),
         ];
         if let Some(unsafe_one) =
             endpoints.into_iter().flatten().find(|endpoint| !broker_url::is_safe(endpoint))
@@ -229,6 +240,22 @@ impl Issuer {
             .await
             .map_err(|error| self.refused("the sign-in", error))?;
         let clock_offset = offset.into_inner();
+        self.signed_in(&answer, &attempt.nonce, clock, (before, clock_offset))
+    }
+
+    /// Verifies the ID token of an answer that was asked for at `before`, by our clock.
+    fn signed_in(
+        &self,
+        answer: &CoreTokenResponse,
+        nonce: impl NonceVerifier,
+        clock: &Clock,
+        (before, clock_offset): (i64, i64),
+    ) -> Result<Tokens, Error> {
+        let client = CoreClient::from_provider_metadata(
+            self.metadata.clone(),
+            ClientId::new(PLUGIN_CLIENT_ID.to_owned()),
+            None,
+        );
         let id_token = answer.id_token().ok_or_else(|| {
             Error::refused(format!("{} signed nobody in: its answer has no ID token", self.broker))
         })?;
@@ -236,7 +263,7 @@ impl Issuer {
         let broker_now = u64::try_from(clock.now() + clock_offset).unwrap_or(0);
         let broker_now = SystemTime::UNIX_EPOCH + Duration::from_secs(broker_now);
         let verifier = client.id_token_verifier().set_time_fn(move || broker_now.into());
-        let claims = id_token.claims(&verifier, &attempt.nonce).map_err(|error| {
+        let claims = id_token.claims(&verifier, nonce).map_err(|error| {
             Error::refused(format!("the ID token of {} is not valid: {error}", self.broker))
         })?;
         let refresh_token = answer
@@ -245,7 +272,7 @@ impl Issuer {
         Ok(Tokens {
             subject: claims.subject().to_string(),
             refresh_token: refresh_token.secret().clone().into(),
-            access: access(&answer, before),
+            access: access(answer, before),
             clock_offset,
         })
     }
@@ -269,77 +296,6 @@ impl Issuer {
 
 type TokenError =
     RequestTokenError<Failure, openidconnect::StandardErrorResponse<CoreErrorResponseType>>;
-
-/// How renewing ended.
-pub(crate) enum Renewal {
-    /// New tokens; the refresh token is there if it was replaced.
-    Tokens(AccessToken, Option<SecretString>),
-    /// `invalid_grant`: this refresh token is worth nothing any more.
-    Ended(String),
-}
-
-/// Renews the access token (RFC 6749 section 6).
-pub(crate) async fn refresh(
-    http: &Http,
-    broker: &BrokerUrl,
-    token_endpoint: &str,
-    refresh_token: &SecretString,
-    clock: &Clock,
-) -> Result<Renewal, Error> {
-    let malformed = |error: &dyn std::fmt::Display| {
-        Error::other(format!("the stored session is malformed: {error}"))
-    };
-    let issuer = IssuerUrl::new(broker.as_str().to_owned()).map_err(|error| malformed(&error))?;
-    let endpoint = TokenUrl::new(token_endpoint.to_owned()).map_err(|error| malformed(&error))?;
-    let client = CoreClient::new(
-        ClientId::new(PLUGIN_CLIENT_ID.to_owned()),
-        issuer,
-        CoreJsonWebKeySet::default(),
-    )
-    .set_token_uri(endpoint);
-    let before = clock.now();
-    let token = RefreshToken::new(refresh_token.expose_secret().to_owned());
-    match client.exchange_refresh_token(&token).request_async(&caller(http)).await {
-        Ok(answer) => {
-            let successor = answer.refresh_token().map(|token| token.secret().clone().into());
-            Ok(Renewal::Tokens(access(&answer, before), successor))
-        }
-        Err(RequestTokenError::Request(Failure(error))) => Err(error),
-        Err(RequestTokenError::ServerResponse(answer))
-            if *answer.error() == CoreErrorResponseType::InvalidGrant =>
-        {
-            let why = answer.error_description().cloned();
-            Ok(Renewal::Ended(why.unwrap_or_else(|| "the session ended".to_owned())))
-        }
-        Err(RequestTokenError::ServerResponse(answer)) => Err(Error::refused(format!(
-            "{broker} refused to renew the session: {}",
-            answer.error_description().cloned().unwrap_or_else(|| answer.error().to_string())
-        ))),
-        Err(_) => Err(Error::unreachable(format!(
-            "{broker} gave an answer that cannot be read when renewing the session"
-        ))
-        .hint("check the address; a proxy or a captive portal may be in between")),
-    }
-}
-
-/// Revokes a refresh token (RFC 7009), which ends its session.
-pub(crate) async fn revoke(
-    http: &Http,
-    endpoint: &str,
-    refresh_token: &SecretString,
-) -> Result<(), Error> {
-    let form = url::form_urlencoded::Serializer::new(String::new())
-        .append_pair("token", refresh_token.expose_secret())
-        .append_pair("token_type_hint", "refresh_token")
-        .append_pair("client_id", PLUGIN_CLIENT_ID)
-        .finish();
-    let request = ::http::Request::post(endpoint)
-        .header(::http::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
-        .body(form.into_bytes())
-        .map_err(|error| Error::other(format!("the stored session is malformed: {error}")))?;
-    let answer = http.send(request).await.map_err(|Failure(error)| error)?;
-    if answer.status().is_success() { Ok(()) } else { Err(http.refusal(&answer)) }
-}
 
 /// Our HTTP client in the form that the crate takes.
 fn caller(http: &Http) -> impl Fn(::http::Request<Vec<u8>>) -> SendFuture + use<> {

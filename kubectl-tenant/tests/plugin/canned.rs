@@ -1,0 +1,179 @@
+//! A canned broker that signs people in with the device grant: enough of one for the plugin to go
+//! all the way from `login` to a token. It knows no rules; how the real broker behaves is tried
+//! with the real one.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use openidconnect::{
+    Audience, EmptyAdditionalClaims, IssuerUrl, JsonWebKeyId, PrivateSigningKey, StandardClaims,
+    SubjectIdentifier,
+    core::{
+        CoreEdDsaPrivateSigningKey, CoreIdToken, CoreIdTokenClaims, CoreJsonWebKeySet,
+        CoreJwsSigningAlgorithm,
+    },
+};
+use serde_json::{Value, json};
+
+use crate::{
+    answers::{Answer, Asked, credential, json_answer},
+    support::{CANARY, CLUSTER, now},
+};
+
+pub(crate) const USER_CODE: &str = "BCDF-GHJK";
+
+/// An Ed25519 key that is no secret: RFC 8410 section 7, all bytes alike.
+fn key() -> CoreEdDsaPrivateSigningKey {
+    let head = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+    let text = STANDARD.encode([&head[..], &[7; 32]].concat());
+    let pem = format!("-----BEGIN {0}-----\n{text}\n-----END {0}-----\n", "PRIVATE KEY");
+    let id = JsonWebKeyId::new("k".to_owned());
+    CoreEdDsaPrivateSigningKey::from_ed25519_pem(&pem, Some(id)).unwrap()
+}
+
+/// Who signs in: each account has a user, a workspace and an access token of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Account(pub(crate) u8);
+
+impl Account {
+    pub(crate) fn user(self) -> String {
+        format!("00000000-0000-4000-8000-00000000000{}", self.0)
+    }
+
+    pub(crate) fn workspace(self) -> String {
+        format!("10000000-0000-4000-8000-00000000000{}", self.0)
+    }
+
+    pub(crate) fn email(self) -> String {
+        format!("dev{}@example.com", self.0)
+    }
+
+    pub(crate) fn access(self) -> String {
+        format!("access-{CANARY}-{}", self.0)
+    }
+
+    pub(crate) fn refresh(self) -> String {
+        format!("refresh-{CANARY}-{}", self.0)
+    }
+
+    fn of(asked: &Asked) -> Self {
+        Self(asked.bearer.bytes().last().map_or(0, |digit| digit - b'0'))
+    }
+
+    fn as_workspace(self) -> Value {
+        json!({
+            "id": self.workspace(), "namespace": format!("tenant-{}", self.user()),
+            "status": "provisioned", "quota": {"cpu": "4", "memory": "8Gi"}, "tier": "basic",
+            "cluster": CLUSTER, "owner": self.user(), "created_at": "2026-01-01T00:00:00Z",
+        })
+    }
+}
+
+/// The URL under which it was asked.
+fn issuer(asked: &Asked) -> String {
+    format!("http://{}", asked.host)
+}
+
+pub(crate) fn discovery(asked: &Asked) -> Value {
+    let issuer = issuer(asked);
+    json!({
+        "issuer": issuer, "authorization_endpoint": format!("{issuer}/oauth2/authorize"),
+        "token_endpoint": format!("{issuer}/oauth2/token"),
+        "revocation_endpoint": format!("{issuer}/oauth2/revoke"),
+        "device_authorization_endpoint": format!("{issuer}/oauth2/device_authorization"),
+        "jwks_uri": format!("{issuer}/jwks"), "response_types_supported": ["code"],
+        "subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["EdDSA"],
+    })
+}
+
+/// The answer that ends a sign-in.
+pub(crate) fn signed_in(asked: &Asked, account: Account) -> Answer {
+    let at =
+        |seconds: i64| UNIX_EPOCH + Duration::from_secs(u64::try_from(now() + seconds).unwrap());
+    let claims = CoreIdTokenClaims::new(
+        IssuerUrl::new(issuer(asked)).unwrap(),
+        vec![Audience::new("kubectl-tenant".to_owned())],
+        at(600).into(),
+        at(0).into(),
+        StandardClaims::new(SubjectIdentifier::new(account.user())),
+        EmptyAdditionalClaims {},
+    );
+    let algorithm = CoreJwsSigningAlgorithm::EdDsa;
+    let id_token = CoreIdToken::new(claims, &key(), algorithm, None, None).unwrap();
+    json_answer(
+        200,
+        &json!({
+            "access_token": account.access(), "token_type": "Bearer", "expires_in": 900,
+            "refresh_token": account.refresh(), "id_token": id_token.to_string(),
+        }),
+    )
+}
+
+/// An OAuth 2.0 error.
+pub(crate) fn oauth_error(code: &str) -> Answer {
+    json_answer(400, &json!({ "error": code }))
+}
+
+/// What everything but the token endpoint answers.
+pub(crate) fn answer(asked: &Asked) -> Answer {
+    let account = Account::of(asked);
+    let path = asked.path.split('?').next().unwrap_or_default();
+    let workspaces = "/api/v1/workspaces";
+    match path {
+        "/.well-known/openid-configuration" => json_answer(200, &discovery(asked)),
+        "/jwks" => {
+            let keys = CoreJsonWebKeySet::new(vec![key().as_verification_key()]);
+            json_answer(200, &serde_json::to_value(keys).unwrap())
+        }
+        "/oauth2/device_authorization" => json_answer(
+            200,
+            &json!({
+                "device_code": format!("device-{CANARY}"), "user_code": USER_CODE,
+                "verification_uri": format!("{}/device", issuer(asked)),
+                "verification_uri_complete":
+                    format!("{}/device?user_code={USER_CODE}", issuer(asked)),
+                "expires_in": 600, "interval": 1,
+            }),
+        ),
+        "/oauth2/revoke" => json_answer(200, &json!({})),
+        "/api/v1/me" => json_answer(
+            200,
+            &json!({
+                "id": account.user(), "email": account.email(), "role": "user",
+                "session_id": "20000000-0000-4000-8000-000000000000",
+                "session_expires_at": "2100-01-01T00:00:00Z",
+            }),
+        ),
+        "/api/v1/workspaces/credentials/kubeconfig" => {
+            Answer::Given(200, "application/yaml", kubeconfig(&issuer(asked), account))
+        }
+        _ if path == workspaces => json_answer(200, &json!({"items": [account.as_workspace()]})),
+        _ if path.starts_with(workspaces) && path.ends_with("/credentials") => {
+            let Answer::Given(status, kind, body) = credential(&format!("k8s-{}", account.0), 7200)
+            else {
+                unreachable!()
+            };
+            let own = account.workspace();
+            Answer::Given(status, kind, body.replace(crate::support::WORKSPACE, &own))
+        }
+        other => panic!("nobody expected {} {other}", asked.method),
+    }
+}
+
+fn kubeconfig(broker: &str, account: Account) -> String {
+    let document = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "tenant-context",
+        "clusters": [{"name": CLUSTER, "cluster": {"server": "https://k8s.example.com"}}],
+        "contexts": [{"name": "tenant-context", "context": {
+            "cluster": CLUSTER, "user": "sa-tenant-admin",
+            "namespace": format!("tenant-{}", account.user()),
+        }}],
+        "users": [{"name": "sa-tenant-admin", "user": {"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "kubectl-tenant",
+            "args": ["get-token", format!("--broker={broker}"), format!("--cluster={CLUSTER}"),
+                format!("--workspace={}", account.workspace())],
+            "interactiveMode": "IfAvailable", "provideClusterInfo": false,
+        }}}],
+    });
+    document.to_string()
+}
