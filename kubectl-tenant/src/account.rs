@@ -9,13 +9,14 @@ use crate::{
     broker::Broker,
     broker_url::BrokerUrl,
     cli::Shown,
-    credential::{Cache, Failures},
+    credential::{Cache, Failures, belongs_to},
     error::Error,
     http::Http,
+    identity::{Identity, ProfileName},
     lock, oidc, output,
     paths::Paths,
     runtime,
-    store::{Profiles, Session, Sessions},
+    store::{Choice, Profiles, Session, Sessions},
     workspace,
     world::World,
 };
@@ -24,22 +25,22 @@ use crate::{
 pub(crate) struct Account {
     pub(crate) paths: Paths,
     pub(crate) profiles: Profiles,
-    pub(crate) url: BrokerUrl,
+    pub(crate) identity: Identity,
     pub(crate) broker: Broker,
 }
 
 impl Account {
-    /// Chooses the broker and makes sure that there is a session.
-    pub(crate) fn open(flag: Option<&str>, world: &World) -> Result<Self, Error> {
+    /// Chooses the account and makes sure that there is a session.
+    pub(crate) fn open(choice: &Choice, world: &World) -> Result<Self, Error> {
         let paths = Paths::of(&world.env)?;
         let profiles = Profiles::read(&paths.config, &world.stderr)?;
-        let url = profiles.broker(flag, &world.env)?;
-        if !Sessions::new(&paths, &url, &world.stderr).exists() {
-            return Err(Error::sign_in(&url, "there is no session on this machine"));
+        let identity = profiles.choose(choice, &world.env)?;
+        if !Sessions::new(&paths, &identity, &world.stderr).exists() {
+            return Err(Error::sign_in(&identity, "there is no session on this machine"));
         }
-        let ca = profiles.ca_file(&url, &world.env);
-        let broker = Broker::new(&url, ca.as_deref(), &paths, world)?;
-        Ok(Self { paths, profiles, url, broker })
+        let ca = profiles.ca_file(&identity, &world.env);
+        let broker = Broker::new(&identity, ca.as_deref(), &paths, world)?;
+        Ok(Self { paths, profiles, identity, broker })
     }
 }
 
@@ -47,6 +48,8 @@ impl Account {
 #[derive(Serialize)]
 struct WhoAmI {
     broker: BrokerUrl,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<ProfileName>,
     #[serde(flatten)]
     me: Me,
     workspaces: Vec<Workspace>,
@@ -64,11 +67,11 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// The cached tokens of a broker that are still good.
-    pub(crate) fn of(paths: &Paths, broker: &BrokerUrl, now: i64) -> Vec<Self> {
+    /// The cached tokens of an account that are still good.
+    pub(crate) fn of(paths: &Paths, identity: &Identity, now: i64) -> Vec<Self> {
         Cache::all(&paths.tokens())
             .into_iter()
-            .filter(|(_, facts)| facts.broker == broker.as_str() && facts.expires_at > now)
+            .filter(|(_, facts)| belongs_to(facts, identity) && facts.expires_at > now)
             .map(|(_, facts)| Self {
                 cluster: facts.cluster,
                 workspace: facts.workspace,
@@ -85,15 +88,16 @@ impl Token {
 }
 
 /// Runs `whoami`.
-pub(crate) fn whoami(flag: Option<&str>, options: Shown, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(flag, world)?;
+pub(crate) fn whoami(choice: &Choice, options: Shown, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(choice, world)?;
     let (me, list) = runtime::block_on(async {
         let me = account.broker.me().await?;
         Ok::<_, Error>((me, account.broker.workspaces(false).await?))
     })??;
     let shown = WhoAmI {
-        tokens: Token::of(&account.paths, &account.url, world.clock.now()),
-        broker: account.url,
+        tokens: Token::of(&account.paths, &account.identity, world.clock.now()),
+        broker: account.identity.broker,
+        profile: account.identity.profile,
         me,
         workspaces: list.items,
     };
@@ -111,11 +115,11 @@ pub(crate) fn whoami(flag: Option<&str>, options: Shown, world: &mut World) -> R
 }
 
 /// Runs `logout`: the broker first, so that what is deleted here works nowhere else either.
-pub(crate) fn logout(flag: Option<&str>, world: &mut World) -> Result<(), Error> {
+pub(crate) fn logout(choice: &Choice, world: &mut World) -> Result<(), Error> {
     let paths = Paths::of(&world.env)?;
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
-    let broker = profiles.broker(flag, &world.env)?;
-    let sessions = Sessions::new(&paths, &broker, &world.stderr);
+    let identity = profiles.choose(choice, &world.env)?;
+    let sessions = Sessions::new(&paths, &identity, &world.stderr);
     let (known, revoked) = runtime::block_on(async {
         // A renewal that is under way would put back what is deleted here. One that does not end
         // must not keep anybody from signing out.
@@ -124,33 +128,33 @@ pub(crate) fn logout(flag: Option<&str>, world: &mut World) -> Result<(), Error>
         let revoked = match &session {
             None => Ok(()),
             Some(session) => {
-                let ca = profiles.ca_file(&broker, &world.env);
-                revoke(session, &broker, ca.as_deref()).await
+                let ca = profiles.ca_file(&identity, &world.env);
+                revoke(session, &identity, ca.as_deref()).await
             }
         };
         sessions.remove()?;
         Ok::<_, Error>((session.is_some(), revoked))
     })??;
-    Cache::forget(&paths.tokens(), &broker)?;
-    Failures::new(&paths).forget(&broker);
+    Cache::forget(&paths.tokens(), &identity)?;
+    Failures::new(&paths).forget(&identity);
     if let Err(error) = revoked {
         world.say(format!(
-            "warning: the session could not be ended at {broker} ({error}); it is deleted here and \
+            "warning: the session could not be ended at {identity} ({error}); it is deleted here and \
              ends there by itself"
         ));
     }
     world.say(if known {
-        format!("Signed out at {broker}. The entries in the kubeconfig are still there.")
+        format!("Signed out at {identity}. The entries in the kubeconfig are still there.")
     } else {
-        format!("Nobody was signed in at {broker}.")
+        format!("Nobody was signed in at {identity}.")
     });
     Ok(())
 }
 
-async fn revoke(session: &Session, broker: &BrokerUrl, ca: Option<&Path>) -> Result<(), Error> {
+async fn revoke(session: &Session, identity: &Identity, ca: Option<&Path>) -> Result<(), Error> {
     let endpoint = session
         .revocation_endpoint
         .as_ref()
         .ok_or_else(|| Error::other("it has no way to end a session"))?;
-    oidc::revoke(&Http::new(broker, ca)?, endpoint, &session.refresh_token).await
+    oidc::revoke(&Http::new(identity, ca)?, endpoint, &session.refresh_token).await
 }

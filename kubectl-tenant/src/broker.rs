@@ -12,6 +12,7 @@ use crate::{
     broker_url::BrokerUrl,
     error::{Error, Kind},
     http::{Answer, Failure, Http},
+    identity::Identity,
     lock::{self, Outcome},
     oidc::{self, Renewal},
     paths::Paths,
@@ -31,47 +32,50 @@ pub(crate) enum Mode {
 /// A broker and the session with it.
 pub(crate) struct Broker {
     pub(crate) http: Http,
-    url: BrokerUrl,
+    identity: Identity,
     sessions: Sessions,
     clock: Clock,
 }
 
 impl Broker {
     pub(crate) fn new(
-        url: &BrokerUrl,
+        identity: &Identity,
         ca: Option<&Path>,
         paths: &Paths,
         world: &World,
     ) -> Result<Self, Error> {
         Ok(Self {
-            http: Http::new(url, ca)?,
-            url: url.clone(),
-            sessions: Sessions::new(paths, url, &world.stderr),
+            http: Http::new(identity, ca)?,
+            identity: identity.clone(),
+            sessions: Sessions::new(paths, identity, &world.stderr),
             clock: world.clock.clone(),
         })
     }
 
     /// Who is signed in.
     pub(crate) async fn me(&self) -> Result<Me, Error> {
-        read(&self.url, &self.call(Method::GET, "/me", None).await?)
+        read(&self.identity.broker, &self.call(Method::GET, "/me", None).await?)
     }
 
     /// The workspaces of this person, or of everybody for an administrator.
     pub(crate) async fn workspaces(&self, all: bool) -> Result<WorkspaceList, Error> {
         let path = if all { "/workspaces?all=true" } else { "/workspaces" };
-        read(&self.url, &self.call(Method::GET, path, None).await?)
+        read(&self.identity.broker, &self.call(Method::GET, path, None).await?)
     }
 
     /// One workspace.
     pub(crate) async fn workspace(&self, id: Uuid) -> Result<Workspace, Error> {
-        read(&self.url, &self.call(Method::GET, &format!("/workspaces/{id}"), None).await?)
+        read(
+            &self.identity.broker,
+            &self.call(Method::GET, &format!("/workspaces/{id}"), None).await?,
+        )
     }
 
     /// Makes this person's workspace, or finds it made.
     pub(crate) async fn init(&self, tier: &str) -> Result<Workspace, Error> {
         let body = serde_json::to_vec(&InitRequest { tier: tier.to_owned() })
             .map_err(|error| Error::other(format!("cannot write the request: {error}")))?;
-        read(&self.url, &self.call(Method::POST, "/workspaces/init", Some(body)).await?)
+        read(&self.identity.broker, &self.call(Method::POST, "/workspaces/init", Some(body)).await?)
     }
 
     /// The kubeconfig document, YAML.
@@ -82,16 +86,16 @@ impl Broker {
         };
         let path = format!("/workspaces/credentials/kubeconfig?mode={mode}");
         let answer = self.call(Method::GET, &path, None).await?;
-        String::from_utf8(answer.into_body())
-            .map(SecretString::from)
-            .map_err(|_| Error::unreachable(format!("the kubeconfig of {} is no text", self.url)))
+        String::from_utf8(answer.into_body()).map(SecretString::from).map_err(|_| {
+            Error::unreachable(format!("the kubeconfig of {} is no text", self.identity.broker))
+        })
     }
 
     /// A Kubernetes token for a workspace, and the answer's header.
     pub(crate) async fn credential(&self, workspace: Uuid) -> Result<(Credential, Answer), Error> {
         let path = format!("/workspaces/{workspace}/credentials");
         let answer = self.call(Method::POST, &path, None).await?;
-        Ok((read(&self.url, &answer)?, answer))
+        Ok((read(&self.identity.broker, &answer)?, answer))
     }
 
     /// One call. An access token that the broker does not take is renewed once.
@@ -122,11 +126,11 @@ impl Broker {
             |error: http::Error| Error::other(format!("cannot form a request: {error}"));
         let mut bearer =
             header::HeaderValue::try_from(format!("Bearer {}", access.expose_secret()))
-                .map_err(|_| Error::sign_in(&self.url, "the stored session is malformed"))?;
+                .map_err(|_| Error::sign_in(&self.identity, "the stored session is malformed"))?;
         bearer.set_sensitive(true);
         let mut request = Request::builder()
             .method(method)
-            .uri(self.url.join(&format!("/api/v1{path}")))
+            .uri(self.identity.broker.join(&format!("/api/v1{path}")))
             .header(header::AUTHORIZATION, bearer);
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
@@ -149,7 +153,7 @@ impl Broker {
         };
         let good = || self.sessions.read().ok().flatten().filter(|session| is_good(session));
         if self.sessions.read()?.is_none() {
-            return Err(Error::sign_in(&self.url, "there is no session on this machine"));
+            return Err(Error::sign_in(&self.identity, "there is no session on this machine"));
         }
         if let Some(session) = good() {
             return Ok(session.access.token);
@@ -173,7 +177,8 @@ impl Broker {
 
     /// Renews the session. The caller holds the lock.
     async fn renew(&self) -> Result<SecretString, Error> {
-        let gone = || Error::sign_in(&self.url, "there is no session on this machine any more");
+        let gone =
+            || Error::sign_in(&self.identity, "there is no session on this machine any more");
         // Before the old refresh token is used up there must be a place for its successor.
         let mut pending = self.sessions.prepare()?;
         let mut session = self.sessions.read()?.ok_or_else(gone)?;
@@ -181,7 +186,7 @@ impl Broker {
         loop {
             let renewal = oidc::refresh(
                 &self.http,
-                &self.url,
+                &self.identity.broker,
                 &session.token_endpoint,
                 &session.refresh_token,
                 &self.clock,
@@ -202,7 +207,7 @@ impl Broker {
                         == session.refresh_token.expose_secret();
                     if same || raced {
                         self.sessions.remove()?;
-                        return Err(Error::sign_in(&self.url, why));
+                        return Err(Error::sign_in(&self.identity, why));
                     }
                     if again.access.is_good(self.clock.now()) {
                         return Ok(again.access.token);

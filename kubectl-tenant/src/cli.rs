@@ -6,8 +6,10 @@ use clap::{Args, Parser, Subcommand};
 use tenant_shared::{CLUSTER_NAME, PLUGIN_COMMAND};
 use uuid::Uuid;
 
-use crate::{broker::Mode, kubeconfig, output::Format};
+use crate::{broker::Mode, kubeconfig, output::Format, store::Choice};
 
+/// The account, if `--profile` does not name it.
+pub(crate) const PROFILE_ENV: &str = "TENANT_PROFILE";
 /// PEM file whose certificates are trusted besides the system's.
 pub(crate) const CA_ENV: &str = "TENANT_BROKER_CA";
 /// `1` lets `get-token` open a browser when kubectl says that a person is at the terminal.
@@ -16,6 +18,7 @@ pub(crate) const AUTO_LOGIN_ENV: &str = "TENANT_AUTO_LOGIN";
 const AFTER_HELP: &str = "\
 Environment:
   TENANT_BROKER_URL     the broker, if --broker does not name it
+  TENANT_PROFILE        the account, if --profile does not name it
   TENANT_BROKER_CA      PEM file to trust besides the system's certificates
   TENANT_AUTO_LOGIN     1: get-token may open a browser when kubectl is interactive
   BROWSER               command line that shows a page; %s or the end gets the address
@@ -38,9 +41,8 @@ Exit codes:
 #[command(name = PLUGIN_COMMAND, bin_name = "kubectl tenant", version, after_help = AFTER_HELP)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// Address of the broker (`https://…`)
-    #[arg(long, global = true, value_name = "URL")]
-    pub(crate) broker: Option<String>,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -53,6 +55,8 @@ pub(crate) enum Command {
     Logout,
     /// Show who is signed in, where, and until when
     Whoami(Shown),
+    /// List the accounts that are used here, or choose the current one
+    Profiles(Profiles),
     /// Make your workspace
     Init(Init),
     /// List your workspaces
@@ -126,6 +130,26 @@ pub(crate) struct Naming {
     /// File of this plugin in the kubeconfig, for programs that do not search PATH
     #[arg(long, value_name = "FILE", value_parser = absolute)]
     pub(crate) command_path: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Profiles {
+    #[command(subcommand)]
+    pub(crate) action: Option<ProfilesAction>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProfilesAction {
+    /// List the accounts (the default)
+    List(Shown),
+    /// Make an account the current one
+    Use {
+        /// Its name in the list
+        name: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -215,6 +239,6 @@ mod tests {
         let Command::GetToken(slow) = cli.command else { panic!("another command") };
         assert_eq!(hit.cluster, slow.cluster);
         assert_eq!(hit.workspace, slow.workspace.to_string());
-        assert_eq!(hit.broker, cli.broker.unwrap());
+        assert_eq!(hit.broker, cli.choice.broker.unwrap());
     }
 }

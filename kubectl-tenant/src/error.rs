@@ -4,6 +4,8 @@ use std::{fmt, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
+use crate::identity::Identity;
+
 /// What kind of failure it is; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -67,10 +69,11 @@ impl Error {
 
     /// The line that names the one thing to do. Complete without its hint, because programs that
     /// show only one line of a plugin's stderr show this one.
-    pub(crate) fn sign_in(broker: &impl fmt::Display, why: impl Into<String>) -> Self {
+    pub(crate) fn sign_in(identity: &Identity, why: impl Into<String>) -> Self {
+        let flags = identity.flags();
         Self::new(
             Kind::SignIn,
-            format!("not signed in at {broker}; run: kubectl tenant login --broker {broker}"),
+            format!("not signed in at {identity}; run: kubectl tenant login {flags}"),
         )
         .hint(why)
     }

@@ -6,7 +6,7 @@ use http::header::{DATE, RETRY_AFTER};
 use reqwest::{Certificate, redirect};
 use tenant_shared::{Code, Problem};
 
-use crate::{broker_url::BrokerUrl, error::Error};
+use crate::{error::Error, identity::Identity};
 
 /// Longest time for a connection, name resolution and TLS included.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ const LARGEST: usize = 1024 * 1024;
 #[derive(Clone)]
 pub(crate) struct Http {
     client: reqwest::Client,
-    broker: BrokerUrl,
+    identity: Identity,
 }
 
 /// What came back.
@@ -40,7 +40,8 @@ impl std::error::Error for Failure {}
 impl Http {
     /// Builds the client; `ca` is a PEM file whose certificates are trusted besides the system's.
     /// Costs milliseconds, so it is built only when something has to be asked.
-    pub(crate) fn new(broker: &BrokerUrl, ca: Option<&Path>) -> Result<Self, Error> {
+    pub(crate) fn new(identity: &Identity, ca: Option<&Path>) -> Result<Self, Error> {
+        let broker = &identity.broker;
         // Fails only if it is already set, which is what is wanted.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
@@ -62,7 +63,7 @@ impl Http {
         let client = builder.build().map_err(|error| {
             Error::other(format!("cannot set up the HTTP client: {}", causes(&error)))
         })?;
-        Ok(Self { client, broker: broker.clone() })
+        Ok(Self { client, identity: identity.clone() })
     }
 
     /// Sends a request and reads the whole answer. A 5xx is a [`Failure`], so that nobody can take
@@ -79,7 +80,7 @@ impl Http {
             if body.len() > LARGEST {
                 return Err(Failure(Error::unreachable(format!(
                     "{}{path} answered with more than {LARGEST} bytes",
-                    self.broker
+                    self.identity.broker
                 ))));
             }
         }
@@ -101,7 +102,7 @@ impl Http {
         } else {
             "check the address, the network, the VPN and the proxy settings"
         };
-        Error::unreachable(format!("the broker {} cannot be reached: {why}", self.broker))
+        Error::unreachable(format!("the broker {} cannot be reached: {why}", self.identity.broker))
             .hint(hint)
     }
 
@@ -111,11 +112,13 @@ impl Http {
         let error = match problem(answer) {
             Some(problem) => Error::unreachable(format!(
                 "the broker {} cannot answer now: {}{}",
-                self.broker,
+                self.identity.broker,
                 problem.detail,
                 request_id(&problem)
             )),
-            None => Error::unreachable(format!("the broker {} answered {status}", self.broker)),
+            None => {
+                Error::unreachable(format!("the broker {} answered {status}", self.identity.broker))
+            }
         };
         match answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()) {
             Some(seconds) if seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -131,16 +134,16 @@ impl Http {
         let Some(problem) = problem(answer) else {
             return Error::unreachable(format!(
                 "{} answered {}, but not as a tenant broker does",
-                self.broker,
+                self.identity.broker,
                 answer.status()
             ))
             .hint("check the address; a proxy or a captive portal may be in between");
         };
         let id = request_id(&problem);
         match problem.code() {
-            Code::Unauthenticated => Error::sign_in(&self.broker, problem.detail),
+            Code::Unauthenticated => Error::sign_in(&self.identity, problem.detail),
             Code::WorkspaceSuspended => Error::refused(format!("the workspace is suspended{id}"))
-                .hint(format!("ask an administrator of {}", self.broker)),
+                .hint(format!("ask an administrator of {}", self.identity.broker)),
             Code::WorkspaceNotReady => {
                 Error::refused(format!("{}{id}", problem.detail)).hint("try again in a few seconds")
             }

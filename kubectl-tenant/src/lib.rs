@@ -6,9 +6,9 @@
 //! | `login` | sign-in: loopback listener or paste, then workspace and kubeconfig |
 //! | `oidc` | the OpenID Connect client |
 //! | `broker`, `http` | the broker's API, and what a failure of it means |
-//! | `store` | sessions and profiles on disk |
+//! | `identity`, `store` | accounts, and what is kept of them on disk |
 //! | `kubeconfig` | the merge that loses nothing |
-//! | `account`, `workspace`, `status`, `version`, `completion` | the other commands |
+//! | `account`, `profiles`, `workspace`, `status`, `version`, `completion` | the other commands |
 //! | `private_file`, `lock`, `paths` | files, and who may touch them |
 //! | `world` | everything ambient, so that [`run`] is the whole program, in a test too |
 //!
@@ -24,6 +24,7 @@ mod completion;
 mod credential;
 mod error;
 mod http;
+mod identity;
 mod kubeconfig;
 mod lock;
 mod login;
@@ -31,6 +32,7 @@ mod oidc;
 mod output;
 mod paths;
 mod private_file;
+mod profiles;
 mod runtime;
 mod status;
 mod store;
@@ -86,26 +88,27 @@ pub fn run_after(hit: Hit, args: &[OsString], world: &mut World) -> u8 {
 }
 
 fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
-    let broker = cli.broker.as_deref();
+    let choice = &cli.choice;
     match cli.command {
-        Command::Login(options) => login::login(broker, &options, world),
-        Command::Logout => account::logout(broker, world),
-        Command::Whoami(shown) => account::whoami(broker, shown, world),
-        Command::Init(options) => workspace::init(broker, &options, world),
-        Command::Workspaces(options) => workspace::list(broker, &options, world),
-        Command::Kubeconfig(options) => workspace::kubeconfig(broker, &options, world),
+        Command::Login(options) => login::login(choice, &options, world),
+        Command::Logout => account::logout(choice, world),
+        Command::Whoami(shown) => account::whoami(choice, shown, world),
+        Command::Profiles(options) => profiles::profiles(&options, world),
+        Command::Init(options) => workspace::init(choice, &options, world),
+        Command::Workspaces(options) => workspace::list(choice, &options, world),
+        Command::Kubeconfig(options) => workspace::kubeconfig(choice, &options, world),
         Command::GetToken(options) => {
             let paths = paths::Paths::of(&world.env)?;
             let profiles = store::Profiles::read(&paths.config, &world.stderr)?;
             let request = Request {
-                broker: profiles.broker(broker, &world.env)?,
+                identity: profiles.choose(choice, &world.env)?,
                 cluster: options.cluster,
                 workspace: options.workspace,
                 force: options.force,
             };
             credential::get_token(&request, world)
         }
-        Command::Status(shown) => status::status(broker, shown, world),
+        Command::Status(shown) => status::status(choice, shown, world),
         Command::Completion { shell } => completion::script(shell, world),
         Command::Version(shown) => version::version(shown, world),
         Command::Complete { words } => completion::answer(&words, world),

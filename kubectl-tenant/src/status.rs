@@ -9,9 +9,10 @@ use crate::{
     cli::Shown,
     credential::{Failure, Failures},
     error::{Error, Kind},
+    identity::{Identity, ProfileName},
     output,
     paths::Paths,
-    store::{Profiles, Sessions},
+    store::{Choice, Profiles, Sessions},
     world::World,
 };
 
@@ -21,10 +22,13 @@ struct Status {
     profiles: Vec<ProfileStatus>,
 }
 
-/// One broker.
+/// One account.
 #[derive(Serialize)]
 struct ProfileStatus {
     broker: BrokerUrl,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<ProfileName>,
+    /// Whether it is the current one.
     default: bool,
     session: Option<SessionStatus>,
     tokens: Vec<Token>,
@@ -66,31 +70,32 @@ impl From<Failure> for LastError {
 }
 
 /// Runs `status`.
-pub(crate) fn status(flag: Option<&str>, options: Shown, world: &mut World) -> Result<(), Error> {
+pub(crate) fn status(choice: &Choice, options: Shown, world: &mut World) -> Result<(), Error> {
     let paths = Paths::of(&world.env)?;
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
-    let only = flag.map(BrokerUrl::parse).transpose()?;
+    let only = profiles.chosen(choice, &world.env)?;
     let mut failures = Failures::new(&paths).all();
     // A kubeconfig can name a broker that nobody signed in at here.
-    let mut brokers: Vec<BrokerUrl> = profiles.brokers.keys().cloned().collect();
-    brokers.extend(failures.iter().map(|failure| failure.broker.clone()));
-    brokers.sort();
-    brokers.dedup();
-    brokers.retain(|broker| only.as_ref().is_none_or(|only| only == broker));
+    let mut identities: Vec<Identity> = profiles.all().cloned().collect();
+    identities.extend(failures.iter().map(Failure::identity));
+    identities.sort();
+    identities.dedup();
+    identities.retain(|identity| only.as_ref().is_none_or(|only| only.covers(identity)));
     let mut shown = Status { profiles: Vec::new() };
-    for broker in brokers {
-        let session = Sessions::new(&paths, &broker, &world.stderr).read()?;
-        let last = failures.iter().position(|failure| failure.broker == broker);
+    for identity in identities {
+        let session = Sessions::new(&paths, &identity, &world.stderr).read()?;
+        let last = failures.iter().position(|failure| failure.identity() == identity);
         shown.profiles.push(ProfileStatus {
-            default: profiles.default.as_ref() == Some(&broker),
+            default: profiles.current.as_ref() == Some(&identity),
             session: session.map(|session| SessionStatus {
                 email: session.email,
                 signed_in_at: output::time(session.signed_in_at),
                 session_expires_at: session.expires_at,
             }),
-            tokens: Token::of(&paths, &broker, world.clock.now()),
+            tokens: Token::of(&paths, &identity, world.clock.now()),
             last_error: last.map(|index| failures.remove(index).into()),
-            broker,
+            broker: identity.broker,
+            profile: identity.profile,
         });
     }
     output::show(world, options.output, &shown, table)
@@ -102,8 +107,9 @@ fn table(status: &Status) -> String {
         text += "No broker is known. Sign in: kubectl tenant login --broker https://…\n";
     }
     for profile in &status.profiles {
-        let default = if profile.default { " (default)" } else { "" };
-        text.extend([profile.broker.as_str(), default, "\n"]);
+        let name = profile.profile.as_ref().map(|name| format!(" (profile {name})"));
+        let current = if profile.default { " (current)" } else { "" };
+        text.extend([profile.broker.as_str(), &name.unwrap_or_default(), current, "\n"]);
         text.extend([profile.session.as_ref().map_or_else(
             || "  Not signed in\n".to_owned(),
             |session| {

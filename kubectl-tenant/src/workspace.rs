@@ -12,12 +12,13 @@ use crate::{
     error::Error,
     kubeconfig::{self, Entries},
     output, runtime,
+    store::Choice,
     world::World,
 };
 
 /// Runs `init`.
-pub(crate) fn init(flag: Option<&str>, options: &Init, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(flag, world)?;
+pub(crate) fn init(choice: &Choice, options: &Init, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(choice, world)?;
     let workspace = runtime::block_on(account.broker.init(&options.tier))??;
     output::show(world, options.shown.output, &workspace, |it| table(std::slice::from_ref(it)))?;
     world.say("to use it with kubectl: kubectl tenant kubeconfig --use");
@@ -25,12 +26,8 @@ pub(crate) fn init(flag: Option<&str>, options: &Init, world: &mut World) -> Res
 }
 
 /// Runs `workspaces`.
-pub(crate) fn list(
-    flag: Option<&str>,
-    options: &Workspaces,
-    world: &mut World,
-) -> Result<(), Error> {
-    let account = Account::open(flag, world)?;
+pub(crate) fn list(choice: &Choice, options: &Workspaces, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(choice, world)?;
     let found = runtime::block_on(account.broker.workspaces(options.all))??;
     output::show(world, options.shown.output, &found, |it| table(&it.items))?;
     if found.items.is_empty() {
@@ -41,22 +38,22 @@ pub(crate) fn list(
 
 /// Runs `kubeconfig`.
 pub(crate) fn kubeconfig(
-    flag: Option<&str>,
+    choice: &Choice,
     options: &Kubeconfig,
     world: &mut World,
 ) -> Result<(), Error> {
-    let mut account = Account::open(flag, world)?;
+    let mut account = Account::open(choice, world)?;
     let document = runtime::block_on(account.broker.kubeconfig(options.mode))??;
     if options.print {
         return world.print(document.expose_secret());
     }
-    let mut entries = Entries::read(document.expose_secret(), options.mode, &account.url)?;
+    let mut entries = Entries::read(document.expose_secret(), options.mode, &account.identity)?;
     if options.mode == Mode::Static {
         let own = runtime::block_on(account.broker.workspaces(false))??;
         entries.find_workspace(&own.items);
     }
-    let mut profile = account.profiles.of(&account.url);
-    let mut name = profile.context.clone();
+    let mut profile = account.profiles.of(&account.identity);
+    let mut name = profile.entry_name(&account.identity);
     if let Some(context) = &options.naming.context {
         name = Some(context.clone());
         // The name for next time is that of the entries that stay.
@@ -70,8 +67,8 @@ pub(crate) fn kubeconfig(
     if options.dry_run {
         return Ok(());
     }
-    if profile != account.profiles.of(&account.url) {
-        account.profiles.brokers.insert(account.url.clone(), profile);
+    if profile != account.profiles.of(&account.identity) {
+        account.profiles.set(&account.identity, profile);
         account.profiles.write(&account.paths.config)?;
     }
     world.say(format!("Context {} is in {}", installed.context, installed.path.display()));

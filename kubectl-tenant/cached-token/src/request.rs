@@ -16,18 +16,20 @@ pub struct Request<'a> {
     pub cluster: &'a str,
     /// The workspace's UUID, lower case, with hyphens.
     pub workspace: &'a str,
+    /// Name of the person's account at the broker, if it has one: letters, digits, `-` and `_`.
+    pub profile: Option<&'a str>,
 }
 
 impl<'a> Request<'a> {
     /// Reads the one command line that kubectl uses: the program, `get-token`, and `--broker=…`,
-    /// `--cluster=…`, `--workspace=…` in any order, canonically spelled as in the kubeconfig.
+    /// `--cluster=…`, `--workspace=…`, for some `--profile=…`, in any order, canonically spelled as in the kubeconfig.
     /// [`None`] for every other command line, whatever it means.
     pub fn of_args(args: &'a [OsString]) -> Option<Self> {
         let mut words = args.iter().skip(1).map(|word| word.to_str());
         if words.next()?? != "get-token" {
             return None;
         }
-        let (mut broker, mut cluster, mut workspace) = (None, None, None);
+        let (mut broker, mut cluster, mut workspace, mut profile) = (None, None, None, None);
         for word in words {
             let word = word?;
             let at = word.bytes().position(|byte| byte == b'=')?;
@@ -36,21 +38,27 @@ impl<'a> Request<'a> {
                 "--broker" => &mut broker,
                 "--cluster" => &mut cluster,
                 "--workspace" => &mut workspace,
+                "--profile" => &mut profile,
                 _ => return None,
             };
             if value.is_empty() || slot.replace(value).is_some() {
                 return None;
             }
         }
-        let request = Self { broker: broker?, cluster: cluster?, workspace: workspace? };
-        (is_canonical(request.broker.as_bytes()) && is_uuid(request.workspace.as_bytes()))
-            .then_some(request)
+        let request = Self { broker: broker?, cluster: cluster?, workspace: workspace?, profile };
+        (is_canonical(request.broker.as_bytes())
+            && is_uuid(request.workspace.as_bytes())
+            && request.profile.is_none_or(is_name))
+        .then_some(request)
     }
 
     /// The name of everything about this token: SHA-256, in hex, of the canonical JSON of what it
     /// is for. It depends on nothing else, neither on flags nor on their order.
     pub fn key(&self) -> String {
-        hash(&[self.broker, self.cluster, self.workspace])
+        match self.profile {
+            None => hash(&[self.broker, self.cluster, self.workspace]),
+            Some(profile) => hash(&[self.broker, self.cluster, self.workspace, profile]),
+        }
     }
 
     /// The token's file in the folder of tokens.
@@ -75,6 +83,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         hex.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
     hex
+}
+
+/// Whether a profile can have this name; others are named by a broker's address.
+fn is_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }
 
 fn is_uuid(text: &[u8]) -> bool {
@@ -163,7 +176,8 @@ mod tests {
     fn the_line_of_the_kubeconfig_is_read() {
         let line = args("x get-token --cluster=c=d --workspace=ID --broker=https://b.example");
         let request = Request::of_args(&line).unwrap();
-        let expected = Request { broker: "https://b.example", cluster: "c=d", workspace: ID };
+        let expected =
+            Request { broker: "https://b.example", cluster: "c=d", workspace: ID, profile: None };
         assert_eq!(request, expected);
     }
 
@@ -181,6 +195,9 @@ mod tests {
             "x get-token --broker=https://B --cluster=c --workspace=ID",
             "x get-token --broker=https://b --cluster=c --workspace=IDA",
             "x get-token --broker=https://b --cluster=c --workspace=ID --force",
+            "x get-token --broker=https://b --cluster=c --workspace=ID --profile=",
+            "x get-token --broker=https://b --cluster=c --workspace=ID --profile=a/b",
+            "x get-token --broker=https://b --cluster=c --workspace=ID --profile=a --profile=a",
         ] {
             assert_eq!(Request::of_args(&args(line)), None, "{line}");
         }
@@ -194,11 +211,13 @@ mod tests {
     #[test]
     fn the_key_is_what_it_always_was() {
         let broker = "https://broker.example.com";
-        let request = Request { broker, cluster: "internal-cluster", workspace: ID };
+        let request = Request { broker, cluster: "internal-cluster", workspace: ID, profile: None };
         assert_eq!(
             request.key(),
             "4f5680bc9990d4ffbcf03d58235fc92d0fbc21345c4620442051d51e371d03d9"
         );
+        let named = Request { profile: Some("work"), ..request };
+        assert_eq!(named.key(), hash(&[broker, "internal-cluster", ID, "work"]));
     }
 
     #[test]

@@ -38,6 +38,9 @@ pub struct Facts {
     pub cluster: String,
     /// Workspace it is for.
     pub workspace: String,
+    /// Account that got it, if it has a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
     /// The bearer token.
     #[serde(with = "secret")]
     pub token: SecretString,
@@ -70,6 +73,7 @@ impl Facts {
             broker: request.broker.to_owned(),
             cluster: request.cluster.to_owned(),
             workspace: request.workspace.to_owned(),
+            profile: request.profile.map(str::to_owned),
             token,
             received_at,
             expires_at,

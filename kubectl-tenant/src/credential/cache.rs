@@ -8,8 +8,8 @@ use tenant_shared::Credential;
 
 use super::Request;
 use crate::{
-    broker_url::BrokerUrl,
     error::Error,
+    identity::{Identity, ProfileName},
     output,
     paths::Paths,
     private_file::{self, Found},
@@ -104,10 +104,10 @@ impl Cache {
         found
     }
 
-    /// Deletes every token of a broker, and what was set aside.
-    pub(crate) fn forget(folder: &Path, broker: &BrokerUrl) -> Result<(), Error> {
+    /// Deletes every token of an account, and what was set aside.
+    pub(crate) fn forget(folder: &Path, identity: &Identity) -> Result<(), Error> {
         for (path, facts) in Self::all(folder) {
-            if facts.broker == broker.as_str() {
+            if belongs_to(&facts, identity) {
                 private_file::remove(&path)?;
             }
         }
@@ -120,4 +120,10 @@ impl Cache {
         }
         Ok(())
     }
+}
+
+/// Whether a token was got by this account.
+pub(crate) fn belongs_to(facts: &Facts, identity: &Identity) -> bool {
+    facts.broker == identity.broker.as_str()
+        && facts.profile.as_deref() == identity.profile.as_ref().map(ProfileName::as_str)
 }

@@ -11,6 +11,7 @@ use super::Request;
 use crate::{
     broker_url::BrokerUrl,
     error::{Error, Kind},
+    identity::{Identity, ProfileName},
     paths::Paths,
     private_file::{self, Found},
 };
@@ -26,7 +27,9 @@ const OUTAGE: i64 = 30;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     version: u32,
-    pub(crate) broker: BrokerUrl,
+    broker: BrokerUrl,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    profile: Option<ProfileName>,
     pub(crate) cluster: String,
     pub(crate) workspace: String,
     /// When, in Unix seconds of this machine.
@@ -41,6 +44,11 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// Whose token it was.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity { broker: self.broker.clone(), profile: self.profile.clone() }
+    }
+
     pub(crate) fn error(&self) -> Error {
         Error { kind: self.kind, message: self.message.clone(), hint: self.hint.clone() }
     }
@@ -86,7 +94,8 @@ impl Failures {
     pub(crate) fn write(&self, request: &Request, error: &Error, at: i64, parent: Option<Parent>) {
         let failure = Failure {
             version: VERSION,
-            broker: request.broker.clone(),
+            broker: request.identity.broker.clone(),
+            profile: request.identity.profile.clone(),
             cluster: request.cluster.clone(),
             workspace: request.workspace.hyphenated().to_string(),
             at,
@@ -116,14 +125,14 @@ impl Failures {
         found
     }
 
-    /// Forgets what happened with a broker: a sign-in changes everything.
-    pub(crate) fn forget(&self, broker: &BrokerUrl) {
+    /// Forgets what happened to an account: a sign-in changes everything.
+    pub(crate) fn forget(&self, identity: &Identity) {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
         for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
             let failure = std::fs::read(&path)
                 .ok()
                 .and_then(|bytes| serde_json::from_slice::<Failure>(&bytes).ok());
-            if failure.is_none_or(|failure| failure.broker == *broker) {
+            if failure.is_none_or(|failure| failure.identity() == *identity) {
                 let _ = private_file::remove(&path);
             }
         }

@@ -26,10 +26,10 @@ pub(super) fn mint(
     paths: &Paths,
     world: &mut World,
 ) -> Result<CachedToken, Error> {
-    let sessions = Sessions::new(paths, &request.broker, &world.stderr);
+    let sessions = Sessions::new(paths, &request.identity, &world.stderr);
     // Nothing is built, locked or asked for somebody who has to sign in anyway.
     if !sessions.exists() {
-        let error = Error::sign_in(&request.broker, "there is no session on this machine yet");
+        let error = Error::sign_in(&request.identity, "there is no session on this machine yet");
         return login_if_wanted(request, cache, unwanted, interactive, paths, world, error);
     }
     match attempt(request, cache, unwanted, paths, world) {
@@ -53,7 +53,7 @@ fn login_if_wanted(
     if !interactive || world.env.get(crate::cli::AUTO_LOGIN_ENV).is_none_or(|value| value != "1") {
         return Err(error);
     }
-    login::from_get_token(&request.broker, paths, world)?
+    login::from_get_token(&request.identity, paths, world)?
         .map_or(Err(error), |()| attempt(request, cache, unwanted, paths, world))
 }
 
@@ -91,8 +91,8 @@ fn attempt(
             return Ok(token);
         }
         let profiles = Profiles::read(&paths.config, &world.stderr)?;
-        let ca = profiles.ca_file(&request.broker, &world.env);
-        let broker = Broker::new(&request.broker, ca.as_deref(), paths, world)?;
+        let ca = profiles.ca_file(&request.identity, &world.env);
+        let broker = Broker::new(&request.identity, ca.as_deref(), paths, world)?;
         let before = clock.now();
         let (credential, answer) = broker.credential(request.workspace).await?;
         check(credential.workspace_id, request)?;
@@ -108,6 +108,6 @@ fn check(workspace: Uuid, request: &Request) -> Result<(), Error> {
     }
     Err(Error::refused(format!(
         "{} gave a token for workspace {workspace} instead of {}; it was not used",
-        request.broker, request.workspace
+        request.identity, request.workspace
     )))
 }

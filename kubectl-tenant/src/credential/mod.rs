@@ -15,19 +15,19 @@ use tenant_shared::ExecInfo;
 use uuid::Uuid;
 
 use crate::{
-    broker_url::BrokerUrl,
     error::{Error, Kind},
+    identity::{Identity, ProfileName},
     paths::Paths,
     world::World,
 };
 
-pub(crate) use cache::Cache;
+pub(crate) use cache::{Cache, belongs_to};
 pub(crate) use failure::{Failure, Failures};
 
 /// What `get-token` was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    pub(crate) broker: BrokerUrl,
+    pub(crate) identity: Identity,
     pub(crate) cluster: String,
     pub(crate) workspace: Uuid,
     /// Get a new token, whatever is cached.
@@ -44,7 +44,12 @@ impl Request {
     fn in_canonical_form<T>(&self, use_it: impl FnOnce(cached::Request<'_>) -> T) -> T {
         let mut buffer = Uuid::encode_buffer();
         let workspace = self.workspace.hyphenated().encode_lower(&mut buffer);
-        use_it(cached::Request { broker: self.broker.as_str(), cluster: &self.cluster, workspace })
+        use_it(cached::Request {
+            broker: self.identity.broker.as_str(),
+            cluster: &self.cluster,
+            workspace,
+            profile: self.identity.profile.as_ref().map(ProfileName::as_str),
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_norway::{Mapping, Value};
 use tenant_shared::{EXTENSION_NAME, PLUGIN_COMMAND, Workspace};
 
-use crate::{broker::Mode, broker_url::BrokerUrl, error::Error};
+use crate::{broker::Mode, broker_url::BrokerUrl, error::Error, identity::Identity};
 
 /// The three kinds of entries, by the key of their list and the key of their content.
 pub(crate) const KINDS: [(&str, &str); 3] =
@@ -15,7 +15,7 @@ pub(crate) struct Entries {
     /// In the order of [`KINDS`]: name and content.
     pub(crate) items: [(String, Mapping); 3],
     /// Whose they are.
-    pub(crate) broker: BrokerUrl,
+    pub(crate) identity: Identity,
     /// The workspace they lead to.
     pub(crate) workspace: Option<String>,
 }
@@ -23,7 +23,8 @@ pub(crate) struct Entries {
 impl Entries {
     /// Reads the broker's document. What is written into the kubeconfig decides which program
     /// kubectl runs, so nothing but a call of this plugin for this broker is accepted.
-    pub(crate) fn read(document: &str, mode: Mode, broker: &BrokerUrl) -> Result<Self, Error> {
+    pub(crate) fn read(document: &str, mode: Mode, identity: &Identity) -> Result<Self, Error> {
+        let broker = &identity.broker;
         let odd = |what: &str| {
             Error::refused(format!("the kubeconfig of {broker} was not used: {what}"))
                 .hint("the broker and kubectl-tenant may be of different versions")
@@ -57,7 +58,7 @@ impl Entries {
                 (context_name.to_owned(), context.clone()),
                 (user_name.to_owned(), user.clone()),
             ],
-            broker: broker.clone(),
+            identity: identity.clone(),
             workspace,
         })
     }
@@ -77,6 +78,7 @@ impl Entries {
         if let Some(command) = command {
             self.set_command(command);
         }
+        self.name_account();
         self.mark();
     }
 
@@ -102,10 +104,23 @@ impl Entries {
         }
     }
 
+    /// Lets the plugin be called for this very account. client-go shares the credential of entries
+    /// that are alike, so two accounts must not be.
+    fn name_account(&mut self) {
+        let Some(profile) = &self.identity.profile else { return };
+        let exec = self.items[2].1.get_mut("exec");
+        if let Some(Value::Sequence(arguments)) = exec.and_then(|exec| exec.get_mut("args")) {
+            arguments.push(format!("--profile={profile}").into());
+        }
+    }
+
     /// Marks all three as ours with the extension [`EXTENSION_NAME`].
     fn mark(&mut self) {
         let mut owner = Mapping::new();
-        owner.insert("broker".into(), self.broker.as_str().into());
+        owner.insert("broker".into(), self.identity.broker.as_str().into());
+        if let Some(profile) = &self.identity.profile {
+            owner.insert("profile".into(), profile.as_str().into());
+        }
         if let Some(workspace) = &self.workspace {
             owner.insert("workspace".into(), workspace.as_str().into());
         }
@@ -121,13 +136,13 @@ impl Entries {
     }
 }
 
-/// The broker that an entry's content is marked with; [`None`] if it is not ours.
-pub(crate) fn owner(content: &Value) -> Option<&str> {
+/// Who an entry's content is marked with: the broker and, if it has a name, the account. [`None`] if
+/// it is not ours.
+pub(crate) fn owner(content: &Value) -> Option<(&str, Option<&str>)> {
     let extensions = content.get("extensions")?.as_sequence()?;
-    extensions
-        .iter()
-        .find(|extension| text(extension, "name") == Some(EXTENSION_NAME))
-        .and_then(|extension| text(extension.get("extension")?, "broker"))
+    let ours = extensions.iter().find(|it| text(it, "name") == Some(EXTENSION_NAME))?;
+    let owner = ours.get("extension")?;
+    Some((text(owner, "broker")?, text(owner, "profile")))
 }
 
 /// The value of a key that holds text.

@@ -3,7 +3,11 @@
 use serde_norway::{Mapping, Value};
 
 use super::entries::{Entries, KINDS, owner, text};
-use crate::{broker_url::BrokerUrl, error::Error};
+use crate::{
+    broker_url::BrokerUrl,
+    error::Error,
+    identity::{Identity, ProfileName},
+};
 
 /// Puts our entries into a kubeconfig and leaves everything else as it is: other entries, unknown
 /// fields, their order.
@@ -37,7 +41,7 @@ pub(crate) fn merge(
         let ours = entry(name, key, content);
         match sequence.iter_mut().find(|entry| text(entry, "name") == Some(name)) {
             Some(existing) => {
-                check_ours(existing.get(key), name, key, &entries.broker)?;
+                check_ours(existing.get(key), name, key, &entries.identity)?;
                 *existing = ours;
             }
             None => sequence.push(ours),
@@ -61,13 +65,19 @@ fn check_ours(
     content: Option<&Value>,
     name: &str,
     key: &str,
-    broker: &BrokerUrl,
+    identity: &Identity,
 ) -> Result<(), Error> {
     let hint = "choose another name for all three entries: --context NAME";
     match content.and_then(owner) {
-        Some(owner) if BrokerUrl::parse(owner).as_ref() == Ok(broker) => Ok(()),
-        Some(other) => {
-            Err(Error::other(format!("its {key} {name:?} belongs to the broker {other}"))
+        Some((broker, profile))
+            if BrokerUrl::parse(broker).as_ref() == Ok(&identity.broker)
+                && profile == identity.profile.as_ref().map(ProfileName::as_str) =>
+        {
+            Ok(())
+        }
+        Some((broker, profile)) => {
+            let profile = profile.map(|name| format!(" (profile {name})")).unwrap_or_default();
+            Err(Error::other(format!("its {key} {name:?} belongs to the broker {broker}{profile}"))
                 .hint(hint))
         }
         None => {

@@ -17,6 +17,7 @@ use super::*;
 use crate::{
     broker::Mode,
     broker_url::BrokerUrl,
+    identity::{Identity, ProfileName},
     runtime,
     world::{Env, Messages},
 };
@@ -50,14 +51,36 @@ users:
       installHint: Install kubectl-tenant
 ";
 
+fn account() -> Identity {
+    Identity::unnamed(broker())
+}
+
 fn broker() -> BrokerUrl {
     BrokerUrl::parse("https://broker.example.com").unwrap()
 }
 
 fn ours() -> Entries {
-    let mut entries = Entries::read(DOCUMENT, Mode::Exec, &broker()).unwrap();
+    let mut entries = Entries::read(DOCUMENT, Mode::Exec, &account()).unwrap();
     entries.prepare(None, None);
     entries
+}
+
+#[test]
+fn an_account_with_a_name_has_entries_of_its_own() {
+    let named = Identity::named(broker(), ProfileName::parse("work").unwrap());
+    let mut entries = Entries::read(DOCUMENT, Mode::Exec, &named).unwrap();
+    entries.prepare(None, None);
+    let user = serde_norway::to_string(&entries.items[2].1).unwrap();
+    assert!(user.contains("- --profile=work\n") && user.contains("profile: work\n"), "{user}");
+    // Of the same names they would be another's.
+    let first = merge::merge(&Value::Null, &ours(), true).unwrap();
+    let error = merge::merge(&first, &entries, true).unwrap_err();
+    assert!(error.message.contains("belongs to the broker"), "{error}");
+    let error = merge::merge(&merge::merge(&Value::Null, &entries, true).unwrap(), &ours(), true);
+    assert!(error.unwrap_err().message.contains("(profile work)"));
+    entries.prepare(Some("work"), None);
+    let both = merge::merge(&first, &entries, false).unwrap();
+    assert_eq!(both["users"].as_sequence().unwrap().len(), 2);
 }
 
 fn parse(text: &str) -> Value {
@@ -286,7 +309,7 @@ fn what_is_no_kubeconfig_is_left_alone() {
 
 #[test]
 fn a_document_that_does_anything_else_is_not_used() {
-    let read = |text: &str| Entries::read(text, Mode::Exec, &broker());
+    let read = |text: &str| Entries::read(text, Mode::Exec, &account());
     assert!(read(DOCUMENT).is_ok());
     for (from, to) in [
         ("command: kubectl-tenant", "command: sh"),
@@ -305,8 +328,8 @@ fn a_document_that_does_anything_else_is_not_used() {
         assert_eq!(read(&text).unwrap_err().kind, crate::error::Kind::Refused, "{to}");
     }
     let with_token = DOCUMENT.split("    exec:").next().unwrap().to_owned() + "    token: t\n";
-    assert!(Entries::read(&with_token, Mode::Static, &broker()).is_ok());
-    assert!(Entries::read(DOCUMENT, Mode::Static, &broker()).is_err());
+    assert!(Entries::read(&with_token, Mode::Static, &account()).is_ok());
+    assert!(Entries::read(DOCUMENT, Mode::Static, &account()).is_err());
 }
 
 #[test]

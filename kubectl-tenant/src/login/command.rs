@@ -17,11 +17,12 @@ use crate::{
     cli::{Login, WayFlags},
     error::Error,
     http::Http,
+    identity::ProfileName,
     kubeconfig::{self, Entries},
     output,
     paths::Paths,
     runtime,
-    store::{Profiles, Sessions},
+    store::{Choice, Profiles, Sessions},
     world::World,
 };
 
@@ -38,6 +39,8 @@ const NOTABLE_OFFSET: i64 = 60;
 #[derive(Serialize)]
 struct SignedIn {
     broker: BrokerUrl,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<ProfileName>,
     #[serde(flatten)]
     me: Me,
     workspace: Workspace,
@@ -46,11 +49,11 @@ struct SignedIn {
 }
 
 /// Runs `login`.
-pub(crate) fn login(flag: Option<&str>, options: &Login, world: &mut World) -> Result<(), Error> {
+pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Result<(), Error> {
     let paths = Paths::of(&world.env)?;
     let mut profiles = Profiles::read(&paths.config, &world.stderr)?;
-    let broker = profiles.broker(flag, &world.env)?;
-    let ca = match profiles.ca_file(&broker, &world.env) {
+    let identity = profiles.choose_for_login(choice, &world.env)?;
+    let ca = match profiles.ca_file(&identity, &world.env) {
         // It is remembered, and then the folder is another one.
         Some(path) => {
             Some(std::path::absolute(&path).map_err(|error| Error::file("find", &path, &error))?)
@@ -58,34 +61,36 @@ pub(crate) fn login(flag: Option<&str>, options: &Login, world: &mut World) -> R
         None => None,
     };
     let signed_in = runtime::block_on(async {
-        let http = Http::new(&broker, ca.as_deref())?;
+        let http = Http::new(&identity, ca.as_deref())?;
         let way = match options.way {
             WayFlags { no_browser: true, .. } => Way::Paste,
             WayFlags { device: true, .. } => Way::Device(Why::Asked),
             WayFlags { .. } => way::fitting(world),
         };
-        let offset = sign_in(&http, &broker, way, &paths, world).await?;
-        let profile = profiles.brokers.entry(broker.clone()).or_default();
+        let offset = sign_in(&http, &identity, way, &paths, world).await?;
+        let mut profile = profiles.of(&identity);
         profile.ca_file.clone_from(&ca);
         if let Some(context) = &options.naming.context {
             profile.context = Some(context.clone());
         }
-        let context = profile.context.clone();
-        profiles.default = Some(broker.clone());
+        let context = profile.entry_name(&identity);
+        profiles.set(&identity, profile);
+        profiles.current = Some(identity.clone());
         profiles.write(&paths.config)?;
         warn_of_offset(offset, world);
 
-        let client = Broker::new(&broker, ca.as_deref(), &paths, world)?;
+        let client = Broker::new(&identity, ca.as_deref(), &paths, world)?;
         let me = client.me().await?;
-        let sessions = Sessions::new(&paths, &broker, &world.stderr);
+        let sessions = Sessions::new(&paths, &identity, &world.stderr);
         sessions.describe(&me.email, me.session_expires_at).await?;
         let workspace = workspace(&client, &me, options.tier.as_deref(), world).await?;
         let document = client.kubeconfig(Mode::Exec).await?;
-        let mut entries = Entries::read(document.expose_secret(), Mode::Exec, &broker)?;
+        let mut entries = Entries::read(document.expose_secret(), Mode::Exec, &identity)?;
         entries.prepare(context.as_deref(), options.naming.command_path.as_deref());
         let installed = kubeconfig::install(&entries, !options.no_use, false, world).await?;
         Ok::<_, Error>(SignedIn {
-            broker: broker.clone(),
+            broker: identity.broker.clone(),
+            profile: identity.profile.clone(),
             me,
             workspace,
             context: installed.context,

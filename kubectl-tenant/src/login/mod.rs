@@ -19,10 +19,10 @@ pub(crate) use browser::open_browser;
 pub(crate) use command::login;
 
 use crate::{
-    broker_url::BrokerUrl,
     credential::{Cache, Failures},
     error::Error,
     http::Http,
+    identity::Identity,
     lock::{self, Outcome},
     oidc::{self, Attempt, Issuer, Tokens},
     paths::Paths,
@@ -44,15 +44,15 @@ const LONGEST_LINE: u64 = 8 * 1024;
 /// broker's clock is ahead of ours.
 async fn sign_in(
     http: &Http,
-    broker: &BrokerUrl,
+    identity: &Identity,
     way: Way,
     paths: &Paths,
     world: &mut World,
 ) -> Result<i64, Error> {
-    let sessions = Sessions::new(paths, broker, &world.stderr);
+    let sessions = Sessions::new(paths, identity, &world.stderr);
     // Better known now than after the person has typed a password.
     drop(sessions.prepare()?);
-    let issuer = Issuer::discover(http, broker).await?;
+    let issuer = Issuer::discover(http, &identity.broker).await?;
     let endpoints = issuer.endpoints()?;
     // From now on, so that no moment is left in which it would end the program without a word.
     let mut interrupt = signal(SignalKind::interrupt())
@@ -79,15 +79,15 @@ async fn sign_in(
         _ = interrupt.recv() => return Err(Error::other("the sign-in was cancelled")),
     };
     let session = Session::new(
-        broker.clone(),
+        identity.clone(),
         tokens.subject,
         endpoints,
         tokens.refresh_token,
         tokens.access,
     );
     let before = replace(&sessions, &session).await?;
-    Cache::forget(&paths.tokens(), broker)?;
-    Failures::new(paths).forget(broker);
+    Cache::forget(&paths.tokens(), identity)?;
+    Failures::new(paths).forget(identity);
     if let Some(before) = before
         && let Some(endpoint) = &before.revocation_endpoint
         && let Err(error) = oidc::revoke(http, endpoint, &before.refresh_token).await
@@ -239,11 +239,11 @@ fn read_line(world: &World) -> oneshot::Receiver<String> {
 /// A sign-in that `get-token` begins: one at a time, and not again soon if nobody finished it.
 /// [`None`] if it was not tried.
 pub(crate) fn from_get_token(
-    broker: &BrokerUrl,
+    identity: &Identity,
     paths: &Paths,
     world: &mut World,
 ) -> Result<Option<()>, Error> {
-    let name = tenant_cached_token::hash(&[broker.as_str()]);
+    let name = identity.key();
     let abandoned = paths.state.join(format!("abandoned-{name}"));
     let now = world.clock.now();
     let last = std::fs::read_to_string(&abandoned).ok().and_then(|text| text.parse::<i64>().ok());
@@ -251,26 +251,26 @@ pub(crate) fn from_get_token(
         return Ok(None);
     }
     let lock_path = paths.locks().join(format!("login-{name}.lock"));
-    let signed_in = || Sessions::new(paths, broker, &world.stderr).exists().then_some(());
+    let signed_in = || Sessions::new(paths, identity, &world.stderr).exists().then_some(());
     let outcome = runtime::block_on(lock::acquire(&lock_path, lock::LONGEST_WAIT, signed_in))??;
     let _lock = match outcome {
         Outcome::Held(lock) => lock,
         Outcome::Answered(()) => return Ok(Some(())),
         Outcome::Busy(_) => return Ok(None),
     };
-    if Sessions::new(paths, broker, &world.stderr).exists() {
+    if Sessions::new(paths, identity, &world.stderr).exists() {
         return Ok(Some(()));
     }
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
-    let ca = profiles.ca_file(broker, &world.env);
+    let ca = profiles.ca_file(identity, &world.env);
     // Standard input is kubectl's, so nothing is pasted here.
     let way = match way::fitting(world) {
         Way::Device(why) => Way::Device(why),
         Way::Browser { .. } | Way::Paste => Way::Browser { paste: false },
     };
     let ended = runtime::block_on(async {
-        let http = Http::new(broker, ca.as_deref())?;
-        sign_in(&http, broker, way, paths, world).await
+        let http = Http::new(identity, ca.as_deref())?;
+        sign_in(&http, identity, way, paths, world).await
     })?;
     match ended {
         Ok(_) => {

@@ -1,4 +1,4 @@
-//! What is remembered between calls: brokers (no secret) and sessions (secret).
+//! What is remembered between calls: accounts (no secret) and sessions (secret).
 //!
 //! Both are files of this one person. Sessions are apart from Kubernetes tokens, so that a damaged
 //! token costs a request and not a sign-in.
@@ -6,6 +6,6 @@
 mod profiles;
 mod session;
 
-pub(crate) use profiles::Profiles;
+pub(crate) use profiles::{Choice, Profiles};
 pub(crate) use session::{AccessToken, Session, Sessions};
 pub(crate) use tenant_cached_token::secret;

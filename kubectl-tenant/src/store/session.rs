@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use tenant_cached_token::{BACKWARD_TOLERANCE, hash};
+use tenant_cached_token::BACKWARD_TOLERANCE;
 use tenant_shared::WireTime;
 
 use super::secret;
 use crate::{
     broker_url::BrokerUrl,
     error::Error,
+    identity::{Identity, ProfileName},
     lock::{self, Outcome},
     paths::Paths,
     private_file::{self, Found, Replacement},
@@ -28,6 +29,9 @@ pub(crate) struct Session {
     version: u32,
     /// Whose session it is.
     pub(crate) broker: BrokerUrl,
+    /// And which of the person's accounts there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    profile: Option<ProfileName>,
     /// Subject of the ID token: the user's identifier.
     pub(crate) subject: String,
     /// The address they signed in with.
@@ -74,7 +78,7 @@ impl AccessToken {
 impl Session {
     /// A session that has just begun.
     pub(crate) fn new(
-        broker: BrokerUrl,
+        identity: Identity,
         subject: String,
         endpoints: (String, Option<String>),
         refresh_token: SecretString,
@@ -83,7 +87,8 @@ impl Session {
         let (token_endpoint, revocation_endpoint) = endpoints;
         Self {
             version: VERSION,
-            broker,
+            broker: identity.broker,
+            profile: identity.profile,
             subject,
             email: String::new(),
             token_endpoint,
@@ -96,7 +101,7 @@ impl Session {
     }
 }
 
-/// The place of one broker's session.
+/// The place of one account's session.
 #[derive(Clone)]
 pub(crate) struct Sessions {
     path: PathBuf,
@@ -105,8 +110,8 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn new(paths: &Paths, broker: &BrokerUrl, messages: &Messages) -> Self {
-        let name = hash(&[broker.as_str()]);
+    pub(crate) fn new(paths: &Paths, identity: &Identity, messages: &Messages) -> Self {
+        let name = identity.key();
         Self {
             path: paths.sessions().join(format!("{name}.json")),
             lock: paths.locks().join(format!("session-{name}.lock")),

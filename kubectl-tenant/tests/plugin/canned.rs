@@ -16,7 +16,7 @@ use openidconnect::{
 use serde_json::{Value, json};
 
 use crate::{
-    answers::{Answer, Asked, credential, json_answer},
+    answers::{Answer, Answers, Asked, credential, json_answer},
     support::{CANARY, CLUSTER, now},
 };
 
@@ -176,4 +176,16 @@ fn kubeconfig(broker: &str, account: Account) -> String {
         }}}],
     });
     document.to_string()
+}
+/// A broker at which everybody is confirmed at once: the first sign-in is that of account 1, the
+/// second that of account 2, and so on.
+pub(crate) fn quick() -> Answers {
+    let count = std::sync::atomic::AtomicU8::new(0);
+    Answers::start(move |asked, _| match asked.path.as_str() {
+        "/oauth2/token" if asked.body.contains("device_code") => {
+            let number = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+            signed_in(asked, Account(number))
+        }
+        _ => answer(asked),
+    })
 }

@@ -25,6 +25,7 @@ fn help_of_each_command() {
         "login",
         "logout",
         "whoami",
+        "profiles",
         "init",
         "workspaces",
         "kubeconfig",

@@ -9,4 +9,5 @@ mod commands;
 mod device;
 mod get_token;
 mod life;
+mod profiles;
 mod support;
