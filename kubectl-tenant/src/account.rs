@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use secrecy::SecretString;
 use serde::Serialize;
 use tenant_shared::{Me, WireTime, Workspace};
 
@@ -35,7 +36,7 @@ impl Account {
         let paths = Paths::of(&world.env)?;
         let profiles = Profiles::read(&paths.config, &world.stderr)?;
         let identity = profiles.choose(choice, &world.env)?;
-        if !Sessions::new(&paths, &identity, &world.stderr).exists() {
+        if !Sessions::new(&paths, &identity, world).exists() {
             return Err(Error::sign_in(&identity, "there is no session on this machine"));
         }
         let ca = profiles.ca_file(&identity, &world.env);
@@ -119,8 +120,8 @@ pub(crate) fn logout(choice: &Choice, world: &mut World) -> Result<(), Error> {
     let paths = Paths::of(&world.env)?;
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
     let identity = profiles.choose(choice, &world.env)?;
-    let sessions = Sessions::new(&paths, &identity, &world.stderr);
-    let (known, revoked) = runtime::block_on(async {
+    let sessions = Sessions::new(&paths, &identity, world);
+    let (session, revoked) = runtime::block_on(async {
         // A renewal that is under way would put back what is deleted here. One that does not end
         // must not keep anybody from signing out.
         let _lock = lock::acquire(sessions.lock_path(), lock::LONGEST_WAIT, || None::<()>).await?;
@@ -129,11 +130,16 @@ pub(crate) fn logout(choice: &Choice, world: &mut World) -> Result<(), Error> {
             None => Ok(()),
             Some(session) => {
                 let ca = profiles.ca_file(&identity, &world.env);
-                revoke(session, &identity, ca.as_deref()).await
+                match sessions.refresh_token(session) {
+                    Ok(Some(token)) => revoke(session, &token, &identity, ca.as_deref()).await,
+                    // It ends there by itself.
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error),
+                }
             }
         };
         sessions.remove()?;
-        Ok::<_, Error>((session.is_some(), revoked))
+        Ok::<_, Error>((session, revoked))
     })??;
     Cache::forget(&paths.tokens(), &identity)?;
     Failures::new(&paths).forget(&identity);
@@ -143,7 +149,7 @@ pub(crate) fn logout(choice: &Choice, world: &mut World) -> Result<(), Error> {
              ends there by itself"
         ));
     }
-    world.say(if known {
+    world.say(if session.is_some() {
         format!("Signed out at {identity}. The entries in the kubeconfig are still there.")
     } else {
         format!("Nobody was signed in at {identity}.")
@@ -151,10 +157,15 @@ pub(crate) fn logout(choice: &Choice, world: &mut World) -> Result<(), Error> {
     Ok(())
 }
 
-async fn revoke(session: &Session, identity: &Identity, ca: Option<&Path>) -> Result<(), Error> {
+async fn revoke(
+    session: &Session,
+    refresh_token: &SecretString,
+    identity: &Identity,
+    ca: Option<&Path>,
+) -> Result<(), Error> {
     let endpoint = session
         .revocation_endpoint
         .as_ref()
         .ok_or_else(|| Error::other("it has no way to end a session"))?;
-    oidc::revoke(&Http::new(identity, ca)?, endpoint, &session.refresh_token).await
+    oidc::revoke(&Http::new(identity, ca)?, endpoint, refresh_token).await
 }

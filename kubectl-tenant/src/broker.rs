@@ -16,7 +16,7 @@ use crate::{
     lock::{self, Outcome},
     oidc::{self, Renewal},
     paths::Paths,
-    store::{Session, Sessions},
+    store::{PATIENCE, Session, Sessions, Storage},
     world::{Clock, World},
 };
 
@@ -47,7 +47,7 @@ impl Broker {
         Ok(Self {
             http: Http::new(identity, ca)?,
             identity: identity.clone(),
-            sessions: Sessions::new(paths, identity, &world.stderr),
+            sessions: Sessions::new(paths, identity, world),
             clock: world.clock.clone(),
         })
     }
@@ -184,27 +184,42 @@ impl Broker {
         let mut session = self.sessions.read()?.ok_or_else(gone)?;
         let mut raced = false;
         loop {
+            let refresh_token = self.sessions.refresh_token(&session)?.ok_or_else(|| {
+                Error::sign_in(
+                    &self.identity,
+                    match session.storage {
+                        Storage::None => {
+                            "the last sign-in is over, and --storage none keeps nothing"
+                        }
+                        _ => "the session's secret is gone from where it was kept",
+                    },
+                )
+            })?;
             let renewal = oidc::refresh(
                 &self.http,
                 &self.identity.broker,
                 &session.token_endpoint,
-                &session.refresh_token,
+                &refresh_token,
                 &self.clock,
             );
             match renewal.await? {
                 Renewal::Tokens(access, successor) => {
                     session.access = access;
-                    if let Some(successor) = successor {
-                        session.refresh_token = successor;
+                    match successor {
+                        Some(successor) => {
+                            let how = (PATIENCE, true);
+                            self.sessions.save(pending, &mut session, &successor, how)?;
+                        }
+                        None => pending.write(&session)?,
                     }
-                    pending.save(&session)?;
                     return Ok(session.access.token);
                 }
                 Renewal::Ended(why) => {
                     // Where locks do not work another process may have been faster.
                     let again = self.sessions.read()?.ok_or_else(gone)?;
-                    let same = again.refresh_token.expose_secret()
-                        == session.refresh_token.expose_secret();
+                    let same = self.sessions.refresh_token(&again)?.is_some_and(|again| {
+                        again.expose_secret() == refresh_token.expose_secret()
+                    });
                     if same || raced {
                         self.sessions.remove()?;
                         return Err(Error::sign_in(&self.identity, why));

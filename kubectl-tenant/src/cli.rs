@@ -6,10 +6,17 @@ use clap::{Args, Parser, Subcommand};
 use tenant_shared::{CLUSTER_NAME, PLUGIN_COMMAND};
 use uuid::Uuid;
 
-use crate::{broker::Mode, kubeconfig, output::Format, store::Choice};
+use crate::{
+    broker::Mode,
+    kubeconfig,
+    output::Format,
+    store::{Choice, Storage},
+};
 
 /// The account, if `--profile` does not name it.
 pub(crate) const PROFILE_ENV: &str = "TENANT_PROFILE";
+/// Where the session is kept, if `--storage` does not say.
+pub(crate) const STORAGE_ENV: &str = "TENANT_STORAGE";
 /// PEM file whose certificates are trusted besides the system's.
 pub(crate) const CA_ENV: &str = "TENANT_BROKER_CA";
 /// `1` lets `get-token` open a browser when kubectl says that a person is at the terminal.
@@ -19,6 +26,7 @@ const AFTER_HELP: &str = "\
 Environment:
   TENANT_BROKER_URL     the broker, if --broker does not name it
   TENANT_PROFILE        the account, if --profile does not name it
+  TENANT_STORAGE        keyring, file or none, if --storage does not say
   TENANT_BROKER_CA      PEM file to trust besides the system's certificates
   TENANT_AUTO_LOGIN     1: get-token may open a browser when kubectl is interactive
   BROWSER               command line that shows a page; %s or the end gets the address
@@ -94,6 +102,10 @@ pub(crate) struct Shown {
 pub(crate) struct Login {
     #[command(flatten)]
     pub(crate) way: WayFlags,
+    /// Where to keep the session; remembered for this account [default: keyring if there is one,
+    /// else file]
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub(crate) storage: Option<Storage>,
     /// Tier of the workspace, if one has to be made [default: basic]
     #[arg(long, value_name = "TIER")]
     pub(crate) tier: Option<String>,

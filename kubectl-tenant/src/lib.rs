@@ -46,7 +46,7 @@ use clap::Parser;
 use tenant_cached_token::Outcome as Hit;
 
 pub use tenant_cached_token::Parent;
-pub use world::{Clock, Env, Input, Messages, World};
+pub use world::{Clock, Env, Input, Keyring, Messages, World};
 
 use cli::{Cli, Command};
 use credential::Request;

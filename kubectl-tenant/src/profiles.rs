@@ -48,7 +48,7 @@ fn list(format: Format, world: &mut World) -> Result<(), Error> {
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
     let mut items = Vec::new();
     for identity in profiles.all() {
-        let session = Sessions::new(&paths, identity, &world.stderr).read()?;
+        let session = Sessions::new(&paths, identity, world).read()?;
         items.push(Item {
             name: identity.name().to_owned(),
             current: profiles.current.as_ref() == Some(identity),

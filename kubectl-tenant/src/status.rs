@@ -83,7 +83,7 @@ pub(crate) fn status(choice: &Choice, options: Shown, world: &mut World) -> Resu
     identities.retain(|identity| only.as_ref().is_none_or(|only| only.covers(identity)));
     let mut shown = Status { profiles: Vec::new() };
     for identity in identities {
-        let session = Sessions::new(&paths, &identity, &world.stderr).read()?;
+        let session = Sessions::new(&paths, &identity, world).read()?;
         let last = failures.iter().position(|failure| failure.identity() == identity);
         shown.profiles.push(ProfileStatus {
             default: profiles.current.as_ref() == Some(&identity),

@@ -13,6 +13,8 @@ use std::{
 
 use tenant_cached_token::Parent;
 
+pub use crate::store::Keyring;
+
 /// What the program takes from outside: everything it may see, and nothing else is looked at.
 pub struct World {
     /// Environment variables.
@@ -33,6 +35,8 @@ pub struct World {
     pub browser: fn(&Env, &str) -> io::Result<()>,
     /// Whether this machine is a container.
     pub in_container: fn() -> bool,
+    /// Where long-lived secrets may be kept.
+    pub keyring: Keyring,
     /// The process that started this one.
     pub parent: fn() -> Option<Parent>,
 }
@@ -50,6 +54,7 @@ impl World {
             stderr: Messages::to(io::stderr()),
             browser: crate::login::open_browser,
             in_container,
+            keyring: Keyring::System,
             parent: Parent::of_this_process,
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn mint(
     paths: &Paths,
     world: &mut World,
 ) -> Result<CachedToken, Error> {
-    let sessions = Sessions::new(paths, &request.identity, &world.stderr);
+    let sessions = Sessions::new(paths, &request.identity, world);
     // Nothing is built, locked or asked for somebody who has to sign in anyway.
     if !sessions.exists() {
         let error = Error::sign_in(&request.identity, "there is no session on this machine yet");

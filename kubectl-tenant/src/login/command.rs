@@ -8,7 +8,7 @@ use tenant_shared::{Me, Workspace, WorkspaceStatus};
 use tokio::time::Instant;
 
 use super::{
-    sign_in,
+    SignedIn as Done, sign_in,
     way::{self, Way, Why},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     output,
     paths::Paths,
     runtime,
-    store::{Choice, Profiles, Sessions},
+    store::{Choice, Profile, Profiles, Sessions, Storage, Wish},
     world::World,
 };
 
@@ -60,6 +60,8 @@ pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Resu
         }
         None => None,
     };
+    let remembered = profiles.of(&identity).storage;
+    let wish = Wish::of(options.storage, remembered, world.keyring, &world.env)?;
     let signed_in = runtime::block_on(async {
         let http = Http::new(&identity, ca.as_deref())?;
         let way = match options.way {
@@ -67,21 +69,23 @@ pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Resu
             WayFlags { device: true, .. } => Way::Device(Why::Asked),
             WayFlags { .. } => way::fitting(world),
         };
-        let offset = sign_in(&http, &identity, way, &paths, world).await?;
+        let done = sign_in(&http, &identity, way, wish, &paths, world).await?;
         let mut profile = profiles.of(&identity);
         profile.ca_file.clone_from(&ca);
         if let Some(context) = &options.naming.context {
             profile.context = Some(context.clone());
         }
         let context = profile.entry_name(&identity);
+        profile.storage = options.storage.or(profile.storage);
+        explain_storage(&done, wish, &mut profile, world);
         profiles.set(&identity, profile);
         profiles.current = Some(identity.clone());
         profiles.write(&paths.config)?;
-        warn_of_offset(offset, world);
+        warn_of_offset(done.clock_offset, world);
 
         let client = Broker::new(&identity, ca.as_deref(), &paths, world)?;
         let me = client.me().await?;
-        let sessions = Sessions::new(&paths, &identity, &world.stderr);
+        let sessions = Sessions::new(&paths, &identity, world);
         sessions.describe(&me.email, me.session_expires_at).await?;
         let workspace = workspace(&client, &me, options.tier.as_deref(), world).await?;
         let document = client.kubeconfig(Mode::Exec).await?;
@@ -116,6 +120,25 @@ pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Resu
         world.say("try: kubectl get pods");
     }
     Ok(())
+}
+
+/// Says where the session is, as far as that may surprise.
+fn explain_storage(done: &Done, wish: Wish, profile: &mut Profile, world: &World) {
+    match done.storage {
+        Storage::None => world.say(
+            "Nothing long-lived is kept: kubectl works for two hours at most, other commands for \
+             some minutes, and then you are asked to sign in again.",
+        ),
+        Storage::File if !wish.chosen && !profile.told_of_file => {
+            profile.told_of_file = true;
+            let why = done.no_keyring.as_ref().map_or_else(
+                || "There is no keyring here".to_owned(),
+                |why| format!("The keyring cannot be used ({why})"),
+            );
+            world.say(format!("{why}; your session is kept in a file that only you can read."));
+        }
+        Storage::File | Storage::Keyring => {}
+    }
 }
 
 fn warn_of_offset(offset: i64, world: &World) {

@@ -9,6 +9,7 @@ mod way;
 
 use std::time::Duration;
 
+use secrecy::SecretString;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,
@@ -27,7 +28,7 @@ use crate::{
     oidc::{self, Attempt, Issuer, Tokens},
     paths::Paths,
     private_file, runtime,
-    store::{Profiles, Session, Sessions},
+    store::{Profiles, Session, Sessions, Storage, Wish},
     world::World,
 };
 use listener::{Bound, Callback, NotOurs, Redirect};
@@ -40,18 +41,29 @@ const ABANDONED_PAUSE: i64 = 5 * 60;
 /// Longest line that is read from stdin, in bytes.
 const LONGEST_LINE: u64 = 8 * 1024;
 
-/// Signs in, stores the session, and revokes the one before. Gives the seconds by which the
-/// broker's clock is ahead of ours.
+/// How a sign-in went.
+struct SignedIn {
+    /// Seconds by which the broker's clock is ahead of ours.
+    clock_offset: i64,
+    /// Where the session is now.
+    storage: Storage,
+    /// Why it is not in the keyring, if one was tried that nobody asked for.
+    no_keyring: Option<String>,
+}
+
+/// Signs in, stores the session, and revokes the one before.
 async fn sign_in(
     http: &Http,
     identity: &Identity,
     way: Way,
+    wish: Wish,
     paths: &Paths,
     world: &mut World,
-) -> Result<i64, Error> {
-    let sessions = Sessions::new(paths, identity, &world.stderr);
+) -> Result<SignedIn, Error> {
+    let sessions = Sessions::new(paths, identity, world);
     // Better known now than after the person has typed a password.
     drop(sessions.prepare()?);
+    let (storage, no_keyring) = sessions.probe(wish)?;
     let issuer = Issuer::discover(http, &identity.broker).await?;
     let endpoints = issuer.endpoints()?;
     // From now on, so that no moment is left in which it would end the program without a word.
@@ -78,27 +90,37 @@ async fn sign_in(
         })??,
         _ = interrupt.recv() => return Err(Error::other("the sign-in was cancelled")),
     };
-    let session = Session::new(
-        identity.clone(),
-        tokens.subject,
-        endpoints,
-        tokens.refresh_token,
-        tokens.access,
-    );
-    let before = replace(&sessions, &session).await?;
+    let mut session =
+        Session::new(identity.clone(), tokens.subject, endpoints, storage, tokens.access);
+    let refresh_token = tokens.refresh_token;
+    let before = match replace(&sessions, &mut session, &refresh_token, wish).await {
+        Ok(before) => before,
+        Err(error) => {
+            // Nobody could ever use it or end it.
+            if let Some(endpoint) = &session.revocation_endpoint {
+                let _ = oidc::revoke(http, endpoint, &refresh_token).await;
+            }
+            return Err(error);
+        }
+    };
     Cache::forget(&paths.tokens(), identity)?;
     Failures::new(paths).forget(identity);
-    if let Some(before) = before
+    if let Some((before, refresh_token)) = before
         && let Some(endpoint) = &before.revocation_endpoint
-        && let Err(error) = oidc::revoke(http, endpoint, &before.refresh_token).await
+        && let Err(error) = oidc::revoke(http, endpoint, &refresh_token).await
     {
         world.say(format!("warning: the session before this one could not be ended: {error}"));
     }
-    Ok(tokens.clock_offset)
+    Ok(SignedIn { clock_offset: tokens.clock_offset, storage: session.storage, no_keyring })
 }
 
-/// Stores a session in the place of another, which is returned.
-async fn replace(sessions: &Sessions, session: &Session) -> Result<Option<Session>, Error> {
+/// Stores a session in the place of another, which is returned with its refresh token.
+async fn replace(
+    sessions: &Sessions,
+    session: &mut Session,
+    refresh_token: &SecretString,
+    wish: Wish,
+) -> Result<Option<(Session, SecretString)>, Error> {
     let lock = lock::acquire(sessions.lock_path(), lock::LONGEST_WAIT, || None::<()>).await?;
     if let Outcome::Busy(who) = &lock {
         return Err(Error::other(format!(
@@ -106,9 +128,18 @@ async fn replace(sessions: &Sessions, session: &Session) -> Result<Option<Sessio
         ))
         .hint("end that process, then sign in again"));
     }
-    let before = sessions.read()?;
-    sessions.write(session)?;
-    Ok(before)
+    let before = sessions.read()?.map(|before| {
+        let token = sessions.refresh_token(&before).ok().flatten();
+        (before, token)
+    });
+    let how = (wish.patience(), !wish.chosen);
+    sessions.save(sessions.prepare()?, session, refresh_token, how)?;
+    if let Some((before, _)) = &before
+        && session.storage != Storage::Keyring
+    {
+        sessions.clear_keyring(before);
+    }
+    Ok(before.and_then(|(before, token)| Some((before, token?))))
 }
 
 async fn by_browser(issuer: &Issuer, paste: bool, world: &mut World) -> Result<Tokens, Error> {
@@ -251,18 +282,19 @@ pub(crate) fn from_get_token(
         return Ok(None);
     }
     let lock_path = paths.locks().join(format!("login-{name}.lock"));
-    let signed_in = || Sessions::new(paths, identity, &world.stderr).exists().then_some(());
+    let signed_in = || Sessions::new(paths, identity, world).exists().then_some(());
     let outcome = runtime::block_on(lock::acquire(&lock_path, lock::LONGEST_WAIT, signed_in))??;
     let _lock = match outcome {
         Outcome::Held(lock) => lock,
         Outcome::Answered(()) => return Ok(Some(())),
         Outcome::Busy(_) => return Ok(None),
     };
-    if Sessions::new(paths, identity, &world.stderr).exists() {
+    if Sessions::new(paths, identity, world).exists() {
         return Ok(Some(()));
     }
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
     let ca = profiles.ca_file(identity, &world.env);
+    let wish = Wish::of(None, profiles.of(identity).storage, world.keyring, &world.env)?;
     // Standard input is kubectl's, so nothing is pasted here.
     let way = match way::fitting(world) {
         Way::Device(why) => Way::Device(why),
@@ -270,7 +302,7 @@ pub(crate) fn from_get_token(
     };
     let ended = runtime::block_on(async {
         let http = Http::new(identity, ca.as_deref())?;
-        sign_in(&http, identity, way, paths, world).await
+        sign_in(&http, identity, way, wish, paths, world).await
     })?;
     match ended {
         Ok(_) => {

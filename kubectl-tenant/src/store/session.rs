@@ -1,13 +1,16 @@
 //! The session with a broker: one file each, with the refresh token and the last access token.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use tenant_cached_token::BACKWARD_TOLERANCE;
 use tenant_shared::WireTime;
 
-use super::secret;
+use super::{Keyring, Storage, Wish, keyring::PATIENCE, secret};
 use crate::{
     broker_url::BrokerUrl,
     error::Error,
@@ -15,7 +18,7 @@ use crate::{
     lock::{self, Outcome},
     paths::Paths,
     private_file::{self, Found, Replacement},
-    world::Messages,
+    world::{Messages, World},
 };
 
 /// Version of the file's schema.
@@ -41,9 +44,12 @@ pub(crate) struct Session {
     /// Where tokens are revoked (RFC 7009), if the issuer can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) revocation_endpoint: Option<String>,
-    /// Used once and replaced by its successor.
-    #[serde(with = "secret")]
-    pub(crate) refresh_token: SecretString,
+    /// Where the refresh token is.
+    #[serde(default)]
+    pub(crate) storage: Storage,
+    /// Used once and replaced by its successor. Only here if it is stored here.
+    #[serde(default, with = "optional_secret", skip_serializing_if = "Option::is_none")]
+    refresh_token: Option<SecretString>,
     /// The bearer of the broker's API.
     #[serde(flatten)]
     pub(crate) access: AccessToken,
@@ -81,7 +87,7 @@ impl Session {
         identity: Identity,
         subject: String,
         endpoints: (String, Option<String>),
-        refresh_token: SecretString,
+        storage: Storage,
         access: AccessToken,
     ) -> Self {
         let (token_endpoint, revocation_endpoint) = endpoints;
@@ -93,7 +99,8 @@ impl Session {
             email: String::new(),
             token_endpoint,
             revocation_endpoint,
-            refresh_token,
+            storage,
+            refresh_token: None,
             signed_in_at: access.received_at,
             access,
             expires_at: None,
@@ -106,16 +113,21 @@ impl Session {
 pub(crate) struct Sessions {
     path: PathBuf,
     lock: PathBuf,
+    /// Name of the keyring's entry. A person may have several homes and one keyring.
+    entry: String,
+    keyring: Keyring,
     messages: Messages,
 }
 
 impl Sessions {
-    pub(crate) fn new(paths: &Paths, identity: &Identity, messages: &Messages) -> Self {
+    pub(crate) fn new(paths: &Paths, identity: &Identity, world: &World) -> Self {
         let name = identity.key();
         Self {
             path: paths.sessions().join(format!("{name}.json")),
             lock: paths.locks().join(format!("session-{name}.lock")),
-            messages: messages.clone(),
+            entry: format!("{identity} in {}", paths.state.display()),
+            keyring: world.keyring,
+            messages: world.stderr.clone(),
         }
     }
 
@@ -156,14 +168,75 @@ impl Sessions {
         self.path.symlink_metadata().is_ok()
     }
 
+    /// Asks the keyring whether it is there, before a person signs in. Gives what is wished for, or
+    /// a file and why there is nothing better.
+    pub(crate) fn probe(&self, wish: Wish) -> Result<(Storage, Option<String>), Error> {
+        if wish.storage != Storage::Keyring {
+            return Ok((wish.storage, None));
+        }
+        match self.keyring.get(&self.entry, wish.patience()) {
+            Ok(_) => Ok((Storage::Keyring, None)),
+            Err(why) if wish.chosen => {
+                Err(Error::other(format!("the keyring cannot be used: {why}"))
+                    .hint("unlock it, or use --storage file"))
+            }
+            Err(why) => Ok((Storage::File, Some(why))),
+        }
+    }
+
     /// Makes sure that a session can be stored, before one is fetched that would otherwise be lost.
     pub(crate) fn prepare(&self) -> Result<Pending, Error> {
         Ok(Pending(Replacement::begin(&self.path)?))
     }
 
-    /// Stores a session.
-    pub(crate) fn write(&self, session: &Session) -> Result<(), Error> {
-        self.prepare()?.save(session)
+    /// The refresh token of a session; [`None`] if nothing long-lived is kept.
+    pub(crate) fn refresh_token(&self, session: &Session) -> Result<Option<SecretString>, Error> {
+        match session.storage {
+            Storage::None => Ok(None),
+            Storage::File => Ok(session.refresh_token.clone()),
+            Storage::Keyring => self.keyring.get(&self.entry, PATIENCE).map_err(|why| {
+                Error::other(format!("the session is in the keyring, which cannot be read: {why}"))
+                    .hint("unlock the keyring, or sign in again with --storage file")
+            }),
+        }
+    }
+
+    /// Stores a session with a new refresh token, where the session says. A keyring that fails gets
+    /// a file instead if `may_fall_back`: a session that is renewed must not be lost.
+    pub(crate) fn save(
+        &self,
+        place: Pending,
+        session: &mut Session,
+        refresh_token: &SecretString,
+        (wait, may_fall_back): (Duration, bool),
+    ) -> Result<(), Error> {
+        session.refresh_token = None;
+        if session.storage == Storage::Keyring
+            && let Err(why) = self.keyring.set(&self.entry, refresh_token, wait)
+        {
+            if !may_fall_back {
+                return Err(Error::other(format!("the keyring cannot be used: {why}"))
+                    .hint("unlock it, or use --storage file"));
+            }
+            self.messages.say(format!(
+                "The keyring cannot be used ({why}); the session is in a private file instead."
+            ));
+            session.storage = Storage::File;
+        }
+        if session.storage == Storage::File {
+            session.refresh_token = Some(refresh_token.clone());
+        }
+        place.write(session)
+    }
+
+    /// Forgets what the keyring has, if a session says that it has something.
+    pub(crate) fn clear_keyring(&self, session: &Session) {
+        if session.storage == Storage::Keyring
+            && let Err(why) = self.keyring.delete(&self.entry, PATIENCE)
+        {
+            self.messages
+                .say(format!("warning: the entry {:?} is still in the keyring: {why}", self.entry));
+        }
     }
 
     /// Adds to the stored session what the broker says about it. Only that: its tokens may have been
@@ -173,13 +246,16 @@ impl Sessions {
         if let (Outcome::Held(_), Some(mut session)) = (&lock, self.read()?) {
             email.clone_into(&mut session.email);
             session.expires_at = Some(expires_at);
-            self.write(&session)?;
+            self.prepare()?.write(&session)?;
         }
         Ok(())
     }
 
     /// Forgets the session.
     pub(crate) fn remove(&self) -> Result<(), Error> {
+        if let Ok(Some(session)) = self.read() {
+            self.clear_keyring(&session);
+        }
         private_file::remove(&self.path)?;
         private_file::remove(&self.path.with_extension("corrupt"))
     }
@@ -189,9 +265,35 @@ impl Sessions {
 pub(crate) struct Pending(Replacement);
 
 impl Pending {
-    pub(crate) fn save(self, session: &Session) -> Result<(), Error> {
+    /// Writes a session as it is: its refresh token is where it was.
+    pub(crate) fn write(self, session: &Session) -> Result<(), Error> {
         let bytes = serde_json::to_vec(session)
             .map_err(|error| Error::other(format!("cannot write the session: {error}")))?;
         self.0.finish(&bytes)
+    }
+}
+
+/// Serde for a secret that may be elsewhere.
+mod optional_secret {
+    use secrecy::SecretString;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::secret;
+
+    #[expect(clippy::ref_option, reason = "the form that serde calls")]
+    pub(super) fn serialize<S: Serializer>(
+        value: &Option<SecretString>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => secret::serialize(value, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SecretString>, D::Error> {
+        Option::<SecretString>::deserialize(deserializer)
     }
 }

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use kubectl_tenant::{Clock, Env, Input, Messages, Parent, World, run};
+use kubectl_tenant::{Clock, Env, Input, Keyring, Messages, Parent, World, run};
 
 use crate::{
     answers::{Answers, credential, problem, tokens},
@@ -81,6 +81,7 @@ impl Machine {
             stderr: Messages::to(stderr.clone()),
             browser: |_, _| panic!("a browser was opened"),
             in_container: || false,
+            keyring: Keyring::None,
             parent: self.parent,
         };
         let args: Vec<OsString> =

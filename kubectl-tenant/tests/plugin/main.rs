@@ -10,4 +10,5 @@ mod device;
 mod get_token;
 mod life;
 mod profiles;
+mod storage;
 mod support;

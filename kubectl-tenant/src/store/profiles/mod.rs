@@ -7,6 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::Storage;
 use crate::{
     broker_url::BrokerUrl,
     error::Error,
@@ -36,6 +37,12 @@ pub(crate) struct Profile {
     /// does not have the environment of the sign-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca_file: Option<PathBuf>,
+    /// Where the person wants the session to be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) storage: Option<Storage>,
+    /// Whether the person was told that it is in a file, for want of a keyring.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) told_of_file: bool,
 }
 
 /// The file. Accounts are filed under their names, those without one under their broker's address.
