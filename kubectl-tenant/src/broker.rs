@@ -4,8 +4,11 @@ use std::path::Path;
 
 use http::{Method, Request, header};
 use secrecy::{ExposeSecret, SecretString};
-use serde::de::DeserializeOwned;
-use tenant_shared::{Credential, InitRequest, Me, Workspace, WorkspaceList};
+use serde::{Serialize, de::DeserializeOwned};
+use tenant_shared::{
+    Credential, EndedSessions, InitRequest, Me, SessionList, SuspendRequest, UserInfo, UserList,
+    Workspace, WorkspaceList,
+};
 use uuid::Uuid;
 
 use crate::{
@@ -19,6 +22,9 @@ use crate::{
     store::{PATIENCE, Session, Sessions, Storage},
     world::{Clock, World},
 };
+
+/// Most pages of a list that are read.
+const MOST_PAGES: usize = 1000;
 
 /// What a kubeconfig document of the broker carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -54,13 +60,13 @@ impl Broker {
 
     /// Who is signed in.
     pub(crate) async fn me(&self) -> Result<Me, Error> {
-        read(&self.identity.broker, &self.call(Method::GET, "/me", None).await?)
+        self.read(&self.call(Method::GET, "/me", None).await?)
     }
 
     /// The workspaces of this person, or of everybody for an administrator.
     pub(crate) async fn workspaces(&self, all: bool) -> Result<WorkspaceList, Error> {
         let path = if all { "/workspaces?all=true" } else { "/workspaces" };
-        read(&self.identity.broker, &self.call(Method::GET, path, None).await?)
+        self.read(&self.call(Method::GET, path, None).await?)
     }
 
     /// One workspace.
@@ -73,9 +79,8 @@ impl Broker {
 
     /// Makes this person's workspace, or finds it made.
     pub(crate) async fn init(&self, tier: &str) -> Result<Workspace, Error> {
-        let body = serde_json::to_vec(&InitRequest { tier: tier.to_owned() })
-            .map_err(|error| Error::other(format!("cannot write the request: {error}")))?;
-        read(&self.identity.broker, &self.call(Method::POST, "/workspaces/init", Some(body)).await?)
+        let body = body(&InitRequest { tier: tier.to_owned() })?;
+        self.read(&self.call(Method::POST, "/workspaces/init", Some(body)).await?)
     }
 
     /// The kubeconfig document, YAML.
@@ -95,7 +100,73 @@ impl Broker {
     pub(crate) async fn credential(&self, workspace: Uuid) -> Result<(Credential, Answer), Error> {
         let path = format!("/workspaces/{workspace}/credentials");
         let answer = self.call(Method::POST, &path, None).await?;
-        Ok((read(&self.identity.broker, &answer)?, answer))
+        Ok((self.read(&answer)?, answer))
+    }
+
+    /// Where this person is signed in.
+    pub(crate) async fn sessions(&self) -> Result<SessionList, Error> {
+        self.read(&self.call(Method::GET, "/me/sessions", None).await?)
+    }
+
+    /// Ends one session of this person.
+    pub(crate) async fn end_session(&self, id: Uuid) -> Result<(), Error> {
+        self.call(Method::DELETE, &format!("/me/sessions/{id}"), None).await.map(drop)
+    }
+
+    /// Ends every session of this person, or all but the one that asks.
+    pub(crate) async fn end_sessions(&self, keep_current: bool) -> Result<EndedSessions, Error> {
+        let path = format!("/me/sessions?keep_current={keep_current}");
+        self.read(&self.call(Method::DELETE, &path, None).await?)
+    }
+
+    /// All users, for an administrator.
+    pub(crate) async fn users(&self) -> Result<Vec<UserInfo>, Error> {
+        let mut users = Vec::new();
+        let mut cursor = None;
+        for _ in 0..MOST_PAGES {
+            let query = cursor.map(|cursor: String| {
+                let mut query = url::form_urlencoded::Serializer::new("?".to_owned());
+                query.append_pair("cursor", &cursor).finish()
+            });
+            let path = format!("/users{}", query.unwrap_or_default());
+            let page: UserList = self.read(&self.call(Method::GET, &path, None).await?)?;
+            users.extend(page.items);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(users);
+            }
+        }
+        Err(Error::unreachable(format!(
+            "{} gives more than {MOST_PAGES} pages of users",
+            self.identity.broker
+        )))
+    }
+
+    /// Keeps a user out.
+    pub(crate) async fn suspend_user(
+        &self,
+        id: Uuid,
+        reason: Option<&str>,
+    ) -> Result<UserInfo, Error> {
+        self.set_user(&format!("/users/{id}/suspend"), reason).await
+    }
+
+    /// Lets a user in again.
+    pub(crate) async fn resume_user(
+        &self,
+        id: Uuid,
+        reason: Option<&str>,
+    ) -> Result<UserInfo, Error> {
+        self.set_user(&format!("/users/{id}/resume"), reason).await
+    }
+
+    async fn set_user(&self, path: &str, reason: Option<&str>) -> Result<UserInfo, Error> {
+        let body = body(&SuspendRequest { reason: reason.map(str::to_owned) })?;
+        self.read(&self.call(Method::POST, path, Some(body)).await?)
+    }
+
+    fn read<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T, Error> {
+        read(&self.identity.broker, answer)
     }
 
     /// One call. An access token that the broker does not take is renewed once.
@@ -233,6 +304,11 @@ impl Broker {
             }
         }
     }
+}
+
+fn body(request: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(request)
+        .map_err(|error| Error::other(format!("cannot write the request: {error}")))
 }
 
 fn read<T: DeserializeOwned>(url: &BrokerUrl, answer: &Answer) -> Result<T, Error> {

@@ -60,9 +60,13 @@ pub(crate) enum Command {
     /// Sign in, make your workspace if there is none, and point kubectl at it
     Login(Login),
     /// End the session and delete what is stored here
-    Logout,
+    Logout(Logout),
     /// Show who is signed in, where, and until when
     Whoami(Shown),
+    /// List where you are signed in, or end that
+    Sessions(Sessions),
+    /// List, suspend and resume users (administrators)
+    Users(Users),
     /// List the accounts that are used here, or choose the current one
     Profiles(Profiles),
     /// Make your workspace
@@ -142,6 +146,78 @@ pub(crate) struct Naming {
     /// File of this plugin in the kubeconfig, for programs that do not search PATH
     #[arg(long, value_name = "FILE", value_parser = absolute)]
     pub(crate) command_path: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Logout {
+    /// End every session of yours at the broker, on other machines and in browsers, too
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Sessions {
+    #[command(subcommand)]
+    pub(crate) action: Option<SessionsAction>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsAction {
+    /// List your sessions (the default)
+    List(Shown),
+    /// End one of your sessions, or all
+    Revoke(RevokeSession),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RevokeSession {
+    /// Its identifier in the list
+    #[arg(required_unless_present_any = ["all", "others"], conflicts_with_all = ["all", "others"])]
+    pub(crate) id: Option<Uuid>,
+    /// All of them, this one as well
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// All but this one
+    #[arg(long)]
+    pub(crate) others: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Users {
+    #[command(subcommand)]
+    pub(crate) action: Option<UsersAction>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UsersAction {
+    /// List all users (the default)
+    List(Shown),
+    /// Keep a user out: every session ends at once
+    Suspend {
+        /// Identifier of the user
+        id: Uuid,
+        /// Why, for the audit trail
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        #[command(flatten)]
+        shown: Shown,
+    },
+    /// Let a user in again
+    Resume {
+        /// Identifier of the user
+        id: Uuid,
+        /// Why, for the audit trail
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        #[command(flatten)]
+        shown: Shown,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -8,7 +8,8 @@
 //! | `broker`, `http` | the broker's API, and what a failure of it means |
 //! | `identity`, `store` | accounts, and what is kept of them on disk |
 //! | `kubeconfig` | the merge that loses nothing |
-//! | `account`, `profiles`, `workspace`, `status`, `version`, `completion` | the other commands |
+//! | `account` | what every command begins with that asks the broker |
+//! | `whoami`, `logout`, `sessions`, `users`, `profiles`, `workspace`, `status`, `version`, `completion` | the other commands |
 //! | `private_file`, `lock`, `paths` | files, and who may touch them |
 //! | `world` | everything ambient, so that [`run`] is the whole program, in a test too |
 //!
@@ -28,15 +29,19 @@ mod identity;
 mod kubeconfig;
 mod lock;
 mod login;
+mod logout;
 mod oidc;
 mod output;
 mod paths;
 mod private_file;
 mod profiles;
 mod runtime;
+mod sessions;
 mod status;
 mod store;
+mod users;
 mod version;
+mod whoami;
 mod workspace;
 mod world;
 
@@ -91,8 +96,10 @@ fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
     let choice = &cli.choice;
     match cli.command {
         Command::Login(options) => login::login(choice, &options, world),
-        Command::Logout => account::logout(choice, world),
-        Command::Whoami(shown) => account::whoami(choice, shown, world),
+        Command::Logout(options) => logout::logout(choice, &options, world),
+        Command::Whoami(shown) => whoami::whoami(choice, shown, world),
+        Command::Sessions(options) => sessions::sessions(choice, &options, world),
+        Command::Users(options) => users::users(choice, &options, world),
         Command::Profiles(options) => profiles::profiles(&options, world),
         Command::Init(options) => workspace::init(choice, &options, world),
         Command::Workspaces(options) => workspace::list(choice, &options, world),

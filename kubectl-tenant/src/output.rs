@@ -57,6 +57,11 @@ pub(crate) fn columns<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> 
     text
 }
 
+/// Text of a stranger that cannot move the cursor or change colours.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
+}
+
 /// A time of this machine's clock, given in Unix seconds, as RFC 3339.
 pub(crate) fn time(seconds: i64) -> tenant_shared::WireTime {
     jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH).into()

@@ -4,7 +4,6 @@ use serde::Serialize;
 use tenant_shared::WireTime;
 
 use crate::{
-    account::Token,
     broker_url::BrokerUrl,
     cli::Shown,
     credential::{Failure, Failures},
@@ -12,7 +11,8 @@ use crate::{
     identity::{Identity, ProfileName},
     output,
     paths::Paths,
-    store::{Choice, Profiles, Sessions},
+    store::{Choice, Profiles, Sessions, Storage},
+    whoami::Token,
     world::World,
 };
 
@@ -41,6 +41,7 @@ struct SessionStatus {
     email: String,
     signed_in_at: WireTime,
     session_expires_at: Option<WireTime>,
+    storage: Storage,
 }
 
 /// What failed last and has not worked since.
@@ -91,6 +92,7 @@ pub(crate) fn status(choice: &Choice, options: Shown, world: &mut World) -> Resu
                 email: session.email,
                 signed_in_at: output::time(session.signed_in_at),
                 session_expires_at: session.expires_at,
+                storage: session.storage,
             }),
             tokens: Token::of(&paths, &identity, world.clock.now()),
             last_error: last.map(|index| failures.remove(index).into()),

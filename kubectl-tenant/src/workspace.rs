@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use secrecy::ExposeSecret;
-use tenant_shared::Workspace;
+use tenant_shared::{UserInfo, Workspace};
 
 use crate::{
     account::Account,
@@ -11,7 +11,8 @@ use crate::{
     cli::{Init, Kubeconfig, Workspaces},
     error::Error,
     kubeconfig::{self, Entries},
-    output, runtime,
+    output::{self, Format},
+    runtime,
     store::Choice,
     world::World,
 };
@@ -29,7 +30,15 @@ pub(crate) fn init(choice: &Choice, options: &Init, world: &mut World) -> Result
 pub(crate) fn list(choice: &Choice, options: &Workspaces, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
     let found = runtime::block_on(account.broker.workspaces(options.all))??;
-    output::show(world, options.shown.output, &found, |it| table(&it.items))?;
+    let owners = if options.all && options.shown.output == Format::Table {
+        // Only for show: without it the identifiers have to do.
+        runtime::block_on(account.broker.users())?.unwrap_or_default()
+    } else {
+        Vec::new()
+    };
+    output::show(world, options.shown.output, &found, |it| {
+        if options.all { table_of_all(&it.items, &owners) } else { table(&it.items) }
+    })?;
     if found.items.is_empty() {
         world.say("there is none yet; make one: kubectl tenant init");
     }
@@ -80,6 +89,25 @@ pub(crate) fn kubeconfig(
         ));
     }
     Ok(())
+}
+
+/// A table of everybody's workspaces.
+fn table_of_all(workspaces: &[Workspace], users: &[UserInfo]) -> String {
+    let rows: Vec<[String; 6]> = workspaces
+        .iter()
+        .map(|it| {
+            let owner = users.iter().find(|user| user.id == it.owner);
+            [
+                it.namespace.clone(),
+                owner.map_or_else(|| it.owner.to_string(), |user| user.email.clone()),
+                it.status.as_str().to_owned(),
+                it.tier.clone(),
+                it.cluster.clone(),
+                it.id.to_string(),
+            ]
+        })
+        .collect();
+    output::columns(["NAMESPACE", "OWNER", "STATUS", "TIER", "CLUSTER", "ID"], &rows)
 }
 
 /// A table of workspaces.

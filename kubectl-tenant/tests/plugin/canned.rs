@@ -136,6 +136,18 @@ pub(crate) fn answer(asked: &Asked) -> Answer {
             }),
         ),
         "/oauth2/revoke" => json_answer(200, &json!({})),
+        "/api/v1/me/sessions" if asked.method == "GET" => {
+            json_answer(200, &json!({"items": [session(account, 1), session(account, 2)]}))
+        }
+        "/api/v1/me/sessions" => json_answer(200, &json!({"ended": 2})),
+        _ if path.starts_with("/api/v1/me/sessions/") => {
+            Answer::Given(204, "application/json", String::new())
+        }
+        "/api/v1/users" => users(asked.path.contains("cursor=b%26c")),
+        _ if path.starts_with("/api/v1/users/") => {
+            let status = if path.ends_with("suspend") { "suspended" } else { "active" };
+            json_answer(200, &user(Account(3), status))
+        }
         "/api/v1/me" => json_answer(
             200,
             &json!({
@@ -158,6 +170,33 @@ pub(crate) fn answer(asked: &Asked) -> Answer {
         }
         other => panic!("nobody expected {} {other}", asked.method),
     }
+}
+
+/// A session; the first one is that of whoever asks.
+fn session(account: Account, number: u8) -> Value {
+    json!({
+        "id": format!("20000000-0000-4000-8000-00000000000{}", number - 1),
+        "client": "kubectl-tenant", "created_at": "2026-01-01T00:00:00Z",
+        "last_used_at": "2026-01-02T00:00:00Z", "expires_at": "2026-02-01T00:00:00Z",
+        "ip_address": "192.0.2.1", "user_agent": account.email(), "current": number == 1,
+    })
+}
+
+fn user(account: Account, status: &str) -> Value {
+    json!({
+        "id": account.user(), "email": account.email(), "role": "user", "status": status,
+        "created_at": "2026-01-01T00:00:00Z",
+    })
+}
+
+/// Two pages.
+fn users(second: bool) -> Answer {
+    let page = if second {
+        json!({"items": [user(Account(2), "suspended")]})
+    } else {
+        json!({"items": [user(Account(1), "active")], "next_cursor": "b&c"})
+    };
+    json_answer(200, &page)
 }
 
 fn kubeconfig(broker: &str, account: Account) -> String {

@@ -25,7 +25,12 @@ fn help_of_each_command() {
         "login",
         "logout",
         "whoami",
+        "sessions",
+        "sessions revoke",
+        "users",
+        "users suspend",
         "profiles",
+        "profiles use",
         "init",
         "workspaces",
         "kubeconfig",
@@ -34,7 +39,7 @@ fn help_of_each_command() {
         "completion",
         "version",
     ] {
-        let said = run(&mut home.command(&[command, "--help"]));
+        let said = run(home.command(&[]).args(command.split(' ')).arg("--help"));
         assert_eq!(said.code, 0);
         all.extend([format!("=== {command}\n{}\n", said.stdout)]);
     }
@@ -54,6 +59,12 @@ fn mistakes_are_code_two_and_leave_stdout_alone() {
         &["login", "--broker", "broker"],
         &["login", "--context", "no"],
         &["kubeconfig", "--print", "--use"],
+        &["sessions", "revoke"],
+        &["sessions", "revoke", "nonsense"],
+        &["users", "suspend"],
+        &["profiles", "use"],
+        &["login", "--device", "--no-browser"],
+        &["login", "--profile", "a/b", "--broker", BROKER],
         &["kubeconfig", "--command-path", "relative"],
         &[],
     ] {
@@ -144,6 +155,12 @@ fn completion_knows_the_commands() {
         (&["whoami", "-o", "j"], "json\n:4\n"),
         (&["completion", "z"], "zsh\n:4\n"),
         (&["__"], ":4\n"),
+        (&["sessions", ""], "list\nrevoke\nhelp\n:4\n"),
+        (&["sessions", "revoke", "--o"], "--others\n:4\n"),
+        (&["users", "s"], "suspend\n:4\n"),
+        (&["login", "--storage", ""], "keyring\nfile\nnone\n:4\n"),
+        (&["login", "--dev"], "--device\n:4\n"),
+        (&["logout", "--a"], "--all\n:4\n"),
     ] {
         let said = run(home.command(&["__complete"]).args(words));
         assert_eq!(said.stdout, expected, "{words:?}");
