@@ -4,6 +4,7 @@ use crate::{
     broker::Broker,
     error::Error,
     identity::Identity,
+    machine::{self, Machine},
     paths::Paths,
     store::{Choice, Profiles, Sessions},
     world::World,
@@ -18,15 +19,20 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Chooses the account and makes sure that there is a session.
+    /// Chooses the account and makes sure that there is a session, or a machine's token.
     pub(crate) fn open(choice: &Choice, world: &World) -> Result<Self, Error> {
         let paths = Paths::of(&world.env)?;
         let profiles = Profiles::read(&paths.config, &world.stderr)?;
         let identity = profiles.choose(choice, &world.env)?;
+        let ca = profiles.ca_file(&identity, &world.env);
+        if let Some(machine) = Machine::of(choice, &world.env)? {
+            let workspace = machine::workspace(&world.env)?;
+            let broker = Broker::of_machine(&identity, ca.as_deref(), &machine, workspace, world)?;
+            return Ok(Self { paths, profiles, identity, broker });
+        }
         if !Sessions::new(&paths, &identity, world).exists() {
             return Err(Error::sign_in(&identity, "there is no session on this machine"));
         }
-        let ca = profiles.ca_file(&identity, &world.env);
         let broker = Broker::new(&identity, ca.as_deref(), &paths, world)?;
         Ok(Self { paths, profiles, identity, broker })
     }

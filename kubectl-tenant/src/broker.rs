@@ -1,6 +1,9 @@
 //! The broker's API as calls, each with the session's access token.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
 
 use http::{Method, Request, header};
 use secrecy::{ExposeSecret, SecretString};
@@ -17,7 +20,8 @@ use crate::{
     http::{Answer, Failure, Http},
     identity::Identity,
     lock::{self, Outcome},
-    oidc::{self, Renewal},
+    machine::Machine,
+    oidc::{self, Issuer, Renewal},
     paths::Paths,
     store::{PATIENCE, Session, Sessions, Storage},
     world::{Clock, World},
@@ -39,8 +43,21 @@ pub(crate) enum Mode {
 pub(crate) struct Broker {
     pub(crate) http: Http,
     identity: Identity,
-    sessions: Sessions,
+    access: Access,
     clock: Clock,
+}
+
+/// Where access tokens come from.
+enum Access {
+    /// The session of a person.
+    Session(Sessions),
+    /// A machine's own token, exchanged for each process anew.
+    Machine {
+        machine: Machine,
+        workspace: String,
+        /// What the last exchange brought.
+        token: Mutex<Option<SecretString>>,
+    },
 }
 
 impl Broker {
@@ -53,9 +70,23 @@ impl Broker {
         Ok(Self {
             http: Http::new(identity, ca)?,
             identity: identity.clone(),
-            sessions: Sessions::new(paths, identity, world),
+            access: Access::Session(Sessions::new(paths, identity, world)),
             clock: world.clock.clone(),
         })
+    }
+
+    /// For a machine that acts for a workspace, named by its identifier or namespace.
+    pub(crate) fn of_machine(
+        identity: &Identity,
+        ca: Option<&Path>,
+        machine: &Machine,
+        workspace: String,
+        world: &World,
+    ) -> Result<Self, Error> {
+        let access =
+            Access::Machine { machine: machine.clone(), workspace, token: Mutex::new(None) };
+        let http = Http::new(identity, ca)?;
+        Ok(Self { http, identity: identity.clone(), access, clock: world.clock.clone() })
     }
 
     /// Who is signed in.
@@ -180,9 +211,38 @@ impl Broker {
         match self.send(&method, path, body.clone(), &access).await {
             Err(error) if error.kind == Kind::SignIn => {
                 let access = self.access(Some(&access)).await?;
-                self.send(&method, path, body, &access).await
+                self.send(&method, path, body, &access).await.map_err(|error| self.final_no(error))
             }
             other => other,
+        }
+    }
+
+    /// A machine cannot sign in: what would send a person there is a plain no.
+    fn final_no(&self, error: Error) -> Error {
+        match (&self.access, error.kind) {
+            (Access::Machine { .. }, Kind::SignIn) => Error::refused(format!(
+                "{} does not take what it gave for the OIDC token of this machine",
+                self.identity.broker
+            ))
+            .hint(error.hint.unwrap_or_default()),
+            _ => error,
+        }
+    }
+
+    /// An access token that is not the one that was just refused.
+    async fn access(&self, refused: Option<&SecretString>) -> Result<SecretString, Error> {
+        match &self.access {
+            Access::Session(sessions) => self.of_session(sessions, refused).await,
+            Access::Machine { machine, workspace, token } => {
+                let known = token.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                if let (Some(known), None) = (known, refused) {
+                    return Ok(known);
+                }
+                let issuer = Issuer::discover(&self.http, &self.identity.broker).await?;
+                let new = issuer.exchange(&machine.token()?, workspace).await?;
+                *token.lock().unwrap_or_else(PoisonError::into_inner) = Some(new.clone());
+                Ok(new)
+            }
         }
     }
 
@@ -215,21 +275,25 @@ impl Broker {
     ///
     /// The refresh token works once: using it is a matter of one process at a time, which looks
     /// again after it got the lock, because the one before it may have done the work.
-    async fn access(&self, refused: Option<&SecretString>) -> Result<SecretString, Error> {
+    async fn of_session(
+        &self,
+        sessions: &Sessions,
+        refused: Option<&SecretString>,
+    ) -> Result<SecretString, Error> {
         let is_good = |session: &Session| {
             session.access.is_good(self.clock.now())
                 && refused.is_none_or(|refused| {
                     refused.expose_secret() != session.access.token.expose_secret()
                 })
         };
-        let good = || self.sessions.read().ok().flatten().filter(|session| is_good(session));
-        if self.sessions.read()?.is_none() {
+        let good = || sessions.read().ok().flatten().filter(|session| is_good(session));
+        if sessions.read()?.is_none() {
             return Err(Error::sign_in(&self.identity, "there is no session on this machine"));
         }
         if let Some(session) = good() {
             return Ok(session.access.token);
         }
-        let path = self.sessions.lock_path();
+        let path = sessions.lock_path();
         let _lock = match lock::acquire(path, lock::LONGEST_WAIT, good).await? {
             Outcome::Held(lock) => lock,
             Outcome::Answered(session) => return Ok(session.access.token),
@@ -243,19 +307,19 @@ impl Broker {
         if let Some(session) = good() {
             return Ok(session.access.token);
         }
-        self.renew().await
+        self.renew(sessions).await
     }
 
     /// Renews the session. The caller holds the lock.
-    async fn renew(&self) -> Result<SecretString, Error> {
+    async fn renew(&self, sessions: &Sessions) -> Result<SecretString, Error> {
         let gone =
             || Error::sign_in(&self.identity, "there is no session on this machine any more");
         // Before the old refresh token is used up there must be a place for its successor.
-        let mut pending = self.sessions.prepare()?;
-        let mut session = self.sessions.read()?.ok_or_else(gone)?;
+        let mut pending = sessions.prepare()?;
+        let mut session = sessions.read()?.ok_or_else(gone)?;
         let mut raced = false;
         loop {
-            let refresh_token = self.sessions.refresh_token(&session)?.ok_or_else(|| {
+            let refresh_token = sessions.refresh_token(&session)?.ok_or_else(|| {
                 Error::sign_in(
                     &self.identity,
                     match session.storage {
@@ -279,7 +343,7 @@ impl Broker {
                     match successor {
                         Some(successor) => {
                             let how = (PATIENCE, true);
-                            self.sessions.save(pending, &mut session, &successor, how)?;
+                            sessions.save(pending, &mut session, &successor, how)?;
                         }
                         None => pending.write(&session)?,
                     }
@@ -287,19 +351,19 @@ impl Broker {
                 }
                 Renewal::Ended(why) => {
                     // Where locks do not work another process may have been faster.
-                    let again = self.sessions.read()?.ok_or_else(gone)?;
-                    let same = self.sessions.refresh_token(&again)?.is_some_and(|again| {
+                    let again = sessions.read()?.ok_or_else(gone)?;
+                    let same = sessions.refresh_token(&again)?.is_some_and(|again| {
                         again.expose_secret() == refresh_token.expose_secret()
                     });
                     if same || raced {
-                        self.sessions.remove()?;
+                        sessions.remove()?;
                         return Err(Error::sign_in(&self.identity, why));
                     }
                     if again.access.is_good(self.clock.now()) {
                         return Ok(again.access.token);
                     }
                     (session, raced) = (again, true);
-                    pending = self.sessions.prepare()?;
+                    pending = sessions.prepare()?;
                 }
             }
         }

@@ -17,6 +17,8 @@ use crate::{
 pub(crate) const PROFILE_ENV: &str = "TENANT_PROFILE";
 /// Where the session is kept, if `--storage` does not say.
 pub(crate) const STORAGE_ENV: &str = "TENANT_STORAGE";
+/// The workspace of a machine, by identifier or namespace.
+pub(crate) const WORKSPACE_ENV: &str = "TENANT_WORKSPACE";
 /// PEM file whose certificates are trusted besides the system's.
 pub(crate) const CA_ENV: &str = "TENANT_BROKER_CA";
 /// `1` lets `get-token` open a browser when kubectl says that a person is at the terminal.
@@ -27,6 +29,9 @@ Environment:
   TENANT_BROKER_URL     the broker, if --broker does not name it
   TENANT_PROFILE        the account, if --profile does not name it
   TENANT_STORAGE        keyring, file or none, if --storage does not say
+  TENANT_ID_TOKEN_FILE, TENANT_ID_TOKEN
+                        OIDC token of a machine, which then needs no login
+  TENANT_WORKSPACE      identifier or namespace of the machine's workspace
   TENANT_BROKER_CA      PEM file to trust besides the system's certificates
   TENANT_AUTO_LOGIN     1: get-token may open a browser when kubectl is interactive
   BROWSER               command line that shows a page; %s or the end gets the address

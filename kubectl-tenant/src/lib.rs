@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `credential` | `get-token` when it is not a hit: how a new token is had |
 //! | `login` | sign-in: loopback listener or paste, then workspace and kubeconfig |
+//! | `machine` | an OIDC token of a CI provider instead of a person |
 //! | `oidc` | the OpenID Connect client |
 //! | `broker`, `http` | the broker's API, and what a failure of it means |
 //! | `identity`, `store` | accounts, and what is kept of them on disk |
@@ -30,6 +31,7 @@ mod kubeconfig;
 mod lock;
 mod login;
 mod logout;
+mod machine;
 mod oidc;
 mod output;
 mod paths;
@@ -54,8 +56,9 @@ pub use tenant_cached_token::Parent;
 pub use world::{Clock, Env, Input, Keyring, Messages, World};
 
 use cli::{Cli, Command};
-use credential::Request;
+use credential::{Job, Request};
 use error::{Error, Kind};
+use machine::Machine;
 
 /// Runs the program: `args` begins with its name. Returns the exit code, which `--help` explains.
 pub fn run(args: &[OsString], world: &mut World) -> u8 {
@@ -109,6 +112,7 @@ fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
             let profiles = store::Profiles::read(&paths.config, &world.stderr)?;
             let request = Request {
                 identity: profiles.choose(choice, &world.env)?,
+                machine: Machine::of(choice, &world.env)?.map(|it| Job::of(&it)).transpose()?,
                 cluster: options.cluster,
                 workspace: options.workspace,
                 force: options.force,

@@ -40,6 +40,11 @@ pub const OTHERS: u32 = 0o077;
 /// Where kubectl tells a plugin about itself.
 pub const EXEC_INFO_ENV: &str = "KUBERNETES_EXEC_INFO";
 
+/// File with the OIDC token of a machine that takes the place of a person.
+pub const ID_TOKEN_FILE_ENV: &str = "TENANT_ID_TOKEN_FILE";
+/// That token itself.
+pub const ID_TOKEN_ENV: &str = "TENANT_ID_TOKEN";
+
 /// What the cached token is good for.
 #[derive(Debug)]
 pub enum Verdict {
@@ -181,6 +186,12 @@ fn found(
     parent: fn() -> Option<Parent>,
 ) -> Option<String> {
     let request = Request::of_args(args)?;
+    // Who a machine is says its token, and reading that is more than a hit does.
+    if request.profile.is_none()
+        && [ID_TOKEN_FILE_ENV, ID_TOKEN_ENV].into_iter().any(|name| env(name).is_some())
+    {
+        return None;
+    }
     let info = match env(EXEC_INFO_ENV) {
         Some(text) => Some(ExecInfo::parse(text.to_str()?).ok()?),
         None => None,

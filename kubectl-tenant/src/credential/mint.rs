@@ -26,6 +26,10 @@ pub(super) fn mint(
     paths: &Paths,
     world: &mut World,
 ) -> Result<CachedToken, Error> {
+    if request.machine.is_some() {
+        // Nobody is there to be asked, whatever kubectl says.
+        return attempt(request, cache, unwanted, paths, world);
+    }
     let sessions = Sessions::new(paths, &request.identity, world);
     // Nothing is built, locked or asked for somebody who has to sign in anyway.
     if !sessions.exists() {
@@ -92,7 +96,19 @@ fn attempt(
         }
         let profiles = Profiles::read(&paths.config, &world.stderr)?;
         let ca = profiles.ca_file(&request.identity, &world.env);
-        let broker = Broker::new(&request.identity, ca.as_deref(), paths, world)?;
+        let broker = match &request.machine {
+            None => Broker::new(&request.identity, ca.as_deref(), paths, world)?,
+            Some(job) => {
+                let workspace = request.workspace.hyphenated().to_string();
+                Broker::of_machine(
+                    &request.identity,
+                    ca.as_deref(),
+                    &job.machine,
+                    workspace,
+                    world,
+                )?
+            }
+        };
         let before = clock.now();
         let (credential, answer) = broker.credential(request.workspace).await?;
         check(credential.workspace_id, request)?;

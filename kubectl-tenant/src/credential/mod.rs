@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::{
     error::{Error, Kind},
     identity::{Identity, ProfileName},
+    machine::Machine,
     paths::Paths,
     world::World,
 };
@@ -24,10 +25,27 @@ use crate::{
 pub(crate) use cache::{Cache, belongs_to};
 pub(crate) use failure::{Failure, Failures};
 
+/// The machine that asks, with its token as it is now.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    machine: Machine,
+    /// Under what its Kubernetes tokens are cached.
+    cache_name: String,
+}
+
+impl Job {
+    /// Reads the token.
+    pub(crate) fn of(machine: &Machine) -> Result<Self, Error> {
+        Ok(Self { cache_name: machine.token()?.cache_name(), machine: machine.clone() })
+    }
+}
+
 /// What `get-token` was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) identity: Identity,
+    /// Set if a machine asks in the place of a person.
+    pub(crate) machine: Option<Job>,
     pub(crate) cluster: String,
     pub(crate) workspace: Uuid,
     /// Get a new token, whatever is cached.
@@ -48,7 +66,10 @@ impl Request {
             broker: self.identity.broker.as_str(),
             cluster: &self.cluster,
             workspace,
-            profile: self.identity.profile.as_ref().map(ProfileName::as_str),
+            profile: match &self.machine {
+                Some(job) => Some(&job.cache_name),
+                None => self.identity.profile.as_ref().map(ProfileName::as_str),
+            },
         })
     }
 }

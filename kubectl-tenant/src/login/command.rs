@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use serde::Serialize;
+use tenant_cached_token::{ID_TOKEN_ENV, ID_TOKEN_FILE_ENV};
 use tenant_shared::{Me, Workspace, WorkspaceStatus};
 use tokio::time::Instant;
 
@@ -14,15 +15,17 @@ use super::{
 use crate::{
     broker::{Broker, Mode},
     broker_url::BrokerUrl,
-    cli::{Login, WayFlags},
+    cli::{self, Login, WayFlags},
     error::Error,
     http::Http,
     identity::ProfileName,
     kubeconfig::{self, Entries},
+    machine::Machine,
     output,
     paths::Paths,
     runtime,
     store::{Choice, Profile, Profiles, Sessions, Storage, Wish},
+    workspace,
     world::World,
 };
 
@@ -50,6 +53,9 @@ struct SignedIn {
 
 /// Runs `login`.
 pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Result<(), Error> {
+    if Machine::of(choice, &world.env)?.is_some() {
+        return for_machine(choice, options, world);
+    }
     let paths = Paths::of(&world.env)?;
     let mut profiles = Profiles::read(&paths.config, &world.stderr)?;
     let identity = profiles.choose_for_login(choice, &world.env)?;
@@ -87,7 +93,7 @@ pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Resu
         let me = client.me().await?;
         let sessions = Sessions::new(&paths, &identity, world);
         sessions.describe(&me.email, me.session_expires_at).await?;
-        let workspace = workspace(&client, &me, options.tier.as_deref(), world).await?;
+        let workspace = own_workspace(&client, &me, options.tier.as_deref(), world).await?;
         let document = client.kubeconfig(Mode::Exec).await?;
         let mut entries = Entries::read(document.expose_secret(), Mode::Exec, &identity)?;
         entries.prepare(context.as_deref(), options.naming.command_path.as_deref());
@@ -122,6 +128,24 @@ pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Resu
     Ok(())
 }
 
+/// A machine needs no session: what is left of a sign-in is the entry in the kubeconfig, and the
+/// proof that the broker takes the machine's token.
+fn for_machine(choice: &Choice, options: &Login, world: &mut World) -> Result<(), Error> {
+    let WayFlags { no_browser, device } = options.way;
+    if no_browser || device || options.storage.is_some() {
+        return Err(Error::usage("a machine does not sign in, and nothing of it is stored")
+            .hint(format!("unset {ID_TOKEN_ENV} and {ID_TOKEN_FILE_ENV} to sign in as a person")));
+    }
+    let kubeconfig = cli::Kubeconfig {
+        mode: Mode::Exec,
+        print: false,
+        dry_run: false,
+        use_context: !options.no_use,
+        naming: options.naming.clone(),
+    };
+    workspace::kubeconfig(choice, &kubeconfig, world)
+}
+
 /// Says where the session is, as far as that may surprise.
 fn explain_storage(done: &Done, wish: Wish, profile: &mut Profile, world: &World) {
     match done.storage {
@@ -152,7 +176,7 @@ fn warn_of_offset(offset: i64, world: &World) {
 }
 
 /// The person's workspace: found, or made and waited for.
-async fn workspace(
+async fn own_workspace(
     client: &Broker,
     me: &Me,
     tier: Option<&str>,

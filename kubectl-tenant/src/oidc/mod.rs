@@ -1,9 +1,11 @@
-//! The OpenID Connect client: discovery, code exchange, device grant, renewal, revocation.
+//! The OpenID Connect client: discovery, code exchange, device grant, token exchange, renewal,
+//! revocation.
 //!
 //! The plugin is a public client (RFC 6749 section 2.1): what binds a code to it is PKCE
 //! (RFC 7636), what binds an ID token to the sign-in is the nonce.
 
 mod device;
+mod exchange;
 mod oauth_error;
 mod renewal;
 

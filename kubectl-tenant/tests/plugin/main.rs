@@ -10,6 +10,7 @@ mod commands;
 mod device;
 mod get_token;
 mod life;
+mod machine;
 mod profiles;
 mod storage;
 mod support;
