@@ -1,8 +1,11 @@
 //! A person at a broker: what every command that asks the broker begins with.
 
+use tokio::time::Instant;
+
 use crate::{
     broker::Broker,
     error::Error,
+    http,
     identity::Identity,
     machine::{self, Machine},
     paths::Paths,
@@ -28,12 +31,14 @@ impl Account {
         if let Some(machine) = Machine::of(choice, &world.env)? {
             let workspace = machine::workspace(&world.env)?;
             let broker = Broker::of_machine(&identity, ca.as_deref(), &machine, workspace, world)?;
+            let broker = broker.until(Instant::now() + http::WHOLE);
             return Ok(Self { paths, profiles, identity, broker });
         }
         if !Sessions::new(&paths, &identity, world).exists() {
             return Err(Error::sign_in(&identity, "there is no session on this machine"));
         }
         let broker = Broker::new(&identity, ca.as_deref(), &paths, world)?;
+        let broker = broker.until(Instant::now() + http::WHOLE);
         Ok(Self { paths, profiles, identity, broker })
     }
 }

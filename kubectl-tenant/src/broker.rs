@@ -12,6 +12,7 @@ use tenant_shared::{
     Credential, EndedSessions, InitRequest, Me, SessionList, SuspendRequest, UserInfo, UserList,
     Workspace, WorkspaceList,
 };
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
@@ -73,6 +74,11 @@ impl Broker {
             access: Access::Session(Sessions::new(paths, identity, world)),
             clock: world.clock.clone(),
         })
+    }
+
+    /// The same with an end to everything that is asked of it.
+    pub(crate) fn until(self, deadline: Instant) -> Self {
+        Self { http: self.http.until(deadline), ..self }
     }
 
     /// For a machine that acts for a workspace, named by its identifier or namespace.
@@ -294,7 +300,7 @@ impl Broker {
             return Ok(session.access.token);
         }
         let path = sessions.lock_path();
-        let _lock = match lock::acquire(path, lock::LONGEST_WAIT, good).await? {
+        let _lock = match lock::acquire(path, self.http.time_left(), good).await? {
             Outcome::Held(lock) => lock,
             Outcome::Answered(session) => return Ok(session.access.token),
             Outcome::Busy(who) => {

@@ -21,6 +21,9 @@ impl BrokerUrl {
             Error::usage(format!("the broker URL {text:?} cannot be used: {why}"))
                 .hint("give the address as in https://broker.example.com")
         };
+        if !text.contains("://") && !text.trim().is_empty() {
+            return Err(without_scheme(text.trim()));
+        }
         let url = Url::parse(text.trim()).map_err(|error| bad(&error.to_string()))?;
         if url.host().is_none() {
             return Err(bad("it names no host"));
@@ -69,6 +72,21 @@ impl BrokerUrl {
 /// Whether secrets may be sent to this URL: `https`, or this very machine.
 pub(crate) fn is_safe(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url))
+}
+
+/// What most people mean by an address without `https://`.
+fn without_scheme(text: &str) -> Error {
+    let meant = |scheme: &str| Url::parse(&format!("{scheme}://{text}")).ok();
+    let local = meant("http").filter(is_loopback);
+    let whole = local.or_else(|| meant("https")).filter(|url| url.host().is_some());
+    match whole.filter(|_| !text.contains(char::is_whitespace)) {
+        Some(url) => {
+            Error::usage(format!("{}:// is missing in the broker URL {text:?}", url.scheme()))
+                .hint(format!("write {}", url.as_str().trim_end_matches('/')))
+        }
+        None => Error::usage(format!("the broker URL {text:?} cannot be used"))
+            .hint("give the address as in https://broker.example.com"),
+    }
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -130,6 +148,21 @@ mod tests {
             let error = BrokerUrl::parse(text).unwrap_err();
             assert_eq!(error.kind, Kind::Usage);
             assert!(error.message.contains("in clear"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_scheme_is_named() {
+        for (text, message, hint) in [
+            ("example.com", "https:// is missing", "write https://example.com"),
+            ("example.com:8443/t/", "https:// is missing", "write https://example.com:8443/t"),
+            ("localhost:8080", "http:// is missing", "write http://localhost:8080"),
+            ("not an address", "cannot be used", "as in https://broker.example.com"),
+        ] {
+            let error = BrokerUrl::parse(text).unwrap_err();
+            assert_eq!(error.kind, Kind::Usage);
+            assert!(error.message.contains(message), "{error}");
+            assert!(error.hint.unwrap().contains(hint), "{text}");
         }
     }
 

@@ -8,7 +8,9 @@ use clap_complete::Shell as Generated;
 use crate::{
     cli::{Cli, Shell},
     error::Error,
-    world::World,
+    paths::Paths,
+    store::Profiles,
+    world::{Messages, World},
 };
 
 /// kubectl completes a plugin by running `kubectl_complete-NAME` from `PATH`.
@@ -51,7 +53,11 @@ pub(crate) fn answer(words: &[OsString], world: &mut World) -> Result<(), Error>
     });
     let expected = expected.filter(|argument| argument.get_action().takes_values());
     let mut candidates: Vec<String> = Vec::new();
-    if let Some(argument) = expected.or_else(|| level.get_positionals().next()) {
+    let positional = || level.get_positionals().next();
+    if let Some(argument) = expected.or_else(positional) {
+        if argument.get_id() == "profile" || before.ends_with(&["profiles", "use"]) {
+            candidates.extend(profile_names(world));
+        }
         candidates
             .extend(argument.get_possible_values().iter().map(|value| value.get_name().to_owned()));
     }
@@ -66,4 +72,13 @@ pub(crate) fn answer(words: &[OsString], world: &mut World) -> Result<(), Error>
     candidates.retain(|candidate| candidate.starts_with(typed));
     candidates.push(NO_FILES.to_owned());
     world.print(&(candidates.join("\n") + "\n"))
+}
+
+/// The accounts that are used here. A question for completion has no room for failures.
+fn profile_names(world: &World) -> Vec<String> {
+    let nobody = Messages::to(std::io::sink());
+    Paths::of(&world.env)
+        .and_then(|paths| Profiles::read(&paths.config, &nobody))
+        .map(|profiles| profiles.all().map(|it| it.name().to_owned()).collect())
+        .unwrap_or_default()
 }

@@ -5,13 +5,17 @@ use std::{fmt, path::Path, time::Duration};
 use http::header::{DATE, RETRY_AFTER};
 use reqwest::{Certificate, redirect};
 use tenant_shared::{Code, Problem};
+use tokio::time::Instant;
 
 use crate::{error::Error, identity::Identity};
 
 /// Longest time for a connection, name resolution and TLS included.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longest time for a request from its first byte to the answer's last.
-const WHOLE: Duration = Duration::from_secs(15);
+/// Longest time for a request from its first byte to the answer's last, and for all requests of a
+/// call that nobody has to do anything for.
+pub(crate) const WHOLE: Duration = Duration::from_secs(15);
+const SLOW_HINT: &str =
+    "it did not answer in time; check the network, the VPN and the proxy settings";
 /// Larger answers are not for us, in bytes.
 const LARGEST: usize = 1024 * 1024;
 
@@ -19,6 +23,8 @@ const LARGEST: usize = 1024 * 1024;
 #[derive(Clone)]
 pub(crate) struct Http {
     client: reqwest::Client,
+    /// When there has to be an end, however many requests it takes.
+    deadline: Option<Instant>,
     identity: Identity,
 }
 
@@ -63,7 +69,27 @@ impl Http {
         let client = builder.build().map_err(|error| {
             Error::other(format!("cannot set up the HTTP client: {}", causes(&error)))
         })?;
-        Ok(Self { client, identity: identity.clone() })
+        Ok(Self { client, deadline: None, identity: identity.clone() })
+    }
+
+    /// The same client with an end to all of its requests.
+    pub(crate) fn until(self, deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
+    /// How long a request may take from now on.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.deadline
+            .map_or(WHOLE, |deadline| deadline.saturating_duration_since(Instant::now()).min(WHOLE))
+    }
+
+    /// The failure of a broker that took too long, request by request.
+    pub(crate) fn too_slow(&self) -> Error {
+        Error::unreachable(format!(
+            "the broker {} cannot be reached: no answer within the time limit",
+            self.identity.broker
+        ))
+        .hint(SLOW_HINT)
     }
 
     /// Sends a request and reads the whole answer. A 5xx is a [`Failure`], so that nobody can take
@@ -71,7 +97,13 @@ impl Http {
     pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<Answer, Failure> {
         let path = request.uri().path().to_owned();
         let unreachable = |error: &reqwest::Error| Failure(self.unreachable(error));
-        let request = reqwest::Request::try_from(request).map_err(|error| unreachable(&error))?;
+        let mut request =
+            reqwest::Request::try_from(request).map_err(|error| unreachable(&error))?;
+        let left = self.time_left();
+        if left.is_zero() {
+            return Err(Failure(self.too_slow()));
+        }
+        *request.timeout_mut() = Some(left);
         let mut response =
             self.client.execute(request).await.map_err(|error| unreachable(&error))?;
         let mut body = Vec::new();
@@ -98,7 +130,7 @@ impl Http {
         let hint = if why.contains("certificate") {
             "if the broker's certificate comes from a private CA, set TENANT_BROKER_CA to its PEM file"
         } else if error.is_timeout() {
-            "it did not answer in time; check the network, the VPN and the proxy settings"
+            SLOW_HINT
         } else {
             "check the address, the network, the VPN and the proxy settings"
         };

@@ -1,6 +1,7 @@
 //! A new Kubernetes token: the lock, another look, one call to the broker.
 
 use tenant_cached_token::{CachedToken, Verdict, judge};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{Cache, Request};
@@ -81,6 +82,7 @@ fn attempt(
     };
     let lock_path = paths.locks().join(format!("token-{}.lock", request.key()));
     runtime::block_on(async {
+        let deadline = Instant::now() + http::WHOLE;
         let _lock = match lock::acquire(&lock_path, lock::LONGEST_WAIT, good).await? {
             Outcome::Held(lock) => lock,
             Outcome::Answered(token) => return Ok(token),
@@ -109,6 +111,7 @@ fn attempt(
                 )?
             }
         };
+        let broker = broker.until(deadline);
         let before = clock.now();
         let (credential, answer) = broker.credential(request.workspace).await?;
         check(credential.workspace_id, request)?;

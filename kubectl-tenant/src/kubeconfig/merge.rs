@@ -53,6 +53,22 @@ pub(crate) fn merge(
     Ok(Value::Mapping(document))
 }
 
+/// Whether entries of these names, in the order of [`KINDS`], can be ours. What is no kubeconfig is
+/// found when it is changed.
+pub(crate) fn check_free(
+    document: &Value,
+    names: [&str; 3],
+    identity: &Identity,
+) -> Result<(), Error> {
+    for ((list, key), name) in KINDS.into_iter().zip(names) {
+        let entries = document.get(list).and_then(Value::as_sequence).into_iter().flatten();
+        if let Some(existing) = entries.into_iter().find(|it| text(it, "name") == Some(name)) {
+            check_ours(existing.get(key), name, key, identity)?;
+        }
+    }
+    Ok(())
+}
+
 /// An entry as it stands in its list.
 pub(crate) fn entry(name: &str, key: &str, content: &Mapping) -> Value {
     let mut entry = Mapping::new();
@@ -67,7 +83,8 @@ fn check_ours(
     key: &str,
     identity: &Identity,
 ) -> Result<(), Error> {
-    let hint = "choose another name for all three entries: --context NAME";
+    let hint = "choose another name for all three entries: \
+                kubectl tenant kubeconfig --use --context NAME";
     match content.and_then(owner) {
         Some((broker, profile))
             if BrokerUrl::parse(broker).as_ref() == Ok(&identity.broker)

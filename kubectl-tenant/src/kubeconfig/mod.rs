@@ -15,7 +15,9 @@ use std::path::PathBuf;
 pub(crate) use entries::Entries;
 use serde_norway::Value;
 
-use crate::{error::Error, world::World};
+use tenant_shared::{CLUSTER_NAME, CONTEXT_NAME, SERVICE_ACCOUNT_NAME};
+
+use crate::{error::Error, identity::Identity, world::World};
 
 /// What was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +77,28 @@ pub(crate) async fn install(
         file::replace(&real, &new)?;
     }
     Ok(installed)
+}
+
+/// Looks for entries in the way before a person signs in: with the name that all three will have, or
+/// with the broker's names.
+pub(crate) fn check_free(
+    name: Option<&str>,
+    identity: &Identity,
+    world: &World,
+) -> Result<(), Error> {
+    let names = name.map_or([CLUSTER_NAME, CONTEXT_NAME, SERVICE_ACCOUNT_NAME], |name| [name; 3]);
+    let path = file::target(&world.env)?;
+    let text = file::read(&file::resolve(&path)?)?;
+    let document: Value = serde_norway::from_str(&text).map_err(|error| {
+        Error::other(format!("the kubeconfig {} is no YAML document: {error}", path.display()))
+            .hint("repair it, or name another file in KUBECONFIG")
+    })?;
+    merge::check_free(&document, names, identity).map_err(|error| {
+        Error::other(format!("the kubeconfig {} cannot be changed: {error}", path.display())).hint(
+            "nobody was signed in yet; choose another name for all three entries: \
+             kubectl tenant login --context NAME",
+        )
+    })
 }
 
 /// Whether a name may be given to entries: text that every YAML reader takes for text.

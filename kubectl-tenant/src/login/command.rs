@@ -66,8 +66,11 @@ pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Resu
         }
         None => None,
     };
-    let remembered = profiles.of(&identity).storage;
-    let wish = Wish::of(options.storage, remembered, world.keyring, &world.env)?;
+    let remembered = profiles.of(&identity);
+    let entry_name = options.naming.context.clone().or_else(|| remembered.entry_name(&identity));
+    // Better known now than after the person has typed a password.
+    kubeconfig::check_free(entry_name.as_deref(), &identity, world)?;
+    let wish = Wish::of(options.storage, remembered.storage, world.keyring, &world.env)?;
     let signed_in = runtime::block_on(async {
         let http = Http::new(&identity, ca.as_deref())?;
         let way = match options.way {

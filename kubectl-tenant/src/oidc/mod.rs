@@ -103,7 +103,13 @@ pub(crate) struct Tokens {
 
 impl Issuer {
     /// Reads the discovery document and the keys (OpenID Connect Discovery 1.0 section 4).
+    /// Both together have the time of one request.
     pub(crate) async fn discover(http: &Http, broker: &BrokerUrl) -> Result<Self, Error> {
+        let found = tokio::time::timeout(http.time_left(), Self::read(http, broker)).await;
+        found.unwrap_or_else(|_| Err(http.too_slow()))
+    }
+
+    async fn read(http: &Http, broker: &BrokerUrl) -> Result<Self, Error> {
         let issuer = IssuerUrl::new(broker.as_str().to_owned())
             .map_err(|error| Error::usage(format!("{broker} is no issuer: {error}")))?;
         let client = caller(http);

@@ -63,6 +63,7 @@ fn mistakes_are_code_two_and_leave_stdout_alone() {
         &["sessions", "revoke", "nonsense"],
         &["users", "suspend"],
         &["profiles", "use"],
+        &["login", "--broker", "example.com"],
         &["login", "--device", "--no-browser"],
         &["login", "--profile", "a/b", "--broker", BROKER],
         &["kubeconfig", "--command-path", "relative"],

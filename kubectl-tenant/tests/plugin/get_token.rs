@@ -337,6 +337,22 @@ fn a_broker_that_never_answers_is_given_up() {
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
 
+/// However many requests it takes: each of these is slow and none of them too slow by itself.
+#[test]
+fn a_broker_that_is_slow_again_and_again_is_given_up() {
+    let broker = Answers::start(|asked, _| {
+        wait(Duration::from_secs(9));
+        match asked.path.as_str() {
+            "/oauth2/token" => tokens(2),
+            _ => credential(CANARY, 7200),
+        }
+    });
+    let home = Home::new(&broker.url);
+    home.forge_session(1, -1);
+    assert!(run(&mut home.get_token()).failed(4).contains("time limit"));
+    assert_eq!(broker.all().len(), 2);
+}
+
 /// What a broker, or a thing in its place, answers, and what the plugin makes of it.
 struct Case {
     name: &'static str,

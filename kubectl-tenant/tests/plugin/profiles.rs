@@ -95,6 +95,10 @@ fn the_current_account_is_chosen_and_shown() {
     assert_eq!(email(&[], ""), Account(1).email());
     let table = say(&home, &["profiles"]).stdout;
     assert!(table.lines().nth(1).unwrap().starts_with("*  "), "{table}");
+    for words in [&["whoami", "--profile", "w"][..], &["profiles", "use", "w"]] {
+        let said = say(&home, &[&["__complete"], words].concat());
+        assert_eq!(said.stdout, "work\n:4\n", "{words:?}");
+    }
     assert!(say(&home, &["profiles", "use", "nobody"]).failed(2).contains("no profile"));
     assert!(say(&home, &["whoami", "--profile", "nobody"]).failed(2).contains("no profile"));
 }
@@ -115,6 +119,28 @@ fn signing_out_of_one_account_leaves_the_other() {
     let status = say(&home, &["status"]).stdout;
     assert!(status.contains("(profile work) (current)\n  Not signed in"), "{status}");
     assert!(status.contains(&Account(1).email()), "{status}");
+}
+
+/// What is in the way is found before anybody signs in.
+#[test]
+fn entries_of_others_are_found_in_time() {
+    let broker = canned::quick();
+    let home = Home::new(&broker.url);
+    let foreign =
+        "apiVersion: v1\nkind: Config\ncontexts:\n- name: tenant-context\n  context: {}\n";
+    fs::write(home.path("config"), foreign).unwrap();
+    let args = ["login", "--device", "--broker", &broker.url];
+    let said = say(&home, &args);
+    assert!(said.failed(1).contains("was not made by kubectl-tenant"), "{said:?}");
+    assert!(said.stderr.contains("kubectl tenant login --context NAME"), "{said:?}");
+    assert_eq!(broker.all().len(), 0);
+    // Under another name there is room; and later for the broker's own names there is none.
+    login(&home, &broker.url, &["--context", "mine"]);
+    let said = say(&home, &["kubeconfig", "--context", "tenant-context"]);
+    let hint = "kubectl tenant kubeconfig --use --context NAME";
+    assert!(said.failed(1).contains(hint), "{said:?}");
+    fs::write(home.path("config"), "a: [").unwrap();
+    assert!(say(&home, &args).failed(1).contains("is no YAML document"));
 }
 
 #[test]
