@@ -14,6 +14,8 @@ use crate::{cli::WORKSPACE_ENV, error::Error, store::Choice, world::Env};
 const LONGEST: u64 = 64 * 1024;
 /// Longest name of a workspace, in bytes: that of a namespace.
 const LONGEST_WORKSPACE: usize = 63;
+/// What the names of machines in the cache begin with.
+const CACHE_NAME: &str = "machine:";
 /// Claims that differ from one token of the same machine to the next.
 const PASSING: [&str; 4] = ["exp", "iat", "nbf", "jti"];
 
@@ -129,8 +131,13 @@ impl IdToken {
             self.claims.iter().filter(|(name, _)| !PASSING.contains(&name.as_str())).collect();
         // Values that were read from JSON can be written as JSON.
         let text = serde_json::to_string(&lasting).unwrap_or_default();
-        format!("machine:{}", hash(&[&text]))
+        format!("{CACHE_NAME}{}", hash(&[&text]))
     }
+}
+
+/// Whether a cached token was got by a machine.
+pub(crate) fn is_cache_name(name: Option<&str>) -> bool {
+    name.is_some_and(|name| name.starts_with(CACHE_NAME))
 }
 
 #[cfg(test)]

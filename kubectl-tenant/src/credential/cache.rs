@@ -10,7 +10,7 @@ use super::Request;
 use crate::{
     error::Error,
     identity::{Identity, ProfileName},
-    output,
+    machine, output,
     paths::Paths,
     private_file::{self, Found},
     world::Messages,
@@ -102,6 +102,16 @@ impl Cache {
             .collect();
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
         found
+    }
+
+    /// Deletes tokens of machines that have ended: the next job has other claims and would never
+    /// find them. What cannot be deleted now is deleted next time.
+    pub(super) fn clear_away(folder: &Path, now: i64) {
+        for (path, facts) in Self::all(folder) {
+            if machine::is_cache_name(facts.profile.as_deref()) && facts.expires_at <= now {
+                let _ = private_file::remove(&path);
+            }
+        }
     }
 
     /// Deletes every token of an account, and what was set aside.

@@ -105,7 +105,7 @@ impl Failures {
             parent: parent.map(Parent::mark),
         };
         if let Ok(bytes) = serde_json::to_vec(&failure) {
-            let _ = private_file::write_note(&self.path(&request.key()), &bytes);
+            let _ = private_file::write_note(&self.path(&request.place()), &bytes);
         }
     }
 

@@ -80,7 +80,7 @@ fn attempt(
             _ => None,
         }
     };
-    let lock_path = paths.locks().join(format!("token-{}.lock", request.key()));
+    let lock_path = paths.locks().join(format!("token-{}.lock", request.place()));
     runtime::block_on(async {
         let deadline = Instant::now() + http::WHOLE;
         let _lock = match lock::acquire(&lock_path, lock::LONGEST_WAIT, good).await? {
@@ -116,6 +116,9 @@ fn attempt(
         let (credential, answer) = broker.credential(request.workspace).await?;
         check(credential.workspace_id, request)?;
         let offset = http::clock_offset(&answer, clock.now()).unwrap_or(0);
+        if request.machine.is_some() {
+            Cache::clear_away(&paths.tokens(), clock.now());
+        }
         Ok(cache.store(request, credential, before, offset))
     })?
 }

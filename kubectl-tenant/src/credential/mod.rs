@@ -53,9 +53,15 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The name of everything about this token.
+    /// The name of this token in the cache.
     pub(crate) fn key(&self) -> String {
         self.in_canonical_form(|request| request.key())
+    }
+
+    /// The name of its lock and of what failed last: the same for all machines, for a CI provider
+    /// gives every job claims of its own, and neither file is ever cleared away.
+    pub(crate) fn place(&self) -> String {
+        Self { machine: None, ..self.clone() }.key()
     }
 
     /// The request as the cache knows it.
@@ -140,7 +146,7 @@ fn renew(
     world: &mut World,
 ) -> Result<CachedToken, Error> {
     let failures = Failures::new(paths);
-    let known = failures.read(&request.key()).filter(|_| !request.force);
+    let known = failures.read(&request.place()).filter(|_| !request.force);
     if let Some(known) = known {
         let now = world.clock.now();
         let survives = survives(&verdict, known.kind);
@@ -156,7 +162,7 @@ fn renew(
     let interactive = info.is_some_and(|info| info.interactive);
     match mint::mint(request, cache, unwanted(&verdict), interactive, paths, world) {
         Ok(token) => {
-            failures.clear(&request.key());
+            failures.clear(&request.place());
             Ok(token)
         }
         Err(error) => {

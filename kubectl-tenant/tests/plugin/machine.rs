@@ -74,6 +74,20 @@ fn a_token_in_a_file_is_exchanged_and_what_it_brings_is_cached() {
     fs::write(&file, jwt("deploy", 1)).unwrap();
     assert_eq!(run(&mut get_token(&home, &file)).token(), "k8s-1");
     assert_eq!(parameter(&exchanges(&broker)[1], "subject_token"), Some(jwt("deploy", 1)));
+    // What has ended is cleared away by the next machine, and only then.
+    let tokens = || fs::read_dir(home.path(".cache/kubectl-tenant/tokens")).unwrap().count();
+    assert_eq!(tokens(), 2);
+    for entry in fs::read_dir(home.path(".cache/kubectl-tenant/tokens")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let (document, table) = text.split_once('\n').unwrap();
+        let mut facts: serde_json::Value = serde_json::from_str(document).unwrap();
+        facts["expires_at"] = json!(0);
+        fs::write(&path, format!("{facts}\n{table}")).unwrap();
+    }
+    fs::write(&file, jwt("release", 1)).unwrap();
+    assert_eq!(run(&mut get_token(&home, &file)).token(), "k8s-1");
+    assert_eq!(tokens(), 1);
     // And nobody who has no token at all gets what a machine got.
     let said = run(get_token(&home, &file).env_remove("TENANT_ID_TOKEN_FILE"));
     said.failed(3);
