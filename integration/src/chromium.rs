@@ -177,7 +177,9 @@ impl Chromium {
         let picture = self.call("Page.captureScreenshot", whole).await?;
         let picture = STANDARD.decode(picture["data"].as_str().context("no picture")?)?;
         let program = std::env::current_exe()?;
-        let target = program.ancestors().nth(3).context("the folder of build results")?;
+        // cargo marks it as a cache.
+        let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+        let target = target.context("the folder of build results")?;
         let folder = target.join("screenshots");
         std::fs::create_dir_all(&folder)?;
         let file = folder.join(format!("{name}.png"));

@@ -70,13 +70,14 @@ async fn a_person_does_it_all_on_the_account_page() {
 
     // Another program's session is there, and ends with a click.
     alice.login(&[]).await.unwrap().success().unwrap();
+    alice.kubectl().run(["tenant", "whoami"]).await.unwrap().success().unwrap();
     chromium.open(broker.join("account").unwrap().as_str()).await.unwrap();
     chromium.until("document.querySelector('#sessions td button') !== null").await.unwrap();
     chromium.screenshot("account").await.unwrap();
     chromium.click("#sessions td button").await.unwrap();
     chromium.until("document.querySelectorAll('#sessions tbody tr').length === 1").await.unwrap();
-    let after = alice.kubectl().run(["tenant", "get-token", "--force"]).await.unwrap();
-    assert!(!after.status.success(), "the plugin is signed out");
+    let after = alice.kubectl().run(["tenant", "whoami"]).await.unwrap();
+    assert!(!after.status.success() && after.stderr.contains("kubectl tenant login"), "{after:?}");
     let entries = chromium.value("document.querySelector('#entries').innerText").await.unwrap();
     assert!(entries.as_str().unwrap().contains("IssueKubeconfig"), "{entries}");
 
