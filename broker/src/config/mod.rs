@@ -4,6 +4,7 @@
 //! The environment's name of a key is `TENANT_BROKER_` and the key in capitals with `__` for each
 //! dot: `database.url` is `TENANT_BROKER_DATABASE__URL`. A list is written with commas there.
 
+mod connector;
 mod files;
 mod reference;
 mod settings;
@@ -172,6 +173,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "A session ends after so long, however often it is used.",
     ),
     (
+        "issuer.local_accounts",
+        "true",
+        "Whether people may sign in with e-mail address and password; false needs a connector.",
+    ),
+    (
         "issuer.refresh_grace_seconds",
         "30",
         "How long a used refresh token may be used once more, for two processes that race.",
@@ -335,6 +341,11 @@ fn issuer(
         }
         signing_key_files.push(state_dir.join("issuer-key.pem"));
     }
+    let connectors = connector::connectors(s);
+    let local_accounts = s.parsed("issuer.local_accounts").unwrap_or(true);
+    if !local_accounts && connectors.is_empty() {
+        s.fault("issuer.local_accounts", "nobody could sign in: configure a connector first");
+    }
     let five_minutes = |count| Allowance { count, window_seconds: 300 };
     let an_hour = |count| Allowance { count, window_seconds: HOUR };
     IssuerSettings {
@@ -353,6 +364,8 @@ fn issuer(
         user_code: five_minutes(s.within("limits.user_code_failures_per_address", 1, 100_000)),
         register: an_hour(s.within("limits.registrations_per_address", 1, 100_000)),
         registration: s.parsed("issuer.registration").unwrap_or_default(),
+        local_accounts,
+        connectors,
     }
 }
 

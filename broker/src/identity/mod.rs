@@ -9,6 +9,7 @@ mod browser;
 mod email;
 mod origin;
 mod password;
+pub(crate) mod provider;
 pub(crate) mod session;
 mod user;
 
@@ -300,7 +301,8 @@ impl Identity {
         let password_hash = self.passwords.hash(password).await?;
         let id = self.clock.random_id();
         let mut tx = self.db.begin().await?;
-        let new = user::New { id, email: email.as_str(), password_hash: &password_hash, role };
+        let new =
+            user::New { id, email: email.as_str(), password_hash: Some(&password_hash), role };
         if !user::insert(&mut tx, &new, self.clock.now_ms()).await? {
             return Err(CreateUserError::Exists(email));
         }

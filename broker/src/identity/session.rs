@@ -212,6 +212,19 @@ pub(crate) async fn forget(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(FORGET).bind(before).execute(c).await.map(drop))
 }
 
+const SHORTEN: &str = "UPDATE sessions SET expires_at = $2 WHERE id = $1 AND expires_at > $2";
+
+/// Brings the absolute end of a session forward.
+pub(crate) async fn shorten(
+    tx: &mut Tx,
+    session: &mut Session,
+    expires_at: i64,
+) -> sqlx::Result<()> {
+    session.expires_at = session.expires_at.min(expires_at);
+    on_engine!(tx.connection(), c => sqlx::query(SHORTEN)
+        .bind(session.id).bind(expires_at).execute(c).await.map(drop))
+}
+
 const END: &str = "\
 UPDATE sessions SET ended_at = $2, ended_why = $3 WHERE id = $1 AND ended_at IS NULL \
 RETURNING user_id";

@@ -15,6 +15,9 @@
 //! | user code of a device | eight letters | SHA-256, end |
 //! | cookie of a browser that signed in before | `tbk_` | SHA-256, end |
 //! | cookie of a browser's session | `tbs_` | SHA-256, end |
+//! | state of a sign-in at a provider | `tbu_` | SHA-256, end |
+//!
+//! People may sign in at an upstream provider instead of with a password ([`connector`]).
 
 mod accept;
 mod api;
@@ -24,6 +27,7 @@ mod authorize;
 mod begin;
 mod browser;
 mod code;
+pub mod connector;
 mod device;
 mod discovery;
 mod id_token;
@@ -35,18 +39,23 @@ mod parameters;
 mod redirect;
 mod refresh;
 mod revoke;
+mod seal;
 mod target;
 mod token;
+mod trust;
 mod userinfo;
 mod waiting;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use poem::{Endpoint, Request, Response, Route, endpoint::make, get, post};
 use url::Url;
 
-pub use self::api::AuthApi;
-use self::keys::{KeyError, SigningKeys};
+pub use self::{api::AuthApi, trust::HttpError};
+use self::{
+    connector::{ConnectorSettings, Connectors, grant},
+    keys::{KeyError, SigningKeys},
+};
 use crate::{
     clock::Clock,
     db::Db,
@@ -94,6 +103,10 @@ pub struct IssuerSettings {
     pub register: Allowance,
     /// Whether they may.
     pub registration: bool,
+    /// Whether people may sign in with e-mail address and password.
+    pub local_accounts: bool,
+    /// Upstream providers, by name.
+    pub connectors: BTreeMap<String, ConnectorSettings>,
 }
 
 /// The issuer cannot start.
@@ -108,6 +121,9 @@ pub enum StartError {
     /// Its keys.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// How a provider is reached.
+    #[error("connectors: {0}")]
+    Http(#[from] HttpError),
 }
 
 /// The issuer. Clones share everything.
@@ -119,6 +135,7 @@ struct Inner {
     settings: IssuerSettings,
     name: String,
     keys: SigningKeys,
+    connectors: Connectors,
     db: Db,
     clock: Clock,
     identity: Identity,
@@ -140,7 +157,9 @@ impl Issuer {
         let name = issuer_name(&settings.public_url)
             .ok_or_else(|| StartError::PublicUrl(settings.public_url.clone()))?;
         let keys = SigningKeys::load(&settings.signing_key_files)?;
-        Ok(Self(Arc::new(Inner { settings, name, keys, db, clock, identity, metrics })))
+        let connectors = Connectors::new(&settings.connectors, &name, &clock)?;
+        let inner = Inner { settings, name, keys, connectors, db, clock, identity, metrics };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// Forgets what is over: authorization requests, access tokens, refresh tokens of sessions that
@@ -171,6 +190,14 @@ impl Issuer {
         refresh::forget(&mut tx, now - KEPT_MS).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
+        grant::forget_attempts(&mut tx, now).await?;
+        grant::forget_unused(&mut tx, now - KEPT_MS).await?;
+        tx.commit().await?;
+        let mut tx = self.db().begin().await?;
+        grant::forget_tokens(&mut tx, now).await?;
+        grant::forget_over(&mut tx, now - KEPT_MS).await?;
+        tx.commit().await?;
+        let mut tx = self.db().begin().await?;
         device::forget(&mut tx, now - KEPT_MS).await?;
         known::forget(&mut tx, now).await?;
         tx.commit().await?;
@@ -197,6 +224,10 @@ impl Issuer {
 
     fn keys(&self) -> &SigningKeys {
         &self.0.keys
+    }
+
+    fn connectors(&self) -> &Connectors {
+        &self.0.connectors
     }
 
     fn db(&self) -> &Db {
@@ -250,6 +281,8 @@ pub fn routes(issuer: Issuer) -> Route {
         .at("/device", get(answer(at, device::form)).post(answer(at, device::submit)))
         .at("/login/device", get(answer(at, device::confirm)).post(answer(at, device::decide)))
         .at("/login/code", get(answer(at, |_, request| async move { login::show_code(&request) })))
+        .at("/login/with/:name", get(answer(at, connector::start::leave)))
+        .at("/login/callback/:name", get(answer(at, connector::callback::arrive)))
         .at("/login/style.css", get(answer(at, |_, _| async { pages::stylesheet() })))
 }
 

@@ -3,6 +3,7 @@
 
 mod authorize;
 mod code;
+mod connector;
 mod device;
 mod frontend;
 mod login;
@@ -12,4 +13,5 @@ mod refresh;
 mod revoke;
 mod sessions;
 mod storage;
+mod upstream;
 mod world;
