@@ -1,16 +1,15 @@
 // An OpenID provider for the tests: the certified library, with people who can be changed while it
 // runs, keys that are rotated on command, and answers that can be spoilt on purpose.
 //
-// `node main.mjs PORT` listens on 127.0.0.1:PORT. `POST /control/COMMAND` with a JSON body gives
-// the commands below; `GET /control/ready` answers once it serves.
+// `node main.mjs` listens on a free port of 127.0.0.1 and writes `ready: URL`. `POST
+// /control/COMMAND` with a JSON body gives the commands below.
 
 import { createHmac, createPublicKey, generateKeyPairSync, randomUUID, sign } from 'node:crypto';
 import { createServer } from 'node:http';
 import Provider from 'oidc-provider';
 import { Memory } from './memory.mjs';
 
-const port = Number(process.argv[2]);
-const issuer = `http://127.0.0.1:${port}`;
+let issuer;
 const MONTH = 30 * 24 * 3600;
 
 const state = {
@@ -137,19 +136,23 @@ async function control(request, response) {
   try {
     let text = '';
     for await (const chunk of request) text += chunk;
-    const result = name === 'ready' ? {} : await commands[name](text ? JSON.parse(text) : {});
+    const result = await commands[name](text ? JSON.parse(text) : {});
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(result ?? {}));
   } catch (error) {
     response.writeHead(500).end(String(error?.stack ?? error));
   }
 }
 
-state.keys = [newKey('RSA')];
-build();
-createServer((request, response) => {
+const server = createServer((request, response) => {
   const path = new URL(request.url, issuer).pathname;
   if (path.startsWith('/control/')) return control(request, response);
   state.counts[path] = (state.counts[path] ?? 0) + 1;
   if (state.outage) return response.writeHead(state.outage).end('out of order');
   return answer(request, response);
-}).listen(port, '127.0.0.1', () => console.log(`ready: ${issuer}`));
+});
+server.listen(0, '127.0.0.1', () => {
+  issuer = `http://127.0.0.1:${server.address().port}`;
+  state.keys = [newKey('RSA')];
+  build();
+  console.log(`ready: ${issuer}`);
+});

@@ -97,7 +97,7 @@ impl Identity {
         if row.status != ACTIVE {
             return Ok(Err(NotAdmitted::Suspended(row.user_id)));
         }
-        set_role(tx, &self.clock, row.user_id, person).await?;
+        set_role(tx, &self.clock, row.user_id, person.role, person.connector).await?;
         let now = self.clock.now_ms();
         on_engine!(tx.connection(), c => sqlx::query(SEEN)
             .bind(row.id).bind(person.username).bind(now).execute(c).await.map(drop))?;
@@ -156,17 +156,18 @@ pub(crate) async fn set_role(
     tx: &mut Tx,
     clock: &Clock,
     user_id: Uuid,
-    person: &Person<'_>,
+    role: Role,
+    connector: &str,
 ) -> sqlx::Result<()> {
     let changed = on_engine!(tx.connection(), c => sqlx::query(SET_ROLE)
-        .bind(user_id).bind(person.role.as_str())
+        .bind(user_id).bind(role.as_str())
         .execute(c).await.map(|done| done.rows_affected() == 1))?;
     if !changed {
         return Ok(());
     }
     let event = Event {
         user_id: Some(user_id),
-        reason: Some(format!("{} says: {}", person.connector, person.role.as_str())),
+        reason: Some(format!("{connector} says: {}", role.as_str())),
         ..Event::success(Action::ChangeRole)
     };
     audit::record(tx, clock, event).await

@@ -59,6 +59,9 @@ pub(super) enum TokenError {
     /// The database does not answer.
     #[error("the broker cannot reach its database; try again")]
     Storage(#[from] sqlx::Error),
+    /// The provider of a session does not answer.
+    #[error("your sign-in provider does not answer; the session waits for it, so try again")]
+    Provider,
     /// No randomness.
     #[error("the broker failed; an operator finds the cause in its log by the request id")]
     Randomness(#[from] NoRandomness),
@@ -80,7 +83,7 @@ impl TokenError {
             | Self::AccessDenied
             | Self::ExpiredToken => StatusCode::BAD_REQUEST,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Storage(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Storage(_) | Self::Provider => StatusCode::SERVICE_UNAVAILABLE,
             Self::Randomness(_) | Self::Signature(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -96,7 +99,7 @@ impl TokenError {
             Self::SlowDown => "slow_down",
             Self::AccessDenied => "access_denied",
             Self::ExpiredToken => "expired_token",
-            Self::TooMany(_) | Self::Storage(_) => "temporarily_unavailable",
+            Self::TooMany(_) | Self::Storage(_) | Self::Provider => "temporarily_unavailable",
             Self::Randomness(_) | Self::Signature(_) => "server_error",
         }
     }
@@ -113,7 +116,7 @@ impl TokenError {
         let body = json!({ "error": self.code(), "error_description": self.to_string() });
         let mut response = unkept(self.status(), &body);
         match self {
-            Self::Storage(_) => response = pages::later(response, 5),
+            Self::Storage(_) | Self::Provider => response = pages::later(response, 5),
             Self::TooMany(seconds) => response = pages::later(response, *seconds),
             _ => {}
         }

@@ -4,6 +4,8 @@
 mod authorize;
 mod code;
 mod connector;
+mod connector_refresh;
+mod connector_tokens;
 mod device;
 mod frontend;
 mod login;

@@ -13,15 +13,13 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::browser::{Browser, Page};
+use crate::http_client;
 use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
-use crate::{http_client, port};
 
 /// Until the provider answers, on a busy machine.
 const READY_LIMIT: Duration = Duration::from_mins(1);
-/// How often another port is tried.
-const PORT_TRIES: u32 = 5;
 /// Pages between the sign-in form and the way back at most: sign-in, consent.
 const FORMS: u32 = 3;
 
@@ -46,18 +44,9 @@ impl OidcProvider {
         let script = install::into(scratch.path()).await?;
         let log = scratch.path().join("oidc-provider.log");
         let http = http_client::http_client(None)?;
-        for _ in 0..PORT_TRIES {
-            let port = port::free()?;
-            let process =
-                Program::new(&node).arg(&script).arg(port.to_string()).spawn_logged(&log)?;
-            let url = format!("http://127.0.0.1:{port}");
-            match ready(&process, &http, &url).await {
-                Ok(()) => return Ok(Self { process, url, http, _scratch: scratch }),
-                Err(_) if process.status().is_some() && port::is_taken(&process.log_tail(40)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        bail!("every port that was free was taken before the provider could listen on it")
+        let process = Program::new(&node).arg(&script).spawn_logged(&log)?;
+        let url = ready(&process, &log).await?;
+        Ok(Self { process, url, http, _scratch: scratch })
     }
 
     /// Its issuer identifier.
@@ -191,13 +180,15 @@ impl OidcProvider {
     }
 }
 
-async fn ready(process: &Process, http: &Client, url: &str) -> Result<()> {
-    probe::until("the OpenID provider to answer", READY_LIMIT, || async {
+/// The address that the provider writes once it listens; the system chose its port.
+async fn ready(process: &Process, log: &Path) -> Result<String> {
+    probe::until("the OpenID provider to listen", READY_LIMIT, || async {
         process.still_running()?;
-        Ok(match http.get(format!("{url}/control/ready")).send().await {
-            Ok(answer) if answer.status().is_success() => Probe::Ready(()),
-            Ok(answer) => Probe::NotYet(answer.status().to_string()),
-            Err(error) => Probe::NotYet(error.to_string()),
+        let written = std::fs::read_to_string(log).context("read the provider's log")?;
+        let address = written.lines().find_map(|line| line.strip_prefix("ready: "));
+        Ok(match address {
+            Some(address) => Probe::Ready(address.to_owned()),
+            None => Probe::NotYet("it does not say that it is ready".to_owned()),
         })
     })
     .await

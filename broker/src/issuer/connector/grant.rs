@@ -2,7 +2,11 @@
 
 use uuid::Uuid;
 
-use crate::{db::Tx, on_engine, secret::SecretHash};
+use crate::{
+    db::{Db, Tx},
+    on_engine,
+    secret::SecretHash,
+};
 
 const ADD_ATTEMPT: &str = "\
 INSERT INTO upstream_attempts (state_hash, authorization_id, connector, expires_at) \
@@ -74,6 +78,85 @@ pub(super) async fn attach(
 ) -> sqlx::Result<Option<(String, bool)>> {
     on_engine!(tx.connection(), c => sqlx::query_as(ATTACH)
         .bind(id).bind(session_id).fetch_optional(c).await)
+}
+
+/// The grant that a session which is alive stands on.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub(super) struct Kept {
+    pub(super) id: Uuid,
+    pub(super) session_id: Uuid,
+    pub(super) user_id: Uuid,
+    pub(super) connector: String,
+    pub(super) subject: String,
+    /// Sealed for this grant.
+    pub(super) refresh_token: Option<Vec<u8>>,
+    pub(super) checked_at: i64,
+}
+
+const OF_TOKEN: &str = "\
+SELECT g.id, s.id AS session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
+FROM refresh_tokens t JOIN sessions s ON s.id = t.session_id \
+JOIN upstream_grants g ON g.session_id = s.id JOIN identities i ON i.id = g.identity_id \
+WHERE t.token_hash = $1 AND s.ended_at IS NULL AND s.idle_expires_at > $2 AND s.expires_at > $2";
+
+/// The grant behind a refresh token of ours, used or not, whose session is alive.
+pub(super) async fn of_refresh_token(
+    db: &Db,
+    token: SecretHash,
+    now: i64,
+) -> sqlx::Result<Option<Kept>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(OF_TOKEN)
+        .bind(token.as_bytes()).bind(now).fetch_optional(pool).await)
+}
+
+/// One statement decides who asks. It looks at `checked_at` too: whoever read the row before another
+/// replica asked would present a token that is used up.
+const LEASE: &str = "\
+UPDATE upstream_grants SET lease_id = $2, lease_until = $3 \
+WHERE id = $1 AND checked_at = $4 AND (lease_until IS NULL OR lease_until <= $5) \
+RETURNING refresh_token";
+
+/// Takes the right to ask, until `until`, and with it the refresh token as it is now. `false` if
+/// another asks or has asked since.
+pub(super) async fn lease(
+    db: &Db,
+    kept: &mut Kept,
+    lease: Uuid,
+    now: i64,
+    until: i64,
+) -> sqlx::Result<bool> {
+    let mut tx = db.begin().await?;
+    let token: Option<(Option<Vec<u8>>,)> = on_engine!(tx.connection(), c => sqlx::query_as(LEASE)
+        .bind(kept.id).bind(lease).bind(until).bind(kept.checked_at).bind(now)
+        .fetch_optional(c).await)?;
+    tx.commit().await?;
+    let Some((token,)) = token else { return Ok(false) };
+    kept.refresh_token = token;
+    Ok(true)
+}
+
+const RELEASE: &str = "\
+UPDATE upstream_grants SET lease_id = NULL, lease_until = NULL, checked_at = $3 \
+WHERE id = $1 AND lease_id = $2";
+
+const ROTATE: &str = "UPDATE upstream_grants SET refresh_token = $2 WHERE id = $1";
+
+/// Gives the right back, with what came of it. `false` if another took it over meanwhile.
+pub(super) async fn release(
+    tx: &mut Tx,
+    id: Uuid,
+    lease: Uuid,
+    rotated: Option<Vec<u8>>,
+    checked_at: i64,
+) -> sqlx::Result<bool> {
+    let held = on_engine!(tx.connection(), c => sqlx::query(RELEASE)
+        .bind(id).bind(lease).bind(checked_at)
+        .execute(c).await.map(|done| done.rows_affected() == 1))?;
+    if held && let Some(token) = rotated {
+        on_engine!(tx.connection(), c => sqlx::query(ROTATE)
+            .bind(id).bind(token).execute(c).await.map(drop))?;
+    }
+    Ok(held)
 }
 
 const FORGET_ATTEMPTS: &str = "DELETE FROM upstream_attempts WHERE expires_at <= $1";

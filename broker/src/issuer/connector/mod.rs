@@ -7,12 +7,14 @@
 //! | the broker redeems the code and asks who it is | [`provider`], [`super::trust`] |
 //! | may they sign in, and as what | [`person`] |
 //! | what the provider gave is kept, sealed, with the session | [`grant`] |
+//! | at every refresh the provider is asked again | [`check`] |
 //!
 //! The browser that comes back must be the one that left: the PKCE verifier and the nonce follow
 //! from the secret in its cookie and from `state`, and neither is kept anywhere ([`binding`]).
 
 mod binding;
 pub(super) mod callback;
+pub(super) mod check;
 pub(super) mod grant;
 mod person;
 mod provider;
