@@ -57,6 +57,8 @@ function build() {
     issueRefreshToken: async () => state.refreshTokens,
     // Longer than a test's clock moves.
     ttl: { AccessToken: MONTH, IdToken: MONTH, RefreshToken: MONTH, Session: MONTH, Grant: MONTH, Interaction: 600, AuthorizationCode: 60 },
+    // The library's own dispatcher refuses loopback addresses, where everything of a test is.
+    fetch: (url, { dispatcher, ...options }) => globalThis.fetch(url, options),
     cookies: { keys: ['a key of the tests'] },
   });
   provider.use(async (ctx, next) => {

@@ -24,6 +24,8 @@ pub enum Action {
     SignIn,
     /// A provider gave or took the administrator's role.
     ChangeRole,
+    /// A machine's token was exchanged for a session, or refused.
+    ExchangeToken,
     /// A session was ended by its owner.
     SignOut,
     /// A session was ended by the provider that it began at.
@@ -62,6 +64,7 @@ impl Action {
         match self {
             Self::CreateUser => "CreateUser",
             Self::SignIn => "SignIn",
+            Self::ExchangeToken => "ExchangeToken",
             Self::ChangeRole => "ChangeRole",
             Self::ProviderLogout => "ProviderLogout",
             Self::SignOut => "SignOut",

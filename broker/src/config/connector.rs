@@ -113,7 +113,7 @@ pub(super) fn issuer(s: &mut Settings, key: &str) -> String {
     text
 }
 
-fn required(s: &mut Settings, key: &str, what: &str) -> String {
+pub(super) fn required(s: &mut Settings, key: &str, what: &str) -> String {
     s.given(key).unwrap_or_else(|| {
         s.fault(key, &format!("missing: {what}"));
         String::new()

@@ -35,6 +35,11 @@ impl Config {
                 readable(&format!("connectors.{name}.ca_file"), path);
             }
         }
+        for (name, workload) in &self.issuer.workloads {
+            if let Some(path) = &workload.ca_file {
+                readable(&format!("workloads.{name}.ca_file"), path);
+            }
+        }
         if !self.makes_signing_key() {
             for path in &self.issuer.signing_key_files {
                 readable("issuer.signing_key_files", path);

@@ -9,6 +9,7 @@ mod files;
 mod reference;
 mod settings;
 mod tier;
+mod workload;
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -156,6 +157,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "Wrong user codes per address in five minutes.",
     ),
     ("limits.registrations_per_address", "10", "Accounts made by people per address in an hour."),
+    (
+        "limits.exchanges_per_address",
+        "600",
+        "Token exchanges of machines per address in five minutes, good or bad.",
+    ),
     (
         "issuer.signing_key_files",
         "<state_dir>/issuer-key.pem",
@@ -364,8 +370,10 @@ fn issuer(
         user_code: five_minutes(s.within("limits.user_code_failures_per_address", 1, 100_000)),
         register: an_hour(s.within("limits.registrations_per_address", 1, 100_000)),
         registration: s.parsed("issuer.registration").unwrap_or_default(),
+        exchange: five_minutes(s.within("limits.exchanges_per_address", 1, 1_000_000)),
         local_accounts,
         connectors,
+        workloads: workload::workloads(s),
     }
 }
 

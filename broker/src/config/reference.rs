@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{KEYS, Tiers, connector};
+use super::{KEYS, Tiers, connector, workload};
 
 const HEAD: &str = "\
 # Configuration of the broker
@@ -42,6 +42,16 @@ for people.
 |---|---|---|
 ";
 
+const WORKLOADS: &str = "
+## Workloads
+
+A workload is a table `[workloads.NAME]`: an issuer whose tokens machines exchange for a session of \
+one workspace. [Signing in](sign-in.md) has examples.
+
+| key in `[workloads.NAME]` | meaning |
+|---|---|
+";
+
 /// The page.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
@@ -58,6 +68,10 @@ pub fn reference() -> String {
     for (key, default, meaning) in connector::FIELDS {
         let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
         let _ = writeln!(page, "| `{key}` | {default} | {meaning} |");
+    }
+    page.push_str(WORKLOADS);
+    for (key, meaning) in workload::FIELDS {
+        let _ = writeln!(page, "| `{key}` | {meaning} |");
     }
     page
 }

@@ -3,7 +3,7 @@
 //! A person is found by issuer and subject and by nothing else. An e-mail address finds nobody: a
 //! provider that lets people write what they like must not give anyone another person's workspace.
 
-use tenant_shared::Role;
+use tenant_shared::{Role, SignedInAt};
 use uuid::Uuid;
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     audit::{self, Action, Event},
     clock::Clock,
-    db::Tx,
+    db::{Db, Tx},
     on_engine,
 };
 
@@ -200,3 +200,16 @@ UPDATE users SET email = $2 WHERE id = $1 AND email <> $2 \
   AND NOT EXISTS (SELECT 1 FROM users o WHERE o.email = $2 AND o.id <> $1)";
 
 const SET_ROLE: &str = "UPDATE users SET role = $2 WHERE id = $1 AND role <> $2";
+
+const SIGNED_IN_AT: &str = "\
+SELECT connector, username, removal_seconds FROM upstream_grants WHERE session_id = $1";
+
+/// The provider that a session began at.
+///
+/// # Errors
+/// The database's.
+pub(super) async fn signed_in_at(db: &Db, session_id: Uuid) -> sqlx::Result<Option<SignedInAt>> {
+    let row: Option<(String, Option<String>, i64)> = on_engine!(db.reader(), pool =>
+        sqlx::query_as(SIGNED_IN_AT).bind(session_id).fetch_optional(pool).await)?;
+    Ok(row.map(|(name, username, removal_seconds)| SignedInAt { name, username, removal_seconds }))
+}

@@ -123,7 +123,7 @@ const REDEEM_ID: &str = "\
 UPDATE authorizations SET redeemed_at = $2 \
 WHERE id = $1 AND redeemed_at IS NULL AND user_id IS NOT NULL \
 RETURNING id, client_id, redirect_uri, scope, nonce, code_challenge, user_id, \
-  authenticated_at, code_expires_at";
+  authenticated_at, code_expires_at, upstream_grant_id";
 
 /// Takes a sign-in that has no code of its own. `None` if nobody signed in or it is taken.
 pub(super) async fn redeem_id(tx: &mut Tx, id: Uuid, now: i64) -> sqlx::Result<Option<Redeemed>> {

@@ -76,6 +76,7 @@ impl Start<'_> {
             idle_expires_at: now + i64::from(idle) * 1000,
             // The session is as old as the sign-in, not as the code's way to the client.
             expires_at: self.auth_time + i64::from(most) * 1000,
+            workspace_id: None,
         };
         session::begin(tx, &new).await
     }

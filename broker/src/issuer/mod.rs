@@ -17,7 +17,8 @@
 //! | cookie of a browser's session | `tbs_` | SHA-256, end |
 //! | state of a sign-in at a provider | `tbu_` | SHA-256, end |
 //!
-//! People may sign in at an upstream provider instead of with a password ([`connector`]).
+//! People may sign in at an upstream provider instead of with a password ([`connector`]), machines
+//! exchange tokens of other issuers ([`exchange`]).
 
 mod accept;
 mod api;
@@ -30,6 +31,7 @@ mod code;
 pub mod connector;
 mod device;
 mod discovery;
+pub mod exchange;
 mod id_token;
 pub mod keys;
 mod known;
@@ -54,6 +56,7 @@ use url::Url;
 pub use self::{api::AuthApi, trust::HttpError};
 use self::{
     connector::{ConnectorSettings, Connectors, grant},
+    exchange::{WorkloadSettings, Workloads},
     keys::{KeyError, SigningKeys},
 };
 use crate::{
@@ -107,6 +110,10 @@ pub struct IssuerSettings {
     pub local_accounts: bool,
     /// Upstream providers, by name.
     pub connectors: BTreeMap<String, ConnectorSettings>,
+    /// Issuers of machines' tokens, by name.
+    pub workloads: BTreeMap<String, WorkloadSettings>,
+    /// Token exchanges from one address.
+    pub exchange: Allowance,
 }
 
 /// The issuer cannot start.
@@ -121,8 +128,8 @@ pub enum StartError {
     /// Its keys.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// How a provider is reached.
-    #[error("connectors: {0}")]
+    /// How another issuer is reached.
+    #[error("connectors or workloads: {0}")]
     Http(#[from] HttpError),
 }
 
@@ -136,6 +143,7 @@ struct Inner {
     name: String,
     keys: SigningKeys,
     connectors: Connectors,
+    workloads: Workloads,
     db: Db,
     clock: Clock,
     identity: Identity,
@@ -158,7 +166,9 @@ impl Issuer {
             .ok_or_else(|| StartError::PublicUrl(settings.public_url.clone()))?;
         let keys = SigningKeys::load(&settings.signing_key_files)?;
         let connectors = Connectors::new(&settings.connectors, &name, &clock)?;
-        let inner = Inner { settings, name, keys, connectors, db, clock, identity, metrics };
+        let workloads = Workloads::new(&settings.workloads, &clock)?;
+        let inner =
+            Inner { settings, name, keys, connectors, workloads, db, clock, identity, metrics };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -177,6 +187,7 @@ impl Issuer {
             settings.device_start,
             settings.user_code,
             settings.register,
+            settings.exchange,
         ];
         let longest = windows.iter().map(|allowance| allowance.window_seconds).max().unwrap_or(0);
         // One statement a transaction: SQLite's writer is free in between.
@@ -228,6 +239,10 @@ impl Issuer {
 
     fn connectors(&self) -> &Connectors {
         &self.0.connectors
+    }
+
+    fn workloads(&self) -> &Workloads {
+        &self.0.workloads
     }
 
     fn db(&self) -> &Db {
@@ -283,6 +298,7 @@ pub fn routes(issuer: Issuer) -> Route {
         .at("/login/code", get(answer(at, |_, request| async move { login::show_code(&request) })))
         .at("/login/with/:name", get(answer(at, connector::start::leave)))
         .at("/login/callback/:name", get(answer(at, connector::callback::arrive)))
+        .at("/login/backchannel/:name", post(answer(at, connector::logout::sign_out)))
         .at("/login/style.css", get(answer(at, |_, _| async { pages::stylesheet() })))
 }
 

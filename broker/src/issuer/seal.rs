@@ -78,7 +78,9 @@ mod tests {
 
     fn seals(secrets: &[&[u8]]) -> Seals {
         let mut seals = Seals::default();
-        secrets.iter().for_each(|secret| seals.add(secret));
+        for secret in secrets {
+            seals.add(secret);
+        }
         seals
     }
 

@@ -9,7 +9,9 @@ use serde_json::json;
 use tenant_shared::PLUGIN_CLIENT_ID;
 
 use super::{
-    Issuer, code, device, id_token, pages,
+    Issuer, code, device,
+    exchange::{self, Exchanged},
+    id_token, pages,
     parameters::{ParameterFault, Parameters},
     refresh,
 };
@@ -53,6 +55,9 @@ pub(super) enum TokenError {
     /// Too often, from this address.
     #[error("too many requests from this address; try again later")]
     TooMany(u64),
+    /// The token of a machine gives it nothing (RFC 8693 section 2.2.2).
+    #[error("{0}")]
+    Subject(&'static str),
     /// It asks for more than it was given.
     #[error("scope asks for more than the person agreed to")]
     Scope,
@@ -60,7 +65,7 @@ pub(super) enum TokenError {
     #[error("the broker cannot reach its database; try again")]
     Storage(#[from] sqlx::Error),
     /// The provider of a session does not answer.
-    #[error("your sign-in provider does not answer; the session waits for it, so try again")]
+    #[error("the issuer that this depends on does not answer; nothing has ended, so try again")]
     Provider,
     /// No randomness.
     #[error("the broker failed; an operator finds the cause in its log by the request id")]
@@ -76,6 +81,7 @@ impl TokenError {
             Self::Parameter(fault) => fault.status(),
             Self::Client(_) => StatusCode::UNAUTHORIZED,
             Self::Grant(_)
+            | Self::Subject(_)
             | Self::GrantType
             | Self::Scope
             | Self::AuthorizationPending
@@ -90,7 +96,7 @@ impl TokenError {
 
     fn code(&self) -> &'static str {
         match self {
-            Self::Parameter(_) => "invalid_request",
+            Self::Parameter(_) | Self::Subject(_) => "invalid_request",
             Self::Client(_) => "invalid_client",
             Self::Grant(_) => "invalid_grant",
             Self::GrantType => "unsupported_grant_type",
@@ -164,25 +170,41 @@ impl Granted {
     }
 }
 
+/// A machine's token on the wire (RFC 8693 section 2.2.1).
+fn exchanged(exchanged: &Exchanged) -> Response {
+    let body = json!({
+        "access_token": exchanged.access_token.expose(),
+        "issued_token_type": exchange::GIVEN,
+        "token_type": "Bearer",
+        "expires_in": exchanged.expires_in,
+    });
+    unkept(StatusCode::OK, &body)
+}
+
 /// Answers a token request.
 pub(super) async fn token(issuer: Issuer, mut request: Request) -> Response {
     match exchange(&issuer, &mut request).await {
-        Ok(granted) => granted.response(),
+        Ok(response) => response,
         Err(error) => error.response(),
     }
 }
 
-async fn exchange(issuer: &Issuer, request: &mut Request) -> Result<Granted, TokenError> {
+async fn exchange(issuer: &Issuer, request: &mut Request) -> Result<Response, TokenError> {
     let sent = Parameters::of_body(request).await?;
     sent.refuse_repeated()?;
     let grant_type = sent.required("grant_type", 64)?;
-    let client_id = client(request, &sent)?.ok_or(ParameterFault::Missing("client_id"))?;
-    match grant_type {
+    let client_id = client(request, &sent)?;
+    if grant_type == exchange::GRANT_TYPE {
+        return Ok(exchanged(&exchange::exchange(issuer, &sent).await?));
+    }
+    let client_id = client_id.ok_or(ParameterFault::Missing("client_id"))?;
+    let granted = match grant_type {
         "authorization_code" => code::exchange(issuer, &sent, client_id).await,
         "refresh_token" => refresh::exchange(issuer, &sent, client_id).await,
         device::GRANT_TYPE => device::exchange(issuer, &sent, client_id).await,
         _ => Err(TokenError::GrantType),
-    }
+    };
+    granted.map(|granted| granted.response())
 }
 
 /// The client that asks. All are public clients: they have no secret, and one that sends one is

@@ -4,9 +4,11 @@
 mod authorize;
 mod code;
 mod connector;
+mod connector_logout;
 mod connector_refresh;
 mod connector_tokens;
 mod device;
+mod exchange;
 mod frontend;
 mod login;
 mod openid;

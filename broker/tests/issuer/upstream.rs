@@ -114,7 +114,6 @@ pub(crate) async fn register(provider: &OidcProvider, world: &World, name: &str)
 pub(crate) struct Visit {
     pub(crate) browser: Browser,
     pub(crate) url: Url,
-    pub(crate) handle: String,
 }
 
 impl Visit {
@@ -127,7 +126,7 @@ impl Visit {
         let handle = query(page.url.as_str(), "request").unwrap();
         let path = format!("/login/with/{name}?request={handle}");
         assert!(page.body.contains(&path), "{path} is not in:\n{}", page.body);
-        Self { browser, url: world.at(&path).parse().unwrap(), handle }
+        Self { browser, url: world.at(&path).parse().unwrap() }
     }
 }
 

@@ -123,6 +123,8 @@ impl World {
             registration: false,
             local_accounts: true,
             connectors: BTreeMap::new(),
+            workloads: BTreeMap::new(),
+            exchange: Allowance { count: 50, window_seconds: 300 },
         };
         change(&mut settings);
         let issuer =

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 
 use crate::machine;
@@ -47,7 +48,7 @@ async fn libraries() -> Result<PathBuf> {
     };
     let cache = cache.join("oidc-provider");
     let hash = Sha256::new().chain_update(PACKAGE).chain_update(LOCK).finalize();
-    let name: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let name = URL_SAFE_NO_PAD.encode(&hash[..9]);
     let installed = cache.join(name);
     let libraries = installed.join("node_modules");
     if libraries.is_dir() {

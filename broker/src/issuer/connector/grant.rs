@@ -159,6 +159,43 @@ pub(super) async fn release(
     Ok(held)
 }
 
+/// Grants that a provider names: by its session, by a person, or both.
+pub(super) struct Named<'a> {
+    pub(super) connector: &'a str,
+    pub(super) subject: Option<&'a str>,
+    pub(super) sid: Option<&'a str>,
+    /// Only those made before.
+    pub(super) before: i64,
+}
+
+const NAMED: &str = "\
+SELECT g.id, s.id AS session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
+FROM upstream_grants g JOIN sessions s ON s.id = g.session_id \
+JOIN identities i ON i.id = g.identity_id \
+WHERE g.connector = $1 AND ($2 = '' OR i.subject = $2) AND ($3 = '' OR g.sid = $3) \
+  AND g.created_at <= $4 AND s.ended_at IS NULL LIMIT $5";
+
+/// The named grants whose sessions have not ended.
+pub(super) async fn named(tx: &mut Tx, named: &Named<'_>, most: u32) -> sqlx::Result<Vec<Kept>> {
+    on_engine!(tx.connection(), c => sqlx::query_as(NAMED)
+        .bind(named.connector).bind(named.subject.unwrap_or_default())
+        .bind(named.sid.unwrap_or_default()).bind(named.before).bind(i64::from(most))
+        .fetch_all(c).await)
+}
+
+const FORGET_NAMED: &str = "\
+DELETE FROM upstream_grants WHERE connector = $1 AND session_id IS NULL AND created_at <= $4 \
+  AND ($3 = '' OR sid = $3) \
+  AND ($2 = '' OR identity_id IN (SELECT id FROM identities WHERE subject = $2))";
+
+/// Forgets the named grants that no session began with yet, so that none does.
+pub(super) async fn forget_named(tx: &mut Tx, named: &Named<'_>) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(FORGET_NAMED)
+        .bind(named.connector).bind(named.subject.unwrap_or_default())
+        .bind(named.sid.unwrap_or_default()).bind(named.before)
+        .execute(c).await.map(drop))
+}
+
 const FORGET_ATTEMPTS: &str = "DELETE FROM upstream_attempts WHERE expires_at <= $1";
 
 /// Forgets browsers that did not come back by `now`.

@@ -16,6 +16,7 @@ mod binding;
 pub(super) mod callback;
 pub(super) mod check;
 pub(super) mod grant;
+pub(super) mod logout;
 mod person;
 mod provider;
 pub(super) mod start;
@@ -23,6 +24,7 @@ pub(super) mod start;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use secrecy::SecretString;
+use tenant_shared::BROWSER_CLIENT_ID;
 use url::Url;
 use uuid::Uuid;
 
@@ -132,7 +134,8 @@ impl Connectors {
             return Ok(None);
         };
         let Some(connector) = self.get(&name) else { return Ok(None) };
-        if !can_be_asked {
+        // A browser's session has no refresh at which the provider could be asked.
+        if !can_be_asked || session.client_id == BROWSER_CLIENT_ID {
             let most = now + i64::from(connector.settings.unchecked_seconds) * 1000;
             session::shorten(tx, &mut session, most).await?;
         }

@@ -6,7 +6,7 @@ use openidconnect::{
     AccessToken, AdditionalProviderMetadata, AuthType, AuthorizationCode, ClientId, ClientSecret,
     EndpointMaybeSet, EndpointNotSet, EndpointSet, Nonce, OAuth2TokenResponse as _,
     PkceCodeChallenge, PkceCodeVerifier, ProviderMetadata, RedirectUrl, RefreshToken,
-    RequestTokenError, Scope, TokenResponse as _,
+    RequestTokenError, Scope, TokenResponse as _, TokenUrl, UserInfoUrl,
     core::{
         CoreAuthDisplay, CoreAuthenticationFlow, CoreClaimName, CoreClaimType, CoreClient,
         CoreClientAuthMethod, CoreErrorResponseType, CoreGrantType, CoreJsonWebKey,
@@ -59,6 +59,9 @@ type Client = CoreClient<
     EndpointMaybeSet,
     EndpointMaybeSet,
 >;
+
+/// An answer of the provider under way.
+type Answering = Pin<Box<dyn Future<Output = Result<http::Response<Vec<u8>>, Outage>> + Send>>;
 
 /// A provider, which is asked for its metadata when it is needed first.
 #[derive(Debug)]
@@ -201,13 +204,13 @@ impl Provider {
         nonce: &Nonce,
     ) -> Result<Answer, NoAnswer> {
         let metadata = self.metadata().await?;
-        let send = caller(&self.http);
+        let ask = caller(&self.http);
         let tokens = self
             .client(&metadata)?
             .exchange_code(AuthorizationCode::new(code))
             .map_err(|error| NoAnswer::Outage(error.to_string()))?
             .set_pkce_verifier(verifier)
-            .request_async(&send)
+            .request_async(&ask)
             .await
             .map_err(refused)?;
         let id_token = self.id_token(&metadata, &tokens).await?;
@@ -227,12 +230,12 @@ impl Provider {
         subject: &str,
     ) -> Result<Refreshed, NoAnswer> {
         let metadata = self.metadata().await?;
-        let send = caller(&self.http);
+        let ask = caller(&self.http);
         let tokens = self
             .client(&metadata)?
             .exchange_refresh_token(&RefreshToken::new(token.expose_secret().to_owned()))
             .map_err(|error| NoAnswer::Outage(error.to_string()))?
-            .request_async(&send)
+            .request_async(&ask)
             .await
             .map_err(refused)?;
         let answer = match self.id_token(&metadata, &tokens).await {
@@ -315,8 +318,8 @@ impl Provider {
         let metadata = self.discovery.get().await?;
         let endpoints = [
             Some(metadata.authorization_endpoint().url()),
-            metadata.token_endpoint().map(|endpoint| endpoint.url()),
-            metadata.userinfo_endpoint().map(|endpoint| endpoint.url()),
+            metadata.token_endpoint().map(TokenUrl::url),
+            metadata.userinfo_endpoint().map(UserInfoUrl::url),
             Some(metadata.jwks_uri().url()),
         ];
         let unsafe_one = endpoints.into_iter().flatten().find(|endpoint| !is_safe(endpoint));
@@ -348,13 +351,7 @@ impl Provider {
 }
 
 /// How the crate asks: with our client. Each request owns what it needs.
-fn caller(
-    http: &Http,
-) -> impl Fn(
-    http::Request<Vec<u8>>,
-) -> Pin<Box<dyn Future<Output = Result<http::Response<Vec<u8>>, Outage>> + Send>>
-+ Sync
-+ use<> {
+fn caller(http: &Http) -> impl Fn(http::Request<Vec<u8>>) -> Answering + Sync + use<> {
     let http = http.clone();
     move |request| {
         let http = http.clone();

@@ -1,5 +1,7 @@
 //! `GET /login/with/{name}?request=…`: the browser leaves for a provider.
 
+use std::sync::Arc;
+
 use poem::{Request, Response, http::StatusCode};
 
 use super::{Connector, NoAnswer, binding::State, grant};
@@ -59,9 +61,9 @@ async fn send(
 }
 
 /// The provider that a request's path names.
-pub(super) fn named<'a>(issuer: &'a Issuer, request: &Request) -> Option<&'a Connector> {
+pub(super) fn named<'a>(issuer: &'a Issuer, request: &Request) -> Option<&'a Arc<Connector>> {
     let name = request.raw_path_param("name")?;
-    issuer.connectors().get(name).map(AsRef::as_ref)
+    issuer.connectors().get(name)
 }
 
 /// The page for a provider that is not configured.

@@ -14,7 +14,7 @@ pub(super) use discovery::Discovery;
 pub use http::HttpError;
 pub(super) use http::{Http, Outage, is_loopback};
 pub(super) use keys::Keys;
-pub(super) use token::{Claims, Kind};
+pub(super) use token::{Claims, Kind, SKEW, unverified_issuer};
 
 /// A token or an answer that is worth nothing, or that cannot be judged now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
