@@ -45,6 +45,23 @@ pub fn note(field: &'static str, value: impl Into<String>) {
     });
 }
 
+/// Work of the request under way that goes on without it: what it audits has the request's id and
+/// address.
+pub fn detached<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    let facts = REQUEST.try_with(|facts| RequestFacts {
+        id: facts.id.clone(),
+        address: facts.address,
+        user_agent: facts.user_agent.clone(),
+        notes: RefCell::default(),
+    });
+    async move {
+        match facts {
+            Ok(facts) => REQUEST.scope(facts, work).await,
+            Err(_) => work.await,
+        }
+    }
+}
+
 /// Identifier of the request under way.
 pub fn request_id() -> Option<String> {
     REQUEST.try_with(|facts| facts.id.clone()).ok()

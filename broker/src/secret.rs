@@ -18,6 +18,17 @@ pub const USER_CODE_LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 #[error("the operating system gave no randomness: {0}")]
 pub struct NoRandomness(#[from] getrandom::Error);
 
+/// Bytes that nobody can guess.
+///
+/// # Errors
+/// The operating system has no randomness to give.
+#[expect(clippy::disallowed_methods, reason = "the one place that asks for randomness")]
+pub fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// A secret in clear, on its way to the one who asked for it. It does not print.
 #[derive(Clone)]
 pub struct PlainSecret(SecretString);
@@ -27,10 +38,8 @@ impl PlainSecret {
     ///
     /// # Errors
     /// The operating system has no randomness to give.
-    #[expect(clippy::disallowed_methods, reason = "the one place that asks for randomness")]
     pub fn generate(prefix: &str) -> Result<Self, NoRandomness> {
-        let mut bytes = [0; SECRET_BYTES];
-        getrandom::fill(&mut bytes)?;
+        let bytes: [u8; SECRET_BYTES] = random()?;
         Ok(Self(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes)).into()))
     }
 

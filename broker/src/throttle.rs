@@ -27,6 +27,8 @@ pub enum Limited {
     UserCode,
     /// Accounts that people made for themselves, by address.
     Register,
+    /// Token exchanges of machines, by address.
+    Exchange,
 }
 
 impl Limited {
@@ -41,6 +43,7 @@ impl Limited {
             Self::DeviceStart => "device_start",
             Self::UserCode => "user_code",
             Self::Register => "register",
+            Self::Exchange => "exchange",
         }
     }
 }

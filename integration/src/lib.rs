@@ -1,8 +1,9 @@
 //! The harness over real programs.
 //!
 //! A test asks [`world::World`] for what it needs and gets real programs: a control plane
-//! ([`control_plane`]), the broker ([`broker`]), PostgreSQL ([`postgres`]), kubectl ([`kubectl`]) and
-//! people with a home and a browser ([`person`]). Nothing is imitated; faults come from outside, by
+//! ([`control_plane`]), the broker ([`broker`]), PostgreSQL ([`postgres`]), kubectl ([`kubectl`]),
+//! a company's OpenID provider ([`oidc_provider`]) and people with a home and a browser
+//! ([`person`]). Nothing is imitated; faults come from outside, by
 //! signals and by a proxy before the API server ([`fault_proxy`]).
 //!
 //! | What is where | |
@@ -28,6 +29,7 @@ pub mod kubectl;
 pub mod machine;
 pub mod measure;
 pub mod oidc;
+pub mod oidc_provider;
 pub mod person;
 pub mod port;
 pub mod postgres;

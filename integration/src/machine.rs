@@ -1,12 +1,18 @@
 //! What the machine has: programs, folders, accounts.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
+use crate::probe::{self, Probe};
 use crate::process::Account;
+use crate::progress::say;
 
 /// The program of this name in the first folder of a search path that has it.
 pub fn find_in(search_path: &OsStr, name: &str) -> Option<PathBuf> {
@@ -33,6 +39,32 @@ pub fn cache_folder() -> Option<PathBuf> {
         .filter(|folder| folder.is_absolute())
         .or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")))
         .map(|cache| cache.join("kubectl-tenant"))
+}
+
+/// Waits for the right to fill this folder; it ends with the value, or with the process. `does`
+/// completes "another process …".
+///
+/// # Errors
+/// The folder cannot be written to, or `limit` passed.
+pub(crate) async fn lock(folder: &Path, does: &str, limit: Duration) -> Result<File> {
+    let path = folder.join(".lock");
+    let file = File::create(&path).with_context(|| format!("open {}", path.display()))?;
+    let mut told = false;
+    probe::until(&format!("another process that {does}"), limit, || {
+        std::future::ready(match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Probe::Ready(())),
+            Err(Errno::WOULDBLOCK) => {
+                if !told {
+                    say(&format!("another process {does}; waiting for it"));
+                    told = true;
+                }
+                Ok(Probe::NotYet(format!("{} is locked", path.display())))
+            }
+            Err(error) => Err(error).with_context(|| format!("lock {}", path.display())),
+        })
+    })
+    .await?;
+    Ok(file)
 }
 
 /// The account to run a program as that refuses root: `nobody` when we are root, else ours.

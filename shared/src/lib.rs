@@ -27,7 +27,7 @@ pub use names::{
 };
 pub use problem::{Code, PROBLEM_CONTENT_TYPE, Problem};
 pub use session::{
-    EndedSessions, Me, RegisterRequest, Role, SessionInfo, SessionList, SignInRequest,
+    EndedSessions, Me, RegisterRequest, Role, SessionInfo, SessionList, SignInRequest, SignedInAt,
 };
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use time::WireTime;

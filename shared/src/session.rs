@@ -46,6 +46,25 @@ pub struct Me {
     pub session_id: Uuid,
     /// When the session ends at the latest, however often it is used (RFC 3339, UTC).
     pub session_expires_at: WireTime,
+    /// The provider that the session began at; absent for a local account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub provider: Option<SignedInAt>,
+}
+
+/// Where somebody signed in who has no password here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct SignedInAt {
+    /// The provider's name in the broker's configuration.
+    pub name: String,
+    /// What the person is called there, as it was at the sign-in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub username: Option<String>,
+    /// How long a person whom the provider removed keeps access at most, in seconds: a bridged
+    /// outage, the last access token and the last Kubernetes token together.
+    pub removal_seconds: i64,
 }
 
 /// A session that is alive: one sign-in of one program or browser.

@@ -12,6 +12,9 @@
 //! | see everybody's workspaces and audit rows | 403 | yes | 403 |
 //! | see, suspend and resume users, end their sessions | 403 | yes | 403 |
 //!
+//! A machine (a session for one workspace) sees and uses that workspace as its owner does, gets 404
+//! for every other and 403 for everything else, also where the owner is an administrator.
+//!
 //! 404 where even the existence is nobody else's business, 403 where the answer does not depend on
 //! what exists.
 
@@ -84,7 +87,8 @@ pub fn create_workspace(caller: &Caller) -> Permit<CreateWorkspace> {
 /// # Errors
 /// 404 for everybody else.
 pub fn read_workspace(caller: &Caller, of: &impl Owned) -> Result<Permit<ReadWorkspace>, Failure> {
-    if of.owner() == caller.user_id() || caller.role() == Role::Admin {
+    let is_theirs = of.owner() == caller.user_id() || caller.role() == Role::Admin;
+    if is_theirs && caller.may_know(of.id()) {
         Ok(Permit::grant(caller, Some(of.id())))
     } else {
         Err(no_such_workspace())
@@ -130,8 +134,8 @@ pub fn manage_users(caller: &Caller) -> Result<Permit<ManageUsers>, Failure> {
 
 fn administrator<A>(caller: &Caller) -> Result<Permit<A>, Failure> {
     match caller.role() {
-        Role::Admin => Ok(Permit::grant(caller, None)),
-        Role::User => Err(Failure::new(Code::Forbidden, "only an administrator may do that")),
+        Role::Admin if caller.only_workspace().is_none() => Ok(Permit::grant(caller, None)),
+        _ => Err(Failure::new(Code::Forbidden, "only an administrator may do that")),
     }
 }
 

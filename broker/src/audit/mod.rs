@@ -22,8 +22,14 @@ pub enum Action {
     CreateUser,
     /// Somebody signed in, or was refused.
     SignIn,
+    /// A provider gave or took the administrator's role.
+    ChangeRole,
+    /// A machine's token was exchanged for a session, or refused.
+    ExchangeToken,
     /// A session was ended by its owner.
     SignOut,
+    /// A session was ended by the provider that it began at.
+    ProviderLogout,
     /// A refresh token was used again after its grace: the session is ended.
     RefreshReuse,
     /// An authorization code was used again: the session is ended.
@@ -58,6 +64,9 @@ impl Action {
         match self {
             Self::CreateUser => "CreateUser",
             Self::SignIn => "SignIn",
+            Self::ExchangeToken => "ExchangeToken",
+            Self::ChangeRole => "ChangeRole",
+            Self::ProviderLogout => "ProviderLogout",
             Self::SignOut => "SignOut",
             Self::RefreshReuse => "RefreshReuse",
             Self::CodeReuse => "CodeReuse",
@@ -220,6 +229,13 @@ pub struct Row {
     credential_id: Option<String>,
     request_id: Option<String>,
     reason: Option<String>,
+}
+
+impl Row {
+    /// Why, in words.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
 }
 
 const SELECT: &str = "\

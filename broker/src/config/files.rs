@@ -30,6 +30,16 @@ impl Config {
             readable("tls.cert_file", &tls.cert_file);
             readable("tls.key_file", &tls.key_file);
         }
+        for (name, connector) in &self.issuer.connectors {
+            if let Some(path) = &connector.ca_file {
+                readable(&format!("connectors.{name}.ca_file"), path);
+            }
+        }
+        for (name, workload) in &self.issuer.workloads {
+            if let Some(path) = &workload.ca_file {
+                readable(&format!("workloads.{name}.ca_file"), path);
+            }
+        }
         if !self.makes_signing_key() {
             for path in &self.issuer.signing_key_files {
                 readable("issuer.signing_key_files", path);

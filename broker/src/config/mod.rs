@@ -4,10 +4,12 @@
 //! The environment's name of a key is `TENANT_BROKER_` and the key in capitals with `__` for each
 //! dot: `database.url` is `TENANT_BROKER_DATABASE__URL`. A list is written with commas there.
 
+mod connector;
 mod files;
 mod reference;
 mod settings;
 mod tier;
+mod workload;
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -156,6 +158,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ),
     ("limits.registrations_per_address", "10", "Accounts made by people per address in an hour."),
     (
+        "limits.exchanges_per_address",
+        "600",
+        "Token exchanges of machines per address in five minutes, good or bad.",
+    ),
+    (
         "issuer.signing_key_files",
         "<state_dir>/issuer-key.pem",
         "PEM files of P-256 keys: the first signs, all are published. With PostgreSQL they must be named, for replicas share them.",
@@ -170,6 +177,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "issuer.session_max_seconds",
         "2592000",
         "A session ends after so long, however often it is used.",
+    ),
+    (
+        "issuer.local_accounts",
+        "true",
+        "Whether people may sign in with e-mail address and password; false needs a connector.",
     ),
     (
         "issuer.refresh_grace_seconds",
@@ -335,6 +347,11 @@ fn issuer(
         }
         signing_key_files.push(state_dir.join("issuer-key.pem"));
     }
+    let connectors = connector::connectors(s);
+    let local_accounts = s.parsed("issuer.local_accounts").unwrap_or(true);
+    if !local_accounts && connectors.is_empty() {
+        s.fault("issuer.local_accounts", "nobody could sign in: configure a connector first");
+    }
     let five_minutes = |count| Allowance { count, window_seconds: 300 };
     let an_hour = |count| Allowance { count, window_seconds: HOUR };
     IssuerSettings {
@@ -353,6 +370,10 @@ fn issuer(
         user_code: five_minutes(s.within("limits.user_code_failures_per_address", 1, 100_000)),
         register: an_hour(s.within("limits.registrations_per_address", 1, 100_000)),
         registration: s.parsed("issuer.registration").unwrap_or_default(),
+        exchange: five_minutes(s.within("limits.exchanges_per_address", 1, 1_000_000)),
+        local_accounts,
+        connectors,
+        workloads: workload::workloads(s),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{KEYS, Tiers};
+use super::{KEYS, Tiers, connector, workload};
 
 const HEAD: &str = "\
 # Configuration of the broker
@@ -31,6 +31,27 @@ Amounts are Kubernetes quantities. A workspace keeps the tier it was made with.
 |---|---|---|---|---|
 ";
 
+const CONNECTORS: &str = "
+## Connectors
+
+A connector is a table `[connectors.NAME]`: an OpenID provider at which people sign in. NAME is \
+part of addresses, so do not change it. [Signing in](sign-in.md) explains what the settings mean \
+for people.
+
+| key in `[connectors.NAME]` | default | meaning |
+|---|---|---|
+";
+
+const WORKLOADS: &str = "
+## Workloads
+
+A workload is a table `[workloads.NAME]`: an issuer whose tokens machines exchange for a session of \
+one workspace. [Signing in](sign-in.md) has examples.
+
+| key in `[workloads.NAME]` | meaning |
+|---|---|
+";
+
 /// The page.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
@@ -42,6 +63,15 @@ pub fn reference() -> String {
     page.push_str(TIERS);
     for (key, [basic, standard, premium], meaning) in Tiers::documentation() {
         let _ = writeln!(page, "| `{key}` | `{basic}` | `{standard}` | `{premium}` | {meaning} |");
+    }
+    page.push_str(CONNECTORS);
+    for (key, default, meaning) in connector::FIELDS {
+        let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+        let _ = writeln!(page, "| `{key}` | {default} | {meaning} |");
+    }
+    page.push_str(WORKLOADS);
+    for (key, meaning) in workload::FIELDS {
+        let _ = writeln!(page, "| `{key}` | {meaning} |");
     }
     page
 }

@@ -161,6 +161,12 @@ impl Settings {
             .collect()
     }
 
+    /// Whole keys below a table, without its name.
+    pub fn keys_below(&self, table: &str) -> Vec<String> {
+        let rest = |key: &String| Some(key.strip_prefix(table)?.strip_prefix('.')?.to_owned());
+        self.values.keys().filter_map(rest).collect()
+    }
+
     /// Ends the reading: what nobody read is unknown.
     ///
     /// # Errors

@@ -11,10 +11,10 @@ use uuid::Uuid;
 
 use super::{Credentials, IssueError, Issued, Mode, Parts, User, render};
 use crate::{
-    access,
+    access::{self, Owned as _},
     audit::Action,
     http::Yaml,
-    identity::{Bearer, Caller},
+    identity::{Caller, WorkspaceBearer},
     problem::Failure,
     workspace::{Active, Found, Workspaces, cluster_failure},
 };
@@ -39,7 +39,7 @@ impl CredentialApi {
     #[oai(path = "/:id/credentials", method = "post", operation_id = "issueCredential")]
     async fn issue(
         &self,
-        caller: Bearer,
+        caller: WorkspaceBearer,
         /// The workspace.
         id: Path<Uuid>,
     ) -> Result<Json<Credential>, Failure> {
@@ -56,7 +56,7 @@ impl CredentialApi {
     #[oai(path = "/credentials/kubeconfig", method = "get", operation_id = "getKubeconfig")]
     async fn kubeconfig(
         &self,
-        caller: Bearer,
+        caller: WorkspaceBearer,
         /// `static` or `exec`.
         mode: Query<Option<Mode>>,
         /// The workspace; without it the caller's first.
@@ -69,7 +69,7 @@ impl CredentialApi {
                 .of_user(caller.0.user_id())
                 .await?
                 .into_iter()
-                .next()
+                .find(|found| caller.0.may_know(found.id()))
                 .ok_or_else(no_workspace_yet)?,
         };
         let active = self.active(&caller.0, &found)?;

@@ -11,7 +11,7 @@ use tenant_shared::{
 };
 use uuid::Uuid;
 
-use super::{Bearer, Caller, Identity, session, session::Which, user};
+use super::{Bearer, Caller, Identity, provider, session, session::Which, user};
 use crate::{access, clock::timestamp, http::OptionalJson, problem::Failure};
 
 /// Sessions of a list at most; nobody has as many.
@@ -40,14 +40,15 @@ impl IdentityApi {
     ///
     /// The signed-in user and the session that this request used.
     #[oai(path = "/", method = "get", operation_id = "me")]
-    #[expect(clippy::unused_async, reason = "the macro wants it, and the caller knows it all")]
     async fn me(&self, Bearer(caller): Bearer) -> Result<Json<Me>, Failure> {
+        let provider = provider::signed_in_at(&self.identity.db, caller.session_id).await?;
         Ok(Json(Me {
             id: caller.user_id,
             email: caller.email,
             role: caller.role,
             session_id: caller.session_id,
             session_expires_at: timestamp(caller.session_expires_at).into(),
+            provider,
         }))
     }
 

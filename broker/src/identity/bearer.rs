@@ -77,6 +77,37 @@ impl<'a> ApiExtractor<'a> for Bearer {
     }
 }
 
+/// Somebody signed in, or a machine whose session is for one workspace. Only for operations on a
+/// workspace, which ask [`crate::access`]; everything else takes [`Bearer`] and refuses machines.
+#[derive(Debug)]
+pub struct WorkspaceBearer(pub Caller);
+
+impl<'a> ApiExtractor<'a> for WorkspaceBearer {
+    const TYPES: &'static [ApiExtractorType] = Bearer::TYPES;
+
+    type ParamType = ();
+    type ParamRawType = ();
+
+    fn register(registry: &mut Registry) {
+        Bearer::register(registry);
+    }
+
+    fn security_schemes() -> Vec<&'static str> {
+        Bearer::security_schemes()
+    }
+
+    async fn from_request(
+        request: &'a Request,
+        _: &mut RequestBody,
+        _: ExtractParamOptions<()>,
+    ) -> poem::Result<Self> {
+        let Some(identity) = request.data::<Identity>() else {
+            return Err(Failure::internal(&NoIdentity).into());
+        };
+        Ok(Self(identity.signed_in_for_workspace(request).await?))
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("the composition root gave the API no Identity")]
 struct NoIdentity;

@@ -9,6 +9,7 @@ mod browser;
 mod email;
 mod origin;
 mod password;
+pub(crate) mod provider;
 pub(crate) mod session;
 mod user;
 
@@ -28,7 +29,7 @@ use crate::{
 };
 
 pub use api::{IdentityApi, UserApi};
-pub use bearer::Bearer;
+pub use bearer::{Bearer, WorkspaceBearer};
 pub use browser::BrowserSessions;
 pub use email::{Email, NotAnEmail};
 pub use origin::Origins;
@@ -56,9 +57,31 @@ pub struct Caller {
     session_expires_at: i64,
     scope: String,
     last_used_at: i64,
+    workspace_id: Option<Uuid>,
 }
 
 impl Caller {
+    /// The one workspace that this session may use, if it is a machine's; it may do nothing else.
+    pub fn only_workspace(&self) -> Option<Uuid> {
+        self.workspace_id
+    }
+
+    /// Whether this session may know of a workspace of its user.
+    pub fn may_know(&self, workspace: Uuid) -> bool {
+        self.workspace_id.is_none_or(|only| only == workspace)
+    }
+
+    /// The caller, unless it is a machine.
+    fn person(self) -> Result<Self, Failure> {
+        match self.workspace_id {
+            None => Ok(self),
+            Some(_) => Err(Failure::new(
+                Code::Forbidden,
+                "this session is a machine's: it may use its workspace and nothing else",
+            )),
+        }
+    }
+
     /// The user.
     pub fn user_id(&self) -> Uuid {
         self.user_id
@@ -146,7 +169,13 @@ impl Identity {
     /// # Errors
     /// [`Code::Unauthenticated`] for a token that is unknown or expired, or whose session or user
     /// has come to an end; [`Code::StorageUnavailable`] if the database does not answer.
+    ///
+    /// [`Code::Forbidden`] for a machine, whose session is for one workspace.
     pub async fn caller(&self, presented: &str) -> Result<Caller, Failure> {
+        self.bearer(presented).await?.person()
+    }
+
+    async fn bearer(&self, presented: &str) -> Result<Caller, Failure> {
         self.look_up(&PlainSecret::presented(presented), session::ACCESS_PREFIX).await
     }
 
@@ -156,13 +185,21 @@ impl Identity {
     /// # Errors
     /// As [`Identity::caller`]; [`Code::ForeignOrigin`] for a browser that a foreign page made ask.
     pub async fn signed_in(&self, request: &Request) -> Result<Caller, Failure> {
+        self.signed_in_for_workspace(request).await?.person()
+    }
+
+    /// The same, and a machine too: for operations on a workspace, which ask [`crate::access`].
+    ///
+    /// # Errors
+    /// As [`Identity::signed_in`].
+    pub async fn signed_in_for_workspace(&self, request: &Request) -> Result<Caller, Failure> {
         // A token that is worth nothing is not made good by a cookie beside it.
         if let Some(value) = request.header(header::AUTHORIZATION) {
             let token = value
                 .split_once(' ')
                 .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
                 .map(|(_, token)| token.trim());
-            return self.caller(token.unwrap_or_default()).await;
+            return self.bearer(token.unwrap_or_default()).await;
         }
         let Some(secret) = self.browser.cookie.read(request) else { return Err(stranger()) };
         self.browser.origins.check(request)?;
@@ -300,7 +337,8 @@ impl Identity {
         let password_hash = self.passwords.hash(password).await?;
         let id = self.clock.random_id();
         let mut tx = self.db.begin().await?;
-        let new = user::New { id, email: email.as_str(), password_hash: &password_hash, role };
+        let new =
+            user::New { id, email: email.as_str(), password_hash: Some(&password_hash), role };
         if !user::insert(&mut tx, &new, self.clock.now_ms()).await? {
             return Err(CreateUserError::Exists(email));
         }

@@ -20,23 +20,37 @@ pub(crate) const ACCESS_PREFIX: &str = "tba_";
 pub(crate) const COOKIE_PREFIX: &str = "tbs_";
 
 const CALLER: &str = "\
-SELECT u.id, u.email, u.role, s.id, s.expires_at, s.scope, s.last_used_at \
+SELECT u.id, u.email, u.role, s.id, s.expires_at, s.scope, s.last_used_at, s.workspace_id \
 FROM access_tokens t \
 JOIN sessions s ON s.id = t.session_id \
 JOIN users u ON u.id = s.user_id \
 WHERE t.token_hash = $1 AND t.expires_at > $2 AND s.ended_at IS NULL \
   AND s.idle_expires_at > $2 AND s.expires_at > $2 AND u.status = 'active'";
 
+type CallerRow = (Uuid, String, String, Uuid, i64, String, i64, Option<Uuid>);
+
 /// Whom this access token stands for, if token, session and user are all alive.
 pub(super) async fn caller(db: &Db, token: SecretHash, now: i64) -> sqlx::Result<Option<Caller>> {
-    let row: Option<(Uuid, String, String, Uuid, i64, String, i64)> = on_engine!(db.reader(), pool =>
+    let row: Option<CallerRow> = on_engine!(db.reader(), pool =>
         sqlx::query_as(CALLER).bind(token.as_bytes()).bind(now).fetch_optional(pool).await)?;
-    let Some((user_id, email, role, session_id, session_expires_at, scope, last_used_at)) = row
-    else {
-        return Ok(None);
+    let Some(row) = row else { return Ok(None) };
+    let (user_id, email, role, session_id, session_expires_at, scope, last_used_at, workspace_id) =
+        row;
+    let role = match workspace_id {
+        None => parse_role(&role, user_id)?,
+        // A machine is nobody's administrator, whoever owns the workspace.
+        Some(_) => Role::User,
     };
-    let role = parse_role(&role, user_id)?;
-    Ok(Some(Caller { user_id, email, role, session_id, session_expires_at, scope, last_used_at }))
+    Ok(Some(Caller {
+        user_id,
+        email,
+        role,
+        session_id,
+        session_expires_at,
+        scope,
+        last_used_at,
+        workspace_id,
+    }))
 }
 
 fn parse_role(role: &str, user_id: Uuid) -> sqlx::Result<Role> {
@@ -60,12 +74,14 @@ pub(crate) struct New<'a> {
     pub(crate) created_at: i64,
     pub(crate) idle_expires_at: i64,
     pub(crate) expires_at: i64,
+    /// The one workspace that a machine's session is for.
+    pub(crate) workspace_id: Option<Uuid>,
 }
 
 const BEGIN: &str = "\
 INSERT INTO sessions (id, user_id, client_id, scope, ip_address, user_agent, auth_time, \
-  created_at, last_used_at, idle_expires_at, expires_at) \
-SELECT $1, id, $3, $4, $5, $6, $7, $8, $8, $9, $10 FROM users WHERE id = $2 AND status = 'active'";
+  created_at, last_used_at, idle_expires_at, expires_at, workspace_id) \
+SELECT $1, id, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11 FROM users WHERE id = $2 AND status = 'active'";
 
 /// Begins a session. `None` if the user may not sign in any more.
 pub(crate) async fn begin(tx: &mut Tx, new: &New<'_>) -> sqlx::Result<Option<Session>> {
@@ -73,6 +89,7 @@ pub(crate) async fn begin(tx: &mut Tx, new: &New<'_>) -> sqlx::Result<Option<Ses
         .bind(new.id).bind(new.user_id).bind(new.client_id).bind(new.scope)
         .bind(&new.ip_address).bind(&new.user_agent)
         .bind(new.auth_time).bind(new.created_at).bind(new.idle_expires_at).bind(new.expires_at)
+        .bind(new.workspace_id)
         .execute(c).await.map(|done| done.rows_affected() == 1))?;
     if done { find(tx, new.id).await } else { Ok(None) }
 }
@@ -210,6 +227,19 @@ DELETE FROM sessions WHERE (ended_at <= $1 OR idle_expires_at <= $1 OR expires_a
 /// Forgets sessions that were over by this time and that nothing refers to any more.
 pub(crate) async fn forget(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(FORGET).bind(before).execute(c).await.map(drop))
+}
+
+const SHORTEN: &str = "UPDATE sessions SET expires_at = $2 WHERE id = $1 AND expires_at > $2";
+
+/// Brings the absolute end of a session forward.
+pub(crate) async fn shorten(
+    tx: &mut Tx,
+    session: &mut Session,
+    expires_at: i64,
+) -> sqlx::Result<()> {
+    session.expires_at = session.expires_at.min(expires_at);
+    on_engine!(tx.connection(), c => sqlx::query(SHORTEN)
+        .bind(session.id).bind(expires_at).execute(c).await.map(drop))
 }
 
 const END: &str = "\

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Status of a user who may sign in; any other one may not.
-const ACTIVE: &str = "active";
+pub(super) const ACTIVE: &str = "active";
 /// Status of a user whom an administrator suspended.
 const SUSPENDED: &str = "suspended";
 
@@ -31,7 +31,8 @@ impl User {
 pub(super) struct New<'a> {
     pub(super) id: Uuid,
     pub(super) email: &'a str,
-    pub(super) password_hash: &'a str,
+    /// `None` for somebody who signs in elsewhere.
+    pub(super) password_hash: Option<&'a str>,
     pub(super) role: Role,
 }
 

@@ -31,6 +31,8 @@ pub(super) struct SignedIn {
     pub(super) user_id: Uuid,
     /// In which way, for the audit trail.
     pub(super) how: String,
+    /// What a provider gave for it, if it was at a provider.
+    pub(super) grant_id: Option<Uuid>,
 }
 
 impl Waiting {
@@ -123,7 +125,9 @@ impl Waiting {
         code: Option<(crate::secret::SecretHash, i64)>,
     ) -> sqlx::Result<bool> {
         let now = issuer.clock().now_ms();
-        if !authorization::approve(tx, self.pending.id, who.user_id, now, code).await? {
+        if !authorization::approve(tx, self.pending.id, (who.user_id, who.grant_id), now, code)
+            .await?
+        {
             return Ok(false);
         }
         let event = Event {

@@ -59,6 +59,9 @@ impl AuthApi {
         let issuer = &self.issuer;
         issuer.identity().origins().check_sender(request)?;
         let SignInRequest { email, password } = body.0;
+        if !issuer.settings().local_accounts {
+            return Err(Failure::new(Code::Forbidden, NO_PASSWORDS));
+        }
         let attempt = Attempt::new(issuer, request, &email).await?;
         let user_id = match attempt.judge(SecretString::from(password)).await? {
             Verdict::Accepted(user_id) => user_id,
@@ -90,6 +93,7 @@ impl AuthApi {
             email: session.email,
             session_id: session.id,
             session_expires_at: timestamp(session.expires_at).into(),
+            provider: None,
         };
         let mut response = Response::new(Json(me)).header(header::SET_COOKIE, cookie);
         if let Some(cookie) = attempt.remember(user_id).await? {
@@ -122,6 +126,9 @@ impl AuthApi {
     ) -> Result<Registered, Failure> {
         let issuer = &self.issuer;
         issuer.identity().origins().check_sender(request)?;
+        if !issuer.settings().local_accounts {
+            return Err(Failure::new(Code::Forbidden, NO_PASSWORDS));
+        }
         if !issuer.settings().registration {
             let text = "people cannot make accounts for themselves here; ask an administrator";
             return Err(Failure::new(Code::Forbidden, text));
@@ -145,6 +152,9 @@ impl AuthApi {
         }
     }
 }
+
+/// What is said where `issuer.local_accounts` is off.
+const NO_PASSWORDS: &str = "passwords are not used here; sign in on the page /login instead";
 
 fn too_many(limit: throttle::TooMany) -> Failure {
     let text = "too many attempts; try again later";

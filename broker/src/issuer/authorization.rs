@@ -68,15 +68,16 @@ pub(super) async fn pending(
 
 const APPROVE: &str = "\
 UPDATE authorizations SET user_id = $2, authenticated_at = $3, code_hash = $4, \
-  code_expires_at = $5 \
+  code_expires_at = $5, upstream_grant_id = $6 \
 WHERE id = $1 AND redeemed_at IS NULL AND expires_at > $3";
 
-/// Somebody signed in: from now on this code stands for it, and none before it. A sign-in that needs
-/// no code has none. `false` if the request does not wait any more.
+/// Somebody signed in, perhaps with a provider's grant: from now on this code stands for it, and
+/// none before it. A sign-in that needs no code has none. `false` if the request does not wait any
+/// more.
 pub(super) async fn approve(
     tx: &mut Tx,
     id: Uuid,
-    user_id: Uuid,
+    (user_id, grant_id): (Uuid, Option<Uuid>),
     now: i64,
     code: Option<(SecretHash, i64)>,
 ) -> sqlx::Result<bool> {
@@ -84,7 +85,7 @@ pub(super) async fn approve(
     let hash = hash.as_ref().map(SecretHash::as_bytes);
     on_engine!(tx.connection(), c => sqlx::query(APPROVE)
         .bind(id).bind(user_id).bind(now).bind(hash).bind(expires_at)
-        .execute(c).await.map(|done| done.rows_affected() == 1))
+        .bind(grant_id).execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
 /// What a code stands for.
@@ -99,13 +100,14 @@ pub(super) struct Redeemed {
     pub(super) user_id: Uuid,
     pub(super) authenticated_at: i64,
     pub(super) code_expires_at: Option<i64>,
+    pub(super) upstream_grant_id: Option<Uuid>,
 }
 
 /// One statement decides who is first; of two that come at once the second finds nothing.
 const REDEEM: &str = "\
 UPDATE authorizations SET redeemed_at = $2 WHERE code_hash = $1 AND redeemed_at IS NULL \
 RETURNING id, client_id, redirect_uri, scope, nonce, code_challenge, user_id, \
-  authenticated_at, code_expires_at";
+  authenticated_at, code_expires_at, upstream_grant_id";
 
 /// Takes a code out of the world, whatever comes of it. `None` if there is none or it is taken.
 pub(super) async fn redeem(
@@ -121,7 +123,7 @@ const REDEEM_ID: &str = "\
 UPDATE authorizations SET redeemed_at = $2 \
 WHERE id = $1 AND redeemed_at IS NULL AND user_id IS NOT NULL \
 RETURNING id, client_id, redirect_uri, scope, nonce, code_challenge, user_id, \
-  authenticated_at, code_expires_at";
+  authenticated_at, code_expires_at, upstream_grant_id";
 
 /// Takes a sign-in that has no code of its own. `None` if nobody signed in or it is taken.
 pub(super) async fn redeem_id(tx: &mut Tx, id: Uuid, now: i64) -> sqlx::Result<Option<Redeemed>> {

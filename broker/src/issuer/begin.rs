@@ -26,11 +26,12 @@ pub(super) async fn session(
         scope: &row.scope,
         auth_time: row.authenticated_at,
     };
-    let session = start.begin(issuer, tx, now).await?;
-    if let Some(session) = &session {
-        super::authorization::link(tx, row.id, session.id).await?;
+    let Some(session) = start.begin(issuer, tx, now).await? else { return Ok(None) };
+    super::authorization::link(tx, row.id, session.id).await?;
+    match row.upstream_grant_id {
+        Some(grant) => issuer.connectors().attach(tx, grant, session, now).await,
+        None => Ok(Some(session)),
     }
-    Ok(session)
 }
 
 /// Begins a session of a browser whose person proved who they are just now. `None` if they may not
@@ -75,6 +76,7 @@ impl Start<'_> {
             idle_expires_at: now + i64::from(idle) * 1000,
             // The session is as old as the sign-in, not as the code's way to the client.
             expires_at: self.auth_time + i64::from(most) * 1000,
+            workspace_id: None,
         };
         session::begin(tx, &new).await
     }

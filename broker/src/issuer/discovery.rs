@@ -15,6 +15,10 @@ const KEEP: &str = "public, max-age=300";
 /// `GET /.well-known/openid-configuration` (OpenID Connect Discovery 1.0 section 3, RFC 8414).
 pub(super) fn configuration(issuer: &Issuer) -> Response {
     let name = issuer.name();
+    let mut grant_types = vec!["authorization_code", "refresh_token", super::device::GRANT_TYPE];
+    if !issuer.workloads().is_empty() {
+        grant_types.push(super::exchange::GRANT_TYPE);
+    }
     let at = |path: &str| format!("{name}{path}");
     kept(&json!({
         "issuer": name,
@@ -27,7 +31,7 @@ pub(super) fn configuration(issuer: &Issuer) -> Response {
         "scopes_supported": super::authorize::SCOPES,
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "grant_types_supported": ["authorization_code", "refresh_token", super::device::GRANT_TYPE],
+        "grant_types_supported": grant_types,
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["ES256"],
         "token_endpoint_auth_methods_supported": ["none"],

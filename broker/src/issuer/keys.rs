@@ -20,6 +20,8 @@ use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use super::seal::Seals;
+
 /// A signing key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
@@ -68,6 +70,7 @@ pub(super) struct Jwk {
 pub(super) struct SigningKeys {
     signing: EncodingKey,
     published: Vec<Jwk>,
+    seals: Seals,
 }
 
 impl fmt::Debug for SigningKeys {
@@ -81,22 +84,30 @@ impl SigningKeys {
     pub(super) fn load(files: &[PathBuf]) -> Result<Self, KeyError> {
         let mut signing = None;
         let mut published: Vec<Jwk> = Vec::new();
+        let mut seals = Seals::default();
         for path in files {
             let pem = std::fs::read(path)
                 .map_err(|cause| KeyError::Unreadable { path: path.clone(), cause })?;
-            let (key, jwk) = parse(&pem).ok_or_else(|| KeyError::NotAKey { path: path.clone() })?;
+            let (key, jwk, secret) =
+                parse(&pem).ok_or_else(|| KeyError::NotAKey { path: path.clone() })?;
             if published.contains(&jwk) {
                 return Err(KeyError::Twice { path: path.clone() });
             }
             signing.get_or_insert(key);
             published.push(jwk);
+            seals.add(&secret.to_bytes());
         }
-        Ok(Self { signing: signing.ok_or(KeyError::None)?, published })
+        Ok(Self { signing: signing.ok_or(KeyError::None)?, published, seals })
     }
 
     /// The public keys, the signing one first.
     pub(super) fn published(&self) -> &[Jwk] {
         &self.published
+    }
+
+    /// What seals secrets that the database must keep.
+    pub(super) fn seals(&self) -> &Seals {
+        &self.seals
     }
 
     /// Signs claims as a JWT (RFC 7519) that names its key.
@@ -108,7 +119,7 @@ impl SigningKeys {
 }
 
 /// The first private key of a PEM file; sections of other kinds, such as EC parameters, are passed.
-fn parse(pem: &[u8]) -> Option<(EncodingKey, Jwk)> {
+fn parse(pem: &[u8]) -> Option<(EncodingKey, Jwk, SecretKey)> {
     let secret = match PrivateKeyDer::from_pem_slice(pem).ok()? {
         PrivateKeyDer::Pkcs8(der) => SecretKey::from_pkcs8_der(der.secret_pkcs8_der()).ok()?,
         PrivateKeyDer::Sec1(der) => SecretKey::from_sec1_der(der.secret_sec1_der()).ok()?,
@@ -119,7 +130,7 @@ fn parse(pem: &[u8]) -> Option<(EncodingKey, Jwk)> {
     let kid = thumbprint(&x, &y);
     let der = secret.to_pkcs8_der().ok()?;
     let jwk = Jwk { kty: "EC", crv: "P-256", x, y, alg: "ES256", purpose: "sig", kid };
-    Some((EncodingKey::from_ec_der(der.as_bytes()), jwk))
+    Some((EncodingKey::from_ec_der(der.as_bytes()), jwk, secret))
 }
 
 /// Name of a key that follows from the key itself (RFC 7638 section 3).

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Bytes of a code or of a handle at most, with room for what somebody pastes along.
-const MOST_SECRET_BYTES: usize = 128;
+pub(super) const MOST_SECRET_BYTES: usize = 128;
 /// Bytes of an e-mail address that the form takes.
 pub(super) const MOST_EMAIL_BYTES: usize = 254;
 
@@ -80,6 +80,10 @@ pub(super) async fn submit(issuer: Issuer, mut request: Request) -> Response {
         Ok(None) => return over(),
         Err(error) => return pages::storage(&error),
     };
+    if !issuer.settings().local_accounts {
+        let text = "Passwords are not used here. Sign in with one of these.";
+        return waiting.form(StatusCode::FORBIDDEN, "", Some(text));
+    }
     let email = sent.required("email", MOST_EMAIL_BYTES);
     let password = sent.verbatim("password", PASSWORD_MOST_BYTES);
     let (Ok(email), Ok(Some(password))) = (&email, password) else {
@@ -115,7 +119,7 @@ async fn judge(
         }
         Verdict::Unchecked(error) => return Ok(unchecked(&error)),
     };
-    let who = SignedIn { user_id, how: "password".to_owned() };
+    let who = SignedIn { user_id, how: "password".to_owned(), grant_id: None };
     let mut response = waiting.accept(issuer, &who).await?;
     if let Some(cookie) = attempt.remember(user_id).await? {
         response.headers_mut().append(header::SET_COOKIE, cookie);

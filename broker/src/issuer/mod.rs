@@ -15,6 +15,10 @@
 //! | user code of a device | eight letters | SHA-256, end |
 //! | cookie of a browser that signed in before | `tbk_` | SHA-256, end |
 //! | cookie of a browser's session | `tbs_` | SHA-256, end |
+//! | state of a sign-in at a provider | `tbu_` | SHA-256, end |
+//!
+//! People may sign in at an upstream provider instead of with a password ([`connector`]), machines
+//! exchange tokens of other issuers ([`exchange`]).
 
 mod accept;
 mod api;
@@ -24,8 +28,10 @@ mod authorize;
 mod begin;
 mod browser;
 mod code;
+pub mod connector;
 mod device;
 mod discovery;
+pub mod exchange;
 mod id_token;
 pub mod keys;
 mod known;
@@ -35,18 +41,24 @@ mod parameters;
 mod redirect;
 mod refresh;
 mod revoke;
+mod seal;
 mod target;
 mod token;
+mod trust;
 mod userinfo;
 mod waiting;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use poem::{Endpoint, Request, Response, Route, endpoint::make, get, post};
 use url::Url;
 
-pub use self::api::AuthApi;
-use self::keys::{KeyError, SigningKeys};
+pub use self::{api::AuthApi, trust::HttpError};
+use self::{
+    connector::{ConnectorSettings, Connectors, grant},
+    exchange::{WorkloadSettings, Workloads},
+    keys::{KeyError, SigningKeys},
+};
 use crate::{
     clock::Clock,
     db::Db,
@@ -94,6 +106,14 @@ pub struct IssuerSettings {
     pub register: Allowance,
     /// Whether they may.
     pub registration: bool,
+    /// Whether people may sign in with e-mail address and password.
+    pub local_accounts: bool,
+    /// Upstream providers, by name.
+    pub connectors: BTreeMap<String, ConnectorSettings>,
+    /// Issuers of machines' tokens, by name.
+    pub workloads: BTreeMap<String, WorkloadSettings>,
+    /// Token exchanges from one address.
+    pub exchange: Allowance,
 }
 
 /// The issuer cannot start.
@@ -108,6 +128,9 @@ pub enum StartError {
     /// Its keys.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// How another issuer is reached.
+    #[error("connectors or workloads: {0}")]
+    Http(#[from] HttpError),
 }
 
 /// The issuer. Clones share everything.
@@ -119,6 +142,8 @@ struct Inner {
     settings: IssuerSettings,
     name: String,
     keys: SigningKeys,
+    connectors: Connectors,
+    workloads: Workloads,
     db: Db,
     clock: Clock,
     identity: Identity,
@@ -140,7 +165,11 @@ impl Issuer {
         let name = issuer_name(&settings.public_url)
             .ok_or_else(|| StartError::PublicUrl(settings.public_url.clone()))?;
         let keys = SigningKeys::load(&settings.signing_key_files)?;
-        Ok(Self(Arc::new(Inner { settings, name, keys, db, clock, identity, metrics })))
+        let connectors = Connectors::new(&settings.connectors, &name, &clock)?;
+        let workloads = Workloads::new(&settings.workloads, &clock)?;
+        let inner =
+            Inner { settings, name, keys, connectors, workloads, db, clock, identity, metrics };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// Forgets what is over: authorization requests, access tokens, refresh tokens of sessions that
@@ -158,6 +187,7 @@ impl Issuer {
             settings.device_start,
             settings.user_code,
             settings.register,
+            settings.exchange,
         ];
         let longest = windows.iter().map(|allowance| allowance.window_seconds).max().unwrap_or(0);
         // One statement a transaction: SQLite's writer is free in between.
@@ -169,6 +199,14 @@ impl Issuer {
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
         refresh::forget(&mut tx, now - KEPT_MS).await?;
+        tx.commit().await?;
+        let mut tx = self.db().begin().await?;
+        grant::forget_attempts(&mut tx, now).await?;
+        grant::forget_unused(&mut tx, now - KEPT_MS).await?;
+        tx.commit().await?;
+        let mut tx = self.db().begin().await?;
+        grant::forget_tokens(&mut tx, now).await?;
+        grant::forget_over(&mut tx, now - KEPT_MS).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
         device::forget(&mut tx, now - KEPT_MS).await?;
@@ -197,6 +235,14 @@ impl Issuer {
 
     fn keys(&self) -> &SigningKeys {
         &self.0.keys
+    }
+
+    fn connectors(&self) -> &Connectors {
+        &self.0.connectors
+    }
+
+    fn workloads(&self) -> &Workloads {
+        &self.0.workloads
     }
 
     fn db(&self) -> &Db {
@@ -250,6 +296,9 @@ pub fn routes(issuer: Issuer) -> Route {
         .at("/device", get(answer(at, device::form)).post(answer(at, device::submit)))
         .at("/login/device", get(answer(at, device::confirm)).post(answer(at, device::decide)))
         .at("/login/code", get(answer(at, |_, request| async move { login::show_code(&request) })))
+        .at("/login/with/:name", get(answer(at, connector::start::leave)))
+        .at("/login/callback/:name", get(answer(at, connector::callback::arrive)))
+        .at("/login/backchannel/:name", post(answer(at, connector::logout::sign_out)))
         .at("/login/style.css", get(answer(at, |_, _| async { pages::stylesheet() })))
 }
 

@@ -8,11 +8,27 @@ use poem::{
 use tenant_shared::PLUGIN_CLIENT_ID;
 use url::Url;
 
-use super::{redirect::RedirectUri, target::Target};
+use super::{Issuer, connector::Choice, redirect::RedirectUri, target::Target};
 use crate::{
     page,
     problem::{self, note},
 };
+
+/// The ways to sign in that a page offers.
+pub(super) struct Offer {
+    /// With e-mail address and password.
+    pub(super) local: bool,
+    /// At a provider.
+    pub(super) providers: Vec<Choice>,
+}
+
+impl Offer {
+    /// What is configured.
+    pub(super) fn of(issuer: &Issuer) -> Self {
+        let local = issuer.settings().local_accounts;
+        Self { local, providers: issuer.connectors().choices() }
+    }
+}
 
 /// A page.
 pub(super) enum Page<'a> {
@@ -22,6 +38,8 @@ pub(super) enum Page<'a> {
         request: &'a str,
         /// What waits for it.
         target: &'a Target,
+        /// The ways to sign in.
+        offer: &'a Offer,
         /// What was typed before.
         email: &'a str,
         /// What is wrong with it.
@@ -76,6 +94,7 @@ struct SignInTemplate<'a> {
     purpose: String,
     from_terminal: bool,
     request: &'a str,
+    offer: &'a Offer,
     email: &'a str,
     fault: Option<&'a str>,
 }
@@ -115,11 +134,12 @@ struct ProblemTemplate<'a> {
 /// A page as an answer.
 pub(super) fn show(status: StatusCode, page: &Page<'_>) -> Response {
     let (rendered, form_action) = match page {
-        Page::SignIn { request, target, email, fault } => {
+        Page::SignIn { request, target, offer, email, fault } => {
             let template = SignInTemplate {
                 purpose: purpose(target),
                 from_terminal: !matches!(target, Target::Browser(_)),
                 request,
+                offer,
                 email,
                 fault: *fault,
             };
@@ -226,6 +246,15 @@ mod tests {
         (response, body)
     }
 
+    fn offer() -> Offer {
+        let choice = |name: &str, is_down| Choice {
+            name: name.to_owned(),
+            display_name: "<i>Company</i>".to_owned(),
+            is_down,
+        };
+        Offer { local: true, providers: vec![choice("corp", false), choice("late", true)] }
+    }
+
     #[tokio::test]
     async fn what_a_person_typed_is_shown_and_is_not_markup() {
         let redirect = RedirectUri::allowed("http://127.0.0.1:8000/callback", "x").unwrap();
@@ -233,11 +262,14 @@ mod tests {
         let (response, body) = html(Page::SignIn {
             request: "tbq_\"><script>",
             target: &target,
+            offer: &offer(),
             email: "\"><img src=x onerror=alert(1)>@example.com",
             fault: Some("<b>"),
         })
         .await;
         assert!(!body.contains("<script>") && !body.contains("<img") && !body.contains("<b>"));
+        assert!(!body.contains("<i>") && body.contains("/login/with/corp?request=tbq_"));
+        assert_eq!(body.matches("does not answer").count(), 1);
         assert!(body.contains("http://127.0.0.1:8000/callback"));
         let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
         assert!(policy.ends_with("form-action 'self' http://127.0.0.1:8000"), "{policy}");
@@ -247,8 +279,8 @@ mod tests {
     #[tokio::test]
     async fn labels_and_autocompletion_are_for_everybody() {
         let redirect = RedirectUri::allowed("http://127.0.0.1:8000/callback", "x").unwrap();
-        let target = Target::Client(redirect);
-        let page = Page::SignIn { request: "tbq_x", target: &target, email: "", fault: None };
+        let (target, offer) = (&Target::Client(redirect), &offer());
+        let page = Page::SignIn { request: "tbq_x", target, offer, email: "", fault: None };
         let (_, body) = html(page).await;
         for part in [
             "<html lang=\"en\">",

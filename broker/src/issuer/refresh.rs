@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{
     Issuer,
+    connector::check,
     parameters::Parameters,
     token::{self, Granted, MOST_TOKEN_BYTES, TokenError},
 };
@@ -33,6 +34,7 @@ pub(super) async fn exchange(
 ) -> Result<Granted, TokenError> {
     let token = PlainSecret::presented(sent.required("refresh_token", MOST_TOKEN_BYTES)?).hash();
     let asked = sent.optional("scope", 256)?.unwrap_or_default();
+    check::before_refresh(issuer, token).await?;
     let (now, settings) = (issuer.clock().now_ms(), issuer.settings());
     let mut tx = issuer.db().begin().await?;
     let session_id = match spend(&mut tx, token, now).await? {

@@ -9,7 +9,9 @@ use serde_json::json;
 use tenant_shared::PLUGIN_CLIENT_ID;
 
 use super::{
-    Issuer, code, device, id_token, pages,
+    Issuer, code, device,
+    exchange::{self, Exchanged},
+    id_token, pages,
     parameters::{ParameterFault, Parameters},
     refresh,
 };
@@ -53,12 +55,18 @@ pub(super) enum TokenError {
     /// Too often, from this address.
     #[error("too many requests from this address; try again later")]
     TooMany(u64),
+    /// The token of a machine gives it nothing (RFC 8693 section 2.2.2).
+    #[error("{0}")]
+    Subject(&'static str),
     /// It asks for more than it was given.
     #[error("scope asks for more than the person agreed to")]
     Scope,
     /// The database does not answer.
     #[error("the broker cannot reach its database; try again")]
     Storage(#[from] sqlx::Error),
+    /// The provider of a session does not answer.
+    #[error("the issuer that this depends on does not answer; nothing has ended, so try again")]
+    Provider,
     /// No randomness.
     #[error("the broker failed; an operator finds the cause in its log by the request id")]
     Randomness(#[from] NoRandomness),
@@ -73,6 +81,7 @@ impl TokenError {
             Self::Parameter(fault) => fault.status(),
             Self::Client(_) => StatusCode::UNAUTHORIZED,
             Self::Grant(_)
+            | Self::Subject(_)
             | Self::GrantType
             | Self::Scope
             | Self::AuthorizationPending
@@ -80,14 +89,14 @@ impl TokenError {
             | Self::AccessDenied
             | Self::ExpiredToken => StatusCode::BAD_REQUEST,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Storage(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Storage(_) | Self::Provider => StatusCode::SERVICE_UNAVAILABLE,
             Self::Randomness(_) | Self::Signature(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
     fn code(&self) -> &'static str {
         match self {
-            Self::Parameter(_) => "invalid_request",
+            Self::Parameter(_) | Self::Subject(_) => "invalid_request",
             Self::Client(_) => "invalid_client",
             Self::Grant(_) => "invalid_grant",
             Self::GrantType => "unsupported_grant_type",
@@ -96,7 +105,7 @@ impl TokenError {
             Self::SlowDown => "slow_down",
             Self::AccessDenied => "access_denied",
             Self::ExpiredToken => "expired_token",
-            Self::TooMany(_) | Self::Storage(_) => "temporarily_unavailable",
+            Self::TooMany(_) | Self::Storage(_) | Self::Provider => "temporarily_unavailable",
             Self::Randomness(_) | Self::Signature(_) => "server_error",
         }
     }
@@ -113,7 +122,7 @@ impl TokenError {
         let body = json!({ "error": self.code(), "error_description": self.to_string() });
         let mut response = unkept(self.status(), &body);
         match self {
-            Self::Storage(_) => response = pages::later(response, 5),
+            Self::Storage(_) | Self::Provider => response = pages::later(response, 5),
             Self::TooMany(seconds) => response = pages::later(response, *seconds),
             _ => {}
         }
@@ -161,25 +170,41 @@ impl Granted {
     }
 }
 
+/// A machine's token on the wire (RFC 8693 section 2.2.1).
+fn exchanged(exchanged: &Exchanged) -> Response {
+    let body = json!({
+        "access_token": exchanged.access_token.expose(),
+        "issued_token_type": exchange::GIVEN,
+        "token_type": "Bearer",
+        "expires_in": exchanged.expires_in,
+    });
+    unkept(StatusCode::OK, &body)
+}
+
 /// Answers a token request.
 pub(super) async fn token(issuer: Issuer, mut request: Request) -> Response {
     match exchange(&issuer, &mut request).await {
-        Ok(granted) => granted.response(),
+        Ok(response) => response,
         Err(error) => error.response(),
     }
 }
 
-async fn exchange(issuer: &Issuer, request: &mut Request) -> Result<Granted, TokenError> {
+async fn exchange(issuer: &Issuer, request: &mut Request) -> Result<Response, TokenError> {
     let sent = Parameters::of_body(request).await?;
     sent.refuse_repeated()?;
     let grant_type = sent.required("grant_type", 64)?;
-    let client_id = client(request, &sent)?.ok_or(ParameterFault::Missing("client_id"))?;
-    match grant_type {
+    let client_id = client(request, &sent)?;
+    if grant_type == exchange::GRANT_TYPE {
+        return Ok(exchanged(&exchange::exchange(issuer, &sent).await?));
+    }
+    let client_id = client_id.ok_or(ParameterFault::Missing("client_id"))?;
+    let granted = match grant_type {
         "authorization_code" => code::exchange(issuer, &sent, client_id).await,
         "refresh_token" => refresh::exchange(issuer, &sent, client_id).await,
         device::GRANT_TYPE => device::exchange(issuer, &sent, client_id).await,
         _ => Err(TokenError::GrantType),
-    }
+    };
+    granted.map(|granted| granted.response())
 }
 
 /// The client that asks. All are public clients: they have no secret, and one that sends one is

@@ -9,7 +9,7 @@ use super::{
     Issuer,
     authorization::{self, New, Pending},
     browser::{self, BrowserCookie},
-    pages::{self, Page},
+    pages::{self, Offer, Page},
     target::Target,
 };
 use crate::{page::see_other, secret::PlainSecret};
@@ -67,6 +67,9 @@ pub(super) struct Waiting {
     pub(super) pending: Pending,
     pub(super) target: Target,
     pub(super) cookie: BrowserCookie,
+    /// The secret of the cookie, which this browser presented.
+    pub(super) proof: PlainSecret,
+    offer: Offer,
 }
 
 impl Waiting {
@@ -82,15 +85,16 @@ impl Waiting {
             let cookie = BrowserCookie::of(pending.id, issuer.is_https());
             let origins = issuer.identity().origins();
             let target = Target::parse(&pending.redirect_uri, issuer.name(), origins)?;
-            cookie.proof(request, &pending.browser_hash)?;
-            Some(Self { handle: handle.to_owned(), pending, target, cookie })
+            let proof = cookie.proof(request, &pending.browser_hash)?;
+            let (handle, offer) = (handle.to_owned(), Offer::of(issuer));
+            Some(Self { handle, pending, target, cookie, proof, offer })
         }))
     }
 
     /// The form, with what was typed before and what is wrong with it.
     pub(super) fn form(&self, status: StatusCode, email: &str, fault: Option<&str>) -> Response {
-        let (request, target) = (self.handle.as_str(), &self.target);
-        pages::show(status, &Page::SignIn { request, target, email, fault })
+        let (request, target, offer) = (self.handle.as_str(), &self.target, &self.offer);
+        pages::show(status, &Page::SignIn { request, target, offer, email, fault })
     }
 }
 

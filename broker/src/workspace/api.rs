@@ -11,7 +11,11 @@ use tenant_shared::{
 use uuid::Uuid;
 
 use super::Workspaces;
-use crate::{access, identity::Bearer, problem::Failure};
+use crate::{
+    access::{self, Owned as _},
+    identity::{Bearer, WorkspaceBearer},
+    problem::Failure,
+};
 
 /// Operations on workspaces.
 #[derive(Debug)]
@@ -76,14 +80,16 @@ impl WorkspaceApi {
     #[oai(path = "/", method = "get", operation_id = "listWorkspaces")]
     async fn list(
         &self,
-        caller: Bearer,
+        caller: WorkspaceBearer,
         /// Everybody's, for administrators.
         all: Query<Option<bool>>,
     ) -> Result<Json<WorkspaceList>, Failure> {
         let found = if all.0.unwrap_or(false) {
             self.workspaces.list_all(&access::read_everything(&caller.0)?).await?
         } else {
-            self.workspaces.of_user(caller.0.user_id()).await?
+            let mut found = self.workspaces.of_user(caller.0.user_id()).await?;
+            found.retain(|found| caller.0.may_know(found.id()));
+            found
         };
         Ok(Json(WorkspaceList { items: found.iter().map(super::Found::wire).collect() }))
     }
@@ -92,7 +98,7 @@ impl WorkspaceApi {
     #[oai(path = "/:id", method = "get", operation_id = "showWorkspace")]
     async fn show(
         &self,
-        caller: Bearer,
+        caller: WorkspaceBearer,
         /// Its identifier.
         id: Path<Uuid>,
     ) -> Result<Json<Workspace>, Failure> {

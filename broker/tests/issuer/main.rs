@@ -3,7 +3,12 @@
 
 mod authorize;
 mod code;
+mod connector;
+mod connector_logout;
+mod connector_refresh;
+mod connector_tokens;
 mod device;
+mod exchange;
 mod frontend;
 mod login;
 mod openid;
@@ -12,4 +17,5 @@ mod refresh;
 mod revoke;
 mod sessions;
 mod storage;
+mod upstream;
 mod world;

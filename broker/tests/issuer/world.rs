@@ -1,6 +1,6 @@
 //! An issuer on a real listener and a real database, and people who use it.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use integration::postgres::{Database, Postgres};
 use poem::{EndpointExt as _, Server, listener::TcpAcceptor};
@@ -121,6 +121,10 @@ impl World {
             user_code: Allowance { count: 5, window_seconds: 300 },
             register: Allowance { count: 3, window_seconds: 3600 },
             registration: false,
+            local_accounts: true,
+            connectors: BTreeMap::new(),
+            workloads: BTreeMap::new(),
+            exchange: Allowance { count: 50, window_seconds: 300 },
         };
         change(&mut settings);
         let issuer =

@@ -1,15 +1,13 @@
 //! Building the control plane with Go, once for this user.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 use super::release::{self, GO_MOD, GO_SUM};
-use crate::probe::{self, Probe};
+use crate::machine;
 use crate::process::Program;
 use crate::progress::say;
 
@@ -31,7 +29,7 @@ const LIMIT: Duration = Duration::from_mins(30);
 /// appears there under its name only when it is complete.
 pub(super) async fn build(go: &Path, cache: &Path) -> Result<()> {
     fs::create_dir_all(cache).with_context(|| format!("make the folder {}", cache.display()))?;
-    let _lock = lock(cache).await?;
+    let _lock = machine::lock(cache, "builds the control plane", LIMIT).await?;
     if PACKAGES.iter().all(|(name, ..)| cache.join(name).is_file()) {
         return Ok(());
     }
@@ -80,26 +78,4 @@ async fn run_go(go: &Path, work: &Path, linker_flags: &str) -> Result<()> {
     )?;
     say(&format!("  done after {} s", start.elapsed().as_secs()));
     Ok(())
-}
-
-/// Waits for the right to build in this folder; it ends with the value, or with the process.
-async fn lock(cache: &Path) -> Result<File> {
-    let path = cache.join(".lock");
-    let file = File::create(&path).with_context(|| format!("open {}", path.display()))?;
-    let mut told = false;
-    probe::until("another process that builds the control plane", LIMIT, || {
-        std::future::ready(match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Probe::Ready(())),
-            Err(Errno::WOULDBLOCK) => {
-                if !told {
-                    say("another process is building the control plane; waiting for it");
-                    told = true;
-                }
-                Ok(Probe::NotYet(format!("{} is locked", path.display())))
-            }
-            Err(error) => Err(error).with_context(|| format!("lock {}", path.display())),
-        })
-    })
-    .await?;
-    Ok(file)
 }

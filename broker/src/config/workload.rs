@@ -1,0 +1,88 @@
+//! Issuers of machines' tokens: `[workloads.NAME]`.
+
+use std::collections::BTreeMap;
+
+use url::Url;
+
+use super::{Settings, connector};
+use crate::issuer::{
+    connector::is_safe,
+    exchange::{Rule, WorkloadSettings},
+};
+
+/// A setting of a workload: its key, what it means.
+pub(super) const FIELDS: [(&str, &str); 6] = [
+    (
+        "issuer",
+        "Identifier of the issuer, letter for letter as its tokens say it (`iss`). HTTPS, except on loopback.",
+    ),
+    (
+        "audience",
+        "Whom its tokens must be made for (`aud`): a text that stands for this broker and for nothing else.",
+    ),
+    ("ca_file", "PEM file with CAs that are trusted beside the system's."),
+    (
+        "jwks_uri",
+        "Where its keys are, if its discovery document cannot be reached or names an address that cannot: `https://HOST:6443/openid/v1/jwks` for a cluster.",
+    ),
+    (
+        "rules.RULE.workspace",
+        "The workspace that machines of this rule may use: its identifier or its namespace.",
+    ),
+    (
+        "rules.RULE.claims.CLAIM",
+        "What a claim must be, exactly; at least one besides `iss` and `aud`. Dots lead into claims: `claims.\"kubernetes.io.serviceaccount.name\"`.",
+    ),
+];
+
+/// The workloads by name.
+pub(super) fn workloads(s: &mut Settings) -> BTreeMap<String, WorkloadSettings> {
+    let names = s.names_below("workloads");
+    names.into_iter().map(|name| (name.clone(), workload(s, &name))).collect()
+}
+
+fn workload(s: &mut Settings, name: &str) -> WorkloadSettings {
+    let key = |field: &str| format!("workloads.{name}.{field}");
+    if !super::is_dns_label(name) {
+        s.fault(&key("issuer"), "a workload's name is lower case letters, digits and dashes");
+    }
+    let audience = connector::required(s, &key("audience"), "whom its tokens are made for");
+    let jwks_uri = s.given(&key("jwks_uri")).and_then(|_| s.parsed::<Url>(&key("jwks_uri")));
+    if jwks_uri.as_ref().is_some_and(|url| !is_safe(url)) {
+        s.fault(&key("jwks_uri"), "an https URL (http on loopback only)");
+    }
+    let rules: BTreeMap<_, _> = s
+        .names_below(&key("rules"))
+        .into_iter()
+        .map(|rule| (rule.clone(), self::rule(s, &key("rules"), &rule)))
+        .collect();
+    if rules.is_empty() {
+        s.fault(&key("rules"), "missing: without a rule nobody may use anything");
+    }
+    WorkloadSettings {
+        issuer: connector::issuer(s, &key("issuer")),
+        audience,
+        ca_file: s.path(&key("ca_file")),
+        jwks_uri,
+        rules,
+    }
+}
+
+fn rule(s: &mut Settings, rules: &str, name: &str) -> Rule {
+    let key = format!("{rules}.{name}");
+    let workspace = format!("{key}.workspace");
+    let workspace = connector::required(s, &workspace, "a workspace's identifier or namespace");
+    let below = format!("{key}.claims");
+    let claims: BTreeMap<String, String> = s
+        .keys_below(&below)
+        .into_iter()
+        .map(|claim| {
+            let value = connector::required(s, &format!("{below}.{claim}"), "a value");
+            (claim, value)
+        })
+        .collect();
+    if !claims.keys().any(|claim| claim != "iss" && claim != "aud") {
+        s.fault(&below, "missing: a rule names at least one claim besides iss and aud");
+    }
+    Rule { workspace, claims }
+}

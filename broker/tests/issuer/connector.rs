@@ -1,0 +1,208 @@
+//! Signing in at a company's provider: who comes in, as whom, and who does not.
+
+use integration::{browser::Browser, oidc_provider::OidcProvider};
+use serde_json::json;
+use tenant_shared::Role;
+
+use crate::{
+    upstream::{Company, Visit, claims, connector, redeem, register, with_connectors},
+    world::{EMAIL, On, World, on_both_engines, query},
+};
+
+on_both_engines!(
+    a_person_of_the_company_signs_in_and_stays_the_same_user,
+    many_first_sign_ins_at_once_make_one_user,
+    an_address_takes_no_account_over,
+    groups_say_who_comes_in_and_who_administers,
+    another_browser_cannot_finish,
+    a_state_works_once_for_its_provider_and_not_for_long,
+    a_browser_signs_in_there_for_itself_and_not_for_long,
+);
+
+async fn a_person_of_the_company_signs_in_and_stays_the_same_user(on: On) {
+    let company = Company::start(on).await;
+    let first = company.sign_in("ada").await;
+    let me = company.world.me(&first.access).await.unwrap();
+    assert_eq!((me.email.as_str(), me.role), ("ada@corp.example", Role::User));
+    let provider = me.provider.unwrap();
+    assert_eq!((provider.name.as_str(), provider.username.as_deref()), ("corp", Some("ada")));
+    // An outage of an hour, the last answer, an access token, a Kubernetes token.
+    assert_eq!(provider.removal_seconds, 3600 + 10 + 900 + 7270);
+    // Another browser, another day, another name: the subject is what counts.
+    company.world.pass(3600);
+    let renamed = json!({ "email": "ada.l@corp.example", "email_verified": true });
+    company.provider.person("ada", renamed).await.unwrap();
+    let again = company.sign_in("ada").await;
+    let again = company.world.me(&again.access).await.unwrap();
+    assert_eq!((again.id, again.email.as_str()), (me.id, "ada.l@corp.example"));
+    assert_eq!(company.world.number("SELECT COUNT(*) FROM identities").await, 1);
+    let reasons = company.audit("SignIn").await;
+    assert!(reasons[0].contains("corp as \"ada\""), "{reasons:?}");
+    assert_eq!(company.audit("CreateUser").await[0], "from corp, role user");
+}
+
+async fn many_first_sign_ins_at_once_make_one_user(on: On) {
+    let company = Company::start(on).await;
+    let before = company.world.number("SELECT COUNT(*) FROM users").await;
+    let pages = futures(8, || company.sign_in_page("ada")).await;
+    let mut users = std::collections::BTreeSet::new();
+    for page in &pages {
+        let tokens = redeem(&company.world, page).await;
+        users.insert(company.world.me(&tokens.access).await.unwrap().id);
+    }
+    assert_eq!(users.len(), 1);
+    assert_eq!(company.world.number("SELECT COUNT(*) FROM users").await, before + 1);
+    assert_eq!(company.audit("CreateUser").await.len(), 2);
+}
+
+async fn futures<T, F: Future<Output = T>>(count: usize, make: impl Fn() -> F) -> Vec<T> {
+    let mut running: Vec<_> = (0..count).map(|_| Box::pin(make())).collect();
+    let mut done = Vec::new();
+    std::future::poll_fn(|context| {
+        running.retain_mut(|future| match future.as_mut().poll(context) {
+            std::task::Poll::Ready(value) => {
+                done.push(value);
+                false
+            }
+            std::task::Poll::Pending => true,
+        });
+        if running.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    done
+}
+
+async fn an_address_takes_no_account_over(on: On) {
+    let company = Company::start(on).await;
+    // The local account of the world has this address. The provider's word for it counts for
+    // nothing here, verified or not.
+    company.provider.person("mallory", claims(EMAIL, true)).await.unwrap();
+    company.refused("mallory", "Another user here has your e-mail address").await;
+    company.provider.person("mallory", claims(EMAIL, false)).await.unwrap();
+    let tokens = company.sign_in("mallory").await;
+    let me = company.world.me(&tokens.access).await.unwrap();
+    assert_ne!(me.id, company.world.user);
+    assert_eq!(me.email, format!("{}@no-verified-email.invalid", me.id));
+    // An address that is verified later is taken only if it is free.
+    company.provider.person("mallory", claims(EMAIL, true)).await.unwrap();
+    let tokens = company.sign_in("mallory").await;
+    let again = company.world.me(&tokens.access).await.unwrap();
+    assert_eq!((again.id, &again.email), (me.id, &me.email));
+    company.provider.person("mallory", claims("mallory@corp.example", true)).await.unwrap();
+    let tokens = company.sign_in("mallory").await;
+    assert_eq!(company.world.me(&tokens.access).await.unwrap().email, "mallory@corp.example");
+}
+
+async fn groups_say_who_comes_in_and_who_administers(on: On) {
+    let company = Company::with(on, |connector| {
+        connector.allowed_groups = vec!["dev".into()];
+        connector.allowed_domains = vec!["corp.example".into()];
+    })
+    .await;
+    let role = async |groups: &[&str]| {
+        company.person("ada", groups).await;
+        company.world.me(&company.sign_in("ada").await.access).await.unwrap().role
+    };
+    assert_eq!(role(&["dev", "ops"]).await, Role::Admin);
+    assert_eq!(role(&["dev"]).await, Role::User);
+    assert_eq!(role(&["ops", "dev"]).await, Role::Admin);
+    assert_eq!(company.audit("ChangeRole").await, ["corp says: admin", "corp says: user"]);
+    company.person("ada", &["ops"]).await;
+    company.refused("ada", "not in a group that may sign in").await;
+    company.provider.person("eve", claims("eve@evil.example", true)).await.unwrap();
+    company.refused("eve", "no verified e-mail address of a domain").await;
+    company.provider.person("eve", claims("eve@corp.example", false)).await.unwrap();
+    company.refused("eve", "no verified e-mail address of a domain").await;
+    let refused = company.audit("SignIn").await;
+    assert!(refused[0].contains("corp: \"eve\" is no verified"), "{refused:?}");
+    assert_eq!(company.world.number("SELECT COUNT(*) FROM identities").await, 1);
+}
+
+async fn another_browser_cannot_finish(on: On) {
+    let company = Company::start(on).await;
+    let callback = company.world.at("/login/callback/corp").parse().unwrap();
+    let visit = Visit::begin(&company.world, "corp").await;
+    let stopping = visit.browser.clone().stopping_at(callback);
+    let back = company.provider.sign_in(&stopping, visit.url.clone(), "ada").await.unwrap();
+    assert!(query(back.url.as_str(), "code").is_some(), "{}", back.url);
+    // A victim is lured to the attacker's answer, or has a waiting sign-in of their own.
+    let stranger = Browser::new(None).unwrap();
+    let page = stranger.open(back.url.clone()).await.unwrap();
+    assert_eq!(page.status, 400, "{}", page.body);
+    let other = Visit::begin(&company.world, "corp").await;
+    let page = other.browser.open(back.url.clone()).await.unwrap();
+    assert_eq!(page.status, 400, "{}", page.body);
+    // Nor does it help to begin at the provider with another's request.
+    let page = stranger.open(visit.url).await.unwrap();
+    assert_eq!(page.status, 400, "{}", page.body);
+    assert_eq!(company.world.number("SELECT COUNT(*) FROM identities").await, 0);
+}
+
+async fn a_state_works_once_for_its_provider_and_not_for_long(on: On) {
+    let (one, two) = (OidcProvider::start().await.unwrap(), OidcProvider::start().await.unwrap());
+    let world = World::with(on, |settings| {
+        with_connectors(settings, [("corp", connector(&one)), ("other", connector(&two))]);
+    })
+    .await;
+    register(&one, &world, "corp").await;
+    register(&two, &world, "other").await;
+    one.person("ada", claims("ada@corp.example", true)).await.unwrap();
+    let callback = world.at("/login/callback/corp");
+    // Everything is done but for the last request.
+    let arrive = async || {
+        let visit = Visit::begin(&world, "corp").await;
+        let stopping = visit.browser.clone().stopping_at(callback.parse().unwrap());
+        let back = one.sign_in(&stopping, visit.url, "ada").await.unwrap();
+        (visit.browser, back.url)
+    };
+    let status = async |browser: &Browser, url: &str| {
+        browser.open(url.parse().unwrap()).await.unwrap().status.as_u16()
+    };
+    // Mix-up: the answer of one provider at the address of another.
+    let (browser, url) = arrive().await;
+    let moved = url.as_str().replace("/callback/corp", "/callback/other");
+    assert_eq!(status(&browser, &moved).await, 400);
+    assert_eq!(status(&browser, url.as_str()).await, 400, "and the state is used up");
+    // The sender is another one, or is not named although the provider names itself.
+    for sender in [format!("iss={}", two.issuer()), String::new()] {
+        let (browser, mut url) = arrive().await;
+        let kept: Vec<_> = url.query_pairs().into_owned().filter(|(k, _)| k != "iss").collect();
+        url.query_pairs_mut().clear().extend_pairs(kept);
+        assert_eq!(status(&browser, &format!("{url}&{sender}")).await, 403, "{sender}");
+    }
+    // Somebody else's code, and none of ours.
+    let (browser, url) = arrive().await;
+    let (_, foreign) = arrive().await;
+    let (mine, theirs) =
+        (query(url.as_str(), "code").unwrap(), query(foreign.as_str(), "code").unwrap());
+    assert_eq!(status(&browser, &url.as_str().replace(&mine, &theirs)).await, 403);
+    // In time, once.
+    let (browser, url) = arrive().await;
+    world.pass(601);
+    assert_eq!(status(&browser, url.as_str()).await, 400, "too late");
+    let (browser, url) = arrive().await;
+    let browser = browser.stopping_at(crate::world::REDIRECT.parse().unwrap());
+    let page = browser.open(url.clone()).await.unwrap();
+    redeem(&world, &page).await;
+    assert_eq!(status(&browser, url.as_str()).await, 400, "once");
+    world.pass(601);
+    world.issuer.purge().await.unwrap();
+    assert_eq!(world.number("SELECT COUNT(*) FROM upstream_attempts").await, 0);
+}
+
+async fn a_browser_signs_in_there_for_itself_and_not_for_long(on: On) {
+    let company = Company::start(on).await;
+    let world = &company.world;
+    let account = world.at("/account").parse().unwrap();
+    let browser = Browser::new(None).unwrap().stopping_at(account);
+    let page = browser.open(world.at("/login").parse().unwrap()).await.unwrap();
+    let handle = query(page.url.as_str(), "request").unwrap();
+    let with = world.at(&format!("/login/with/corp?request={handle}")).parse().unwrap();
+    let page = company.provider.sign_in(&browser, with, "ada").await.unwrap();
+    assert_eq!(page.url.path(), "/account", "{}", page.body);
+    // There is no renewal at which the provider could be asked.
+    let lives = "SELECT expires_at - created_at FROM sessions WHERE client_id = 'browser'";
+    assert_eq!(world.number(lives).await, 7200 * 1000);
+    let removal = "SELECT removal_seconds FROM upstream_grants WHERE session_id IS NOT NULL";
+    assert_eq!(world.number(removal).await, 7200 + 900 + 7270);
+}

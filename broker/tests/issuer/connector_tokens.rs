@@ -1,0 +1,100 @@
+//! ID tokens of a provider that are wrong, keys that change, and floods.
+
+use integration::oidc_provider::OidcProvider;
+use serde_json::{Value, json};
+
+use crate::{
+    upstream::Company,
+    world::{On, on_both_engines},
+};
+
+on_both_engines!(
+    a_spoilt_id_token_signs_nobody_in,
+    keys_change_and_people_still_sign_in,
+    unknown_keys_do_not_flood_the_provider,
+    a_provider_that_is_down_stops_nothing_else,
+    the_local_form_can_be_off,
+);
+
+async fn a_spoilt_id_token_signs_nobody_in(on: On) {
+    let company = Company::start(on).await;
+    let now = company.world.clock.now_ms() / 1000;
+    let claims = |name: &str, value: Value| json!({ "claims": { name: value } });
+    for (how, told) in [
+        (claims("nonce", json!("another")), "could not be used"),
+        (claims("nonce", Value::Null), "could not be used"),
+        (claims("iss", json!("https://evil.example")), "could not be used"),
+        (claims("aud", json!("another-client")), "could not be used"),
+        (claims("aud", json!(["broker", "another-client"])), "could not be used"),
+        (claims("azp", json!("another-client")), "could not be used"),
+        (claims("exp", json!(now - 60)), "could not be used"),
+        (claims("iat", json!(now + 61)), "could not be used"),
+        (claims("nbf", json!(now + 61)), "could not be used"),
+        (claims("sub", json!("bob")), "could not be used"),
+        (json!({ "header": { "alg": "none" } }), "could not be used"),
+        (json!({ "header": { "alg": "HS256" } }), "could not be used"),
+        (json!({ "header": { "typ": "logout+jwt" } }), "could not be used"),
+        (json!({ "header": { "crit": ["exp"] } }), "could not be used"),
+        (json!({ "foreign": true }), "could not be used"),
+    ] {
+        company.provider.spoil(how.clone()).await.unwrap();
+        company.refused("ada", told).await;
+    }
+    assert_eq!(company.world.number("SELECT COUNT(*) FROM identities").await, 0);
+    assert_eq!(company.audit("SignIn").await.len(), 15);
+    company.sign_in("ada").await;
+}
+
+async fn keys_change_and_people_still_sign_in(on: On) {
+    let company = Company::start(on).await;
+    company.sign_in("ada").await;
+    for kty in ["EC", "RSA"] {
+        company.provider.rotate(kty, false).await.unwrap();
+        company.world.pass(5);
+        company.sign_in("ada").await;
+    }
+}
+
+async fn unknown_keys_do_not_flood_the_provider(on: On) {
+    let company = Company::start(on).await;
+    company.sign_in("ada").await;
+    company.world.pass(5);
+    let before = company.asked("/jwks").await;
+    for n in 0..5 {
+        let kid = json!({ "header": { "kid": format!("unknown-{n}") } });
+        company.provider.spoil(kid).await.unwrap();
+        company.refused("ada", "could not be used").await;
+    }
+    assert_eq!(company.asked("/jwks").await - before, 1);
+    // Known keys go on working meanwhile.
+    company.sign_in("ada").await;
+    assert_eq!(company.asked("/jwks").await - before, 1);
+}
+
+async fn a_provider_that_is_down_stops_nothing_else(on: On) {
+    let company = Company::start(on).await;
+    company.provider.outage(Some(500)).await.unwrap();
+    let page = company.sign_in_page("ada").await;
+    assert_eq!(page.status, 503);
+    assert!(page.body.contains("Example Corp does not answer just now"), "{}", page.body);
+    assert!(page.body.contains("name=\"password\""), "the local form is still there");
+    company.world.sign_in().await;
+    company.provider.outage(None).await.unwrap();
+    company.world.pass(5);
+    company.sign_in("ada").await;
+}
+
+async fn the_local_form_can_be_off(on: On) {
+    use crate::world::{Attempt, EMAIL, PASSWORD, REDIRECT, World};
+    let provider = OidcProvider::start().await.unwrap();
+    let world = World::with(on, |settings| {
+        settings.local_accounts = false;
+        let connector = crate::upstream::connector(&provider);
+        crate::upstream::with_connectors(settings, [("corp", connector)]);
+    })
+    .await;
+    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let page = attempt.page(&world).await.text().await.unwrap();
+    assert!(page.contains("Sign in with Example Corp") && !page.contains("password"), "{page}");
+    assert_eq!(attempt.post(&world, EMAIL, PASSWORD).await.status(), 403);
+}
