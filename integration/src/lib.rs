@@ -14,6 +14,7 @@
 //! | [`browser`], [`oidc`], [`api`] | the ways to the broker without the plugin |
 //! | [`progress`] | what a person at the terminal is told |
 
+pub mod acceptance;
 pub mod api;
 pub mod authority;
 pub mod binaries;

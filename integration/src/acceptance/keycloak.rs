@@ -1,0 +1,237 @@
+//! Sign-in at Keycloak, with a real browser: people, roles, removal, outage, sign-out.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use http::Method;
+use secrecy::SecretString;
+use serde_json::json;
+use tenant_shared::{SessionList, UserInfo, UserList};
+use uuid::Uuid;
+
+use super::step;
+use crate::api::Api;
+use crate::chromium::Chromium;
+use crate::keycloak::{CLIENT_ID, CLIENT_SECRET, Keycloak};
+use crate::person::Person;
+use crate::probe::{self, Probe};
+use crate::process::Finished;
+use crate::progress::say;
+use crate::world::World;
+
+/// How the broker calls it.
+const CONNECTOR: &str = "keycloak";
+/// What people there sign in with.
+const PASSWORD: &str = "correct horse battery";
+/// How long anything may take that a person waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an access token of the broker lives here, so that refreshes come soon.
+const ACCESS: Duration = Duration::from_mins(1);
+/// How long an outage of Keycloak is bridged here.
+const OUTAGE: Duration = Duration::from_mins(2);
+
+/// Runs the whole part.
+///
+/// # Errors
+/// Something is not as it must be; the text says which step it was.
+pub async fn run() -> Result<()> {
+    say("keycloak");
+    let keycloak = step("start Keycloak", Keycloak::start()).await?;
+    let key = |name: &str| format!("connectors.{CONNECTOR}.{name}");
+    let start = World::builder()
+        .own_control_plane()
+        .setting(&key("issuer"), keycloak.issuer())
+        .setting(&key("client_id"), CLIENT_ID)
+        .setting(&key("client_secret"), CLIENT_SECRET)
+        .setting(&key("display_name"), "the company")
+        // With offline_access Keycloak's own session ends with the sign-in, and a sign-out there
+        // tells nobody; docs/sign-in.md says what that means.
+        .setting(&key("scopes"), "openid email profile")
+        .setting(&key("allowed_groups"), vec!["staff".to_owned()])
+        .setting(&key("admin_groups"), vec!["operators".to_owned()])
+        .setting(&key("outage_seconds"), i64::try_from(OUTAGE.as_secs())?)
+        .setting("issuer.access_token_seconds", i64::try_from(ACCESS.as_secs())?)
+        .setting("log.level", "info")
+        .start();
+    let world = step("start the control plane and the broker", Box::pin(start)).await?;
+    let broker = world.broker().public_url()?;
+    let operator = world.administrator("operator").await?.api().await?;
+    let realm = keycloak.realm(&broker, CONNECTOR, &["staff", "operators"]);
+    step("make a realm with the broker as its client", realm).await?;
+    let alice = keycloak.person("alice", PASSWORD, &["staff"]).await?;
+    let olivia = keycloak.person("olivia", PASSWORD, &["staff", "operators"]).await?;
+    keycloak.person("eve", PASSWORD, &[]).await?;
+
+    step("alice signs in and makes a workspace on the account page", in_browser(&world)).await?;
+    let at_terminal = person(&world, "alice")?;
+    step(
+        "alice signs in at a terminal by device code, kubectl works",
+        by_device(&world, &at_terminal),
+    )
+    .await?;
+    let workspace = workspace(&at_terminal).await?;
+    step("olivia is an administrator by her group", is_admin(&world)).await?;
+    step("eve, of no group, is refused", is_refused(&world, &operator)).await?;
+
+    step("a sign-out at Keycloak ends the sessions here", async {
+        let before = sessions(&operator, "olivia@example.com").await?;
+        ensure!(before > 0, "there is no session to end");
+        keycloak.sign_out(&olivia).await?;
+        let over = || async {
+            Ok(match sessions(&operator, "olivia@example.com").await? {
+                0 => Probe::Ready(()),
+                some => {
+                    let log = world.broker().log()?;
+                    let heard: Vec<_> =
+                        log.lines().filter(|line| line.contains("/login/backchannel")).collect();
+                    Probe::NotYet(format!("{some} sessions; the broker heard {heard:?}"))
+                }
+            })
+        };
+        probe::until("the end of the sessions", PATIENCE, over).await
+    })
+    .await?;
+
+    keycloak.enable(&alice, false).await?;
+    step("alice is disabled at Keycloak: her next refresh ends the session", async {
+        let text = refusal(&at_terminal, &workspace, ACCESS + PATIENCE).await?;
+        ensure!(text.contains("kubectl tenant login"), "it does not say what to do: {text}");
+        Ok(())
+    })
+    .await?;
+
+    keycloak.enable(&alice, true).await?;
+    step("alice may sign in again", by_device(&world, &at_terminal)).await?;
+    step("stop Keycloak", keycloak.stop()).await?;
+    step("the outage is bridged: alice's session goes on over a refresh", async {
+        tokio::time::sleep(ACCESS).await;
+        token(&at_terminal, &workspace).await?.success().map(drop)
+    })
+    .await?;
+    step("the bridge ends: nothing is issued any more", async {
+        refusal(&at_terminal, &workspace, OUTAGE + ACCESS + PATIENCE).await.map(drop)
+    })
+    .await?;
+    say("keycloak: all as it must be; the pictures are in the folder target/screenshots");
+    Ok(())
+}
+
+/// Asks for a fresh token, past the plugin's cache.
+async fn token(person: &Person, workspace: &str) -> Result<Finished> {
+    let args = ["tenant", "get-token", "--force", "--workspace", workspace];
+    person.kubectl().run(args).await
+}
+
+/// The workspace that somebody has.
+async fn workspace(person: &Person) -> Result<String> {
+    let workspaces = person.kubectl().json(["tenant", "workspaces"]).await?;
+    let id = workspaces["items"][0]["id"].as_str().context("there is no workspace")?;
+    Ok(id.to_owned())
+}
+
+/// Waits until nothing is issued any more, and returns what the person is told then.
+async fn refusal(person: &Person, workspace: &str, limit: Duration) -> Result<String> {
+    let refused = || async {
+        let finished = token(person, workspace).await?;
+        Ok(if finished.status.success() {
+            Probe::NotYet("get-token still succeeds".to_owned())
+        } else {
+            Probe::Ready(finished.stderr)
+        })
+    };
+    probe::until("the refusal", limit, refused).await
+}
+
+/// Somebody at a terminal without a browser.
+fn person(world: &World, name: &str) -> Result<Person> {
+    let email = format!("{name}@example.com");
+    world.known_person(&email, SecretString::from(PASSWORD), Uuid::nil())
+}
+
+/// Signs in at Keycloak from the broker's sign-in page.
+async fn at_keycloak(chromium: &Chromium, name: &str) -> Result<()> {
+    chromium.click(&format!("a[href^='/login/with/{CONNECTOR}']")).await?;
+    chromium.fill("#username", name).await?;
+    chromium.fill("#password", PASSWORD).await?;
+    chromium.screenshot(&format!("keycloak-{name}")).await?;
+    chromium.click("#kc-login").await
+}
+
+async fn in_browser(world: &World) -> Result<()> {
+    let chromium = Chromium::start().await?;
+    chromium.open(world.broker().public_url()?.as_str()).await?;
+    chromium
+        .until(&format!("document.querySelector(\"a[href^='/login/with/{CONNECTOR}']\") !== null"))
+        .await?;
+    chromium.screenshot("sign-in-with-provider").await?;
+    at_keycloak(&chromium, "alice").await?;
+    chromium.click("#make").await?;
+    chromium.until("document.querySelector('#download') !== null").await?;
+    chromium.screenshot("account-of-provider").await?;
+    let folder = world.folder().join("downloads");
+    let allow = json!({ "behavior": "allow", "downloadPath": folder });
+    chromium.call("Page.setDownloadBehavior", allow).await?;
+    chromium.click("#download").await?;
+    let file = folder.join("kubeconfig");
+    let there = || async {
+        Ok(if file.exists() { Probe::Ready(()) } else { Probe::NotYet("no file".to_owned()) })
+    };
+    probe::until("the download", PATIENCE, there).await?;
+    world.kubectl_with(&file)?.run(["get", "pods"]).await?.success().map(drop)
+}
+
+async fn by_device(world: &World, person: &Person) -> Result<()> {
+    let login = person.kubectl().spawn(["tenant", "login", "--device"])?;
+    let page = format!("{}device?user_code=", world.broker().public_url()?);
+    let shown = || async {
+        login.process().still_running()?;
+        let told = login.stderr()?;
+        let found = told.split_whitespace().find(|word| word.starts_with(&page));
+        Ok(match found {
+            Some(url) => Probe::Ready(url.to_owned()),
+            None => Probe::NotYet(told),
+        })
+    };
+    let url = probe::until("the address with the code", PATIENCE, shown).await?;
+    let chromium = Chromium::start().await?;
+    chromium.open(&url).await?;
+    chromium.click("button").await?;
+    at_keycloak(&chromium, "alice").await?;
+    chromium.click("[value=allow]").await?;
+    login.finish(PATIENCE).await?.success()?;
+    person.kubectl().run(["get", "pods"]).await?.success().map(drop)
+}
+
+async fn is_admin(world: &World) -> Result<()> {
+    let chromium = Chromium::start().await?;
+    chromium.open(world.broker().public_url()?.as_str()).await?;
+    at_keycloak(&chromium, "olivia").await?;
+    chromium.until("document.body?.innerText.includes('an administrator')").await
+}
+
+async fn is_refused(world: &World, operator: &Api) -> Result<()> {
+    let chromium = Chromium::start().await?;
+    chromium.open(world.broker().public_url()?.as_str()).await?;
+    at_keycloak(&chromium, "eve").await?;
+    chromium.until("location.pathname.startsWith('/login/callback')").await?;
+    chromium.until("document.querySelector('h1') !== null").await?;
+    chromium.screenshot("refused-by-group").await?;
+    let users = users(operator).await?;
+    ensure!(users.iter().all(|user| !user.email.starts_with("eve")), "she was made a user");
+    Ok(())
+}
+
+async fn users(operator: &Api) -> Result<Vec<UserInfo>> {
+    let answer = operator.request(Method::GET, "users")?.send().await?.error_for_status()?;
+    Ok(answer.json::<UserList>().await?.items)
+}
+
+/// How many sessions the user with this address has.
+async fn sessions(operator: &Api, email: &str) -> Result<usize> {
+    let users = users(operator).await?;
+    let user = users.iter().find(|user| user.email == email);
+    let id = user.with_context(|| format!("there is no user {email}"))?.id;
+    let path = format!("users/{id}/sessions");
+    let answer = operator.request(Method::GET, &path)?.send().await?.error_for_status()?;
+    Ok(answer.json::<SessionList>().await?.items.len())
+}

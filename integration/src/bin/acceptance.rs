@@ -1,0 +1,43 @@
+//! `cargo acceptance`: what takes too long, or needs too much, for every run of the tests.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use integration::acceptance::keycloak;
+use integration::progress::say;
+
+/// Tries the whole product against programs that companies really have. Prints each step with its
+/// time; pictures of the pages are kept in target/screenshots.
+#[derive(Debug, Parser)]
+#[command(name = "cargo acceptance")]
+struct Args {
+    #[command(subcommand)]
+    part: Part,
+}
+
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Sign-in at Keycloak with a real browser (needs Java, Maven and Chromium; five minutes)
+    Keycloak,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = tokio::runtime::Runtime::new()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(run(&args)));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: &Args) -> Result<()> {
+    match args.part {
+        Part::Keycloak => Box::pin(keycloak::run()).await,
+    }
+}
