@@ -47,8 +47,8 @@ async fn a_pod_of_a_cluster_gets_credentials_for_one_workspace_and_nothing_else(
         cluster.run(make).await.unwrap();
         let audience = format!("--audience={audience}");
         let make = ["create", "token", name, "-n", &namespace, "--duration=10m", &audience];
-        let made = cluster.run(make).await.unwrap().success().unwrap();
-        made.stdout.trim().to_owned()
+        let token = cluster.run(make).await.unwrap().success().unwrap();
+        token.stdout.trim().to_owned()
     };
     let exchange = async |token: &str| {
         let form = [
