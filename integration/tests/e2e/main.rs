@@ -8,6 +8,7 @@ mod device;
 mod init;
 mod isolation;
 mod issuance;
+mod machines;
 mod refusals;
 mod renewal;
 mod secrets;

@@ -87,7 +87,8 @@ impl Http {
     /// Reads a document. Everything but a 200 is an outage.
     pub(in crate::issuer) async fn get(&self, url: &Url) -> Result<Vec<u8>, Outage> {
         let request = http::Request::get(url.as_str())
-            .header(http::header::ACCEPT, "application/json")
+            // kube-apiserver answers 406 to whoever takes its keys as plain JSON only.
+            .header(http::header::ACCEPT, "application/json, application/jwk-set+json, */*;q=0.1")
             .body(Vec::new())
             .map_err(|error| Outage(error.to_string()))?;
         let answer = self.send(request).await?;

@@ -1,0 +1,103 @@
+//! A machine uses a ServiceAccount token of a real cluster in the place of a stored secret.
+
+use integration::api::Api;
+use integration::world::World;
+use reqwest::{Method, StatusCode};
+use secrecy::SecretString;
+use tenant_shared::Code;
+use uuid::Uuid;
+
+use crate::refused;
+
+const AUDIENCE: &str = "https://broker.example.com";
+
+#[tokio::test]
+async fn a_pod_of_a_cluster_gets_credentials_for_one_workspace_and_nothing_else() {
+    let world = World::builder().start().await.unwrap();
+    let cluster = world.admin_kubectl().unwrap();
+    // Anybody may read the cluster's public keys, as where it issues tokens for others.
+    let binding = ["create", "clusterrolebinding", "keys-for-everybody"];
+    let whom =
+        ["--clusterrole=system:service-account-issuer-discovery", "--group=system:unauthenticated"];
+    let bound = cluster.run(binding.iter().chain(&whom)).await.unwrap();
+    assert!(bound.status.success() || bound.stderr.contains("already exists"), "{}", bound.stderr);
+    let discovery = ["get", "--raw", "/.well-known/openid-configuration"];
+    let discovery = cluster.run(discovery).await.unwrap().success().unwrap().stdout;
+    let discovery: serde_json::Value = serde_json::from_str(&discovery).unwrap();
+
+    // The owner is an administrator, which the machine must not become.
+    let owner = world.administrator("olga").await.unwrap();
+    owner.login(&[]).await.unwrap().success().unwrap();
+    let (namespace, ca) = (owner.namespace(), world.folder().join("cluster-ca.pem"));
+    std::fs::write(&ca, world.cluster().authority().certificate()).unwrap();
+    let broker = world.broker();
+    let set = |key: &str, value: &str| broker.set(&format!("workloads.cluster.{key}"), value);
+    set("issuer", discovery["issuer"].as_str().unwrap());
+    set("audience", AUDIENCE);
+    set("jwks_uri", world.cluster().url().join("/openid/v1/jwks").unwrap().as_str());
+    set("ca_file", ca.to_str().unwrap());
+    set("rules.build.workspace", &namespace);
+    set("rules.build.claims.kubernetes.io.namespace", &namespace);
+    set("rules.build.claims.kubernetes.io.serviceaccount.name", "builder");
+    broker.stop().await.unwrap();
+    broker.start().await.unwrap();
+
+    let account = async |name: &str, audience: &str| {
+        let make = ["create", "serviceaccount", name, "-n", &namespace];
+        cluster.run(make).await.unwrap();
+        let audience = format!("--audience={audience}");
+        let make = ["create", "token", name, "-n", &namespace, "--duration=10m", &audience];
+        let token = cluster.run(make).await.unwrap().success().unwrap();
+        token.stdout.trim().to_owned()
+    };
+    let exchange = async |token: &str| {
+        let form = [
+            ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+            ("subject_token_type", "urn:ietf:params:oauth:token-type:jwt"),
+            ("subject_token", token),
+            ("audience", &namespace),
+        ];
+        let http = integration::http_client::http_client(None).unwrap();
+        let address = broker.url().unwrap().join("/oauth2/token").unwrap();
+        let answer = http.post(address).form(&form).send().await.unwrap();
+        (answer.status(), answer.json::<serde_json::Value>().await.unwrap())
+    };
+    let (status, _) = exchange(&account("default", AUDIENCE).await).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "another account of the namespace");
+    let (status, _) = exchange(&account("builder", "https://elsewhere.example").await).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "a token for somebody else");
+    let (status, answer) = exchange(&account("builder", AUDIENCE).await).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    // Ten minutes are the token's, less than a session's fifteen.
+    assert!(answer["expires_in"].as_i64().unwrap() <= 600, "{answer}");
+
+    let token = SecretString::from(answer["access_token"].as_str().unwrap().to_owned());
+    let machine = Api::anonymous(&broker.url().unwrap(), None).unwrap().with_token(token);
+    let listed = machine.workspaces(false).await.unwrap();
+    let [workspace] = listed.items.as_slice() else { panic!("{listed:?}") };
+    let credential = machine.credential(workspace.id).await.unwrap();
+    assert!(!credential.token.is_empty());
+    machine.workspace(workspace.id).await.unwrap();
+    machine.kubeconfig("static").await.unwrap();
+
+    assert_eq!(refused(machine.me().await).code(), Code::Forbidden);
+    assert_eq!(refused(machine.init("basic").await).code(), Code::Forbidden);
+    assert_eq!(refused(machine.audit_logs("").await).code(), Code::Forbidden);
+    assert_eq!(refused(machine.workspaces(true).await).code(), Code::Forbidden);
+    assert_eq!(refused(machine.workspace(Uuid::nil()).await).code(), Code::NotFound);
+    // An administrator sees and suspends everybody's; an administrator's machine does neither.
+    let other = world.person("alice").await.unwrap();
+    other.login(&[]).await.unwrap().success().unwrap();
+    let theirs = other.api().await.unwrap().workspaces(false).await.unwrap().items[0].id;
+    assert_eq!(refused(machine.workspace(theirs).await).code(), Code::NotFound);
+    assert_eq!(refused(machine.credential(theirs).await).code(), Code::NotFound);
+    for (method, path) in [
+        (Method::POST, format!("workspaces/{}/suspend", workspace.id)),
+        (Method::GET, "users".to_owned()),
+        (Method::GET, "me/sessions".to_owned()),
+        (Method::DELETE, "me/sessions".to_owned()),
+    ] {
+        let request = machine.request(method, &path).unwrap().json(&serde_json::json!({}));
+        assert_eq!(request.send().await.unwrap().status(), StatusCode::FORBIDDEN, "{path}");
+    }
+}
