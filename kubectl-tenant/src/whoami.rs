@@ -89,10 +89,15 @@ fn table(it: &WhoAmI) -> String {
         Storage::File => ", kept in a file",
         Storage::None => ", not kept",
     });
+    let provider = it.me.provider.as_ref().map(|provider| match &provider.username {
+        Some(name) => format!(", {name} at {}", provider.name),
+        None => format!(", of {}", provider.name),
+    });
     let mut text = format!(
-        "{} ({}) at {}{}\nSession until {}{kept}\n",
+        "{} ({}{}) at {}{}\nSession until {}{kept}\n",
         it.me.email,
         it.me.role.as_str(),
+        provider.unwrap_or_default(),
         it.broker,
         profile.unwrap_or_default(),
         it.me.session_expires_at

@@ -1,5 +1,6 @@
 //! An independent OpenID Connect client finds its way and believes the ID token.
 
+use integration::oidc_provider::certified_client;
 use openidconnect::{
     AccessToken, AuthorizationCode, ClientId, CsrfToken, IssuerUrl, Nonce,
     OAuth2TokenResponse as _, PkceCodeChallenge, RedirectUrl, RefreshToken, Scope,
@@ -12,9 +13,14 @@ use openidconnect::{
 };
 use reqwest::Client;
 
-use crate::world::{Attempt, On, REDIRECT, World, location, on_both_engines, query};
+use crate::world::{
+    Attempt, CLIENT, EMAIL, On, PASSWORD, REDIRECT, World, location, on_both_engines, query,
+};
 
-on_both_engines!(an_independent_client_signs_in_refreshes_and_asks_who_it_is);
+on_both_engines!(
+    an_independent_client_signs_in_refreshes_and_asks_who_it_is,
+    a_certified_client_uses_all_that_is_offered,
+);
 
 /// The client's requests over the test's HTTP client.
 async fn send(
@@ -106,4 +112,17 @@ fn payload(token: &str) -> serde_json::Value {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
     let part = token.split('.').nth(1).unwrap();
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
+}
+
+async fn a_certified_client_uses_all_that_is_offered(on: On) {
+    let world = World::start(on).await;
+    let told = certified_client([&world.url, CLIENT, REDIRECT, EMAIL, PASSWORD]).await.unwrap();
+    let steps: Vec<serde_json::Value> =
+        told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<_> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
+    assert_eq!(names, ["discovery", "code", "userinfo", "refresh", "revocation", "device"]);
+    assert_eq!(steps[0]["pkce"], true);
+    for step in [1, 2, 5] {
+        assert_eq!(steps[step]["email"], EMAIL, "{told}");
+    }
 }

@@ -1,4 +1,4 @@
-//! The provider's library, installed with npm once for this user.
+//! The certified OpenID libraries of the tests, installed with npm once for this user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use crate::progress::say;
 
 const PACKAGE: &str = include_str!("../../oidc-provider/package.json");
 const LOCK: &str = include_str!("../../oidc-provider/package-lock.json");
-const SCRIPTS: [(&str, &str); 2] = [
+const SCRIPTS: [(&str, &str); 3] = [
+    ("client.mjs", include_str!("../../oidc-provider/client.mjs")),
     ("main.mjs", include_str!("../../oidc-provider/main.mjs")),
     ("memory.mjs", include_str!("../../oidc-provider/memory.mjs")),
 ];
@@ -30,14 +31,13 @@ pub(super) fn node() -> Result<PathBuf> {
         .with_context(|| format!("the OpenID provider of the tests needs node; {INSTALL}"))
 }
 
-/// Puts the provider's script into this folder, and beside it a link to the libraries that it needs.
-pub(super) async fn into(folder: &Path) -> Result<PathBuf> {
+/// Puts the scripts into this folder, and beside them a link to the libraries that they need.
+pub(super) async fn into(folder: &Path) -> Result<()> {
     for (name, text) in SCRIPTS {
         fs::write(folder.join(name), text).with_context(|| format!("write {name}"))?;
     }
     std::os::unix::fs::symlink(libraries().await?, folder.join("node_modules"))
-        .context("link the provider's libraries")?;
-    Ok(folder.join("main.mjs"))
+        .context("link the libraries of the tests' OpenID programs")
 }
 
 /// The libraries that the lock file names, from our cache or from the package registry. A folder

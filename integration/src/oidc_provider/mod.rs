@@ -1,6 +1,7 @@
 //! A company's OpenID provider: the certified library `oidc-provider` on Node.js, with people,
 //! keys and faults that a test commands (`integration/oidc-provider/main.mjs`).
 
+mod client;
 mod install;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use crate::http_client;
 use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
+
+pub use client::certified_client;
 
 /// Until the provider answers, on a busy machine.
 const READY_LIMIT: Duration = Duration::from_mins(1);
@@ -41,7 +44,8 @@ impl OidcProvider {
     pub async fn start() -> Result<Self> {
         let node = install::node()?;
         let scratch = Scratch::new("oidc-provider")?;
-        let script = install::into(scratch.path()).await?;
+        install::into(scratch.path()).await?;
+        let script = scratch.path().join("main.mjs");
         let log = scratch.path().join("oidc-provider.log");
         let http = http_client::http_client(None)?;
         let process = Program::new(&node).arg(&script).spawn_logged(&log)?;
