@@ -1,6 +1,7 @@
 //! A machine uses a ServiceAccount token of a real cluster in the place of a stored secret.
 
 use integration::api::Api;
+use integration::kubectl::Kubectl;
 use integration::world::World;
 use reqwest::{Method, StatusCode};
 use secrecy::SecretString;
@@ -79,6 +80,25 @@ async fn a_pod_of_a_cluster_gets_credentials_for_one_workspace_and_nothing_else(
     assert!(!credential.token.is_empty());
     machine.workspace(workspace.id).await.unwrap();
     machine.kubeconfig("static").await.unwrap();
+
+    // The plugin does all that for kubectl, with nothing but the token in a file.
+    let (home, file) = (world.folder().join("job"), world.folder().join("job-token"));
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::write(&file, account("builder", AUDIENCE).await).unwrap();
+    let plugins = world.binaries().folder();
+    let job = Kubectl::new(&home, &home.join("config"), Some(plugins))
+        .unwrap()
+        .env("TENANT_BROKER_URL", broker.url().unwrap().as_str())
+        .env("TENANT_ID_TOKEN_FILE", &file)
+        .env("TENANT_WORKSPACE", &namespace);
+    job.run(["tenant", "login"]).await.unwrap().success().unwrap();
+    for _ in 0..2 {
+        job.run(["get", "pods"]).await.unwrap().success().unwrap();
+    }
+    let kept = job.run(["auth", "whoami", "-o", "json"]).await.unwrap().success().unwrap();
+    assert!(kept.stdout.contains(&format!("{namespace}:sa-tenant-admin")), "{}", kept.stdout);
+    let told = owner.api().await.unwrap().audit_logs("action=IssueCredential").await.unwrap();
+    assert_eq!(told.items.len(), 2, "one by hand, one for all of the job: {told:?}");
 
     assert_eq!(refused(machine.me().await).code(), Code::Forbidden);
     assert_eq!(refused(machine.init("basic").await).code(), Code::Forbidden);
