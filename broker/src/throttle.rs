@@ -21,6 +21,8 @@ pub enum Limited {
     SignInEverywhere,
     /// Sign-in attempts that failed, by account and a browser that signed in as it before.
     SignInKnownBrowser,
+    /// Sign-ins begun, finished or not, by address: each is a row until it is over.
+    SignInStart,
     /// Device codes asked for, by address.
     DeviceStart,
     /// User codes typed that were wrong, by address.
@@ -40,6 +42,7 @@ impl Limited {
             Self::SignInAddress => "sign_in_address",
             Self::SignInEverywhere => "sign_in_everywhere",
             Self::SignInKnownBrowser => "sign_in_known_browser",
+            Self::SignInStart => "sign_in_start",
             Self::DeviceStart => "device_start",
             Self::UserCode => "user_code",
             Self::Register => "register",

@@ -147,6 +147,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "Failed sign-ins per account in an hour, from everywhere; browsers that signed in before are not concerned.",
     ),
     (
+        "limits.sign_ins_begun_per_address",
+        "600",
+        "Sign-ins begun per address in five minutes, finished or not.",
+    ),
+    (
         "limits.device_codes_per_address",
         "60",
         "Device codes asked for per address in five minutes.",
@@ -366,6 +371,7 @@ fn issuer(
         sign_in_account: five_minutes(s.within("limits.sign_in_failures_per_account", 1, 10_000)),
         sign_in_address: five_minutes(s.within("limits.sign_in_failures_per_address", 1, 100_000)),
         sign_in_everywhere: an_hour(s.within("limits.sign_in_failures_everywhere", 1, 100_000)),
+        sign_in_start: five_minutes(s.within("limits.sign_ins_begun_per_address", 1, 100_000)),
         device_start: five_minutes(s.within("limits.device_codes_per_address", 1, 100_000)),
         user_code: five_minutes(s.within("limits.user_code_failures_per_address", 1, 100_000)),
         register: an_hour(s.within("limits.registrations_per_address", 1, 100_000)),

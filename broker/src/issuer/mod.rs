@@ -98,6 +98,8 @@ pub struct IssuerSettings {
     pub sign_in_address: Allowance,
     /// Failed sign-ins of one account from everywhere.
     pub sign_in_everywhere: Allowance,
+    /// Sign-ins begun from one address.
+    pub sign_in_start: Allowance,
     /// Device codes for one address.
     pub device_start: Allowance,
     /// Wrong user codes from one address.
@@ -184,6 +186,7 @@ impl Issuer {
             settings.sign_in_account,
             settings.sign_in_address,
             settings.sign_in_everywhere,
+            settings.sign_in_start,
             settings.device_start,
             settings.user_code,
             settings.register,

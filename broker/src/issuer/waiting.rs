@@ -12,7 +12,12 @@ use super::{
     pages::{self, Offer, Page},
     target::Target,
 };
-use crate::{page::see_other, secret::PlainSecret};
+use crate::{
+    page::see_other,
+    problem,
+    secret::PlainSecret,
+    throttle::{self, Limited},
+};
 
 /// What the handle of a request begins with.
 pub(super) const REQUEST_PREFIX: &str = "tbq_";
@@ -51,6 +56,19 @@ pub(super) async fn begin(issuer: &Issuer, ask: &Ask<'_>) -> sqlx::Result<Respon
         expires_at: now + i64::from(seconds) * 1000,
     };
     let mut tx = issuer.db().begin().await?;
+    let subject = throttle::subscriber(problem::request_address());
+    let allowance = issuer.settings().sign_in_start;
+    let taken =
+        throttle::take(&mut tx, issuer.clock(), Limited::SignInStart, &subject, allowance).await?;
+    if let Err(limit) = taken {
+        tx.commit().await?;
+        let page = Page::Problem {
+            title: "Too many sign-ins were begun",
+            text: "From your address, in the last five minutes. Wait a few minutes and try again.",
+        };
+        let page = pages::show(StatusCode::TOO_MANY_REQUESTS, &page);
+        return Ok(pages::later(page, limit.retry_after));
+    }
     authorization::insert(&mut tx, &new).await?;
     tx.commit().await?;
 

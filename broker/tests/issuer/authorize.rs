@@ -11,6 +11,7 @@ on_both_engines!(
     a_repeated_parameter_is_a_fault,
     everything_is_bounded,
     scopes_and_prompts_that_are_not_known_do_no_harm,
+    requests_of_one_address_are_limited,
 );
 
 /// The usual request with one parameter set anew.
@@ -166,4 +167,22 @@ async fn scopes_and_prompts_that_are_not_known_do_no_harm(on: On) {
     assert!(location(&response).starts_with("/login?request="));
     let kept = "SELECT COUNT(*) FROM authorizations WHERE scope = 'openid'";
     assert_eq!(world.number(kept).await, 1);
+}
+
+async fn requests_of_one_address_are_limited(on: On) {
+    let world = World::with(on, |settings| settings.sign_in_start.count = 3).await;
+    for _ in 0..3 {
+        assert_eq!(ask(&world, &usual(REDIRECT)).await.status(), 303);
+    }
+    let refused = ask(&world, &usual(REDIRECT)).await;
+    assert_eq!(refused.status(), 429);
+    assert!(refused.headers().contains_key(header::RETRY_AFTER));
+    // A browser's own sign-in is one as well; others are not concerned, nor is the next window.
+    let page = || world.http.get(world.at("/login"));
+    assert_eq!(page().send().await.unwrap().status(), 429);
+    let elsewhere = crate::world::client_at("127.0.0.2");
+    assert_eq!(elsewhere.get(world.at("/login")).send().await.unwrap().status(), 303);
+    assert_eq!(world.number("SELECT COUNT(*) FROM authorizations").await, 4);
+    world.pass(301);
+    assert_eq!(page().send().await.unwrap().status(), 303);
 }

@@ -117,6 +117,7 @@ impl World {
             sign_in_account: Allowance { count: 5, window_seconds: 300 },
             sign_in_address: Allowance { count: 100, window_seconds: 300 },
             sign_in_everywhere: Allowance { count: 20, window_seconds: 3600 },
+            sign_in_start: Allowance { count: 200, window_seconds: 300 },
             device_start: Allowance { count: 20, window_seconds: 300 },
             user_code: Allowance { count: 5, window_seconds: 300 },
             register: Allowance { count: 3, window_seconds: 3600 },

@@ -138,3 +138,33 @@ async fn only_an_administrator_holds_the_kill_switch() {
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     assert_eq!(api.workspace(workspace.id).await.unwrap().status, WorkspaceStatus::Provisioned);
 }
+
+#[tokio::test]
+async fn a_suspended_person_gets_nothing_from_any_replica() {
+    let world = World::builder().postgres().replicas(2).start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let operator = world.administrator("operator").await.unwrap();
+    operator.login(&[]).await.unwrap().success().unwrap();
+    let other = world.brokers()[1].url().unwrap();
+    let api = alice.api().await.unwrap().at(&other).unwrap();
+    let id = api.workspaces(false).await.unwrap().items[0].id;
+    api.credential(id).await.unwrap();
+
+    let user = alice.id().to_string();
+    let suspend = ["tenant", "users", "suspend", &user, "--reason", "left the company"];
+    operator.kubectl().run(suspend).await.unwrap().success().unwrap();
+    let refused = super::refused(api.credential(id).await);
+    assert_eq!((refused.status, refused.code()), (StatusCode::UNAUTHORIZED, Code::Unauthenticated));
+    assert!(alice.sign_in().await.is_err(), "nor is there a new session");
+    let plugin = alice.kubectl().run(["tenant", "whoami"]).await.unwrap();
+    assert!(!plugin.status.success() && plugin.stderr.contains("kubectl tenant login"));
+
+    let resume = ["tenant", "users", "resume", &user];
+    operator.kubectl().run(resume).await.unwrap().success().unwrap();
+    assert_eq!(super::refused(api.credential(id).await).status, StatusCode::UNAUTHORIZED);
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let logs = operator.api().await.unwrap().audit_logs("action=SuspendUser").await.unwrap();
+    assert_eq!(logs.items.len(), 1);
+    assert!(logs.items[0].reason.as_deref().is_some_and(|why| why.contains("left the company")));
+}

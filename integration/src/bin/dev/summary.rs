@@ -21,6 +21,7 @@ fn text(world: &World, people: &People, script: &Path) -> Result<String> {
     let broker = world.broker();
     let mut text = String::new();
     writeln!(text, "\n  broker              {}", written(&broker.public_url()?))?;
+    writeln!(text, "  account page        {}/account", written(&broker.public_url()?))?;
     for replica in world.brokers().iter().skip(1) {
         writeln!(text, "  one more replica    {}", written(&replica.url()?))?;
     }
