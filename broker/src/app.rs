@@ -36,11 +36,12 @@ use crate::{
     credential::{Credentials, Ledger, api::CredentialApi},
     db::{Db, Location},
     http::{self, Outer},
-    identity::{Identity, IdentityApi, UserApi},
+    identity::{Identity, IdentityApi},
     issuer::{self, AuthApi, Issuer},
     problem::Failure,
     telemetry::Metrics,
     tls,
+    user::{Users, api::UserApi},
     workspace::{Workspaces, api::WorkspaceApi},
 };
 
@@ -132,10 +133,11 @@ impl App {
         );
         let credentials =
             Credentials::new(cluster, Ledger::start(db.clone()), clock.clone(), metrics.clone());
+        let users = Users::new(db.clone(), clock.clone(), identity.clone(), metrics.clone());
         let api = (
             AuthApi { issuer: issuer.clone() },
             IdentityApi { identity: identity.clone() },
-            UserApi { identity: identity.clone() },
+            UserApi { users },
             WorkspaceApi { workspaces: workspaces.clone() },
             CredentialApi {
                 workspaces: workspaces.clone(),

@@ -7,6 +7,7 @@
 //! | [`db`], [`telemetry`] | storage on two engines with one SQL text; logs and metrics |
 //! | [`audit`], [`throttle`], [`cluster`] | what happened; how often; the Kubernetes API as the broker |
 //! | [`identity`], [`access`] | who is calling; may they |
+//! | [`user`] | who there is; suspend and resume people |
 //! | [`workspace`] | is it on; init, suspend, resume; the sweep |
 //! | [`credential`], [`issuer`], [`install`] | two-hour tokens; the OpenID provider; the broker's rights |
 //! | [`account`] | the page on which a person sees and does all that without a terminal |
@@ -42,4 +43,5 @@ pub mod telemetry;
 mod testing;
 pub mod throttle;
 pub mod tls;
+pub mod user;
 pub mod workspace;

@@ -1,6 +1,7 @@
 //! What every page of the broker has in common: plain HTML without scripts, from templates that
 //! escape what they show.
 
+use askama::Template;
 use poem::{
     Response,
     http::{StatusCode, header},
@@ -33,6 +34,25 @@ pub fn html(status: StatusCode, rendered: askama::Result<String>, form_action: &
             Response::builder().status(StatusCode::INTERNAL_SERVER_ERROR).finish()
         }
     }
+}
+
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct Message<'a> {
+    title: &'a str,
+    text: &'a str,
+    request_id: Option<String>,
+}
+
+/// A page that says one thing: in a few words, and what to do about it.
+pub fn message(status: StatusCode, title: &str, text: &str) -> Response {
+    html(status, Message { title, text, request_id: None }.render(), "'none'")
+}
+
+/// A page for what went wrong, with the number by which an operator finds it in the log.
+pub fn problem(status: StatusCode, title: &str, text: &str) -> Response {
+    let request_id = problem::request_id();
+    html(status, Message { title, text, request_id }.render(), "'none'")
 }
 
 /// Sends the browser to another page. 303, so that what was posted is not posted again

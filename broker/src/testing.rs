@@ -1,6 +1,7 @@
 //! Fresh databases for the tests of the modules that keep rows, on both engines.
 
 use integration::postgres::{Database, Postgres};
+pub(crate) use integration::{engine::On, on_both_engines};
 use tempfile::TempDir;
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
@@ -10,32 +11,6 @@ use crate::{
     db::{Db, Location},
     on_engine,
 };
-
-/// Which engine a test runs on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum On {
-    Sqlite,
-    Postgres,
-}
-
-/// Makes each test, which takes an [`On`], two: `sqlite::…` and `postgres::…`.
-macro_rules! on_both_engines {
-    ($($test:ident),* $(,)?) => {
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                super::$test($crate::testing::On::Sqlite).await;
-            })*
-        }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                super::$test($crate::testing::On::Postgres).await;
-            })*
-        }
-    };
-}
-pub(crate) use on_both_engines;
 
 /// Where a database is that nobody else uses. It goes away with the value.
 pub(crate) struct Place {

@@ -7,7 +7,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpListener,
     process::{Child, ChildStdin, ChildStdout, Command},
     sync::Mutex,
 };
@@ -17,8 +18,29 @@ use crate::{
     probe::{self, Probe},
 };
 
+/// A page with one paragraph.
+const BLANK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\
+    Connection: close\r\n\r\n<p>hi!";
 /// How long a page may take.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A page of another origin on loopback: nothing but a place to call somebody from. Returns its
+/// origin; it is there until the test's runtime ends.
+///
+/// # Errors
+/// There is no free port.
+pub async fn foreign_page() -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let origin = format!("http://{}", listener.local_addr()?);
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            // Whatever is asked for, the answer is the page; who hangs up is not waited for.
+            let _ = connection.read(&mut vec![0; 4096]).await;
+            let _ = connection.write_all(BLANK).await;
+        }
+    });
+    Ok(origin)
+}
 
 /// Chromium without a window, with one tab.
 #[derive(Debug)]

@@ -22,6 +22,7 @@ pub mod broker;
 pub mod browser;
 pub mod chromium;
 pub mod control_plane;
+pub mod engine;
 pub mod fault_proxy;
 pub mod http_client;
 pub mod keycloak;

@@ -55,14 +55,6 @@ struct AccountTemplate<'a> {
     entries: Vec<AuditEntry>,
 }
 
-#[derive(Template)]
-#[template(path = "problem.html")]
-struct ProblemTemplate<'a> {
-    title: &'a str,
-    text: &'a str,
-    request_id: Option<String>,
-}
-
 /// Its pages, to be put at the root.
 pub fn routes(route: Route, account: &Account) -> Route {
     route
@@ -132,10 +124,8 @@ fn sign_in_or(error: &Failure) -> Response {
 
 fn problem(error: &Failure) -> Response {
     let wire = error.problem();
-    let (title, text) = (wire.title.as_str(), wire.detail.as_str());
-    let template = ProblemTemplate { title, text, request_id: wire.request_id.clone() };
     let status = StatusCode::from_u16(wire.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    page::html(status, template.render(), "'none'")
+    page::problem(status, &wire.title, &wire.detail)
 }
 
 async fn show(account: Account, caller: Caller) -> Result<Response, Failure> {
@@ -193,12 +183,8 @@ async fn sign_out_everywhere(
 }
 
 fn signed_out(account: &Account) -> Response {
-    let template = ProblemTemplate {
-        title: "You are signed out",
-        text: "Close this window, or open the account page to sign in again.",
-        request_id: None,
-    };
-    let mut response = page::html(StatusCode::OK, template.render(), "'none'");
+    let text = "Close this window, or open the account page to sign in again.";
+    let mut response = page::message(StatusCode::OK, "You are signed out", text);
     if let Some(cookie) = account.identity.browser_sessions().cookie.clear() {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }

@@ -6,6 +6,8 @@
 
 mod connector;
 mod files;
+mod frontends;
+mod keys;
 mod reference;
 mod settings;
 mod tier;
@@ -15,6 +17,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use url::Url;
 
+pub use keys::KEYS;
 pub use reference::reference;
 pub use settings::{Faults, Settings};
 pub use tier::{Tier, Tiers};
@@ -87,130 +90,6 @@ pub struct ClusterSettings {
     pub ca_file: Option<PathBuf>,
 }
 
-/// Every key that is not part of a tier, with its default and what it means. The one list: parsing,
-/// unknown-key faults and `docs/configuration.md` come from it.
-pub const KEYS: &[(&str, &str, &str)] = &[
-    ("listen", "127.0.0.1:8080", "Address of the API, the issuer and its pages."),
-    (
-        "operator_listen",
-        "127.0.0.1:8081",
-        "Address of /healthz, /readyz and /metrics; keep it private.",
-    ),
-    (
-        "public_url",
-        "http://127.0.0.1:8080",
-        "URL under which people reach the broker; the issuer of its ID tokens. HTTPS, except on loopback.",
-    ),
-    (
-        "state_dir",
-        "/var/lib/tenant-broker",
-        "Folder of the SQLite database and of the generated signing key.",
-    ),
-    ("drain_seconds", "20", "How long requests under way may take after SIGTERM."),
-    ("sweep_seconds", "10", "How often unfinished work is looked for."),
-    (
-        "database.url",
-        "sqlite://<state_dir>/broker.db",
-        "postgres://user:password@host:5432/name, or sqlite://<file>.",
-    ),
-    ("database.url_file", "", "File that holds the database URL, instead of database.url."),
-    ("tls.cert_file", "", "PEM certificate chain; with tls.key_file the broker serves TLS."),
-    ("tls.key_file", "", "PEM private key."),
-    ("log.level", "info", "A level, or a filter such as tenant_broker=debug,kube=warn."),
-    ("log.format", "text", "text or json."),
-    ("cluster.name", "internal-cluster", "Name of the cluster in workspaces and kubeconfigs."),
-    (
-        "cluster.kubeconfig",
-        "",
-        "The broker's own restricted credential; empty: the pod's ServiceAccount.",
-    ),
-    (
-        "cluster.server",
-        "",
-        "API server URL in people's kubeconfigs; empty: as in the broker's credential.",
-    ),
-    (
-        "cluster.ca_file",
-        "",
-        "PEM CA in people's kubeconfigs; empty: as in the broker's credential.",
-    ),
-    ("limits.init_per_hour", "20", "Calls of POST /workspaces/init per user and hour."),
-    (
-        "limits.sign_in_failures_per_account",
-        "10",
-        "Failed sign-ins per account in five minutes, counted for each address on its own, and for each browser that signed in before.",
-    ),
-    ("limits.sign_in_failures_per_address", "50", "Failed sign-ins per address in five minutes."),
-    (
-        "limits.sign_in_failures_everywhere",
-        "100",
-        "Failed sign-ins per account in an hour, from everywhere; browsers that signed in before are not concerned.",
-    ),
-    (
-        "limits.sign_ins_begun_per_address",
-        "600",
-        "Sign-ins begun per address in five minutes, finished or not.",
-    ),
-    (
-        "limits.device_codes_per_address",
-        "60",
-        "Device codes asked for per address in five minutes.",
-    ),
-    (
-        "limits.user_code_failures_per_address",
-        "20",
-        "Wrong user codes per address in five minutes.",
-    ),
-    ("limits.registrations_per_address", "10", "Accounts made by people per address in an hour."),
-    (
-        "limits.exchanges_per_address",
-        "600",
-        "Token exchanges of machines per address in five minutes, good or bad.",
-    ),
-    (
-        "issuer.signing_key_files",
-        "<state_dir>/issuer-key.pem",
-        "PEM files of P-256 keys: the first signs, all are published. With PostgreSQL they must be named, for replicas share them.",
-    ),
-    (
-        "issuer.access_token_seconds",
-        "900",
-        "Lifetime of the issuer's access tokens (not of Kubernetes tokens, which live 7200 s).",
-    ),
-    ("issuer.session_idle_seconds", "604800", "A session that is not used for so long ends."),
-    (
-        "issuer.session_max_seconds",
-        "2592000",
-        "A session ends after so long, however often it is used.",
-    ),
-    (
-        "issuer.local_accounts",
-        "true",
-        "Whether people may sign in with e-mail address and password; false needs a connector.",
-    ),
-    (
-        "issuer.refresh_grace_seconds",
-        "30",
-        "How long a used refresh token may be used once more, for two processes that race.",
-    ),
-    ("issuer.registration", "false", "Whether people may make accounts for themselves."),
-    (
-        "frontends.origins",
-        "",
-        "Origins of frontends that may act with a browser's session, for example https://app.example.com; on the broker's own site, for browsers send its cookie nowhere else.",
-    ),
-    (
-        "frontends.session_idle_seconds",
-        "28800",
-        "A browser's session that is not used for so long ends.",
-    ),
-    (
-        "frontends.session_max_seconds",
-        "604800",
-        "A browser's session ends after so long, however often it is used.",
-    ),
-];
-
 impl Config {
     /// Checks the settings.
     ///
@@ -245,7 +124,7 @@ impl Config {
         }
         let cluster = cluster(s);
         let config = Self {
-            browser: browser(s, &public_url),
+            browser: frontends::browser(s, &public_url),
             issuer: issuer(s, &state_dir, &database, public_url.clone()),
             listen,
             operator_listen,
@@ -383,40 +262,6 @@ fn issuer(
     }
 }
 
-fn browser(s: &mut Settings, public_url: &Url) -> BrowserSessions {
-    let list = s.given("frontends.origins").unwrap_or_default();
-    let mut origins = Vec::new();
-    for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
-        match frontend(text) {
-            Ok(origin) => origins.push(origin),
-            Err(why) => s.fault("frontends.origins", &format!("{text}: {why}")),
-        }
-    }
-    BrowserSessions::new(
-        public_url,
-        origins,
-        s.within("frontends.session_idle_seconds", 60, 2_592_000),
-        s.within("frontends.session_max_seconds", 60, 31_536_000),
-    )
-}
-
-/// An origin as a browser writes it.
-fn frontend(text: &str) -> Result<String, &'static str> {
-    const FORM: &str = "an origin is scheme, host and port, for example https://app.example.com";
-    if text.contains('*') {
-        return Err("a wildcard would give every page the rights of whoever visits it");
-    }
-    let url: Url = text.parse().map_err(|_| FORM)?;
-    let origin = url.origin().ascii_serialization();
-    match url.scheme() {
-        _ if text != origin => Err(FORM),
-        "https" => Ok(origin),
-        "http" if is_loopback(&url) => Ok(origin),
-        "http" => Err("plain HTTP gives every session away: use https, or loopback"),
-        _ => Err(FORM),
-    }
-}
-
 fn is_loopback(url: &Url) -> bool {
     matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"))
 }
@@ -450,26 +295,6 @@ mod tests {
     fn the_environment_wins_over_the_file() {
         let config = config("listen = '127.0.0.1:1'", &[("TENANT_BROKER_LISTEN", "127.0.0.1:2")]);
         assert_eq!(config.unwrap().listen.port(), 2);
-    }
-
-    #[test]
-    fn frontends_are_origins_and_never_all() {
-        let good = config("[frontends]\norigins = ['https://app.example.com']", &[]).unwrap();
-        assert!(good.browser.origins.contains("https://app.example.com"));
-        assert!(good.browser.origins.contains("http://127.0.0.1:8080"), "its own");
-        for text in [
-            "*",
-            "https://*.example.com",
-            "https://app.example.com/",
-            "https://app.example.com/x",
-            "http://app.example.com",
-            "app.example.com",
-            "HTTPS://app.example.com",
-            "null",
-        ] {
-            let faults = config(&format!("[frontends]\norigins = ['{text}']"), &[]).unwrap_err();
-            assert!(faults.to_string().contains("frontends.origins"), "{text}: {faults}");
-        }
     }
 
     #[test]

@@ -19,7 +19,6 @@ use tenant_shared::{Code, Role};
 use uuid::Uuid;
 
 use crate::{
-    access::{ManageUsers, Permit},
     audit::{self, Action, Event},
     clock::Clock,
     db::{Db, Tx},
@@ -28,14 +27,14 @@ use crate::{
     telemetry::Metrics,
 };
 
-pub use api::{IdentityApi, UserApi};
+pub use api::IdentityApi;
 pub use bearer::{Bearer, WorkspaceBearer};
 pub use browser::BrowserSessions;
 pub use email::{Email, NotAnEmail};
 pub use origin::Origins;
 pub use password::{MOST_BYTES as PASSWORD_MOST_BYTES, PasswordError};
 pub(crate) use session::Which;
-pub(crate) use user::User;
+pub(crate) use user::{ACTIVE, User};
 
 /// Users, sessions and access tokens. Clones share everything.
 #[derive(Clone, Debug)]
@@ -286,41 +285,20 @@ impl Identity {
         Ok(())
     }
 
-    /// Suspends a user or lets them in again. A suspended user has no session from the moment that
-    /// this is durable: every replica asks the database on every request.
+    /// Ends all sessions of a user within a transaction that does more.
     ///
     /// # Errors
-    /// The database's; then nothing was changed.
-    pub(crate) async fn set_active(
+    /// The database's.
+    pub(crate) async fn end_all_sessions(
         &self,
-        permit: &Permit<ManageUsers>,
+        tx: &mut Tx,
+        by: &Caller,
         user_id: Uuid,
-        active: bool,
-        reason: Option<String>,
+        why: &str,
     ) -> sqlx::Result<()> {
-        let by = permit.caller();
-        let action = if active { Action::ResumeUser } else { Action::SuspendUser };
-        let mut tx = self.db.begin().await?;
-        if !user::set_active(&mut tx, user_id, active).await? {
-            return Ok(());
-        }
-        if !active {
-            let (now, why) = (self.clock.now_ms(), "the user was suspended");
-            let all = Which::All;
-            let ended = session::end_of_user(&mut tx, user_id, all, now, why).await?;
-            self.record_ended(&mut tx, user_id, &ended, why, by).await?;
-        }
-        let reason = reason.unwrap_or_else(|| "no reason given".to_owned());
-        let event = Event {
-            user_id: Some(by.user_id),
-            session_id: Some(by.session_id),
-            reason: Some(format!("user {user_id}: {reason}")),
-            ..Event::success(action)
-        };
-        audit::record(&mut tx, &self.clock, event).await?;
-        tx.commit().await?;
-        self.metrics.action(action, "success");
-        Ok(())
+        let now = self.clock.now_ms();
+        let ended = session::end_of_user(tx, user_id, Which::All, now, why).await?;
+        self.record_ended(tx, user_id, &ended, why, by).await
     }
 
     /// Makes a user and records it, both or neither. The address is kept in lower case.

@@ -123,14 +123,6 @@ struct ConfirmDeviceTemplate<'a> {
     minutes: i64,
 }
 
-#[derive(Template)]
-#[template(path = "problem.html")]
-struct ProblemTemplate<'a> {
-    title: &'a str,
-    text: &'a str,
-    request_id: Option<String>,
-}
-
 /// A page as an answer.
 pub(super) fn show(status: StatusCode, page: &Page<'_>) -> Response {
     let (rendered, form_action) = match page {
@@ -156,13 +148,8 @@ pub(super) fn show(status: StatusCode, page: &Page<'_>) -> Response {
                 ConfirmDeviceTemplate { request, client, user_agent, address, minutes: *minutes };
             (template.render(), "'self'".to_owned())
         }
-        Page::Done { title, text } => {
-            (ProblemTemplate { title, text, request_id: None }.render(), "'none'".to_owned())
-        }
-        Page::Problem { title, text } => {
-            let request_id = problem::request_id();
-            (ProblemTemplate { title, text, request_id }.render(), "'none'".to_owned())
-        }
+        Page::Done { title, text } => return page::message(status, title, text),
+        Page::Problem { title, text } => return page::problem(status, title, text),
     };
     page::html(status, rendered, &form_action)
 }

@@ -1,6 +1,6 @@
 //! The pages in a real browser, which has its own opinion of policies, cookies and redirects.
 
-use integration::chromium::Chromium;
+use integration::chromium::{Chromium, foreign_page};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -173,17 +173,7 @@ async fn a_foreign_page_cannot_act_with_the_cookie() {
     assert_eq!(world.number("SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL").await, 1);
     // Another origin of the same site: the browser sends the cookie along with what it asks.
     let port = world.url.rsplit(':').next().unwrap();
-    let foreign = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let page = format!("http://{}/", foreign.local_addr().unwrap());
-    tokio::spawn(async move {
-        loop {
-            let (mut connection, _) = foreign.accept().await.unwrap();
-            let _ = connection.read(&mut vec![0; 4096]).await;
-            let answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\
-                Connection: close\r\n\r\n<p>hi!";
-            connection.write_all(answer).await.unwrap();
-        }
-    });
+    let page = foreign_page().await.unwrap();
     chromium.open(&page).await.unwrap();
     chromium.until("document.querySelector('p') !== null").await.unwrap();
     let target = format!("http://127.0.0.1:{port}/api/v1");

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use integration::postgres::{Database, Postgres};
+pub(crate) use integration::{engine::On, on_both_engines};
 use poem::{EndpointExt as _, Server, listener::TcpAcceptor};
 use poem_openapi::OpenApiService;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
@@ -13,11 +14,12 @@ use tenant_broker::{
     clock::Clock,
     db::{Db, Location},
     http::{Outer, for_frontends},
-    identity::{BrowserSessions, Identity, IdentityApi, UserApi},
+    identity::{BrowserSessions, Identity, IdentityApi},
     issuer::{self, AuthApi, Issuer, IssuerSettings},
     on_engine,
     telemetry::Metrics,
     throttle::Allowance,
+    user::{Users, api::UserApi},
 };
 use tenant_shared::{Me, Role};
 use url::Url;
@@ -30,32 +32,6 @@ pub(crate) const REDIRECT: &str = "http://127.0.0.1:49152/callback";
 /// A frontend that the world trusts.
 pub(crate) const FRONTEND: &str = "https://app.example.com";
 pub(crate) const SCOPE: &str = "openid email offline_access";
-
-/// Which engine a world runs on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum On {
-    Sqlite,
-    Postgres,
-}
-
-/// Runs tests on both engines: each takes an [`On`].
-macro_rules! on_both_engines {
-    ($($test:ident),* $(,)?) => {
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                super::$test(crate::world::On::Sqlite).await;
-            })*
-        }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                super::$test(crate::world::On::Postgres).await;
-            })*
-        }
-    };
-}
-pub(crate) use on_both_engines;
 
 pub(crate) struct World {
     pub(crate) url: String,
@@ -131,10 +107,11 @@ impl World {
         let issuer =
             Issuer::start(settings, db.clone(), clock.clone(), identity.clone(), metrics.clone())
                 .unwrap();
+        let users = Users::new(db.clone(), clock.clone(), identity.clone(), metrics.clone());
         let apis = (
             AuthApi { issuer: issuer.clone() },
             IdentityApi { identity: identity.clone() },
-            UserApi { identity: identity.clone() },
+            UserApi { users },
         );
         let api = for_frontends(OpenApiService::new(apis, "t", "1"), identity.origins());
         let routes = issuer::routes(issuer.clone())

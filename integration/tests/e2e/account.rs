@@ -3,15 +3,11 @@
 use std::time::Duration;
 
 use integration::{
-    chromium::Chromium,
+    chromium::{Chromium, foreign_page},
     probe::{self, Probe},
     world::World,
 };
 use serde_json::json;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
-};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -19,22 +15,6 @@ async fn sign_in(chromium: &Chromium, email: &str, password: &str) {
     chromium.fill("#email", email).await.unwrap();
     chromium.fill("#password", password).await.unwrap();
     chromium.click("form[action='/login'] button").await.unwrap();
-}
-
-/// A page of another origin: nothing but a place to call the broker from.
-async fn frontend() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let origin = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        loop {
-            let (mut connection, _) = listener.accept().await.unwrap();
-            let _ = connection.read(&mut vec![0; 4096]).await;
-            let answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\
-                Connection: close\r\n\r\n<p>hi!";
-            let _ = connection.write_all(answer).await;
-        }
-    });
-    origin
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,7 +69,7 @@ async fn a_person_does_it_all_on_the_account_page() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listed_frontend_downloads_the_kubeconfig_and_no_other_page_does() {
-    let (listed, other) = (frontend().await, frontend().await);
+    let (listed, other) = (foreign_page().await.unwrap(), foreign_page().await.unwrap());
     let builder = World::builder().setting("frontends.origins", vec![listed.clone()]);
     let world = builder.start().await.unwrap();
     let (alice, chromium) =

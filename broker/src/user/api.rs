@@ -1,0 +1,107 @@
+//! `/users`.
+
+use poem_openapi::{
+    OpenApi,
+    param::{Path, Query},
+    payload::Json,
+};
+use tenant_shared::{EndedSessions, SessionList, SuspendRequest, UserInfo, UserList};
+use uuid::Uuid;
+
+use super::Users;
+use crate::{access, http::OptionalJson, identity::Bearer, problem::Failure};
+
+/// Operations on users, for administrators.
+#[derive(Clone, Debug)]
+pub struct UserApi {
+    /// The verbs.
+    pub users: Users,
+}
+
+#[OpenApi(prefix_path = "/users")]
+impl UserApi {
+    /// List users
+    #[oai(path = "/", method = "get", operation_id = "listUsers")]
+    async fn list(
+        &self,
+        caller: Bearer,
+        /// `next_cursor` of the page before.
+        #[oai(validator(max_length = 254))]
+        cursor: Query<Option<String>>,
+    ) -> Result<Json<UserList>, Failure> {
+        let permit = access::manage_users(&caller.0)?;
+        Ok(Json(self.users.list(&permit, cursor.0.as_deref().unwrap_or_default()).await?))
+    }
+
+    /// Show a user
+    #[oai(path = "/:id", method = "get", operation_id = "showUser")]
+    async fn show(
+        &self,
+        caller: Bearer,
+        /// Its identifier.
+        id: Path<Uuid>,
+    ) -> Result<Json<UserInfo>, Failure> {
+        let permit = access::manage_users(&caller.0)?;
+        Ok(Json(self.users.existing(&permit, id.0).await?))
+    }
+
+    /// Suspend a user
+    ///
+    /// Every session ends at once and nothing is issued any more, on every replica. Kubernetes
+    /// tokens that were issued before live on for two hours at most; suspending the workspace ends
+    /// them as well. The body may be left out.
+    #[oai(path = "/:id/suspend", method = "post", operation_id = "suspendUser")]
+    async fn suspend(
+        &self,
+        caller: Bearer,
+        /// Its identifier.
+        id: Path<Uuid>,
+        request: OptionalJson<SuspendRequest>,
+    ) -> Result<Json<UserInfo>, Failure> {
+        let permit = access::manage_users(&caller.0)?;
+        Ok(Json(self.users.suspend(&permit, id.0, request.0.reason).await?))
+    }
+
+    /// Let a user in again
+    ///
+    /// Sessions from before stay ended. The body may be left out.
+    #[oai(path = "/:id/resume", method = "post", operation_id = "resumeUser")]
+    async fn resume(
+        &self,
+        caller: Bearer,
+        /// Its identifier.
+        id: Path<Uuid>,
+        request: OptionalJson<SuspendRequest>,
+    ) -> Result<Json<UserInfo>, Failure> {
+        let permit = access::manage_users(&caller.0)?;
+        Ok(Json(self.users.resume(&permit, id.0, request.0.reason).await?))
+    }
+
+    /// List a user's sessions
+    #[oai(path = "/:id/sessions", method = "get", operation_id = "listSessionsOfUser")]
+    async fn sessions(
+        &self,
+        caller: Bearer,
+        /// The user's identifier.
+        id: Path<Uuid>,
+    ) -> Result<Json<SessionList>, Failure> {
+        let permit = access::manage_users(&caller.0)?;
+        Ok(Json(SessionList { items: self.users.sessions(&permit, id.0).await? }))
+    }
+
+    /// End a user's sessions
+    ///
+    /// One of them, or all.
+    #[oai(path = "/:id/sessions", method = "delete", operation_id = "endSessionsOfUser")]
+    async fn end_sessions(
+        &self,
+        caller: Bearer,
+        /// The user's identifier.
+        id: Path<Uuid>,
+        /// Only this session.
+        session_id: Query<Option<Uuid>>,
+    ) -> Result<Json<EndedSessions>, Failure> {
+        let permit = access::manage_users(&caller.0)?;
+        Ok(Json(self.users.end_sessions(&permit, id.0, session_id.0).await?))
+    }
+}

@@ -1,0 +1,164 @@
+//! Users, as administrators manage them: who there is, who may sign in, who is signed in where.
+
+pub mod api;
+mod rows;
+
+use tenant_shared::{Code, EndedSessions, SessionInfo, UserInfo, UserList, UserStatus};
+use uuid::Uuid;
+
+use crate::{
+    access::{ManageUsers, Permit},
+    audit::{self, Action, Event},
+    clock::{Clock, timestamp},
+    db::Db,
+    identity::{Identity, Which},
+    problem::Failure,
+    telemetry::Metrics,
+};
+
+/// Users of a page.
+const PAGE: usize = 100;
+
+/// All users. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Users {
+    db: Db,
+    clock: Clock,
+    identity: Identity,
+    metrics: Metrics,
+}
+
+impl Users {
+    /// The verbs on this database.
+    pub fn new(db: Db, clock: Clock, identity: Identity, metrics: Metrics) -> Self {
+        Self { db, clock, identity, metrics }
+    }
+
+    /// A page of users by address, after this one.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn list(&self, _: &Permit<ManageUsers>, after: &str) -> Result<UserList, Failure> {
+        // One more than shown tells whether there is a next page.
+        let mut rows = rows::list(&self.db, after, PAGE + 1).await?;
+        let more = rows.len() > PAGE;
+        rows.truncate(PAGE);
+        let next_cursor = rows.last().filter(|_| more).map(|row| row.email.clone());
+        let items = rows.into_iter().map(wire).collect::<Result<_, _>>()?;
+        Ok(UserList { items, next_cursor })
+    }
+
+    /// The user of this identifier.
+    ///
+    /// # Errors
+    /// 404 if there is none; the database's.
+    pub async fn existing(&self, _: &Permit<ManageUsers>, id: Uuid) -> Result<UserInfo, Failure> {
+        let found = rows::find(&self.db, id).await?.ok_or_else(|| {
+            let text = "there is no such user; `kubectl tenant users list` lists them";
+            Failure::new(Code::NotFound, text)
+        })?;
+        Ok(wire(found)?)
+    }
+
+    /// Suspends a user. They have no session from the moment that this is durable: every replica
+    /// asks the database on every request.
+    ///
+    /// # Errors
+    /// 403 for oneself, 404 if there is no such user; the database's: then nothing was changed.
+    pub async fn suspend(
+        &self,
+        permit: &Permit<ManageUsers>,
+        id: Uuid,
+        reason: Option<String>,
+    ) -> Result<UserInfo, Failure> {
+        if id == permit.caller().user_id() {
+            let text = "you cannot suspend yourself; another administrator has to";
+            return Err(Failure::new(Code::Forbidden, text));
+        }
+        self.set_active(permit, id, false, reason).await
+    }
+
+    /// Lets a user in again; sessions from before stay ended.
+    ///
+    /// # Errors
+    /// 404 if there is no such user; the database's: then nothing was changed.
+    pub async fn resume(
+        &self,
+        permit: &Permit<ManageUsers>,
+        id: Uuid,
+        reason: Option<String>,
+    ) -> Result<UserInfo, Failure> {
+        self.set_active(permit, id, true, reason).await
+    }
+
+    async fn set_active(
+        &self,
+        permit: &Permit<ManageUsers>,
+        id: Uuid,
+        active: bool,
+        reason: Option<String>,
+    ) -> Result<UserInfo, Failure> {
+        self.existing(permit, id).await?;
+        let by = permit.caller();
+        let action = if active { Action::ResumeUser } else { Action::SuspendUser };
+        let mut tx = self.db.begin().await?;
+        if rows::set_active(&mut tx, id, active).await? {
+            if !active {
+                let why = "the user was suspended";
+                self.identity.end_all_sessions(&mut tx, by, id, why).await?;
+            }
+            let reason = reason.as_deref().unwrap_or("no reason given");
+            let event = Event {
+                user_id: Some(by.user_id()),
+                session_id: Some(by.session_id()),
+                reason: Some(format!("user {id}: {reason}")),
+                ..Event::success(action)
+            };
+            audit::record(&mut tx, &self.clock, event).await?;
+            tx.commit().await?;
+            self.metrics.action(action, "success");
+        }
+        self.existing(permit, id).await
+    }
+
+    /// The sessions of a user that are alive.
+    ///
+    /// # Errors
+    /// 404 if there is no such user; the database's.
+    pub async fn sessions(
+        &self,
+        permit: &Permit<ManageUsers>,
+        id: Uuid,
+    ) -> Result<Vec<SessionInfo>, Failure> {
+        self.existing(permit, id).await?;
+        self.identity.sessions_of(permit.caller(), id).await
+    }
+
+    /// Ends one session of a user, or all.
+    ///
+    /// # Errors
+    /// 404 if there is no such user; the database's: then none was ended.
+    pub async fn end_sessions(
+        &self,
+        permit: &Permit<ManageUsers>,
+        id: Uuid,
+        session: Option<Uuid>,
+    ) -> Result<EndedSessions, Failure> {
+        self.existing(permit, id).await?;
+        let which = session.map_or(Which::All, Which::One);
+        let ended = self.identity.end_sessions(permit.caller(), id, which).await?;
+        Ok(EndedSessions { ended })
+    }
+}
+
+fn wire(row: rows::Listed) -> sqlx::Result<UserInfo> {
+    let role = row.role()?;
+    let status = if row.is_active() { UserStatus::Active } else { UserStatus::Suspended };
+    Ok(UserInfo {
+        id: row.id,
+        role,
+        status,
+        created_at: timestamp(row.created_at).into(),
+        email: row.email,
+    })
+}
