@@ -179,6 +179,11 @@ impl App {
             Duration::from_secs(config.sweep_seconds.into()),
         ));
 
+        let checks = tokio::spawn(check_loop(
+            self.issuer.clone(),
+            Duration::from_secs(config.sweep_seconds.into()),
+        ));
+
         let outer = Outer {
             clock: self.clock,
             metrics: self.metrics,
@@ -219,6 +224,7 @@ impl App {
             }
         }
         sweep.abort();
+        checks.abort();
         drop(operator_stop);
         let _ = operator.await;
         self.db.close().await;
@@ -292,6 +298,22 @@ async fn sweep_loop(workspaces: Workspaces, issuer: Issuer, every: Duration) {
             tracing::error!(
                 error = crate::problem::chain(&error),
                 "expired rows cannot be deleted"
+            );
+        }
+    }
+}
+
+/// Asks providers about browsers' sessions, again and again; apart from the sweep, for a provider may
+/// take its time.
+async fn check_loop(issuer: Issuer, every: Duration) {
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = issuer.check_browsers().await {
+            tracing::error!(
+                error = crate::problem::chain(&error),
+                "the sessions of browsers cannot be checked"
             );
         }
     }

@@ -174,6 +174,15 @@ impl Issuer {
         Ok(Self(Arc::new(inner)))
     }
 
+    /// Asks the providers about the sessions of browsers that are due. Several replicas may do it
+    /// at once.
+    ///
+    /// # Errors
+    /// The database's; the next call goes on.
+    pub async fn check_browsers(&self) -> sqlx::Result<()> {
+        connector::browsers::check(self).await
+    }
+
     /// Forgets what is over: authorization requests, access tokens, refresh tokens of sessions that
     /// ended more than a day ago, limits whose window has passed. Several replicas may do it at once.
     ///

@@ -16,7 +16,6 @@ on_both_engines!(
     groups_say_who_comes_in_and_who_administers,
     another_browser_cannot_finish,
     a_state_works_once_for_its_provider_and_not_for_long,
-    a_browser_signs_in_there_for_itself_and_not_for_long,
 );
 
 async fn a_person_of_the_company_signs_in_and_stays_the_same_user(on: On) {
@@ -188,21 +187,4 @@ async fn a_state_works_once_for_its_provider_and_not_for_long(on: On) {
     world.pass(601);
     world.issuer.purge().await.unwrap();
     assert_eq!(world.number("SELECT COUNT(*) FROM upstream_attempts").await, 0);
-}
-
-async fn a_browser_signs_in_there_for_itself_and_not_for_long(on: On) {
-    let company = Company::start(on).await;
-    let world = &company.world;
-    let account = world.at("/account").parse().unwrap();
-    let browser = Browser::new(None).unwrap().stopping_at(account);
-    let page = browser.open(world.at("/login").parse().unwrap()).await.unwrap();
-    let handle = query(page.url.as_str(), "request").unwrap();
-    let with = world.at(&format!("/login/with/corp?request={handle}")).parse().unwrap();
-    let page = company.provider.sign_in(&browser, with, "ada").await.unwrap();
-    assert_eq!(page.url.path(), "/account", "{}", page.body);
-    // There is no renewal at which the provider could be asked.
-    let lives = "SELECT expires_at - created_at FROM sessions WHERE client_id = 'browser'";
-    assert_eq!(world.number(lives).await, 7200 * 1000);
-    let removal = "SELECT removal_seconds FROM upstream_grants WHERE session_id IS NOT NULL";
-    assert_eq!(world.number(removal).await, 7200 + 900 + 7270);
 }

@@ -4,7 +4,6 @@
 //! provider's answer cannot be passed off as another's (RFC 9700 section 4.4).
 
 use poem::{Request, Response, http::StatusCode};
-use tenant_shared::BROWSER_CLIENT_ID;
 use uuid::Uuid;
 
 use super::{
@@ -188,8 +187,7 @@ impl Arrival<'_> {
         let refresh_token = answer.refresh_token.as_ref().map(seal).transpose();
         let refresh_token =
             refresh_token.map_err(|error| Refusal::Broken(problem::chain(&error)))?;
-        let is_browser = self.waiting.pending.client_id == BROWSER_CLIENT_ID;
-        let can_be_asked = refresh_token.is_some() && !is_browser;
+        let can_be_asked = refresh_token.is_some();
         let new = grant::New {
             id,
             identity_id: known.identity_id,

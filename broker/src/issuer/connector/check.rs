@@ -30,7 +30,7 @@ use crate::{
 /// How long one conversation with a provider may take: metadata, keys, tokens and userinfo.
 const ASK: Duration = Duration::from_secs(15);
 /// How long a lease holds: longer than a conversation, so that it ends only if its holder died.
-const LEASE_MS: i64 = 30 * 1000;
+pub(super) const LEASE_MS: i64 = 30 * 1000;
 /// How long a refresh waits for another one that asks.
 const WAIT: Duration = Duration::from_secs(20);
 /// How often it looks.
@@ -84,7 +84,11 @@ pub(in crate::issuer) async fn before_refresh(
     }
 }
 
-async fn ask(issuer: Issuer, kept: Kept, lease: Uuid) -> Result<(), TokenError> {
+/// Asks the provider with this lease, and keeps what comes of it.
+///
+/// # Errors
+/// As [`before_refresh`].
+pub(super) async fn ask(issuer: Issuer, kept: Kept, lease: Uuid) -> Result<(), TokenError> {
     let Some(connector) = issuer.connectors().get(&kept.connector).map(Arc::clone) else {
         let why = "the provider is not configured any more".to_owned();
         return finish(&issuer, &kept, lease, None, Verdict::No(why), 0).await;

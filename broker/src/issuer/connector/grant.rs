@@ -1,5 +1,6 @@
 //! Rows of what providers gave: attempts on their way, and grants that sessions stand on.
 
+use tenant_shared::BROWSER_CLIENT_ID;
 use uuid::Uuid;
 
 use crate::{
@@ -107,6 +108,23 @@ pub(super) async fn of_refresh_token(
 ) -> sqlx::Result<Option<Kept>> {
     on_engine!(db.reader(), pool => sqlx::query_as(OF_TOKEN)
         .bind(token.as_bytes()).bind(now).fetch_optional(pool).await)
+}
+
+const OF_BROWSERS: &str = "\
+SELECT g.id, s.id AS session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
+FROM sessions s JOIN upstream_grants g ON g.session_id = s.id \
+JOIN identities i ON i.id = g.identity_id \
+WHERE s.client_id = $1 AND s.ended_at IS NULL AND s.idle_expires_at > $2 AND s.expires_at > $2 \
+  AND g.refresh_token IS NOT NULL AND g.checked_at <= $3 AND s.last_used_at > g.checked_at \
+  AND (g.lease_until IS NULL OR g.lease_until <= $2) \
+ORDER BY g.checked_at LIMIT $4";
+
+/// The grants of browsers' sessions that were used since their provider was asked, which was not
+/// after `due`; the longest ago first.
+pub(super) async fn of_browsers(db: &Db, now: i64, due: i64, most: u32) -> sqlx::Result<Vec<Kept>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(OF_BROWSERS)
+        .bind(BROWSER_CLIENT_ID).bind(now).bind(due).bind(i64::from(most))
+        .fetch_all(pool).await)
 }
 
 /// One statement decides who asks. It looks at `checked_at` too: whoever read the row before another

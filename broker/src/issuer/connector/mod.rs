@@ -8,11 +8,13 @@
 //! | may they sign in, and as what | [`person`] |
 //! | what the provider gave is kept, sealed, with the session | [`grant`] |
 //! | at every refresh the provider is asked again | [`check`] |
+//! | a sweep asks about browsers' sessions, which have none | [`browsers`] |
 //!
 //! The browser that comes back must be the one that left: the PKCE verifier and the nonce follow
 //! from the secret in its cookie and from `state`, and neither is kept anywhere ([`binding`]).
 
 mod binding;
+pub(super) mod browsers;
 pub(super) mod callback;
 pub(super) mod check;
 pub(super) mod grant;
@@ -24,7 +26,6 @@ pub(super) mod start;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use secrecy::SecretString;
-use tenant_shared::BROWSER_CLIENT_ID;
 use url::Url;
 use uuid::Uuid;
 
@@ -134,8 +135,7 @@ impl Connectors {
             return Ok(None);
         };
         let Some(connector) = self.get(&name) else { return Ok(None) };
-        // A browser's session has no refresh at which the provider could be asked.
-        if !can_be_asked || session.client_id == BROWSER_CLIENT_ID {
+        if !can_be_asked {
             let most = now + i64::from(connector.settings.unchecked_seconds) * 1000;
             session::shorten(tx, &mut session, most).await?;
         }
