@@ -133,7 +133,13 @@ impl App {
         );
         let credentials =
             Credentials::new(cluster, Ledger::start(db.clone()), clock.clone(), metrics.clone());
-        let users = Users::new(db.clone(), clock.clone(), identity.clone(), metrics.clone());
+        let users = Users::new(
+            db.clone(),
+            clock.clone(),
+            identity.clone(),
+            workspaces.clone(),
+            metrics.clone(),
+        );
         let api = (
             AuthApi { issuer: issuer.clone() },
             IdentityApi { identity: identity.clone() },

@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use tenant_shared::{
     Credential, EndedSessions, InitRequest, Me, SessionList, SuspendRequest, UserInfo, UserList,
-    Workspace, WorkspaceList,
+    UserSuspension, Workspace, WorkspaceList,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -179,12 +179,12 @@ impl Broker {
         )))
     }
 
-    /// Keeps a user out.
+    /// Keeps a user out, and suspends their workspaces.
     pub(crate) async fn suspend_user(
         &self,
         id: Uuid,
         reason: Option<&str>,
-    ) -> Result<UserInfo, Error> {
+    ) -> Result<UserSuspension, Error> {
         self.set_user(&format!("/users/{id}/suspend"), reason).await
     }
 
@@ -197,7 +197,11 @@ impl Broker {
         self.set_user(&format!("/users/{id}/resume"), reason).await
     }
 
-    async fn set_user(&self, path: &str, reason: Option<&str>) -> Result<UserInfo, Error> {
+    async fn set_user<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        reason: Option<&str>,
+    ) -> Result<T, Error> {
         let body = body(&SuspendRequest { reason: reason.map(str::to_owned) })?;
         self.read(&self.call(Method::POST, path, Some(body)).await?)
     }

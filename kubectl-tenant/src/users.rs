@@ -1,6 +1,6 @@
 //! The command `users`: what administrators do with accounts.
 
-use tenant_shared::{UserInfo, UserList, UserStatus};
+use tenant_shared::{UserInfo, UserList, UserStatus, WorkspaceStatus};
 
 use crate::{
     account::Account,
@@ -21,17 +21,23 @@ pub(crate) fn users(choice: &Choice, options: &Options, world: &mut World) -> Re
             let account = Account::open(choice, world)?;
             let suspended = account.broker.suspend_user(*id, reason.as_deref());
             let user = runtime::block_on(suspended)??;
-            show(&user, shown.output, world)?;
-            world.say(
-                "Every session of this user has ended. Kubernetes tokens live on for two hours at \
-                 most; suspending the workspace ends them as well.",
-            );
+            output::show(world, shown.output, &user, |it| table(std::slice::from_ref(&it.user)))?;
+            world.say("Every session of this user has ended.");
+            for workspace in &user.workspaces {
+                let (id, status) = (workspace.id, workspace.status.as_str());
+                world.say(match workspace.status {
+                    WorkspaceStatus::Suspended => format!("Workspace {id} is suspended."),
+                    _ => format!("Workspace {id} is {status}: the broker goes on with it."),
+                });
+            }
             Ok(())
         }
         Some(UsersAction::Resume { id, reason, shown }) => {
             let account = Account::open(choice, world)?;
             let user = runtime::block_on(account.broker.resume_user(*id, reason.as_deref()))??;
-            show(&user, shown.output, world)
+            show(&user, shown.output, world)?;
+            world.say("Suspended workspaces stay so: kubectl tenant resume ID gives one back.");
+            Ok(())
         }
     }
 }

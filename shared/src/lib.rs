@@ -31,5 +31,5 @@ pub use session::{
 };
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use time::WireTime;
-pub use user::{UserInfo, UserList, UserStatus};
+pub use user::{UserInfo, UserList, UserStatus, UserSuspension};
 pub use workspace::{InitRequest, Quota, Workspace, WorkspaceList, WorkspaceStatus};

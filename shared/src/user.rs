@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{Role, WireTime};
+use crate::{Role, Suspension, WireTime};
 
 /// Whether a user may sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,4 +43,18 @@ pub struct UserList {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
     pub next_cursor: Option<String>,
+}
+
+/// Answer of `POST /users/{id}/suspend`: 200 when every step is done, 202 when the broker goes on with
+/// some.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct UserSuspension {
+    /// The user, who has no session any more.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "openapi", oai(flatten))]
+    pub user: UserInfo,
+    /// Their workspaces, which are suspended too.
+    #[serde(default)]
+    pub workspaces: Vec<Suspension>,
 }

@@ -1,11 +1,13 @@
 //! `/users`.
 
 use poem_openapi::{
-    OpenApi,
+    ApiResponse, OpenApi,
     param::{Path, Query},
     payload::Json,
 };
-use tenant_shared::{EndedSessions, SessionList, SuspendRequest, UserInfo, UserList};
+use tenant_shared::{
+    EndedSessions, SessionList, StepResult, SuspendRequest, UserInfo, UserList, UserSuspension,
+};
 use uuid::Uuid;
 
 use super::Users;
@@ -16,6 +18,28 @@ use crate::{access, http::OptionalJson, identity::Bearer, problem::Failure};
 pub struct UserApi {
     /// The verbs.
     pub users: Users,
+}
+
+/// Answers of `suspend`.
+#[derive(ApiResponse)]
+pub(crate) enum SuspensionAnswer {
+    /// Every step is done.
+    #[oai(status = 200)]
+    Done(Json<UserSuspension>),
+    /// The decision stands; the broker goes on with the open steps.
+    #[oai(status = 202)]
+    Open(Json<UserSuspension>),
+}
+
+impl From<UserSuspension> for SuspensionAnswer {
+    fn from(suspension: UserSuspension) -> Self {
+        let steps = suspension.workspaces.iter().flat_map(|workspace| &workspace.steps);
+        if steps.into_iter().all(|step| step.result == StepResult::Done) {
+            Self::Done(Json(suspension))
+        } else {
+            Self::Open(Json(suspension))
+        }
+    }
 }
 
 #[OpenApi(prefix_path = "/users")]
@@ -47,9 +71,8 @@ impl UserApi {
 
     /// Suspend a user
     ///
-    /// Every session ends at once and nothing is issued any more, on every replica. Kubernetes
-    /// tokens that were issued before live on for two hours at most; suspending the workspace ends
-    /// them as well. The body may be left out.
+    /// Every session ends at once, nothing is issued any more on any replica, and all their
+    /// workspaces are suspended. The body may be left out.
     #[oai(path = "/:id/suspend", method = "post", operation_id = "suspendUser")]
     async fn suspend(
         &self,
@@ -57,14 +80,16 @@ impl UserApi {
         /// Its identifier.
         id: Path<Uuid>,
         request: OptionalJson<SuspendRequest>,
-    ) -> Result<Json<UserInfo>, Failure> {
+    ) -> Result<SuspensionAnswer, Failure> {
         let permit = access::manage_users(&caller.0)?;
-        Ok(Json(self.users.suspend(&permit, id.0, request.0.reason).await?))
+        let kill = access::suspend_workspaces(&caller.0)?;
+        Ok(self.users.suspend(&permit, &kill, id.0, request.0.reason).await?.into())
     }
 
     /// Let a user in again
     ///
-    /// Sessions from before stay ended. The body may be left out.
+    /// Sessions from before stay ended, and workspaces suspended until they are resumed themselves.
+    /// The body may be left out.
     #[oai(path = "/:id/resume", method = "post", operation_id = "resumeUser")]
     async fn resume(
         &self,

@@ -3,19 +3,24 @@
 pub mod api;
 mod rows;
 
-use tenant_shared::{Code, EndedSessions, SessionInfo, UserInfo, UserList, UserStatus};
+use tenant_shared::{
+    Code, EndedSessions, SessionInfo, UserInfo, UserList, UserStatus, UserSuspension,
+};
 use uuid::Uuid;
 
 use crate::{
-    access::{ManageUsers, Permit},
+    access::{ManageUsers, Permit, SuspendWorkspaces},
     audit::{self, Action, Event},
     clock::{Clock, timestamp},
-    db::Db,
+    db::{Db, Tx},
     identity::{Identity, Which},
     problem::Failure,
     telemetry::Metrics,
+    workspace::Workspaces,
 };
 
+/// What the audit trail says where an administrator gave no reason.
+const NO_REASON: &str = "no reason given";
 /// Users of a page.
 const PAGE: usize = 100;
 
@@ -25,13 +30,20 @@ pub struct Users {
     db: Db,
     clock: Clock,
     identity: Identity,
+    workspaces: Workspaces,
     metrics: Metrics,
 }
 
 impl Users {
     /// The verbs on this database.
-    pub fn new(db: Db, clock: Clock, identity: Identity, metrics: Metrics) -> Self {
-        Self { db, clock, identity, metrics }
+    pub fn new(
+        db: Db,
+        clock: Clock,
+        identity: Identity,
+        workspaces: Workspaces,
+        metrics: Metrics,
+    ) -> Self {
+        Self { db, clock, identity, workspaces, metrics }
     }
 
     /// A page of users by address, after this one.
@@ -60,25 +72,51 @@ impl Users {
         Ok(wire(found)?)
     }
 
-    /// Suspends a user. They have no session from the moment that this is durable: every replica
-    /// asks the database on every request.
+    /// Suspends a user and all their workspaces. They have no session and get no credential from the
+    /// moment that this is durable: every replica asks the database on every request. Then the
+    /// workspaces' rights are taken away in the cluster. Running it again does the same again.
     ///
     /// # Errors
-    /// 403 for oneself, 404 if there is no such user; the database's: then nothing was changed.
+    /// 403 for oneself, 404 if there is no such user; the database's: then nothing was changed. A
+    /// step that the cluster did not do is open in the answer, and the sweep goes on with it.
     pub async fn suspend(
         &self,
         permit: &Permit<ManageUsers>,
+        kill: &Permit<SuspendWorkspaces>,
         id: Uuid,
         reason: Option<String>,
-    ) -> Result<UserInfo, Failure> {
-        if id == permit.caller().user_id() {
+    ) -> Result<UserSuspension, Failure> {
+        let by = permit.caller();
+        if id == by.user_id() {
             let text = "you cannot suspend yourself; another administrator has to";
             return Err(Failure::new(Code::Forbidden, text));
         }
-        self.set_active(permit, id, false, reason).await
+        self.existing(permit, id).await?;
+        let reason = reason.unwrap_or_else(|| NO_REASON.to_owned());
+        let because = Some(format!("the user was suspended: {reason}"));
+        let found = self.workspaces.of_user(id).await?;
+        let mut tx = self.db.begin().await?;
+        let changed = rows::set_active(&mut tx, id, false).await?;
+        if changed {
+            let why = "the user was suspended";
+            self.identity.end_all_sessions(&mut tx, by, id, why).await?;
+            self.record(&mut tx, permit, Action::SuspendUser, id, &reason).await?;
+        }
+        for workspace in &found {
+            self.workspaces.intend_suspension(&mut tx, kill, workspace, because.clone()).await?;
+        }
+        tx.commit().await?;
+        if changed {
+            self.metrics.action(Action::SuspendUser, "success");
+        }
+        let mut workspaces = Vec::new();
+        for workspace in &found {
+            workspaces.push(self.workspaces.suspend(kill, workspace, because.clone()).await?);
+        }
+        Ok(UserSuspension { user: self.existing(permit, id).await?, workspaces })
     }
 
-    /// Lets a user in again; sessions from before stay ended.
+    /// Lets a user in again; sessions from before stay ended, and workspaces suspended.
     ///
     /// # Errors
     /// 404 if there is no such user; the database's: then nothing was changed.
@@ -88,37 +126,33 @@ impl Users {
         id: Uuid,
         reason: Option<String>,
     ) -> Result<UserInfo, Failure> {
-        self.set_active(permit, id, true, reason).await
-    }
-
-    async fn set_active(
-        &self,
-        permit: &Permit<ManageUsers>,
-        id: Uuid,
-        active: bool,
-        reason: Option<String>,
-    ) -> Result<UserInfo, Failure> {
         self.existing(permit, id).await?;
-        let by = permit.caller();
-        let action = if active { Action::ResumeUser } else { Action::SuspendUser };
         let mut tx = self.db.begin().await?;
-        if rows::set_active(&mut tx, id, active).await? {
-            if !active {
-                let why = "the user was suspended";
-                self.identity.end_all_sessions(&mut tx, by, id, why).await?;
-            }
-            let reason = reason.as_deref().unwrap_or("no reason given");
-            let event = Event {
-                user_id: Some(by.user_id()),
-                session_id: Some(by.session_id()),
-                reason: Some(format!("user {id}: {reason}")),
-                ..Event::success(action)
-            };
-            audit::record(&mut tx, &self.clock, event).await?;
+        if rows::set_active(&mut tx, id, true).await? {
+            let reason = reason.as_deref().unwrap_or(NO_REASON);
+            self.record(&mut tx, permit, Action::ResumeUser, id, reason).await?;
             tx.commit().await?;
-            self.metrics.action(action, "success");
+            self.metrics.action(Action::ResumeUser, "success");
         }
         self.existing(permit, id).await
+    }
+
+    async fn record(
+        &self,
+        tx: &mut Tx,
+        permit: &Permit<ManageUsers>,
+        action: Action,
+        id: Uuid,
+        reason: &str,
+    ) -> sqlx::Result<()> {
+        let by = permit.caller();
+        let event = Event {
+            user_id: Some(by.user_id()),
+            session_id: Some(by.session_id()),
+            reason: Some(format!("user {id}: {reason}")),
+            ..Event::success(action)
+        };
+        audit::record(tx, &self.clock, event).await
     }
 
     /// The sessions of a user that are alive.

@@ -7,6 +7,7 @@ use crate::{
     access::{Permit, SuspendWorkspaces},
     audit::{self, Action},
     cluster::ClusterError,
+    db::Tx,
     problem::{chain, note},
 };
 
@@ -74,6 +75,22 @@ impl Workspaces {
         let rest = self.take_rights(&suspending, &mut steps).await;
         self.metrics.action(Action::SuspendWorkspace, "success");
         self.answer(found, steps, &SUSPENSION, rest).await
+    }
+
+    /// Writes down, in a transaction that does more, that a workspace is to be suspended. From its
+    /// commit on nothing is issued; [`Workspaces::suspend`] or the sweep does the rest.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) async fn intend_suspension(
+        &self,
+        tx: &mut Tx,
+        permit: &Permit<SuspendWorkspaces>,
+        found: &Found,
+        reason: Option<String>,
+    ) -> sqlx::Result<()> {
+        let event = by_admin(permit, found, Action::SuspendWorkspace, reason);
+        self.write_in(tx, found, Event::Suspend, event).await
     }
 
     /// Gives a suspended workspace back, with a new ServiceAccount: no old token works again.
@@ -173,10 +190,21 @@ impl Workspaces {
         entry: audit::Event,
     ) -> Result<(), WorkspaceError> {
         let mut tx = self.db.begin().await?;
-        if store::advance(&mut tx, &self.clock, found.id, event).await? {
-            audit::record(&mut tx, &self.clock, entry).await?;
-        }
+        self.write_in(&mut tx, found, event, entry).await?;
         Ok(tx.commit().await?)
+    }
+
+    async fn write_in(
+        &self,
+        tx: &mut Tx,
+        found: &Found,
+        event: Event,
+        entry: audit::Event,
+    ) -> sqlx::Result<()> {
+        if store::advance(tx, &self.clock, found.id, event).await? {
+            audit::record(tx, &self.clock, entry).await?;
+        }
+        Ok(())
     }
 
     /// What the caller is told: a cluster that does not answer leaves steps open, it does not undo

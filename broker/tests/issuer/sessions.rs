@@ -16,6 +16,7 @@ on_both_engines!(
     all_sessions_end_at_once,
     an_administrator_sees_and_ends_anybodys_sessions,
     a_suspended_user_is_out_at_once_on_every_replica,
+    a_suspended_user_s_workspaces_are_on_their_way_even_if_the_cluster_is_down,
     users_are_administrators_business,
     sessions_that_are_over_are_forgotten_after_a_month,
 );
@@ -133,6 +134,28 @@ async fn a_suspended_user_is_out_at_once_on_every_replica(on: On) {
     world.sign_in().await;
     let own = format!("/users/{admin_id}/suspend");
     assert_eq!(call(&world, Method::POST, &own, &admin).await.status, 403, "not oneself");
+}
+
+async fn a_suspended_user_s_workspaces_are_on_their_way_even_if_the_cluster_is_down(on: On) {
+    let world = World::start(on).await;
+    let (_, admin) = as_user(&world, ADMIN, Role::Admin).await;
+    world
+        .execute(
+            "INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, \
+               quota_cpu, quota_memory, status, status_changed_at, created_at) \
+             SELECT id, id, 'internal-cluster', 'tenant-ada', 'sa', 'basic', '4', '8Gi', \
+               'provisioned', 0, 0 FROM users WHERE email = 'ada@example.com'",
+        )
+        .await;
+    let path = format!("/users/{}/suspend", world.user);
+    let answer = call(&world, Method::POST, &path, &admin).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    assert_eq!(answer.body["status"], "suspended");
+    assert_eq!(answer.body["workspaces"][0]["status"], "suspending");
+    let open = "SELECT COUNT(*) FROM workspaces WHERE status = 'suspending'";
+    assert_eq!(world.number(open).await, 1, "the sweep goes on with it");
+    assert_eq!(world.audited("SuspendWorkspace").await, 1);
+    assert_eq!(world.audited("SuspendUser").await, 1);
 }
 
 async fn users_are_administrators_business(on: On) {

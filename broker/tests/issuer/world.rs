@@ -1,6 +1,6 @@
 //! An issuer on a real listener and a real database, and people who use it.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
 use integration::postgres::{Database, Postgres};
 pub(crate) use integration::{engine::On, on_both_engines};
@@ -12,6 +12,8 @@ use sha2::{Digest as _, Sha256};
 use tenant_broker::{
     audit::{self, Filter},
     clock::Clock,
+    cluster::Cluster,
+    config::{Config, Settings},
     db::{Db, Location},
     http::{Outer, for_frontends},
     identity::{BrowserSessions, Identity, IdentityApi},
@@ -20,6 +22,7 @@ use tenant_broker::{
     telemetry::Metrics,
     throttle::Allowance,
     user::{Users, api::UserApi},
+    workspace::Workspaces,
 };
 use tenant_shared::{Me, Role};
 use url::Url;
@@ -107,7 +110,13 @@ impl World {
         let issuer =
             Issuer::start(settings, db.clone(), clock.clone(), identity.clone(), metrics.clone())
                 .unwrap();
-        let users = Users::new(db.clone(), clock.clone(), identity.clone(), metrics.clone());
+        let users = Users::new(
+            db.clone(),
+            clock.clone(),
+            identity.clone(),
+            workspaces(folder.path(), &db, &clock, &metrics).await,
+            metrics.clone(),
+        );
         let apis = (
             AuthApi { issuer: issuer.clone() },
             IdentityApi { identity: identity.clone() },
@@ -187,6 +196,23 @@ impl World {
         Attempt::begin(self, REDIRECT).await.tokens(self).await
     }
 }
+
+/// Workspaces in a cluster that does not answer.
+async fn workspaces(folder: &Path, db: &Db, clock: &Clock, metrics: &Metrics) -> Workspaces {
+    let kubeconfig = folder.join("nowhere.kubeconfig");
+    std::fs::write(&kubeconfig, NOWHERE).unwrap();
+    let arguments = [format!("cluster.kubeconfig={}", kubeconfig.display())];
+    let settings = Settings::load(None, std::iter::empty(), &arguments).unwrap();
+    let config = Config::from_settings(settings).unwrap();
+    let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await.unwrap();
+    let (db, clock, metrics) = (db.clone(), clock.clone(), metrics.clone());
+    Workspaces::new(db, clock, cluster, config.tiers, config.init_limit, metrics)
+}
+
+const NOWHERE: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+  "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+  "users": [{"name": "c", "user": {"token": "t"}}],
+  "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}"#;
 
 /// A client whose connections come from another loopback address.
 pub(crate) fn client_at(address: &str) -> Client {

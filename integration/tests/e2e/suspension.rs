@@ -150,10 +150,16 @@ async fn a_suspended_person_gets_nothing_from_any_replica() {
     let api = alice.api().await.unwrap().at(&other).unwrap();
     let id = api.workspaces(false).await.unwrap().items[0].id;
     api.credential(id).await.unwrap();
+    let file = world.folder().join("taken-away.kubeconfig");
+    std::fs::write(&file, api.kubeconfig("static").await.unwrap()).unwrap();
+    let taken_away = world.kubectl_with(&file).unwrap();
+    taken_away.run(["get", "pods"]).await.unwrap().success().unwrap();
 
     let user = alice.id().to_string();
     let suspend = ["tenant", "users", "suspend", &user, "--reason", "left the company"];
-    operator.kubectl().run(suspend).await.unwrap().success().unwrap();
+    let told = operator.kubectl().run(suspend).await.unwrap().success().unwrap();
+    assert!(told.stderr.contains(&format!("Workspace {id} is suspended.")), "{}", told.stderr);
+    assert!(!taken_away.run(["get", "pods"]).await.unwrap().status.success(), "the live token");
     let refused = super::refused(api.credential(id).await);
     assert_eq!((refused.status, refused.code()), (StatusCode::UNAUTHORIZED, Code::Unauthenticated));
     assert!(alice.sign_in().await.is_err(), "nor is there a new session");
@@ -163,7 +169,9 @@ async fn a_suspended_person_gets_nothing_from_any_replica() {
     let resume = ["tenant", "users", "resume", &user];
     operator.kubectl().run(resume).await.unwrap().success().unwrap();
     assert_eq!(super::refused(api.credential(id).await).status, StatusCode::UNAUTHORIZED);
-    alice.login(&[]).await.unwrap().success().unwrap();
+    // The person is back; the workspace waits for an administrator's word of its own.
+    let back = alice.api().await.unwrap();
+    assert_eq!(super::refused(back.credential(id).await).code(), Code::WorkspaceSuspended);
     let logs = operator.api().await.unwrap().audit_logs("action=SuspendUser").await.unwrap();
     assert_eq!(logs.items.len(), 1);
     assert!(logs.items[0].reason.as_deref().is_some_and(|why| why.contains("left the company")));
