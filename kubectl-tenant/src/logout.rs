@@ -30,7 +30,8 @@ pub(crate) fn logout(choice: &Choice, options: &Logout, world: &mut World) -> Re
             ))
         })?;
         runtime::block_on(forget(&sessions, &identity, &paths))??;
-        world.say(format!("Signed out everywhere at {identity}: {} sessions ended.", ended.ended));
+        let ended = crate::sessions::ended(ended.ended);
+        world.say(format!("Signed out everywhere at {identity}: {ended}."));
         return Ok(());
     }
     let (known, revoked) = runtime::block_on(async {

@@ -46,13 +46,18 @@ fn table(sessions: &[SessionInfo]) -> String {
     output::columns(["CURRENT", "ID", "CLIENT", "SINCE", "LAST USED", "UNTIL", "ADDRESS"], &rows)
 }
 
+/// How many sessions ended, in words.
+pub(crate) fn ended(count: u32) -> String {
+    if count == 1 { "1 session ended".to_owned() } else { format!("{count} sessions ended") }
+}
+
 fn revoke(choice: &Choice, options: &RevokeSession, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
     let broker = &account.broker;
     let (said, current_ended) = runtime::block_on(async {
         let Some(id) = options.id else {
             let ended = broker.end_sessions(options.others).await?.ended;
-            return Ok::<_, Error>((format!("{ended} sessions ended."), !options.others));
+            return Ok::<_, Error>((format!("{}.", self::ended(ended)), !options.others));
         };
         let current = broker.me().await?.session_id;
         broker.end_session(id).await?;
