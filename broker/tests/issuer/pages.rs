@@ -52,6 +52,7 @@ async fn a_person_signs_in_and_the_program_on_their_machine_gets_the_code() {
             .unwrap();
         chromium.until("document.activeElement.id === 'email'").await.unwrap();
 
+        chromium.screenshot("sign-in").await.unwrap();
         fill(&chromium, EMAIL, "wrong password").await;
         chromium.until("document.querySelector('[role=alert]') !== null").await.unwrap();
         chromium
@@ -59,6 +60,7 @@ async fn a_person_signs_in_and_the_program_on_their_machine_gets_the_code() {
             .await
             .unwrap();
         chromium.until("document.activeElement.id === 'password'").await.unwrap();
+        chromium.screenshot("sign-in-wrong-password").await.unwrap();
 
         let (path, ()) = tokio::join!(called_back(&listener), fill(&chromium, EMAIL, PASSWORD));
         let code = query(&path, "code").unwrap();
