@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use secrecy::SecretString;
 use tenant_shared::Role;
@@ -15,7 +15,7 @@ use crate::{
     clock::Clock,
     config::{Config, Settings},
     identity::Identity,
-    install::{self, Subject},
+    install,
     telemetry::{self, Metrics},
 };
 
@@ -36,7 +36,7 @@ enum Command {
     /// Manage local accounts
     #[command(subcommand)]
     User(UserCommand),
-    /// Print the broker's rights in the cluster, for `kubectl apply -f -`
+    /// Print the broker's rights and the admission policies, for `kubectl apply -f -`
     Install(InstallArgs),
     /// Check the configuration, report every fault, and say what is in force
     CheckConfig(Settable),
@@ -78,12 +78,6 @@ enum UserCommand {
 struct InstallArgs {
     #[command(flatten)]
     settable: Settable,
-    /// The broker is this user to the API server, for example its certificate's common name
-    #[arg(long, default_value = "tenant-broker", conflicts_with = "service_account")]
-    user: String,
-    /// The broker is this ServiceAccount
-    #[arg(long, value_name = "NAMESPACE/NAME")]
-    service_account: Option<String>,
 }
 
 impl Settable {
@@ -179,17 +173,7 @@ async fn create_user(config: &Config, email: &str, role: Role) -> anyhow::Result
 
 fn install(args: &InstallArgs) -> anyhow::Result<()> {
     let config = args.settable.load()?;
-    let subject = match &args.service_account {
-        None if args.user.is_empty() => bail!("--user: the name is empty"),
-        None => Subject::User(args.user.clone()),
-        Some(text) => match text.split_once('/') {
-            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
-                Subject::ServiceAccount { namespace: namespace.into(), name: name.into() }
-            }
-            _ => bail!("--service-account {text}: write NAMESPACE/NAME"),
-        },
-    };
-    print(&install::manifest(&subject, &config.tiers.roles()))
+    print(&install::manifest(&install::Parameters::new(&config)))
 }
 
 fn check_config(config: &Config) -> anyhow::Result<()> {
