@@ -118,7 +118,7 @@ impl Cli {
             Command::Serve(settable) => {
                 let config = settable.load()?;
                 config.check_files()?;
-                serve(config).await
+                Box::pin(serve(config)).await
             }
             Command::Migrate(settable) => {
                 app::open_database(&settable.load()?).await?.close().await;

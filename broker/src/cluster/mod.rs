@@ -4,6 +4,7 @@
 //! it is there already, compared; nothing foreign is adopted, changed or deleted.
 
 mod error;
+mod look;
 mod object;
 mod revoke;
 mod token;
@@ -17,6 +18,7 @@ use kube::{
 };
 
 pub use error::ClusterError;
+pub use look::KnownAs;
 pub use object::{Object, Outcome, labels_of};
 pub use token::IssuedToken;
 

@@ -95,6 +95,8 @@ pub struct ClusterSettings {
     /// What the API server writes into tokens that ask for no audience: `--api-audiences`, or its
     /// issuer.
     pub audiences: Vec<String>,
+    /// Whether the broker starts where its admission policies are missing or changed.
+    pub allow_missing_policies: bool,
 }
 
 impl Config {
@@ -214,6 +216,7 @@ fn cluster(s: &mut Settings) -> ClusterSettings {
             .parsed("cluster.identity")
             .unwrap_or_else(|| BrokerUser::User("tenant-broker".to_owned())),
         audiences,
+        allow_missing_policies: s.parsed("cluster.allow_missing_policies").unwrap_or_default(),
         name,
         kubeconfig: s.path("cluster.kubeconfig"),
         server: server(s),

@@ -17,12 +17,16 @@ mod fence;
 mod guard;
 mod policy;
 mod role;
+mod standing;
+mod watch;
 mod yaml;
 
 use crate::config::{BrokerUser, Config};
 
 pub use policy::Policy;
 pub use role::ROLE_NAME;
+pub use standing::faults;
+pub use watch::{NotHeld, Watch};
 pub use yaml::manifest;
 
 /// Label of everything that `install` makes, with [`INSTALLED_BY_VALUE`].

@@ -10,6 +10,7 @@ mod init;
 mod isolation;
 mod issuance;
 mod machines;
+mod policies;
 mod refusals;
 mod renewal;
 mod secrets;
