@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead as _, Write as _},
     path::PathBuf,
+    process::ExitCode,
 };
 
 use anyhow::Context as _;
@@ -15,7 +16,7 @@ use crate::{
     clock::Clock,
     config::{Config, Settings},
     identity::Identity,
-    install,
+    install::{self, Administrator, Parameters},
     telemetry::{self, Metrics},
 };
 
@@ -36,7 +37,7 @@ enum Command {
     /// Manage local accounts
     #[command(subcommand)]
     User(UserCommand),
-    /// Print the broker's rights and the admission policies, for `kubectl apply -f -`
+    /// Give the broker its rights and the admission policies that hold it; prints them by default
     Install(InstallArgs),
     /// Check the configuration, report every fault, and say what is in force
     CheckConfig(Settable),
@@ -78,6 +79,36 @@ enum UserCommand {
 struct InstallArgs {
     #[command(flatten)]
     settable: Settable,
+    #[command(flatten)]
+    mode: InstallMode,
+    /// Add flow schemas: lanes of the API server for the broker, one of them for suspensions
+    #[arg(long, conflicts_with = "uninstall")]
+    flow_schema: bool,
+    /// An administrator's kubeconfig; by default the one that kubectl would take
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// A context of it
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+/// What `install` does; without any it prints.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+#[expect(clippy::struct_excessive_bools, reason = "clap excludes all but one")]
+struct InstallMode {
+    /// Print the manifest, for `kubectl apply --server-side -f -`
+    #[arg(long)]
+    print: bool,
+    /// Apply it with an administrator's rights (server-side apply)
+    #[arg(long)]
+    apply: bool,
+    /// Show what applying would change; the exit code is 1 if anything
+    #[arg(long)]
+    diff: bool,
+    /// Delete what install made; tenants' namespaces stay
+    #[arg(long)]
+    uninstall: bool,
 }
 
 impl Settable {
@@ -113,29 +144,29 @@ impl Cli {
     ///
     /// # Errors
     /// What failed and what to do.
-    pub async fn run(self) -> anyhow::Result<()> {
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Serve(settable) => {
                 let config = settable.load()?;
                 config.check_files()?;
-                Box::pin(serve(config)).await
+                Box::pin(serve(config)).await?;
             }
             Command::Migrate(settable) => {
                 app::open_database(&settable.load()?).await?.close().await;
-                Ok(())
             }
             Command::User(UserCommand::Create { settable, email, admin, password_stdin: _ }) => {
                 let role = if admin { Role::Admin } else { Role::User };
-                create_user(&settable.load()?, &email, role).await
+                create_user(&settable.load()?, &email, role).await?;
             }
-            Command::Install(args) => install(&args),
+            Command::Install(args) => return Box::pin(install(args)).await,
             Command::CheckConfig(settable) => {
                 let config = settable.load()?;
                 config.check_files()?;
-                check_config(&config)
+                check_config(&config)?;
             }
-            Command::Openapi => print(&app::document()),
+            Command::Openapi => print(&app::document())?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -171,9 +202,28 @@ async fn create_user(config: &Config, email: &str, role: Role) -> anyhow::Result
     print(&format!("{id}\n"))
 }
 
-fn install(args: &InstallArgs) -> anyhow::Result<()> {
-    let config = args.settable.load()?;
-    print(&install::manifest(&install::Parameters::new(&config)))
+async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
+    let parameters = Parameters::new(&args.settable.load()?);
+    let mut manifest = install::manifest(&parameters);
+    if args.flow_schema {
+        manifest += &install::flow_control(&parameters);
+    }
+    let InstallMode { print: _, apply, diff, uninstall } = args.mode;
+    if !(apply || diff || uninstall) {
+        print(&manifest)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let administrator = Administrator::connect(args.kubeconfig.as_deref(), args.context).await?;
+    let report = if apply {
+        administrator.apply(&manifest).await?
+    } else if diff {
+        administrator.diff(&manifest).await?
+    } else {
+        administrator.uninstall().await?
+    };
+    print(&report)?;
+    let differs = diff && !report.is_empty();
+    Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn check_config(config: &Config) -> anyhow::Result<()> {

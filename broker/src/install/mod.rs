@@ -13,7 +13,9 @@
 //! | `tenant-suspended` | everybody else | nothing is written in a suspended namespace |
 //! | `tenant-pods` | everybody | no pod carries the session's ServiceAccount |
 
+mod admin;
 mod fence;
+mod flow;
 mod guard;
 mod policy;
 mod role;
@@ -23,6 +25,8 @@ mod yaml;
 
 use crate::config::{BrokerUser, Config};
 
+pub use admin::Administrator;
+pub use flow::flow_control;
 pub use policy::Policy;
 pub use role::ROLE_NAME;
 pub use standing::faults;

@@ -298,24 +298,19 @@ impl Broker {
 }
 
 /// Gives the broker's identity its rights in the cluster, and fences it in: what `tenant-broker
-/// install` prints, applied by an administrator. Returns once the policies are in force.
+/// install --apply` does for an administrator. Returns once the policies are in force.
 ///
 /// # Errors
-/// The broker or kubectl refuses.
+/// The API server refuses.
 pub async fn install(program: &Path, user: &str, admin: &Kubectl, broker: &Kubectl) -> Result<()> {
-    let printed = admin
+    admin
         .other(program)
-        .args(["install", "--set"])
+        .args(["install", "--apply", "--set"])
         .arg(format!("cluster.identity={user}"))
         .run(COMMAND_LIMIT)
         .await?
         .success()
-        .context("print what the broker needs with tenant-broker install")?;
-    admin
-        .run_with_input(["apply", "--server-side", "--force-conflicts", "-f", "-"], printed.stdout)
-        .await?
-        .success()
-        .context("apply what the broker needs")?;
+        .context("apply what the broker needs with tenant-broker install")?;
     // The API server looks for new policies once a second; the fence was made last.
     probe::until("the policies to be in force", READY_LIMIT, || async {
         let tried = broker

@@ -7,6 +7,7 @@ mod account;
 mod attacks;
 mod device;
 mod init;
+mod install;
 mod isolation;
 mod issuance;
 mod machines;
