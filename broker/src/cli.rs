@@ -14,7 +14,9 @@ use tenant_shared::Role;
 use crate::{
     app::{self, App},
     clock::Clock,
+    cluster::Cluster,
     config::{Config, Settings},
+    doctor,
     identity::Identity,
     install::{self, Administrator, Parameters},
     telemetry::{self, Metrics},
@@ -39,10 +41,28 @@ enum Command {
     User(UserCommand),
     /// Give the broker its rights and the admission policies that hold it; prints them by default
     Install(InstallArgs),
+    /// Try with the broker's own credential what must work and what must not; changes nothing
+    Doctor {
+        #[command(flatten)]
+        settable: Settable,
+        /// How to print what was found
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
     /// Check the configuration, report every fault, and say what is in force
     CheckConfig(Settable),
     /// Print the OpenAPI document of the HTTP API
     Openapi,
+}
+
+/// How data is printed.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Output {
+    /// For people
+    #[default]
+    Table,
+    /// For programs
+    Json,
 }
 
 /// Where settings come from.
@@ -159,6 +179,9 @@ impl Cli {
                 create_user(&settable.load()?, &email, role).await?;
             }
             Command::Install(args) => return Box::pin(install(args)).await,
+            Command::Doctor { settable, output } => {
+                return Box::pin(doctor(&settable.load()?, output)).await;
+            }
             Command::CheckConfig(settable) => {
                 let config = settable.load()?;
                 config.check_files()?;
@@ -224,6 +247,17 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     print(&report)?;
     let differs = diff && !report.is_empty();
     Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+async fn doctor(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+    let clock = Clock::system();
+    let cluster = Cluster::connect(&config.cluster, clock.clone(), Metrics::default()).await?;
+    let report = doctor::examine(&cluster, &Parameters::new(config), &clock).await;
+    print(&match output {
+        Output::Table => report.to_string(),
+        Output::Json => serde_json::to_string_pretty(&report)? + "\n",
+    })?;
+    Ok(if report.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn check_config(config: &Config) -> anyhow::Result<()> {

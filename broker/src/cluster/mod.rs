@@ -6,6 +6,7 @@
 mod error;
 mod look;
 mod object;
+mod rehearse;
 mod revoke;
 mod token;
 
@@ -20,6 +21,7 @@ use kube::{
 pub use error::ClusterError;
 pub use look::KnownAs;
 pub use object::{Object, Outcome, labels_of};
+pub use rehearse::{Question, Rehearsal, ServerFacts};
 pub use token::IssuedToken;
 
 use crate::{clock::Clock, config::ClusterSettings, telemetry::Metrics};

@@ -28,7 +28,7 @@ use crate::config::{BrokerUser, Config};
 pub use admin::Administrator;
 pub use flow::flow_control;
 pub use policy::Policy;
-pub use role::ROLE_NAME;
+pub use role::{ROLE_NAME, Right};
 pub use standing::faults;
 pub use watch::{NotHeld, Watch};
 pub use yaml::manifest;
@@ -61,6 +61,15 @@ impl Parameters {
             pod_security: owned(config.tiers.pod_security_levels()),
             audiences: config.cluster.audiences.clone(),
         }
+    }
+
+    /// What the broker may do, one by one.
+    pub fn rights(&self) -> Vec<Right<'_>> {
+        role::rights(&role::rules(self, &self.policy_names()))
+    }
+
+    fn policy_names(&self) -> Vec<&'static str> {
+        self.policies().iter().map(Policy::name).collect()
     }
 
     /// The admission policies in the order in which they are made. The fence is the last: where it

@@ -7,6 +7,38 @@ use super::Parameters;
 /// Name of the ClusterRole and of its binding.
 pub const ROLE_NAME: &str = "tenant-broker";
 
+/// One thing that the broker may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Right<'a> {
+    /// For example `create`.
+    pub verb: &'static str,
+    /// API group; empty for the core.
+    pub group: &'static str,
+    /// Resource, perhaps with a subresource.
+    pub resource: &'static str,
+    /// The one name that it is for; all if it is empty.
+    pub name: &'a str,
+}
+
+/// The rights of these rules, one by one.
+pub(super) fn rights<'a>(rules: &[Rule<'a>]) -> Vec<Right<'a>> {
+    let mut rights = Vec::new();
+    for rule in rules {
+        let names = if rule.names.is_empty() { &[""][..] } else { &rule.names };
+        for &resource in rule.resources {
+            for &name in names {
+                rights.extend(rule.verbs.iter().map(|&verb| Right {
+                    verb,
+                    group: rule.group,
+                    resource,
+                    name,
+                }));
+            }
+        }
+    }
+    rights
+}
+
 /// One rule of the ClusterRole.
 pub(super) struct Rule<'a> {
     pub(super) reason: &'static str,

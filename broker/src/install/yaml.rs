@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::{
-    INSTALLED_BY_LABEL, INSTALLED_BY_VALUE, Parameters, Policy, ROLE_NAME, quoted, quoted_list,
-    role,
+    INSTALLED_BY_LABEL, INSTALLED_BY_VALUE, Parameters, ROLE_NAME, quoted, quoted_list, role,
 };
 use crate::config::BrokerUser;
 
@@ -17,7 +16,6 @@ const WIDTH: usize = 98;
 /// Everything that `install` makes.
 pub fn manifest(parameters: &Parameters) -> String {
     let policies = parameters.policies();
-    let names: Vec<&str> = policies.iter().map(Policy::name).collect();
     let mut yaml = String::from(
         "# What the tenant broker needs in the cluster. Apply it as an administrator:\n\
          #   tenant-broker install | kubectl apply --server-side -f -\n\
@@ -31,7 +29,7 @@ pub fn manifest(parameters: &Parameters) -> String {
         document(&mut yaml, &policy.binding());
         yaml.push_str("---\n");
     }
-    cluster_role(&mut yaml, &role::rules(parameters, &names));
+    cluster_role(&mut yaml, &role::rules(parameters, &parameters.policy_names()));
     yaml.push_str("---\n");
     cluster_role_binding(&mut yaml, &parameters.broker);
     yaml

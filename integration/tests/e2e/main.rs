@@ -6,6 +6,7 @@
 mod account;
 mod attacks;
 mod device;
+mod doctor;
 mod init;
 mod install;
 mod isolation;
