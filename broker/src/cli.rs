@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand};
 use secrecy::SecretString;
 use tenant_shared::Role;
@@ -15,7 +15,7 @@ use crate::{
     app::{self, App},
     clock::Clock,
     cluster::Cluster,
-    config::{Config, Settings},
+    config::{BrokerUser, Config, Settings},
     doctor,
     identity::Identity,
     install::{self, Administrator, Parameters},
@@ -110,6 +110,13 @@ struct InstallArgs {
     /// A context of it
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+    /// After applying, write a kubeconfig for the broker with a certificate that the cluster signs;
+    /// again before its days are over
+    #[arg(long, value_name = "FILE", requires = "apply")]
+    credential: Option<PathBuf>,
+    /// How long that certificate is asked to live
+    #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
+    credential_days: u16,
 }
 
 /// What `install` does; without any it prints.
@@ -236,9 +243,24 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
         print(&manifest)?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Before anything is applied.
+    let credential = match (&args.credential, &parameters.broker) {
+        (None, _) => None,
+        (Some(file), BrokerUser::User(user)) => Some((file, user)),
+        (Some(_), BrokerUser::ServiceAccount { .. }) => bail!(
+            "--credential: cluster.identity is a ServiceAccount, whose credential its pod is given; \
+             leave cluster.kubeconfig out there"
+        ),
+    };
     let administrator = Administrator::connect(args.kubeconfig.as_deref(), args.context).await?;
     let report = if apply {
-        administrator.apply(&manifest).await?
+        let mut report = administrator.apply(&manifest).await?;
+        if let Some((file, user)) = credential {
+            let clock = Clock::system();
+            report +=
+                &administrator.write_credential(user, args.credential_days, file, &clock).await?;
+        }
+        report
     } else if diff {
         administrator.diff(&manifest).await?
     } else {

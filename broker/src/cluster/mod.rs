@@ -151,7 +151,7 @@ fn endpoint(settings: &ClusterSettings, config: &Config) -> Result<Endpoint, Con
 }
 
 /// A certificate as PEM (RFC 7468).
-fn pem(der: &[u8]) -> String {
+pub fn pem(der: &[u8]) -> String {
     let body = STANDARD.encode(der);
     let lines: Vec<&str> =
         body.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();

@@ -3,6 +3,7 @@
 //! Only objects that carry our label are ever deleted, and never one of a tenant.
 
 use anyhow::{Context as _, bail};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config,
@@ -15,14 +16,16 @@ use serde::Deserialize as _;
 use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE};
 
 use super::{INSTALLED_BY_LABEL, INSTALLED_BY_VALUE};
+use crate::cluster::pem;
 
 /// Who the fields belong to (server-side apply).
 const FIELD_MANAGER: &str = "tenant-broker-install";
 /// Every kind that `install` makes or made, as group and kind. Rights are taken away first: while
 /// the broker has any, the fence stands.
-const KINDS: [(&str, &str); 6] = [
+const KINDS: [(&str, &str); 7] = [
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
     ("rbac.authorization.k8s.io", "ClusterRole"),
+    ("", "ServiceAccount"),
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
@@ -30,11 +33,15 @@ const KINDS: [(&str, &str); 6] = [
 ];
 
 /// The cluster, reached as an administrator.
-pub struct Administrator(Client);
+pub struct Administrator {
+    client: Client,
+    /// The cluster's entry of a kubeconfig.
+    cluster: serde_json::Value,
+}
 
 impl std::fmt::Debug for Administrator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Administrator").finish_non_exhaustive()
+        f.debug_struct("Administrator").field("cluster", &self.cluster).finish_non_exhaustive()
     }
 }
 
@@ -58,7 +65,18 @@ impl Administrator {
         let config = Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .context("cannot use the administrator's kubeconfig")?;
-        Ok(Self(Client::try_from(config).context("cannot prepare the connection to the cluster")?))
+        let cluster = cluster_entry(&config)?;
+        let client =
+            Client::try_from(config).context("cannot prepare the connection to the cluster")?;
+        Ok(Self { client, cluster })
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(super) fn cluster_entry(&self) -> &serde_json::Value {
+        &self.cluster
     }
 
     /// Makes what is missing, changes what differs, and deletes what an earlier run made and this one
@@ -125,7 +143,7 @@ impl Administrator {
             self.delete(&object).await?;
             line(&mut report, &format!("{} deleted", title(&object)));
         }
-        let api: Api<Namespace> = Api::all(self.0.clone());
+        let api: Api<Namespace> = Api::all(self.client.clone());
         let selector = format!("{MANAGED_BY_LABEL}={MANAGED_BY_VALUE}");
         let namespaces = api
             .list_metadata(&ListParams::default().labels(&selector))
@@ -150,7 +168,11 @@ impl Administrator {
         let (group, version) =
             types.api_version.split_once('/').unwrap_or(("", &types.api_version));
         let kind = GroupVersionKind::gvk(group, version, &types.kind);
-        Api::all_with(self.0.clone(), &ApiResource::from_gvk(&kind))
+        let resource = ApiResource::from_gvk(&kind);
+        match &object.metadata.namespace {
+            Some(namespace) => Api::namespaced_with(self.client(), namespace, &resource),
+            None => Api::all_with(self.client(), &resource),
+        }
     }
 
     async fn there(&self, object: &DynamicObject) -> anyhow::Result<Option<DynamicObject>> {
@@ -187,7 +209,7 @@ impl Administrator {
         let mut found = Vec::new();
         for (group, kind) in KINDS {
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-            let api: Api<DynamicObject> = Api::all_with(self.0.clone(), &resource);
+            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
             let list = match api.list(&ours).await {
                 Ok(list) => list.items,
                 // An API server that does not know the kind has none.
@@ -197,7 +219,11 @@ impl Administrator {
             found.extend(list.into_iter().map(|mut object| {
                 // Items of a list lack their type.
                 object.types = Some(kube::api::TypeMeta {
-                    api_version: format!("{group}/v1"),
+                    api_version: if group.is_empty() {
+                        "v1".to_owned()
+                    } else {
+                        format!("{group}/v1")
+                    },
                     kind: kind.to_owned(),
                 });
                 object
@@ -205,6 +231,28 @@ impl Administrator {
         }
         Ok(found)
     }
+}
+
+/// How the administrator reaches the cluster is how the broker will.
+fn cluster_entry(config: &Config) -> anyhow::Result<serde_json::Value> {
+    let server = config.cluster_url.to_string();
+    let mut entry = serde_json::json!({"server": server.trim_end_matches('/')});
+    let pem = match (&config.root_cert_file, &config.root_cert) {
+        (Some(path), _) => Some(std::fs::read(path).with_context(|| {
+            format!("cannot read the CA {} of the administrator's kubeconfig", path.display())
+        })?),
+        (None, Some(certificates)) => {
+            Some(certificates.iter().map(|der| pem(der)).collect::<String>().into_bytes())
+        }
+        (None, None) => None,
+    };
+    if let Some(pem) = pem {
+        entry["certificate-authority-data"] = STANDARD.encode(pem).into();
+    }
+    if let Some(name) = &config.tls_server_name {
+        entry["tls-server-name"] = name.as_str().into();
+    }
+    Ok(entry)
 }
 
 fn line(report: &mut String, text: &str) {
@@ -244,6 +292,7 @@ fn plain(mut object: DynamicObject) -> anyhow::Result<String> {
     let annotations = object.metadata.annotations.take();
     object.metadata = kube::api::ObjectMeta {
         name: object.metadata.name.take(),
+        namespace: object.metadata.namespace.take(),
         labels,
         annotations,
         ..kube::api::ObjectMeta::default()

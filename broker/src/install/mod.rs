@@ -14,6 +14,7 @@
 //! | `tenant-pods` | everybody | no pod carries the session's ServiceAccount |
 
 mod admin;
+mod credential;
 mod fence;
 mod flow;
 mod guard;

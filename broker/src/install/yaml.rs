@@ -29,6 +29,16 @@ pub fn manifest(parameters: &Parameters) -> String {
         document(&mut yaml, &policy.binding());
         yaml.push_str("---\n");
     }
+    if let BrokerUser::ServiceAccount { namespace, name } = &parameters.broker {
+        comment(&mut yaml, "Who the broker is. Its namespace is for you to make.");
+        let _ = write!(
+            yaml,
+            "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {}\n  namespace: {}\n  \
+             labels:\n    {INSTALLED_BY_LABEL}: {INSTALLED_BY_VALUE}\n---\n",
+            quoted(name),
+            quoted(namespace)
+        );
+    }
     cluster_role(&mut yaml, &role::rules(parameters, &parameters.policy_names()));
     yaml.push_str("---\n");
     cluster_role_binding(&mut yaml, &parameters.broker);

@@ -86,6 +86,7 @@ async fn what_is_printed_follows_the_configuration_and_needs_an_administrator_to
         assert!(printed.contains(part), "{part} is not in:\n{printed}");
     }
     let admin = world.admin_kubectl().unwrap();
+    admin.run(["create", "namespace", "brokers"]).await.unwrap().success().unwrap();
     let dry = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"];
     admin.run_with_input(dry, printed).await.unwrap().success().unwrap();
 
@@ -94,4 +95,33 @@ async fn what_is_printed_follows_the_configuration_and_needs_an_administrator_to
         world.broker().run(&["install", "--apply", "--kubeconfig", &broker]).await.unwrap();
     assert!(!refused.status.success());
     assert!(refused.stderr.contains("cannot"), "{}", refused.stderr);
+}
+
+#[tokio::test]
+async fn the_cluster_signs_the_brokers_credential() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let world = World::builder().start().await.unwrap();
+    let file = world.folder().join("new.kubeconfig");
+    let args = ["--apply", "--credential", file.to_str().unwrap(), "--credential-days", "1"];
+    let made = install(&world, &args).await.success().unwrap();
+    assert!(made.stdout.contains("new.kubeconfig written: the credential of tenant-broker"));
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+    // It is the broker, of no group, and good enough to serve with.
+    let kubectl = world.kubectl_with(&file).unwrap();
+    let who = kubectl.json(["auth", "whoami"]).await.unwrap();
+    assert_eq!(who["status"]["userInfo"]["username"], "tenant-broker", "{who}");
+    assert_eq!(who["status"]["userInfo"]["groups"], serde_json::json!(["system:authenticated"]));
+    let broker = world.broker();
+    broker.stop().await.unwrap();
+    broker.use_kubeconfig(&file);
+    broker.start().await.unwrap();
+    world.person("alice").await.unwrap().login(&[]).await.unwrap().success().unwrap();
+
+    // A broker in the cluster has its pod's.
+    let inside = "--set=cluster.identity=system:serviceaccount:default:tenant-broker";
+    let dry = ["--apply", "--credential", file.to_str().unwrap(), inside];
+    let refused = install(&world, &dry).await;
+    assert!(refused.stderr.contains("cluster.identity is a ServiceAccount"), "{}", refused.stderr);
 }
