@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -37,6 +37,7 @@ use crate::{
     db::{Db, Location},
     http::{self, Outer},
     identity::{Identity, IdentityApi},
+    install::{Parameters, Watch},
     issuer::{self, AuthApi, Issuer},
     problem::Failure,
     telemetry::Metrics,
@@ -49,6 +50,8 @@ use crate::{
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// Requests at once on one HTTP/2 connection.
 const HTTP2_STREAMS: u32 = 100;
+/// How many sweeps go by between two looks at the cluster's policies.
+const SWEEPS_PER_LOOK: u64 = 6;
 /// Bytes of the headers of one HTTP/2 request.
 const HTTP2_HEADER_BYTES: u32 = 32 * 1024;
 
@@ -65,6 +68,9 @@ pub struct App {
     identity: Identity,
     clock: Clock,
     metrics: Metrics,
+    watch: Watch,
+    /// Whether the cluster's policies were looked at.
+    policies_known: bool,
 }
 
 impl std::fmt::Debug for App {
@@ -108,6 +114,14 @@ impl App {
         let metrics = Metrics::default();
         let db = open_database(&config).await?;
         let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await?;
+        let watch = Watch {
+            cluster: cluster.clone(),
+            parameters: Parameters::new(&config),
+            allow_missing: config.cluster.allow_missing_policies,
+            every: Duration::from_secs(u64::from(config.sweep_seconds) * SWEEPS_PER_LOOK),
+            metrics: metrics.clone(),
+        };
+        let policies_known = Box::pin(watch.start()).await?;
         let identity =
             Identity::new(db.clone(), clock.clone(), metrics.clone(), config.browser.clone());
         if config.makes_signing_key() {
@@ -152,13 +166,25 @@ impl App {
             },
             AuditApi { db: db.clone(), workspaces: workspaces.clone() },
         );
-        Ok(Self { config, db, issuer, workspaces, api, identity, clock, metrics })
+        Ok(Self {
+            config,
+            db,
+            issuer,
+            workspaces,
+            api,
+            identity,
+            clock,
+            metrics,
+            watch,
+            policies_known,
+        })
     }
 
     /// Serves until `stop` resolves, then drains.
     ///
     /// # Errors
-    /// An address cannot be listened on.
+    /// An address cannot be listened on, or the cluster, which was away, comes back without the
+    /// policies that hold the broker.
     pub async fn serve(
         self,
         stop: impl Future<Output = ()> + Send + 'static,
@@ -207,8 +233,14 @@ impl App {
             .data(self.identity)
             .with(CatchPanic::new().with_handler(panicked))
             .with(outer);
+        let not_held = Arc::new(OnceLock::new());
+        let (watch, known) = (self.watch, self.policies_known);
+        let found = Arc::clone(&not_held);
         let stop = async move {
-            stop.await;
+            tokio::select! {
+                () = stop => {}
+                why = Box::pin(watch.keep(known)) => drop(found.set(why)),
+            }
             tracing::info!("stopping: requests under way are finished");
             draining.store(true, Ordering::SeqCst);
         };
@@ -235,7 +267,10 @@ impl App {
         let _ = operator.await;
         self.db.close().await;
         tracing::info!("stopped");
-        Ok(())
+        match not_held.get() {
+            Some(why) => Err(why.clone().into()),
+            None => Ok(()),
+        }
     }
 }
 

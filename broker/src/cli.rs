@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead as _, Write as _},
     path::PathBuf,
+    process::ExitCode,
 };
 
 use anyhow::{Context as _, bail};
@@ -13,9 +14,11 @@ use tenant_shared::Role;
 use crate::{
     app::{self, App},
     clock::Clock,
-    config::{Config, Settings},
+    cluster::Cluster,
+    config::{BrokerUser, Config, Settings},
+    doctor,
     identity::Identity,
-    install::{self, Subject},
+    install::{self, Administrator, Parameters},
     telemetry::{self, Metrics},
 };
 
@@ -36,12 +39,30 @@ enum Command {
     /// Manage local accounts
     #[command(subcommand)]
     User(UserCommand),
-    /// Print the broker's rights in the cluster, for `kubectl apply -f -`
+    /// Give the broker its rights and the admission policies that hold it; prints them by default
     Install(InstallArgs),
+    /// Try with the broker's own credential what must work and what must not; changes nothing
+    Doctor {
+        #[command(flatten)]
+        settable: Settable,
+        /// How to print what was found
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Output,
+    },
     /// Check the configuration, report every fault, and say what is in force
     CheckConfig(Settable),
     /// Print the OpenAPI document of the HTTP API
     Openapi,
+}
+
+/// How data is printed.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Output {
+    /// For people
+    #[default]
+    Table,
+    /// For programs
+    Json,
 }
 
 /// Where settings come from.
@@ -78,12 +99,43 @@ enum UserCommand {
 struct InstallArgs {
     #[command(flatten)]
     settable: Settable,
-    /// The broker is this user to the API server, for example its certificate's common name
-    #[arg(long, default_value = "tenant-broker", conflicts_with = "service_account")]
-    user: String,
-    /// The broker is this ServiceAccount
-    #[arg(long, value_name = "NAMESPACE/NAME")]
-    service_account: Option<String>,
+    #[command(flatten)]
+    mode: InstallMode,
+    /// Add flow schemas: lanes of the API server for the broker, one of them for suspensions
+    #[arg(long, conflicts_with = "uninstall")]
+    flow_schema: bool,
+    /// An administrator's kubeconfig; by default the one that kubectl would take
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// A context of it
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// After applying, write a kubeconfig for the broker with a certificate that the cluster signs;
+    /// again before its days are over
+    #[arg(long, value_name = "FILE", requires = "apply")]
+    credential: Option<PathBuf>,
+    /// How long that certificate is asked to live
+    #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
+    credential_days: u16,
+}
+
+/// What `install` does; without any it prints.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+#[expect(clippy::struct_excessive_bools, reason = "clap excludes all but one")]
+struct InstallMode {
+    /// Print the manifest, for `kubectl apply --server-side -f -`
+    #[arg(long)]
+    print: bool,
+    /// Apply it with an administrator's rights (server-side apply)
+    #[arg(long)]
+    apply: bool,
+    /// Show what applying would change; the exit code is 1 if anything
+    #[arg(long)]
+    diff: bool,
+    /// Delete what install made; tenants' namespaces stay
+    #[arg(long)]
+    uninstall: bool,
 }
 
 impl Settable {
@@ -119,29 +171,32 @@ impl Cli {
     ///
     /// # Errors
     /// What failed and what to do.
-    pub async fn run(self) -> anyhow::Result<()> {
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Serve(settable) => {
                 let config = settable.load()?;
                 config.check_files()?;
-                serve(config).await
+                Box::pin(serve(config)).await?;
             }
             Command::Migrate(settable) => {
                 app::open_database(&settable.load()?).await?.close().await;
-                Ok(())
             }
             Command::User(UserCommand::Create { settable, email, admin, password_stdin: _ }) => {
                 let role = if admin { Role::Admin } else { Role::User };
-                create_user(&settable.load()?, &email, role).await
+                create_user(&settable.load()?, &email, role).await?;
             }
-            Command::Install(args) => install(&args),
+            Command::Install(args) => return Box::pin(install(args)).await,
+            Command::Doctor { settable, output } => {
+                return Box::pin(doctor(&settable.load()?, output)).await;
+            }
             Command::CheckConfig(settable) => {
                 let config = settable.load()?;
                 config.check_files()?;
-                check_config(&config)
+                check_config(&config)?;
             }
-            Command::Openapi => print(&app::document()),
+            Command::Openapi => print(&app::document())?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
@@ -177,19 +232,54 @@ async fn create_user(config: &Config, email: &str, role: Role) -> anyhow::Result
     print(&format!("{id}\n"))
 }
 
-fn install(args: &InstallArgs) -> anyhow::Result<()> {
-    let config = args.settable.load()?;
-    let subject = match &args.service_account {
-        None if args.user.is_empty() => bail!("--user: the name is empty"),
-        None => Subject::User(args.user.clone()),
-        Some(text) => match text.split_once('/') {
-            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
-                Subject::ServiceAccount { namespace: namespace.into(), name: name.into() }
-            }
-            _ => bail!("--service-account {text}: write NAMESPACE/NAME"),
-        },
+async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
+    let parameters = Parameters::new(&args.settable.load()?);
+    let mut manifest = install::manifest(&parameters);
+    if args.flow_schema {
+        manifest += &install::flow_control(&parameters);
+    }
+    let InstallMode { print: _, apply, diff, uninstall } = args.mode;
+    if !(apply || diff || uninstall) {
+        print(&manifest)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Before anything is applied.
+    let credential = match (&args.credential, &parameters.broker) {
+        (None, _) => None,
+        (Some(file), BrokerUser::User(user)) => Some((file, user)),
+        (Some(_), BrokerUser::ServiceAccount { .. }) => bail!(
+            "--credential: cluster.identity is a ServiceAccount, whose credential its pod is given; \
+             leave cluster.kubeconfig out there"
+        ),
     };
-    print(&install::manifest(&subject, &config.tiers.roles()))
+    let administrator = Administrator::connect(args.kubeconfig.as_deref(), args.context).await?;
+    let report = if apply {
+        let mut report = administrator.apply(&manifest).await?;
+        if let Some((file, user)) = credential {
+            let clock = Clock::system();
+            report +=
+                &administrator.write_credential(user, args.credential_days, file, &clock).await?;
+        }
+        report
+    } else if diff {
+        administrator.diff(&manifest).await?
+    } else {
+        administrator.uninstall().await?
+    };
+    print(&report)?;
+    let differs = diff && !report.is_empty();
+    Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+async fn doctor(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
+    let clock = Clock::system();
+    let cluster = Cluster::connect(&config.cluster, clock.clone(), Metrics::default()).await?;
+    let report = doctor::examine(&cluster, &Parameters::new(config), &clock).await;
+    print(&match output {
+        Output::Table => report.to_string(),
+        Output::Json => serde_json::to_string_pretty(&report)? + "\n",
+    })?;
+    Ok(if report.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn check_config(config: &Config) -> anyhow::Result<()> {

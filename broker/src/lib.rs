@@ -9,8 +9,9 @@
 //! | [`identity`], [`access`] | who is calling; may they |
 //! | [`user`] | who there is; suspend and resume people |
 //! | [`workspace`] | is it on; init, suspend, resume; the sweep |
-//! | [`credential`], [`issuer`], [`install`] | two-hour tokens; the OpenID provider; the broker's rights |
+//! | [`credential`], [`issuer`], [`install`] | two-hour tokens; the OpenID provider; the broker's rights and what holds it |
 //! | [`account`] | the page on which a person sees and does all that without a terminal |
+//! | [`doctor`] | is the cluster as it should be, by trying |
 //! | [`http`], [`tls`], [`app`], [`cli`] | what every request passes; TLS; who knows whom; the commands |
 //!
 //! A room uses rooms above its own line only, and of a neighbour only its `mod.rs`.
@@ -31,6 +32,7 @@ pub mod config;
 pub mod cookie;
 pub mod credential;
 pub mod db;
+pub mod doctor;
 pub mod http;
 pub mod identity;
 pub mod install;

@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let result =
         runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(cli.run()));
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             #[expect(clippy::print_stderr, reason = "the one place that tells a person why")]
             {

@@ -11,6 +11,7 @@ use prometheus_client::{
     metrics::{
         counter::Counter,
         family::Family,
+        gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
     registry::{Registry, Unit},
@@ -87,6 +88,7 @@ pub struct Metrics {
     actions: Family<ActionLabels, Counter>,
     token_request_seconds: Histogram,
     sweep_unfinished: Counter,
+    policies_in_force: Gauge,
     registry: std::sync::Arc<Registry>,
 }
 
@@ -97,6 +99,7 @@ impl Default for Metrics {
         let actions = Family::<ActionLabels, Counter>::default();
         let token_request_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 14));
         let sweep_unfinished = Counter::default();
+        let policies_in_force = Gauge::default();
         let mut registry = Registry::with_prefix("tenant_broker");
         registry.register("requests", "Requests answered", requests.clone());
         registry.register_with_unit(
@@ -117,12 +120,18 @@ impl Default for Metrics {
             "Workspaces that the sweep found half done",
             sweep_unfinished.clone(),
         );
+        registry.register(
+            "policies_in_force",
+            "1 if the cluster has the admission policies of tenant-broker install, else 0",
+            policies_in_force.clone(),
+        );
         Self {
             requests,
             request_seconds,
             actions,
             token_request_seconds,
             sweep_unfinished,
+            policies_in_force,
             registry: std::sync::Arc::new(registry),
         }
     }
@@ -149,6 +158,11 @@ impl Metrics {
     /// The sweep found a workspace half done.
     pub fn unfinished(&self) {
         self.sweep_unfinished.inc();
+    }
+
+    /// Whether the admission policies were as they have to be when they were last looked at.
+    pub fn policies_in_force(&self, they_are: bool) {
+        self.policies_in_force.set(they_are.into());
     }
 
     /// All of it in the `OpenMetrics` text format.

@@ -4,7 +4,9 @@
 //! it is there already, compared; nothing foreign is adopted, changed or deleted.
 
 mod error;
+mod look;
 mod object;
+mod rehearse;
 mod revoke;
 mod token;
 
@@ -17,7 +19,9 @@ use kube::{
 };
 
 pub use error::ClusterError;
+pub use look::KnownAs;
 pub use object::{Object, Outcome, labels_of};
+pub use rehearse::{Question, Rehearsal, ServerFacts};
 pub use token::IssuedToken;
 
 use crate::{clock::Clock, config::ClusterSettings, telemetry::Metrics};
@@ -147,7 +151,7 @@ fn endpoint(settings: &ClusterSettings, config: &Config) -> Result<Endpoint, Con
 }
 
 /// A certificate as PEM (RFC 7468).
-fn pem(der: &[u8]) -> String {
+pub fn pem(der: &[u8]) -> String {
     let body = STANDARD.encode(der);
     let lines: Vec<&str> =
         body.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();

@@ -46,6 +46,21 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "",
         "PEM CA in people's kubeconfigs; empty: as in the broker's credential.",
     ),
+    (
+        "cluster.identity",
+        "tenant-broker",
+        "Who the broker is to the API server: a user, such as its certificate's common name, or system:serviceaccount:NAMESPACE:NAME. The admission policies fence this name in.",
+    ),
+    (
+        "cluster.audiences",
+        "https://kubernetes.default.svc",
+        "Audiences of the API server (its --api-audiences, or its issuer); the broker may ask for no other tokens.",
+    ),
+    (
+        "cluster.allow_missing_policies",
+        "false",
+        "Whether the broker starts where the admission policies of tenant-broker install are missing or changed. A stolen credential of it may then reach the whole cluster, and tenants may make tokens that never end.",
+    ),
     ("limits.init_per_hour", "20", "Calls of POST /workspaces/init per user and hour."),
     (
         "limits.sign_in_failures_per_account",

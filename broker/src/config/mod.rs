@@ -4,6 +4,7 @@
 //! The environment's name of a key is `TENANT_BROKER_` and the key in capitals with `__` for each
 //! dot: `database.url` is `TENANT_BROKER_DATABASE__URL`. A list is written with commas there.
 
+mod broker_user;
 mod connector;
 mod files;
 mod frontends;
@@ -17,6 +18,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use url::Url;
 
+pub use broker_user::BrokerUser;
 pub use keys::KEYS;
 pub use reference::reference;
 pub use settings::{Faults, Settings};
@@ -88,6 +90,13 @@ pub struct ClusterSettings {
     pub server: Option<Url>,
     /// PEM file with the CA in people's kubeconfigs, if it differs from the broker's own.
     pub ca_file: Option<PathBuf>,
+    /// Who the broker is to the API server.
+    pub identity: BrokerUser,
+    /// What the API server writes into tokens that ask for no audience: `--api-audiences`, or its
+    /// issuer.
+    pub audiences: Vec<String>,
+    /// Whether the broker starts where its admission policies are missing or changed.
+    pub allow_missing_policies: bool,
 }
 
 impl Config {
@@ -193,7 +202,21 @@ fn cluster(s: &mut Settings) -> ClusterSettings {
     if !is_dns_label(&name) {
         s.fault("cluster.name", "lower case letters, digits and dashes, 63 at most");
     }
+    let audiences: Vec<String> = s
+        .text("cluster.audiences")
+        .split(',')
+        .map(|audience| audience.trim().to_owned())
+        .filter(|audience| !audience.is_empty())
+        .collect();
+    if audiences.is_empty() {
+        s.fault("cluster.audiences", "at least one");
+    }
     ClusterSettings {
+        identity: s
+            .parsed("cluster.identity")
+            .unwrap_or_else(|| BrokerUser::User("tenant-broker".to_owned())),
+        audiences,
+        allow_missing_policies: s.parsed("cluster.allow_missing_policies").unwrap_or_default(),
         name,
         kubeconfig: s.path("cluster.kubeconfig"),
         server: server(s),

@@ -77,6 +77,15 @@ impl Tiers {
         roles
     }
 
+    /// The Pod Security levels that tiers enforce, without repetition.
+    pub fn pod_security_levels(&self) -> Vec<&str> {
+        let mut levels: Vec<&str> =
+            self.0.values().map(|tier| tier.pod_security.as_str()).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        levels
+    }
+
     /// The table of settings for the documentation: key, default of `basic`, meaning.
     pub fn documentation() -> impl Iterator<Item = (&'static str, [&'static str; 3], &'static str)>
     {

@@ -1,184 +1,95 @@
-//! The broker's rights in the cluster, as code: what `tenant-broker install` prints.
+//! What the broker needs in the cluster, as code: its rights and the admission policies that keep
+//! it, and the tenants, inside them. `tenant-broker install` prints and applies it, `serve` checks
+//! that it is there.
 //!
-//! Each rule is here because a workflow needs it; the reason is printed with it. RBAC alone cannot
-//! keep the identity inside the tenants' namespaces (it has no rule for name prefixes of what is
-//! created); the admission policies that can are a later step.
+//! RBAC alone cannot keep the broker's identity inside the tenants' namespaces (it has no rule for
+//! name prefixes of what is created), and it lets a tenant with the role `admin` mint tokens of any
+//! length. The policies (`ValidatingAdmissionPolicy`, Kubernetes 1.30) can do both:
+//!
+//! | family | holds | what it keeps true |
+//! |---|---|---|
+//! | `tenant-broker-fence-*` | the broker | a stolen credential stays inside managed namespaces |
+//! | `tenant-guard-*` | everybody else | two-hour tokens only, nobody bound from outside |
+//! | `tenant-suspended` | everybody else | nothing is written in a suspended namespace |
+//! | `tenant-pods` | everybody | no pod carries the session's ServiceAccount |
 
-use std::fmt::Write as _;
+mod admin;
+mod credential;
+mod fence;
+mod flow;
+mod guard;
+mod policy;
+mod role;
+mod standing;
+mod watch;
+mod yaml;
 
-use tenant_shared::SERVICE_ACCOUNT_NAME;
+use crate::config::{BrokerUser, Config};
 
-/// Name of the ClusterRole and of its binding.
-pub const ROLE_NAME: &str = "tenant-broker";
+pub use admin::Administrator;
+pub use flow::flow_control;
+pub use policy::Policy;
+pub use role::{ROLE_NAME, Right};
+pub use standing::faults;
+pub use watch::{NotHeld, Watch};
+pub use yaml::manifest;
 
-/// One rule of the ClusterRole.
-struct Rule<'a> {
-    reason: &'a str,
-    group: &'a str,
-    resources: &'a [&'a str],
-    names: &'a [&'a str],
-    verbs: &'a [&'a str],
+/// Label of everything that `install` makes, with [`INSTALLED_BY_VALUE`].
+const INSTALLED_BY_LABEL: &str = tenant_shared::MANAGED_BY_LABEL;
+/// Not the value that tenants' objects carry: what belongs to the cluster is not a tenant's.
+const INSTALLED_BY_VALUE: &str = "tenant-broker-install";
+
+/// What the objects depend on; all of it is configuration of the broker.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Who the broker is to the API server.
+    pub broker: BrokerUser,
+    /// The ClusterRoles that tiers give, sorted.
+    pub roles: Vec<String>,
+    /// The Pod Security levels that tiers enforce, sorted.
+    pub pod_security: Vec<String>,
+    /// What the API server writes into tokens that ask for no audience.
+    pub audiences: Vec<String>,
 }
 
-const RBAC: &str = "rbac.authorization.k8s.io";
-
-fn rules<'a>(tier_roles: &'a [&'a str]) -> Vec<Rule<'a>> {
-    let rule =
-        |reason, group, resources, names, verbs| Rule { reason, group, resources, names, verbs };
-    vec![
-        rule(
-            "make a tenant's namespace; read it back to see that it is ours",
-            "",
-            &["namespaces"],
-            &[],
-            &["create", "get", "list"],
-        ),
-        rule(
-            "make and verify what limits and carries a tenant",
-            "",
-            &["serviceaccounts", "resourcequotas", "limitranges"],
-            &[],
-            &["create", "get", "list"],
-        ),
-        rule(
-            "make and verify the binding; list what is left of bindings during a suspension",
-            RBAC,
-            &["rolebindings"],
-            &[],
-            &["create", "get", "list"],
-        ),
-        rule(
-            "bind the tiers' roles without holding their rights (bind instead of escalate)",
-            RBAC,
-            &["clusterroles"],
-            tier_roles,
-            &["bind"],
-        ),
-        rule(
-            "TokenRequest, for this one ServiceAccount name only",
-            "",
-            &["serviceaccounts/token"],
-            &[SERVICE_ACCOUNT_NAME],
-            &["create"],
-        ),
-        rule(
-            "suspend and resume: the label tenant-broker.io/suspended",
-            "",
-            &["namespaces"],
-            &[],
-            &["patch"],
-        ),
-        rule(
-            "suspend: no binding of the tenant may be left, whoever made it",
-            RBAC,
-            &["rolebindings"],
-            &[],
-            &["delete", "deletecollection"],
-        ),
-        rule(
-            "suspend: a new ServiceAccount on resume keeps old tokens dead",
-            "",
-            &["serviceaccounts"],
-            &[SERVICE_ACCOUNT_NAME],
-            &["delete"],
-        ),
-    ]
-}
-
-/// Who the broker is to the API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// A user, for example the common name of a client certificate.
-    User(String),
-    /// A ServiceAccount, for a broker that runs in the cluster.
-    ServiceAccount {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
-}
-
-/// The ClusterRole and its binding to the broker's identity, as YAML for `kubectl apply -f -`.
-/// `tier_roles` are the ClusterRoles that tiers give.
-pub fn manifest(subject: &Subject, tier_roles: &[&str]) -> String {
-    let mut yaml = format!(
-        "# Rights of the tenant broker: the least that its workflows need.\n\
-         # Apply with: tenant-broker install | kubectl apply -f -\n\
-         apiVersion: {RBAC}/v1\nkind: ClusterRole\nmetadata:\n  name: {ROLE_NAME}\n  labels:\n    \
-         app.kubernetes.io/managed-by: tenant-broker-install\nrules:\n"
-    );
-    for rule in rules(tier_roles) {
-        // Writing to a String cannot fail.
-        let _ = write!(
-            yaml,
-            "# {}\n- apiGroups: [{:?}]\n  resources: {}\n",
-            rule.reason,
-            rule.group,
-            flow(rule.resources)
-        );
-        if !rule.names.is_empty() {
-            let _ = writeln!(yaml, "  resourceNames: {}", flow(rule.names));
+impl Parameters {
+    /// Takes them from the broker's configuration.
+    pub fn new(config: &Config) -> Self {
+        let owned = |items: Vec<&str>| items.into_iter().map(str::to_owned).collect();
+        Self {
+            broker: config.cluster.identity.clone(),
+            roles: owned(config.tiers.roles()),
+            pod_security: owned(config.tiers.pod_security_levels()),
+            audiences: config.cluster.audiences.clone(),
         }
-        let _ = writeln!(yaml, "  verbs: {}", flow(rule.verbs));
     }
-    let subject = match subject {
-        Subject::User(name) => {
-            format!("- apiGroup: {RBAC}\n  kind: User\n  name: {}\n", quoted(name))
-        }
-        Subject::ServiceAccount { namespace, name } => format!(
-            "- kind: ServiceAccount\n  namespace: {}\n  name: {}\n",
-            quoted(namespace),
-            quoted(name)
-        ),
-    };
-    let _ = write!(
-        yaml,
-        "---\napiVersion: {RBAC}/v1\nkind: ClusterRoleBinding\nmetadata:\n  name: {ROLE_NAME}\n  \
-         labels:\n    app.kubernetes.io/managed-by: tenant-broker-install\nroleRef:\n  apiGroup: \
-         {RBAC}\n  kind: ClusterRole\n  name: {ROLE_NAME}\nsubjects:\n{subject}"
-    );
-    yaml
+
+    /// What the broker may do, one by one.
+    pub fn rights(&self) -> Vec<Right<'_>> {
+        role::rights(&role::rules(self, &self.policy_names()))
+    }
+
+    fn policy_names(&self) -> Vec<&'static str> {
+        self.policies().iter().map(Policy::name).collect()
+    }
+
+    /// The admission policies in the order in which they are made. The fence is the last: where it
+    /// is in force, the others are.
+    pub fn policies(&self) -> Vec<Policy> {
+        guard::policies(self).into_iter().chain(fence::policies(self)).collect()
+    }
 }
 
-fn flow(items: &[&str]) -> String {
-    let items: Vec<String> = items.iter().map(|item| quoted(item)).collect();
-    format!("[{}]", items.join(", "))
-}
-
-/// A double-quoted YAML scalar; JSON strings are valid ones.
+/// A text as a literal of CEL; JSON strings are valid ones, and of YAML.
 fn quoted(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_rule_reads_what_is_prohibited_and_none_is_wild() {
-        for rule in rules(&["admin"]) {
-            for resource in rule.resources {
-                assert!(!["secrets", "pods", "deployments", "*"].contains(resource));
-            }
-            assert!(!rule.verbs.contains(&"*") && !rule.verbs.contains(&"impersonate"));
-            assert_ne!(rule.group, "*");
-        }
-    }
-
-    #[test]
-    fn a_hostile_name_stays_a_name() {
-        let yaml = manifest(&Subject::User("x\"\n- kind: Group".into()), &["admin"]);
-        for document in serde_norway::Deserializer::from_str(&yaml) {
-            let value = <serde_norway::Value as serde::Deserialize>::deserialize(document).unwrap();
-            if let Some(subjects) = value.get("subjects") {
-                assert_eq!(subjects.as_sequence().unwrap().len(), 1);
-            }
-        }
-    }
-
-    #[test]
-    fn the_manifest() {
-        insta::assert_snapshot!(manifest(&Subject::User("tenant-broker".into()), &["admin"]));
-    }
+/// A list of texts as a literal of CEL, and of YAML in flow style.
+fn quoted_list<T: AsRef<str>>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(|item| quoted(item.as_ref())).collect();
+    format!("[{}]", items.join(", "))
 }
+
+#[cfg(test)]
+mod tests;

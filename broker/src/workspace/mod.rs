@@ -13,6 +13,7 @@ use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
 pub use error::{WorkspaceError, cluster_failure};
+pub use objects::{LIMITS_NAME, QUOTA_NAME};
 pub use store::Found;
 
 use crate::{

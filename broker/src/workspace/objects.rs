@@ -21,9 +21,9 @@ use crate::{
 };
 
 /// Name of the ResourceQuota.
-const QUOTA_NAME: &str = "tenant-quota";
+pub const QUOTA_NAME: &str = "tenant-quota";
 /// Name of the LimitRange.
-const LIMITS_NAME: &str = "tenant-limits";
+pub const LIMITS_NAME: &str = "tenant-limits";
 /// RoleBindings in a namespace: each costs a suspension about a millisecond.
 const MOST_ROLE_BINDINGS: &str = "20";
 /// ConfigMaps, and as many Secrets: enough for a person, too few to fill etcd.

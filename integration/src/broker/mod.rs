@@ -297,23 +297,34 @@ impl Broker {
     }
 }
 
-/// Gives the broker's identity its rights in the cluster: what `tenant-broker install` prints,
-/// applied by an administrator.
+/// Gives the broker's identity its rights in the cluster, and fences it in: what `tenant-broker
+/// install --apply` does for an administrator. Returns once the policies are in force.
 ///
 /// # Errors
-/// The broker or kubectl refuses.
-pub async fn install(program: &Path, user: &str, admin: &Kubectl) -> Result<()> {
-    let printed = admin
+/// The API server refuses.
+pub async fn install(program: &Path, user: &str, admin: &Kubectl, broker: &Kubectl) -> Result<()> {
+    admin
         .other(program)
-        .args(["install", "--user", user])
+        .args(["install", "--apply", "--set"])
+        .arg(format!("cluster.identity={user}"))
         .run(COMMAND_LIMIT)
         .await?
         .success()
-        .context("print the broker's rights with tenant-broker install")?;
-    admin
-        .run_with_input(["apply", "--server-side", "--force-conflicts", "-f", "-"], printed.stdout)
-        .await?
-        .success()
-        .context("apply the broker's rights")?;
-    Ok(())
+        .context("apply what the broker needs with tenant-broker install")?;
+    // The API server looks for new policies once a second; the fence was made last.
+    probe::until("the policies to be in force", READY_LIMIT, || async {
+        let tried = broker
+            .run([
+                "create",
+                "serviceaccount",
+                "sa-tenant-admin",
+                "-n",
+                "default",
+                "--dry-run=server",
+            ])
+            .await?;
+        let fenced_in = tried.stderr.contains("tenant-broker-fence-objects");
+        Ok(if fenced_in { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
+    })
+    .await
 }

@@ -29,9 +29,10 @@ const ISSUER: &str = "https://kubernetes.default.svc";
 /// would let every user of the machine write into the cluster without a password.
 const ETCD: &str = "unix://etcd:0";
 /// What a workspace needs: ClusterRole `admin` filled, quotas counted, namespaces ended, the
-/// default ServiceAccount made, token Secrets filled. All controllers together take 5 s longer.
+/// default ServiceAccount made, token Secrets filled, the broker's certificate signed. All controllers together take 5 s longer.
 const CONTROLLERS: &str = "clusterrole-aggregation-controller,namespace-controller,\
-    resourcequota-controller,serviceaccount-controller,serviceaccount-token-controller";
+    resourcequota-controller,serviceaccount-controller,serviceaccount-token-controller,\
+    certificatesigningrequest-signing-controller";
 /// Who, what and when of every request, without bodies.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n\
     omitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
@@ -184,6 +185,7 @@ impl Start<'_> {
             .arg("--use-service-account-credentials=true")
             .arg("--service-account-private-key-file=serviceaccount.key")
             .arg("--root-ca-file=ca.crt")
+            .args(["--cluster-signing-cert-file=ca.crt", "--cluster-signing-key-file=ca.key"])
             .arg(format!("--controllers={CONTROLLERS}"))
             .stop_with(Signal::KILL, Duration::from_secs(5));
         self.spawn(program, "kube-controller-manager.log")

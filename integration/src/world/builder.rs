@@ -161,7 +161,8 @@ impl WorldBuilder {
         )?;
         (self.steps)("giving the broker its rights");
         let admin = Kubectl::new(&scratch.folder("operator")?, cluster.admin_kubeconfig(), None)?;
-        cluster.install(&binaries.tenant_broker(), &admin).await?;
+        let broker = Kubectl::new(&scratch.folder("operator")?, cluster.broker_kubeconfig(), None)?;
+        cluster.install(&binaries.tenant_broker(), &admin, &broker).await?;
         let proxy = if self.fault_proxy {
             Some(FaultProxy::start(&cluster, scratch.path()).await?)
         } else {
@@ -274,9 +275,9 @@ fn as_setting(url: &Url) -> String {
 
 impl ControlPlane {
     /// Gives the broker's identity its rights, once for each control plane.
-    async fn install(&self, broker: &Path, admin: &Kubectl) -> Result<()> {
+    async fn install(&self, program: &Path, admin: &Kubectl, broker: &Kubectl) -> Result<()> {
         self.installed
-            .get_or_try_init(|| broker::install(broker, BROKER_USER, admin))
+            .get_or_try_init(|| broker::install(program, BROKER_USER, admin, broker))
             .await
             .context("give the broker its rights in the cluster")?;
         Ok(())

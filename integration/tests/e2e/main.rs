@@ -4,11 +4,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod account;
+mod attacks;
 mod device;
+mod doctor;
 mod init;
+mod install;
 mod isolation;
 mod issuance;
 mod machines;
+mod policies;
 mod refusals;
 mod renewal;
 mod secrets;

@@ -1,0 +1,89 @@
+//! What RBAC gives the broker: all that it needs, and nothing of what would be a danger.
+
+use super::Check;
+use crate::{
+    cluster::{Cluster, ClusterError, Question},
+    install::Parameters,
+};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+/// Asks for every right of the ClusterRole.
+pub(super) async fn needed(
+    cluster: &Cluster,
+    parameters: &Parameters,
+    checks: &mut Vec<Check>,
+) -> Result<(), ClusterError> {
+    for right in parameters.rights() {
+        let question = Question {
+            verb: right.verb,
+            group: right.group,
+            resource: right.resource,
+            name: right.name,
+            namespace: "",
+        };
+        let may = cluster.may(question).await?;
+        let name = if right.name.is_empty() { "" } else { &format!(" {}", right.name) };
+        checks.push(Check::when(
+            may,
+            format!("may {} {}{name}", right.verb, right.resource),
+            "missing: run tenant-broker install --apply",
+        ));
+    }
+    Ok(())
+}
+
+/// Rights that the broker must not have: verb, group, resource, namespace, name.
+const FORBIDDEN: [(&str, &str, &str, &str, &str); 26] = [
+    ("*", "*", "*", "", ""),
+    ("get", "", "secrets", "", ""),
+    ("list", "", "secrets", "", ""),
+    ("get", "", "secrets", "kube-system", ""),
+    ("get", "", "pods", "", ""),
+    ("create", "", "pods", "", ""),
+    ("create", "", "pods/exec", "", ""),
+    ("get", "apps", "deployments", "", ""),
+    ("create", "apps", "deployments", "", ""),
+    ("delete", "", "namespaces", "", ""),
+    ("update", "", "namespaces", "", ""),
+    ("update", "", "namespaces/finalize", "", ""),
+    ("create", "", "serviceaccounts/token", "", ""),
+    ("create", "", "serviceaccounts/token", "kube-system", "default"),
+    ("delete", "", "serviceaccounts", "", ""),
+    ("create", RBAC, "clusterrolebindings", "", ""),
+    ("create", RBAC, "clusterroles", "", ""),
+    ("create", RBAC, "roles", "", ""),
+    ("update", RBAC, "clusterroles", "", "tenant-broker"),
+    ("escalate", RBAC, "clusterroles", "", ""),
+    ("bind", RBAC, "clusterroles", "", "cluster-admin"),
+    ("impersonate", "", "users", "", ""),
+    ("impersonate", "", "serviceaccounts", "", ""),
+    ("delete", ADMISSION, "validatingadmissionpolicies", "", ""),
+    ("update", ADMISSION, "validatingadmissionpolicybindings", "", ""),
+    ("approve", "certificates.k8s.io", "signers", "", ""),
+];
+
+/// Asks for what would be a danger.
+pub(super) async fn forbidden(
+    cluster: &Cluster,
+    checks: &mut Vec<Check>,
+) -> Result<(), ClusterError> {
+    for (verb, group, resource, namespace, name) in FORBIDDEN {
+        let may = cluster.may(Question { verb, group, resource, namespace, name }).await?;
+        let title = match (verb, namespace, name) {
+            ("*", ..) => "is not cluster-admin".to_owned(),
+            (_, "", "") => format!("may not {verb} {resource}"),
+            (_, "", name) => format!("may not {verb} {resource} {name}"),
+            (_, namespace, "") => format!("may not {verb} {resource} in {namespace}"),
+            (_, namespace, name) => format!("may not {verb} {resource} {name} in {namespace}"),
+        };
+        checks.push(Check::when(
+            !may,
+            title,
+            "it may: somebody bound more to it than tenant-broker install does; \
+             kubectl get clusterrolebindings,rolebindings -A -o wide",
+        ));
+    }
+    Ok(())
+}

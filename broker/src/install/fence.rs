@@ -1,0 +1,262 @@
+//! The fence around the broker's own identity: what a stolen credential of it cannot do.
+//!
+//! RBAC already refuses every resource that is not named here. The policies name just those that
+//! the broker may write, so that writes of others cost the API server nothing.
+
+use tenant_shared::{
+    MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL,
+    TOKEN_LIFETIME_SECONDS, WORKSPACE_LABEL,
+};
+
+use super::{
+    Parameters,
+    policy::{Message, Policy, rule},
+    quoted, quoted_list,
+};
+use crate::workspace::{LIMITS_NAME, QUOTA_NAME};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
+/// The namespace of a user, `tenant-<uuid>`.
+pub(super) const TENANT: &str =
+    "^tenant-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
+const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
+
+pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
+    vec![namespaces(parameters), tokens(parameters), bindings(parameters), objects(parameters)]
+}
+
+fn is_broker(parameters: &Parameters) -> Vec<(&'static str, String)> {
+    let broker = quoted(&parameters.broker.to_string());
+    vec![("is-broker", format!("request.userInfo.username == {broker}"))]
+}
+
+fn fixed(text: &str) -> Message {
+    Message::Fixed(text.to_owned())
+}
+
+/// The value of a label of `object` as CEL; empty if it has none.
+pub(super) fn label(object: &str, name: &str) -> String {
+    format!("{object}.metadata.?labels[{}].orValue(\"\")", quoted(name))
+}
+
+/// Every object is in a namespace that is a tenant's by name and by label.
+fn inside() -> (String, Message) {
+    (
+        format!(
+            "request.namespace.matches({}) && {} == {}",
+            quoted(TENANT),
+            label("namespaceObject", MANAGED_BY_LABEL),
+            quoted(MANAGED_BY_VALUE)
+        ),
+        Message::Built(
+            "\"the broker may not write in namespace \" + request.namespace + \": it is not a \
+             managed tenant namespace\""
+                .to_owned(),
+            "the broker may write in managed tenant namespaces only".to_owned(),
+        ),
+    )
+}
+
+fn not_suspended() -> String {
+    format!("{} != \"true\"", label("namespaceObject", SUSPENDED_LABEL))
+}
+
+fn namespaces(parameters: &Parameters) -> Policy {
+    let managed = |object: &str| {
+        format!("{} == {}", label(object, MANAGED_BY_LABEL), quoted(MANAGED_BY_VALUE))
+    };
+    let suspended = quoted(SUSPENDED_LABEL);
+    let unchanged = |field: &str, empty: &str| {
+        format!(
+            "object.metadata.?{field}.orValue({empty}) == oldObject.metadata.?{field}.orValue({empty})"
+        )
+    };
+    let same_labels = |one: &str, other: &str| {
+        format!(
+            "{one}.metadata.?labels.orValue({{}}).all(k, k == {suspended} || (k in \
+             {other}.metadata.?labels.orValue({{}}) && {other}.metadata.labels[k] == \
+             {one}.metadata.labels[k]))"
+        )
+    };
+    Policy {
+        name: "tenant-broker-fence-namespaces",
+        why: "The broker makes tenants' namespaces and marks them suspended. It adopts, changes \
+              and deletes no other, and cannot weaken what its own enforce.",
+        rules: vec![rule("", &["namespaces", "namespaces/*"], &WRITES, "Cluster")],
+        conditions: is_broker(parameters),
+        variables: vec![],
+        validations: vec![
+            (
+                "request.operation != \"DELETE\"".to_owned(),
+                fixed("the broker may not delete namespaces: that is for an administrator"),
+            ),
+            (
+                "request.?subResource.orValue(\"\") == \"\"".to_owned(),
+                fixed("the broker may not write a namespace's status or finalizers"),
+            ),
+            (
+                format!(
+                    "request.operation != \"CREATE\" || (object.metadata.name.matches({}) && {} && \
+                     {} != \"\" && {} in {} && {} in [\"\", \"latest\"])",
+                    quoted(TENANT),
+                    managed("object"),
+                    label("object", WORKSPACE_LABEL),
+                    label("object", POD_SECURITY),
+                    quoted_list(&parameters.pod_security),
+                    label("object", &format!("{POD_SECURITY}-version")),
+                ),
+                Message::Fixed(format!(
+                    "the broker may make namespaces tenant-<uuid> only, with the labels \
+                     {MANAGED_BY_LABEL}={MANAGED_BY_VALUE}, {WORKSPACE_LABEL} and {POD_SECURITY} \
+                     of a tier"
+                )),
+            ),
+            (
+                format!(
+                    "request.operation != \"UPDATE\" || (oldObject.metadata.name.matches({}) && {} \
+                     && {} && {} && {} && {} && {} && object.spec == oldObject.spec)",
+                    quoted(TENANT),
+                    managed("oldObject"),
+                    same_labels("object", "oldObject"),
+                    same_labels("oldObject", "object"),
+                    unchanged("annotations", "{}"),
+                    unchanged("finalizers", "[]"),
+                    unchanged("ownerReferences", "[]"),
+                ),
+                Message::Fixed(format!(
+                    "the broker may change nothing of a namespace but the label {SUSPENDED_LABEL} \
+                     of a managed one"
+                )),
+            ),
+        ],
+        namespaces: None,
+    }
+}
+
+fn tokens(parameters: &Parameters) -> Policy {
+    let account = quoted(SERVICE_ACCOUNT_NAME);
+    let audiences = quoted_list(&parameters.audiences);
+    Policy {
+        name: "tenant-broker-fence-tokens",
+        why: "RBAC limits the broker's TokenRequests by name, not by namespace: without this it \
+              could make itself an account of that name in kube-system. The length asked for is \
+              no limit by itself: a token of 3607 s that is bound to a pod lives a year.",
+        rules: vec![rule("", &["serviceaccounts/token"], &["CREATE"], "Namespaced")],
+        conditions: is_broker(parameters),
+        variables: vec![],
+        validations: vec![
+            inside(),
+            (
+                format!("request.name == {account}"),
+                Message::Fixed(format!(
+                    "the broker may ask for tokens of {SERVICE_ACCOUNT_NAME} only"
+                )),
+            ),
+            (
+                format!("object.spec.expirationSeconds <= {TOKEN_LIFETIME_SECONDS}"),
+                Message::Fixed(format!(
+                    "the broker may ask for tokens of at most {TOKEN_LIFETIME_SECONDS} s"
+                )),
+            ),
+            (
+                // The field is there as null if it was left out.
+                "object.spec.?boundObjectRef.orValue(null) == null || \
+                 object.spec.boundObjectRef.kind == \"Secret\""
+                    .to_owned(),
+                fixed("the broker's tokens may be bound to a Secret only"),
+            ),
+            (
+                format!("object.spec.audiences == {audiences}"),
+                Message::Built(
+                    format!(
+                        "\"the broker's tokens are for the audience \" + {} + \" only \
+                         (cluster.audiences), not \" + object.spec.audiences.join(\", \")",
+                        quoted(&parameters.audiences.join(", "))
+                    ),
+                    "the broker's tokens are for the API server only (cluster.audiences)"
+                        .to_owned(),
+                ),
+            ),
+            (not_suspended(), fixed("the workspace is suspended: no tokens")),
+        ],
+        namespaces: None,
+    }
+}
+
+fn bindings(parameters: &Parameters) -> Policy {
+    let name = quoted(ROLE_BINDING_NAME);
+    let is_delete = "request.operation == \"DELETE\"";
+    Policy {
+        name: "tenant-broker-fence-bindings",
+        why: "The broker gives a tier's role to the tenant's own account, and takes bindings away \
+              in tenants' namespaces, whoever made them.",
+        rules: vec![rule(RBAC, &["rolebindings"], &WRITES, "Namespaced")],
+        conditions: is_broker(parameters),
+        variables: vec![],
+        validations: vec![
+            inside(),
+            (
+                format!("{is_delete} || object.metadata.name == {name}"),
+                Message::Fixed(format!("the broker's binding is {ROLE_BINDING_NAME}")),
+            ),
+            (
+                format!(
+                    "{is_delete} || (object.roleRef.kind == \"ClusterRole\" && object.roleRef.name \
+                     in {})",
+                    quoted_list(&parameters.roles)
+                ),
+                Message::Fixed(format!(
+                    "the broker may bind the ClusterRoles of tiers only: {}",
+                    parameters.roles.join(", ")
+                )),
+            ),
+            (
+                format!(
+                    "{is_delete} || (object.?subjects.orValue([]).size() == 1 && \
+                     object.subjects.all(s, s.kind == \"ServiceAccount\" && s.name == {} && \
+                     s.?namespace.orValue(\"\") == request.namespace))",
+                    quoted(SERVICE_ACCOUNT_NAME)
+                ),
+                Message::Fixed(format!(
+                    "the broker may bind {SERVICE_ACCOUNT_NAME} of the same namespace only"
+                )),
+            ),
+            (
+                format!("{is_delete} || {}", not_suspended()),
+                fixed("the workspace is suspended: no rights are given"),
+            ),
+        ],
+        namespaces: None,
+    }
+}
+
+fn objects(parameters: &Parameters) -> Policy {
+    let names = quoted_list(&[SERVICE_ACCOUNT_NAME, QUOTA_NAME, LIMITS_NAME]);
+    let name = "(request.operation == \"DELETE\" ? oldObject : object).metadata.name";
+    Policy {
+        name: "tenant-broker-fence-objects",
+        why: "Accounts, quotas and limits: the broker's own, in tenants' namespaces.",
+        rules: vec![rule(
+            "",
+            &["serviceaccounts", "resourcequotas", "limitranges"],
+            &WRITES,
+            "Namespaced",
+        )],
+        conditions: is_broker(parameters),
+        variables: vec![],
+        validations: vec![
+            inside(),
+            (
+                format!("{name} in {names}"),
+                Message::Built(
+                    format!(
+                        "\"the broker may not write \" + request.resource.resource + \" \" + {name}"
+                    ),
+                    "the broker may write its own objects only".to_owned(),
+                ),
+            ),
+        ],
+        namespaces: None,
+    }
+}

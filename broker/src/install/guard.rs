@@ -1,0 +1,232 @@
+//! What holds everybody but the broker inside tenants' namespaces: it keeps a tenant's rights
+//! revocable, and a suspended namespace still.
+//!
+//! The cluster's own controllers pass, and so does whoever could change these policies anyway.
+
+use tenant_shared::{
+    MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL,
+};
+
+use super::{
+    Parameters,
+    fence::{TENANT, label},
+    policy::{Message, Policy, rule},
+    quoted, quoted_list,
+};
+use crate::workspace::{LIMITS_NAME, QUOTA_NAME};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
+/// Components of the control plane, by user.
+const SYSTEM_USERS: [&str; 3] =
+    ["system:kube-controller-manager", "system:kube-scheduler", "system:apiserver"];
+/// Administrators of last resort, kubelets, controllers.
+const SYSTEM_GROUPS: [&str; 3] =
+    ["system:masters", "system:nodes", "system:serviceaccounts:kube-system"];
+/// Namespaces that the broker made.
+const MANAGED: Option<(&str, &str)> = Some((MANAGED_BY_LABEL, MANAGED_BY_VALUE));
+const NAME: &str = "(request.operation == \"DELETE\" ? oldObject : object).metadata.name";
+
+pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
+    vec![
+        tokens(parameters),
+        secrets(parameters),
+        bindings(parameters),
+        objects(parameters),
+        namespaces(),
+        suspended(parameters),
+        pods(),
+    ]
+}
+
+fn is_no_system(parameters: &Parameters) -> Vec<(&'static str, String)> {
+    let mut users = vec![parameters.broker.to_string()];
+    users.extend(SYSTEM_USERS.map(str::to_owned));
+    vec![(
+        "is-no-system",
+        format!(
+            "!(request.userInfo.username in {}) && !request.userInfo.?groups.orValue([]).exists(g, \
+             g in {})",
+            quoted_list(&users),
+            quoted_list(&SYSTEM_GROUPS)
+        ),
+    )]
+}
+
+/// Asked only when something is about to be refused: it costs an authorization.
+fn administrator() -> Vec<(&'static str, String)> {
+    vec![(
+        "administrator",
+        "authorizer.group(\"admissionregistration.k8s.io\")\
+         .resource(\"validatingadmissionpolicies\").check(\"update\").allowed()"
+            .to_owned(),
+    )]
+}
+
+/// What must hold for everybody but administrators.
+fn unless_administrator(expression: &str, message: &str) -> (String, Message) {
+    (format!("{expression} || variables.administrator"), Message::Fixed(message.to_owned()))
+}
+
+fn tokens(parameters: &Parameters) -> Policy {
+    Policy {
+        name: "tenant-guard-tokens",
+        why: "A tenant with the role admin could ask for a token of its own that lives for years. \
+              Kubelets go on getting the tokens of pods.",
+        rules: vec![rule("", &["serviceaccounts/token"], &["CREATE"], "Namespaced")],
+        conditions: is_no_system(parameters),
+        variables: administrator(),
+        validations: vec![(
+            "variables.administrator".to_owned(),
+            Message::Fixed(
+                "tokens of a tenant's namespace come from the broker only, for two hours; \
+                 programs use the token that their pod is given"
+                    .to_owned(),
+            ),
+        )],
+        namespaces: MANAGED,
+    }
+}
+
+fn secrets(parameters: &Parameters) -> Policy {
+    Policy {
+        name: "tenant-guard-secrets",
+        why: "A Secret of this type is filled with a token that never ends. The type cannot be \
+              changed later.",
+        rules: vec![rule("", &["secrets"], &["CREATE"], "Namespaced")],
+        conditions: is_no_system(parameters),
+        variables: administrator(),
+        validations: vec![unless_administrator(
+            "object.?type.orValue(\"\") != \"kubernetes.io/service-account-token\"",
+            "Secrets of type kubernetes.io/service-account-token are not allowed in a tenant's \
+             namespace: their tokens never end",
+        )],
+        namespaces: MANAGED,
+    }
+}
+
+fn bindings(parameters: &Parameters) -> Policy {
+    let account = quoted(SERVICE_ACCOUNT_NAME);
+    Policy {
+        name: "tenant-guard-bindings",
+        why: "A tenant gives rights to its own programs, not to people, other tenants or \
+              everybody: those would outlive a suspension of theirs. A second binding of the \
+              session's account would be a way around the broker's.",
+        rules: vec![rule(RBAC, &["rolebindings"], &WRITES, "Namespaced")],
+        conditions: is_no_system(parameters),
+        variables: administrator(),
+        validations: vec![
+            unless_administrator(
+                &format!("{NAME} != {}", quoted(ROLE_BINDING_NAME)),
+                &format!("the RoleBinding {ROLE_BINDING_NAME} belongs to the broker"),
+            ),
+            unless_administrator(
+                &format!(
+                    "request.operation == \"DELETE\" || object.?subjects.orValue([]).all(s, s.kind \
+                     == \"ServiceAccount\" && s.?namespace.orValue(\"\") == request.namespace && \
+                     s.name != {account})"
+                ),
+                &format!(
+                    "a RoleBinding in a tenant's namespace may name ServiceAccounts of the same \
+                     namespace only, and not {SERVICE_ACCOUNT_NAME}"
+                ),
+            ),
+        ],
+        namespaces: MANAGED,
+    }
+}
+
+fn objects(parameters: &Parameters) -> Policy {
+    Policy {
+        name: "tenant-guard-objects",
+        why: "What limits and carries a tenant is the broker's, whatever role a tier gives.",
+        rules: vec![rule(
+            "",
+            &["serviceaccounts", "resourcequotas", "limitranges"],
+            &WRITES,
+            "Namespaced",
+        )],
+        conditions: is_no_system(parameters),
+        variables: administrator(),
+        validations: vec![unless_administrator(
+            &format!(
+                "!({NAME} in {})",
+                quoted_list(&[SERVICE_ACCOUNT_NAME, QUOTA_NAME, LIMITS_NAME])
+            ),
+            &format!("{SERVICE_ACCOUNT_NAME}, {QUOTA_NAME} and {LIMITS_NAME} belong to the broker"),
+        )],
+        namespaces: MANAGED,
+    }
+}
+
+fn namespaces() -> Policy {
+    Policy {
+        name: "tenant-guard-namespaces",
+        why: "The labels of a namespace decide over pod security and over these policies: no \
+              account of a tenant may change them, whatever role a tier gives. Others of the \
+              cluster's administrators may label namespaces as RBAC lets them.",
+        rules: vec![rule("", &["namespaces", "namespaces/*"], &WRITES, "Cluster")],
+        conditions: vec![(
+            "is-tenant",
+            format!("request.userInfo.username.matches({})", quoted(&tenant_account())),
+        )],
+        variables: administrator(),
+        validations: vec![unless_administrator(
+            &format!(
+                "(request.operation == \"CREATE\" ? {new} : {old}) != {value} && \
+                 !(request.operation == \"DELETE\" ? oldObject : object).metadata.name\
+                 .startsWith(\"tenant-\")",
+                new = label("object", MANAGED_BY_LABEL),
+                old = label("oldObject", MANAGED_BY_LABEL),
+                value = quoted(MANAGED_BY_VALUE)
+            ),
+            "tenants' namespaces are made, labelled and deleted by the broker and administrators",
+        )],
+        namespaces: None,
+    }
+}
+
+/// User names of the accounts in tenants' namespaces. The whole of the namespace's name counts: the
+/// broker itself may be an account of a namespace `tenant-broker`.
+fn tenant_account() -> String {
+    format!("^system:serviceaccount:{}:", TENANT.trim_matches(['^', '$']))
+}
+
+fn suspended(parameters: &Parameters) -> Policy {
+    Policy {
+        name: "tenant-suspended",
+        why: "The write side of the kill switch: from the moment of the label nothing is written \
+              or connected to (exec, attach, port-forward), so that a tenant that makes bindings in \
+              a loop is out. Reads end with the bindings. Controllers go on.",
+        // Of cluster-scoped objects a namespace selector skips none: this must not see them.
+        rules: vec![rule("*", &["*/*"], &["*"], "Namespaced")],
+        conditions: is_no_system(parameters),
+        variables: administrator(),
+        validations: vec![(
+            "variables.administrator".to_owned(),
+            Message::Fixed("the workspace is suspended".to_owned()),
+        )],
+        namespaces: Some((SUSPENDED_LABEL, "true")),
+    }
+}
+
+fn pods() -> Policy {
+    Policy {
+        name: "tenant-pods",
+        why: "A pod with the session's account would carry a token of up to a year. For everybody, \
+              because controllers make the pods of tenants.",
+        rules: vec![rule("", &["pods"], &["CREATE"], "Namespaced")],
+        conditions: vec![],
+        variables: vec![],
+        validations: vec![(
+            format!(
+                "object.spec.?serviceAccountName.orValue(\"\") != {}",
+                quoted(SERVICE_ACCOUNT_NAME)
+            ),
+            Message::Fixed(format!(
+                "a pod may not run as {SERVICE_ACCOUNT_NAME}: make a ServiceAccount for it"
+            )),
+        )],
+        namespaces: MANAGED,
+    }
+}

@@ -1,0 +1,123 @@
+//! The broker's ClusterRole: the least verbs that its workflows need, each with its reason.
+
+use tenant_shared::SERVICE_ACCOUNT_NAME;
+
+use super::Parameters;
+
+/// Name of the ClusterRole and of its binding.
+pub const ROLE_NAME: &str = "tenant-broker";
+
+/// One thing that the broker may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Right<'a> {
+    /// For example `create`.
+    pub verb: &'static str,
+    /// API group; empty for the core.
+    pub group: &'static str,
+    /// Resource, perhaps with a subresource.
+    pub resource: &'static str,
+    /// The one name that it is for; all if it is empty.
+    pub name: &'a str,
+}
+
+/// The rights of these rules, one by one.
+pub(super) fn rights<'a>(rules: &[Rule<'a>]) -> Vec<Right<'a>> {
+    let mut rights = Vec::new();
+    for rule in rules {
+        let names = if rule.names.is_empty() { &[""][..] } else { &rule.names };
+        for &resource in rule.resources {
+            for &name in names {
+                rights.extend(rule.verbs.iter().map(|&verb| Right {
+                    verb,
+                    group: rule.group,
+                    resource,
+                    name,
+                }));
+            }
+        }
+    }
+    rights
+}
+
+/// One rule of the ClusterRole.
+pub(super) struct Rule<'a> {
+    pub(super) reason: &'static str,
+    pub(super) group: &'static str,
+    pub(super) resources: &'static [&'static str],
+    /// `resourceNames`; all names if there are none.
+    pub(super) names: Vec<&'a str>,
+    pub(super) verbs: &'static [&'static str],
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// The rules for these tiers' roles and policies.
+pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec<Rule<'a>> {
+    let rule =
+        |reason, group, resources, names, verbs| Rule { reason, group, resources, names, verbs };
+    vec![
+        rule(
+            "make a tenant's namespace; read it back to see that it is ours",
+            "",
+            &["namespaces"],
+            vec![],
+            &["create", "get", "list"],
+        ),
+        rule(
+            "make and verify what limits and carries a tenant",
+            "",
+            &["serviceaccounts", "resourcequotas", "limitranges"],
+            vec![],
+            &["create", "get", "list"],
+        ),
+        rule(
+            "make and verify the binding; list what is left of bindings during a suspension",
+            RBAC,
+            &["rolebindings"],
+            vec![],
+            &["create", "get", "list"],
+        ),
+        rule(
+            "bind the tiers' roles without holding their rights (bind instead of escalate)",
+            RBAC,
+            &["clusterroles"],
+            parameters.roles.iter().map(String::as_str).collect(),
+            &["bind"],
+        ),
+        rule(
+            "TokenRequest, for this one ServiceAccount name only",
+            "",
+            &["serviceaccounts/token"],
+            vec![SERVICE_ACCOUNT_NAME],
+            &["create"],
+        ),
+        rule(
+            "suspend and resume: the label tenant-broker.io/suspended",
+            "",
+            &["namespaces"],
+            vec![],
+            &["patch"],
+        ),
+        rule(
+            "suspend: no binding of the tenant may be left, whoever made it",
+            RBAC,
+            &["rolebindings"],
+            vec![],
+            &["delete", "deletecollection"],
+        ),
+        rule(
+            "suspend: a new ServiceAccount on resume keeps old tokens dead",
+            "",
+            &["serviceaccounts"],
+            vec![SERVICE_ACCOUNT_NAME],
+            &["delete"],
+        ),
+        rule(
+            "see at start that the admission policies below are there and not weakened",
+            "admissionregistration.k8s.io",
+            &["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+            policies.to_vec(),
+            &["get"],
+        ),
+    ]
+}

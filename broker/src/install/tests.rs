@@ -1,0 +1,77 @@
+use super::*;
+
+fn parameters(broker: &str) -> Parameters {
+    Parameters {
+        broker: broker.parse().unwrap(),
+        roles: vec!["admin".into()],
+        pod_security: vec!["baseline".into()],
+        audiences: vec!["https://kubernetes.default.svc".into()],
+    }
+}
+
+fn documents(yaml: &str) -> Vec<serde_norway::Value> {
+    serde_norway::Deserializer::from_str(yaml)
+        .map(|document| serde::Deserialize::deserialize(document).unwrap())
+        .collect()
+}
+
+#[test]
+fn no_rule_reads_what_is_prohibited_and_none_is_wild() {
+    let parameters = parameters("tenant-broker");
+    for rule in role::rules(&parameters, &["x"]) {
+        for resource in rule.resources {
+            assert!(!["secrets", "pods", "deployments", "*"].contains(resource));
+        }
+        assert!(!rule.verbs.contains(&"*") && !rule.verbs.contains(&"impersonate"));
+        assert_ne!(rule.group, "*");
+    }
+}
+
+#[test]
+fn a_hostile_name_stays_a_name() {
+    let yaml = manifest(&parameters("x\" || true || \"\\"));
+    let documents = documents(&yaml);
+    let subjects =
+        documents.iter().find_map(|document| document.get("subjects")?.as_sequence()).unwrap();
+    assert_eq!(subjects.len(), 1);
+    let fence = documents
+        .iter()
+        .find(|document| document["metadata"]["name"] == "tenant-broker-fence-tokens")
+        .unwrap();
+    let condition = fence["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
+    assert_eq!(condition, r#"request.userInfo.username == "x\" || true || \"\\""#);
+}
+
+#[test]
+fn every_policy_has_its_binding_before_any_right_is_given() {
+    let parameters = parameters("tenant-broker");
+    let kinds: Vec<String> = documents(&manifest(&parameters))
+        .iter()
+        .map(|document| document["kind"].as_str().unwrap().to_owned())
+        .collect();
+    let (policies, rights) = kinds.split_at(kinds.len() - 2);
+    assert_eq!(rights, ["ClusterRole", "ClusterRoleBinding"]);
+    assert_eq!(policies.len(), 2 * parameters.policies().len());
+    for pair in policies.chunks(2) {
+        assert_eq!(pair, ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]);
+    }
+}
+
+#[test]
+fn a_policy_for_all_resources_leaves_those_of_the_cluster_alone() {
+    // A namespace selector does not skip objects of the cluster: such a policy would refuse
+    // everybody's.
+    for policy in parameters("tenant-broker").policies() {
+        for rule in &policy.rules {
+            let cluster = rule.scope.as_deref() == Some("Cluster");
+            assert!(!cluster || policy.namespaces.is_none(), "{}", policy.name);
+            let wild = rule.resources.iter().flatten().any(|resource| resource.starts_with('*'));
+            assert!(!wild || rule.scope.as_deref() == Some("Namespaced"), "{}", policy.name);
+        }
+    }
+}
+
+#[test]
+fn the_manifest() {
+    insta::assert_snapshot!(manifest(&parameters("tenant-broker")));
+}

@@ -1,0 +1,273 @@
+//! What a thief of the broker's credential tries.
+
+use integration::world::World;
+use serde_json::json;
+
+use super::{are_refused, is_refused, token_is_refused};
+
+const RBAC: &str = "cannot";
+const NAMESPACES: &str = "tenant-broker-fence-namespaces";
+const TOKENS: &str = "tenant-broker-fence-tokens";
+const BINDINGS: &str = "tenant-broker-fence-bindings";
+const OBJECTS: &str = "tenant-broker-fence-objects";
+
+#[tokio::test]
+async fn nothing_is_read_that_is_none_of_its_business() {
+    let world = World::builder().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let namespace = alice.namespace();
+    are_refused(
+        &world.broker_kubectl().unwrap(),
+        &[
+            (&["get", "secrets", "-A"], RBAC),
+            (&["get", "secrets", "-n", &namespace], RBAC),
+            (&["get", "secrets", "-n", "kube-system"], RBAC),
+            (&["get", "pods", "-A"], RBAC),
+            (&["get", "pods", "-n", &namespace], RBAC),
+            (&["get", "deployments", "-n", &namespace], RBAC),
+            (&["get", "configmaps", "-n", &namespace], RBAC),
+            (&["get", "validatingadmissionpolicies"], RBAC),
+            (&["get", "rolebindings", "-A", "-w", "--output-watch-events"], RBAC),
+            (
+                &["get", "namespaces", "--as", "admin", "--as-group", "system:masters"],
+                "impersonate",
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn the_rights_stay_as_they_are() {
+    let world = World::builder().start().await.unwrap();
+    let rule = r#"[{"op":"add","path":"/rules/-","value":{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}}]"#;
+    let binding = |role: &'static str| format!("--clusterrole={role}");
+    let (everything, own) = (binding("cluster-admin"), binding("tenant-broker"));
+    are_refused(
+        &world.broker_kubectl().unwrap(),
+        &[
+            (&["patch", "clusterrole", "tenant-broker", "--type=json", "-p", rule], RBAC),
+            (&["patch", "clusterrole", "admin", "--type=json", "-p", rule], RBAC),
+            (&["create", "clusterrolebinding", "evil", &everything, "--user=tenant-broker"], RBAC),
+            (&["create", "clusterrolebinding", "evil", &own, "--user=mallory"], RBAC),
+            (&["create", "role", "evil", "--verb=get", "--resource=secrets"], RBAC),
+            (&["create", "clusterrole", "evil", "--verb=get", "--resource=secrets"], RBAC),
+            (&["delete", "validatingadmissionpolicy", "tenant-broker-fence-tokens"], RBAC),
+            (&["delete", "validatingadmissionpolicybinding", "tenant-broker-fence-tokens"], RBAC),
+            (
+                &[
+                    "patch",
+                    "validatingadmissionpolicybinding",
+                    "tenant-pods",
+                    "-p",
+                    r#"{"spec":{"validationActions":["Warn"]}}"#,
+                ],
+                RBAC,
+            ),
+            (
+                &[
+                    "patch",
+                    "validatingadmissionpolicy",
+                    "tenant-suspended",
+                    "-p",
+                    r#"{"spec":{"failurePolicy":"Ignore"}}"#,
+                ],
+                RBAC,
+            ),
+        ],
+    )
+    .await;
+}
+
+/// RBAC lets the broker write accounts and bindings in any namespace, for it knows no prefixes:
+/// whoever holds `admin` in kube-system holds the cluster.
+#[tokio::test]
+async fn foreign_namespaces_stay_out_of_reach() {
+    let world = World::builder().start().await.unwrap();
+    let admin = world.admin_kubectl().unwrap();
+    // One that looks like a tenant's and is not, one that a thief would like to adopt.
+    let foreign = "tenant-01940000-0000-7000-8000-000000000001";
+    for namespace in ["tenant-evil", foreign] {
+        admin.run(["create", "namespace", namespace]).await.unwrap().success().unwrap();
+        let account = ["create", "serviceaccount", "sa-tenant-admin", "-n", namespace];
+        admin.run(account).await.unwrap().success().unwrap();
+    }
+    // The name for which RBAC lets the broker ask for tokens, in the most valuable place.
+    let account = ["create", "serviceaccount", "sa-tenant-admin", "-n", "kube-system"];
+    admin.run(account).await.unwrap().success().unwrap();
+    let broker = world.broker_kubectl().unwrap();
+    for namespace in ["kube-system", "default", "tenant-evil", foreign] {
+        let subject = format!("--serviceaccount={namespace}:sa-tenant-admin");
+        let binding = [
+            "create",
+            "rolebinding",
+            "rb-tenant-admin",
+            "--clusterrole=admin",
+            &subject,
+            "-n",
+            namespace,
+        ];
+        let quota = ["create", "quota", "tenant-quota", "--hard=pods=0", "-n", namespace];
+        let label = ["label", "namespace", namespace, "app.kubernetes.io/managed-by=tenant-broker"];
+        let suspend = ["label", "namespace", namespace, "tenant-broker.io/suspended=true"];
+        are_refused(
+            &broker,
+            &[
+                (&["create", "token", "default", "-n", namespace], RBAC),
+                (&binding, BINDINGS),
+                (&quota, OBJECTS),
+                (&label, NAMESPACES),
+                (&suspend, NAMESPACES),
+                (&["delete", "namespace", namespace], RBAC),
+            ],
+        )
+        .await;
+        if namespace == "default" {
+            let create = ["create", "serviceaccount", "sa-tenant-admin", "-n", namespace];
+            are_refused(&broker, &[(&create, OBJECTS)]).await;
+        } else {
+            let token = ["create", "token", "sa-tenant-admin", "-n", namespace];
+            let delete = ["delete", "serviceaccount", "sa-tenant-admin", "-n", namespace];
+            are_refused(&broker, &[(&token, TOKENS), (&delete, OBJECTS)]).await;
+        }
+    }
+    are_refused(
+        &broker,
+        &[
+            (&["create", "token", "namespace-controller", "-n", "kube-system"], RBAC),
+            (&["create", "token", "clusterrole-aggregation-controller", "-n", "kube-system"], RBAC),
+            (&["delete", "rolebindings", "--all", "-n", "kube-system"], BINDINGS),
+        ],
+    )
+    .await;
+    admin.run(["delete", "serviceaccount", "sa-tenant-admin", "-n", "kube-system"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn namespaces_are_made_as_tenants_or_not_at_all() {
+    let world = World::builder().start().await.unwrap();
+    let broker = world.broker_kubectl().unwrap();
+    let name = "tenant-01940000-0000-7000-8000-000000000002";
+    let good = json!({
+        "app.kubernetes.io/managed-by": "tenant-broker",
+        "tenant-broker.io/workspace": "01940000-0000-7000-8000-000000000003",
+        "pod-security.kubernetes.io/enforce": "baseline",
+    });
+    let namespace = |name: &str, labels: &serde_json::Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+    let create = ["create", "-f", "-"];
+    for name in ["evil", "tenant-evil", "kube-tenant", "tenant-0194000000007000800000000000002"] {
+        is_refused(&broker, &create, &namespace(name, &good), NAMESPACES).await;
+    }
+    for (label, value) in [
+        ("app.kubernetes.io/managed-by", json!("helm")),
+        ("pod-security.kubernetes.io/enforce", json!("privileged")),
+        ("pod-security.kubernetes.io/enforce", json!(null)),
+        ("pod-security.kubernetes.io/enforce-version", json!("v1.0")),
+        ("tenant-broker.io/workspace", json!(null)),
+    ] {
+        let mut labels = good.clone();
+        labels[label] = value;
+        labels.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        is_refused(&broker, &create, &namespace(name, &labels), NAMESPACES).await;
+    }
+    // The same with nothing wrong is allowed: it is these that were refused.
+    let dry = ["create", "--dry-run=server", "-f", "-"];
+    let made = broker.run_with_input(dry, namespace(name, &good).to_string()).await.unwrap();
+    made.success().unwrap();
+}
+
+#[tokio::test]
+async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
+    let world = World::builder().start().await.unwrap();
+    let (alice, bob) = (world.person("alice").await.unwrap(), world.person("bob").await.unwrap());
+    alice.login(&[]).await.unwrap().success().unwrap();
+    bob.login(&[]).await.unwrap().success().unwrap();
+    let namespace = alice.namespace();
+    let broker = world.broker_kubectl().unwrap();
+
+    let audience = "https://kubernetes.default.svc";
+    for spec in [
+        json!({"expirationSeconds": 7201}),
+        json!({"expirationSeconds": 315_360_000}),
+        // Asks for an hour and gets a year.
+        json!({"expirationSeconds": 3607, "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}),
+        json!({"expirationSeconds": 3600, "audiences": ["sts.amazonaws.com"]}),
+        json!({"expirationSeconds": 3600, "audiences": [audience, "vault"]}),
+    ] {
+        token_is_refused(&broker, &namespace, "sa-tenant-admin", &spec, TOKENS).await;
+    }
+    token_is_refused(&broker, &namespace, "default", &json!({}), RBAC).await;
+
+    let to = |namespace: &str| format!("--serviceaccount={namespace}:sa-tenant-admin");
+    let (alices, bobs) = (to(&namespace), to(&bob.namespace()));
+    let unbind = ["delete", "rolebinding", "rb-tenant-admin", "-n", &namespace];
+    broker.run(unbind).await.unwrap().success().unwrap();
+    let bind = |name: &'static str, role: &'static str, subjects: &[&str]| {
+        let mut args = vec!["create", "rolebinding", name, role];
+        args.extend(subjects);
+        args.extend(["-n", &namespace]);
+        args.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (args, who) in [
+        (bind("evil", "--clusterrole=admin", &[&alices]), BINDINGS),
+        (bind("rb-tenant-admin", "--clusterrole=admin", &[&bobs]), BINDINGS),
+        (bind("rb-tenant-admin", "--clusterrole=admin", &[&alices, &bobs]), BINDINGS),
+        (bind("rb-tenant-admin", "--clusterrole=admin", &["--user=tenant-broker"]), BINDINGS),
+        (
+            bind("rb-tenant-admin", "--clusterrole=admin", &["--group=system:authenticated"]),
+            BINDINGS,
+        ),
+        (bind("rb-tenant-admin", "--clusterrole=cluster-admin", &[&alices]), "not currently held"),
+        (bind("rb-tenant-admin", "--clusterrole=tenant-broker", &[&alices]), BINDINGS),
+    ] {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        are_refused(&broker, &[(&args, who)]).await;
+    }
+    let good = bind("rb-tenant-admin", "--clusterrole=admin", &[&alices]);
+    broker.run(good).await.unwrap().success().unwrap();
+
+    let label = |text: &'static str| {
+        ["label", "--overwrite", "namespace", &namespace, text].map(str::to_owned)
+    };
+    for text in [
+        "pod-security.kubernetes.io/enforce=privileged",
+        "pod-security.kubernetes.io/enforce-",
+        "app.kubernetes.io/managed-by-",
+        "tenant-broker.io/workspace=other",
+        "a=b",
+    ] {
+        let args = label(text);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        are_refused(&broker, &[(&args, NAMESPACES)]).await;
+    }
+    are_refused(
+        &broker,
+        &[
+            (&["annotate", "namespace", &namespace, "a=b"], NAMESPACES),
+            (&["create", "serviceaccount", "other", "-n", &namespace], OBJECTS),
+            (&["create", "quota", "other", "--hard=pods=1", "-n", &namespace], OBJECTS),
+            (&["delete", "serviceaccount", "default", "-n", &namespace], RBAC),
+            (&["delete", "quota", "tenant-quota", "-n", &namespace], RBAC),
+            (&["delete", "namespace", &namespace], RBAC),
+            (&["create", "deployment", "x", "--image=x", "-n", &namespace], RBAC),
+            (&["create", "secret", "generic", "x", "-n", &namespace], RBAC),
+        ],
+    )
+    .await;
+
+    // Suspended: the broker gives no rights and no tokens, until it takes the label off.
+    let suspend = label("tenant-broker.io/suspended=true");
+    broker.run(suspend).await.unwrap().success().unwrap();
+    broker.run(unbind).await.unwrap().success().unwrap();
+    let again = bind("rb-tenant-admin", "--clusterrole=admin", &[&alices]);
+    let again: Vec<&str> = again.iter().map(String::as_str).collect();
+    are_refused(
+        &broker,
+        &[(&again, BINDINGS), (&["create", "token", "sa-tenant-admin", "-n", &namespace], TOKENS)],
+    )
+    .await;
+    broker.run(label("tenant-broker.io/suspended-")).await.unwrap().success().unwrap();
+    broker.run(again).await.unwrap().success().unwrap();
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+}

@@ -1,0 +1,356 @@
+//! What a tenant with the role `admin` tries, and what it still can do.
+
+use std::time::Duration;
+
+use integration::probe::{self, Probe};
+use integration::world::World;
+use serde_json::json;
+use tenant_shared::SuspendRequest;
+
+use super::{are_refused, is_refused, token_is_refused};
+
+const TOKENS: &str = "tenant-guard-tokens";
+const SECRETS: &str = "tenant-guard-secrets";
+const BINDINGS: &str = "tenant-guard-bindings";
+const OBJECTS: &str = "tenant-guard-objects";
+const PODS: &str = "tenant-pods";
+const CREATE: [&str; 3] = ["create", "-f", "-"];
+
+#[tokio::test]
+async fn no_token_comes_from_anywhere_but_the_broker() {
+    let world = World::builder().start().await.unwrap();
+    let mallory = world.person("mallory").await.unwrap();
+    mallory.login(&[]).await.unwrap().success().unwrap();
+    let (kubectl, namespace) = (mallory.kubectl(), mallory.namespace());
+    kubectl.run(["create", "serviceaccount", "app"]).await.unwrap().success().unwrap();
+
+    for account in ["sa-tenant-admin", "app", "default"] {
+        for spec in [
+            json!({}),
+            json!({"expirationSeconds": 315_360_000}),
+            json!({"expirationSeconds": 3607, "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}),
+            json!({"audiences": ["vault"]}),
+        ] {
+            token_is_refused(kubectl, &namespace, account, &spec, TOKENS).await;
+        }
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+            "metadata": {"name": "forever", "annotations": {"kubernetes.io/service-account.name": account}},
+        });
+        is_refused(kubectl, &CREATE, &secret, SECRETS).await;
+    }
+    // As an account of its own, which the role lets it impersonate.
+    let app = format!("system:serviceaccount:{namespace}:app");
+    let subject = format!("--serviceaccount={namespace}:app");
+    let bind = ["create", "rolebinding", "app", "--clusterrole=admin", &subject];
+    kubectl.run(bind).await.unwrap().success().unwrap();
+    are_refused(kubectl, &[(&["create", "token", "app", "--as", &app], TOKENS)]).await;
+    // Through a pod that carries the session's account, made by itself or by a controller.
+    let run = |name| {
+        let overrides = r#"--overrides={"spec":{"serviceAccountName":"sa-tenant-admin"}}"#;
+        ["run", name, "--image=registry.k8s.io/pause", overrides]
+    };
+    are_refused(kubectl, &[(&run("p"), PODS)]).await;
+}
+
+#[tokio::test]
+async fn nobody_from_outside_is_let_in() {
+    let world = World::builder().start().await.unwrap();
+    let (mallory, bob) =
+        (world.person("mallory").await.unwrap(), world.person("bob").await.unwrap());
+    mallory.login(&[]).await.unwrap().success().unwrap();
+    bob.login(&[]).await.unwrap().success().unwrap();
+    let kubectl = mallory.kubectl();
+    let own = format!("--serviceaccount={}:sa-tenant-admin", mallory.namespace());
+    let bobs = format!("--serviceaccount={}:sa-tenant-admin", bob.namespace());
+    for subject in [
+        "--user=bob",
+        "--group=system:unauthenticated",
+        "--group=system:serviceaccounts",
+        "--serviceaccount=kube-system:default",
+        &bobs,
+        // A second binding for itself would survive the end of the broker's.
+        &own,
+    ] {
+        let bind = ["create", "rolebinding", "evil", "--clusterrole=admin", subject];
+        are_refused(kubectl, &[(&bind, BINDINGS)]).await;
+    }
+    // First a good one, then somebody else into it.
+    kubectl.run(["create", "serviceaccount", "app"]).await.unwrap().success().unwrap();
+    let app = format!("--serviceaccount={}:app", mallory.namespace());
+    let bind = ["create", "rolebinding", "app", "--clusterrole=view", &app];
+    kubectl.run(bind).await.unwrap().success().unwrap();
+    let subjects =
+        r#"{"subjects":[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":"bob"}]}"#;
+    are_refused(
+        kubectl,
+        &[
+            (&["patch", "rolebinding", "app", "-p", subjects], BINDINGS),
+            (&["delete", "rolebinding", "rb-tenant-admin"], BINDINGS),
+            (&["patch", "rolebinding", "rb-tenant-admin", "-p", subjects], BINDINGS),
+            (&["delete", "rolebindings", "--all"], BINDINGS),
+            (&["delete", "serviceaccount", "sa-tenant-admin"], OBJECTS),
+            (&["annotate", "serviceaccount", "sa-tenant-admin", "a=b"], OBJECTS),
+        ],
+    )
+    .await;
+    kubectl.run(["get", "pods"]).await.unwrap().success().unwrap();
+}
+
+/// The role `admin` may not write quotas and namespaces; a tier's role might by mistake.
+#[tokio::test]
+async fn labels_and_limits_hold_whatever_the_role_gives() {
+    let world = World::builder().start().await.unwrap();
+    let mallory = world.person("mallory").await.unwrap();
+    mallory.login(&[]).await.unwrap().success().unwrap();
+    let (kubectl, namespace) = (mallory.kubectl(), mallory.namespace());
+    let unlabel = ["label", "namespace", &namespace, "pod-security.kubernetes.io/enforce-"];
+    let attempts: [&[&str]; 4] = [
+        &unlabel,
+        &["delete", "namespace", &namespace],
+        &["delete", "quota", "tenant-quota"],
+        &["delete", "limitrange", "tenant-limits"],
+    ];
+    for args in attempts {
+        are_refused(kubectl, &[(args, "cannot")]).await;
+    }
+    let admin = world.admin_kubectl().unwrap();
+    let account = format!("--serviceaccount={namespace}:sa-tenant-admin");
+    let name = format!("too-much-{namespace}");
+    let give = ["create", "clusterrolebinding", &name, "--clusterrole=edit-all", &account];
+    let role = ["create", "clusterrole", "edit-all", "--verb=*"];
+    let resources = "--resource=namespaces,namespaces/status,resourcequotas,limitranges";
+    admin.run(role.into_iter().chain([resources])).await.unwrap().success().unwrap();
+    admin.run(give).await.unwrap().success().unwrap();
+    let policies = ["tenant-guard-namespaces", "tenant-guard-namespaces", OBJECTS, OBJECTS];
+    for (args, policy) in attempts.into_iter().zip(policies) {
+        are_refused(kubectl, &[(args, policy)]).await;
+    }
+    let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": "other", "labels": {"app.kubernetes.io/managed-by": "tenant-broker"}}});
+    is_refused(kubectl, &CREATE, &other, "tenant-guard-namespaces").await;
+    admin.run(["delete", "clusterrolebinding", &name]).await.unwrap().success().unwrap();
+    admin.run(["delete", "clusterrole", "edit-all"]).await.unwrap().success().unwrap();
+}
+
+#[tokio::test]
+async fn the_node_stays_out_of_reach() {
+    let world = World::builder().start().await.unwrap();
+    let mallory = world.person("mallory").await.unwrap();
+    mallory.login(&[]).await.unwrap().success().unwrap();
+    for spec in [
+        json!({"hostPID": true}),
+        json!({"hostNetwork": true}),
+        json!({"volumes": [{"name": "root", "hostPath": {"path": "/"}}]}),
+        json!({"containers": [{"name": "c", "image": "x", "securityContext": {"privileged": true}}]}),
+    ] {
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "root"},
+            "spec": {"containers": [{"name": "c", "image": "registry.k8s.io/pause"}]}});
+        for (key, value) in spec.as_object().unwrap() {
+            pod["spec"][key] = value.clone();
+        }
+        is_refused(mallory.kubectl(), &CREATE, &pod, "PodSecurity").await;
+    }
+}
+
+#[tokio::test]
+async fn an_honest_tenant_notices_nothing() {
+    let world = World::builder().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let (kubectl, namespace) = (alice.kubectl(), alice.namespace());
+    let app = format!("--serviceaccount={namespace}:app");
+    let commands: [&[&str]; 14] = [
+        &["create", "deployment", "web", "--image=registry.k8s.io/pause", "--replicas=2"],
+        &["expose", "deployment", "web", "--port=80"],
+        &["create", "configmap", "c", "--from-literal=a=b"],
+        &["create", "secret", "generic", "s", "--from-literal=a=b"],
+        &["create", "serviceaccount", "app"],
+        &["create", "role", "reader", "--verb=get,list", "--resource=configmaps"],
+        &["create", "rolebinding", "reader", "--role=reader", &app],
+        &["create", "rolebinding", "editor", "--clusterrole=edit", &app],
+        &["annotate", "serviceaccount", "app", "a=b"],
+        &[
+            "run",
+            "p",
+            "--image=registry.k8s.io/pause",
+            r#"--overrides={"spec":{"serviceAccountName":"app"}}"#,
+        ],
+        &["create", "job", "j", "--image=registry.k8s.io/pause"],
+        &["scale", "deployment", "web", "--replicas=1"],
+        &["delete", "rolebinding", "editor"],
+        &["delete", "pod", "p", "--now", "--wait=false"],
+    ];
+    for args in commands {
+        let finished = kubectl.run(args).await.unwrap();
+        assert!(finished.status.success(), "{args:?}: {}", finished.stderr);
+    }
+    // A kubelet gets the token for a pod, which is where programs have it from.
+    let node =
+        world.cluster().kubeconfig_for("kubelet", Some("system:nodes"), world.folder()).unwrap();
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 3607}});
+    let admin = world.admin_kubectl().unwrap();
+    // Without the node authorizer in this control plane, the right comes from a binding.
+    let role = format!("node-{namespace}");
+    let rights: [&[&str]; 2] = [
+        &["create", "clusterrole", &role, "--verb=create", "--resource=serviceaccounts/token"],
+        &[
+            "create",
+            "clusterrolebinding",
+            &role,
+            &format!("--clusterrole={role}"),
+            "--group=system:nodes",
+        ],
+    ];
+    for args in rights {
+        admin.run(args).await.unwrap().success().unwrap();
+    }
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/app/token");
+    let kubelet = world.kubectl_with(&node).unwrap();
+    let token = kubelet
+        .run_with_input(["create", "--raw", &path, "-f", "-"], request.to_string())
+        .await
+        .unwrap();
+    for kind in ["clusterrolebinding", "clusterrole"] {
+        admin.run(["delete", kind, &role]).await.unwrap().success().unwrap();
+    }
+    assert!(token.status.success(), "{}", token.stderr);
+}
+
+/// A tenant that makes bindings in a loop while the kill switch runs, for the account of its own
+/// that it would come back with.
+#[tokio::test]
+async fn a_loop_of_writes_does_not_outlive_the_suspension() {
+    let world = World::builder().start().await.unwrap();
+    let mallory = world.person("mallory").await.unwrap();
+    let operator = world.administrator("operator").await.unwrap();
+    mallory.login(&[]).await.unwrap().success().unwrap();
+    let namespace = mallory.namespace();
+    let api = mallory.api().await.unwrap();
+    let id = api.workspaces(false).await.unwrap().items[0].id;
+    let kubeconfig = world.folder().join("stolen.kubeconfig");
+    std::fs::write(&kubeconfig, api.kubeconfig("static").await.unwrap()).unwrap();
+    let client = integration::control_plane::client(&kubeconfig).await.unwrap();
+    mallory.kubectl().run(["create", "serviceaccount", "door"]).await.unwrap().success().unwrap();
+
+    let made = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let workers: Vec<_> = (0..4)
+        .map(|worker| {
+            let (client, namespace) = (client.clone(), namespace.clone());
+            let made = std::sync::Arc::clone(&made);
+            tokio::spawn(async move { bind_until_refused(client, &namespace, worker, &made).await })
+        })
+        .collect();
+    probe::until("the loop to run", Duration::from_secs(20), || async {
+        Ok(match made.load(std::sync::atomic::Ordering::SeqCst) {
+            many @ 8.. => Probe::Ready(many),
+            few => Probe::NotYet(format!("{few} bindings")),
+        })
+    })
+    .await
+    .unwrap();
+    let admin = operator.api().await.unwrap();
+    let reason = SuspendRequest { reason: Some("a loop".to_owned()) };
+    let suspension = admin.suspend(id, &reason).await.unwrap();
+    assert_eq!(suspension.status, tenant_shared::WorkspaceStatus::Suspended, "{suspension:?}");
+    for worker in workers {
+        let refusal = worker.await.unwrap();
+        // By the label, or for want of the rights that were taken away a moment later.
+        assert!(refusal.contains("forbidden"), "the loop ended otherwise: {refusal}");
+    }
+    let bindings = super::super::object(&world, &["rolebindings", "-n", &namespace]).await.unwrap();
+    assert!(bindings.is_none(), "{bindings:?}");
+
+    // Even with rights that nobody took away, the label alone stops every write.
+    let admin = world.admin_kubectl().unwrap();
+    let outsider = world.cluster().kubeconfig_for("outsider", None, world.folder()).unwrap();
+    let outsider = world.kubectl_with(&outsider).unwrap();
+    let bind = [
+        "create",
+        "rolebinding",
+        "left",
+        "--clusterrole=admin",
+        "--user=outsider",
+        "-n",
+        &namespace,
+    ];
+    admin.run(bind).await.unwrap().success().unwrap();
+    let create = ["create", "configmap", "c", "-n", &namespace];
+    are_refused(
+        &outsider,
+        &[
+            (&create, "tenant-suspended"),
+            (&["delete", "rolebinding", "left", "-n", &namespace], "tenant-suspended"),
+        ],
+    )
+    .await;
+    // An administrator who is not of system:masters can still clean up.
+    let keeper = world.cluster().kubeconfig_for("keeper", None, world.folder()).unwrap();
+    let give = [
+        "create",
+        "clusterrolebinding",
+        &format!("keeper-{namespace}"),
+        "--clusterrole=cluster-admin",
+        "--user=keeper",
+    ];
+    admin.run(give).await.unwrap().success().unwrap();
+    let keeper = world.kubectl_with(&keeper).unwrap();
+    keeper.run(create).await.unwrap().success().unwrap();
+    keeper
+        .run(["delete", "rolebinding", "left", "-n", &namespace])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    admin
+        .run(["delete", "clusterrolebinding", &format!("keeper-{namespace}")])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+}
+
+/// Makes and deletes bindings until one is refused; returns what the refusal said.
+async fn bind_until_refused(
+    client: kube::Client,
+    namespace: &str,
+    worker: usize,
+    made: &std::sync::atomic::AtomicUsize,
+) -> String {
+    use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
+    use kube::api::{Api, DeleteParams, PostParams};
+
+    let api: Api<RoleBinding> = Api::namespaced(client, namespace);
+    for round in 0_u32.. {
+        let name = format!("door-{worker}-{round}");
+        let mut binding = RoleBinding::default();
+        binding.metadata.name = Some(name.clone());
+        binding.role_ref = RoleRef {
+            api_group: "rbac.authorization.k8s.io".to_owned(),
+            kind: "ClusterRole".to_owned(),
+            name: "admin".to_owned(),
+        };
+        binding.subjects = Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: "door".to_owned(),
+            namespace: Some(namespace.to_owned()),
+            ..Subject::default()
+        }]);
+        if let Err(error) = api.create(&PostParams::default(), &binding).await {
+            match error {
+                // What was deleted is counted a moment later.
+                kube::Error::Api(status) if status.message.contains("exceeded quota") => continue,
+                error => return error.to_string(),
+            }
+        }
+        made.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        // The quota allows twenty.
+        if let Err(kube::Error::Api(status)) = api.delete(&name, &DeleteParams::default()).await
+            && status.code != 404
+        {
+            return status.message;
+        }
+    }
+    unreachable!("the loop has no end of its own")
+}

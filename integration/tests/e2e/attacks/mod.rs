@@ -1,0 +1,49 @@
+//! Attacks on the real control plane, under the rights and policies that `install` makes: with the
+//! broker's own credential, and as a tenant.
+
+mod as_broker;
+mod as_tenant;
+
+use integration::kubectl::Kubectl;
+
+/// What must be said by whoever refuses: RBAC, a policy by its name, or the pod security level.
+type Refusal<'a> = (&'a [&'a str], &'a str);
+
+/// Runs each command and sees that it is refused by who should refuse it.
+async fn are_refused(kubectl: &Kubectl, attempts: &[Refusal<'_>]) {
+    for (args, who) in attempts {
+        let finished = kubectl.run(*args).await.unwrap();
+        assert!(!finished.status.success(), "{args:?} should be refused");
+        assert!(
+            finished.stderr.contains("orbidden") && finished.stderr.contains(who),
+            "{args:?} should be refused by {who}: {}",
+            finished.stderr
+        );
+    }
+}
+
+/// The same for an object that is sent as it is.
+async fn is_refused(kubectl: &Kubectl, args: &[&str], object: &serde_json::Value, who: &str) {
+    let finished = kubectl.run_with_input(args, object.to_string()).await.unwrap();
+    assert!(!finished.status.success(), "{object} should be refused");
+    assert!(
+        finished.stderr.contains("orbidden") && finished.stderr.contains(who),
+        "{object} should be refused by {who}: {}",
+        finished.stderr
+    );
+}
+
+/// Sends a TokenRequest with this `spec` as kubectl's user.
+async fn token_is_refused(
+    kubectl: &Kubectl,
+    namespace: &str,
+    account: &str,
+    spec: &serde_json::Value,
+    who: &str,
+) {
+    let request = serde_json::json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec,
+    });
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+    is_refused(kubectl, &["create", "--raw", &path, "-f", "-"], &request, who).await;
+}

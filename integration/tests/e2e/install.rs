@@ -1,0 +1,127 @@
+//! `tenant-broker install`: printed, compared, applied, taken away.
+
+use integration::process::Finished;
+use integration::world::World;
+
+async fn install(world: &World, args: &[&str]) -> Finished {
+    let admin = world.cluster().admin_kubeconfig().display().to_string();
+    let all: Vec<&str> = ["install", "--kubeconfig", &admin].iter().chain(args).copied().collect();
+    world.broker().run(&all).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_is_there_is_compared_repaired_and_taken_away_but_no_tenant() {
+    let world = World::builder().own_control_plane().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    // Her token is there before the broker loses the right to ask for one.
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+    let admin = world.admin_kubectl().unwrap();
+
+    let same = install(&world, &["--diff"]).await.success().unwrap();
+    assert_eq!(same.stdout, "");
+    let again = install(&world, &["--apply"]).await.success().unwrap();
+    assert!(again.stdout.lines().all(|line| line.ends_with(" unchanged")), "{}", again.stdout);
+
+    // A hand that meant well, and what it takes to see and undo it.
+    let ignore = r#"{"spec":{"failurePolicy":"Ignore"}}"#;
+    let weaken = ["patch", "validatingadmissionpolicy", "tenant-pods", "-p", ignore];
+    admin.run(weaken).await.unwrap().success().unwrap();
+    let more = r#"[{"op":"add","path":"/rules/-","value":{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}}]"#;
+    let widen = ["patch", "clusterrole", "tenant-broker", "--type=json", "-p", more];
+    admin.run(widen).await.unwrap().success().unwrap();
+    let differs = install(&world, &["--diff"]).await;
+    assert_eq!(differs.status.code(), Some(1), "{}", differs.stderr);
+    for line in ["-  failurePolicy: Ignore", "+  failurePolicy: Fail", "-  - secrets"] {
+        assert!(differs.stdout.lines().any(|there| there == line), "{line}: {}", differs.stdout);
+    }
+    let repaired = install(&world, &["--apply"]).await.success().unwrap();
+    for line in
+        ["ValidatingAdmissionPolicy tenant-pods changed", "ClusterRole tenant-broker changed"]
+    {
+        assert!(repaired.stdout.lines().any(|there| there == line), "{}", repaired.stdout);
+    }
+    assert_eq!(install(&world, &["--diff"]).await.success().unwrap().stdout, "");
+
+    // Lanes come when they are asked for, and go when they are not.
+    let with = install(&world, &["--apply", "--flow-schema"]).await.success().unwrap();
+    assert!(with.stdout.contains("FlowSchema tenant-broker-kill created"), "{}", with.stdout);
+    let there = install(&world, &["--diff", "--flow-schema"]).await.success().unwrap();
+    assert_eq!(there.stdout, "");
+    let without = install(&world, &["--apply"]).await.success().unwrap();
+    assert!(without.stdout.contains("FlowSchema tenant-broker-kill deleted"), "{}", without.stdout);
+
+    let gone = install(&world, &["--uninstall"]).await.success().unwrap();
+    assert!(gone.stdout.contains("1 namespaces of tenants stay"), "{}", gone.stdout);
+    for kind in ["validatingadmissionpolicies", "validatingadmissionpolicybindings"] {
+        let left = admin.run(["get", kind, "-o", "name"]).await.unwrap().success().unwrap();
+        assert!(!left.stdout.contains("tenant"), "{}", left.stdout);
+    }
+    let role = admin.run(["get", "clusterrole", "tenant-broker"]).await.unwrap();
+    assert!(role.stderr.contains("NotFound"), "{}", role.stderr);
+    // The tenant's own rights are the tenant's.
+    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+}
+
+#[tokio::test]
+async fn what_is_printed_follows_the_configuration_and_needs_an_administrator_to_apply() {
+    let world = World::builder().start().await.unwrap();
+    let settings = [
+        "--set=tiers.gold.role=gold-role",
+        "--set=tiers.gold.pod_security=restricted",
+        "--set=cluster.identity=system:serviceaccount:brokers:tenant-broker",
+        "--set=cluster.audiences=https://one,https://two",
+        "--flow-schema",
+    ];
+    let printed = install(&world, &settings).await.success().unwrap().stdout;
+    for part in [
+        r#"resourceNames: ["admin", "gold-role"]"#,
+        r#"in ["admin", "gold-role"]"#,
+        r#"in ["baseline", "restricted"]"#,
+        r#"request.userInfo.username == "system:serviceaccount:brokers:tenant-broker""#,
+        r#"object.spec.audiences == ["https://one", "https://two"]"#,
+        "- kind: ServiceAccount\n  namespace: \"brokers\"\n  name: \"tenant-broker\"\n",
+        "serviceAccount: {namespace: \"brokers\", name: \"tenant-broker\"}",
+    ] {
+        assert!(printed.contains(part), "{part} is not in:\n{printed}");
+    }
+    let admin = world.admin_kubectl().unwrap();
+    admin.run(["create", "namespace", "brokers"]).await.unwrap().success().unwrap();
+    let dry = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"];
+    admin.run_with_input(dry, printed).await.unwrap().success().unwrap();
+
+    let broker = world.cluster().broker_kubeconfig().display().to_string();
+    let refused =
+        world.broker().run(&["install", "--apply", "--kubeconfig", &broker]).await.unwrap();
+    assert!(!refused.status.success());
+    assert!(refused.stderr.contains("cannot"), "{}", refused.stderr);
+}
+
+#[tokio::test]
+async fn the_cluster_signs_the_brokers_credential() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let world = World::builder().start().await.unwrap();
+    let file = world.folder().join("new.kubeconfig");
+    let args = ["--apply", "--credential", file.to_str().unwrap(), "--credential-days", "1"];
+    let made = install(&world, &args).await.success().unwrap();
+    assert!(made.stdout.contains("new.kubeconfig written: the credential of tenant-broker"));
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+    // It is the broker, of no group, and good enough to serve with.
+    let kubectl = world.kubectl_with(&file).unwrap();
+    let who = kubectl.json(["auth", "whoami"]).await.unwrap();
+    assert_eq!(who["status"]["userInfo"]["username"], "tenant-broker", "{who}");
+    assert_eq!(who["status"]["userInfo"]["groups"], serde_json::json!(["system:authenticated"]));
+    let broker = world.broker();
+    broker.stop().await.unwrap();
+    broker.use_kubeconfig(&file);
+    broker.start().await.unwrap();
+    world.person("alice").await.unwrap().login(&[]).await.unwrap().success().unwrap();
+
+    // A broker in the cluster has its pod's.
+    let inside = "--set=cluster.identity=system:serviceaccount:default:tenant-broker";
+    let dry = ["--apply", "--credential", file.to_str().unwrap(), inside];
+    let refused = install(&world, &dry).await;
+    assert!(refused.stderr.contains("cluster.identity is a ServiceAccount"), "{}", refused.stderr);
+}

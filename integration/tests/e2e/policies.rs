@@ -1,0 +1,83 @@
+//! The broker runs only where the cluster holds it.
+
+use std::time::Duration;
+
+use integration::kubectl::Kubectl;
+use integration::probe::{self, Probe};
+use integration::world::World;
+
+const BINDING: &str = "validatingadmissionpolicybinding";
+const WEAKER: &str = r#"{"spec":{"validationActions":["Warn"]}}"#;
+
+async fn until_metric(world: &World, line: &str) {
+    probe::until("the metric", Duration::from_secs(30), || async {
+        let metrics = world.broker().metrics().await?;
+        let there = metrics.lines().any(|there| there == line);
+        Ok(if there { Probe::Ready(()) } else { Probe::NotYet(format!("no {line}")) })
+    })
+    .await
+    .unwrap();
+}
+
+async fn weaken(admin: &Kubectl) {
+    let args = ["patch", BINDING, "tenant-guard-tokens", "-p", WEAKER];
+    admin.run(args).await.unwrap().success().unwrap();
+}
+
+#[tokio::test]
+async fn it_does_not_start_where_policies_are_missing_or_weakened_unless_told_to() {
+    let world =
+        World::builder().own_control_plane().setting("sweep_seconds", 1).start().await.unwrap();
+    let (admin, broker) = (world.admin_kubectl().unwrap(), world.broker());
+    until_metric(&world, "tenant_broker_policies_in_force 1").await;
+
+    // While it runs it goes on, and says so.
+    weaken(&admin).await;
+    until_metric(&world, "tenant_broker_policies_in_force 0").await;
+    assert!(broker.log().unwrap().contains("NOT HELD BY THE CLUSTER"));
+
+    broker.stop().await.unwrap();
+    let delete = ["delete", "validatingadmissionpolicy", "tenant-broker-fence-tokens"];
+    admin.run(delete).await.unwrap().success().unwrap();
+    let refused = format!("{:#}", broker.start().await.unwrap_err());
+    for part in [
+        "the binding tenant-guard-tokens is not as this version makes it (spec.validationActions)",
+        "the policy tenant-broker-fence-tokens is missing",
+        "tenant-broker install",
+        "cluster.allow_missing_policies",
+    ] {
+        assert!(refused.contains(part), "{part} is not in: {refused}");
+    }
+
+    broker.set("cluster.allow_missing_policies", true);
+    broker.start().await.unwrap();
+    until_metric(&world, "tenant_broker_policies_in_force 0").await;
+}
+
+#[tokio::test]
+async fn it_does_not_start_under_another_name_than_the_fence_has() {
+    let world = World::builder().start().await.unwrap();
+    let broker = world.broker();
+    broker.stop().await.unwrap();
+    broker.set("cluster.identity", "somebody-else");
+    let refused = format!("{:#}", broker.start().await.unwrap_err());
+    assert!(refused.contains("knows the broker as tenant-broker"), "{refused}");
+}
+
+#[tokio::test]
+async fn with_the_cluster_away_it_starts_and_looks_when_it_is_back() {
+    let world = World::builder().own_control_plane().fault_proxy().start().await.unwrap();
+    let broker = world.broker();
+    broker.stop().await.unwrap();
+    world.proxy().unwrap().down().await;
+    broker.start().await.unwrap();
+    weaken(&world.admin_kubectl().unwrap()).await;
+    world.proxy().unwrap().up().await.unwrap();
+    probe::until("the broker to end", Duration::from_secs(40), || async {
+        Ok(if broker.is_running() { Probe::NotYet("it runs".to_owned()) } else { Probe::Ready(()) })
+    })
+    .await
+    .unwrap();
+    let log = broker.log().unwrap();
+    assert!(log.contains("error: the cluster's admission policies are not what"), "{log}");
+}
