@@ -70,7 +70,7 @@ pub enum ConnectError {
     /// Not in a pod either.
     #[error(
         "cluster.kubeconfig is not set and this is not a pod of the cluster; \
-         name the broker's kubeconfig (`tenant-broker install` says how to make it)"
+         name the broker's kubeconfig (`tenant-broker install --apply --credential FILE` makes one)"
     )]
     NotInCluster(#[source] kube::config::InClusterError),
     /// The client.

@@ -45,7 +45,7 @@ async fn no_token_comes_from_anywhere_but_the_broker() {
     let bind = ["create", "rolebinding", "app", "--clusterrole=admin", &subject];
     kubectl.run(bind).await.unwrap().success().unwrap();
     are_refused(kubectl, &[(&["create", "token", "app", "--as", &app], TOKENS)]).await;
-    // Through a pod that carries the session's account, made by itself or by a controller.
+    // Through a pod that carries the session's account.
     let run = |name| {
         let overrides = r#"--overrides={"spec":{"serviceAccountName":"sa-tenant-admin"}}"#;
         ["run", name, "--image=registry.k8s.io/pause", overrides]
