@@ -64,16 +64,12 @@ impl<'a> ApiExtractor<'a> for Bearer {
         vec![BEARER, COOKIE]
     }
 
-    /// [`Identity`] travels as the request's data; the composition root puts it there.
     async fn from_request(
         request: &'a Request,
         _: &mut RequestBody,
         _: ExtractParamOptions<()>,
     ) -> poem::Result<Self> {
-        let Some(identity) = request.data::<Identity>() else {
-            return Err(Failure::internal(&NoIdentity).into());
-        };
-        Ok(Self(identity.signed_in(request).await?))
+        Ok(Self(identity(request)?.signed_in(request).await?))
     }
 }
 
@@ -101,11 +97,13 @@ impl<'a> ApiExtractor<'a> for WorkspaceBearer {
         _: &mut RequestBody,
         _: ExtractParamOptions<()>,
     ) -> poem::Result<Self> {
-        let Some(identity) = request.data::<Identity>() else {
-            return Err(Failure::internal(&NoIdentity).into());
-        };
-        Ok(Self(identity.signed_in_for_workspace(request).await?))
+        Ok(Self(identity(request)?.signed_in_for_workspace(request).await?))
     }
+}
+
+/// [`Identity`] travels as the request's data; the composition root puts it there.
+fn identity(request: &Request) -> Result<&Identity, Failure> {
+    request.data::<Identity>().ok_or_else(|| Failure::internal(&NoIdentity))
 }
 
 #[derive(Debug, thiserror::Error)]

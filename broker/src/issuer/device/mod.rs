@@ -17,7 +17,6 @@ use super::{
     token::{self, TokenError},
 };
 use crate::{
-    db::Tx,
     problem,
     secret::PlainSecret,
     throttle::{self, Limited},
@@ -25,6 +24,7 @@ use crate::{
 
 pub(super) use pages::{confirm, decide, form, submit};
 pub(super) use poll::exchange;
+pub(super) use rows::forget;
 
 /// The grant's name at the token endpoint (RFC 8628 section 3.4).
 pub(super) const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:device_code";
@@ -111,9 +111,4 @@ async fn begin(issuer: &Issuer, request: &mut Request) -> Result<Started, TokenE
         }
     }
     Err(TokenError::TooMany(u64::from(INTERVAL_SECONDS)))
-}
-
-/// Forgets what was over by this time.
-pub(super) async fn forget(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
-    rows::forget(tx, before).await
 }

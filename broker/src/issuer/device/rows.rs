@@ -142,6 +142,6 @@ pub(super) async fn redeem(tx: &mut Tx, code: SecretHash, now: i64) -> sqlx::Res
 const FORGET: &str = "DELETE FROM device_authorizations WHERE expires_at <= $1";
 
 /// Forgets what was over by this time.
-pub(super) async fn forget(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
+pub(in crate::issuer) async fn forget(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(FORGET).bind(before).execute(c).await.map(drop))
 }
