@@ -26,6 +26,7 @@ use crate::{
     clock::Clock,
     identity::Origins,
     problem::{Failure, REQUEST, RequestFacts},
+    proxy::TrustedProxies,
     telemetry::Metrics,
 };
 
@@ -47,6 +48,8 @@ pub struct Outer {
     pub metrics: Metrics,
     /// Whether people reach the broker over https, and browsers shall never try without.
     pub https: bool,
+    /// The proxies whose word counts for where a request came from.
+    pub proxies: TrustedProxies,
 }
 
 impl<E: Endpoint> Middleware<E> for Outer {
@@ -72,7 +75,9 @@ impl<E: Endpoint> Endpoint for OuterEndpoint<E> {
         // Ours, never the client's: it becomes the Audit-ID of calls to the cluster.
         let id = self.outer.clock.random_id().to_string();
         let address = match request.remote_addr() {
-            RemoteAddr(poem::Addr::SocketAddr(address)) => Some(address.ip()),
+            RemoteAddr(poem::Addr::SocketAddr(connection)) => {
+                Some(self.outer.proxies.client(connection.ip(), request.headers()))
+            }
             RemoteAddr(_) => None,
         };
         let facts = RequestFacts {

@@ -3,7 +3,7 @@
 //! | room | what it answers |
 //! |---|---|
 //! | [`clock`], [`secret`], [`cookie`] | time, randomness, cookies |
-//! | [`problem`], [`page`], [`config`] | failures, pages, settings |
+//! | [`problem`], [`page`], [`proxy`], [`config`] | failures, pages, who asks through proxies, settings |
 //! | [`db`], [`telemetry`] | storage on two engines with one SQL text; logs and metrics |
 //! | [`audit`], [`throttle`], [`cluster`] | what happened; how often; the Kubernetes API as the broker |
 //! | [`identity`], [`access`] | who is calling; may they |
@@ -39,6 +39,7 @@ pub mod install;
 pub mod issuer;
 pub mod page;
 pub mod problem;
+pub mod proxy;
 pub mod secret;
 pub mod telemetry;
 #[cfg(test)]

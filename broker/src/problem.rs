@@ -28,7 +28,7 @@ tokio::task_local! {
 pub struct RequestFacts {
     /// Identifier of the request, in the answer's `X-Request-Id`.
     pub id: String,
-    /// Address that the request came from.
+    /// Address that the request came from; behind trusted proxies what they say.
     pub address: Option<IpAddr>,
     /// The program that it says it came from.
     pub user_agent: Option<String>,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::{
     clock::Clock,
     db::{Db, Tx},
-    on_engine,
+    on_engine, problem,
 };
 
 /// What is limited, and how.
@@ -131,8 +131,13 @@ pub async fn forget(tx: &mut Tx, before_ms: i64) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(FORGET).bind(before_ms).execute(c).await.map(drop))
 }
 
+/// Where the request under way came from, as the limits by address know it.
+pub fn requester() -> String {
+    subscriber(problem::request_address())
+}
+
 /// An address as the limits know it. One IPv6 subscriber has a whole /64.
-pub fn subscriber(address: Option<IpAddr>) -> String {
+fn subscriber(address: Option<IpAddr>) -> String {
     match address.map(|address| address.to_canonical()) {
         Some(IpAddr::V4(address)) => address.to_string(),
         Some(IpAddr::V6(address)) => {

@@ -21,6 +21,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("drain_seconds", "20", "How long requests under way may take after SIGTERM."),
     ("sweep_seconds", "10", "How often unfinished work is looked for."),
     (
+        "trusted_proxies",
+        "",
+        "Addresses and networks (CIDR) of proxies whose X-Forwarded-For is believed; from anybody else it is ignored.",
+    ),
+    (
         "database.url",
         "sqlite://<state_dir>/broker.db",
         "postgres://user:password@host:5432/name, or sqlite://<file>.",

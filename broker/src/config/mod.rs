@@ -28,6 +28,7 @@ use crate::{
     db::Location,
     identity::BrowserSessions,
     issuer::IssuerSettings,
+    proxy::TrustedProxies,
     telemetry::{self, LogFormat},
     throttle::Allowance,
 };
@@ -64,6 +65,8 @@ pub struct Config {
     pub drain_seconds: u32,
     /// How often the sweep looks for unfinished work, in seconds.
     pub sweep_seconds: u32,
+    /// Proxies that stand in front of the broker.
+    pub trusted_proxies: TrustedProxies,
     /// The embedded issuer.
     pub issuer: IssuerSettings,
     /// Frontends, and the sessions of browsers.
@@ -151,6 +154,7 @@ impl Config {
             },
             drain_seconds: s.within("drain_seconds", 0, 3600),
             sweep_seconds: s.within("sweep_seconds", 1, 3600),
+            trusted_proxies: s.parsed("trusted_proxies").unwrap_or_default(),
         };
         settings.finish().map(|()| config)
     }

@@ -17,7 +17,7 @@ use crate::{
     audit::{self, Action, Event},
     clock::timestamp,
     identity::{Bearer, CreateUserError, PasswordError, Which},
-    problem::{self, Failure, note},
+    problem::{Failure, note},
     throttle::{self, Limited},
 };
 
@@ -133,7 +133,7 @@ impl AuthApi {
             let text = "people cannot make accounts for themselves here; ask an administrator";
             return Err(Failure::new(Code::Forbidden, text));
         }
-        let subject = throttle::subscriber(problem::request_address());
+        let subject = throttle::requester();
         let mut tx = issuer.db().begin().await?;
         let (clock, allowance) = (issuer.clock(), issuer.settings().register);
         let taken = throttle::take(&mut tx, clock, Limited::Register, &subject, allowance).await?;

@@ -10,7 +10,6 @@ use super::{Issuer, known};
 use crate::{
     audit::{self, Action, Event},
     identity::{PasswordError, SignIn},
-    problem,
     secret::PlainSecret,
     throttle::{self, Allowance, Limited, TooMany},
 };
@@ -138,7 +137,7 @@ fn limits(
         let subject = format!("{account} {browser}");
         return vec![(Limited::SignInKnownBrowser, subject, settings.sign_in_account)];
     }
-    let address = throttle::subscriber(problem::request_address());
+    let address = throttle::requester();
     vec![
         (Limited::SignInAccount, format!("{account} {address}"), settings.sign_in_account),
         (Limited::SignInAddress, address, settings.sign_in_address),

@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     page::see_other,
-    problem,
     secret::PlainSecret,
     throttle::{self, Limited},
 };
@@ -56,7 +55,7 @@ pub(super) async fn begin(issuer: &Issuer, ask: &Ask<'_>) -> sqlx::Result<Respon
         expires_at: now + i64::from(seconds) * 1000,
     };
     let mut tx = issuer.db().begin().await?;
-    let subject = throttle::subscriber(problem::request_address());
+    let subject = throttle::requester();
     let allowance = issuer.settings().sign_in_start;
     let taken =
         throttle::take(&mut tx, issuer.clock(), Limited::SignInStart, &subject, allowance).await?;

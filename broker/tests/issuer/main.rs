@@ -14,6 +14,7 @@ mod frontend;
 mod login;
 mod openid;
 mod pages;
+mod proxies;
 mod refresh;
 mod revoke;
 mod sessions;

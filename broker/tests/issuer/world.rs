@@ -34,6 +34,8 @@ pub(crate) const CLIENT: &str = "kubectl-tenant";
 pub(crate) const REDIRECT: &str = "http://127.0.0.1:49152/callback";
 /// A frontend that the world trusts.
 pub(crate) const FRONTEND: &str = "https://app.example.com";
+/// Where the world's trusted proxies are.
+pub(crate) const PROXIES: &str = "127.0.7.0/24";
 pub(crate) const SCOPE: &str = "openid email offline_access";
 
 pub(crate) struct World {
@@ -126,7 +128,12 @@ impl World {
         let routes = issuer::routes(issuer.clone())
             .nest("/api/v1", api)
             .data(identity.clone())
-            .with(Outer { clock: clock.clone(), metrics, https: false });
+            .with(Outer {
+                clock: clock.clone(),
+                metrics,
+                https: false,
+                proxies: PROXIES.parse().unwrap(),
+            });
         let acceptor = TcpAcceptor::from_tokio(listener).unwrap();
         let server = tokio::spawn(async move {
             Server::new_with_acceptor(acceptor).run(routes).await.unwrap();

@@ -80,8 +80,7 @@ async fn begin(issuer: &Issuer, request: &mut Request) -> Result<Started, TokenE
     let now = issuer.clock().now_ms();
     for _ in 0..TRIES {
         let mut tx = issuer.db().begin().await?;
-        let (subject, allowance) =
-            (throttle::subscriber(problem::request_address()), issuer.settings().device_start);
+        let (subject, allowance) = (throttle::requester(), issuer.settings().device_start);
         let taken =
             throttle::take(&mut tx, issuer.clock(), Limited::DeviceStart, &subject, allowance);
         if let Err(limit) = taken.await? {

@@ -16,7 +16,6 @@ use crate::{
         target::Target,
         waiting::{self, Ask, Waiting, over},
     },
-    problem,
     secret::{PlainSecret, USER_CODE_LETTERS},
     throttle::{self, Limited},
 };
@@ -55,7 +54,7 @@ pub(in crate::issuer) async fn submit(issuer: Issuer, mut request: Request) -> R
 }
 
 async fn find(issuer: &Issuer, code: &UserCode) -> sqlx::Result<Response> {
-    let subject = throttle::subscriber(problem::request_address());
+    let subject = throttle::requester();
     let (clock, allowance) = (issuer.clock(), issuer.settings().user_code);
     let looked = throttle::look(issuer.db(), clock, Limited::UserCode, &subject, allowance).await?;
     if let Err(limit) = looked {

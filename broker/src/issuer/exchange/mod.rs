@@ -86,7 +86,7 @@ pub(super) async fn exchange(issuer: &Issuer, sent: &Parameters) -> Result<Excha
     if issuer.workloads().is_empty() {
         return Err(TokenError::GrantType);
     }
-    let subscriber = throttle::subscriber(problem::request_address());
+    let subscriber = throttle::requester();
     let (clock, allowance) = (issuer.clock(), issuer.settings().exchange);
     let mut tx = issuer.db().begin().await?;
     let taken = throttle::take(&mut tx, clock, Limited::Exchange, &subscriber, allowance).await?;

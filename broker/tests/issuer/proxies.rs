@@ -1,0 +1,51 @@
+//! Behind a proxy people have addresses of their own, and nobody else can choose theirs.
+
+use tenant_broker::audit::{self, Filter};
+
+use crate::world::{Attempt, EMAIL, On, REDIRECT, World, client_at, on_both_engines};
+
+on_both_engines!(
+    a_forged_header_changes_nothing,
+    behind_a_trusted_proxy_each_person_counts_on_their_own
+);
+
+/// Tries a wrong password; returns the status.
+async fn wrong(world: &World, client: &reqwest::Client, forwarded_for: &str) -> u16 {
+    let attempt = Attempt::begin(world, REDIRECT).await;
+    let form = [("request", attempt.handle.as_str()), ("email", EMAIL), ("password", "wrong")];
+    let request = client.post(world.at("/login")).form(&form);
+    let request = request.header("Cookie", &attempt.cookie);
+    let request = request.header("X-Forwarded-For", forwarded_for);
+    // A header that is never read.
+    let request = request.header("Forwarded", format!("for={forwarded_for}"));
+    request.send().await.unwrap().status().as_u16()
+}
+
+/// Addresses of the refused sign-ins, oldest first.
+async fn addresses(world: &World) -> Vec<String> {
+    let filter = Filter { action: Some("SignIn".to_owned()), ..Filter::default() };
+    let rows = audit::read(&world.db, &filter, 1000).await.unwrap();
+    rows.into_iter().rev().map(|row| row.wire().ip_address.unwrap()).collect()
+}
+
+async fn a_forged_header_changes_nothing(on: On) {
+    let world = World::start(on).await;
+    // Five tries are allowed for an account at an address.
+    for n in 0..5 {
+        assert_eq!(wrong(&world, &world.http, &format!("192.0.2.{n}")).await, 401);
+    }
+    assert_eq!(wrong(&world, &world.http, "192.0.2.99").await, 429);
+    assert_eq!(addresses(&world).await, ["127.0.0.1"; 5]);
+}
+
+async fn behind_a_trusted_proxy_each_person_counts_on_their_own(on: On) {
+    let world = World::start(on).await;
+    let proxy = client_at("127.0.7.1");
+    for n in 0..5 {
+        // The left part is what the person invented.
+        assert_eq!(wrong(&world, &proxy, &format!("10.0.0.{n}, 192.0.2.1, 127.0.7.2")).await, 401);
+    }
+    assert_eq!(wrong(&world, &proxy, "10.0.0.9, 192.0.2.1").await, 429);
+    assert_eq!(wrong(&world, &proxy, "192.0.2.2").await, 401, "somebody else behind it");
+    assert_eq!(addresses(&world).await, [["192.0.2.1"; 5].as_slice(), &["192.0.2.2"]].concat());
+}
