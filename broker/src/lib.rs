@@ -41,6 +41,7 @@ pub mod page;
 pub mod problem;
 pub mod proxy;
 pub mod secret;
+pub mod signing;
 pub mod telemetry;
 #[cfg(test)]
 mod testing;

@@ -1,0 +1,99 @@
+//! Keys as files and as published, and what they sign.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+
+/// The P-256 example key of RFC 7515 appendix A.3 as SEC1, behind its parameters as openssl
+/// writes them.
+const SEC1: &str = include_str!("testdata/rfc7515-a3.pem");
+
+fn written(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn the_example_key_of_the_rfc_has_its_published_coordinates() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = PrivateKey::load(&[written(folder.path(), "key.pem", SEC1)]).unwrap();
+    let [key] = keys.as_slice() else { panic!("one key") };
+    let jwk = serde_json::to_value(key.jwk()).unwrap();
+    assert_eq!(jwk["x"], "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU");
+    assert_eq!(jwk["y"], "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0");
+    // Of the RFC's key, as RFC 7638 section 3 makes it.
+    assert_eq!(jwk["kid"], "oKIywvGUpTVTyxMQ3bwIIeQUudfr_CkLMjCE19ECD-U");
+    assert!(!format!("{keys:?}").contains("jpsQnnGQmL"), "the private part prints");
+}
+
+#[test]
+fn a_generated_key_is_private_loads_and_is_never_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("issuer-key.pem");
+    let racing: Vec<_> = (0..8)
+        .map(|_| {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                generate_if_missing(&path).unwrap();
+                std::fs::read(&path).unwrap()
+            })
+        })
+        .collect();
+    let seen: std::collections::HashSet<_> =
+        racing.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(seen.len(), 1, "everybody sees the same key");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left over");
+    assert_eq!(PrivateKey::load(&[path]).unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_signed_names_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = folder.path().join("first.pem");
+    generate_if_missing(&first).unwrap();
+    let second = written(folder.path(), "second.pem", SEC1);
+    let keys = PrivateKey::load(&[first.clone(), second.clone()]).unwrap();
+    assert_eq!(keys.len(), 2);
+    let token = keys[0].sign("JWT", &serde_json::json!({})).unwrap();
+    let header = jsonwebtoken::decode_header(&token).unwrap();
+    assert_eq!(header.kid.as_deref(), Some(keys[0].jwk().kid()));
+    let twice = PrivateKey::load(&[first, second.clone(), second]);
+    assert!(matches!(twice, Err(KeyError::Twice { .. })));
+}
+
+#[test]
+fn what_is_no_key_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = written(folder.path(), "empty.pem", "");
+    assert!(matches!(PrivateKey::load(&[]), Err(KeyError::None)));
+    let error = PrivateKey::load(&[empty]).unwrap_err();
+    assert!(matches!(error, KeyError::NotAKey { .. }) && error.to_string().contains("empty.pem"));
+    let missing = PrivateKey::load(&[folder.path().join("missing.pem")]).unwrap_err();
+    assert!(matches!(missing, KeyError::Unreadable { .. }));
+}
+
+#[test]
+fn what_is_signed_opens_as_what_it_is_with_its_key_only() {
+    let (key, other) = (PrivateKey::generate(), PrivateKey::generate());
+    let claims = serde_json::json!({"a": 1});
+    let jws = key.sign("this+jws", &claims).unwrap();
+    let open = |keys: &PublicKeys, typ, jws: &str| keys.open::<serde_json::Value>(typ, jws);
+    let known = PublicKeys::of(std::slice::from_ref(&key));
+    assert_eq!(open(&known, "this+jws", &jws).unwrap(), claims);
+    assert_eq!(open(&known, "that+jws", &jws), Err(Unproven::Malformed));
+    let kid = key.jwk().kid().to_owned();
+    let strangers = PublicKeys::of(std::slice::from_ref(&other));
+    assert_eq!(open(&strangers, "this+jws", &jws), Err(Unproven::UnknownKey(kid)));
+    // Another's signature under the known key's name.
+    let forged = other.sign("this+jws", &claims).unwrap();
+    let (header, rest) = (jws.split_once('.').unwrap().0, forged.split_once('.').unwrap().1);
+    assert_eq!(open(&known, "this+jws", &format!("{header}.{rest}")), Err(Unproven::Forged));
+    assert_eq!(open(&known, "this+jws", "no signature"), Err(Unproven::Malformed));
+    // As published and read again.
+    let published = PublicKeys::parse(&known.set().to_string()).unwrap();
+    assert_eq!(open(&published, "this+jws", &jws).unwrap(), claims);
+    assert!(matches!(PublicKeys::parse(r#"{"keys":[{"kty":"RSA"}]}"#), Err(NoKeys::None)));
+    assert!(matches!(PublicKeys::parse("{}"), Err(NoKeys::Malformed(_))));
+}
