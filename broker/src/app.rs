@@ -29,7 +29,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     account::{self, Account},
-    audit::api::AuditApi,
+    audit::{self, api::AuditApi, chain::Sealer},
     clock::Clock,
     cluster::Cluster,
     config::Config,
@@ -40,6 +40,7 @@ use crate::{
     install::{Parameters, Watch},
     issuer::{self, AuthApi, Issuer},
     problem::Failure,
+    signing::{PrivateKey, PublicKeys},
     telemetry::Metrics,
     tls,
     user::{Users, api::UserApi},
@@ -52,6 +53,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 const HTTP2_STREAMS: u32 = 100;
 /// How many sweeps go by between two looks at the cluster's policies.
 const SWEEPS_PER_LOOK: u64 = 6;
+/// How often old audit rows are looked for.
+const RETENTION: Duration = Duration::from_mins(1);
 /// Bytes of the headers of one HTTP/2 request.
 const HTTP2_HEADER_BYTES: u32 = 32 * 1024;
 
@@ -68,6 +71,8 @@ pub struct App {
     identity: Identity,
     clock: Clock,
     metrics: Metrics,
+    sealer: Sealer,
+    audit_keys: AuditKeys,
     watch: Watch,
     /// Whether the cluster's policies were looked at.
     policies_known: bool,
@@ -94,6 +99,33 @@ pub async fn open_database(config: &Config) -> anyhow::Result<Db> {
         .context("cannot open the database (database.url); is it running and may we in?")?;
     db.migrate().await.context("cannot bring the database's tables to this version")?;
     Ok(db)
+}
+
+/// Keys of the audit trail.
+#[derive(Debug)]
+pub struct AuditKeys {
+    /// Signs checkpoints.
+    pub signing: Arc<PrivateKey>,
+    /// All that signed some.
+    pub known: PublicKeys,
+}
+
+/// Loads the keys of the audit trail.
+///
+/// # Errors
+/// A file that cannot be used; the text names the setting.
+pub fn audit_keys(config: &Config) -> anyhow::Result<AuditKeys> {
+    const SETTING: &str = "audit.signing_key_files, or issuer.signing_key_files without it";
+    let keys = PrivateKey::load(&config.audit.signing_key_files).context(SETTING)?;
+    let mut known = PublicKeys::of(&keys);
+    if let Some(path) = &config.audit.known_keys_file {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {} (audit.known_keys_file)", path.display()))?;
+        let set = PublicKeys::parse(&text).context("audit.known_keys_file")?;
+        known.extend(set.jwks().cloned());
+    }
+    let signing = keys.into_iter().next().context(SETTING)?;
+    Ok(AuditKeys { signing: Arc::new(signing), known })
 }
 
 /// Makes a folder that only its owner may enter, if it is not there.
@@ -137,6 +169,8 @@ impl App {
             metrics.clone(),
         )
         .context("cannot start the issuer (issuer.signing_key_files)")?;
+        let audit_keys = audit_keys(&config)?;
+        let sealer = Sealer::new(db.clone(), clock.clone(), Arc::clone(&audit_keys.signing));
         let workspaces = Workspaces::new(
             db.clone(),
             clock.clone(),
@@ -175,6 +209,8 @@ impl App {
             identity,
             clock,
             metrics,
+            sealer,
+            audit_keys,
             watch,
             policies_known,
         })
@@ -209,6 +245,14 @@ impl App {
             self.workspaces.clone(),
             self.issuer.clone(),
             Duration::from_secs(config.sweep_seconds.into()),
+        ));
+
+        let sealing = tokio::spawn(self.sealer.clone().keep());
+        let retention = tokio::spawn(retention_loop(
+            self.db.clone(),
+            self.clock.clone(),
+            self.audit_keys,
+            config.audit.retention_days,
         ));
 
         let checks = tokio::spawn(check_loop(
@@ -264,6 +308,15 @@ impl App {
         }
         sweep.abort();
         checks.abort();
+        sealing.abort();
+        retention.abort();
+        // What the last requests left. If it fails, another replica or the next start does it.
+        if let Err(error) = self.sealer.run().await {
+            tracing::warn!(
+                error = crate::problem::chain(&error),
+                "audit rows stay unsealed for now"
+            );
+        }
         drop(operator_stop);
         let _ = operator.await;
         self.db.close().await;
@@ -357,6 +410,30 @@ async fn check_loop(issuer: Issuer, every: Duration) {
                 error = crate::problem::chain(&error),
                 "the sessions of browsers cannot be checked"
             );
+        }
+    }
+}
+
+/// Deletes audit rows that are old enough, again and again.
+async fn retention_loop(db: Db, clock: Clock, keys: AuditKeys, days: u32) {
+    if days == 0 {
+        return;
+    }
+    let mut ticks = tokio::time::interval(RETENTION);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match audit::cut(&db, &clock, &keys.signing, &keys.known, days).await {
+            Ok(None) => {}
+            // There may be more.
+            Ok(Some(sequence)) => {
+                tracing::info!(sequence, days, "old audit rows were deleted up to this one");
+                ticks.reset_immediately();
+            }
+            Err(error) => tracing::error!(
+                error = crate::problem::chain(&error),
+                "old audit rows cannot be deleted"
+            ),
         }
     }
 }

@@ -332,3 +332,43 @@ impl ApiResponse for Yaml {
 
     fn register(_: &mut Registry) {}
 }
+
+/// Text with one JSON object a line.
+#[derive(Debug)]
+pub struct JsonLines(pub String);
+
+/// The name that log collectors know (<https://jsonlines.org>); none is registered.
+const JSON_LINES: &str = "application/jsonl";
+
+impl IntoResponse for JsonLines {
+    fn into_response(self) -> Response {
+        Response::builder().content_type(JSON_LINES).body(self.0)
+    }
+}
+
+impl Payload for JsonLines {
+    const CONTENT_TYPE: &'static str = JSON_LINES;
+
+    fn schema_ref() -> MetaSchemaRef {
+        MetaSchemaRef::Inline(Box::new(MetaSchema::new("string")))
+    }
+}
+
+impl ApiResponse for JsonLines {
+    fn meta() -> MetaResponses {
+        MetaResponses {
+            responses: vec![MetaResponse {
+                description: "JSON Lines.",
+                status: Some(200),
+                status_range: None,
+                content: vec![MetaMediaType {
+                    content_type: JSON_LINES,
+                    schema: <Self as Payload>::schema_ref(),
+                }],
+                headers: vec![],
+            }],
+        }
+    }
+
+    fn register(_: &mut Registry) {}
+}

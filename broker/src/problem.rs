@@ -127,6 +127,11 @@ impl Failure {
         self.code
     }
 
+    /// Why it failed, for the person.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The failure as it is written on the wire.
     pub fn problem(&self) -> Problem {
         let mut problem = Problem::new(self.code, self.detail.clone());

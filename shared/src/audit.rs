@@ -22,12 +22,18 @@ pub struct AuditEntry {
     /// Who did it; absent when nobody was signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<Uuid>,
+    /// To whom it was done; absent where that is nobody else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject_user_id: Option<Uuid>,
     /// The workspace it happened to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<Uuid>,
     /// The session it happened in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<Uuid>,
+    /// The session it was done to; absent where that is no other one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject_session_id: Option<Uuid>,
     /// The credential that left, by the `jti` that the cluster's audit log shows too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential_id: Option<String>,
@@ -50,8 +56,10 @@ impl Default for AuditEntry {
             action: String::new(),
             outcome: String::new(),
             user_id: None,
+            subject_user_id: None,
             workspace_id: None,
             session_id: None,
+            subject_session_id: None,
             credential_id: None,
             ip_address: None,
             request_id: None,

@@ -1,88 +1,52 @@
 //! The audit trail: who did what, recorded in the same transaction as the thing itself.
 //!
 //! Events are a closed catalogue. A row never holds a secret; a credential is named by its `jti`,
-//! which the cluster's own audit log shows too.
+//! which the cluster's own audit log shows too. Rows are written when things happen and chained soon
+//! afterwards ([`chain`]), so that nobody changes them later without being seen.
 
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
     clock::Clock,
     db::{Db, Tx},
-    on_engine, problem,
+    on_engine,
+    problem::{self, Failure},
 };
 
-pub mod api;
-#[cfg(test)]
-mod tests;
-
-/// Everything that leaves a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
-    /// A user was made.
-    CreateUser,
-    /// Somebody signed in, or was refused.
-    SignIn,
-    /// A provider gave or took the administrator's role.
-    ChangeRole,
-    /// A machine's token was exchanged for a session, or refused.
-    ExchangeToken,
-    /// A session was ended by its owner.
-    SignOut,
-    /// A session was ended by the provider that it began at.
-    ProviderLogout,
-    /// A refresh token was used again after its grace: the session is ended.
-    RefreshReuse,
-    /// An authorization code was used again: the session is ended.
-    CodeReuse,
-    /// A person decided about a device that asked to act for them.
-    DeviceDecision,
-    /// An administrator suspended a user.
-    SuspendUser,
-    /// An administrator let a user in again.
-    ResumeUser,
-    /// A workspace was asked for, or refused.
-    InitWorkspace,
-    /// A workspace's objects all exist.
-    WorkspaceProvisioned,
-    /// A static kubeconfig with a token left.
-    IssueKubeconfig,
-    /// A token for the exec plugin left.
-    IssueCredential,
-    /// The kill switch was used.
-    SuspendWorkspace,
-    /// The kill switch has run to its end.
-    WorkspaceSuspended,
-    /// A workspace was given back.
-    ResumeWorkspace,
-    /// A workspace works again.
-    WorkspaceResumed,
+/// The columns of a [`Row`], for statements that are put together at compile time.
+macro_rules! columns {
+    () => {
+        "id, user_id, workspace_id, action, ip_address, created_at, outcome, session_id, \
+         credential_id, request_id, reason, subject_user_id, subject_session_id"
+    };
 }
 
-impl Action {
-    /// As kept and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CreateUser => "CreateUser",
-            Self::SignIn => "SignIn",
-            Self::ExchangeToken => "ExchangeToken",
-            Self::ChangeRole => "ChangeRole",
-            Self::ProviderLogout => "ProviderLogout",
-            Self::SignOut => "SignOut",
-            Self::RefreshReuse => "RefreshReuse",
-            Self::CodeReuse => "CodeReuse",
-            Self::DeviceDecision => "DeviceDecision",
-            Self::SuspendUser => "SuspendUser",
-            Self::ResumeUser => "ResumeUser",
-            Self::InitWorkspace => "InitWorkspace",
-            Self::WorkspaceProvisioned => "WorkspaceProvisioned",
-            Self::IssueKubeconfig => "IssueKubeconfig",
-            Self::IssueCredential => "IssueCredential",
-            Self::SuspendWorkspace => "SuspendWorkspace",
-            Self::WorkspaceSuspended => "WorkspaceSuspended",
-            Self::ResumeWorkspace => "ResumeWorkspace",
-            Self::WorkspaceResumed => "WorkspaceResumed",
-        }
-    }
+pub mod api;
+mod catalogue;
+pub mod chain;
+mod export;
+mod retention;
+#[cfg(test)]
+mod tests;
+mod who;
+
+pub use catalogue::Action;
+pub use export::{Page, page};
+pub use retention::cut;
+pub use who::{Issuance, NotACredential, who};
+
+/// How the trail is kept.
+#[derive(Clone, Debug, Default)]
+pub struct AuditSettings {
+    /// PEM files with EC P-256 keys; the first signs checkpoints, all are known.
+    pub signing_key_files: Vec<PathBuf>,
+    /// JSON Web Key Set with public keys that signed checkpoints earlier.
+    pub known_keys_file: Option<PathBuf>,
+    /// Rows are deleted after so many days; 0 keeps them for ever.
+    pub retention_days: u32,
 }
 
 /// How it ended.
@@ -101,12 +65,16 @@ pub struct Event {
     pub action: Action,
     /// How it ended.
     pub outcome: Outcome,
-    /// Who, if somebody was signed in.
+    /// Who did it, if that is known: somebody who was signed in, or showed who they are.
     pub user_id: Option<Uuid>,
+    /// To whom, where that is somebody else.
+    pub subject_user_id: Option<Uuid>,
     /// To which workspace.
     pub workspace_id: Option<Uuid>,
     /// In which session.
     pub session_id: Option<Uuid>,
+    /// To which session, where that is another one.
+    pub subject_session_id: Option<Uuid>,
     /// Which credential left (its `jti`).
     pub credential_id: Option<String>,
     /// Why, in words; never a secret.
@@ -120,11 +88,27 @@ impl Event {
             action,
             outcome: Outcome::Success,
             user_id: None,
+            subject_user_id: None,
             workspace_id: None,
             session_id: None,
+            subject_session_id: None,
             credential_id: None,
             reason: None,
         }
+    }
+
+    /// The same, done to this person; they stand in the row only if the actor is somebody else.
+    #[must_use]
+    pub fn to_user(mut self, user_id: Uuid) -> Self {
+        self.subject_user_id = (self.user_id != Some(user_id)).then_some(user_id);
+        self
+    }
+
+    /// The same, done to this session; it stands in the row only if it was done in another one.
+    #[must_use]
+    pub fn to_session(mut self, session_id: Uuid) -> Self {
+        self.subject_session_id = (self.session_id != Some(session_id)).then_some(session_id);
+        self
     }
 
     /// An event that was refused, and why.
@@ -156,8 +140,8 @@ pub struct Stamped {
 
 const INSERT: &str = "\
 INSERT INTO audit_logs (id, user_id, workspace_id, action, ip_address, created_at, outcome, \
-  session_id, credential_id, request_id, reason) \
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+  session_id, credential_id, request_id, reason, subject_user_id, subject_session_id) \
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 
 /// Records an event: durable with the transaction, or not at all.
 ///
@@ -189,6 +173,8 @@ pub async fn record_stamped(tx: &mut Tx, stamped: &Stamped) -> sqlx::Result<()> 
         .bind(&event.credential_id)
         .bind(&stamped.request_id)
         .bind(&event.reason)
+        .bind(event.subject_user_id)
+        .bind(event.subject_session_id)
         .execute(c).await.map(drop))
 }
 
@@ -202,10 +188,26 @@ pub async fn record_alone(db: &Db, clock: &Clock, event: Event) -> sqlx::Result<
     tx.commit().await
 }
 
+/// Records, alone, that somebody asked for what they may not have, and gives the refusal back.
+///
+/// # Errors
+/// The refusal, always; the database's, if it could not be recorded.
+pub async fn record_refusal<T>(
+    db: &Db,
+    clock: &Clock,
+    event: Event,
+    refusal: Failure,
+) -> Result<T, Failure> {
+    let event =
+        Event { outcome: Outcome::Refused, reason: Some(refusal.detail().to_owned()), ..event };
+    record_alone(db, clock, event).await?;
+    Err(refusal)
+}
+
 /// Which rows to read.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only rows that this user made or that happened to a workspace of theirs.
+    /// Only rows that this user made, or that happened to them or to a workspace of theirs.
     pub user_id: Option<Uuid>,
     /// Only this workspace.
     pub workspace_id: Option<Uuid>,
@@ -215,19 +217,32 @@ pub struct Filter {
     pub before: Option<Uuid>,
 }
 
-/// A row as the database gives it.
-#[derive(Debug, sqlx::FromRow)]
+/// A row as the database gives it; as JSON it is a line of an export.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, Deserialize)]
 pub struct Row {
     id: Uuid,
-    user_id: Option<Uuid>,
-    workspace_id: Option<Uuid>,
-    action: String,
-    ip_address: Option<String>,
+    /// Milliseconds since 1970.
+    #[serde(with = "chain::time")]
     created_at: i64,
+    action: String,
     outcome: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user_id: Option<Uuid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    subject_user_id: Option<Uuid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    workspace_id: Option<Uuid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     session_id: Option<Uuid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    subject_session_id: Option<Uuid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     credential_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ip_address: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     request_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
@@ -238,13 +253,14 @@ impl Row {
     }
 }
 
-const SELECT: &str = "\
-SELECT id, user_id, workspace_id, action, ip_address, created_at, outcome, session_id, \
-  credential_id, request_id, reason \
-FROM audit_logs \
-WHERE ($1 = 0 OR user_id = $2 OR workspace_id IN (SELECT id FROM workspaces WHERE user_id = $2)) \
+const SELECT: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM audit_logs \
+WHERE ($1 = 0 OR user_id = $2 OR subject_user_id = $2 OR workspace_id IN (SELECT id FROM workspaces WHERE user_id = $2)) \
   AND ($3 = 0 OR workspace_id = $4) AND ($5 = '' OR action = $5) AND ($6 = 0 OR id < $7) \
-ORDER BY id DESC LIMIT $8";
+ORDER BY id DESC LIMIT $8"
+);
 
 /// Reads rows, newest first.
 ///

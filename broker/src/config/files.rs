@@ -45,6 +45,14 @@ impl Config {
                 readable("issuer.signing_key_files", path);
             }
         }
+        if self.audit.signing_key_files != self.issuer.signing_key_files {
+            for path in &self.audit.signing_key_files {
+                check(&mut faults, "audit.signing_key_files", path);
+            }
+        }
+        if let Some(path) = &self.audit.known_keys_file {
+            check(&mut faults, "audit.known_keys_file", path);
+        }
         Faults::none_or(faults)
     }
 

@@ -100,6 +100,21 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "Token exchanges of machines per address in five minutes, good or bad.",
     ),
     (
+        "audit.signing_key_files",
+        "",
+        "PEM files with EC P-256 keys; the first signs the audit trail's checkpoints, all verify them. Empty: the issuer's.",
+    ),
+    (
+        "audit.known_keys_file",
+        "",
+        "JSON Web Key Set with public keys that signed checkpoints earlier.",
+    ),
+    (
+        "audit.retention_days",
+        "0",
+        "Audit rows are deleted after so many days, at the latest a day later; 0 keeps them for ever.",
+    ),
+    (
         "issuer.signing_key_files",
         "<state_dir>/issuer-key.pem",
         "PEM files of P-256 keys: the first signs, all are published. With PostgreSQL they must be named, for replicas share them.",

@@ -25,6 +25,7 @@ pub use settings::{Faults, Settings};
 pub use tier::{Tier, Tiers};
 
 use crate::{
+    audit::AuditSettings,
     db::Location,
     identity::BrowserSessions,
     issuer::IssuerSettings,
@@ -69,6 +70,8 @@ pub struct Config {
     pub trusted_proxies: TrustedProxies,
     /// The embedded issuer.
     pub issuer: IssuerSettings,
+    /// The audit trail.
+    pub audit: AuditSettings,
     /// Frontends, and the sessions of browsers.
     pub browser: BrowserSessions,
 }
@@ -135,9 +138,11 @@ impl Config {
             s.fault("log.level", &why);
         }
         let cluster = cluster(s);
+        let issuer = issuer(s, &state_dir, &database, public_url.clone());
         let config = Self {
             browser: frontends::browser(s, &public_url),
-            issuer: issuer(s, &state_dir, &database, public_url.clone()),
+            audit: audit(s, &issuer),
+            issuer,
             listen,
             operator_listen,
             public_url,
@@ -243,10 +248,8 @@ fn issuer(
     database: &Location,
     public_url: Url,
 ) -> IssuerSettings {
-    let mut signing_key_files: Vec<PathBuf> = s
-        .given("issuer.signing_key_files")
-        .map(|list| list.split(',').map(|path| PathBuf::from(path.trim())).collect())
-        .unwrap_or_default();
+    let mut signing_key_files: Vec<PathBuf> =
+        s.given("issuer.signing_key_files").map(|list| files(&list)).unwrap_or_default();
     if signing_key_files.is_empty() {
         if matches!(database, Location::Postgres(_)) {
             s.fault(
@@ -287,6 +290,19 @@ fn issuer(
         connectors,
         workloads: workload::workloads(s),
     }
+}
+
+fn audit(s: &mut Settings, issuer: &IssuerSettings) -> AuditSettings {
+    let own = s.given("audit.signing_key_files").map(|list| files(&list));
+    AuditSettings {
+        signing_key_files: own.unwrap_or_else(|| issuer.signing_key_files.clone()),
+        known_keys_file: s.path("audit.known_keys_file"),
+        retention_days: s.within("audit.retention_days", 0, 36_500),
+    }
+}
+
+fn files(list: &str) -> Vec<PathBuf> {
+    list.split(',').map(|path| PathBuf::from(path.trim())).collect()
 }
 
 fn is_loopback(url: &Url) -> bool {

@@ -44,7 +44,7 @@ impl CredentialApi {
         id: Path<Uuid>,
     ) -> Result<Json<Credential>, Failure> {
         let found = self.workspaces.existing(id.0).await?;
-        let active = self.active(&caller.0, &found)?;
+        let active = self.active(&caller.0, &found, Action::IssueCredential).await?;
         let issued = self.credentials.issue(&active, Action::IssueCredential).await?;
         Ok(Json(wire(&issued)))
     }
@@ -72,7 +72,7 @@ impl CredentialApi {
                 .find(|found| caller.0.may_know(found.id()))
                 .ok_or_else(no_workspace_yet)?,
         };
-        let active = self.active(&caller.0, &found)?;
+        let active = self.active(&caller.0, &found, Action::IssueKubeconfig).await?;
         let issued = match mode.0.unwrap_or_default() {
             Mode::Static => Some(self.credentials.issue(&active, Action::IssueKubeconfig).await?),
             Mode::Exec => None,
@@ -92,9 +92,16 @@ impl CredentialApi {
 }
 
 impl CredentialApi {
-    fn active(&self, caller: &Caller, found: &Found) -> Result<Active, Failure> {
-        let permit = access::use_workspace(caller, found)?;
-        Ok(self.workspaces.active(permit, found)?)
+    async fn active(
+        &self,
+        caller: &Caller,
+        found: &Found,
+        action: Action,
+    ) -> Result<Active, Failure> {
+        match access::use_workspace(caller, found) {
+            Ok(permit) => Ok(self.workspaces.active(permit, found)?),
+            Err(refusal) => self.workspaces.refuse(caller, action, found.id(), refusal).await,
+        }
     }
 }
 

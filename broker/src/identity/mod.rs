@@ -275,11 +275,13 @@ impl Identity {
     ) -> sqlx::Result<()> {
         for session_id in ended {
             let event = Event {
-                user_id: Some(user_id),
-                session_id: Some(*session_id),
-                reason: (by.user_id != user_id).then(|| format!("{why} ({})", by.user_id)),
+                user_id: Some(by.user_id),
+                session_id: Some(by.session_id),
+                reason: (by.user_id != user_id).then(|| why.to_owned()),
                 ..Event::success(Action::SignOut)
-            };
+            }
+            .to_user(user_id)
+            .to_session(*session_id);
             audit::record(tx, &self.clock, event).await?;
         }
         Ok(())
@@ -320,11 +322,12 @@ impl Identity {
         if !user::insert(&mut tx, &new, self.clock.now_ms()).await? {
             return Err(CreateUserError::Exists(email));
         }
+        // Who made it is not known here: the person, or an operator at the broker's own machine.
         let event = Event {
-            user_id: Some(id),
             reason: Some(format!("role {}", role.as_str())),
             ..Event::success(Action::CreateUser)
-        };
+        }
+        .to_user(id);
         audit::record(&mut tx, &self.clock, event).await?;
         tx.commit().await?;
         self.metrics.action(Action::CreateUser, "success");

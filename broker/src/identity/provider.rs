@@ -166,10 +166,10 @@ pub(crate) async fn set_role(
         return Ok(());
     }
     let event = Event {
-        user_id: Some(user_id),
         reason: Some(format!("{connector} says: {}", role.as_str())),
         ..Event::success(Action::ChangeRole)
-    };
+    }
+    .to_user(user_id);
     audit::record(tx, clock, event).await
 }
 

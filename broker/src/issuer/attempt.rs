@@ -115,7 +115,8 @@ impl<'a> Attempt<'a> {
             // Whether this one was the last allowed concerns the next try.
             let _ = throttle::take(&mut tx, clock, *limited, subject, *allowance).await?;
         }
-        let event = Event { user_id, ..Event::refused(Action::SignIn, why) };
+        // Whoever tried did not show that they are that person.
+        let event = Event { subject_user_id: user_id, ..Event::refused(Action::SignIn, why) };
         audit::record(&mut tx, clock, event).await?;
         tx.commit().await?;
         issuer.metrics().action(Action::SignIn, "refused");

@@ -11,7 +11,7 @@ use tenant_shared::{
 use uuid::Uuid;
 
 use super::Users;
-use crate::{access, http::OptionalJson, identity::Bearer, problem::Failure};
+use crate::{access, audit::Action, http::OptionalJson, identity::Bearer, problem::Failure};
 
 /// Operations on users, for administrators.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl UserApi {
         id: Path<Uuid>,
         request: OptionalJson<SuspendRequest>,
     ) -> Result<SuspensionAnswer, Failure> {
-        let permit = access::manage_users(&caller.0)?;
+        let permit = self.users.permit(&caller.0, Action::SuspendUser, id.0).await?;
         let kill = access::suspend_workspaces(&caller.0)?;
         Ok(self.users.suspend(&permit, &kill, id.0, request.0.reason).await?.into())
     }
@@ -98,7 +98,7 @@ impl UserApi {
         id: Path<Uuid>,
         request: OptionalJson<SuspendRequest>,
     ) -> Result<Json<UserInfo>, Failure> {
-        let permit = access::manage_users(&caller.0)?;
+        let permit = self.users.permit(&caller.0, Action::ResumeUser, id.0).await?;
         Ok(Json(self.users.resume(&permit, id.0, request.0.reason).await?))
     }
 
@@ -126,7 +126,7 @@ impl UserApi {
         /// Only this session.
         session_id: Query<Option<Uuid>>,
     ) -> Result<Json<EndedSessions>, Failure> {
-        let permit = access::manage_users(&caller.0)?;
+        let permit = self.users.permit(&caller.0, Action::SignOut, id.0).await?;
         Ok(Json(self.users.end_sessions(&permit, id.0, session_id.0).await?))
     }
 }

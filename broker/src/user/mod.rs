@@ -9,11 +9,11 @@ use tenant_shared::{
 use uuid::Uuid;
 
 use crate::{
-    access::{ManageUsers, Permit, SuspendWorkspaces},
+    access::{self, ManageUsers, Permit, SuspendWorkspaces},
     audit::{self, Action, Event},
     clock::{Clock, timestamp},
     db::{Db, Tx},
-    identity::{Identity, Which},
+    identity::{Caller, Identity, Which},
     problem::Failure,
     telemetry::Metrics,
     workspace::Workspaces,
@@ -44,6 +44,38 @@ impl Users {
         metrics: Metrics,
     ) -> Self {
         Self { db, clock, identity, workspaces, metrics }
+    }
+
+    /// The permit for something that is done to a user; a refusal is on record.
+    ///
+    /// # Errors
+    /// The refusal; the database's.
+    pub async fn permit(
+        &self,
+        caller: &Caller,
+        action: Action,
+        id: Uuid,
+    ) -> Result<Permit<ManageUsers>, Failure> {
+        match access::manage_users(caller) {
+            Ok(permit) => Ok(permit),
+            Err(refusal) => self.refuse(caller, action, id, refusal).await,
+        }
+    }
+
+    async fn refuse<T>(
+        &self,
+        by: &Caller,
+        action: Action,
+        id: Uuid,
+        refusal: Failure,
+    ) -> Result<T, Failure> {
+        let event = Event {
+            user_id: Some(by.user_id()),
+            session_id: Some(by.session_id()),
+            ..Event::success(action)
+        };
+        self.metrics.action(action, "refused");
+        audit::record_refusal(&self.db, &self.clock, event.to_user(id), refusal).await
     }
 
     /// A page of users by address, after this one.
@@ -89,7 +121,8 @@ impl Users {
         let by = permit.caller();
         if id == by.user_id() {
             let text = "you cannot suspend yourself; another administrator has to";
-            return Err(Failure::new(Code::Forbidden, text));
+            let refusal = Failure::new(Code::Forbidden, text);
+            return self.refuse(by, Action::SuspendUser, id, refusal).await;
         }
         self.existing(permit, id).await?;
         let reason = reason.unwrap_or_else(|| NO_REASON.to_owned());
@@ -149,9 +182,10 @@ impl Users {
         let event = Event {
             user_id: Some(by.user_id()),
             session_id: Some(by.session_id()),
-            reason: Some(format!("user {id}: {reason}")),
+            reason: Some(reason.to_owned()),
             ..Event::success(action)
-        };
+        }
+        .to_user(id);
         audit::record(tx, &self.clock, event).await
     }
 

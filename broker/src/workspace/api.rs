@@ -12,8 +12,9 @@ use uuid::Uuid;
 
 use super::Workspaces;
 use crate::{
-    access::{self, Owned as _},
-    identity::{Bearer, WorkspaceBearer},
+    access::{self, Owned as _, Permit, SuspendWorkspaces},
+    audit::Action,
+    identity::{Bearer, Caller, WorkspaceBearer},
     problem::Failure,
 };
 
@@ -118,7 +119,7 @@ impl WorkspaceApi {
         id: Path<Uuid>,
         request: crate::http::OptionalJson<SuspendRequest>,
     ) -> Result<SuspensionAnswer, Failure> {
-        let permit = access::suspend_workspaces(&caller.0)?;
+        let permit = self.permit(&caller.0, Action::SuspendWorkspace, id.0).await?;
         let found = self.workspaces.existing(id.0).await?;
         Ok(self.workspaces.suspend(&permit, &found, request.0.reason).await?.into())
     }
@@ -135,8 +136,23 @@ impl WorkspaceApi {
         id: Path<Uuid>,
         request: crate::http::OptionalJson<SuspendRequest>,
     ) -> Result<SuspensionAnswer, Failure> {
-        let permit = access::suspend_workspaces(&caller.0)?;
+        let permit = self.permit(&caller.0, Action::ResumeWorkspace, id.0).await?;
         let found = self.workspaces.existing(id.0).await?;
         Ok(self.workspaces.resume(&permit, &found, request.0.reason).await?.into())
+    }
+}
+
+impl WorkspaceApi {
+    /// The permit to suspend and resume; a refusal is on record.
+    async fn permit(
+        &self,
+        caller: &Caller,
+        action: Action,
+        id: Uuid,
+    ) -> Result<Permit<SuspendWorkspaces>, Failure> {
+        match access::suspend_workspaces(caller) {
+            Ok(permit) => Ok(permit),
+            Err(refusal) => self.workspaces.refuse(caller, action, id, refusal).await,
+        }
     }
 }

@@ -18,10 +18,12 @@ pub use store::Found;
 
 use crate::{
     access::{self, Permit, ReadEverything, UseWorkspace},
+    audit::{self, Action},
     clock::Clock,
     cluster::Cluster,
     config::Tiers,
     db::Db,
+    identity::Caller,
     problem::Failure,
     telemetry::Metrics,
     throttle::Allowance,
@@ -92,6 +94,27 @@ impl Workspaces {
     /// The cluster that the workspaces are in.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Records that somebody asked for what they may not have, and gives the refusal back.
+    ///
+    /// # Errors
+    /// The refusal; the database's.
+    pub(crate) async fn refuse<T>(
+        &self,
+        by: &Caller,
+        action: Action,
+        workspace_id: Uuid,
+        refusal: Failure,
+    ) -> Result<T, Failure> {
+        let event = audit::Event {
+            user_id: Some(by.user_id()),
+            session_id: Some(by.session_id()),
+            workspace_id: Some(workspace_id),
+            ..audit::Event::success(action)
+        };
+        self.metrics.action(action, "refused");
+        audit::record_refusal(&self.db, &self.clock, event, refusal).await
     }
 
     /// The row of a workspace that a request names. Who may see it is not decided here.

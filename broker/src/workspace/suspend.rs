@@ -238,8 +238,10 @@ fn by_admin(
         reason,
         ..audit::Event::success(action)
     }
+    .to_user(found.user_id)
 }
 
 fn by_broker(found: &Found, action: Action) -> audit::Event {
     audit::Event { workspace_id: Some(found.id), ..audit::Event::success(action) }
+        .to_user(found.user_id)
 }

@@ -5,6 +5,7 @@
 
 mod account;
 mod attacks;
+mod audit;
 mod device;
 mod doctor;
 mod init;

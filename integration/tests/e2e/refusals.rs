@@ -22,7 +22,7 @@ const OWN_THINGS: [&str; 7] = [
 /// Operations by which a stranger becomes somebody. This list may only shrink.
 const FOR_STRANGERS: [&str; 2] = ["/auth/login", "/auth/register"];
 /// Operations for administrators alone.
-const ADMINISTRATORS_THINGS: [&str; 1] = ["/users"];
+const ADMINISTRATORS_THINGS: [&str; 2] = ["/users", "/audit-logs/export"];
 
 /// Every operation of the document: method and path.
 fn operations() -> Vec<(Method, String)> {
@@ -135,6 +135,8 @@ async fn bad_requests_are_problems_and_write_nothing() {
         (Method::GET, "audit-logs?limit=0", [400]),
         (Method::GET, "audit-logs?limit=501", [400]),
         (Method::GET, "audit-logs?cursor=x", [400]),
+        (Method::GET, "audit-logs/export?after=-1", [400]),
+        (Method::GET, "audit-logs/export?limit=5001", [400]),
         (Method::GET, "workspaces/credentials/kubeconfig?mode=root", [400]),
         (Method::GET, "workspaces/credentials/kubeconfig", [404]),
     ] {

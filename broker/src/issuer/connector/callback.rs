@@ -72,7 +72,8 @@ pub(in crate::issuer) async fn arrive(issuer: Issuer, request: Request) -> Respo
         Refusal::Storage(error) => pages::storage(&error),
         Refusal::Refused { user_id, why, told } => {
             let reason = format!("{}: {why}", connector.name);
-            let event = Event { user_id, ..Event::refused(Action::SignIn, reason) };
+            let event =
+                Event { subject_user_id: user_id, ..Event::refused(Action::SignIn, reason) };
             if let Err(error) = audit::record_alone(issuer.db(), issuer.clock(), event).await {
                 return pages::storage(&error);
             }

@@ -202,11 +202,11 @@ pub(super) async fn end(
         return Ok(false);
     };
     let event = Event {
-        user_id: Some(user_id),
-        session_id: Some(kept.session_id),
         reason: Some(format!("{}: {why}", kept.connector)),
         ..Event::success(Action::ProviderLogout)
-    };
+    }
+    .to_user(user_id)
+    .to_session(kept.session_id);
     audit::record(tx, issuer.clock(), event).await?;
     issuer.metrics().action(Action::ProviderLogout, "success");
     Ok(true)

@@ -1,5 +1,7 @@
 //! The command line of `tenant-broker`.
 
+mod audit;
+
 use std::{
     io::{BufRead as _, Write as _},
     path::PathBuf,
@@ -11,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use secrecy::SecretString;
 use tenant_shared::Role;
 
+use self::audit::AuditCommand;
 use crate::{
     app::{self, App},
     clock::Clock,
@@ -49,6 +52,9 @@ enum Command {
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
+    /// Verify, export and search the audit trail
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Check the configuration, report every fault, and say what is in force
     CheckConfig(Settable),
     /// Print the OpenAPI document of the HTTP API
@@ -189,6 +195,7 @@ impl Cli {
             Command::Doctor { settable, output } => {
                 return Box::pin(doctor(&settable.load()?, output)).await;
             }
+            Command::Audit(command) => return Box::pin(audit::run(command)).await,
             Command::CheckConfig(settable) => {
                 let config = settable.load()?;
                 config.check_files()?;
