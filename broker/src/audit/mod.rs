@@ -48,6 +48,12 @@ pub enum Action {
     IssueKubeconfig,
     /// A token for the exec plugin left.
     IssueCredential,
+    /// One credential was revoked, or that was refused.
+    RevokeCredential,
+    /// What a revoked credential depended on is gone from the cluster.
+    CredentialRevoked,
+    /// A workspace has another ServiceAccount: no older credential works any more.
+    ServiceAccountReplaced,
     /// The kill switch was used.
     SuspendWorkspace,
     /// The kill switch has run to its end.
@@ -77,6 +83,9 @@ impl Action {
             Self::WorkspaceProvisioned => "WorkspaceProvisioned",
             Self::IssueKubeconfig => "IssueKubeconfig",
             Self::IssueCredential => "IssueCredential",
+            Self::RevokeCredential => "RevokeCredential",
+            Self::CredentialRevoked => "CredentialRevoked",
+            Self::ServiceAccountReplaced => "ServiceAccountReplaced",
             Self::SuspendWorkspace => "SuspendWorkspace",
             Self::WorkspaceSuspended => "WorkspaceSuspended",
             Self::ResumeWorkspace => "ResumeWorkspace",
