@@ -67,6 +67,7 @@ pub struct App {
     db: Db,
     issuer: Issuer,
     workspaces: Workspaces,
+    credentials: Credentials,
     api: Api,
     identity: Identity,
     clock: Clock,
@@ -174,13 +175,19 @@ impl App {
         let workspaces = Workspaces::new(
             db.clone(),
             clock.clone(),
-            cluster.clone(),
+            cluster,
             config.tiers.clone(),
             config.init_limit,
             metrics.clone(),
         );
-        let credentials =
-            Credentials::new(cluster, Ledger::start(db.clone()), clock.clone(), metrics.clone());
+        let credentials = Credentials::new(
+            db.clone(),
+            workspaces.clone(),
+            Ledger::start(db.clone()),
+            clock.clone(),
+            metrics.clone(),
+            config.cluster.bind_tokens_to_secrets,
+        );
         let users = Users::new(
             db.clone(),
             clock.clone(),
@@ -195,7 +202,7 @@ impl App {
             WorkspaceApi { workspaces: workspaces.clone() },
             CredentialApi {
                 workspaces: workspaces.clone(),
-                credentials,
+                credentials: credentials.clone(),
                 broker_url: config.public_url.as_str().trim_end_matches('/').to_owned(),
             },
             AuditApi { db: db.clone(), workspaces: workspaces.clone() },
@@ -205,6 +212,7 @@ impl App {
             db,
             issuer,
             workspaces,
+            credentials,
             api,
             identity,
             clock,
@@ -243,6 +251,7 @@ impl App {
         );
         let sweep = tokio::spawn(sweep_loop(
             self.workspaces.clone(),
+            self.credentials,
             self.issuer.clone(),
             Duration::from_secs(config.sweep_seconds.into()),
         ));
@@ -378,7 +387,12 @@ fn service<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
 }
 
 /// Finishes what is half done and forgets what is over, again and again.
-async fn sweep_loop(workspaces: Workspaces, issuer: Issuer, every: Duration) {
+async fn sweep_loop(
+    workspaces: Workspaces,
+    credentials: Credentials,
+    issuer: Issuer,
+    every: Duration,
+) {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -387,6 +401,12 @@ async fn sweep_loop(workspaces: Workspaces, issuer: Issuer, every: Duration) {
             tracing::error!(
                 error = crate::problem::chain(&error),
                 "the sweep cannot read its work"
+            );
+        }
+        if let Err(error) = credentials.sweep().await {
+            tracing::error!(
+                error = crate::problem::chain(&error),
+                "the Secrets of tokens that are over cannot be read"
             );
         }
         if let Err(error) = issuer.purge().await {

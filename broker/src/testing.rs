@@ -8,14 +8,18 @@ use uuid::Uuid;
 
 use crate::{
     clock::Clock,
+    cluster::Cluster,
+    config::{Config, Settings},
     db::{Db, Location},
     on_engine,
+    telemetry::Metrics,
+    workspace::Workspaces,
 };
 
 /// Where a database is that nobody else uses. It goes away with the value.
 pub(crate) struct Place {
     location: Location,
-    _folder: TempDir,
+    folder: TempDir,
     _database: Option<Database>,
 }
 
@@ -38,7 +42,7 @@ impl Place {
             None => Location::Sqlite(folder.path().join("broker.db")),
             Some(database) => database.url().as_str().parse().unwrap(),
         };
-        Self { location, _folder: folder, _database: database }
+        Self { location, folder, _database: database }
     }
 
     /// Connects as one more process does.
@@ -90,16 +94,50 @@ impl Storage {
     /// A workspace of this user that is there, in a namespace named after its id.
     pub(crate) async fn workspace(&self, user: Uuid, status: WorkspaceStatus) -> Uuid {
         let id = self.clock.random_id();
+        let uid = (status != WorkspaceStatus::Provisioning).then_some(SA_UID);
         let mut tx = self.db.begin().await.unwrap();
         on_engine!(tx.connection(), c => sqlx::query(
             "INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, \
-               quota_cpu, quota_memory, status, status_changed_at, created_at) \
-             VALUES ($1, $2, 'internal-cluster', $3, 'sa', 'basic', '4', '8Gi', $4, $5, $5)")
+               k8s_sa_uid, quota_cpu, quota_memory, status, status_changed_at, created_at) \
+             VALUES ($1, $2, 'internal-cluster', $3, 'sa', 'basic', $6, '4', '8Gi', $4, $5, $5)")
             .bind(id).bind(user).bind(id.to_string()).bind(status.as_str())
-            .bind(self.clock.now_ms()).execute(c).await.map(drop))
+            .bind(self.clock.now_ms()).bind(uid).execute(c).await.map(drop))
         .unwrap();
         tx.commit().await.unwrap();
         id
+    }
+}
+
+/// The uid of the ServiceAccount of [`Storage::workspace`], if it is past its making.
+pub(crate) const SA_UID: &str = "sa-1";
+
+/// A cluster that does not answer, at once.
+const NOWHERE: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+  "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+  "users": [{"name": "c", "user": {"token": "t"}}],
+  "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}"#;
+
+impl Storage {
+    /// A cluster that does not answer.
+    pub(crate) async fn no_cluster(&self) -> Cluster {
+        let config = self.config();
+        Cluster::connect(&config.cluster, self.clock.clone(), Metrics::default()).await.unwrap()
+    }
+
+    /// The verbs on these rows, with a cluster that does not answer.
+    pub(crate) async fn workspaces(&self) -> Workspaces {
+        let (db, clock, config) = (self.db.clone(), self.clock.clone(), self.config());
+        let metrics = Metrics::default();
+        let cluster = self.no_cluster().await;
+        Workspaces::new(db, clock, cluster, config.tiers, config.init_limit, metrics)
+    }
+
+    fn config(&self) -> Config {
+        let kubeconfig = self.place.folder.path().join("nowhere.kubeconfig");
+        std::fs::write(&kubeconfig, NOWHERE).unwrap();
+        let arguments = [format!("cluster.kubeconfig={}", kubeconfig.display())];
+        let settings = Settings::load(None, std::iter::empty(), &arguments).unwrap();
+        Config::from_settings(settings).unwrap()
     }
 }
 

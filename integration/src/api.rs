@@ -8,8 +8,8 @@ use reqwest::{Client, RequestBuilder, Response};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use tenant_shared::{
-    AuditPage, Code, Credential, InitRequest, Me, Problem, SuspendRequest, Suspension, Workspace,
-    WorkspaceList,
+    AuditPage, Code, Credential, CredentialPage, InitRequest, Me, Problem, Revocation,
+    SuspendRequest, Suspension, Workspace, WorkspaceList,
 };
 use url::Url;
 use uuid::Uuid;
@@ -160,6 +160,24 @@ impl Api {
     /// [`ApiError`].
     pub async fn credential(&self, id: Uuid) -> Result<Credential, ApiError> {
         self.call(Method::POST, &format!("workspaces/{id}/credentials")).await
+    }
+
+    /// `GET /workspaces/{id}/credentials` with this query, for example `all=true`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn credentials(&self, id: Uuid, query: &str) -> Result<CredentialPage, ApiError> {
+        self.get(&format!("workspaces/{id}/credentials?{query}")).await
+    }
+
+    /// `DELETE /workspaces/{id}/credentials/{credential_id}`; whether it was done at once (200) or goes
+    /// on (202) is in its state.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn revoke(&self, id: Uuid, credential_id: &str) -> Result<Revocation, ApiError> {
+        let path = format!("workspaces/{id}/credentials/{credential_id}?reason=test");
+        self.call(Method::DELETE, &path).await
     }
 
     /// `GET /workspaces/credentials/kubeconfig`, mode `static` or `exec`: YAML.

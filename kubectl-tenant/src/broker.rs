@@ -9,8 +9,9 @@ use http::{Method, Request, header};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use tenant_shared::{
-    Credential, EndedSessions, InitRequest, Me, SessionList, SuspendRequest, UserInfo, UserList,
-    UserSuspension, Workspace, WorkspaceList,
+    Credential, CredentialId, CredentialInfo, CredentialPage, EndedSessions, InitRequest, Me,
+    Revocation, SessionList, SuspendRequest, UserInfo, UserList, UserSuspension, Workspace,
+    WorkspaceList,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -138,6 +139,52 @@ impl Broker {
         let path = format!("/workspaces/{workspace}/credentials");
         let answer = self.call(Method::POST, &path, None).await?;
         Ok((self.read(&answer)?, answer))
+    }
+
+    /// What was issued for a workspace, newest first; what is over only with `all`.
+    pub(crate) async fn credentials(
+        &self,
+        workspace: Uuid,
+        all: bool,
+    ) -> Result<Vec<CredentialInfo>, Error> {
+        let mut items = Vec::new();
+        let mut cursor: Option<String> = None;
+        for _ in 0..MOST_PAGES {
+            let mut query = url::form_urlencoded::Serializer::new(String::new());
+            query
+                .append_pair("limit", "500")
+                .append_pair("all", if all { "true" } else { "false" });
+            if let Some(cursor) = &cursor {
+                query.append_pair("cursor", cursor);
+            }
+            let path = format!("/workspaces/{workspace}/credentials?{}", query.finish());
+            let page: CredentialPage = self.read(&self.call(Method::GET, &path, None).await?)?;
+            items.extend(page.items);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(items);
+            }
+        }
+        Err(Error::unreachable(format!(
+            "{} gives more than {MOST_PAGES} pages of credentials",
+            self.identity.broker
+        )))
+    }
+
+    /// Revokes a credential of a workspace.
+    pub(crate) async fn revoke_credential(
+        &self,
+        workspace: Uuid,
+        id: &CredentialId,
+        reason: Option<&str>,
+    ) -> Result<Revocation, Error> {
+        let query = reason.map(|reason| {
+            let mut query = url::form_urlencoded::Serializer::new("?".to_owned());
+            query.append_pair("reason", reason).finish()
+        });
+        // An id has no character that a path would have to escape.
+        let path = format!("/workspaces/{workspace}/credentials/{id}{}", query.unwrap_or_default());
+        self.read(&self.call(Method::DELETE, &path, None).await?)
     }
 
     /// Where this person is signed in.

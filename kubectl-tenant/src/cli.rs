@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use tenant_shared::{CLUSTER_NAME, PLUGIN_COMMAND};
+use tenant_shared::{CLUSTER_NAME, CredentialId, PLUGIN_COMMAND};
 use uuid::Uuid;
 
 use crate::{
@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Init(Init),
     /// List your workspaces
     Workspaces(Workspaces),
+    /// List the credentials of a workspace, or revoke one
+    Credentials(Credentials),
     /// Merge your workspace into the kubeconfig, or print it
     Kubeconfig(Kubeconfig),
     /// Print a token for kubectl (kubectl calls this itself)
@@ -259,6 +261,48 @@ pub(crate) struct Workspaces {
     /// Everybody's (administrators)
     #[arg(long)]
     pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Credentials {
+    #[command(subcommand)]
+    pub(crate) action: Option<CredentialsAction>,
+    #[command(flatten)]
+    pub(crate) listed: ListedCredentials,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CredentialsAction {
+    /// List what was issued and works: tokens of kubectl and of downloaded kubeconfigs (the default)
+    List(ListedCredentials),
+    /// Revoke one; the answer says which others end with it
+    Revoke(RevokeCredential),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListedCredentials {
+    /// Identifier or namespace of the workspace [default: yours]
+    pub(crate) workspace: Option<String>,
+    /// Those that expired or were revoked, too
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RevokeCredential {
+    /// Its identifier in the list, or as the cluster's audit log shows it: JTI=…
+    pub(crate) id: CredentialId,
+    /// Identifier or namespace of its workspace, if it is not yours
+    #[arg(long, value_name = "WORKSPACE")]
+    pub(crate) workspace: Option<String>,
+    /// Why, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }

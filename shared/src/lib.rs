@@ -9,6 +9,7 @@ mod credential;
 mod exec_credential;
 mod names;
 mod problem;
+mod revocation;
 mod session;
 mod suspension;
 mod time;
@@ -23,9 +24,14 @@ pub use exec_credential::{
 pub use names::{
     BROKER_ENV, BROWSER_CLIENT_ID, CLUSTER_NAME, CONTEXT_NAME, EXTENSION_NAME, MANAGED_BY_LABEL,
     MANAGED_BY_VALUE, PLUGIN_CLIENT_ID, PLUGIN_COMMAND, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME,
-    SUSPENDED_LABEL, WORKSPACE_LABEL, tenant_namespace,
+    SUSPENDED_LABEL, TOKEN_SECRET_PREFIX, WORKSPACE_LABEL, tenant_namespace,
 };
 pub use problem::{Code, PROBLEM_CONTENT_TYPE, Problem};
+pub use revocation::{
+    CredentialId, CredentialIdError, CredentialInfo, CredentialKind, CredentialPage,
+    CredentialState, MOST_CREDENTIAL_ID_BYTES, Revocation, RevocationState, RevokedBy,
+    TOKEN_CACHE_SECONDS,
+};
 pub use session::{
     EndedSessions, Me, RegisterRequest, Role, SessionInfo, SessionList, SignInRequest, SignedInAt,
 };

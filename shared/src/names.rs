@@ -18,6 +18,8 @@ pub const MANAGED_BY_VALUE: &str = "tenant-broker";
 pub const WORKSPACE_LABEL: &str = "tenant-broker.io/workspace";
 /// Label on a namespace that is `"true"` while its workspace is suspended.
 pub const SUSPENDED_LABEL: &str = "tenant-broker.io/suspended";
+/// What the names of Secrets begin with that tokens are bound to.
+pub const TOKEN_SECRET_PREFIX: &str = "tenant-credential-";
 /// Name of the kubeconfig extension that marks entries as ours; it holds `broker` and `workspace`.
 pub const EXTENSION_NAME: &str = "tenant-broker.io";
 /// OAuth 2.0 client id of the plugin at the embedded issuer: a public client (RFC 6749 section 2.1).

@@ -8,6 +8,7 @@
 //! | create a workspace | their own | their own | their own |
 //! | see a workspace and its audit rows | yes | yes | 404 |
 //! | get credentials of a workspace | yes | 403 | 404 |
+//! | see what was issued, revoke one credential | yes | yes | 404 |
 //! | suspend, resume | 403 | yes | 403 |
 //! | see everybody's workspaces and audit rows | 403 | yes | 403 |
 //! | see, suspend and resume users, end their sessions | 403 | yes | 403 |
@@ -34,6 +35,9 @@ pub struct ReadWorkspace;
 /// Get credentials of a workspace.
 #[derive(Debug)]
 pub struct UseWorkspace;
+/// Revoke a credential of a workspace.
+#[derive(Debug)]
+pub struct RevokeCredentials;
 /// Suspend or resume any workspace.
 #[derive(Debug)]
 pub struct SuspendWorkspaces;
@@ -106,6 +110,18 @@ pub fn use_workspace(caller: &Caller, of: &impl Owned) -> Result<Permit<UseWorks
     } else {
         Err(Failure::new(Code::Forbidden, "only its owner gets credentials of a workspace"))
     }
+}
+
+/// The owner and administrators may revoke credentials of a workspace.
+///
+/// # Errors
+/// 404 for everybody else.
+pub fn revoke_credentials(
+    caller: &Caller,
+    of: &impl Owned,
+) -> Result<Permit<RevokeCredentials>, Failure> {
+    read_workspace(caller, of)?;
+    Ok(Permit::grant(caller, Some(of.id())))
 }
 
 /// Administrators may suspend and resume.

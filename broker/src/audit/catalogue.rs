@@ -55,6 +55,12 @@ catalogue! {
     IssueKubeconfig,
     /// A token for the exec plugin left.
     IssueCredential,
+    /// One credential was revoked, or that was refused.
+    RevokeCredential,
+    /// What a revoked credential depended on is gone from the cluster.
+    CredentialRevoked,
+    /// A workspace has another ServiceAccount: no older credential works any more.
+    ServiceAccountReplaced,
     /// The kill switch was used.
     SuspendWorkspace,
     /// The kill switch has run to its end.

@@ -8,6 +8,7 @@ mod look;
 mod object;
 mod rehearse;
 mod revoke;
+mod secret;
 mod token;
 
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub use error::ClusterError;
 pub use look::KnownAs;
 pub use object::{Object, Outcome, labels_of};
 pub use rehearse::{Question, Rehearsal, ServerFacts};
+pub use secret::{SECRET_TYPE, TokenSecret};
 pub use token::IssuedToken;
 
 use crate::{clock::Clock, config::ClusterSettings, telemetry::Metrics};

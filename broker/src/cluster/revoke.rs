@@ -1,6 +1,6 @@
 //! Taking rights away, step by step; every step may be run again.
 
-use std::time::Duration;
+use std::{fmt::Debug, time::Duration};
 
 use k8s_openapi::api::{
     core::v1::{Namespace, ServiceAccount},
@@ -8,8 +8,9 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
 };
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tenant_shared::{SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL};
 use uuid::Uuid;
@@ -64,18 +65,36 @@ impl Cluster {
         Err(ClusterError::Conflict(format!("RoleBindings keep appearing in {namespace}")))
     }
 
-    /// Deletes the ServiceAccount, so that its tokens stay dead when a new one is made.
+    /// Deletes the ServiceAccount, so that its tokens stay dead when a new one is made. With a uid
+    /// only the one of this uid: another one in its place stays.
     ///
     /// # Errors
     /// The cluster's.
-    pub async fn delete_service_account(&self, namespace: &str) -> Result<(), ClusterError> {
+    pub async fn delete_service_account(
+        &self,
+        namespace: &str,
+        uid: Option<&str>,
+    ) -> Result<(), ClusterError> {
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
-        match api.delete(SERVICE_ACCOUNT_NAME, &DeleteParams::default()).await {
-            Ok(_) => Ok(()),
-            Err(error) => match error.into() {
-                ClusterError::NotFound(_) => Ok(()),
-                error => Err(error),
-            },
-        }
+        delete_if_there(&api, SERVICE_ACCOUNT_NAME, uid).await
+    }
+}
+
+/// Deletes an object. With a uid only the one of this uid; it is gone if there is another.
+pub(super) async fn delete_if_there<K>(
+    api: &Api<K>,
+    name: &str,
+    uid: Option<&str>,
+) -> Result<(), ClusterError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let preconditions =
+        uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
+    let params = DeleteParams { preconditions, ..DeleteParams::default() };
+    match api.delete(name, &params).await.map_err(ClusterError::from) {
+        Ok(_) | Err(ClusterError::NotFound(_)) => Ok(()),
+        Err(ClusterError::Conflict(_)) if uid.is_some() => Ok(()),
+        Err(error) => Err(error),
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tenant_shared::{SERVICE_ACCOUNT_NAME, TOKEN_LIFETIME_SECONDS};
 
-use super::{Cluster, ClusterError};
+use super::{Cluster, ClusterError, TokenSecret};
 use crate::problem;
 
 /// More than any API server answers with.
@@ -48,7 +48,7 @@ struct Claims {
 impl Cluster {
     /// Asks for a token of a workspace's ServiceAccount for [`TOKEN_LIFETIME_SECONDS`].
     ///
-    /// The uid makes the request fail if the ServiceAccount was made anew by somebody else. The
+    /// With a Secret the token dies as soon as that is deleted. The uid makes the request fail if the ServiceAccount was made anew by somebody else. The
     /// request carries our request id as `Audit-ID`, which the API server's audit log keeps.
     ///
     /// # Errors
@@ -57,13 +57,21 @@ impl Cluster {
         &self,
         namespace: &str,
         uid: &str,
+        secret: Option<&TokenSecret>,
     ) -> Result<IssuedToken, ClusterError> {
         let audit_id = problem::request_id().unwrap_or_else(|| self.clock.random_id().to_string());
+        let bound_to = secret.map(|secret| {
+            json!({"kind": "Secret", "apiVersion": "v1", "name": secret.name, "uid": secret.uid})
+        });
         let body = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "metadata": {"uid": uid},
-            "spec": {"expirationSeconds": TOKEN_LIFETIME_SECONDS, "audiences": []},
+            "spec": {
+                "expirationSeconds": TOKEN_LIFETIME_SECONDS,
+                "audiences": [],
+                "boundObjectRef": bound_to,
+            },
         });
         let request = Request::post(format!(
             "/api/v1/namespaces/{namespace}/serviceaccounts/{SERVICE_ACCOUNT_NAME}/token"

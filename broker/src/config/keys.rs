@@ -66,6 +66,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "false",
         "Whether the broker starts where the admission policies of tenant-broker install are missing or changed. A stolen credential of it may then reach the whole cluster, and tenants may make tokens that never end.",
     ),
+    (
+        "cluster.bind_tokens_to_secrets",
+        "false",
+        "Whether every token is bound to an empty Secret of its own, so that it can be revoked without the workspace's others. It takes one right more, to create and delete Secrets (never to read them), which tenant-broker install gives and fences in.",
+    ),
     ("limits.init_per_hour", "20", "Calls of POST /workspaces/init per user and hour."),
     (
         "limits.sign_in_failures_per_account",

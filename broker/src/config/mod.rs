@@ -103,6 +103,8 @@ pub struct ClusterSettings {
     pub audiences: Vec<String>,
     /// Whether the broker starts where its admission policies are missing or changed.
     pub allow_missing_policies: bool,
+    /// Whether every token is bound to a Secret of its own.
+    pub bind_tokens_to_secrets: bool,
 }
 
 impl Config {
@@ -226,6 +228,7 @@ fn cluster(s: &mut Settings) -> ClusterSettings {
             .unwrap_or_else(|| BrokerUser::User("tenant-broker".to_owned())),
         audiences,
         allow_missing_policies: s.parsed("cluster.allow_missing_policies").unwrap_or_default(),
+        bind_tokens_to_secrets: s.parsed("cluster.bind_tokens_to_secrets").unwrap_or_default(),
         name,
         kubeconfig: s.path("cluster.kubeconfig"),
         server: server(s),

@@ -92,7 +92,7 @@ pub(super) async fn tokens(
         checks.push(Check::warned(title, "there is no workspace yet to try it with"));
         return Ok(());
     };
-    let issued = match cluster.request_token(&namespace, &uid).await {
+    let issued = match cluster.request_token(&namespace, &uid, None).await {
         Ok(issued) => issued,
         Err(error @ ClusterError::Unavailable(_)) => return Err(error),
         Err(error) => {

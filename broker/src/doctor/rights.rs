@@ -3,7 +3,7 @@
 use super::Check;
 use crate::{
     cluster::{Cluster, ClusterError, Question},
-    install::Parameters,
+    install::{self, Parameters},
 };
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -31,15 +31,30 @@ pub(super) async fn needed(
             "missing: run tenant-broker install --apply",
         ));
     }
+    let title = "has no right on Secrets that it does not need";
+    if !parameters.bind_tokens {
+        checks.push(if install::spare_right(cluster, parameters).await? {
+            Check::warned(
+                title,
+                "cluster.bind_tokens_to_secrets is off: two hours after it was switched off run \
+                 tenant-broker install --apply",
+            )
+        } else {
+            Check::passed(title, "")
+        });
+    }
     Ok(())
 }
 
 /// Rights that the broker must not have: verb, group, resource, namespace, name.
-const FORBIDDEN: [(&str, &str, &str, &str, &str); 26] = [
+const FORBIDDEN: [(&str, &str, &str, &str, &str); 29] = [
     ("*", "*", "*", "", ""),
     ("get", "", "secrets", "", ""),
     ("list", "", "secrets", "", ""),
     ("get", "", "secrets", "kube-system", ""),
+    ("watch", "", "secrets", "", ""),
+    ("update", "", "secrets", "", ""),
+    ("deletecollection", "", "secrets", "", ""),
     ("get", "", "pods", "", ""),
     ("create", "", "pods", "", ""),
     ("create", "", "pods/exec", "", ""),

@@ -4,7 +4,8 @@
 use http::Method;
 use serde_json::{Value, json};
 use tenant_shared::{
-    MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL,
+    MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME,
+    TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
 };
 
 use super::Check;
@@ -71,6 +72,9 @@ pub(super) async fn hold(
     attempts.extend(
         ["kube-system", "default"].into_iter().flat_map(|place| outside(parameters, place)),
     );
+    if parameters.bind_tokens {
+        attempts.extend(["kube-system", "default"].map(|place| secret(place, &id.to_string())));
+    }
     for Attempt { what, method, path, body } in attempts {
         let title = format!("is refused: {what}");
         checks.push(match cluster.rehearse(method, &path, &body).await? {
@@ -119,4 +123,16 @@ fn outside(parameters: &Parameters, place: &'static str) -> [Attempt; 3] {
                 "spec": {"hard": {"pods": "0"}}}),
         ),
     ]
+}
+
+/// What the right to make Secrets must not come to: one that is filled with a token that never ends.
+fn secret(place: &str, id: &str) -> Attempt {
+    Attempt {
+        what: if place == "default" { "a Secret in default" } else { "a Secret in kube-system" },
+        method: Method::POST,
+        path: format!("{NAMESPACES}/{place}/secrets"),
+        body: json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": format!("{TOKEN_SECRET_PREFIX}{id}"),
+                "labels": {MANAGED_BY_LABEL: MANAGED_BY_VALUE}}}),
+    }
 }

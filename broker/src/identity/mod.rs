@@ -34,7 +34,7 @@ pub use email::{Email, NotAnEmail};
 pub use origin::Origins;
 pub use password::{MOST_BYTES as PASSWORD_MOST_BYTES, PasswordError};
 pub(crate) use session::Which;
-pub(crate) use user::{ACTIVE, User};
+pub(crate) use user::{ACTIVE, User, hold_active};
 
 /// Users, sessions and access tokens. Clones share everything.
 #[derive(Clone, Debug)]
@@ -60,6 +60,21 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// A person whom the look at their session let through.
+    #[cfg(test)]
+    pub(crate) fn of_test(clock: &Clock, user_id: Uuid, role: Role) -> Self {
+        Self {
+            user_id,
+            email: format!("{user_id}@example.com"),
+            role,
+            session_id: clock.random_id(),
+            session_expires_at: i64::MAX,
+            scope: String::new(),
+            last_used_at: clock.now_ms(),
+            workspace_id: None,
+        }
+    }
+
     /// The one workspace that this session may use, if it is a machine's; it may do nothing else.
     pub fn only_workspace(&self) -> Option<Uuid> {
         self.workspace_id

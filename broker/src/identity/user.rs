@@ -54,3 +54,14 @@ pub(super) async fn by_email(db: &Db, email: &str) -> sqlx::Result<Option<(User,
         sqlx::query_as(BY_EMAIL).bind(email).fetch_optional(pool).await)?;
     Ok(row.map(|(id, status, hash)| (User { id, status }, hash)))
 }
+
+/// Writes nothing new, but takes the row's lock, and so decides between this transaction and one that
+/// suspends the user.
+const HOLD: &str = "UPDATE users SET status = status WHERE id = $1 AND status = $2";
+
+/// Whether the user is active, and stays so until the transaction ends.
+pub(crate) async fn hold_active(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(HOLD)
+        .bind(id).bind(ACTIVE)
+        .execute(c).await.map(|done| done.rows_affected() == 1))
+}

@@ -5,7 +5,7 @@
 
 use tenant_shared::{
     MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL,
-    TOKEN_LIFETIME_SECONDS, WORKSPACE_LABEL,
+    TOKEN_LIFETIME_SECONDS, TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
 };
 
 use super::{
@@ -13,7 +13,10 @@ use super::{
     policy::{Message, Policy, rule},
     quoted, quoted_list,
 };
-use crate::workspace::{LIMITS_NAME, QUOTA_NAME};
+use crate::{
+    cluster::SECRET_TYPE,
+    workspace::{LIMITS_NAME, QUOTA_NAME},
+};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
@@ -23,7 +26,12 @@ pub(super) const TENANT: &str =
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
-    vec![namespaces(parameters), tokens(parameters), bindings(parameters), objects(parameters)]
+    let mut policies =
+        vec![namespaces(parameters), tokens(parameters), bindings(parameters), objects(parameters)];
+    if parameters.bind_tokens {
+        policies.push(secrets(parameters));
+    }
+    policies
 }
 
 fn is_broker(parameters: &Parameters) -> Vec<(&'static str, String)> {
@@ -255,6 +263,79 @@ fn objects(parameters: &Parameters) -> Policy {
                     ),
                     "the broker may write its own objects only".to_owned(),
                 ),
+            ),
+        ],
+        namespaces: None,
+    }
+}
+
+/// Only where the broker may write Secrets: elsewhere RBAC refuses it all.
+pub(super) fn secrets(parameters: &Parameters) -> Policy {
+    let none =
+        |field: &str, empty: &str| format!("variables.secret.{field}.orValue({empty}).size() == 0");
+    let only_create = |expression: &str| format!("request.operation != \"CREATE\" || {expression}");
+    let labels = format!(
+        "{} == {} && {} != \"\" && {} == {}",
+        label("variables.secret", MANAGED_BY_LABEL),
+        quoted(MANAGED_BY_VALUE),
+        label("variables.secret", WORKSPACE_LABEL),
+        label("variables.secret", WORKSPACE_LABEL),
+        label("namespaceObject", WORKSPACE_LABEL),
+    );
+    Policy {
+        name: "tenant-broker-fence-secrets",
+        why: "The broker makes empty Secrets for tokens to be bound to, and deletes these and no \
+              others: with the right alone it could make one that is filled with a token that \
+              never ends, or delete what belongs to others.",
+        rules: vec![rule("", &["secrets"], &WRITES, "Namespaced")],
+        conditions: is_broker(parameters),
+        variables: vec![(
+            "secret",
+            "request.operation == \"DELETE\" ? oldObject : object".to_owned(),
+        )],
+        validations: vec![
+            inside(),
+            (
+                "request.operation != \"UPDATE\"".to_owned(),
+                fixed("the broker may not change Secrets"),
+            ),
+            (
+                format!(
+                    "variables.secret.metadata.name.startsWith({})",
+                    quoted(TOKEN_SECRET_PREFIX)
+                ),
+                Message::Fixed(format!(
+                    "the broker may write Secrets with names {TOKEN_SECRET_PREFIX}* only"
+                )),
+            ),
+            (
+                format!(
+                    "variables.secret.?type.orValue(\"\") == {} && {}",
+                    quoted(SECRET_TYPE),
+                    none("?data", "{}")
+                ),
+                Message::Fixed(format!(
+                    "the broker may write empty Secrets of type {SECRET_TYPE} only"
+                )),
+            ),
+            (
+                labels,
+                Message::Fixed(format!(
+                    "the broker may write Secrets with the labels {MANAGED_BY_LABEL} and \
+                     {WORKSPACE_LABEL} of their namespace only"
+                )),
+            ),
+            (
+                only_create(&format!(
+                    "(variables.secret.?immutable.orValue(false) && {} && {})",
+                    none("metadata.?finalizers", "[]"),
+                    none("metadata.?ownerReferences", "[]")
+                )),
+                fixed("the broker's Secrets are immutable, and nothing holds them or owns them"),
+            ),
+            (
+                only_create(&not_suspended()),
+                fixed("the workspace is suspended: no tokens, and nothing to bind them to"),
             ),
         ],
         namespaces: None,

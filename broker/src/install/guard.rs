@@ -5,6 +5,7 @@
 
 use tenant_shared::{
     MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL,
+    TOKEN_SECRET_PREFIX,
 };
 
 use super::{
@@ -91,16 +92,25 @@ fn tokens(parameters: &Parameters) -> Policy {
 fn secrets(parameters: &Parameters) -> Policy {
     Policy {
         name: "tenant-guard-secrets",
-        why: "A Secret of this type is filled with a token that never ends. The type cannot be \
-              changed later.",
-        rules: vec![rule("", &["secrets"], &["CREATE"], "Namespaced")],
+        why: "A Secret of this type is filled with a token that never ends; the type cannot be \
+              changed later. To the broker's own, tokens are bound: one that was changed the broker \
+              could not delete any more, and the token would live on. A tenant may delete them, \
+              which ends a token of its own.",
+        rules: vec![rule("", &["secrets"], &["CREATE", "UPDATE"], "Namespaced")],
         conditions: is_no_system(parameters),
         variables: administrator(),
-        validations: vec![unless_administrator(
-            "object.?type.orValue(\"\") != \"kubernetes.io/service-account-token\"",
-            "Secrets of type kubernetes.io/service-account-token are not allowed in a tenant's \
-             namespace: their tokens never end",
-        )],
+        validations: vec![
+            unless_administrator(
+                "request.operation != \"CREATE\" || object.?type.orValue(\"\") != \
+                 \"kubernetes.io/service-account-token\"",
+                "Secrets of type kubernetes.io/service-account-token are not allowed in a tenant's \
+                 namespace: their tokens never end",
+            ),
+            unless_administrator(
+                &format!("!object.metadata.name.startsWith({})", quoted(TOKEN_SECRET_PREFIX)),
+                &format!("Secrets with names {TOKEN_SECRET_PREFIX}* belong to the broker"),
+            ),
+        ],
         namespaces: MANAGED,
     }
 }

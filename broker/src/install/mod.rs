@@ -30,7 +30,7 @@ pub use admin::Administrator;
 pub use flow::flow_control;
 pub use policy::Policy;
 pub use role::{ROLE_NAME, Right};
-pub use standing::faults;
+pub use standing::{faults, spare_right};
 pub use watch::{NotHeld, Watch};
 pub use yaml::manifest;
 
@@ -50,6 +50,8 @@ pub struct Parameters {
     pub pod_security: Vec<String>,
     /// What the API server writes into tokens that ask for no audience.
     pub audiences: Vec<String>,
+    /// Whether tokens are bound to Secrets, which the broker makes and deletes.
+    pub bind_tokens: bool,
 }
 
 impl Parameters {
@@ -61,6 +63,7 @@ impl Parameters {
             roles: owned(config.tiers.roles()),
             pod_security: owned(config.tiers.pod_security_levels()),
             audiences: config.cluster.audiences.clone(),
+            bind_tokens: config.cluster.bind_tokens_to_secrets,
         }
     }
 

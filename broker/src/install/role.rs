@@ -49,13 +49,16 @@ pub(super) struct Rule<'a> {
     pub(super) verbs: &'static [&'static str],
 }
 
+/// What the broker does with Secrets, where it may.
+pub(super) const SECRET_VERBS: [&str; 2] = ["create", "delete"];
+
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The rules for these tiers' roles and policies.
 pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec<Rule<'a>> {
     let rule =
         |reason, group, resources, names, verbs| Rule { reason, group, resources, names, verbs };
-    vec![
+    let mut rules = vec![
         rule(
             "make a tenant's namespace; read it back to see that it is ours",
             "",
@@ -119,5 +122,16 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
             policies.to_vec(),
             &["get"],
         ),
-    ]
+    ];
+    if parameters.bind_tokens {
+        rules.push(rule(
+            "bind each token to an empty Secret of its own, so that it can be revoked alone \
+             (cluster.bind_tokens_to_secrets); never read one",
+            "",
+            &["secrets"],
+            vec![],
+            &SECRET_VERBS,
+        ));
+    }
+    rules
 }

@@ -6,8 +6,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::{Parameters, Policy};
-use crate::cluster::{Cluster, ClusterError};
+use super::{Parameters, Policy, fence, role::SECRET_VERBS};
+use crate::cluster::{Cluster, ClusterError, Question};
 
 /// Group that RBAC does not hold at all.
 const ALMIGHTY: &str = "system:masters";
@@ -34,6 +34,24 @@ pub async fn faults(
     if known_as.groups.iter().any(|group| group == ALMIGHTY) {
         faults.push(format!("the broker is in the group {ALMIGHTY}: it may do everything"));
     }
+    let may_write = may_write_secrets(cluster).await?;
+    if parameters.bind_tokens && may_write != [true, true] {
+        faults.push(
+            "the broker may not create and delete Secrets, which cluster.bind_tokens_to_secrets \
+             needs"
+                .to_owned(),
+        );
+    }
+    if !parameters.bind_tokens
+        && may_write.contains(&true)
+        && !look(cluster, &fence::secrets(parameters)).await?.is_empty()
+    {
+        faults.push(
+            "the broker may create or delete Secrets although cluster.bind_tokens_to_secrets is \
+             off, and nothing fences that in"
+                .to_owned(),
+        );
+    }
     let mut looks = JoinSet::new();
     for (place, policy) in parameters.policies().into_iter().enumerate() {
         let cluster = cluster.clone();
@@ -45,6 +63,23 @@ pub async fn faults(
         faults.extend(result?);
     }
     Ok(faults)
+}
+
+/// Whether the broker has the right on Secrets, which it does not need, though the fence holds it: so it
+/// is for two hours after `cluster.bind_tokens_to_secrets` was switched off, while the last Secrets go.
+///
+/// # Errors
+/// The cluster's.
+pub async fn spare_right(cluster: &Cluster, parameters: &Parameters) -> Result<bool, ClusterError> {
+    Ok(!parameters.bind_tokens && may_write_secrets(cluster).await?.contains(&true))
+}
+
+/// Whether the broker may create and delete Secrets.
+async fn may_write_secrets(cluster: &Cluster) -> Result<[bool; 2], ClusterError> {
+    let ask = |verb| cluster.may(Question { verb, resource: "secrets", ..Question::default() });
+    let [create, delete] = SECRET_VERBS.map(ask);
+    let (create, delete) = tokio::try_join!(create, delete)?;
+    Ok([create, delete])
 }
 
 async fn look(cluster: &Cluster, policy: &Policy) -> Result<Vec<String>, ClusterError> {

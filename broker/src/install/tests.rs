@@ -6,7 +6,12 @@ fn parameters(broker: &str) -> Parameters {
         roles: vec!["admin".into()],
         pod_security: vec!["baseline".into()],
         audiences: vec!["https://kubernetes.default.svc".into()],
+        bind_tokens: false,
     }
+}
+
+fn binding(broker: &str) -> Parameters {
+    Parameters { bind_tokens: true, ..parameters(broker) }
 }
 
 fn documents(yaml: &str) -> Vec<serde_norway::Value> {
@@ -25,6 +30,21 @@ fn no_rule_reads_what_is_prohibited_and_none_is_wild() {
         assert!(!rule.verbs.contains(&"*") && !rule.verbs.contains(&"impersonate"));
         assert_ne!(rule.group, "*");
     }
+}
+
+#[test]
+fn with_tokens_bound_to_secrets_they_are_made_and_deleted_but_never_read() {
+    let parameters = binding("tenant-broker");
+    let rules = role::rules(&parameters, &["x"]);
+    let on_secrets: Vec<_> =
+        rules.iter().filter(|rule| rule.resources.contains(&"secrets")).collect();
+    assert_eq!(on_secrets.len(), 1);
+    assert_eq!(on_secrets[0].verbs, ["create", "delete"]);
+    // The fence is there before the right is given.
+    let yaml = manifest(&parameters);
+    let fence = yaml.find("tenant-broker-fence-secrets").unwrap();
+    assert!(fence < yaml.find("kind: ClusterRole\n").unwrap());
+    assert!(!manifest(&self::parameters("tenant-broker")).contains("fence-secrets"));
 }
 
 #[test]
@@ -74,4 +94,10 @@ fn a_policy_for_all_resources_leaves_those_of_the_cluster_alone() {
 #[test]
 fn the_manifest() {
     insta::assert_snapshot!(manifest(&parameters("tenant-broker")));
+}
+
+#[test]
+fn the_fence_around_secrets() {
+    let policy = fence::secrets(&binding("tenant-broker"));
+    insta::assert_json_snapshot!(policy.policy().spec.unwrap().validations);
 }

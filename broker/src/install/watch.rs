@@ -93,6 +93,15 @@ impl Watch {
                     Seen::Nothing
                 }
             };
+        if let Ok(Ok(true)) =
+            tokio::time::timeout(LIMIT, standing::spare_right(&self.cluster, &self.parameters))
+                .await
+        {
+            tracing::warn!(
+                "the broker may create and delete Secrets although cluster.bind_tokens_to_secrets \
+                 is off; two hours after it was switched off run tenant-broker install --apply"
+            );
+        }
         if let Seen::Faults(faults) = &seen {
             self.metrics.policies_in_force(faults.is_empty());
         }

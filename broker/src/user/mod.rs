@@ -2,6 +2,8 @@
 
 pub mod api;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use tenant_shared::{
     Code, EndedSessions, SessionInfo, UserInfo, UserList, UserStatus, UserSuspension,
@@ -127,9 +129,11 @@ impl Users {
         self.existing(permit, id).await?;
         let reason = reason.unwrap_or_else(|| NO_REASON.to_owned());
         let because = Some(format!("the user was suspended: {reason}"));
-        let found = self.workspaces.of_user(id).await?;
         let mut tx = self.db.begin().await?;
         let changed = rows::set_active(&mut tx, id, false).await?;
+        // Read after the user's row is changed: an `init` that was faster is seen, a slower one sees
+        // that the user is suspended.
+        let found = self.workspaces.of_user_in(&mut tx, id).await?;
         if changed {
             let why = "the user was suspended";
             self.identity.end_all_sessions(&mut tx, by, id, why).await?;

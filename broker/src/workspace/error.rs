@@ -4,7 +4,7 @@ use tenant_shared::{Code, WorkspaceStatus};
 
 use crate::{
     cluster::ClusterError,
-    problem::{Failure, chain, note},
+    problem::{Failure, SIGN_IN, chain, note},
     throttle::TooMany,
 };
 
@@ -22,6 +22,9 @@ pub enum WorkspaceError {
     /// The workspace exists with another tier.
     #[error("your workspace has the tier {0:?}; a workspace keeps its tier")]
     OtherTier(String),
+    /// The caller was suspended a moment ago.
+    #[error("{SIGN_IN}")]
+    NotActive,
     /// Too many calls.
     #[error("too many calls of init: the limit is per user and hour")]
     TooMany(TooMany),
@@ -31,6 +34,12 @@ pub enum WorkspaceError {
     /// Not in a state that allows it.
     #[error("the workspace is {}", .0.as_str())]
     NotReady(WorkspaceStatus),
+    /// A credential was revoked, and the ServiceAccount for new ones is not there yet.
+    #[error(
+        "a credential of the workspace was revoked a moment ago, and what new ones need is not \
+         there yet; try again"
+    )]
+    Rotating,
     /// Resumed too early.
     #[error("old tokens are remembered by API servers for 10 s; resume again in {0} s")]
     TooEarly(u64),
@@ -60,11 +69,13 @@ impl From<WorkspaceError> for Failure {
         match error {
             WorkspaceError::UnknownTier { .. } => Self::new(Code::UnknownTier, text),
             WorkspaceError::OtherTier(_) => Self::new(Code::TierConflict, text),
+            WorkspaceError::NotActive => Self::new(Code::Unauthenticated, text),
             WorkspaceError::TooMany(TooMany { retry_after }) => {
                 Self::new(Code::RateLimited, text).retry_after(retry_after)
             }
             WorkspaceError::Suspended => Self::new(Code::WorkspaceSuspended, text),
             WorkspaceError::NotReady(_) => Self::new(Code::WorkspaceNotReady, text),
+            WorkspaceError::Rotating => Self::new(Code::WorkspaceNotReady, text).retry_after(1),
             WorkspaceError::TooEarly(seconds) => {
                 Self::new(Code::WorkspaceNotReady, text).retry_after(seconds)
             }

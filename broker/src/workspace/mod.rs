@@ -5,7 +5,9 @@ pub mod api;
 mod error;
 mod objects;
 mod provision;
+mod rotate;
 mod state;
+mod steps;
 mod store;
 mod suspend;
 
@@ -14,6 +16,8 @@ use uuid::Uuid;
 
 pub use error::{WorkspaceError, cluster_failure};
 pub use objects::{LIMITS_NAME, QUOTA_NAME};
+pub(crate) use rotate::ROTATION;
+pub(crate) use steps::Steps;
 pub use store::Found;
 
 use crate::{
@@ -22,7 +26,7 @@ use crate::{
     clock::Clock,
     cluster::Cluster,
     config::Tiers,
-    db::Db,
+    db::{Db, Tx},
     identity::Caller,
     problem::Failure,
     telemetry::Metrics,
@@ -125,12 +129,28 @@ impl Workspaces {
         store::by_id(&self.db, id).await?.ok_or_else(access::no_such_workspace)
     }
 
+    /// The row of this id, if there is one.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) async fn by_id(&self, id: Uuid) -> sqlx::Result<Option<Found>> {
+        store::by_id(&self.db, id).await
+    }
+
     /// The workspaces of a person, oldest first.
     ///
     /// # Errors
     /// The database's.
     pub async fn of_user(&self, user: Uuid) -> sqlx::Result<Vec<Found>> {
         store::of_user(&self.db, user).await
+    }
+
+    /// The same as a transaction sees them.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) async fn of_user_in(&self, tx: &mut Tx, user: Uuid) -> sqlx::Result<Vec<Found>> {
+        store::of_user_in(tx, user).await
     }
 
     /// Everybody's workspaces, oldest first, 10 000 at most.
@@ -162,6 +182,7 @@ impl Workspaces {
             (WorkspaceStatus::Suspended | WorkspaceStatus::Suspending, _) => {
                 Err(WorkspaceError::Suspended)
             }
+            (WorkspaceStatus::Provisioned, None) => Err(WorkspaceError::Rotating),
             (status, _) => Err(WorkspaceError::NotReady(status)),
         }
     }
@@ -191,6 +212,21 @@ impl Workspaces {
                             error = crate::problem::chain(&error), "sweep could not finish a workspace"
                         );
                     }
+                }
+            }
+        }
+        for found in store::rotating(&self.db, before, MOST_SWEPT).await? {
+            self.metrics.unfinished();
+            match self.rotate(&found, &mut Steps::default()).await {
+                Ok(()) => {
+                    tracing::info!(workspace = %found.id, "sweep replaced a ServiceAccount");
+                }
+                Err(error) => {
+                    left += 1;
+                    tracing::warn!(
+                        workspace = %found.id, error = crate::problem::chain(&error),
+                        "sweep could not replace a ServiceAccount"
+                    );
                 }
             }
         }

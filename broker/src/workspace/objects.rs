@@ -32,12 +32,7 @@ const MOST_CONFIG_OBJECTS: &str = "200";
 /// The objects in the order in which they are made. Limits come before rights: whoever can act is
 /// limited already.
 pub(super) fn desired(workspace: Uuid, namespace: &str, tier: &Tier) -> Vec<Object> {
-    let meta = |name: &str| ObjectMeta {
-        name: Some(name.to_owned()),
-        namespace: Some(namespace.to_owned()),
-        labels: Some(labels_of(workspace)),
-        ..ObjectMeta::default()
-    };
+    let meta = |name: &str| meta(workspace, namespace, name);
     vec![
         Object::Namespace(Box::new(Namespace {
             metadata: ObjectMeta { namespace: None, ..namespace_meta(workspace, namespace, tier) },
@@ -55,12 +50,7 @@ pub(super) fn desired(workspace: Uuid, namespace: &str, tier: &Tier) -> Vec<Obje
             metadata: meta(LIMITS_NAME),
             spec: Some(LimitRangeSpec { limits: vec![container_limits(tier)] }),
         })),
-        Object::ServiceAccount(Box::new(ServiceAccount {
-            metadata: meta(SERVICE_ACCOUNT_NAME),
-            // It is for people; a pod has no use for it.
-            automount_service_account_token: Some(false),
-            ..ServiceAccount::default()
-        })),
+        Object::ServiceAccount(Box::new(service_account(workspace, namespace))),
         Object::RoleBinding(Box::new(RoleBinding {
             metadata: meta(ROLE_BINDING_NAME),
             role_ref: RoleRef {
@@ -76,6 +66,25 @@ pub(super) fn desired(workspace: Uuid, namespace: &str, tier: &Tier) -> Vec<Obje
             }]),
         })),
     ]
+}
+
+/// The ServiceAccount whose tokens the tenant gets.
+pub(super) fn service_account(workspace: Uuid, namespace: &str) -> ServiceAccount {
+    ServiceAccount {
+        metadata: meta(workspace, namespace, SERVICE_ACCOUNT_NAME),
+        // It is for people; a pod has no use for it.
+        automount_service_account_token: Some(false),
+        ..ServiceAccount::default()
+    }
+}
+
+fn meta(workspace: Uuid, namespace: &str, name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        labels: Some(labels_of(workspace)),
+        ..ObjectMeta::default()
+    }
 }
 
 fn namespace_meta(workspace: Uuid, namespace: &str, tier: &Tier) -> ObjectMeta {

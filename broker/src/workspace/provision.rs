@@ -12,6 +12,7 @@ use crate::{
     audit::{self, Action},
     cluster::{ClusterError, Object},
     config::Tier,
+    identity::hold_active,
     throttle::{self, Limited},
 };
 
@@ -67,6 +68,10 @@ impl Workspaces {
             ..audit::Event::success(Action::InitWorkspace)
         };
         let mut tx = self.db.begin().await?;
+        // Between the look at the session and this an administrator may have suspended the user.
+        if !hold_active(&mut tx, caller.user_id()).await? {
+            return Err(WorkspaceError::NotActive);
+        }
         let subject = caller.user_id().to_string();
         let taken =
             throttle::take(&mut tx, &self.clock, Limited::Init, &subject, self.init_limit).await?;

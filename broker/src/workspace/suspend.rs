@@ -1,8 +1,8 @@
 //! The kill switch and the way back, in the order of the design's decision D5.
 
-use tenant_shared::{Step, StepResult, Suspension, WorkspaceStatus};
+use tenant_shared::{Suspension, TOKEN_CACHE_SECONDS, WorkspaceStatus};
 
-use super::{Found, WorkspaceError, Workspaces, state::Event, store};
+use super::{Found, Steps, WorkspaceError, Workspaces, state::Event, store};
 use crate::{
     access::{Permit, SuspendWorkspaces},
     audit::{self, Action},
@@ -11,43 +11,9 @@ use crate::{
     problem::{chain, note},
 };
 
-/// How long API servers remember a token that they accepted (`TokenSuccessCacheTTL`, no flag), in
-/// milliseconds. Rights given back earlier would let an old token in again.
-const TOKEN_CACHE_MS: i64 = 10_000;
-
-/// The steps of one run, with how long each took.
-#[derive(Debug, Default)]
-struct Steps(Vec<Step>);
-
-impl Steps {
-    async fn run<T, E>(
-        &mut self,
-        name: &str,
-        step: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        let began = std::time::Instant::now();
-        let result = step.await;
-        self.0.push(Step {
-            step: name.to_owned(),
-            result: if result.is_ok() { StepResult::Done } else { StepResult::Open },
-            duration_ms: (began.elapsed().as_secs_f64() * 1e6).round() / 1e3,
-        });
-        result
-    }
-
-    /// Adds the steps that were not reached, as open.
-    fn open(&mut self, names: &[&str]) {
-        for name in names {
-            if self.0.iter().all(|step| step.step != *name) {
-                self.0.push(Step {
-                    step: (*name).to_owned(),
-                    result: StepResult::Open,
-                    duration_ms: 0.0,
-                });
-            }
-        }
-    }
-}
+/// How long API servers remember a token that they accepted, in milliseconds. Rights given back
+/// earlier would let an old token in again.
+const TOKEN_CACHE_MS: i64 = TOKEN_CACHE_SECONDS as i64 * 1000;
 
 /// Steps of a suspension after the decision is on record.
 const SUSPENSION: [&str; 4] =
@@ -163,7 +129,8 @@ impl Workspaces {
             .await?;
         if ours {
             steps.run("delete_role_bindings", cluster.delete_role_bindings(namespace)).await?;
-            steps.run("delete_service_account", cluster.delete_service_account(namespace)).await?;
+            let deleted = cluster.delete_service_account(namespace, None);
+            steps.run("delete_service_account", deleted).await?;
         }
         Ok(())
     }
@@ -221,7 +188,7 @@ impl Workspaces {
             steps.open(all);
         }
         let now = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
-        Ok(Suspension { id: found.id, status: now.status(), steps: steps.0 })
+        Ok(Suspension { id: found.id, status: now.status(), steps: steps.into_wire() })
     }
 }
 

@@ -302,11 +302,19 @@ impl Broker {
 ///
 /// # Errors
 /// The API server refuses.
-pub async fn install(program: &Path, user: &str, admin: &Kubectl, broker: &Kubectl) -> Result<()> {
+pub async fn install(
+    program: &Path,
+    user: &str,
+    bind_tokens: bool,
+    admin: &Kubectl,
+    broker: &Kubectl,
+) -> Result<()> {
     admin
         .other(program)
         .args(["install", "--apply", "--set"])
         .arg(format!("cluster.identity={user}"))
+        .arg("--set")
+        .arg(format!("cluster.bind_tokens_to_secrets={bind_tokens}"))
         .run(COMMAND_LIMIT)
         .await?
         .success()

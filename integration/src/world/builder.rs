@@ -25,6 +25,7 @@ pub struct WorldBuilder {
     own: bool,
     apiserver_flags: Vec<String>,
     fault_proxy: bool,
+    bind_tokens: bool,
     tls: bool,
     settings: Settings,
     profile: Profile,
@@ -44,6 +45,7 @@ impl Default for WorldBuilder {
             own: false,
             apiserver_flags: Vec::new(),
             fault_proxy: false,
+            bind_tokens: false,
             tls: false,
             settings,
             profile: Profile::own(),
@@ -90,6 +92,16 @@ impl WorldBuilder {
     #[must_use]
     pub fn fault_proxy(mut self) -> Self {
         self.fault_proxy = true;
+        self
+    }
+
+    /// Every token is bound to a Secret of its own, and the broker has the right to make these, in a
+    /// control plane of its own.
+    #[must_use]
+    pub fn bind_tokens(mut self) -> Self {
+        self.own = true;
+        self.bind_tokens = true;
+        self.settings.set("cluster.bind_tokens_to_secrets", true);
         self
     }
 
@@ -162,7 +174,7 @@ impl WorldBuilder {
         (self.steps)("giving the broker its rights");
         let admin = Kubectl::new(&scratch.folder("operator")?, cluster.admin_kubeconfig(), None)?;
         let broker = Kubectl::new(&scratch.folder("operator")?, cluster.broker_kubeconfig(), None)?;
-        cluster.install(&binaries.tenant_broker(), &admin, &broker).await?;
+        cluster.install(&binaries.tenant_broker(), self.bind_tokens, &admin, &broker).await?;
         let proxy = if self.fault_proxy {
             Some(FaultProxy::start(&cluster, scratch.path()).await?)
         } else {
@@ -275,9 +287,15 @@ fn as_setting(url: &Url) -> String {
 
 impl ControlPlane {
     /// Gives the broker's identity its rights, once for each control plane.
-    async fn install(&self, program: &Path, admin: &Kubectl, broker: &Kubectl) -> Result<()> {
+    async fn install(
+        &self,
+        program: &Path,
+        bind_tokens: bool,
+        admin: &Kubectl,
+        broker: &Kubectl,
+    ) -> Result<()> {
         self.installed
-            .get_or_try_init(|| broker::install(program, BROKER_USER, admin, broker))
+            .get_or_try_init(|| broker::install(program, BROKER_USER, bind_tokens, admin, broker))
             .await
             .context("give the broker its rights in the cluster")?;
         Ok(())

@@ -6,6 +6,7 @@
 mod account;
 mod attacks;
 mod audit;
+mod credentials;
 mod device;
 mod doctor;
 mod init;
@@ -45,4 +46,13 @@ async fn object(
         return Ok(None);
     }
     serde_json::from_str(&finished.stdout).context("read an object").map(Some)
+}
+
+/// The objects of a list.
+async fn object_list(
+    world: &integration::world::World,
+    args: &[&str],
+) -> anyhow::Result<Vec<serde_json::Value>> {
+    let list = object(world, args).await?.context("kubectl printed no list")?;
+    Ok(list["items"].as_array().context("a list has items")?.clone())
 }

@@ -41,7 +41,10 @@ fn operations() -> Vec<(Method, String)> {
 
 /// The path with a workspace in the place of its parameter.
 fn filled(path: &str, workspace: Uuid) -> String {
-    path.replace("{id}", &workspace.to_string()).trim_start_matches('/').to_owned()
+    path.replace("{id}", &workspace.to_string())
+        .replace("{credential_id}", "6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+        .trim_start_matches('/')
+        .to_owned()
 }
 
 async fn assert_problem(answer: reqwest::Response, statuses: &[u16], what: &str) {

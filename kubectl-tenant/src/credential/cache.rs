@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use secrecy::ExposeSecret;
 use tenant_cached_token::{CachedToken, Facts, MARGIN, Unreadable};
 use tenant_shared::Credential;
+use uuid::Uuid;
 
 use super::Request;
 use crate::{
@@ -112,6 +113,24 @@ impl Cache {
                 let _ = private_file::remove(&path);
             }
         }
+    }
+
+    /// Deletes the tokens of a workspace that were revoked: the next call gets a new one instead of a
+    /// refusal.
+    pub(crate) fn forget_revoked(
+        folder: &Path,
+        identity: &Identity,
+        workspace: Uuid,
+        is_revoked: impl Fn(&str) -> bool,
+    ) -> Result<(), Error> {
+        for (path, facts) in Self::all(folder) {
+            let is_of = facts.broker == identity.broker.as_str()
+                && facts.workspace.parse() == Ok(workspace);
+            if is_of && is_revoked(&facts.credential_id) {
+                private_file::remove(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// Deletes every token of an account, and what was set aside.

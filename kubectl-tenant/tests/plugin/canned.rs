@@ -160,6 +160,12 @@ pub(crate) fn answer(asked: &Asked) -> Answer {
             Answer::Given(200, "application/yaml", kubeconfig(&issuer(asked), account))
         }
         _ if path == workspaces => json_answer(200, &json!({"items": [account.as_workspace()]})),
+        _ if path.starts_with(workspaces) && path.contains("/credentials/") => {
+            revoked(path.rsplit('/').next().unwrap_or_default(), account)
+        }
+        _ if path.ends_with("/credentials") && asked.method == "GET" => {
+            issued(asked.path.contains("cursor=jti-1"), account)
+        }
         _ if path.starts_with(workspaces) && path.ends_with("/credentials") => {
             let Answer::Given(status, kind, body) = credential(&format!("k8s-{}", account.0), 7200)
             else {
@@ -197,6 +203,51 @@ fn users(second: bool) -> Answer {
         json!({"items": [user(Account(1), "active")], "next_cursor": "b&c"})
     };
     json_answer(200, &page)
+}
+
+/// Two pages of credentials.
+fn issued(second: bool, account: Account) -> Answer {
+    let credential = |number: u8, kind: &str, state: &str| {
+        json!({
+            "credential_id": format!("jti-{number}"), "workspace_id": account.workspace(),
+            "kind": kind, "state": state, "bound": false, "user_id": account.user(),
+            "email": account.email(), "session_id": "20000000-0000-4000-8000-000000000000",
+            "client": "kubectl-tenant\u{1b}[2J", "issued_at": "2026-01-01T00:00:00Z",
+            "expires_at": "2026-01-01T02:00:00Z", "of_a_newer_broker": true,
+        })
+    };
+    let page = if second {
+        json!({"items": [credential(2, "carrier_pigeon", "asleep")]})
+    } else {
+        json!({"items": [credential(1, "kubeconfig", "live")], "next_cursor": "jti-1"})
+    };
+    json_answer(200, &page)
+}
+
+/// What comes of a revocation depends on the id.
+fn revoked(id: &str, account: Account) -> Answer {
+    let step = |name: &str, result: &str| json!({"step": name, "result": result, "duration_ms": 1});
+    let answer = |state: &str, by: Option<&str>, others: u32, steps: Value| {
+        let mut answer = json!({
+            "credential_id": id, "workspace_id": account.workspace(), "state": state,
+            "others_revoked": others, "others": [], "accepted_for_seconds": 10, "steps": steps,
+        });
+        if let Some(by) = by {
+            answer["by"] = by.into();
+        }
+        answer
+    };
+    let open = json!([step("record", "done"), step("delete_secret", "open")]);
+    match id {
+        "over" => json_answer(200, &answer("over", None, 0, json!([]))),
+        "open" => json_answer(202, &answer("revoking", Some("secret"), 0, open)),
+        "alone" => json_answer(200, &answer("revoked", Some("secret"), 0, json!([]))),
+        "other" => json_answer(200, &answer("revoked", Some("service_account"), 3, json!([]))),
+        _ => json_answer(
+            404,
+            &json!({"title": "Not found", "status": 404, "code": "not_found", "detail": "none"}),
+        ),
+    }
 }
 
 fn kubeconfig(broker: &str, account: Account) -> String {

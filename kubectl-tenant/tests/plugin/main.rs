@@ -7,6 +7,7 @@ mod account;
 mod answers;
 mod canned;
 mod commands;
+mod credentials;
 mod device;
 mod get_token;
 mod life;

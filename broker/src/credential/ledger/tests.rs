@@ -8,13 +8,14 @@ use tenant_shared::WorkspaceStatus;
 use super::*;
 use crate::{
     audit::{Action, Event},
-    testing::{On, Place, Storage, at_once, on_both_engines},
+    testing::{On, Place, SA_UID, Storage, at_once, on_both_engines},
 };
 
 on_both_engines!(
     what_is_recorded_is_on_disk_when_record_returns,
     a_row_says_which_credential_left_for_whom_until_when,
     a_batch_is_recorded_whole_or_not_at_all,
+    for_a_workspace_that_changed_nothing_is_recorded,
     without_its_database_nothing_is_recorded_and_all_who_wait_are_told,
     too_many_at_once_are_turned_away,
 );
@@ -28,6 +29,7 @@ async fn issuing(storage: &Storage) -> Uuid {
 fn entry(storage: &Storage, workspace_id: Uuid, credential_id: &str) -> Entry {
     let session_id = storage.clock.random_id();
     let issued_at_ms = storage.clock.now_ms();
+    let user_id = storage.clock.random_id();
     let event = Event {
         workspace_id: Some(workspace_id),
         session_id: Some(session_id),
@@ -37,7 +39,11 @@ fn entry(storage: &Storage, workspace_id: Uuid, credential_id: &str) -> Entry {
     Entry {
         credential_id: credential_id.to_owned(),
         workspace_id,
+        user_id,
         session_id,
+        kind: CredentialKind::Exec,
+        service_account_uid: SA_UID.to_owned(),
+        secret: None,
         issued_at_ms,
         expires_at_ms: issued_at_ms + 7_200_000,
         event: event.stamped(&storage.clock),
@@ -104,21 +110,39 @@ async fn a_batch_is_recorded_whole_or_not_at_all(on: On) {
     let ledger = Ledger::start(storage.db.clone());
     ledger.record(entry(&storage, workspace, "first")).await.unwrap();
 
-    let bad = [
-        ("a credential that is on record", entry(&storage, workspace, "first")),
-        ("no such workspace", entry(&storage, Uuid::nil(), "third")),
-    ];
-    for (why, bad) in bad {
-        let batch = [entry(&storage, workspace, "second"), bad];
-        let batch = batch.map(|entry| (entry, oneshot::channel().0));
-        commit(&storage.db, &batch).await.expect_err(why);
-        assert_eq!(on_record(&storage.db).await, BTreeSet::from(["first".to_owned()]), "{why}");
-    }
+    // The second of the two is on record already.
+    let batch = ["second", "first"].map(|id| entry(&storage, workspace, id));
+    let batch = batch.map(|entry| (Job::Issuance(Box::new(entry)), oneshot::channel().0));
+    commit(&storage.db, &batch).await.unwrap_err();
+    assert_eq!(on_record(&storage.db).await, BTreeSet::from(["first".to_owned()]));
 
     // One that cannot be recorded says so, and the writer goes on with the next.
     ledger.record(entry(&storage, workspace, "first")).await.unwrap_err();
     ledger.record(entry(&storage, workspace, "second")).await.unwrap();
     assert_eq!(on_record(&storage.db).await.len(), 2);
+}
+
+async fn for_a_workspace_that_changed_nothing_is_recorded(on: On) {
+    let storage = Storage::new(on).await;
+    let workspace = issuing(&storage).await;
+    let user = storage.user().await;
+    let suspended = storage.workspace(user, WorkspaceStatus::Suspending).await;
+    let ledger = Ledger::start(storage.db.clone());
+    let retired = Entry {
+        service_account_uid: "sa-0".to_owned(),
+        ..entry(&storage, workspace, "of a ServiceAccount that was retired")
+    };
+    let none = entry(&storage, Uuid::nil(), "of no workspace");
+    let suspended = entry(&storage, suspended, "of a suspended one");
+    for entry in [retired, none, suspended] {
+        assert_eq!(ledger.record(entry).await, Err(NotRecorded::Changed));
+    }
+    assert!(on_record(&storage.db).await.is_empty(), "nor is it in the audit trail");
+    // It is refused alone, whoever shares its transaction.
+    let batch = [entry(&storage, workspace, "good"), entry(&storage, Uuid::nil(), "bad")];
+    let batch = batch.map(|entry| (Job::Issuance(Box::new(entry)), oneshot::channel().0));
+    assert_eq!(commit(&storage.db, &batch).await.unwrap(), [true, false]);
+    assert_eq!(on_record(&storage.db).await, BTreeSet::from(["good".to_owned()]));
 }
 
 async fn without_its_database_nothing_is_recorded_and_all_who_wait_are_told(on: On) {
@@ -149,7 +173,8 @@ async fn too_many_at_once_are_turned_away(on: On) {
         _ = first => panic!("the first one waits"),
         refused = second => refused.unwrap_err(),
     };
-    assert_eq!(entries.recv().await.unwrap().0.credential_id, "first");
+    let (waiting, _) = entries.recv().await.unwrap();
+    assert!(matches!(waiting, Job::Issuance(entry) if entry.credential_id == "first"));
 }
 
 #[tokio::test]

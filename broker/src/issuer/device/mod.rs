@@ -17,9 +17,11 @@ use super::{
     token::{self, TokenError},
 };
 use crate::{
+    clock::Clock,
+    db::Db,
     problem,
-    secret::PlainSecret,
-    throttle::{self, Limited},
+    secret::{NoRandomness, PlainSecret},
+    throttle::{self, Allowance, Limited},
 };
 
 pub(super) use pages::{confirm, decide, form, submit};
@@ -51,6 +53,13 @@ struct Started {
 }
 
 impl Started {
+    fn generate() -> Result<Self, NoRandomness> {
+        Ok(Self {
+            device_code: PlainSecret::generate(CODE_PREFIX)?,
+            user_code: PlainSecret::generate_user_code()?,
+        })
+    }
+
     fn response(&self, issuer: &Issuer) -> Response {
         let (page, code) = (format!("{}/device", issuer.name()), self.user_code.expose());
         let body = json!({
@@ -77,37 +86,84 @@ async fn begin(issuer: &Issuer, request: &mut Request) -> Result<Started, TokenE
     if !scope.split(' ').any(|name| name == "openid") {
         return Err(TokenError::Scope);
     }
-    let now = issuer.clock().now_ms();
+    let asked = Asked { client_id, scope: &scope, allowance: issuer.settings().device_start };
+    keep(issuer.db(), issuer.clock(), &asked, Started::generate).await
+}
+
+/// What a device asks for.
+struct Asked<'a> {
+    client_id: &'a str,
+    scope: &'a str,
+    allowance: Allowance,
+}
+
+/// Keeps a request under codes that no other device has. However many tries that takes, it is one
+/// use of the allowance.
+async fn keep(
+    db: &Db,
+    clock: &Clock,
+    asked: &Asked<'_>,
+    mut codes: impl FnMut() -> Result<Started, NoRandomness>,
+) -> Result<Started, TokenError> {
+    let now = clock.now_ms();
+    let address = problem::request_address();
+    let mut tx = db.begin().await?;
+    let subject = throttle::requester();
+    let taken = throttle::take(&mut tx, clock, Limited::DeviceStart, &subject, asked.allowance);
+    if let Err(limit) = taken.await? {
+        tx.commit().await?;
+        return Err(TokenError::TooMany(limit.retry_after));
+    }
     for _ in 0..TRIES {
-        let mut tx = issuer.db().begin().await?;
-        let (subject, allowance) = (throttle::requester(), issuer.settings().device_start);
-        let taken =
-            throttle::take(&mut tx, issuer.clock(), Limited::DeviceStart, &subject, allowance);
-        if let Err(limit) = taken.await? {
-            tx.commit().await?;
-            return Err(TokenError::TooMany(limit.retry_after));
-        }
-        let started = Started {
-            device_code: PlainSecret::generate(CODE_PREFIX)?,
-            user_code: PlainSecret::generate_user_code()?,
-        };
+        let started = codes()?;
         let new = rows::New {
-            id: issuer.clock().random_id(),
+            id: clock.random_id(),
             device_code: started.device_code.hash(),
             user_code: started.user_code.hash(),
-            client_id,
-            scope: &scope,
-            ip_address: problem::request_address().map(|address| address.to_string()),
+            client_id: asked.client_id,
+            scope: asked.scope,
+            ip_address: address.map(|address| address.to_string()),
             user_agent: problem::request_user_agent(),
             created_at: now,
             expires_at: now + i64::from(LIFETIME_SECONDS) * 1000,
             interval_seconds: INTERVAL_SECONDS.into(),
         };
-        let inserted = rows::insert(&mut tx, &new).await?;
-        tx.commit().await?;
-        if inserted {
+        if rows::insert(&mut tx, &new).await? {
+            tx.commit().await?;
             return Ok(started);
         }
     }
+    tx.commit().await?;
     Err(TokenError::TooMany(u64::from(INTERVAL_SECONDS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{On, Storage, on_both_engines};
+
+    on_both_engines!(a_user_code_that_is_taken_costs_no_second_use_of_the_allowance);
+
+    async fn a_user_code_that_is_taken_costs_no_second_use_of_the_allowance(on: On) {
+        let storage = Storage::new(on).await;
+        let allowance = Allowance { count: 2, window_seconds: 300 };
+        let asked = Asked { client_id: "kubectl-tenant", scope: "openid", allowance };
+        let with = |user_codes: &'static [&'static str]| {
+            let mut left = user_codes.iter();
+            move || {
+                let user_code = PlainSecret::presented(*left.next().unwrap());
+                Ok(Started { user_code, ..Started::generate()? })
+            }
+        };
+        let Storage { db, clock, .. } = &storage;
+        keep(db, clock, &asked, with(&["BBBB-BBBB"])).await.unwrap_or_else(|_| panic!("the first"));
+        // The second one needs three tries, and is the second use all the same.
+        let second = with(&["BBBB-BBBB", "BBBB-BBBB", "CCCC-CCCC"]);
+        let second = keep(db, clock, &asked, second).await.unwrap_or_else(|_| panic!("the second"));
+        assert_eq!(second.user_code.expose(), "CCCC-CCCC");
+        assert_eq!(storage.number("SELECT used FROM throttles").await, 2);
+        assert_eq!(storage.number("SELECT COUNT(*) FROM device_authorizations").await, 2);
+        let third = keep(db, clock, &asked, with(&["DDDD-DDDD"])).await;
+        assert!(matches!(third, Err(TokenError::TooMany(_))));
+    }
 }

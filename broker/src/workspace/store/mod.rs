@@ -23,6 +23,7 @@ pub struct Found {
     pub(super) cluster: String,
     pub(super) k8s_namespace: String,
     pub(super) k8s_sa_uid: Option<String>,
+    pub(super) retired_sa_uid: Option<String>,
     pub(super) tier: String,
     quota_cpu: String,
     quota_memory: String,
@@ -45,6 +46,16 @@ impl Found {
     /// Its status. One that this version does not know counts as failed: nothing is issued.
     pub fn status(&self) -> WorkspaceStatus {
         WorkspaceStatus::parse(&self.status).unwrap_or(WorkspaceStatus::Failed)
+    }
+
+    /// Whether its ServiceAccount has to be replaced before anything is issued.
+    pub(crate) fn is_rotating(&self) -> bool {
+        self.status() == WorkspaceStatus::Provisioned && self.retired_sa_uid.is_some()
+    }
+
+    /// Whether tokens are asked of the ServiceAccount of this uid.
+    pub(crate) fn issues_with(&self, uid: &str) -> bool {
+        self.status() == WorkspaceStatus::Provisioned && self.k8s_sa_uid.as_deref() == Some(uid)
     }
 
     /// As it is written on the wire.
@@ -91,7 +102,7 @@ pub(super) async fn insert(tx: &mut Tx, clock: &Clock, new: New<'_>) -> sqlx::Re
 macro_rules! select {
     ($rest:literal) => {
         concat!(
-            "SELECT id, user_id, cluster, k8s_namespace, k8s_sa_uid, tier, quota_cpu, ",
+            "SELECT id, user_id, cluster, k8s_namespace, k8s_sa_uid, retired_sa_uid, tier, quota_cpu, ",
             "quota_memory, status, status_changed_at, created_at FROM workspaces ",
             $rest
         )
@@ -115,6 +126,13 @@ pub(super) async fn of_user(db: &Db, user: Uuid) -> sqlx::Result<Vec<Found>> {
     on_engine!(db.reader(), pool =>
         sqlx::query_as(select!("WHERE user_id = $1 ORDER BY created_at, id"))
             .bind(user).fetch_all(pool).await)
+}
+
+/// The same, as a transaction sees them.
+pub(super) async fn of_user_in(tx: &mut Tx, user: Uuid) -> sqlx::Result<Vec<Found>> {
+    on_engine!(tx.connection(), c =>
+        sqlx::query_as(select!("WHERE user_id = $1 ORDER BY created_at, id"))
+            .bind(user).fetch_all(c).await)
 }
 
 /// Everybody's workspaces, oldest first, a bounded number.
@@ -157,10 +175,52 @@ pub(super) async fn advance(
     Ok(moved == 1)
 }
 
-const SET_UID: &str = "UPDATE workspaces SET k8s_sa_uid = $1 WHERE id = $2";
+const SET_UID: &str = "\
+UPDATE workspaces SET k8s_sa_uid = $1, retired_sa_uid = NULL, sa_retired_at = NULL WHERE id = $2";
 
 /// Keeps the uid of the ServiceAccount that tokens are asked of.
 pub(super) async fn set_service_account(tx: &mut Tx, id: Uuid, uid: &str) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(SET_UID)
         .bind(uid).bind(id).execute(c).await.map(drop))
+}
+
+const RETIRE: &str = "\
+UPDATE workspaces SET retired_sa_uid = k8s_sa_uid, k8s_sa_uid = NULL, sa_retired_at = $3 \
+WHERE id = $1 AND k8s_sa_uid = $2 AND status = 'provisioned'";
+
+/// Keeps the uid for deletion, so that no token is asked of it any more; `false` if none is now.
+pub(super) async fn retire_service_account(
+    tx: &mut Tx,
+    clock: &Clock,
+    id: Uuid,
+    uid: &str,
+) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(RETIRE)
+        .bind(id).bind(uid).bind(clock.now_ms())
+        .execute(c).await.map(|done| done.rows_affected() == 1))
+}
+
+const REPLACE: &str = "\
+UPDATE workspaces SET k8s_sa_uid = $3, retired_sa_uid = NULL, sa_retired_at = NULL \
+WHERE id = $1 AND retired_sa_uid = $2 AND status = 'provisioned'";
+
+/// Puts another ServiceAccount in the place of a retired one; `false` if that was done already, or
+/// the workspace is provisioned no more.
+pub(super) async fn replace_service_account(
+    tx: &mut Tx,
+    id: Uuid,
+    retired: &str,
+    uid: &str,
+) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(REPLACE)
+        .bind(id).bind(retired).bind(uid)
+        .execute(c).await.map(|done| done.rows_affected() == 1))
+}
+
+/// Workspaces whose ServiceAccount has waited for its replacement since before a time, longest first.
+pub(super) async fn rotating(db: &Db, before_ms: i64, most: u32) -> sqlx::Result<Vec<Found>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(select!(
+        "WHERE sa_retired_at < $1 AND status = 'provisioned' ORDER BY sa_retired_at LIMIT $2"
+    ))
+        .bind(before_ms).bind(i64::from(most)).fetch_all(pool).await)
 }

@@ -4,7 +4,7 @@ use tenant_shared::{Quota, WorkspaceStatus as Status};
 use uuid::Uuid;
 
 use super::*;
-use crate::testing::{On, Storage, at_once, on_both_engines};
+use crate::testing::{On, SA_UID, Storage, at_once, on_both_engines};
 
 on_both_engines!(
     a_new_row_says_what_it_was_made_of,
@@ -16,6 +16,8 @@ on_both_engines!(
     those_who_wait_come_longest_first_and_not_too_early,
     lists_are_oldest_first_and_bounded,
     the_service_account_is_kept,
+    a_service_account_is_retired_once_and_replaced_once,
+    a_suspension_ends_a_rotation,
     an_unknown_status_counts_as_failed,
 );
 
@@ -276,4 +278,56 @@ async fn an_unknown_status_counts_as_failed(on: On) {
         assert!(!advance_one(&storage, id, Event::ObjectsExist).await, "{status:?}");
         assert!(!advance_one(&storage, id, Event::Retry).await, "{status:?}");
     }
+}
+
+/// Runs a change in a transaction of its own.
+macro_rules! change {
+    ($storage:expr, $tx:ident => $change:expr) => {{
+        let mut $tx = $storage.db.begin().await.unwrap();
+        let result = $change.await.unwrap();
+        $tx.commit().await.unwrap();
+        result
+    }};
+}
+
+async fn a_service_account_is_retired_once_and_replaced_once(on: On) {
+    let storage = Storage::new(on).await;
+    let (clock, user) = (&storage.clock, storage.user().await);
+    let id = storage.workspace(user, Status::Provisioned).await;
+    let other = change!(storage, tx => retire_service_account(&mut tx, clock, id, "sa-0"));
+    assert!(!other, "only the one that tokens are asked of");
+    assert!(change!(storage, tx => retire_service_account(&mut tx, clock, id, SA_UID)));
+    let row = found(&storage, id).await;
+    assert!(row.is_rotating() && row.k8s_sa_uid.is_none() && !row.issues_with(SA_UID));
+    assert_eq!(row.status(), Status::Provisioned, "it is no state that clients would see");
+    assert!(!change!(storage, tx => retire_service_account(&mut tx, clock, id, SA_UID)));
+
+    let now = clock.now_ms();
+    assert!(rotating(&storage.db, now, 10).await.unwrap().is_empty(), "it is under way");
+    assert_eq!(ids(&rotating(&storage.db, now + 1, 10).await.unwrap()), [id]);
+
+    assert!(change!(storage, tx => replace_service_account(&mut tx, id, SA_UID, "sa-2")));
+    let late = change!(storage, tx => replace_service_account(&mut tx, id, SA_UID, "sa-3"));
+    assert!(!late, "another replica was faster");
+    let row = found(&storage, id).await;
+    assert!(!row.is_rotating() && row.issues_with("sa-2"));
+    assert!(rotating(&storage.db, now + 1, 10).await.unwrap().is_empty());
+}
+
+async fn a_suspension_ends_a_rotation(on: On) {
+    let storage = Storage::new(on).await;
+    let (clock, user) = (&storage.clock, storage.user().await);
+    let id = storage.workspace(user, Status::Provisioned).await;
+    assert!(change!(storage, tx => retire_service_account(&mut tx, clock, id, SA_UID)));
+    assert!(advance_one(&storage, id, Event::Suspend).await);
+    assert!(!found(&storage, id).await.is_rotating());
+    assert!(!change!(storage, tx => replace_service_account(&mut tx, id, SA_UID, "sa-2")));
+    assert!(rotating(&storage.db, i64::MAX, 10).await.unwrap().is_empty());
+    // The way back makes a ServiceAccount of its own, and nothing is left to be replaced.
+    for event in [Event::RightsGone, Event::Resume, Event::ObjectsExist] {
+        assert!(advance_one(&storage, id, event).await);
+    }
+    change!(storage, tx => set_service_account(&mut tx, id, "sa-3"));
+    let row = found(&storage, id).await;
+    assert!(!row.is_rotating() && row.issues_with("sa-3"));
 }

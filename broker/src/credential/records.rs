@@ -1,0 +1,172 @@
+//! Rows of the ledger, read and marked.
+
+use tenant_shared::{CredentialInfo, CredentialKind, CredentialState};
+use uuid::Uuid;
+
+use crate::{
+    clock::timestamp,
+    db::{Db, Tx},
+    on_engine,
+};
+
+/// A credential as the ledger knows it.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub(super) struct Record {
+    pub(super) credential_id: String,
+    pub(super) workspace_id: Uuid,
+    kind: String,
+    user_id: Uuid,
+    email: Option<String>,
+    session_id: Uuid,
+    client_id: Option<String>,
+    issued_at: i64,
+    pub(super) expires_at: i64,
+    pub(super) revoked_at: Option<i64>,
+    pub(super) revoked_with: Option<String>,
+    pub(super) secret_name: Option<String>,
+    pub(super) service_account_uid: Option<String>,
+    /// Whether its workspace works and still has the ServiceAccount that it names.
+    in_force: bool,
+}
+
+impl Record {
+    /// Whether it works at this time.
+    pub(super) fn state(&self, now: i64) -> CredentialState {
+        if self.revoked_at.is_some() {
+            CredentialState::Revoked
+        } else if self.expires_at <= now {
+            CredentialState::Expired
+        } else if self.in_force {
+            CredentialState::Live
+        } else {
+            CredentialState::Withdrawn
+        }
+    }
+
+    /// As the API shows it.
+    pub(super) fn wire(self, now: i64) -> CredentialInfo {
+        let state = self.state(now);
+        CredentialInfo {
+            state,
+            kind: CredentialKind::parse(&self.kind),
+            bound: self.secret_name.is_some(),
+            workspace_id: self.workspace_id,
+            user_id: self.user_id,
+            email: self.email,
+            session_id: self.session_id,
+            client: self.client_id,
+            issued_at: timestamp(self.issued_at).into(),
+            expires_at: timestamp(self.expires_at).into(),
+            revoked_at: self.revoked_at.map(|at| timestamp(at).into()),
+            revoked_with: self.revoked_with.filter(|with| *with != self.credential_id),
+            credential_id: self.credential_id,
+        }
+    }
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT c.credential_id, c.workspace_id, c.kind, ",
+            "COALESCE(c.user_id, w.user_id) AS user_id, u.email, c.session_id, s.client_id, ",
+            "c.issued_at, c.expires_at, c.revoked_at, c.revoked_with, c.secret_name, ",
+            "c.service_account_uid, ",
+            "COALESCE(w.status = 'provisioned' AND c.service_account_uid = w.k8s_sa_uid, FALSE) ",
+            "AS in_force FROM issued_credentials c JOIN workspaces w ON w.id = c.workspace_id ",
+            "LEFT JOIN users u ON u.id = COALESCE(c.user_id, w.user_id) ",
+            "LEFT JOIN sessions s ON s.id = c.session_id ",
+            $rest
+        )
+    };
+}
+
+/// Credentials of a workspace, newest first, after the one of this id; only those that work unless
+/// `all`.
+pub(super) async fn list(
+    db: &Db,
+    workspace: Uuid,
+    all: bool,
+    now: i64,
+    after: Option<&str>,
+    most: usize,
+) -> sqlx::Result<Vec<Record>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(select!(
+        "WHERE c.workspace_id = $1 \
+           AND ($2 = 1 OR (c.expires_at > $3 AND c.revoked_at IS NULL \
+             AND w.status = 'provisioned' AND c.service_account_uid = w.k8s_sa_uid)) \
+           AND ($4 = '' OR (c.issued_at, c.credential_id) < \
+             (SELECT x.issued_at, x.credential_id FROM issued_credentials x \
+              WHERE x.credential_id = $4 AND x.workspace_id = $1)) \
+         ORDER BY c.issued_at DESC, c.credential_id DESC LIMIT $5"
+    ))
+        .bind(workspace).bind(i64::from(all)).bind(now).bind(after.unwrap_or_default())
+        .bind(i64::try_from(most).unwrap_or(i64::MAX))
+        .fetch_all(pool).await)
+}
+
+/// The credential of this id, if it is one of the workspace's.
+pub(super) async fn find(db: &Db, workspace: Uuid, id: &str) -> sqlx::Result<Option<Record>> {
+    on_engine!(db.reader(), pool =>
+        sqlx::query_as(select!("WHERE c.workspace_id = $1 AND c.credential_id = $2"))
+            .bind(workspace).bind(id).fetch_optional(pool).await)
+}
+
+const MARK: &str = "\
+UPDATE issued_credentials SET revoked_at = $3, revoked_with = $2 \
+WHERE workspace_id = $1 AND credential_id = $2 AND revoked_at IS NULL";
+
+/// Marks one as revoked; `false` if it was already.
+pub(super) async fn mark(tx: &mut Tx, workspace: Uuid, id: &str, now: i64) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(MARK)
+        .bind(workspace).bind(id).bind(now)
+        .execute(c).await.map(|done| done.rows_affected() == 1))
+}
+
+const MARK_ALL: &str = "\
+UPDATE issued_credentials SET revoked_at = $3, revoked_with = $2 \
+WHERE workspace_id = $1 AND service_account_uid = $4 AND revoked_at IS NULL \
+  AND (expires_at > $3 OR credential_id = $2)";
+
+/// Marks all that share a ServiceAccount with this one and have not expired.
+pub(super) async fn mark_all(
+    tx: &mut Tx,
+    workspace: Uuid,
+    with: &str,
+    service_account_uid: &str,
+    now: i64,
+) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(MARK_ALL)
+        .bind(workspace).bind(with).bind(now).bind(service_account_uid)
+        .execute(c).await.map(drop))
+}
+
+const OTHERS: &str = "\
+SELECT credential_id FROM issued_credentials \
+WHERE workspace_id = $1 AND revoked_with = $2 AND credential_id <> $2 \
+ORDER BY issued_at DESC, credential_id DESC LIMIT $3";
+const COUNT_OTHERS: &str = "\
+SELECT COUNT(*) FROM issued_credentials \
+WHERE workspace_id = $1 AND revoked_with = $2 AND credential_id <> $2";
+
+/// The others that ended with this one: how many, and the newest of them.
+pub(super) async fn others(
+    db: &Db,
+    workspace: Uuid,
+    with: &str,
+    most: u32,
+) -> sqlx::Result<(i64, Vec<String>)> {
+    let count = on_engine!(db.reader(), pool => sqlx::query_scalar(COUNT_OTHERS)
+        .bind(workspace).bind(with).fetch_one(pool).await)?;
+    let ids = on_engine!(db.reader(), pool => sqlx::query_scalar(OTHERS)
+        .bind(workspace).bind(with).bind(i64::from(most)).fetch_all(pool).await)?;
+    Ok((count, ids))
+}
+
+const UNBIND: &str = "\
+UPDATE issued_credentials SET secret_name = NULL WHERE workspace_id = $1 AND credential_id = $2";
+
+/// Its Secret is no way to end it: it ends with its ServiceAccount.
+pub(super) async fn unbind(tx: &mut Tx, workspace: Uuid, id: &str) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(UNBIND)
+        .bind(workspace).bind(id).execute(c).await.map(drop))
+}
