@@ -56,6 +56,12 @@ pub enum Action {
     ResumeWorkspace,
     /// A workspace works again.
     WorkspaceResumed,
+    /// An object of a workspace was found deleted or altered.
+    DriftFound,
+    /// The broker made it again as it has to be.
+    DriftRepaired,
+    /// It is as it has to be again by another hand.
+    DriftEnded,
 }
 
 impl Action {
@@ -81,6 +87,9 @@ impl Action {
             Self::WorkspaceSuspended => "WorkspaceSuspended",
             Self::ResumeWorkspace => "ResumeWorkspace",
             Self::WorkspaceResumed => "WorkspaceResumed",
+            Self::DriftFound => "DriftFound",
+            Self::DriftRepaired => "DriftRepaired",
+            Self::DriftEnded => "DriftEnded",
         }
     }
 }

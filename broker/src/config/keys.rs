@@ -21,6 +21,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("drain_seconds", "20", "How long requests under way may take after SIGTERM."),
     ("sweep_seconds", "10", "How often unfinished work is looked for."),
     (
+        "drift_seconds",
+        "60",
+        "How often the objects of all workspaces are compared with what they have to be.",
+    ),
+    (
         "database.url",
         "sqlite://<state_dir>/broker.db",
         "postgres://user:password@host:5432/name, or sqlite://<file>.",

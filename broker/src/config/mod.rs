@@ -64,6 +64,8 @@ pub struct Config {
     pub drain_seconds: u32,
     /// How often the sweep looks for unfinished work, in seconds.
     pub sweep_seconds: u32,
+    /// How often the objects of all workspaces are looked at, in seconds.
+    pub drift_seconds: u32,
     /// The embedded issuer.
     pub issuer: IssuerSettings,
     /// Frontends, and the sessions of browsers.
@@ -151,8 +153,14 @@ impl Config {
             },
             drain_seconds: s.within("drain_seconds", 0, 3600),
             sweep_seconds: s.within("sweep_seconds", 1, 3600),
+            drift_seconds: s.within("drift_seconds", 1, 86_400),
         };
         settings.finish().map(|()| config)
+    }
+
+    /// `public_url` as it is shown to people: without a slash at its end.
+    pub fn shown_url(&self) -> String {
+        self.public_url.as_str().trim_end_matches('/').to_owned()
     }
 }
 

@@ -16,7 +16,7 @@ use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME};
 use uuid::Uuid;
 
 use crate::{
-    cluster::{Object, labels_of},
+    cluster::{Compared, Object, labels_of},
     config::Tier,
 };
 
@@ -76,6 +76,17 @@ pub(super) fn desired(workspace: Uuid, namespace: &str, tier: &Tier) -> Vec<Obje
             }]),
         })),
     ]
+}
+
+/// Whether an object of a kind has the name that ours has; a namespace is named by itself.
+pub(super) fn is_name_of<K: Compared>(name: &str, namespace: &str) -> bool {
+    match K::NAME {
+        Namespace::NAME => name == namespace,
+        ResourceQuota::NAME => name == QUOTA_NAME,
+        LimitRange::NAME => name == LIMITS_NAME,
+        ServiceAccount::NAME => name == SERVICE_ACCOUNT_NAME,
+        _ => name == ROLE_BINDING_NAME,
+    }
 }
 
 fn namespace_meta(workspace: Uuid, namespace: &str, tier: &Tier) -> ObjectMeta {

@@ -7,6 +7,7 @@ mod account;
 mod attacks;
 mod device;
 mod doctor;
+mod drift;
 mod init;
 mod install;
 mod isolation;

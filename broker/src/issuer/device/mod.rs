@@ -17,6 +17,7 @@ use super::{
     token::{self, TokenError},
 };
 use crate::{
+    identity::session::contains_scope,
     problem,
     secret::PlainSecret,
     throttle::{self, Limited},
@@ -74,7 +75,7 @@ async fn begin(issuer: &Issuer, request: &mut Request) -> Result<Started, TokenE
     sent.refuse_repeated()?;
     let client_id = token::client(request, &sent)?.ok_or(ParameterFault::Missing("client_id"))?;
     let scope = authorize::granted(sent.optional("scope", 256)?.unwrap_or_default());
-    if !scope.split(' ').any(|name| name == "openid") {
+    if !contains_scope(&scope, "openid") {
         return Err(TokenError::Scope);
     }
     let now = issuer.clock().now_ms();
