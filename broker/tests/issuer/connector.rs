@@ -193,7 +193,7 @@ async fn a_state_works_once_for_its_provider_and_not_for_long(on: On) {
 async fn refused_sign_ins_count_for_the_address(on: On) {
     let provider = OidcProvider::start().await.unwrap();
     let mut corp = connector(&provider);
-    corp.allowed_groups = vec!["dev".into()];
+    corp.allowed_groups = vec!["nobody".into()];
     let world = World::with(on, |settings| {
         settings.sign_in_address.count = 2;
         with_connectors(settings, [("corp", corp)]);
