@@ -203,7 +203,7 @@ impl App {
             CredentialApi {
                 workspaces: workspaces.clone(),
                 credentials: credentials.clone(),
-                broker_url: config.public_url.as_str().trim_end_matches('/').to_owned(),
+                broker_url: config.shown_url(),
             },
             AuditApi { db: db.clone(), workspaces: workspaces.clone() },
         );
@@ -269,6 +269,8 @@ impl App {
             Duration::from_secs(config.sweep_seconds.into()),
         ));
 
+        let drift = tokio::spawn(drift_loop(self.workspaces.clone(), config.drift_seconds));
+
         let outer = Outer {
             clock: self.clock,
             metrics: self.metrics,
@@ -280,7 +282,7 @@ impl App {
             identity: self.identity.clone(),
             workspaces: self.workspaces,
             db: self.db.clone(),
-            broker_url: config.public_url.as_str().trim_end_matches('/').to_owned(),
+            broker_url: config.shown_url(),
         };
         let routes = account::routes(issuer::routes(self.issuer), &account)
             .nest("/api/v1", api)
@@ -326,6 +328,7 @@ impl App {
                 "audit rows stay unsealed for now"
             );
         }
+        drift.abort();
         drop(operator_stop);
         let _ = operator.await;
         self.db.close().await;
@@ -409,10 +412,31 @@ async fn sweep_loop(
                 "the Secrets of tokens that are over cannot be read"
             );
         }
+        if let Err(error) = workspaces.take_stock().await {
+            tracing::error!(
+                error = crate::problem::chain(&error),
+                "the workspaces cannot be counted"
+            );
+        }
         if let Err(error) = issuer.purge().await {
             tracing::error!(
                 error = crate::problem::chain(&error),
                 "expired rows cannot be deleted"
+            );
+        }
+    }
+}
+
+/// Looks for objects of workspaces that were deleted or altered, again and again.
+async fn drift_loop(workspaces: Workspaces, seconds: u32) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(seconds.into()));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = workspaces.look_for_drift(seconds).await {
+            tracing::error!(
+                error = crate::problem::chain(&error),
+                "the objects of workspaces cannot be looked at"
             );
         }
     }

@@ -16,6 +16,7 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
+use tenant_shared::WorkspaceStatus;
 use tracing_subscriber::{EnvFilter, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 /// How a log line is written.
@@ -80,6 +81,43 @@ struct ActionLabels {
     outcome: &'static str,
 }
 
+/// Labels of a workspace's status.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct StatusLabels {
+    status: &'static str,
+}
+
+/// Labels of a try of the sweep.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct SweepLabels {
+    status: &'static str,
+    outcome: &'static str,
+}
+
+/// How the sweep's work on a workspace ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SweepOutcome {
+    /// It is finished.
+    Done,
+    /// A step failed.
+    Failed,
+    /// It took too long.
+    TimedOut,
+}
+
+/// Labels of a difference in the cluster.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct DriftLabels {
+    kind: String,
+    what: String,
+}
+
+/// Labels of how something ended.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
 /// Everything that is counted. Clones share the counts.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -87,7 +125,13 @@ pub struct Metrics {
     request_seconds: Histogram,
     actions: Family<ActionLabels, Counter>,
     token_request_seconds: Histogram,
-    sweep_unfinished: Counter,
+    workspaces: Family<StatusLabels, Gauge>,
+    oldest_seconds: Family<StatusLabels, Gauge>,
+    sweep_attempts: Family<SweepLabels, Counter>,
+    drift: Family<DriftLabels, Counter>,
+    drift_repaired: Family<DriftLabels, Counter>,
+    drift_open: Family<DriftLabels, Gauge>,
+    drift_rounds: Family<OutcomeLabels, Counter>,
     policies_in_force: Gauge,
     registry: std::sync::Arc<Registry>,
 }
@@ -98,7 +142,13 @@ impl Default for Metrics {
         let request_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 16));
         let actions = Family::<ActionLabels, Counter>::default();
         let token_request_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 14));
-        let sweep_unfinished = Counter::default();
+        let workspaces = Family::<StatusLabels, Gauge>::default();
+        let oldest_seconds = Family::<StatusLabels, Gauge>::default();
+        let sweep_attempts = Family::<SweepLabels, Counter>::default();
+        let drift = Family::<DriftLabels, Counter>::default();
+        let drift_repaired = Family::<DriftLabels, Counter>::default();
+        let drift_open = Family::<DriftLabels, Gauge>::default();
+        let drift_rounds = Family::<OutcomeLabels, Counter>::default();
         let policies_in_force = Gauge::default();
         let mut registry = Registry::with_prefix("tenant_broker");
         registry.register("requests", "Requests answered", requests.clone());
@@ -115,10 +165,33 @@ impl Default for Metrics {
             Unit::Seconds,
             token_request_seconds.clone(),
         );
+        registry.register("workspaces", "Workspaces by status", workspaces.clone());
+        registry.register_with_unit(
+            "workspace_oldest",
+            "How long the workspace that is in a status longest has been in it",
+            Unit::Seconds,
+            oldest_seconds.clone(),
+        );
         registry.register(
-            "sweep_unfinished",
-            "Workspaces that the sweep found half done",
-            sweep_unfinished.clone(),
+            "sweep_attempts",
+            "Tries of the sweep to finish a half-done workspace",
+            sweep_attempts.clone(),
+        );
+        registry.register("drift", "Differences found in the cluster", drift.clone());
+        registry.register(
+            "drift_repaired",
+            "Differences that the broker set right",
+            drift_repaired.clone(),
+        );
+        registry.register(
+            "drift_open",
+            "Differences that are there now and need an administrator",
+            drift_open.clone(),
+        );
+        registry.register(
+            "drift_rounds",
+            "Rounds of this broker over the objects of all workspaces",
+            drift_rounds.clone(),
         );
         registry.register(
             "policies_in_force",
@@ -130,7 +203,13 @@ impl Default for Metrics {
             request_seconds,
             actions,
             token_request_seconds,
-            sweep_unfinished,
+            workspaces,
+            oldest_seconds,
+            sweep_attempts,
+            drift,
+            drift_repaired,
+            drift_open,
+            drift_rounds,
             policies_in_force,
             registry: std::sync::Arc::new(registry),
         }
@@ -155,9 +234,49 @@ impl Metrics {
         self.token_request_seconds.observe(seconds);
     }
 
-    /// The sweep found a workspace half done.
-    pub fn unfinished(&self) {
-        self.sweep_unfinished.inc();
+    /// So many workspaces have a status, the first of them for so many seconds.
+    pub fn workspaces(&self, status: WorkspaceStatus, count: i64, oldest_seconds: i64) {
+        let labels = StatusLabels { status: status.as_str() };
+        self.workspaces.get_or_create(&labels).set(count);
+        self.oldest_seconds.get_or_create(&labels).set(oldest_seconds);
+    }
+
+    /// The sweep worked on a workspace in this status.
+    pub fn swept(&self, status: WorkspaceStatus, outcome: SweepOutcome) {
+        let outcome = match outcome {
+            SweepOutcome::Done => "done",
+            SweepOutcome::Failed => "failed",
+            SweepOutcome::TimedOut => "timed_out",
+        };
+        let labels = SweepLabels { status: status.as_str(), outcome };
+        self.sweep_attempts.get_or_create(&labels).inc();
+    }
+
+    /// A difference was found that was not known.
+    pub fn drift_found(&self, kind: &str, what: &str) {
+        let labels = DriftLabels { kind: kind.to_owned(), what: what.to_owned() };
+        self.drift.get_or_create(&labels).inc();
+    }
+
+    /// A difference was set right.
+    pub fn drift_repaired(&self, kind: &str, what: &str) {
+        let labels = DriftLabels { kind: kind.to_owned(), what: what.to_owned() };
+        self.drift_repaired.get_or_create(&labels).inc();
+    }
+
+    /// What differs now: kind, what, and in how many workspaces.
+    pub fn open_drift(&self, counts: &[(String, String, i64)]) {
+        self.drift_open.clear();
+        for (kind, what, count) in counts {
+            let labels = DriftLabels { kind: kind.clone(), what: what.clone() };
+            self.drift_open.get_or_create(&labels).set(*count);
+        }
+    }
+
+    /// A round over all objects ended.
+    pub fn drift_round(&self, done: bool) {
+        let outcome = if done { "done" } else { "failed" };
+        self.drift_rounds.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
     /// Whether the admission policies were as they have to be when they were last looked at.

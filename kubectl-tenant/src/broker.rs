@@ -10,8 +10,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use tenant_shared::{
     Credential, CredentialId, CredentialInfo, CredentialPage, EndedSessions, InitRequest, Me,
-    Revocation, SessionList, SuspendRequest, UserInfo, UserList, UserSuspension, Workspace,
-    WorkspaceList,
+    Revocation, SessionList, SuspendRequest, Suspension, UserInfo, UserList, UserSuspension,
+    Workspace, WorkspaceList,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -113,6 +113,16 @@ impl Broker {
             &self.identity.broker,
             &self.call(Method::GET, &format!("/workspaces/{id}"), None).await?,
         )
+    }
+
+    /// Suspends a workspace, or resumes it.
+    pub(crate) async fn set_workspace(
+        &self,
+        id: Uuid,
+        verb: &str,
+        reason: Option<&str>,
+    ) -> Result<Suspension, Error> {
+        self.set(&format!("/workspaces/{id}/{verb}"), reason).await
     }
 
     /// Makes this person's workspace, or finds it made.
@@ -232,7 +242,7 @@ impl Broker {
         id: Uuid,
         reason: Option<&str>,
     ) -> Result<UserSuspension, Error> {
-        self.set_user(&format!("/users/{id}/suspend"), reason).await
+        self.set(&format!("/users/{id}/suspend"), reason).await
     }
 
     /// Lets a user in again.
@@ -241,14 +251,10 @@ impl Broker {
         id: Uuid,
         reason: Option<&str>,
     ) -> Result<UserInfo, Error> {
-        self.set_user(&format!("/users/{id}/resume"), reason).await
+        self.set(&format!("/users/{id}/resume"), reason).await
     }
 
-    async fn set_user<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        reason: Option<&str>,
-    ) -> Result<T, Error> {
+    async fn set<T: DeserializeOwned>(&self, path: &str, reason: Option<&str>) -> Result<T, Error> {
         let body = body(&SuspendRequest { reason: reason.map(str::to_owned) })?;
         self.read(&self.call(Method::POST, path, Some(body)).await?)
     }

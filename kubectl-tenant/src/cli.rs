@@ -80,6 +80,10 @@ pub(crate) enum Command {
     Workspaces(Workspaces),
     /// List the credentials of a workspace, or revoke one
     Credentials(Credentials),
+    /// Cut a workspace off: nothing is issued, its tokens stop working (administrators)
+    Suspend(Suspend),
+    /// Give a suspended workspace back (administrators)
+    Resume(Suspend),
     /// Merge your workspace into the kubeconfig, or print it
     Kubeconfig(Kubeconfig),
     /// Print a token for kubectl (kubectl calls this itself)
@@ -303,6 +307,18 @@ pub(crate) struct RevokeCredential {
     /// Why, for the audit trail
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Suspend {
+    /// Identifier or namespace of the workspace
+    pub(crate) workspace: String,
+    /// Why, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// How long to wait for steps that are open; the broker goes on without it
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub(crate) wait: u32,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }

@@ -10,7 +10,7 @@
 //! | `identity`, `store` | accounts, and what is kept of them on disk |
 //! | `kubeconfig` | the merge that loses nothing |
 //! | `account` | what every command begins with that asks the broker |
-//! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `status`, `version`, `completion` | the other commands |
+//! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `status`, `version`, `completion` | the other commands |
 //! | `private_file`, `lock`, `paths` | files, and who may touch them |
 //! | `world` | everything ambient, so that [`run`] is the whole program, in a test too |
 //!
@@ -42,6 +42,7 @@ mod runtime;
 mod sessions;
 mod status;
 mod store;
+mod suspension;
 mod users;
 mod version;
 mod whoami;
@@ -108,6 +109,8 @@ fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
         Command::Init(options) => workspace::init(choice, &options, world),
         Command::Workspaces(options) => workspace::list(choice, &options, world),
         Command::Credentials(options) => credentials::credentials(choice, &options, world),
+        Command::Suspend(options) => suspension::suspend(choice, &options, world),
+        Command::Resume(options) => suspension::resume(choice, &options, world),
         Command::Kubeconfig(options) => workspace::kubeconfig(choice, &options, world),
         Command::GetToken(options) => {
             let paths = paths::Paths::of(&world.env)?;

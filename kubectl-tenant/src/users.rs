@@ -27,7 +27,10 @@ pub(crate) fn users(choice: &Choice, options: &Options, world: &mut World) -> Re
                 let (id, status) = (workspace.id, workspace.status.as_str());
                 world.say(match workspace.status {
                     WorkspaceStatus::Suspended => format!("Workspace {id} is suspended."),
-                    _ => format!("Workspace {id} is {status}: the broker goes on with it."),
+                    _ => format!(
+                        "Workspace {id} is {status}: the broker goes on with it by itself. Wait for \
+                         it: kubectl tenant suspend {id}"
+                    ),
                 });
             }
             Ok(())

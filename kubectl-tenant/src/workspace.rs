@@ -100,7 +100,7 @@ fn table_of_all(workspaces: &[Workspace], users: &[UserInfo]) -> String {
             [
                 it.namespace.clone(),
                 owner.map_or_else(|| it.owner.to_string(), |user| user.email.clone()),
-                it.status.as_str().to_owned(),
+                status(it),
                 it.tier.clone(),
                 it.cluster.clone(),
                 it.id.to_string(),
@@ -110,6 +110,23 @@ fn table_of_all(workspaces: &[Workspace], users: &[UserInfo]) -> String {
     output::columns(["NAMESPACE", "OWNER", "STATUS", "TIER", "CLUSTER", "ID"], &rows)
 }
 
+/// The status, with what the broker goes on with and whether something is wrong in the cluster; the
+/// details are in the other formats.
+fn status(workspace: &Workspace) -> String {
+    let mut text = workspace.status.as_str().to_owned();
+    if let Some(unfinished) = &workspace.unfinished {
+        text += match unfinished.open_steps.len() {
+            1 => " (1 step open)".to_owned(),
+            count => format!(" ({count} steps open)"),
+        }
+        .as_str();
+    }
+    if !workspace.drift.is_empty() {
+        text += " (drift)";
+    }
+    text
+}
+
 /// A table of workspaces.
 pub(crate) fn table(workspaces: &[Workspace]) -> String {
     let rows: Vec<[String; 6]> = workspaces
@@ -117,7 +134,7 @@ pub(crate) fn table(workspaces: &[Workspace]) -> String {
         .map(|it| {
             [
                 it.namespace.clone(),
-                it.status.as_str().to_owned(),
+                status(it),
                 it.tier.clone(),
                 it.quota.cpu.clone(),
                 it.quota.memory.clone(),

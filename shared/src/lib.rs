@@ -38,4 +38,6 @@ pub use session::{
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use time::WireTime;
 pub use user::{UserInfo, UserList, UserStatus, UserSuspension};
-pub use workspace::{InitRequest, Quota, Workspace, WorkspaceList, WorkspaceStatus};
+pub use workspace::{
+    Drift, InitRequest, Quota, Unfinished, Workspace, WorkspaceList, WorkspaceStatus,
+};

@@ -30,6 +30,8 @@ pub enum Code {
     NamespaceConflict,
     /// 409: the workspace is suspended.
     WorkspaceSuspended,
+    /// 409: the owner of the workspace is suspended.
+    OwnerSuspended,
     /// 409: the workspace is not in a state that allows this yet; try again.
     WorkspaceNotReady,
     /// 411: the length of the body must be given.
@@ -69,6 +71,7 @@ impl Code {
             Self::TierConflict => "tier_conflict",
             Self::NamespaceConflict => "namespace_conflict",
             Self::WorkspaceSuspended => "workspace_suspended",
+            Self::OwnerSuspended => "owner_suspended",
             Self::WorkspaceNotReady => "workspace_not_ready",
             Self::LengthRequired => "length_required",
             Self::PayloadTooLarge => "payload_too_large",
@@ -94,6 +97,7 @@ impl Code {
             Self::TierConflict
             | Self::NamespaceConflict
             | Self::WorkspaceSuspended
+            | Self::OwnerSuspended
             | Self::WorkspaceNotReady => 409,
             Self::LengthRequired => 411,
             Self::PayloadTooLarge => 413,
@@ -118,6 +122,7 @@ impl Code {
             Self::TierConflict => "The workspace has another tier",
             Self::NamespaceConflict => "Something in the cluster is in the way",
             Self::WorkspaceSuspended => "The workspace is suspended",
+            Self::OwnerSuspended => "The owner of the workspace is suspended",
             Self::WorkspaceNotReady => "The workspace is not ready",
             Self::LengthRequired => "Length required",
             Self::PayloadTooLarge => "Body too large",

@@ -47,6 +47,16 @@ pub enum WorkspaceStatus {
 }
 
 impl WorkspaceStatus {
+    /// Every status.
+    pub const ALL: [Self; 6] = [
+        Self::Provisioning,
+        Self::Provisioned,
+        Self::Suspending,
+        Self::Suspended,
+        Self::Resuming,
+        Self::Failed,
+    ];
+
     /// As written on the wire and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -61,17 +71,34 @@ impl WorkspaceStatus {
 
     /// The status of this name, if there is one.
     pub fn parse(name: &str) -> Option<Self> {
-        [
-            Self::Provisioning,
-            Self::Provisioned,
-            Self::Suspending,
-            Self::Suspended,
-            Self::Resuming,
-            Self::Failed,
-        ]
-        .into_iter()
-        .find(|status| status.as_str() == name)
+        Self::ALL.into_iter().find(|status| status.as_str() == name)
     }
+}
+
+/// What the broker has begun with a workspace and goes on with by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct Unfinished {
+    /// The steps that are not done yet, in their order; the names are those of `Step`.
+    pub open_steps: Vec<String>,
+    /// How often the broker has tried again since the request.
+    pub attempts: u32,
+    /// From when on it tries again (RFC 3339, UTC).
+    pub next_attempt_at: WireTime,
+}
+
+/// Something of a workspace in the cluster that is not as it has to be, and that the broker could not
+/// set right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct Drift {
+    /// Kind of the object, for example `ResourceQuota`.
+    pub kind: String,
+    /// What is wrong with it: `missing`, `foreign`, `terminating`, `pod_security`,
+    /// `suspended_label`, `spec`, `role`, `subjects`, `replaced`, `unexpected`.
+    pub what: String,
+    /// When the broker found it (RFC 3339, UTC).
+    pub found_at: WireTime,
 }
 
 /// One person's corner of a cluster.
@@ -94,6 +121,14 @@ pub struct Workspace {
     pub owner: Uuid,
     /// When it was asked for (RFC 3339, UTC).
     pub created_at: WireTime,
+    /// What the broker goes on with: only while it is being made, suspended or resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub unfinished: Option<Unfinished>,
+    /// What is not as it has to be in the cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", oai(default, skip_serializing_if_is_empty))]
+    pub drift: Vec<Drift>,
 }
 
 /// Answer of `GET /workspaces`.

@@ -69,6 +69,12 @@ catalogue! {
     ResumeWorkspace,
     /// A workspace works again.
     WorkspaceResumed,
+    /// An object of a workspace was found deleted or altered.
+    DriftFound,
+    /// The broker made it again as it has to be.
+    DriftRepaired,
+    /// It is as it has to be again by another hand.
+    DriftEnded,
     /// Old rows were deleted as `audit.retention_days` says.
     CutAuditTrail,
 }

@@ -211,7 +211,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let filter = telemetry::log_filter(&config.log_level).map_err(anyhow::Error::msg)?;
     telemetry::start_logging(filter, config.log_format);
     let stop = stop_signal()?;
-    App::start(config, Clock::system()).await?.serve(stop).await
+    Box::pin(App::start(config, Clock::system()).await?.serve(stop)).await
 }
 
 /// Resolves at the first SIGTERM or Ctrl-C.

@@ -3,12 +3,15 @@
 //! Everything here runs as the broker's restricted identity. An object is made with create and, if
 //! it is there already, compared; nothing foreign is adopted, changed or deleted.
 
+mod difference;
 mod error;
 mod look;
 mod object;
+mod quantity;
 mod rehearse;
 mod revoke;
 mod secret;
+mod survey;
 mod token;
 
 use std::time::Duration;
@@ -19,9 +22,10 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
+pub use difference::{Compared, Difference, is_marked_suspended};
 pub use error::ClusterError;
 pub use look::KnownAs;
-pub use object::{Object, Outcome, labels_of};
+pub use object::{Object, Outcome, Seen, labels_of};
 pub use rehearse::{Question, Rehearsal, ServerFacts};
 pub use secret::{SECRET_TYPE, TokenSecret};
 pub use token::IssuedToken;

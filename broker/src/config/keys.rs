@@ -26,6 +26,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "Addresses and networks (CIDR) of proxies whose X-Forwarded-For is believed; from anybody else it is ignored.",
     ),
     (
+        "drift_seconds",
+        "60",
+        "How often the objects of all workspaces are compared with what they have to be.",
+    ),
+    (
         "database.url",
         "sqlite://<state_dir>/broker.db",
         "postgres://user:password@host:5432/name, or sqlite://<file>.",

@@ -68,6 +68,8 @@ pub struct Config {
     pub sweep_seconds: u32,
     /// Proxies that stand in front of the broker.
     pub trusted_proxies: TrustedProxies,
+    /// How often the objects of all workspaces are looked at, in seconds.
+    pub drift_seconds: u32,
     /// The embedded issuer.
     pub issuer: IssuerSettings,
     /// The audit trail.
@@ -162,8 +164,14 @@ impl Config {
             drain_seconds: s.within("drain_seconds", 0, 3600),
             sweep_seconds: s.within("sweep_seconds", 1, 3600),
             trusted_proxies: s.parsed("trusted_proxies").unwrap_or_default(),
+            drift_seconds: s.within("drift_seconds", 1, 86_400),
         };
         settings.finish().map(|()| config)
+    }
+
+    /// `public_url` as it is shown to people: without a slash at its end.
+    pub fn shown_url(&self) -> String {
+        self.public_url.as_str().trim_end_matches('/').to_owned()
     }
 }
 

@@ -266,7 +266,7 @@ impl Credentials {
             others_revoked: u32::try_from(count).unwrap_or(u32::MAX),
             others,
             accepted_for_seconds: if by.is_some() { TOKEN_CACHE_SECONDS } else { 0 },
-            steps: steps.into_wire(),
+            steps: steps.into_answer(&[]),
         })
     }
 }

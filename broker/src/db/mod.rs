@@ -19,6 +19,13 @@ use sqlx::{
 
 /// How long a caller waits for a connection before the database counts as unavailable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a statement may wait for somebody's lock: as long as SQLite waits for its own.
+const LOCK_TIMEOUT: Duration = ACQUIRE_TIMEOUT;
+/// How long PostgreSQL may work on one statement. Every statement of the broker is one of an index.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a transaction may do nothing. One whose broker hangs or was cut off holds its locks no
+/// longer.
+const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections of one broker to PostgreSQL.
 const POSTGRES_CONNECTIONS: u32 = 16;
 /// Readers of one broker on SQLite; there is one writer beside them.
@@ -100,6 +107,19 @@ async fn change_to_wal(options: &SqliteConnectOptions) -> sqlx::Result<()> {
     }
 }
 
+/// A stuck database is an error after a bounded time, not a request that hangs. What the URL says of
+/// these limits (`?options=-c%20statement_timeout=…`) counts more.
+fn with_time_limits(options: &PgConnectOptions) -> PgConnectOptions {
+    let given = options.get_options().unwrap_or_default().to_owned();
+    let limits = [
+        ("statement_timeout", STATEMENT_TIMEOUT),
+        ("lock_timeout", LOCK_TIMEOUT),
+        ("idle_in_transaction_session_timeout", IDLE_TRANSACTION_TIMEOUT),
+    ];
+    let limits = limits.into_iter().filter(|(name, _)| !given.contains(name));
+    options.clone().options(limits.map(|(name, limit)| (name, limit.as_millis().to_string())))
+}
+
 /// Whether this is `SQLITE_BUSY`, extended or not: the lowest eight bits are the code.
 fn is_busy(code: Option<&str>) -> bool {
     const SQLITE_BUSY: u32 = 5;
@@ -153,7 +173,7 @@ impl Db {
                 let pool = PgPoolOptions::new()
                     .max_connections(POSTGRES_CONNECTIONS)
                     .acquire_timeout(ACQUIRE_TIMEOUT)
-                    .connect_with((**options).clone().application_name("tenant-broker"))
+                    .connect_with(with_time_limits(options).application_name("tenant-broker"))
                     .await?;
                 Ok(Self::Postgres(pool))
             }
@@ -195,6 +215,10 @@ impl Db {
             Self::Postgres(pool) => {
                 // The migrator's lock goes with its connection; after a failure nothing else ends it.
                 let mut connection = pool.acquire().await?.detach();
+                // It waits for another replica's migration, and a large table takes its time.
+                sqlx::raw_sql("SET statement_timeout = 0; SET lock_timeout = 0")
+                    .execute(&mut connection)
+                    .await?;
                 let result = POSTGRES_MIGRATIONS.run_direct(None, &mut connection, false).await;
                 connection.close().await?;
                 result

@@ -16,6 +16,7 @@ on_both_engines!(
     a_transaction_is_seen_once_it_is_committed,
     what_is_committed_survives_a_power_cut,
     a_closed_database_does_not_answer,
+    a_lock_that_another_holds_is_an_error_after_a_bounded_time,
 );
 
 /// Name and whether it must have a value, in order.
@@ -98,7 +99,7 @@ async fn references(db: &Db) -> Vec<String> {
 async fn both_engines_have_the_same_tables() {
     let (sqlite, postgres) = (Storage::new(On::Sqlite).await, Storage::new(On::Postgres).await);
     let (ours, theirs) = (tables(&sqlite.db).await, tables(&postgres.db).await);
-    assert!(ours.contains_key("workspaces") && ours.len() == 17, "{ours:?}");
+    assert!(ours.contains_key("workspaces") && ours.len() == 19, "{ours:?}");
     assert_eq!(ours, theirs);
     assert_eq!(indexes(&sqlite.db).await, indexes(&postgres.db).await);
     let keys = references(&sqlite.db).await;
@@ -248,4 +249,59 @@ async fn a_closed_database_does_not_answer(on: On) {
     storage.db.close().await;
     assert!(matches!(storage.db.ping().await, Err(sqlx::Error::PoolClosed)));
     assert!(matches!(storage.db.begin().await, Err(sqlx::Error::PoolClosed)));
+}
+
+/// Longer than any of the limits, and much shorter than for ever.
+const BOUND: Duration = Duration::from_mins(1);
+
+async fn a_lock_that_another_holds_is_an_error_after_a_bounded_time(on: On) {
+    let storage = Storage::new(on).await;
+    let user = storage.user().await;
+    // Another process wrote to the row and does not go on.
+    let other = storage.place.connect().await;
+    let mut stuck = other.begin().await.unwrap();
+    let write = "UPDATE users SET role = 'admin' WHERE id = $1";
+    let write = async |tx: &mut Tx| on_engine!(tx.connection(), c => sqlx::query(write).bind(user).execute(c).await.map(drop));
+    write(&mut stuck).await.unwrap();
+    let attempts = at_once((0..3).map(|_| {
+        let db = storage.db.clone();
+        async move {
+            tokio::time::timeout(BOUND, async {
+                let mut tx = db.begin().await?;
+                let touch = "UPDATE users SET role = 'user' WHERE id = $1";
+                on_engine!(tx.connection(), c =>
+                    sqlx::query(touch).bind(user).execute(c).await.map(drop))
+            })
+            .await
+        }
+    }));
+    for attempt in attempts.await {
+        attempt.expect("an answer in time").unwrap_err();
+    }
+    assert_eq!(storage.number(USERS).await, 1, "readers never wait");
+    drop(stuck);
+    let mut tx = storage.db.begin().await.unwrap();
+    write(&mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_statement_that_never_ends_is_ended() {
+    let storage = Storage::new(On::Postgres).await;
+    let Db::Postgres(pool) = &storage.db else { panic!("another engine") };
+    let sleep = sqlx::query("SELECT pg_sleep(600)").execute(pool);
+    let error = tokio::time::timeout(BOUND, sleep).await.expect("an answer in time").unwrap_err();
+    let code = error.as_database_error().and_then(|error| error.code().map(|it| it.to_string()));
+    assert_eq!(code.as_deref(), Some("57014"), "query_canceled");
+    storage.db.ping().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_url_may_set_other_time_limits() {
+    let url = "postgres://u@localhost/db?options=-c%20statement_timeout%3D1234";
+    let Ok(Location::Postgres(options)) = url.parse() else { panic!("a PostgreSQL URL") };
+    let options = with_time_limits(&options);
+    let options = options.get_options().unwrap();
+    assert!(options.contains("statement_timeout=1234") && options.contains("lock_timeout=5000"));
+    assert_eq!(options.matches("statement_timeout").count(), 1, "{options}");
 }

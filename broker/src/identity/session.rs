@@ -120,7 +120,7 @@ impl Session {
 }
 
 /// Whether a list of scopes, divided by spaces, has this one.
-pub(super) fn contains_scope(scopes: &str, name: &str) -> bool {
+pub(crate) fn contains_scope(scopes: &str, name: &str) -> bool {
     scopes.split(' ').any(|scope| scope == name)
 }
 

@@ -60,21 +60,21 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
         |reason, group, resources, names, verbs| Rule { reason, group, resources, names, verbs };
     let mut rules = vec![
         rule(
-            "make a tenant's namespace; read it back to see that it is ours",
+            "make a tenant's namespace; read it back, and see when it is altered or gone",
             "",
             &["namespaces"],
             vec![],
             &["create", "get", "list"],
         ),
         rule(
-            "make and verify what limits and carries a tenant",
+            "make what limits and carries a tenant; see when it is altered or gone",
             "",
             &["serviceaccounts", "resourcequotas", "limitranges"],
             vec![],
             &["create", "get", "list"],
         ),
         rule(
-            "make and verify the binding; list what is left of bindings during a suspension",
+            "make the binding; see when it is altered or gone, and what a suspension left",
             RBAC,
             &["rolebindings"],
             vec![],

@@ -15,6 +15,7 @@ use super::{
     target::Target,
     waiting::{self, Ask},
 };
+use crate::identity::session::contains_scope;
 
 /// Scopes that the issuer knows; others are ignored (OpenID Connect Core 1.0 section 3.1.2.1).
 pub(super) const SCOPES: [&str; 3] = ["openid", "email", "offline_access"];
@@ -105,7 +106,7 @@ fn asked(sent: &Parameters) -> Result<Asked<'_>, Refusal> {
         return Err(Refusal::new("invalid_request", "code_challenge is not an S256 challenge"));
     }
     let scope = granted(sent.optional("scope", MOST_SCOPE_BYTES)?.unwrap_or_default());
-    if !scope.split(' ').any(|name| name == "openid") {
+    if !contains_scope(&scope, "openid") {
         return Err(Refusal::new("invalid_scope", "scope must have openid"));
     }
     // There is no session in the browser: everybody signs in anew, whatever the other values of

@@ -92,10 +92,13 @@ impl WorkspaceApi {
             found.retain(|found| caller.0.may_know(found.id()));
             found
         };
-        Ok(Json(WorkspaceList { items: found.iter().map(super::Found::wire).collect() }))
+        Ok(Json(WorkspaceList { items: self.workspaces.described(&found).await? }))
     }
 
     /// Show a workspace
+    ///
+    /// While it is being made, suspended or resumed, `unfinished` says which steps are open; `drift`
+    /// says what is not as it has to be in the cluster.
     #[oai(path = "/:id", method = "get", operation_id = "showWorkspace")]
     async fn show(
         &self,
@@ -105,7 +108,8 @@ impl WorkspaceApi {
     ) -> Result<Json<Workspace>, Failure> {
         let found = self.workspaces.existing(id.0).await?;
         access::read_workspace(&caller.0, &found)?;
-        Ok(Json(found.wire()))
+        let described = self.workspaces.described(&[found]).await?;
+        described.into_iter().next().map(Json).ok_or_else(access::no_such_workspace)
     }
 
     /// Suspend a workspace (the kill switch)
@@ -126,8 +130,8 @@ impl WorkspaceApi {
 
     /// Resume a workspace
     ///
-    /// At the earliest 10 seconds after its suspension. Tokens from before stay dead. The body may
-    /// be left out.
+    /// At the earliest 10 seconds after its suspension, and not while its owner is suspended. Tokens
+    /// from before stay dead. The body may be left out.
     #[oai(path = "/:id/resume", method = "post", operation_id = "resumeWorkspace")]
     async fn resume(
         &self,

@@ -1,6 +1,7 @@
 //! How workspaces fail, and which problem each failure is.
 
 use tenant_shared::{Code, WorkspaceStatus};
+use uuid::Uuid;
 
 use crate::{
     cluster::ClusterError,
@@ -43,6 +44,9 @@ pub enum WorkspaceError {
     /// Resumed too early.
     #[error("old tokens are remembered by API servers for 10 s; resume again in {0} s")]
     TooEarly(u64),
+    /// The owner may not sign in.
+    #[error("its owner is suspended; let them in again first: kubectl tenant users resume {0}")]
+    OwnerSuspended(Uuid),
     /// Something foreign in the cluster.
     #[error("something in the cluster is in the way: {0}; ask an administrator")]
     Conflict(String),
@@ -79,6 +83,7 @@ impl From<WorkspaceError> for Failure {
             WorkspaceError::TooEarly(seconds) => {
                 Self::new(Code::WorkspaceNotReady, text).retry_after(seconds)
             }
+            WorkspaceError::OwnerSuspended(_) => Self::new(Code::OwnerSuspended, text),
             WorkspaceError::Conflict(_) => Self::new(Code::NamespaceConflict, text),
             WorkspaceError::Cluster(error) => cluster_failure(&error),
             WorkspaceError::Storage(error) => Self::storage(&error),

@@ -2,22 +2,24 @@
 //! they mean to do, then do it; a sweep finishes by the same code what a crash left.
 
 pub mod api;
+mod drift;
 mod error;
 mod objects;
+mod progress;
 mod provision;
 mod rotate;
 mod state;
-mod steps;
 mod store;
 mod suspend;
+mod sweep;
 
-use tenant_shared::WorkspaceStatus;
+use tenant_shared::{Workspace, WorkspaceStatus};
 use uuid::Uuid;
 
 pub use error::{WorkspaceError, cluster_failure};
 pub use objects::{LIMITS_NAME, QUOTA_NAME};
+pub(crate) use progress::Steps;
 pub(crate) use rotate::ROTATION;
-pub(crate) use steps::Steps;
 pub use store::Found;
 
 use crate::{
@@ -35,10 +37,6 @@ use crate::{
 
 /// Workspaces in one answer of `list_all`.
 const MOST_LISTED: u32 = 10_000;
-/// Workspaces that one round of the sweep takes of each state.
-const MOST_SWEPT: u32 = 100;
-/// What is younger is somebody's request under way, in milliseconds.
-const SWEEP_AGE_MS: i64 = 3_000;
 
 /// All workspaces. Clones share everything.
 #[derive(Clone, Debug)]
@@ -49,6 +47,8 @@ pub struct Workspaces {
     tiers: Tiers,
     init_limit: Allowance,
     metrics: Metrics,
+    /// Who this process is among its replicas.
+    replica: Uuid,
 }
 
 /// Proof that a person may use a workspace and that it works. Credentials are issued for nothing
@@ -92,7 +92,8 @@ impl Workspaces {
         init_limit: Allowance,
         metrics: Metrics,
     ) -> Self {
-        Self { db, clock, cluster, tiers, init_limit, metrics }
+        let replica = clock.random_id();
+        Self { db, clock, cluster, tiers, init_limit, metrics, replica }
     }
 
     /// The cluster that the workspaces are in.
@@ -135,6 +136,24 @@ impl Workspaces {
     /// The database's.
     pub(crate) async fn by_id(&self, id: Uuid) -> sqlx::Result<Option<Found>> {
         store::by_id(&self.db, id).await
+    }
+
+    /// Workspaces as they are written on the wire, with what differs in the cluster.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn described(&self, found: &[Found]) -> sqlx::Result<Vec<Workspace>> {
+        let drifts = match found {
+            [] => Vec::new(),
+            [one] => store::drift::of(&self.db, one.id).await?,
+            _ => store::drift::all(&self.db, MOST_LISTED).await?,
+        };
+        let drift_of = |id| drifts.iter().filter(move |drift| drift.workspace_id == id);
+        let describe = |found: &Found| Workspace {
+            drift: drift_of(found.id).map(store::drift::Row::wire).collect(),
+            ..found.wire()
+        };
+        Ok(found.iter().map(describe).collect())
     }
 
     /// The workspaces of a person, oldest first.
@@ -185,51 +204,5 @@ impl Workspaces {
             (WorkspaceStatus::Provisioned, None) => Err(WorkspaceError::Rotating),
             (status, _) => Err(WorkspaceError::NotReady(status)),
         }
-    }
-
-    /// Finishes what a crash or a silent cluster left half done. Returns how many it could not.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn sweep(&self) -> sqlx::Result<usize> {
-        let before = self.clock.now_ms() - SWEEP_AGE_MS;
-        let mut left = 0;
-        for status in state::UNFINISHED {
-            for found in store::waiting(&self.db, status, before, MOST_SWEPT).await? {
-                self.metrics.unfinished();
-                let result = match status {
-                    WorkspaceStatus::Suspending => self.finish_suspend(&found).await.map(drop),
-                    _ => self.finish_provisioning(&found).await.map(drop),
-                };
-                match result {
-                    Ok(()) => {
-                        tracing::info!(workspace = %found.id, was = status.as_str(), "sweep finished a workspace");
-                    }
-                    Err(error) => {
-                        left += 1;
-                        tracing::warn!(
-                            workspace = %found.id, status = status.as_str(),
-                            error = crate::problem::chain(&error), "sweep could not finish a workspace"
-                        );
-                    }
-                }
-            }
-        }
-        for found in store::rotating(&self.db, before, MOST_SWEPT).await? {
-            self.metrics.unfinished();
-            match self.rotate(&found, &mut Steps::default()).await {
-                Ok(()) => {
-                    tracing::info!(workspace = %found.id, "sweep replaced a ServiceAccount");
-                }
-                Err(error) => {
-                    left += 1;
-                    tracing::warn!(
-                        workspace = %found.id, error = crate::problem::chain(&error),
-                        "sweep could not replace a ServiceAccount"
-                    );
-                }
-            }
-        }
-        Ok(left)
     }
 }

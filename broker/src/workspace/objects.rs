@@ -16,7 +16,7 @@ use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME};
 use uuid::Uuid;
 
 use crate::{
-    cluster::{Object, labels_of},
+    cluster::{Compared, Object, labels_of},
     config::Tier,
 };
 
@@ -84,6 +84,17 @@ fn meta(workspace: Uuid, namespace: &str, name: &str) -> ObjectMeta {
         namespace: Some(namespace.to_owned()),
         labels: Some(labels_of(workspace)),
         ..ObjectMeta::default()
+    }
+}
+
+/// Whether an object of a kind has the name that ours has; a namespace is named by itself.
+pub(super) fn is_name_of<K: Compared>(name: &str, namespace: &str) -> bool {
+    match K::NAME {
+        Namespace::NAME => name == namespace,
+        ResourceQuota::NAME => name == QUOTA_NAME,
+        LimitRange::NAME => name == LIMITS_NAME,
+        ServiceAccount::NAME => name == SERVICE_ACCOUNT_NAME,
+        _ => name == ROLE_BINDING_NAME,
     }
 }
 

@@ -161,7 +161,10 @@ impl Workspaces {
         })?;
         let mut uid = String::new();
         for object in objects::desired(found.id, &found.k8s_namespace, tier) {
-            let outcome = self.cluster.create_or_verify(&object).await?;
+            let outcome = match found.status() {
+                WorkspaceStatus::Resuming => self.cluster.create_or_keep(&object).await?,
+                _ => self.cluster.create_or_verify(&object).await?,
+            };
             tracing::debug!(
                 workspace = %found.id, kind = outcome.kind, created = outcome.created, "object is there"
             );

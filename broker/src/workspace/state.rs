@@ -7,7 +7,7 @@
 //!      foreign object│        │init again          suspend│      │all objects exist
 //!                    ▼        │                           ▼      │
 //!                   failed ───┘                      suspending  │
-//!                                                         │      │
+//!                    ▲ namespace lost (from provisioned)  │      │
 //!                                             rights gone ▼      │
 //!                                                     suspended ─┴▶ resuming
 //! ```
@@ -24,6 +24,8 @@ pub(super) enum Event {
     ObjectsExist,
     /// Something foreign is in the way.
     Conflict,
+    /// Its namespace is gone, or is not ours any more.
+    Lost,
     /// The kill switch.
     Suspend,
     /// Nothing of its rights is left.
@@ -38,6 +40,7 @@ pub(super) fn transition(event: Event) -> (&'static [Status], Status) {
         Event::Retry => (&[Status::Failed], Status::Provisioning),
         Event::ObjectsExist => (&[Status::Provisioning, Status::Resuming], Status::Provisioned),
         Event::Conflict => (&[Status::Provisioning], Status::Failed),
+        Event::Lost => (&[Status::Provisioned], Status::Failed),
         Event::Suspend => (
             &[Status::Provisioning, Status::Provisioned, Status::Resuming, Status::Failed],
             Status::Suspending,
@@ -55,10 +58,11 @@ pub(super) const UNFINISHED: [Status; 3] =
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 6] = [
+    const EVENTS: [Event; 7] = [
         Event::Retry,
         Event::ObjectsExist,
         Event::Conflict,
+        Event::Lost,
         Event::Suspend,
         Event::RightsGone,
         Event::Resume,

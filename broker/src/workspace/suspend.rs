@@ -2,24 +2,24 @@
 
 use tenant_shared::{Suspension, TOKEN_CACHE_SECONDS, WorkspaceStatus};
 
-use super::{Found, Steps, WorkspaceError, Workspaces, state::Event, store};
+use super::{
+    Found, WorkspaceError, Workspaces,
+    progress::{RESUMPTION, SUSPENSION, Steps},
+    state::Event,
+    store::{self, work},
+};
 use crate::{
     access::{Permit, SuspendWorkspaces},
     audit::{self, Action},
     cluster::ClusterError,
     db::Tx,
+    identity::hold_active,
     problem::{chain, note},
 };
 
 /// How long API servers remember a token that they accepted, in milliseconds. Rights given back
 /// earlier would let an old token in again.
 const TOKEN_CACHE_MS: i64 = TOKEN_CACHE_SECONDS as i64 * 1000;
-
-/// Steps of a suspension after the decision is on record.
-const SUSPENSION: [&str; 4] =
-    ["label_namespace", "delete_role_bindings", "delete_service_account", "finish"];
-/// Steps of a resumption after the decision is on record.
-const RESUMPTION: [&str; 2] = ["unlabel_namespace", "create_objects"];
 
 impl Workspaces {
     /// Suspends a workspace: from the commit of the first step nothing is issued any more; then its
@@ -40,7 +40,7 @@ impl Workspaces {
         let suspending = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
         let rest = self.take_rights(&suspending, &mut steps).await;
         self.metrics.action(Action::SuspendWorkspace, "success");
-        self.answer(found, steps, &SUSPENSION, rest).await
+        self.answer(&suspending, steps, &SUSPENSION, rest).await
     }
 
     /// Writes down, in a transaction that does more, that a workspace is to be suspended. From its
@@ -62,7 +62,7 @@ impl Workspaces {
     /// Gives a suspended workspace back, with a new ServiceAccount: no old token works again.
     ///
     /// # Errors
-    /// Too early after the suspension, or not suspended.
+    /// Too early after the suspension, or not suspended, or its owner is suspended.
     pub async fn resume(
         &self,
         permit: &Permit<SuspendWorkspaces>,
@@ -78,7 +78,7 @@ impl Workspaces {
                     return Err(WorkspaceError::TooEarly(seconds));
                 }
                 let event = by_admin(permit, found, Action::ResumeWorkspace, reason);
-                steps.run("record", self.write_down(found, Event::Resume, event)).await?;
+                steps.run("record", self.intend_resumption(found, event)).await?;
             }
             WorkspaceStatus::Resuming | WorkspaceStatus::Provisioned => {}
             status => return Err(WorkspaceError::NotReady(status)),
@@ -90,12 +90,23 @@ impl Workspaces {
             Ok(())
         };
         self.metrics.action(Action::ResumeWorkspace, "success");
-        self.answer(found, steps, &RESUMPTION, rest).await
+        self.answer(&resuming, steps, &RESUMPTION, rest).await
     }
 
-    /// Finishes a suspension that was begun.
-    pub(super) async fn finish_suspend(&self, found: &Found) -> Result<(), WorkspaceError> {
-        self.take_rights(found, &mut Steps::default()).await
+    /// Writes down that a workspace is to be given back, to an owner who may sign in.
+    async fn intend_resumption(
+        &self,
+        found: &Found,
+        entry: audit::Event,
+    ) -> Result<(), WorkspaceError> {
+        let mut tx = self.db.begin().await?;
+        // Locked: a suspension of the owner comes before, and is seen, or after, and suspends the
+        // workspace again.
+        if !hold_active(&mut tx, found.user_id).await? {
+            return Err(WorkspaceError::OwnerSuspended(found.user_id));
+        }
+        self.write_in(&mut tx, found, Event::Resume, entry).await?;
+        Ok(tx.commit().await?)
     }
 
     /// Takes rights away that were given while the kill switch ran.
@@ -103,7 +114,11 @@ impl Workspaces {
         Ok(self.strip(found, &mut Steps::default()).await?)
     }
 
-    async fn take_rights(&self, found: &Found, steps: &mut Steps) -> Result<(), WorkspaceError> {
+    pub(super) async fn take_rights(
+        &self,
+        found: &Found,
+        steps: &mut Steps,
+    ) -> Result<(), WorkspaceError> {
         self.strip(found, steps).await?;
         let event = by_broker(found, Action::WorkspaceSuspended);
         steps.run("finish", self.write_down(found, Event::RightsGone, event)).await
@@ -135,7 +150,11 @@ impl Workspaces {
         Ok(())
     }
 
-    async fn give_rights(&self, found: &Found, steps: &mut Steps) -> Result<(), WorkspaceError> {
+    pub(super) async fn give_rights(
+        &self,
+        found: &Found,
+        steps: &mut Steps,
+    ) -> Result<(), WorkspaceError> {
         let unmarked = self.cluster.mark_suspended(&found.k8s_namespace, found.id, false);
         steps
             .run("unlabel_namespace", async {
@@ -174,21 +193,31 @@ impl Workspaces {
         Ok(())
     }
 
+    /// Keeps where a run stopped, for whoever asks.
+    async fn stopped_at(&self, begun: &Found, steps: &Steps) -> sqlx::Result<()> {
+        let mut tx = self.db.begin().await?;
+        work::stopped_at(&mut tx, begun, steps.first_open(begun.status())).await?;
+        tx.commit().await
+    }
+
     /// What the caller is told: a cluster that does not answer leaves steps open, it does not undo
     /// the decision.
     async fn answer(
         &self,
-        found: &Found,
-        mut steps: Steps,
+        begun: &Found,
+        steps: Steps,
         all: &[&str],
         rest: Result<(), WorkspaceError>,
     ) -> Result<Suspension, WorkspaceError> {
-        if let Err(error) = rest {
+        let all = if let Err(error) = rest {
             note("cause", chain(&error));
-            steps.open(all);
-        }
-        let now = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
-        Ok(Suspension { id: found.id, status: now.status(), steps: steps.into_wire() })
+            self.stopped_at(begun, &steps).await?;
+            all
+        } else {
+            &[]
+        };
+        let now = store::by_id(&self.db, begun.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+        Ok(Suspension { id: begun.id, status: now.status(), steps: steps.into_answer(all) })
     }
 }
 

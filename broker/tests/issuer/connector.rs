@@ -16,6 +16,7 @@ on_both_engines!(
     groups_say_who_comes_in_and_who_administers,
     another_browser_cannot_finish,
     a_state_works_once_for_its_provider_and_not_for_long,
+    refused_sign_ins_count_for_the_address,
 );
 
 async fn a_person_of_the_company_signs_in_and_stays_the_same_user(on: On) {
@@ -187,4 +188,30 @@ async fn a_state_works_once_for_its_provider_and_not_for_long(on: On) {
     world.pass(601);
     world.issuer.purge().await.unwrap();
     assert_eq!(world.number("SELECT COUNT(*) FROM upstream_attempts").await, 0);
+}
+
+async fn refused_sign_ins_count_for_the_address(on: On) {
+    let provider = OidcProvider::start().await.unwrap();
+    let mut corp = connector(&provider);
+    corp.allowed_groups = vec!["nobody".into()];
+    let world = World::with(on, |settings| {
+        settings.sign_in_address.count = 2;
+        with_connectors(settings, [("corp", corp)]);
+    })
+    .await;
+    register(&provider, &world, "corp").await;
+    provider.person("eve", claims("eve@corp.example", true)).await.unwrap();
+    let arrive = async || {
+        let visit = Visit::begin(&world, "corp").await;
+        let page = provider.sign_in(&visit.browser, visit.url, "eve").await.unwrap();
+        page.status.as_u16()
+    };
+    assert_eq!([arrive().await, arrive().await, arrive().await], [403, 403, 429]);
+    let asked = provider.counts().await.unwrap().get("/token").copied();
+    assert_eq!(arrive().await, 429);
+    let again = provider.counts().await.unwrap().get("/token").copied();
+    assert_eq!(again, asked, "the provider is left in peace");
+    assert_eq!(world.number("SELECT COUNT(*) FROM audit_logs WHERE action = 'SignIn'").await, 2);
+    world.pass(301);
+    assert_eq!(arrive().await, 403);
 }

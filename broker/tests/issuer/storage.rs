@@ -1,6 +1,7 @@
 //! What the database keeps, forgets, and what happens when it does not answer.
 
 use reqwest::header;
+use tenant_broker::on_engine;
 
 use crate::world::{
     Answer, Attempt, CLIENT, EMAIL, On, PASSWORD, REDIRECT, World, ask, on_both_engines, usual,
@@ -8,6 +9,7 @@ use crate::world::{
 
 on_both_engines!(
     without_its_database_the_issuer_asks_to_come_back,
+    a_lock_that_another_holds_is_a_503_after_a_bounded_time,
     no_secret_is_kept_in_clear,
     what_is_over_is_forgotten_and_what_lives_stays,
 );
@@ -37,6 +39,25 @@ async fn without_its_database_the_issuer_asks_to_come_back(on: On) {
         assert!(page.text().await.unwrap().contains("Try again in a moment"));
     }
     assert_eq!(world.me(&tokens.access).await.unwrap_err(), 503, "not 401: the token may be good");
+}
+
+async fn a_lock_that_another_holds_is_a_503_after_a_bounded_time(on: On) {
+    let world = World::start(on).await;
+    let tokens = world.sign_in().await;
+    let other = world.another_process().await;
+    let mut stuck = other.begin().await.unwrap();
+    on_engine!(stuck.connection(), c =>
+        sqlx::query("UPDATE sessions SET last_used_at = last_used_at").execute(c).await.map(drop))
+    .unwrap();
+    let refreshed = tokio::time::timeout(std::time::Duration::from_mins(1), async {
+        world.refresh(&tokens.refresh).await
+    });
+    let answer = refreshed.await.expect("an answer in time");
+    answer.refused(503, "temporarily_unavailable");
+    assert_eq!(answer.headers[header::RETRY_AFTER], "5");
+    drop(stuck);
+    // Nothing was done, so the same token works.
+    world.refresh(&tokens.refresh).await.tokens();
 }
 
 async fn no_secret_is_kept_in_clear(on: On) {

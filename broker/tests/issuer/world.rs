@@ -47,6 +47,7 @@ pub(crate) struct World {
     pub(crate) user: Uuid,
     pub(crate) http: Client,
     pub(crate) folder: tempfile::TempDir,
+    location: Location,
     server: tokio::task::JoinHandle<()>,
     _database: Option<Database>,
 }
@@ -139,7 +140,24 @@ impl World {
             Server::new_with_acceptor(acceptor).run(routes).await.unwrap();
         });
         let http = integration::http_client::http_client(None).unwrap();
-        Self { url, db, clock, identity, issuer, user, http, folder, server, _database: database }
+        Self {
+            url,
+            db,
+            clock,
+            identity,
+            issuer,
+            user,
+            http,
+            folder,
+            location,
+            server,
+            _database: database,
+        }
+    }
+
+    /// A connection to the database like that of another process.
+    pub(crate) async fn another_process(&self) -> Db {
+        Db::connect(&self.location).await.unwrap()
     }
 
     pub(crate) fn at(&self, path: &str) -> String {

@@ -9,6 +9,7 @@ mod audit;
 mod credentials;
 mod device;
 mod doctor;
+mod drift;
 mod init;
 mod install;
 mod isolation;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
+use integration::fault_proxy::{Fault, Rule};
 use integration::probe::{self, Probe};
 use integration::world::World;
 use tenant_shared::{Code, StepResult, SuspendRequest, WorkspaceStatus};
@@ -104,6 +105,7 @@ async fn with_the_cluster_down_the_decision_stands_and_is_carried_out_later() {
     let world = World::builder().fault_proxy().setting("sweep_seconds", 1).start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     let operator = world.administrator("operator").await.unwrap();
+    operator.login(&[]).await.unwrap().success().unwrap();
     let (api, admin) = (alice.api().await.unwrap(), operator.api().await.unwrap());
     let (workspace, _) = api.init("basic").await.unwrap();
 
@@ -112,6 +114,20 @@ async fn with_the_cluster_down_the_decision_stands_and_is_carried_out_later() {
     assert_eq!(suspension.status, WorkspaceStatus::Suspending);
     assert_eq!(suspension.steps[0].result, StepResult::Done);
     assert_eq!(suspension.steps.iter().filter(|s| s.result == StepResult::Open).count(), 4);
+    let unfinished = api.workspace(workspace.id).await.unwrap().unfinished.unwrap();
+    assert_eq!(
+        unfinished.open_steps,
+        ["label_namespace", "delete_role_bindings", "delete_service_account", "finish"]
+    );
+    // An administrator at the terminal is told so, by the exit code too.
+    let id = workspace.id.to_string();
+    let at_terminal = ["tenant", "suspend", &id, "--reason", "now", "--wait", "0"];
+    let told = operator.kubectl().run(at_terminal).await.unwrap();
+    assert_eq!(told.status.code(), Some(4), "{told:?}");
+    assert!(told.stderr.contains("goes on with them by itself"), "{}", told.stderr);
+    assert!(told.stderr.contains("is suspending, not suspended; open:"), "{}", told.stderr);
+    let listed = operator.kubectl().run(["tenant", "workspaces", "--all"]).await.unwrap();
+    assert!(listed.stdout.contains("suspending (4 steps open)"), "{}", listed.stdout);
     assert_eq!(super::refused(api.credential(workspace.id).await).code(), Code::WorkspaceSuspended);
 
     world.proxy().unwrap().up().await.unwrap();
@@ -126,6 +142,79 @@ async fn with_the_cluster_down_the_decision_stands_and_is_carried_out_later() {
     .unwrap();
     let account = ["serviceaccount", "sa-tenant-admin", "-n", &alice.namespace()];
     assert!(super::object(&world, &account).await.unwrap().is_none());
+    assert_eq!(api.workspace(workspace.id).await.unwrap().unfinished, None);
+    let told = operator.kubectl().run(["tenant", "suspend", &alice.namespace()]).await.unwrap();
+    assert!(told.success().unwrap().stderr.contains("is suspended: its tokens work no more"));
+}
+
+/// What the broker asks of the API server in a suspension, in order.
+const SUSPENSION: [(Method, &str); 4] = [
+    (Method::PATCH, ""),
+    (Method::DELETE, "/rolebindings"),
+    (Method::GET, "/rolebindings"),
+    (Method::DELETE, "/serviceaccounts/sa-tenant-admin"),
+];
+/// Some of what it asks in a resumption.
+const RESUMPTION: [(Method, &str); 4] = [
+    (Method::PATCH, ""),
+    (Method::POST, "/resourcequotas"),
+    (Method::POST, "/serviceaccounts"),
+    (Method::POST, "/rolebindings"),
+];
+
+/// Kills the broker after the first such call in a namespace.
+fn kill_after(world: &World, namespace: &str, (method, path): (Method, &str)) {
+    let (broker, end) = (world.broker().clone(), format!("/namespaces/{namespace}{path}"));
+    let kill = move |_| {
+        broker.kill();
+        std::future::ready(())
+    };
+    let rule = Rule::new(Fault::after(kill)).when(move |seen| seen.is(&method, &end)).nth(1);
+    world.proxy().unwrap().add(rule);
+}
+
+#[tokio::test]
+async fn a_crash_after_any_step_is_finished_by_the_next_sweep() {
+    let world = World::builder().fault_proxy().setting("sweep_seconds", 1).start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    let operator = world.administrator("operator").await.unwrap();
+    let (api, admin) = (alice.api().await.unwrap(), operator.api().await.unwrap());
+    let (workspace, _) = api.init("basic").await.unwrap();
+    let reaches = async |wanted: WorkspaceStatus| {
+        probe::until("the sweep", Duration::from_secs(30), || async {
+            let status = api.workspace(workspace.id).await?.status;
+            Ok(if status == wanted {
+                Probe::Ready(())
+            } else {
+                Probe::NotYet(format!("{status:?}"))
+            })
+        })
+        .await
+        .unwrap();
+    };
+    for (suspending, resuming) in SUSPENSION.into_iter().zip(RESUMPTION) {
+        kill_after(&world, &alice.namespace(), suspending);
+        admin.suspend(workspace.id, &reason("now")).await.expect_err("the broker was killed");
+        world.proxy().unwrap().clear();
+        world.broker().crash_and_restart().await.unwrap();
+        reaches(WorkspaceStatus::Suspended).await;
+        let account = ["serviceaccount", "sa-tenant-admin", "-n", &alice.namespace()];
+        assert!(super::object(&world, &account).await.unwrap().is_none());
+
+        kill_after(&world, &alice.namespace(), resuming);
+        probe::until("the crash", Duration::from_secs(30), || async {
+            Ok(match admin.resume(workspace.id, &SuspendRequest::default()).await {
+                Err(error) if error.refused().is_some() => Probe::NotYet(error.to_string()),
+                _ => Probe::Ready(()),
+            })
+        })
+        .await
+        .unwrap();
+        world.proxy().unwrap().clear();
+        world.broker().crash_and_restart().await.unwrap();
+        reaches(WorkspaceStatus::Provisioned).await;
+        api.credential(workspace.id).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -165,6 +254,25 @@ async fn a_suspended_person_gets_nothing_from_any_replica() {
     assert!(alice.sign_in().await.is_err(), "nor is there a new session");
     let plugin = alice.kubectl().run(["tenant", "whoami"]).await.unwrap();
     assert!(!plugin.status.success() && plugin.stderr.contains("kubectl tenant login"));
+
+    // Nor may the workspace come back before the person.
+    let told = operator.kubectl().run(["tenant", "resume", &id.to_string()]).await.unwrap();
+    assert_eq!(told.status.code(), Some(5), "{told:?}");
+    let early =
+        told.stderr.contains("resume again in") || told.stderr.contains("owner is suspended");
+    assert!(early, "{}", told.stderr);
+    let refused = probe::until("the end of the cache", Duration::from_secs(30), || async {
+        let answer = operator.api().await?.resume(id, &SuspendRequest::default()).await;
+        let refused = super::refused(answer);
+        Ok(match refused.code() {
+            Code::WorkspaceNotReady => Probe::NotYet(refused.to_string()),
+            _ => Probe::Ready(refused),
+        })
+    })
+    .await
+    .unwrap();
+    assert_eq!((refused.status, refused.code()), (StatusCode::CONFLICT, Code::OwnerSuspended));
+    assert!(refused.body.contains(&format!("kubectl tenant users resume {user}")));
 
     let resume = ["tenant", "users", "resume", &user];
     operator.kubectl().run(resume).await.unwrap().success().unwrap();

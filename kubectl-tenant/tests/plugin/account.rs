@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::{
-    answers::{Answers, problem},
+    answers::{Answers, json_answer, problem},
     canned::{self, Account},
     support::{Home, Said, run},
 };
@@ -121,6 +123,86 @@ fn administrators_see_everybody() {
     assert!(table.contains(&Account(1).email()), "{table}");
     let own = say(&home, &["workspaces"]).stdout;
     assert!(!own.contains("OWNER"), "{own}");
+}
+
+/// A broker whose cluster does not answer for so many questions.
+fn slow_cluster(questions: usize) -> (Home, Answers) {
+    let asked_for_it = std::sync::atomic::AtomicUsize::new(0);
+    let broker = Answers::start(move |asked, _| {
+        let steps = |results: [&str; 3]| -> Vec<serde_json::Value> {
+            ["record", "label_namespace", "finish"]
+                .iter()
+                .zip(results)
+                .map(|(step, result)| json!({"step": step, "result": result, "duration_ms": 1.5}))
+                .collect()
+        };
+        let id = Account(1).workspace();
+        let open = ["label_namespace", "finish"];
+        match asked.path.strip_prefix(&format!("/api/v1/workspaces/{id}")) {
+            Some("/suspend" | "/resume") if questions == 0 => {
+                let status =
+                    if asked.path.ends_with("suspend") { "suspended" } else { "provisioned" };
+                let steps = steps(["done"; 3]);
+                json_answer(200, &json!({"id": id, "status": status, "steps": steps}))
+            }
+            Some("/suspend") => {
+                let steps = steps(["done", "open", "open"]);
+                json_answer(202, &json!({"id": id, "status": "suspending", "steps": steps}))
+            }
+            Some("") => {
+                let before = asked_for_it.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                let mut body = Account(1).as_workspace();
+                if before < questions {
+                    body["status"] = "suspending".into();
+                    body["unfinished"] = json!({
+                        "open_steps": open, "attempts": 1, "next_attempt_at": "2026-01-01T00:00:00Z",
+                    });
+                } else {
+                    body["status"] = "suspended".into();
+                }
+                json_answer(200, &body)
+            }
+            _ => canned::confirmed(asked, Account(1)),
+        }
+    });
+    let home = Home::new(&broker.url);
+    let said = say(&home, &["login", "--device", "--broker", &broker.url]);
+    assert_eq!(said.code, 0, "{said:?}");
+    (home, broker)
+}
+
+#[test]
+fn the_kill_switch_says_what_is_done_and_what_is_open() {
+    let id = Account(1).workspace();
+    let (home, broker) = slow_cluster(0);
+    let said = say(&home, &["suspend", &id, "--reason", "leaked"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.stdout.starts_with("STEP") && !said.stdout.contains("open"), "{said:?}");
+    assert!(said.stderr.contains(&format!("Workspace {id} is suspended")), "{said:?}");
+    // By its namespace, and back.
+    let namespace = format!("tenant-{}", Account(1).user());
+    let said = say(&home, &["resume", &namespace, "-o", "json"]);
+    assert_eq!(said.document()["status"], "provisioned");
+    let unknown = say(&home, &["resume", "tenant-x"]);
+    assert!(unknown.failed(5).contains("no workspace in a namespace tenant-x"), "{unknown:?}");
+    let expected = [
+        (format!("POST /api/v1/workspaces/{id}/suspend"), r#"{"reason":"leaked"}"#.to_owned()),
+        (format!("POST /api/v1/workspaces/{id}/resume"), "{}".to_owned()),
+    ];
+    assert_eq!(changes(&broker), expected);
+
+    // The cluster comes back while the plugin waits.
+    let (home, _broker) = slow_cluster(1);
+    let said = say(&home, &["suspend", &id]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for line in ["these steps are open: label_namespace, finish", "goes on", "is suspended:"] {
+        assert!(said.stderr.contains(line), "{line} is not in {said:?}");
+    }
+    // It does not come back in time.
+    let (home, _broker) = slow_cluster(usize::MAX);
+    let said = say(&home, &["suspend", &id, "--wait", "0"]);
+    let text = said.failed(4);
+    assert!(text.contains("is suspending, not suspended; open: label_namespace, finish"), "{text}");
 }
 
 #[test]

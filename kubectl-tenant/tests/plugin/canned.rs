@@ -60,7 +60,7 @@ impl Account {
         Self(asked.bearer.bytes().last().map_or(0, |digit| digit - b'0'))
     }
 
-    fn as_workspace(self) -> Value {
+    pub(crate) fn as_workspace(self) -> Value {
         json!({
             "id": self.workspace(), "namespace": format!("tenant-{}", self.user()),
             "status": "provisioned", "quota": {"cpu": "4", "memory": "8Gi"}, "tier": "basic",
@@ -267,6 +267,14 @@ fn kubeconfig(broker: &str, account: Account) -> String {
     });
     document.to_string()
 }
+/// What a broker answers at which this account is confirmed at once.
+pub(crate) fn confirmed(asked: &Asked, account: Account) -> Answer {
+    match asked.path.as_str() {
+        "/oauth2/token" if asked.body.contains("device_code") => signed_in(asked, account),
+        _ => answer(asked),
+    }
+}
+
 /// A broker at which everybody is confirmed at once: the first sign-in is that of account 1, the
 /// second that of account 2, and so on.
 pub(crate) fn quick() -> Answers {
@@ -274,7 +282,7 @@ pub(crate) fn quick() -> Answers {
     Answers::start(move |asked, _| match asked.path.as_str() {
         "/oauth2/token" if asked.body.contains("device_code") => {
             let number = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
-            signed_in(asked, Account(number))
+            confirmed(asked, Account(number))
         }
         _ => answer(asked),
     })

@@ -25,6 +25,7 @@ use crate::{
         waiting::{Waiting, over},
     },
     problem::{self, note},
+    throttle::{self, Allowance, Limited, TooMany},
 };
 
 /// Bytes of a provider's code at most.
@@ -38,6 +39,8 @@ enum Refusal {
     Down(NoAnswer),
     /// It may not be; why, for the audit trail, and what the person is told.
     Refused { user_id: Option<Uuid>, why: String, told: String },
+    /// Too many from this address came to nothing before.
+    TooMany(TooMany),
     /// A fault of ours.
     Broken(String),
     /// The database's.
@@ -70,17 +73,45 @@ pub(in crate::issuer) async fn arrive(issuer: Issuer, request: Request) -> Respo
         Refusal::Down(error) => start::down(connector, &waiting, &error),
         Refusal::Broken(cause) => pages::broken(&cause),
         Refusal::Storage(error) => pages::storage(&error),
+        Refusal::TooMany(limit) => {
+            let text = "Too many sign-ins from your address were refused. Try again later.";
+            let page = waiting.form(StatusCode::TOO_MANY_REQUESTS, "", Some(text));
+            pages::later(page, limit.retry_after)
+        }
         Refusal::Refused { user_id, why, told } => {
             let reason = format!("{}: {why}", connector.name);
             let event =
                 Event { subject_user_id: user_id, ..Event::refused(Action::SignIn, reason) };
-            if let Err(error) = audit::record_alone(issuer.db(), issuer.clock(), event).await {
+            if let Err(error) = count_refusal(&issuer, event).await {
                 return pages::storage(&error);
             }
             issuer.metrics().action(Action::SignIn, "refused");
             waiting.form(StatusCode::FORBIDDEN, "", Some(&told))
         }
     }
+}
+
+/// Whether a sign-in from this address may be tried: refused ones count with wrong passwords, for each
+/// costs a row of the audit trail and a call of the provider.
+async fn within_the_limit(issuer: &Issuer) -> Result<(), Refusal> {
+    let (subject, allowance) = by_address(issuer);
+    throttle::look(issuer.db(), issuer.clock(), Limited::SignInAddress, &subject, allowance)
+        .await?
+        .map_err(Refusal::TooMany)
+}
+
+/// Records a refusal and counts it for the address.
+async fn count_refusal(issuer: &Issuer, event: Event) -> sqlx::Result<()> {
+    let (subject, allowance) = by_address(issuer);
+    let (mut tx, clock) = (issuer.db().begin().await?, issuer.clock());
+    // Whether this one was the last allowed concerns the next one.
+    let _ = throttle::take(&mut tx, clock, Limited::SignInAddress, &subject, allowance).await?;
+    audit::record(&mut tx, clock, event).await?;
+    tx.commit().await
+}
+
+fn by_address(issuer: &Issuer) -> (String, Allowance) {
+    (throttle::subscriber(problem::request_address()), issuer.settings().sign_in_address)
 }
 
 /// The request that this browser left for this provider with, and its state. The state is used up,
@@ -115,6 +146,7 @@ struct Arrival<'a> {
 
 impl Arrival<'_> {
     async fn sign_in(&self, state: &State) -> Result<Response, Refusal> {
+        within_the_limit(self.issuer).await?;
         let iss = self.sent.optional("iss", 512).map_err(|_| Refusal::Over)?;
         let provider = &self.connector.provider;
         provider.check_sender(iss).await.map_err(|error| self.failed(error))?;

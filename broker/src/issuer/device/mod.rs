@@ -19,6 +19,7 @@ use super::{
 use crate::{
     clock::Clock,
     db::Db,
+    identity::session::contains_scope,
     problem,
     secret::{NoRandomness, PlainSecret},
     throttle::{self, Allowance, Limited},
@@ -83,7 +84,7 @@ async fn begin(issuer: &Issuer, request: &mut Request) -> Result<Started, TokenE
     sent.refuse_repeated()?;
     let client_id = token::client(request, &sent)?.ok_or(ParameterFault::Missing("client_id"))?;
     let scope = authorize::granted(sent.optional("scope", 256)?.unwrap_or_default());
-    if !scope.split(' ').any(|name| name == "openid") {
+    if !contains_scope(&scope, "openid") {
         return Err(TokenError::Scope);
     }
     let asked = Asked { client_id, scope: &scope, allowance: issuer.settings().device_start };

@@ -1,13 +1,18 @@
 //! Rows of workspaces.
 
+pub(super) mod drift;
 #[cfg(test)]
 mod tests;
+pub(super) mod work;
 
 use sqlx::FromRow;
 use tenant_shared::{Quota, Workspace, WorkspaceStatus};
 use uuid::Uuid;
 
-use super::state::{Event, transition};
+use super::{
+    progress,
+    state::{Event, transition},
+};
 use crate::{
     access::Owned,
     clock::{Clock, timestamp},
@@ -30,6 +35,9 @@ pub struct Found {
     status: String,
     pub(super) status_changed_at: i64,
     created_at: i64,
+    pub(super) sweep_at: i64,
+    pub(super) sweep_attempts: i64,
+    pub(super) open_step: Option<String>,
 }
 
 impl Owned for Found {
@@ -58,7 +66,7 @@ impl Found {
         self.status() == WorkspaceStatus::Provisioned && self.k8s_sa_uid.as_deref() == Some(uid)
     }
 
-    /// As it is written on the wire.
+    /// As it is written on the wire, without what differs in the cluster.
     pub fn wire(&self) -> Workspace {
         Workspace {
             id: self.id,
@@ -69,6 +77,8 @@ impl Found {
             cluster: self.cluster.clone(),
             owner: self.user_id,
             created_at: timestamp(self.created_at).into(),
+            unfinished: progress::unfinished(self),
+            drift: Vec::new(),
         }
     }
 }
@@ -85,8 +95,8 @@ pub(super) struct New<'a> {
 
 const INSERT: &str = "\
 INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, quota_cpu, \
-  quota_memory, status, status_changed_at, created_at) \
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'provisioning', $9, $9) \
+  quota_memory, status, status_changed_at, created_at, sweep_at) \
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'provisioning', $9, $9, $10) \
 ON CONFLICT (k8s_namespace) DO NOTHING";
 
 /// Makes a row; false if the namespace has one already.
@@ -94,7 +104,8 @@ pub(super) async fn insert(tx: &mut Tx, clock: &Clock, new: New<'_>) -> sqlx::Re
     let result = on_engine!(tx.connection(), c => sqlx::query(INSERT)
         .bind(new.id).bind(new.user_id).bind(new.cluster).bind(new.namespace)
         .bind(tenant_shared::SERVICE_ACCOUNT_NAME).bind(new.tier)
-        .bind(new.quota.cpu).bind(new.quota.memory).bind(clock.now_ms())
+        .bind(new.quota.cpu).bind(new.quota.memory)
+        .bind(clock.now_ms()).bind(clock.now_ms() + work::GRACE_MS)
         .execute(c).await.map(|done| done.rows_affected()))?;
     Ok(result == 1)
 }
@@ -103,11 +114,13 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT id, user_id, cluster, k8s_namespace, k8s_sa_uid, retired_sa_uid, tier, quota_cpu, ",
-            "quota_memory, status, status_changed_at, created_at FROM workspaces ",
+            "quota_memory, status, status_changed_at, created_at, sweep_at, sweep_attempts, ",
+            "open_step FROM workspaces ",
             $rest
         )
     };
 }
+use select;
 
 /// The workspace of this id.
 pub(super) async fn by_id(db: &Db, id: Uuid) -> sqlx::Result<Option<Found>> {
@@ -141,21 +154,9 @@ pub(super) async fn all(db: &Db, most: u32) -> sqlx::Result<Vec<Found>> {
         .bind(i64::from(most)).fetch_all(pool).await)
 }
 
-/// Workspaces that have been in this state since before a time, longest first.
-pub(super) async fn waiting(
-    db: &Db,
-    status: WorkspaceStatus,
-    before_ms: i64,
-    most: u32,
-) -> sqlx::Result<Vec<Found>> {
-    on_engine!(db.reader(), pool => sqlx::query_as(select!(
-        "WHERE status = $1 AND status_changed_at < $2 ORDER BY status_changed_at LIMIT $3"
-    ))
-        .bind(status.as_str()).bind(before_ms).bind(i64::from(most))
-        .fetch_all(pool).await)
-}
-
-const MOVE: &str = "UPDATE workspaces SET status = $1, status_changed_at = $2 \
+const MOVE: &str = "\
+UPDATE workspaces SET status = $1, status_changed_at = $2, sweep_at = $8, sweep_attempts = 0, \
+  open_step = NULL \
 WHERE id = $3 AND status IN ($4, $5, $6, $7)";
 
 /// Moves a workspace on; false if it is in no state from which the event leads.
@@ -171,8 +172,24 @@ pub(super) async fn advance(
     let moved = on_engine!(tx.connection(), c => sqlx::query(MOVE)
         .bind(to.as_str()).bind(clock.now_ms()).bind(id)
         .bind(from(0)).bind(from(1)).bind(from(2)).bind(from(3))
+        .bind(clock.now_ms() + work::GRACE_MS)
         .execute(c).await.map(|done| done.rows_affected()))?;
     Ok(moved == 1)
+}
+
+const REPLACE_LOST: &str = "\
+UPDATE workspaces SET k8s_sa_uid = $1 WHERE id = $2 AND status = 'provisioned' AND k8s_sa_uid = $3";
+
+/// Takes the uid of a ServiceAccount that was made in the place of another one; false if the
+/// workspace moved on meanwhile.
+pub(super) async fn replace_lost_service_account(
+    tx: &mut Tx,
+    id: Uuid,
+    old: &str,
+    new: &str,
+) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(REPLACE_LOST)
+        .bind(new).bind(id).bind(old).execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
 const SET_UID: &str = "\
@@ -185,7 +202,8 @@ pub(super) async fn set_service_account(tx: &mut Tx, id: Uuid, uid: &str) -> sql
 }
 
 const RETIRE: &str = "\
-UPDATE workspaces SET retired_sa_uid = k8s_sa_uid, k8s_sa_uid = NULL, sa_retired_at = $3 \
+UPDATE workspaces SET retired_sa_uid = k8s_sa_uid, k8s_sa_uid = NULL, sa_retired_at = $3, \
+  sweep_at = $4, sweep_attempts = 0 \
 WHERE id = $1 AND k8s_sa_uid = $2 AND status = 'provisioned'";
 
 /// Keeps the uid for deletion, so that no token is asked of it any more; `false` if none is now.
@@ -196,7 +214,7 @@ pub(super) async fn retire_service_account(
     uid: &str,
 ) -> sqlx::Result<bool> {
     on_engine!(tx.connection(), c => sqlx::query(RETIRE)
-        .bind(id).bind(uid).bind(clock.now_ms())
+        .bind(id).bind(uid).bind(clock.now_ms()).bind(clock.now_ms() + work::GRACE_MS)
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
@@ -215,12 +233,4 @@ pub(super) async fn replace_service_account(
     on_engine!(tx.connection(), c => sqlx::query(REPLACE)
         .bind(id).bind(retired).bind(uid)
         .execute(c).await.map(|done| done.rows_affected() == 1))
-}
-
-/// Workspaces whose ServiceAccount has waited for its replacement since before a time, longest first.
-pub(super) async fn rotating(db: &Db, before_ms: i64, most: u32) -> sqlx::Result<Vec<Found>> {
-    on_engine!(db.reader(), pool => sqlx::query_as(select!(
-        "WHERE sa_retired_at < $1 AND status = 'provisioned' ORDER BY sa_retired_at LIMIT $2"
-    ))
-        .bind(before_ms).bind(i64::from(most)).fetch_all(pool).await)
 }

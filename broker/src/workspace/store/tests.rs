@@ -1,6 +1,6 @@
 //! Every statement of the store on both engines.
 
-use tenant_shared::{Quota, WorkspaceStatus as Status};
+use tenant_shared::{Quota, Unfinished, WorkspaceStatus as Status};
 use uuid::Uuid;
 
 use super::*;
@@ -13,7 +13,6 @@ on_both_engines!(
     what_is_not_committed_is_not_there,
     every_event_moves_from_its_states_only,
     of_many_at_once_one_moves_a_workspace,
-    those_who_wait_come_longest_first_and_not_too_early,
     lists_are_oldest_first_and_bounded,
     the_service_account_is_kept,
     a_service_account_is_retired_once_and_replaced_once,
@@ -80,6 +79,12 @@ async fn a_new_row_says_what_it_was_made_of(on: On) {
         cluster: "internal-cluster".to_owned(),
         owner: user,
         created_at: storage.clock.now().into(),
+        unfinished: Some(Unfinished {
+            open_steps: vec!["create_objects".to_owned()],
+            attempts: 0,
+            next_attempt_at: timestamp(storage.clock.now_ms() + work::GRACE_MS).into(),
+        }),
+        drift: Vec::new(),
     };
     assert_eq!(row.wire(), wire);
     assert_eq!(found(&storage, id).await.wire(), wire);
@@ -149,6 +154,7 @@ async fn every_event_moves_from_its_states_only(on: On) {
         Event::Retry,
         Event::ObjectsExist,
         Event::Conflict,
+        Event::Lost,
         Event::Suspend,
         Event::RightsGone,
         Event::Resume,
@@ -190,31 +196,6 @@ async fn of_many_at_once_one_moves_a_workspace(on: On) {
         .await;
         assert_eq!(moved.iter().filter(|moved| **moved).count(), 1, "{event:?}");
         assert_eq!(found(&storage, id).await.status(), transition(event).1);
-    }
-}
-
-async fn those_who_wait_come_longest_first_and_not_too_early(on: On) {
-    let storage = Storage::new(on).await;
-    let user = storage.user().await;
-    let first = storage.workspace(user, Status::Provisioned).await;
-    storage.clock.advance(10);
-    let second = storage.workspace(user, Status::Suspending).await;
-    storage.clock.advance(10);
-    let third = storage.workspace(user, Status::Suspending).await;
-    storage.clock.advance(10);
-    // The first row is the youngest by its status.
-    assert!(advance_one(&storage, first, Event::Suspend).await);
-    let now = storage.clock.now_ms();
-    let waiting = async |before, most| {
-        ids(&waiting(&storage.db, Status::Suspending, before, most).await.unwrap())
-    };
-    assert_eq!(waiting(now + 1, 9).await, [second, third, first]);
-    assert_eq!(waiting(now, 9).await, [second, third], "one that moved at that time is not before");
-    assert_eq!(waiting(now + 1, 1).await, [second], "no more than asked for");
-    assert!(waiting(i64::MIN, 9).await.is_empty());
-    for status in STATUSES.into_iter().filter(|status| *status != Status::Suspending) {
-        let others = super::waiting(&storage.db, status, i64::MAX, 9).await.unwrap();
-        assert!(others.is_empty(), "{status:?}");
     }
 }
 
@@ -303,15 +284,16 @@ async fn a_service_account_is_retired_once_and_replaced_once(on: On) {
     assert!(!change!(storage, tx => retire_service_account(&mut tx, clock, id, SA_UID)));
 
     let now = clock.now_ms();
-    assert!(rotating(&storage.db, now, 10).await.unwrap().is_empty(), "it is under way");
-    assert_eq!(ids(&rotating(&storage.db, now + 1, 10).await.unwrap()), [id]);
+    let later = now + work::GRACE_MS;
+    assert!(work::due(&storage.db, now, 10).await.unwrap().is_empty(), "it is under way");
+    assert_eq!(ids(&work::due(&storage.db, later, 10).await.unwrap()), [id]);
 
     assert!(change!(storage, tx => replace_service_account(&mut tx, id, SA_UID, "sa-2")));
     let late = change!(storage, tx => replace_service_account(&mut tx, id, SA_UID, "sa-3"));
     assert!(!late, "another replica was faster");
     let row = found(&storage, id).await;
     assert!(!row.is_rotating() && row.issues_with("sa-2"));
-    assert!(rotating(&storage.db, now + 1, 10).await.unwrap().is_empty());
+    assert!(work::due(&storage.db, later, 10).await.unwrap().is_empty());
 }
 
 async fn a_suspension_ends_a_rotation(on: On) {
@@ -322,7 +304,6 @@ async fn a_suspension_ends_a_rotation(on: On) {
     assert!(advance_one(&storage, id, Event::Suspend).await);
     assert!(!found(&storage, id).await.is_rotating());
     assert!(!change!(storage, tx => replace_service_account(&mut tx, id, SA_UID, "sa-2")));
-    assert!(rotating(&storage.db, i64::MAX, 10).await.unwrap().is_empty());
     // The way back makes a ServiceAccount of its own, and nothing is left to be replaced.
     for event in [Event::RightsGone, Event::Resume, Event::ObjectsExist] {
         assert!(advance_one(&storage, id, event).await);

@@ -1,0 +1,194 @@
+//! What can be wrong with an object that is there. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::{
+        core::v1::{LimitRange, LimitRangeItem, Namespace, ResourceQuota, ServiceAccount},
+        rbac::v1::RoleBinding,
+    },
+    apimachinery::pkg::api::resource::Quantity,
+};
+use kube::Resource;
+use tenant_shared::SUSPENDED_LABEL;
+
+use super::{
+    object::{is_ours, label},
+    quantity,
+};
+
+/// The label that decides what pods may do to the node.
+const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
+
+/// How an object differs from how it has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Difference {
+    /// It is not there.
+    Missing,
+    /// It does not carry our labels, or those of another workspace.
+    Foreign,
+    /// It is being deleted.
+    Terminating,
+    /// The namespace enforces another pod security level.
+    PodSecurity,
+    /// The namespace has the suspended label, or lacks it.
+    SuspendedLabel,
+    /// Other amounts.
+    Spec,
+    /// It binds another role.
+    Role,
+    /// It binds somebody else.
+    Subjects,
+    /// It is another object of the same name: its uid changed.
+    Replaced,
+    /// It is there and must not be.
+    Unexpected,
+}
+
+impl Difference {
+    /// As kept, shown and counted.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Foreign => "foreign",
+            Self::Terminating => "terminating",
+            Self::PodSecurity => "pod_security",
+            Self::SuspendedLabel => "suspended_label",
+            Self::Spec => "spec",
+            Self::Role => "role",
+            Self::Subjects => "subjects",
+            Self::Replaced => "replaced",
+            Self::Unexpected => "unexpected",
+        }
+    }
+
+    /// In words, after the name of the object.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Missing => "is not there",
+            Self::Foreign => "exists and is not ours",
+            Self::Terminating => "is being deleted",
+            Self::PodSecurity => "enforces another pod security level",
+            Self::SuspendedLabel => "has another suspended label than its workspace",
+            Self::Spec => "has another spec",
+            Self::Role => "binds another role",
+            Self::Subjects => "binds somebody else",
+            Self::Replaced => "was made anew by somebody else",
+            Self::Unexpected => "is there although the workspace is suspended",
+        }
+    }
+}
+
+/// A kind of object that workspaces are made of.
+pub trait Compared: Resource<DynamicType = ()> {
+    /// Its name, for example `RoleBinding`.
+    const NAME: &'static str;
+
+    /// How this one, which is ours, differs from the one that is wanted.
+    fn differs(&self, wanted: &Self) -> Option<Difference>;
+
+    /// How this one differs from the one that is wanted.
+    fn compare(&self, wanted: &Self) -> Option<Difference>
+    where
+        Self: Sized,
+    {
+        if !is_ours(self, wanted) {
+            return Some(Difference::Foreign);
+        }
+        if self.meta().deletion_timestamp.is_some() {
+            return Some(Difference::Terminating);
+        }
+        self.differs(wanted)
+    }
+}
+
+impl Compared for Namespace {
+    const NAME: &'static str = "Namespace";
+
+    fn differs(&self, wanted: &Self) -> Option<Difference> {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_deref());
+        if phase.unwrap_or("Active") != "Active" {
+            return Some(Difference::Terminating);
+        }
+        (label(self, POD_SECURITY) != label(wanted, POD_SECURITY))
+            .then_some(Difference::PodSecurity)
+    }
+}
+
+impl Compared for ResourceQuota {
+    const NAME: &'static str = "ResourceQuota";
+
+    fn differs(&self, wanted: &Self) -> Option<Difference> {
+        let hard = |quota: &Self| quota.spec.as_ref().and_then(|spec| spec.hard.clone());
+        let scoped = self.spec.as_ref().is_some_and(|spec| {
+            spec.scopes.as_ref().is_some_and(|scopes| !scopes.is_empty())
+                || spec.scope_selector.is_some()
+        });
+        let same = same_amounts(hard(self).as_ref(), hard(wanted).as_ref());
+        (!same || scoped).then_some(Difference::Spec)
+    }
+}
+
+impl Compared for LimitRange {
+    const NAME: &'static str = "LimitRange";
+
+    fn differs(&self, wanted: &Self) -> Option<Difference> {
+        let limits = |range: &Self| range.spec.clone().map(|spec| spec.limits).unwrap_or_default();
+        let (there, wanted) = (limits(self), limits(wanted));
+        let same = there.len() == wanted.len()
+            && there.iter().zip(&wanted).all(|(there, wanted)| same_limits(there, wanted));
+        (!same).then_some(Difference::Spec)
+    }
+}
+
+impl Compared for ServiceAccount {
+    const NAME: &'static str = "ServiceAccount";
+
+    fn differs(&self, _: &Self) -> Option<Difference> {
+        None
+    }
+}
+
+impl Compared for RoleBinding {
+    const NAME: &'static str = "RoleBinding";
+
+    fn differs(&self, wanted: &Self) -> Option<Difference> {
+        if self.role_ref != wanted.role_ref {
+            return Some(Difference::Role);
+        }
+        (self.subjects != wanted.subjects).then_some(Difference::Subjects)
+    }
+}
+
+/// Whether a namespace carries the suspended label.
+pub fn is_marked_suspended(namespace: &Namespace) -> bool {
+    label(namespace, SUSPENDED_LABEL).as_deref() == Some("true")
+}
+
+type Amounts = BTreeMap<String, Quantity>;
+
+fn same_amounts(one: Option<&Amounts>, other: Option<&Amounts>) -> bool {
+    let empty = Amounts::new();
+    let (one, other) = (one.unwrap_or(&empty), other.unwrap_or(&empty));
+    one.len() == other.len()
+        && one.iter().all(|(name, amount)| {
+            other.get(name).is_some_and(|other| quantity::same(amount, other))
+        })
+}
+
+fn same_limits(one: &LimitRangeItem, other: &LimitRangeItem) -> bool {
+    let amounts = |item: &LimitRangeItem| {
+        [
+            item.default.clone(),
+            item.default_request.clone(),
+            item.max.clone(),
+            item.min.clone(),
+            item.max_limit_request_ratio.clone(),
+        ]
+    };
+    one.type_ == other.type_
+        && amounts(one)
+            .iter()
+            .zip(&amounts(other))
+            .all(|(one, other)| same_amounts(one.as_ref(), other.as_ref()))
+}

@@ -1,0 +1,239 @@
+//! One workspace, looked at: what is wrong is put on record, and set right where the broker may.
+//!
+//! | what | what follows |
+//! |---|---|
+//! | RoleBinding gone or altered | made anew: it decides who has rights |
+//! | ServiceAccount gone, foreign or another one | made anew; the one that is there is never adopted |
+//! | ResourceQuota, LimitRange gone | made anew |
+//! | ResourceQuota, LimitRange altered | reported: that may be an operator's wish |
+//! | Namespace gone or not ours | reported; the workspace has failed until its owner asks again |
+//! | pod security altered, suspended label by hand | reported: the broker must not weaken these, so it may not write them |
+//! | suspended: label gone, any RoleBinding, the ServiceAccount | taken away again |
+
+use k8s_openapi::api::core::v1::Namespace;
+use tenant_shared::WorkspaceStatus;
+use uuid::Uuid;
+
+use super::record::Finding;
+use crate::{
+    cluster::{ClusterError, Compared, Difference, Object, Seen, is_marked_suspended},
+    problem::chain,
+    workspace::{
+        Found, WorkspaceError, Workspaces, objects,
+        store::{self, drift},
+    },
+};
+
+/// Whether a namespace of a workspace that works is as it has to be.
+pub(super) fn namespace_is_right(there: &Namespace, wanted: &Namespace) -> bool {
+    there.compare(wanted).is_none() && !is_marked_suspended(there)
+}
+
+/// What a look at a workspace brought.
+#[derive(Default)]
+struct Look {
+    findings: Vec<Finding>,
+    /// What of it can be set right.
+    repairs: Vec<Repair>,
+    /// The namespace is not there, or not ours.
+    lost: bool,
+}
+
+struct Repair {
+    finding: Finding,
+    object: Object,
+    /// Uid of what is in the place; empty if nothing is.
+    uid: String,
+}
+
+impl Look {
+    fn report(&mut self, kind: &'static str, difference: Difference) -> Finding {
+        let finding = Finding { kind, difference };
+        self.findings.push(finding);
+        finding
+    }
+
+    fn repair(&mut self, object: Object, difference: Difference, uid: String) {
+        let finding = self.report(object.kind(), difference);
+        self.repairs.push(Repair { finding, object, uid });
+    }
+}
+
+impl Workspaces {
+    /// Looks at a workspace and does what follows.
+    pub(super) async fn examine(&self, id: Uuid) -> Result<(), WorkspaceError> {
+        let Some(found) = store::by_id(&self.db, id).await? else { return Ok(()) };
+        // A ServiceAccount that is being replaced is nobody's doing but ours.
+        if !drift::is_settled(found.status()) || found.is_rotating() {
+            return Ok(());
+        }
+        let look = match found.status() {
+            WorkspaceStatus::Suspended => self.look_at_suspended(&found).await?,
+            _ => self.look_at_working(&found).await?,
+        };
+        // Every change of a workspace is in its row before it is in the cluster: if the row is as it
+        // was, what was seen is nobody's work under way.
+        let now = store::by_id(&self.db, id).await?;
+        if now.is_none_or(|now| {
+            (now.status(), now.status_changed_at, &now.k8s_sa_uid)
+                != (found.status(), found.status_changed_at, &found.k8s_sa_uid)
+        }) {
+            return Ok(());
+        }
+        self.record_findings(&found, &look.findings, look.lost).await?;
+        match found.status() {
+            WorkspaceStatus::Suspended => self.suspend_again(&found, &look).await,
+            _ => self.repair(&found, look.repairs).await,
+        }
+    }
+
+    async fn look_at_working(&self, found: &Found) -> Result<Look, WorkspaceError> {
+        let mut look = Look::default();
+        let Some(tier) = self.tiers.get(&found.tier) else {
+            tracing::warn!(workspace = %found.id, tier = found.tier, "the tier is configured no more");
+            return Ok(look);
+        };
+        let mut may_write = true;
+        for object in objects::desired(found.id, &found.k8s_namespace, tier) {
+            let kind = object.kind();
+            let Seen { difference, uid } = self.cluster.see(&object).await?;
+            match (&object, difference) {
+                (Object::Namespace(_), difference) => {
+                    if let Some(difference) = difference {
+                        look.report(kind, difference);
+                        look.lost = difference != Difference::PodSecurity;
+                    }
+                    if look.lost {
+                        return Ok(look);
+                    }
+                    if self.cluster.is_marked_suspended(&found.k8s_namespace).await? {
+                        look.report(kind, Difference::SuspendedLabel);
+                        may_write = false;
+                    }
+                }
+                (Object::ServiceAccount(_), None) if found.k8s_sa_uid.as_ref() == Some(&uid) => {}
+                (Object::ServiceAccount(_), None) => {
+                    look.repair(object, Difference::Replaced, uid);
+                }
+                (_, None) => {}
+                (Object::ResourceQuota(_) | Object::LimitRange(_), Some(difference))
+                    if difference != Difference::Missing =>
+                {
+                    look.report(kind, difference);
+                }
+                // Ours, without its labels: a new one would end every token of the tenant.
+                (Object::ServiceAccount(_), Some(difference @ Difference::Foreign))
+                    if found.k8s_sa_uid.as_ref() == Some(&uid) =>
+                {
+                    look.report(kind, difference);
+                }
+                (_, Some(difference @ Difference::Terminating)) => {
+                    look.report(kind, difference);
+                }
+                (_, Some(difference)) => look.repair(object, difference, uid),
+            }
+        }
+        if !may_write {
+            // Somebody used the kill switch by hand: nothing is given back.
+            look.repairs.clear();
+        }
+        Ok(look)
+    }
+
+    async fn look_at_suspended(&self, found: &Found) -> Result<Look, WorkspaceError> {
+        let mut look = Look::default();
+        let (cluster, namespace) = (&self.cluster, found.k8s_namespace.as_str());
+        let wanted = self
+            .tiers
+            .get(&found.tier)
+            .and_then(|tier| objects::desired(found.id, namespace, tier).into_iter().next());
+        let Some(wanted) = wanted else { return Ok(look) };
+        let kind = wanted.kind();
+        if let Some(difference) = cluster.see(&wanted).await?.difference {
+            // One that was suspended before anything was made has no namespace, and needs none.
+            if difference == Difference::Missing && found.k8s_sa_uid.is_none() {
+                return Ok(look);
+            }
+            look.report(kind, difference);
+            if difference != Difference::PodSecurity {
+                return Ok(look);
+            }
+        }
+        if !cluster.is_marked_suspended(namespace).await? {
+            look.report(kind, Difference::SuspendedLabel);
+        }
+        if cluster.has_role_bindings(namespace).await? {
+            look.report("RoleBinding", Difference::Unexpected);
+        }
+        if cluster.has_service_account(namespace).await? {
+            look.report("ServiceAccount", Difference::Unexpected);
+        }
+        Ok(look)
+    }
+
+    async fn suspend_again(&self, found: &Found, look: &Look) -> Result<(), WorkspaceError> {
+        let is_ours_to_do = |finding: &&Finding| {
+            matches!(finding.difference, Difference::SuspendedLabel | Difference::Unexpected)
+        };
+        if !look.findings.iter().any(|finding| is_ours_to_do(&finding)) {
+            return Ok(());
+        }
+        self.revoke_again(found).await?;
+        for finding in look.findings.iter().filter(is_ours_to_do) {
+            self.record_repair(found, *finding).await?;
+        }
+        Ok(())
+    }
+
+    async fn repair(&self, found: &Found, repairs: Vec<Repair>) -> Result<(), WorkspaceError> {
+        let mut failed = None;
+        let mut did_something = false;
+        for repair in repairs {
+            did_something = true;
+            if let Err(error) = self.repair_one(found, &repair).await {
+                let kind = repair.finding.kind;
+                tracing::warn!(workspace = %found.id, kind, error = chain(&error), "drift stays");
+                failed = Some(error);
+            }
+        }
+        if did_something {
+            self.undo_if_suspended(found).await?;
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn repair_one(&self, found: &Found, repair: &Repair) -> Result<(), WorkspaceError> {
+        if !repair.uid.is_empty() {
+            match self.cluster.delete_this(&repair.object, &repair.uid).await {
+                // It is another one already: the next round looks at that.
+                Err(ClusterError::Conflict(_)) => return Ok(()),
+                other => other?,
+            }
+        }
+        let made = self.cluster.create_or_verify(&repair.object).await?;
+        if !matches!(repair.object, Object::ServiceAccount(_)) {
+            return Ok(self.record_repair(found, repair.finding).await?);
+        }
+        // Somebody was faster: theirs is not adopted, the next round finds it.
+        if !made.created {
+            return Ok(());
+        }
+        let old = found.k8s_sa_uid.as_deref().unwrap_or_default();
+        let mut tx = self.db.begin().await?;
+        if store::replace_lost_service_account(&mut tx, found.id, old, &made.uid).await? {
+            self.record_repair_in(&mut tx, found, repair.finding).await?;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// What was made while the kill switch ran goes again.
+    async fn undo_if_suspended(&self, found: &Found) -> Result<(), WorkspaceError> {
+        let now = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+        match now.status() {
+            WorkspaceStatus::Suspending | WorkspaceStatus::Suspended => {
+                self.revoke_again(&now).await
+            }
+            _ => Ok(()),
+        }
+    }
+}
