@@ -12,6 +12,7 @@
 
 mod checkpoint;
 mod database;
+mod fault;
 mod file;
 mod hash;
 mod line;
@@ -21,11 +22,12 @@ mod tests;
 mod verify;
 
 pub use database::verify as verify_database;
+pub use fault::Fault;
 pub use file::verify as verify_file;
 pub use hash::Hash;
 pub use line::{Line, Sealed};
 pub use seal::{SealError, Sealer};
-pub use verify::{Expected, Fault, Outcome, Start};
+pub use verify::{Expected, Outcome, Start};
 
 pub(super) use checkpoint::{ANCHOR, CHECKPOINT, Mark};
 pub(super) use database::{State, between, checkpoints, hash_at};
