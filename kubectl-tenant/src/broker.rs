@@ -189,8 +189,8 @@ impl Broker {
         reason: Option<&str>,
     ) -> Result<Revocation, Error> {
         let query = reason.map(|reason| {
-            let mut query = url::form_urlencoded::Serializer::new("?".to_owned());
-            query.append_pair("reason", reason).finish()
+            let mut query = url::form_urlencoded::Serializer::new(String::new());
+            format!("?{}", query.append_pair("reason", reason).finish())
         });
         // An id has no character that a path would have to escape.
         let path = format!("/workspaces/{workspace}/credentials/{id}{}", query.unwrap_or_default());

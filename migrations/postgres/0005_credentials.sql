@@ -29,6 +29,7 @@ CREATE TABLE credential_secrets (
     name TEXT PRIMARY KEY NOT NULL,
     workspace_id UUID NOT NULL REFERENCES workspaces (id),
     uid TEXT,
+    credential_id TEXT,
     created_at BIGINT NOT NULL,
     delete_at BIGINT NOT NULL
 );

@@ -40,12 +40,18 @@ pub(super) async fn announce(tx: &mut Tx, new: &New) -> sqlx::Result<bool> {
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
-const KEEP: &str = "UPDATE credential_secrets SET uid = $2, delete_at = $3 WHERE name = $1";
+const KEEP: &str = "\
+UPDATE credential_secrets SET uid = $2, credential_id = $3, delete_at = $4 WHERE name = $1";
 
-/// A token is bound to it: it stays until then.
-pub(super) async fn keep(tx: &mut Tx, secret: &TokenSecret, until_ms: i64) -> sqlx::Result<()> {
+/// The token of this credential is bound to it: it stays until then.
+pub(super) async fn keep(
+    tx: &mut Tx,
+    secret: &TokenSecret,
+    credential_id: &str,
+    until_ms: i64,
+) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(KEEP)
-        .bind(&secret.name).bind(&secret.uid).bind(until_ms)
+        .bind(&secret.name).bind(&secret.uid).bind(credential_id).bind(until_ms)
         .execute(c).await.map(drop))
 }
 
@@ -82,8 +88,8 @@ const SELECT: &str = "\
 SELECT s.name, s.workspace_id, w.k8s_namespace AS namespace, s.uid, s.created_at, \
   c.credential_id AS revoked \
 FROM credential_secrets s JOIN workspaces w ON w.id = s.workspace_id \
-LEFT JOIN issued_credentials c ON c.workspace_id = s.workspace_id AND c.secret_name = s.name \
-  AND c.revoked_with = c.credential_id \
+LEFT JOIN issued_credentials c ON c.credential_id = s.credential_id \
+  AND c.secret_name = s.name AND c.revoked_with = c.credential_id \
 WHERE s.delete_at <= $1 AND ($2 = '' OR s.name = $2) ORDER BY s.delete_at, s.name LIMIT $3";
 
 /// What has to go by now, the longest due first.

@@ -81,3 +81,43 @@ async fn with_the_cluster_away_it_starts_and_looks_when_it_is_back() {
     let log = broker.log().unwrap();
     assert!(log.contains("error: the cluster's admission policies are not what"), "{log}");
 }
+
+#[tokio::test]
+async fn the_right_on_secrets_follows_the_setting() {
+    let world = World::builder().bind_tokens().start().await.unwrap();
+    let (admin, broker) = (world.admin_kubectl().unwrap(), world.broker());
+    let doctor = async |expected: &str| {
+        let report = broker.run(&["doctor"]).await.unwrap();
+        assert!(report.stdout.contains(expected), "{expected}: {}", report.stdout);
+    };
+    doctor("may create secrets").await;
+
+    // Off, and the right is still there: so it is while the last Secrets go. It is said.
+    broker.stop().await.unwrap();
+    broker.set("cluster.bind_tokens_to_secrets", false);
+    broker.start().await.unwrap();
+    let said = "the broker may create and delete Secrets although cluster.bind_tokens_to_secrets";
+    assert!(broker.log().unwrap().contains(said));
+    doctor("WARN  has no right on Secrets that it does not need").await;
+
+    // With nothing that fences it in it does not start.
+    broker.stop().await.unwrap();
+    let delete = ["delete", "validatingadmissionpolicy", "tenant-broker-fence-secrets"];
+    admin.run(delete).await.unwrap().success().unwrap();
+    let refused = format!("{:#}", broker.start().await.unwrap_err());
+    assert!(refused.contains("nothing fences that in"), "{refused}");
+
+    // What `install` of this configuration takes away is not missed.
+    let kubeconfig = world.cluster().admin_kubeconfig().display().to_string();
+    let apply = ["install", "--apply", "--kubeconfig", &kubeconfig];
+    broker.run(&apply).await.unwrap().success().unwrap();
+    broker.start().await.unwrap();
+    doctor("pass  has no right on Secrets that it does not need").await;
+
+    // On without the right it does not start either.
+    broker.stop().await.unwrap();
+    broker.set("cluster.bind_tokens_to_secrets", true);
+    let refused = format!("{:#}", broker.start().await.unwrap_err());
+    assert!(refused.contains("the broker may not create and delete Secrets"), "{refused}");
+    assert!(refused.contains("policy tenant-broker-fence-secrets"), "{refused}");
+}

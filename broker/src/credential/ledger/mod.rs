@@ -146,7 +146,8 @@ async fn issuance(tx: &mut Tx, entry: &Entry) -> sqlx::Result<bool> {
         return Ok(false);
     }
     if let Some(secret) = &entry.secret {
-        secrets::keep(tx, secret, entry.expires_at_ms + OUTLIVES_MS).await?;
+        let until_ms = entry.expires_at_ms + OUTLIVES_MS;
+        secrets::keep(tx, secret, &entry.credential_id, until_ms).await?;
     }
     audit::record_stamped(tx, &entry.event).await?;
     Ok(true)

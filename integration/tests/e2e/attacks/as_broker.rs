@@ -10,6 +10,7 @@ const NAMESPACES: &str = "tenant-broker-fence-namespaces";
 const TOKENS: &str = "tenant-broker-fence-tokens";
 const BINDINGS: &str = "tenant-broker-fence-bindings";
 const OBJECTS: &str = "tenant-broker-fence-objects";
+const SECRETS: &str = "tenant-broker-fence-secrets";
 
 #[tokio::test]
 async fn nothing_is_read_that_is_none_of_its_business() {
@@ -270,4 +271,101 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
     broker.run(label("tenant-broker.io/suspended-")).await.unwrap().success().unwrap();
     broker.run(again).await.unwrap().success().unwrap();
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+}
+
+/// With the right on Secrets (`cluster.bind_tokens_to_secrets`) a thief can make and delete empty ones
+/// for tokens, and no other thing.
+#[tokio::test]
+async fn the_right_on_secrets_is_good_for_empty_ones_only() {
+    let world = World::builder().bind_tokens().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let api = alice.api().await.unwrap();
+    let workspace = api.workspaces(false).await.unwrap().items.remove(0);
+    let namespace = alice.namespace();
+    let own = ["create", "secret", "generic", "own", "--from-literal=password=hunter2"];
+    alice.kubectl().run(own).await.unwrap().success().unwrap();
+    let (admin, broker) = (world.admin_kubectl().unwrap(), world.broker_kubectl().unwrap());
+    // One that looks like the broker's, in a place that is not a tenant's, and one with something in it.
+    let good = |namespace: &str| {
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": true,
+        "metadata": {"name": "tenant-credential-x", "namespace": namespace, "labels": {
+            "app.kubernetes.io/managed-by": "tenant-broker",
+            "tenant-broker.io/workspace": workspace.id,
+        }}})
+    };
+    let create = ["create", "-f", "-"];
+    admin.run_with_input(create, good("kube-system").to_string()).await.unwrap().success().unwrap();
+    let mut full = good(&namespace);
+    full["metadata"]["name"] = "tenant-credential-full".into();
+    full["data"] = json!({"a": "Yg=="});
+    admin.run_with_input(create, full.to_string()).await.unwrap().success().unwrap();
+
+    are_refused(
+        &broker,
+        &[
+            (&["get", "secret", "own", "-n", &namespace], RBAC),
+            (&["get", "secrets", "-n", &namespace], RBAC),
+            (&["get", "secrets", "-A", "-w"], RBAC),
+            (&["delete", "secrets", "--all", "-n", &namespace], RBAC),
+            (&["label", "secret", "own", "a=b", "-n", &namespace], RBAC),
+        ],
+    )
+    .await;
+    // kubectl would read it first.
+    let delete =
+        |namespace: &str, name: &str| format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+    for path in [
+        delete(&namespace, "own"),
+        delete(&namespace, "tenant-credential-full"),
+        delete("kube-system", "tenant-credential-x"),
+        format!("{}?dryRun=All", delete(&namespace, "own")),
+    ] {
+        are_refused(&broker, &[(&["delete", "--raw", &path], SECRETS)]).await;
+    }
+    let all = format!("/api/v1/namespaces/{namespace}/secrets");
+    are_refused(&broker, &[(&["delete", "--raw", &all], RBAC)]).await;
+
+    let changed = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut secret = good(&namespace);
+        change(&mut secret);
+        secret
+    };
+    let attempts = [
+        good("kube-system"),
+        good("default"),
+        changed(&|it| it["data"] = json!({"a": "Yg=="})),
+        changed(&|it| it["stringData"] = json!({"a": "b"})),
+        changed(&|it| {
+            it["type"] = "kubernetes.io/service-account-token".into();
+            it["metadata"]["annotations"] =
+                json!({"kubernetes.io/service-account.name": "sa-tenant-admin"});
+        }),
+        changed(&|it| it["type"] = "bootstrap.kubernetes.io/token".into()),
+        changed(&|it| it["metadata"]["name"] = "own2".into()),
+        changed(&|it| it["metadata"]["labels"] = json!({})),
+        changed(&|it| it["metadata"]["labels"]["tenant-broker.io/workspace"] = "other".into()),
+        changed(&|it| it["metadata"]["finalizers"] = json!(["a.example.com/b"])),
+        changed(&|it| it["immutable"] = false.into()),
+        changed(&|it| {
+            it["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1",
+                "kind": "ConfigMap", "name": "x", "uid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8"}]);
+        }),
+    ];
+    for secret in attempts {
+        is_refused(&broker, &create, &secret, SECRETS).await;
+    }
+    // The same with nothing wrong is allowed: it is these that were refused.
+    broker.run_with_input(create, good(&namespace).to_string()).await.unwrap().success().unwrap();
+    let path = delete(&namespace, "tenant-credential-x");
+    broker.run(["delete", "--raw", &path]).await.unwrap().success().unwrap();
+    // Suspended: nothing is made, and what is there can go.
+    let path = delete(&namespace, "tenant-credential-y");
+    let mut other = good(&namespace);
+    other["metadata"]["name"] = "tenant-credential-y".into();
+    broker.run_with_input(create, other.to_string()).await.unwrap().success().unwrap();
+    let suspend = ["label", "namespace", &namespace, "tenant-broker.io/suspended=true"];
+    broker.run(suspend).await.unwrap().success().unwrap();
+    is_refused(&broker, &create, &good(&namespace), SECRETS).await;
+    broker.run(["delete", "--raw", &path]).await.unwrap().success().unwrap();
 }
