@@ -67,9 +67,14 @@ impl Workspaces {
         if !drift::is_settled(found.status()) || found.is_rotating() {
             return Ok(());
         }
+        let Some(tier) = self.tiers.get(&found.tier) else {
+            tracing::warn!(workspace = %id, tier = found.tier, "the tier is configured no more");
+            return Ok(());
+        };
+        let wanted = objects::desired(id, &found.k8s_namespace, tier);
         let look = match found.status() {
-            WorkspaceStatus::Suspended => self.look_at_suspended(&found).await?,
-            _ => self.look_at_working(&found).await?,
+            WorkspaceStatus::Suspended => self.look_at_suspended(&found, &wanted).await?,
+            _ => self.look_at_working(&found, wanted).await?,
         };
         // Every change of a workspace is in its row before it is in the cluster: if the row is as it
         // was, what was seen is nobody's work under way.
@@ -87,14 +92,14 @@ impl Workspaces {
         }
     }
 
-    async fn look_at_working(&self, found: &Found) -> Result<Look, WorkspaceError> {
+    async fn look_at_working(
+        &self,
+        found: &Found,
+        wanted: Vec<Object>,
+    ) -> Result<Look, WorkspaceError> {
         let mut look = Look::default();
-        let Some(tier) = self.tiers.get(&found.tier) else {
-            tracing::warn!(workspace = %found.id, tier = found.tier, "the tier is configured no more");
-            return Ok(look);
-        };
         let mut may_write = true;
-        for object in objects::desired(found.id, &found.k8s_namespace, tier) {
+        for object in wanted {
             let kind = object.kind();
             let Seen { difference, uid } = self.cluster.see(&object).await?;
             match (&object, difference) {
@@ -140,16 +145,17 @@ impl Workspaces {
         Ok(look)
     }
 
-    async fn look_at_suspended(&self, found: &Found) -> Result<Look, WorkspaceError> {
+    async fn look_at_suspended(
+        &self,
+        found: &Found,
+        wanted: &[Object],
+    ) -> Result<Look, WorkspaceError> {
         let mut look = Look::default();
         let (cluster, namespace) = (&self.cluster, found.k8s_namespace.as_str());
-        let wanted = self
-            .tiers
-            .get(&found.tier)
-            .and_then(|tier| objects::desired(found.id, namespace, tier).into_iter().next());
-        let Some(wanted) = wanted else { return Ok(look) };
+        // The namespace comes first; of the others none has to be there.
+        let Some(wanted) = wanted.first() else { return Ok(look) };
         let kind = wanted.kind();
-        if let Some(difference) = cluster.see(&wanted).await?.difference {
+        if let Some(difference) = cluster.see(wanted).await?.difference {
             // One that was suspended before anything was made has no namespace, and needs none.
             if difference == Difference::Missing && found.k8s_sa_uid.is_none() {
                 return Ok(look);

@@ -45,11 +45,7 @@ const FEW: usize = 10;
 
 /// Whether so many namespaces are missing that the broker rather looks at the wrong place: it must not
 /// take everybody's workspace for lost then.
-fn is_another_cluster(settled: &Settled, suspects: &BTreeSet<Uuid>) -> bool {
-    let working = settled.values().filter(|it| it.status() == WorkspaceStatus::Provisioned);
-    let (all, missing) = working.fold((0, 0), |(all, missing), found| {
-        (all + 1, missing + usize::from(suspects.contains(&found.id)))
-    });
+fn is_another_cluster(missing: usize, all: usize) -> bool {
     missing > FEW && missing * 2 > all
 }
 
@@ -118,15 +114,16 @@ impl Workspaces {
         let is_suspended = |found: &&Found| found.status() == WorkspaceStatus::Suspended;
         suspects.extend(settled.values().filter(is_suspended).map(|found| found.id));
 
-        self.survey::<Namespace>(settled, &mut suspects, |found, there| {
-            self.wanted(found, |object| match object {
-                Object::Namespace(it) => Some(it),
-                _ => None,
+        let missing = self
+            .survey::<Namespace>(settled, &mut suspects, |found, there| {
+                self.wanted(found, |object| match object {
+                    Object::Namespace(it) => Some(it),
+                    _ => None,
+                })
+                .is_some_and(|it| examine::namespace_is_right(there, &it))
             })
-            .is_some_and(|it| examine::namespace_is_right(there, &it))
-        })
-        .await?;
-        if is_another_cluster(settled, &suspects) {
+            .await?;
+        if is_another_cluster(missing, settled.len()) {
             return Err(WorkspaceError::Conflict(
                 "most namespaces of workspaces are gone; is this the right cluster?".to_owned(),
             ));
@@ -168,29 +165,48 @@ impl Workspaces {
         objects::desired(found.id, &found.k8s_namespace, tier).into_iter().find_map(pick)
     }
 
-    /// Adds the workspaces that have no object of a kind that is right.
+    /// Adds the workspaces that have no object of a kind that is right. Returns how many have none at
+    /// all.
     async fn survey<K>(
         &self,
         settled: &Settled,
         suspects: &mut BTreeSet<Uuid>,
         is_right: impl Fn(&Found, &K) -> bool,
-    ) -> Result<(), WorkspaceError>
+    ) -> Result<usize, WorkspaceError>
     where
         K: Compared + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
     {
-        let mut right = BTreeSet::new();
+        let (mut seen, mut right) = (0, BTreeSet::new());
         self.cluster
             .survey(|there: K| {
                 let place = there.namespace().unwrap_or_else(|| there.name_any());
                 if let Some(found) = settled.get(&place)
                     && objects::is_name_of::<K>(&there.name_any(), &place)
-                    && is_right(found, &there)
                 {
-                    right.insert(found.id);
+                    seen += 1;
+                    if is_right(found, &there) {
+                        right.insert(found.id);
+                    }
                 }
             })
             .await?;
         suspects.extend(settled.values().map(|found| found.id).filter(|id| !right.contains(id)));
-        Ok(())
+        // A list is read page by page: an object that moves between pages may be seen twice.
+        Ok(settled.len().saturating_sub(seen))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_lost_workspaces_are_lost_and_nearly_all_are_a_mistake() {
+        for (missing, all) in [(0, 0), (1, 1), (10, 10), (11, 22), (5_000, 10_000)] {
+            assert!(!is_another_cluster(missing, all), "{missing} of {all}");
+        }
+        for (missing, all) in [(11, 11), (11, 21), (10_000, 10_000)] {
+            assert!(is_another_cluster(missing, all), "{missing} of {all}");
+        }
     }
 }
