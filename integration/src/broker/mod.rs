@@ -323,7 +323,7 @@ pub async fn install(program: &Path, user: &str, admin: &Kubectl, broker: &Kubec
                 "--dry-run=server",
             ])
             .await?;
-        let fenced_in = tried.stderr.contains("tenant-broker-fence-objects");
+        let fenced_in = tried.stderr.contains("tenant-broker-fence-outside");
         Ok(if fenced_in { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
     })
     .await

@@ -7,9 +7,11 @@ use super::{are_refused, is_refused, token_is_refused};
 
 const RBAC: &str = "cannot";
 const NAMESPACES: &str = "tenant-broker-fence-namespaces";
-const TOKENS: &str = "tenant-broker-fence-tokens";
+const TOKENS: &str = "tenant-tokens";
 const BINDINGS: &str = "tenant-broker-fence-bindings";
 const OBJECTS: &str = "tenant-broker-fence-objects";
+const OUTSIDE: &str = "tenant-broker-fence-outside";
+const SUSPENDED: &str = "tenant-suspended";
 
 #[tokio::test]
 async fn nothing_is_read_that_is_none_of_its_business() {
@@ -53,8 +55,8 @@ async fn the_rights_stay_as_they_are() {
             (&["create", "clusterrolebinding", "evil", &own, "--user=mallory"], RBAC),
             (&["create", "role", "evil", "--verb=get", "--resource=secrets"], RBAC),
             (&["create", "clusterrole", "evil", "--verb=get", "--resource=secrets"], RBAC),
-            (&["delete", "validatingadmissionpolicy", "tenant-broker-fence-tokens"], RBAC),
-            (&["delete", "validatingadmissionpolicybinding", "tenant-broker-fence-tokens"], RBAC),
+            (&["delete", "validatingadmissionpolicy", "tenant-tokens"], RBAC),
+            (&["delete", "validatingadmissionpolicybinding", "tenant-tokens"], RBAC),
             (
                 &[
                     "patch",
@@ -115,8 +117,8 @@ async fn foreign_namespaces_stay_out_of_reach() {
             &broker,
             &[
                 (&["create", "token", "default", "-n", namespace], RBAC),
-                (&binding, BINDINGS),
-                (&quota, OBJECTS),
+                (&binding, OUTSIDE),
+                (&quota, OUTSIDE),
                 (&label, NAMESPACES),
                 (&suspend, NAMESPACES),
                 (&["delete", "namespace", namespace], RBAC),
@@ -125,11 +127,11 @@ async fn foreign_namespaces_stay_out_of_reach() {
         .await;
         if namespace == "default" {
             let create = ["create", "serviceaccount", "sa-tenant-admin", "-n", namespace];
-            are_refused(&broker, &[(&create, OBJECTS)]).await;
+            are_refused(&broker, &[(&create, OUTSIDE)]).await;
         } else {
             let token = ["create", "token", "sa-tenant-admin", "-n", namespace];
             let delete = ["delete", "serviceaccount", "sa-tenant-admin", "-n", namespace];
-            are_refused(&broker, &[(&token, TOKENS), (&delete, OBJECTS)]).await;
+            are_refused(&broker, &[(&token, OUTSIDE), (&delete, OUTSIDE)]).await;
         }
     }
     are_refused(
@@ -137,7 +139,7 @@ async fn foreign_namespaces_stay_out_of_reach() {
         &[
             (&["create", "token", "namespace-controller", "-n", "kube-system"], RBAC),
             (&["create", "token", "clusterrole-aggregation-controller", "-n", "kube-system"], RBAC),
-            (&["delete", "rolebindings", "--all", "-n", "kube-system"], BINDINGS),
+            (&["delete", "rolebindings", "--all", "-n", "kube-system"], RBAC),
         ],
     )
     .await;
@@ -201,7 +203,10 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
 
     let to = |namespace: &str| format!("--serviceaccount={namespace}:sa-tenant-admin");
     let (alices, bobs) = (to(&namespace), to(&bob.namespace()));
-    let unbind = ["delete", "rolebinding", "rb-tenant-admin", "-n", &namespace];
+    // It may take away all bindings of a namespace at once, as a suspension does, but no single one.
+    let bindings =
+        format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
+    let unbind = ["delete", "--raw", &bindings];
     broker.run(unbind).await.unwrap().success().unwrap();
     let bind = |name: &'static str, role: &'static str, subjects: &[&str]| {
         let mut args = vec!["create", "rolebinding", name, role];
@@ -249,6 +254,7 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
             (&["create", "quota", "other", "--hard=pods=1", "-n", &namespace], OBJECTS),
             (&["delete", "serviceaccount", "default", "-n", &namespace], RBAC),
             (&["delete", "quota", "tenant-quota", "-n", &namespace], RBAC),
+            (&["delete", "rolebinding", "rb-tenant-admin", "-n", &namespace], RBAC),
             (&["delete", "namespace", &namespace], RBAC),
             (&["create", "deployment", "x", "--image=x", "-n", &namespace], RBAC),
             (&["create", "secret", "generic", "x", "-n", &namespace], RBAC),
@@ -264,7 +270,10 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
     let again: Vec<&str> = again.iter().map(String::as_str).collect();
     are_refused(
         &broker,
-        &[(&again, BINDINGS), (&["create", "token", "sa-tenant-admin", "-n", &namespace], TOKENS)],
+        &[
+            (&again, SUSPENDED),
+            (&["create", "token", "sa-tenant-admin", "-n", &namespace], SUSPENDED),
+        ],
     )
     .await;
     broker.run(label("tenant-broker.io/suspended-")).await.unwrap().success().unwrap();
