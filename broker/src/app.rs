@@ -275,7 +275,7 @@ impl App {
             clock: self.clock,
             metrics: self.metrics,
             https: config.public_url.scheme() == "https",
-            proxies: config.trusted_proxies,
+            proxies: config.trusted_proxies.clone(),
         };
         let api = http::for_frontends(service(self.api), self.identity.origins());
         let account = Account {

@@ -307,6 +307,8 @@ pub(crate) struct RevokeCredential {
     /// Why, for the audit trail
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
 }
 
 #[derive(Debug, Args)]

@@ -2,15 +2,20 @@
 //!
 //! RBAC already refuses every resource that is not named here. The policies name just those that
 //! the broker may write, so that writes of others cost the API server nothing.
+//!
+//! What a namespace is, selectors of the bindings decide: outside of managed ones, and in suspended
+//! ones, a policy of its own refuses (`outside`, and [`super::guard`]'s for everybody); the others
+//! need not look at the namespace again.
 
 use tenant_shared::{
     MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL,
-    TOKEN_LIFETIME_SECONDS, TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
+    TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
 };
 
 use super::{
     Parameters,
-    policy::{Message, Policy, rule},
+    guard::MANAGED,
+    policy::{Message, Namespaces, Policy, rule},
     quoted, quoted_list,
 };
 use crate::{
@@ -23,23 +28,29 @@ const WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
 /// The namespace of a user, `tenant-<uuid>`.
 pub(super) const TENANT: &str =
     "^tenant-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
+/// What limits and carries a tenant.
+const OBJECTS: [&str; 3] = ["serviceaccounts", "resourcequotas", "limitranges"];
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
-    let mut policies =
-        vec![namespaces(parameters), tokens(parameters), bindings(parameters), objects(parameters)];
+    let mut policies = vec![namespaces(parameters), bindings(parameters), objects(parameters)];
     if parameters.bind_tokens {
         policies.push(secrets(parameters));
     }
+    policies.push(outside(parameters));
     policies
 }
 
-fn is_broker(parameters: &Parameters) -> Vec<(&'static str, String)> {
-    let broker = quoted(&parameters.broker.to_string());
-    vec![("is-broker", format!("request.userInfo.username == {broker}"))]
+/// Whether the broker asks.
+pub(super) fn is_broker(parameters: &Parameters) -> String {
+    format!("request.userInfo.username == {}", quoted(&parameters.broker.to_string()))
 }
 
-fn fixed(text: &str) -> Message {
+fn brokers(parameters: &Parameters) -> Vec<(&'static str, String)> {
+    vec![("is-broker", is_broker(parameters))]
+}
+
+pub(super) fn fixed(text: &str) -> Message {
     Message::Fixed(text.to_owned())
 }
 
@@ -48,26 +59,40 @@ pub(super) fn label(object: &str, name: &str) -> String {
     format!("{object}.metadata.?labels[{}].orValue(\"\")", quoted(name))
 }
 
-/// Every object is in a namespace that is a tenant's by name and by label.
-fn inside() -> (String, Message) {
+/// A managed namespace has a tenant's name. The label alone would be as good as whoever sets it.
+pub(super) fn named() -> (String, Message) {
     (
-        format!(
-            "request.namespace.matches({}) && {} == {}",
-            quoted(TENANT),
-            label("namespaceObject", MANAGED_BY_LABEL),
-            quoted(MANAGED_BY_VALUE)
-        ),
-        Message::Built(
-            "\"the broker may not write in namespace \" + request.namespace + \": it is not a \
-             managed tenant namespace\""
-                .to_owned(),
-            "the broker may write in managed tenant namespaces only".to_owned(),
-        ),
+        format!("request.namespace.matches({})", quoted(TENANT)),
+        fixed("the broker may write in namespaces tenant-<uuid> only"),
     )
 }
 
-fn not_suspended() -> String {
-    format!("{} != \"true\"", label("namespaceObject", SUSPENDED_LABEL))
+fn outside(parameters: &Parameters) -> Policy {
+    let mut core = vec!["serviceaccounts/token"];
+    core.extend(OBJECTS);
+    if parameters.bind_tokens {
+        core.push("secrets");
+    }
+    Policy {
+        name: "tenant-broker-fence-outside",
+        why: "The broker writes nothing in a namespace that is not a tenant's.",
+        rules: vec![
+            rule("", &core, &WRITES, "Namespaced"),
+            rule(RBAC, &["rolebindings"], &WRITES, "Namespaced"),
+        ],
+        conditions: brokers(parameters),
+        variables: vec![],
+        validations: vec![(
+            "false".to_owned(),
+            Message::Built(
+                "\"the broker may not write in namespace \" + request.namespace + \": it is not a \
+                 managed tenant namespace\""
+                    .to_owned(),
+                "the broker may write in managed tenant namespaces only".to_owned(),
+            ),
+        )],
+        namespaces: Namespaces::Without(MANAGED_BY_LABEL, MANAGED_BY_VALUE),
+    }
 }
 
 fn namespaces(parameters: &Parameters) -> Policy {
@@ -92,7 +117,7 @@ fn namespaces(parameters: &Parameters) -> Policy {
         why: "The broker makes tenants' namespaces and marks them suspended. It adopts, changes \
               and deletes no other, and cannot weaken what its own enforce.",
         rules: vec![rule("", &["namespaces", "namespaces/*"], &WRITES, "Cluster")],
-        conditions: is_broker(parameters),
+        conditions: brokers(parameters),
         variables: vec![],
         validations: vec![
             (
@@ -138,57 +163,7 @@ fn namespaces(parameters: &Parameters) -> Policy {
                 )),
             ),
         ],
-        namespaces: None,
-    }
-}
-
-fn tokens(parameters: &Parameters) -> Policy {
-    let account = quoted(SERVICE_ACCOUNT_NAME);
-    let audiences = quoted_list(&parameters.audiences);
-    Policy {
-        name: "tenant-broker-fence-tokens",
-        why: "RBAC limits the broker's TokenRequests by name, not by namespace: without this it \
-              could make itself an account of that name in kube-system. The length asked for is \
-              no limit by itself: a token of 3607 s that is bound to a pod lives a year.",
-        rules: vec![rule("", &["serviceaccounts/token"], &["CREATE"], "Namespaced")],
-        conditions: is_broker(parameters),
-        variables: vec![],
-        validations: vec![
-            inside(),
-            (
-                format!("request.name == {account}"),
-                Message::Fixed(format!(
-                    "the broker may ask for tokens of {SERVICE_ACCOUNT_NAME} only"
-                )),
-            ),
-            (
-                format!("object.spec.expirationSeconds <= {TOKEN_LIFETIME_SECONDS}"),
-                Message::Fixed(format!(
-                    "the broker may ask for tokens of at most {TOKEN_LIFETIME_SECONDS} s"
-                )),
-            ),
-            (
-                // The field is there as null if it was left out.
-                "object.spec.?boundObjectRef.orValue(null) == null || \
-                 object.spec.boundObjectRef.kind == \"Secret\""
-                    .to_owned(),
-                fixed("the broker's tokens may be bound to a Secret only"),
-            ),
-            (
-                format!("object.spec.audiences == {audiences}"),
-                Message::Built(
-                    format!(
-                        "\"the broker's tokens are for the audience \" + {} + \" only \
-                         (cluster.audiences), not \" + object.spec.audiences.join(\", \")",
-                        quoted(&parameters.audiences.join(", "))
-                    ),
-                    "the broker's tokens are for the API server only (cluster.audiences)"
-                        .to_owned(),
-                ),
-            ),
-            (not_suspended(), fixed("the workspace is suspended: no tokens")),
-        ],
-        namespaces: None,
+        namespaces: Namespaces::All,
     }
 }
 
@@ -200,10 +175,10 @@ fn bindings(parameters: &Parameters) -> Policy {
         why: "The broker gives a tier's role to the tenant's own account, and takes bindings away \
               in tenants' namespaces, whoever made them.",
         rules: vec![rule(RBAC, &["rolebindings"], &WRITES, "Namespaced")],
-        conditions: is_broker(parameters),
+        conditions: brokers(parameters),
         variables: vec![],
         validations: vec![
-            inside(),
+            named(),
             (
                 format!("{is_delete} || object.metadata.name == {name}"),
                 Message::Fixed(format!("the broker's binding is {ROLE_BINDING_NAME}")),
@@ -230,12 +205,8 @@ fn bindings(parameters: &Parameters) -> Policy {
                     "the broker may bind {SERVICE_ACCOUNT_NAME} of the same namespace only"
                 )),
             ),
-            (
-                format!("{is_delete} || {}", not_suspended()),
-                fixed("the workspace is suspended: no rights are given"),
-            ),
         ],
-        namespaces: None,
+        namespaces: MANAGED,
     }
 }
 
@@ -245,16 +216,11 @@ fn objects(parameters: &Parameters) -> Policy {
     Policy {
         name: "tenant-broker-fence-objects",
         why: "Accounts, quotas and limits: the broker's own, in tenants' namespaces.",
-        rules: vec![rule(
-            "",
-            &["serviceaccounts", "resourcequotas", "limitranges"],
-            &WRITES,
-            "Namespaced",
-        )],
-        conditions: is_broker(parameters),
+        rules: vec![rule("", &OBJECTS, &WRITES, "Namespaced")],
+        conditions: brokers(parameters),
         variables: vec![],
         validations: vec![
-            inside(),
+            named(),
             (
                 format!("{name} in {names}"),
                 Message::Built(
@@ -265,7 +231,7 @@ fn objects(parameters: &Parameters) -> Policy {
                 ),
             ),
         ],
-        namespaces: None,
+        namespaces: MANAGED,
     }
 }
 
@@ -288,13 +254,13 @@ pub(super) fn secrets(parameters: &Parameters) -> Policy {
               others: with the right alone it could make one that is filled with a token that \
               never ends, or delete what belongs to others.",
         rules: vec![rule("", &["secrets"], &WRITES, "Namespaced")],
-        conditions: is_broker(parameters),
+        conditions: brokers(parameters),
         variables: vec![(
             "secret",
             "request.operation == \"DELETE\" ? oldObject : object".to_owned(),
         )],
         validations: vec![
-            inside(),
+            named(),
             (
                 "request.operation != \"UPDATE\"".to_owned(),
                 fixed("the broker may not change Secrets"),
@@ -333,11 +299,7 @@ pub(super) fn secrets(parameters: &Parameters) -> Policy {
                 )),
                 fixed("the broker's Secrets are immutable, and nothing holds them or owns them"),
             ),
-            (
-                only_create(&not_suspended()),
-                fixed("the workspace is suspended: no tokens, and nothing to bind them to"),
-            ),
         ],
-        namespaces: None,
+        namespaces: MANAGED,
     }
 }

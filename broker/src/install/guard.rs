@@ -10,8 +10,8 @@ use tenant_shared::{
 
 use super::{
     Parameters,
-    fence::{TENANT, label},
-    policy::{Message, Policy, rule},
+    fence::{TENANT, is_broker, label},
+    policy::{Message, Namespaces, Policy, rule},
     quoted, quoted_list,
 };
 use crate::workspace::{LIMITS_NAME, QUOTA_NAME};
@@ -25,12 +25,13 @@ const SYSTEM_USERS: [&str; 3] =
 const SYSTEM_GROUPS: [&str; 3] =
     ["system:masters", "system:nodes", "system:serviceaccounts:kube-system"];
 /// Namespaces that the broker made.
-const MANAGED: Option<(&str, &str)> = Some((MANAGED_BY_LABEL, MANAGED_BY_VALUE));
+pub(super) const MANAGED: Namespaces = Namespaces::With(MANAGED_BY_LABEL, MANAGED_BY_VALUE);
+/// Namespaces of workspaces that are suspended.
+const SUSPENDED: Namespaces = Namespaces::With(SUSPENDED_LABEL, "true");
 const NAME: &str = "(request.operation == \"DELETE\" ? oldObject : object).metadata.name";
 
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
     vec![
-        tokens(parameters),
         secrets(parameters),
         bindings(parameters),
         objects(parameters),
@@ -41,21 +42,21 @@ pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
 }
 
 fn is_no_system(parameters: &Parameters) -> Vec<(&'static str, String)> {
-    let mut users = vec![parameters.broker.to_string()];
-    users.extend(SYSTEM_USERS.map(str::to_owned));
-    vec![(
-        "is-no-system",
-        format!(
-            "!(request.userInfo.username in {}) && !request.userInfo.?groups.orValue([]).exists(g, \
-             g in {})",
-            quoted_list(&users),
-            quoted_list(&SYSTEM_GROUPS)
-        ),
-    )]
+    let broker = quoted(&parameters.broker.to_string());
+    vec![("is-no-system", format!("!(request.userInfo.username == {broker} || {})", is_system()))]
+}
+
+/// Whether the cluster itself asks.
+pub(super) fn is_system() -> String {
+    format!(
+        "request.userInfo.username in {} || request.userInfo.?groups.orValue([]).exists(g, g in {})",
+        quoted_list(&SYSTEM_USERS),
+        quoted_list(&SYSTEM_GROUPS)
+    )
 }
 
 /// Asked only when something is about to be refused: it costs an authorization.
-fn administrator() -> Vec<(&'static str, String)> {
+pub(super) fn administrator() -> Vec<(&'static str, String)> {
     vec![(
         "administrator",
         "authorizer.group(\"admissionregistration.k8s.io\")\
@@ -67,26 +68,6 @@ fn administrator() -> Vec<(&'static str, String)> {
 /// What must hold for everybody but administrators.
 fn unless_administrator(expression: &str, message: &str) -> (String, Message) {
     (format!("{expression} || variables.administrator"), Message::Fixed(message.to_owned()))
-}
-
-fn tokens(parameters: &Parameters) -> Policy {
-    Policy {
-        name: "tenant-guard-tokens",
-        why: "A tenant with the role admin could ask for a token of its own that lives for years. \
-              Kubelets go on getting the tokens of pods.",
-        rules: vec![rule("", &["serviceaccounts/token"], &["CREATE"], "Namespaced")],
-        conditions: is_no_system(parameters),
-        variables: administrator(),
-        validations: vec![(
-            "variables.administrator".to_owned(),
-            Message::Fixed(
-                "tokens of a tenant's namespace come from the broker only, for two hours; \
-                 programs use the token that their pod is given"
-                    .to_owned(),
-            ),
-        )],
-        namespaces: MANAGED,
-    }
 }
 
 fn secrets(parameters: &Parameters) -> Policy {
@@ -192,7 +173,7 @@ fn namespaces() -> Policy {
             ),
             "tenants' namespaces are made, labelled and deleted by the broker and administrators",
         )],
-        namespaces: None,
+        namespaces: Namespaces::All,
     }
 }
 
@@ -203,20 +184,32 @@ fn tenant_account() -> String {
 }
 
 fn suspended(parameters: &Parameters) -> Policy {
+    let is_broker = is_broker(parameters);
+    let gives = "request.?subResource.orValue(\"\") == \"token\" || (request.resource.resource in \
+                 [\"rolebindings\", \"secrets\"] && request.operation != \"DELETE\")";
     Policy {
         name: "tenant-suspended",
         why: "The write side of the kill switch: from the moment of the label nothing is written \
               or connected to (exec, attach, port-forward), so that a tenant that makes bindings in \
-              a loop is out. Reads end with the bindings. Controllers go on.",
+              a loop is out. Reads end with the bindings. Controllers go on. The broker takes rights \
+              away and gives none before it has taken the label off.",
         // Of cluster-scoped objects a namespace selector skips none: this must not see them.
         rules: vec![rule("*", &["*/*"], &["*"], "Namespaced")],
-        conditions: is_no_system(parameters),
+        conditions: vec![("is-held", format!("{is_broker} ? {gives} : !({})", is_system()))],
         variables: administrator(),
-        validations: vec![(
-            "variables.administrator".to_owned(),
-            Message::Fixed("the workspace is suspended".to_owned()),
-        )],
-        namespaces: Some((SUSPENDED_LABEL, "true")),
+        validations: vec![
+            (
+                format!("!({is_broker})"),
+                Message::Fixed(
+                    "the workspace is suspended: no tokens, and no rights are given".to_owned(),
+                ),
+            ),
+            (
+                format!("{is_broker} || variables.administrator"),
+                Message::Fixed("the workspace is suspended".to_owned()),
+            ),
+        ],
+        namespaces: SUSPENDED,
     }
 }
 

@@ -8,8 +8,9 @@
 //!
 //! | family | holds | what it keeps true |
 //! |---|---|---|
+//! | `tenant-tokens` | everybody | two-hour tokens only, from the broker only |
 //! | `tenant-broker-fence-*` | the broker | a stolen credential stays inside managed namespaces |
-//! | `tenant-guard-*` | everybody else | two-hour tokens only, nobody bound from outside |
+//! | `tenant-guard-*` | everybody else | nobody is bound from outside |
 //! | `tenant-suspended` | everybody else | nothing is written in a suspended namespace |
 //! | `tenant-pods` | everybody | no pod carries the session's ServiceAccount |
 
@@ -21,6 +22,7 @@ mod guard;
 mod policy;
 mod role;
 mod standing;
+mod tokens;
 mod watch;
 mod yaml;
 
@@ -79,7 +81,8 @@ impl Parameters {
     /// The admission policies in the order in which they are made. The fence is the last: where it
     /// is in force, the others are.
     pub fn policies(&self) -> Vec<Policy> {
-        guard::policies(self).into_iter().chain(fence::policies(self)).collect()
+        let tokens = std::iter::once(tokens::policy(self));
+        tokens.chain(guard::policies(self)).chain(fence::policies(self)).collect()
     }
 }
 

@@ -1,4 +1,7 @@
 //! The broker's ClusterRole: the least verbs that its workflows need, each with its reason.
+//!
+//! That each is needed is shown by an end-to-end test (`rights.rs`), which takes one after the other
+//! away.
 
 use tenant_shared::SERVICE_ACCOUNT_NAME;
 
@@ -102,7 +105,7 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
             &["patch"],
         ),
         rule(
-            "suspend: no binding of the tenant may be left, whoever made it",
+            "suspend: no binding of the tenant may be left, whoever made it; replace one that was altered",
             RBAC,
             &["rolebindings"],
             vec![],

@@ -56,7 +56,7 @@ fn a_hostile_name_stays_a_name() {
     assert_eq!(subjects.len(), 1);
     let fence = documents
         .iter()
-        .find(|document| document["metadata"]["name"] == "tenant-broker-fence-tokens")
+        .find(|document| document["metadata"]["name"] == "tenant-broker-fence-outside")
         .unwrap();
     let condition = fence["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
     assert_eq!(condition, r#"request.userInfo.username == "x\" || true || \"\\""#);
@@ -84,10 +84,26 @@ fn a_policy_for_all_resources_leaves_those_of_the_cluster_alone() {
     for policy in parameters("tenant-broker").policies() {
         for rule in &policy.rules {
             let cluster = rule.scope.as_deref() == Some("Cluster");
-            assert!(!cluster || policy.namespaces.is_none(), "{}", policy.name);
+            assert!(!cluster || policy.namespaces == policy::Namespaces::All, "{}", policy.name);
             let wild = rule.resources.iter().flatten().any(|resource| resource.starts_with('*'));
             assert!(!wild || rule.scope.as_deref() == Some("Namespaced"), "{}", policy.name);
         }
+    }
+}
+
+/// Or the condition would let through what a validation is there to refuse.
+#[test]
+fn the_condition_for_tokens_has_all_that_the_validations_demand() {
+    let policy = tokens::policy(&parameters("tenant-broker"));
+    let [(_, condition)] = policy.conditions.as_slice() else { panic!("one condition") };
+    let is_broker = r#"request.userInfo.username == "tenant-broker""#;
+    let (guard, fence) = policy.validations.split_first().unwrap();
+    assert!(guard.0.starts_with(is_broker));
+    assert!(condition.starts_with(&format!("!({is_broker} ? ")));
+    assert!(!fence.is_empty());
+    for (expression, _) in fence {
+        let demand = expression.strip_prefix(&format!("!({is_broker}) || ")).unwrap();
+        assert!(condition.contains(demand), "{demand} is not in {condition}");
     }
 }
 

@@ -3,23 +3,53 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
-use clap::Parser;
-use integration::binaries::Profile;
-use integration::measure::{issuance, plugin, startup};
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use integration::binaries::{Binaries, Profile};
+use integration::measure::figure::{Figure, Timing};
+use integration::measure::{issuance, plugin, policies, startup};
 use integration::progress::say;
-use integration::world::World;
+use integration::scratch::Scratch;
+use integration::world::{World, WorldBuilder};
+use serde::Serialize;
 
-/// Measures the plugin and the broker against their floors, over real programs.
+/// Measures the plugin and the broker against their floors, over real programs. The exit code is 1
+/// if a promise is not kept.
 #[derive(Debug, Parser)]
 #[command(name = "cargo measure")]
 struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Print the figures as JSON on standard output instead of as text
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     /// Fewer and shorter runs, for a first look
-    #[arg(long)]
+    #[arg(long, global = true)]
     quick: bool,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum What {
+    /// What the admission policies cost the API server, and how soon a suspension cuts off
+    Policies {
+        /// Only one of the two
+        #[arg(long)]
+        only: Option<Part>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Cost,
+    Suspension,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Default, Serialize)]
+struct Measured {
+    figures: Vec<Figure>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    timings: Vec<Timing>,
 }
 
 fn main() -> ExitCode {
@@ -36,17 +66,53 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are this program's data")]
 async fn measure(args: &Args) -> Result<()> {
-    let rounds = |all: usize| if args.quick { all / 5 } else { all };
-    let world = World::builder()
+    let measured = match args.what {
+        None => everyday(args.quick).await?,
+        Some(What::Policies { only }) => holding(args.quick, only).await?,
+    };
+    print(args, &measured)?;
+    let broken: Vec<&str> = measured
+        .figures
+        .iter()
+        .filter(|figure| !figure.kept)
+        .map(|figure| figure.name.as_str())
+        .collect();
+    if !broken.is_empty() {
+        bail!("promises not kept: {}", broken.join("; "));
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are this program's data")]
+fn print(args: &Args, measured: &Measured) -> Result<()> {
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(measured)?);
+        return Ok(());
+    }
+    println!("median (lowest to highest); the ratio is taken pair by pair\n");
+    for figure in &measured.figures {
+        println!("{figure}\n");
+    }
+    for timing in &measured.timings {
+        println!("{timing}");
+    }
+    Ok(())
+}
+
+fn world() -> WorldBuilder {
+    World::builder()
         .own_control_plane()
         .tls()
-        .profile(Profile::Release)
+        .profile(Profile::own())
         .setting("log.level", "info")
         .steps(|step| say(&format!("measure: {step}")))
-        .start()
-        .await?;
+}
+
+/// The plugin, issuance and the broker's start.
+async fn everyday(quick: bool) -> Result<Measured> {
+    let rounds = |all: usize| if quick { all / 5 } else { all };
+    let world = world().profile(Profile::Release).start().await?;
     let person = world.person("measured").await?;
     person.login(&[]).await?.success()?;
     person.kubectl().run(["get", "pods"]).await?.success()?;
@@ -56,19 +122,36 @@ async fn measure(args: &Args) -> Result<()> {
     say("measure: kubectl with the exec entry");
     figures.extend(plugin::kubectl_get(&person, &world, rounds(25)).await?);
     say("measure: issuance, 1, 4 and 16 callers");
-    let length = Duration::from_secs(if args.quick { 1 } else { 4 });
+    let length = Duration::from_secs(if quick { 1 } else { 4 });
     let plan = issuance::Plan { rounds: rounds(5).max(2), length };
     figures.extend(issuance::against_direct(&person, &world, plan).await?);
     say("measure: the broker's start");
     figures.extend(startup::start_to_ready(&world, rounds(10).max(3)).await?);
+    Ok(Measured { figures, timings: Vec::new() })
+}
 
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&figures)?);
-    } else {
-        println!("median (lowest to highest); the ratio is taken pair by pair\n");
-        for figure in &figures {
-            println!("{figure}\n");
-        }
+/// The policies and the kill switch.
+async fn holding(quick: bool, only: Option<Part>) -> Result<Measured> {
+    let mut measured = Measured::default();
+    if only != Some(Part::Suspension) {
+        say("measure: starting two control planes");
+        let scratch = Scratch::new("measure")?;
+        let programs = Binaries::build(Profile::own(), None).await?;
+        let start = async |name| {
+            policies::Guarded::start(&programs.tenant_broker(), &scratch.path().join(name)).await
+        };
+        let servers = [start("one").await?, start("other").await?];
+        say("measure: requests with the policies and without");
+        let plan = policies::Plan {
+            rounds: if quick { 2 } else { 6 },
+            length: Duration::from_millis(150),
+        };
+        measured.figures = policies::cost(&servers, plan).await?;
     }
-    Ok(())
+    if only != Some(Part::Cost) {
+        let world = world().start().await?;
+        say("measure: suspensions");
+        measured.timings = policies::latency(&world, if quick { 2 } else { 5 }).await?;
+    }
+    Ok(measured)
 }

@@ -331,7 +331,7 @@ pub async fn install(
                 "--dry-run=server",
             ])
             .await?;
-        let fenced_in = tried.stderr.contains("tenant-broker-fence-objects");
+        let fenced_in = tried.stderr.contains("tenant-broker-fence-outside");
         Ok(if fenced_in { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
     })
     .await

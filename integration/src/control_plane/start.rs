@@ -29,10 +29,11 @@ const ISSUER: &str = "https://kubernetes.default.svc";
 /// would let every user of the machine write into the cluster without a password.
 const ETCD: &str = "unix://etcd:0";
 /// What a workspace needs: ClusterRole `admin` filled, quotas counted, namespaces ended, the
-/// default ServiceAccount made, token Secrets filled, the broker's certificate signed. All controllers together take 5 s longer.
+/// default ServiceAccount made, token Secrets filled, the broker's certificate signed, pods made of
+/// Deployments. All controllers together take 5 s longer.
 const CONTROLLERS: &str = "clusterrole-aggregation-controller,namespace-controller,\
     resourcequota-controller,serviceaccount-controller,serviceaccount-token-controller,\
-    certificatesigningrequest-signing-controller";
+    certificatesigningrequest-signing-controller,deployment-controller,replicaset-controller";
 /// Who, what and when of every request, without bodies.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n\
     omitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";

@@ -28,6 +28,31 @@ impl Spread {
     }
 }
 
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(2);
+        let Self { min, median, max } = self;
+        write!(f, "{median:.digits$} ({min:.digits$} to {max:.digits$})")
+    }
+}
+
+/// Something that has no floor: how long it took, or how often it happened.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Timing {
+    /// What was measured.
+    pub name: String,
+    /// Unit of the values; empty for a count.
+    pub unit: &'static str,
+    /// The figure.
+    pub value: Spread,
+}
+
+impl fmt::Display for Timing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "    {:<44} {:.1} {}", self.name, self.value, self.unit)
+    }
+}
+
 /// One figure beside its floor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
@@ -43,9 +68,11 @@ pub struct Figure {
     pub floor: Spread,
     /// Value by floor, pair by pair.
     pub ratio: Spread,
+    /// Value less floor, pair by pair.
+    pub added: Spread,
     /// What the ratio is to keep to, for example `at most 1.6`; empty if nothing was promised.
     pub promise: String,
-    /// Whether the middle ratio keeps it; true where nothing was promised.
+    /// Whether the middle one keeps it; true where nothing was promised.
     pub kept: bool,
 }
 
@@ -58,6 +85,8 @@ pub enum Promise {
     AtMost(f64),
     /// At least so much.
     AtLeast(f64),
+    /// At most so much more than the floor.
+    AddedAtMost(f64),
     /// The value itself, not the ratio, below so much.
     ValueBelow(f64),
 }
@@ -72,11 +101,15 @@ impl Figure {
         promise: Promise,
     ) -> Option<Self> {
         let ratio = Spread::of(pairs.iter().map(|(value, floor)| value / floor))?;
+        let added = Spread::of(pairs.iter().map(|(value, floor)| value - floor))?;
         let value = Spread::of(pairs.iter().map(|pair| pair.0))?;
         let (promise, kept) = match promise {
             Promise::None => (String::new(), true),
             Promise::AtMost(most) => (format!("at most {most}"), ratio.median <= most),
             Promise::AtLeast(least) => (format!("at least {least}"), ratio.median >= least),
+            Promise::AddedAtMost(most) => {
+                (format!("at most {most} {unit} more"), added.median <= most)
+            }
             Promise::ValueBelow(most) => (format!("under {most} {unit}"), value.max < most),
         };
         Some(Self {
@@ -86,6 +119,7 @@ impl Figure {
             floor_name: floor_name.into(),
             floor: Spread::of(pairs.iter().map(|pair| pair.1))?,
             ratio,
+            added,
             promise,
             kept,
         })
@@ -94,11 +128,11 @@ impl Figure {
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let spread = |s: &Spread| format!("{:.2} ({:.2} to {:.2})", s.median, s.min, s.max);
         writeln!(f, "{}", self.name)?;
-        writeln!(f, "    {:<26} {} {}", "measured", spread(&self.value), self.unit)?;
-        writeln!(f, "    {:<26} {} {}", self.floor_name, spread(&self.floor), self.unit)?;
-        write!(f, "    {:<26} {}", "ratio", spread(&self.ratio))?;
+        writeln!(f, "    {:<26} {:.3} {}", "measured", self.value, self.unit)?;
+        writeln!(f, "    {:<26} {:.3} {}", self.floor_name, self.floor, self.unit)?;
+        writeln!(f, "    {:<26} {:.3} {}", "more", self.added, self.unit)?;
+        write!(f, "    {:<26} {:.3}", "ratio", self.ratio)?;
         if !self.promise.is_empty() {
             let verdict = if self.kept { "kept" } else { "NOT KEPT" };
             write!(f, "  {}: {verdict}", self.promise)?;
@@ -117,5 +151,8 @@ mod tests {
         let figure = Figure::of_pairs("x", "ms", "floor", &pairs, Promise::AtMost(2.0)).unwrap();
         assert_eq!(figure.ratio, Spread { min: 2.0, median: 2.0, max: 3.0 });
         assert!(figure.kept);
+        let more = Figure::of_pairs("x", "ms", "floor", &pairs, Promise::AddedAtMost(3.9)).unwrap();
+        assert_eq!(more.added, Spread { min: 1.0, median: 4.0, max: 20.0 });
+        assert!(!more.kept);
     }
 }

@@ -10,6 +10,7 @@ use reqwest::{Client, RequestBuilder};
 use secrecy::ExposeSecret;
 
 use super::figure::{Figure, Promise};
+use super::process_time::cpu_ms;
 use crate::http_client;
 
 /// Something that can be asked for a token again and again.
@@ -73,7 +74,10 @@ pub async fn run(
 ) -> Result<Run> {
     let stop = Arc::new(AtomicBool::new(false));
     let count = Arc::new(AtomicU64::new(0));
-    let before = watched.map(cpu_ms);
+    let mut before = [0.0; 3];
+    for (index, pid) in watched.into_iter().enumerate() {
+        before[index] = cpu_ms(pid)?;
+    }
     let began = Instant::now();
     let tasks: Vec<_> = (0..callers)
         .map(|_| {
@@ -96,21 +100,9 @@ pub async fn run(
     let count = f64::from(u32::try_from(count.load(Ordering::Relaxed)).unwrap_or(u32::MAX));
     let mut cpu = [0.0; 3];
     for (index, pid) in watched.into_iter().enumerate() {
-        cpu[index] = (cpu_ms(pid) - before[index]) / count.max(1.0);
+        cpu[index] = (cpu_ms(pid)? - before[index]) / count.max(1.0);
     }
     Ok(Run { rate: count / elapsed, cpu_ms: cpu })
-}
-
-/// User and system time of a process so far, in milliseconds; the kernel counts in hundredths of a
-/// second (proc(5), fields 14 and 15 of `stat`). 0 if it is gone.
-pub fn cpu_ms(pid: u32) -> f64 {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0.0 };
-    let fields: Vec<&str> =
-        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |index: usize| -> f64 {
-        fields.get(index).and_then(|field| field.parse::<u32>().ok()).map_or(0.0, f64::from)
-    };
-    (ticks(11) + ticks(12)) * 10.0
 }
 
 /// Resident memory of a process, in MiB; 0 if it is gone.

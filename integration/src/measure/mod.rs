@@ -4,5 +4,6 @@
 pub mod figure;
 pub mod issuance;
 pub mod plugin;
+pub mod policies;
 pub mod process_time;
 pub mod startup;

@@ -1,6 +1,6 @@
-//! Wall time, CPU time and peak memory of one process.
+//! Wall time, CPU time and peak memory of one process that ends, and CPU time of one that goes on.
 //!
-//! Each process is started by a parent made for it alone: the kernel's account of a parent's
+//! Each of the former is started by a parent made for it alone: the kernel's account of a parent's
 //! children is then the account of this one process, and a program that looks at its parent sees a
 //! new one each time, as it does below kubectl.
 
@@ -45,4 +45,17 @@ pub async fn time_one(parent: Program, program: &Path, args: &[String]) -> Resul
         cpu_ms: f64::from(printed.cpu_us) / 1e3,
         peak_mib: f64::from(printed.peak_kib) / 1024.0,
     })
+}
+
+/// User and system time of a running process so far, in milliseconds, by the kernel's clock for
+/// that process (`clock_getcpuclockid`(3)).
+///
+/// # Errors
+/// It is gone.
+pub fn cpu_ms(pid: u32) -> Result<f64> {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).context("name a process")?);
+    let time = nix::time::clock_getcpuclockid(pid)
+        .and_then(nix::time::clock_gettime)
+        .with_context(|| format!("read the CPU time of process {pid}"))?;
+    Ok(std::time::Duration::from(time).as_secs_f64() * 1e3)
 }

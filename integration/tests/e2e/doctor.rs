@@ -52,11 +52,11 @@ async fn what_was_weakened_is_found() {
     let world = World::builder().own_control_plane().start().await.unwrap();
     let admin = world.admin_kubectl().unwrap();
     let commands: [&[&str]; 4] = [
-        &["delete", "validatingadmissionpolicybinding", "tenant-broker-fence-bindings"],
+        &["delete", "validatingadmissionpolicybinding", "tenant-broker-fence-outside"],
         &[
             "patch",
             "validatingadmissionpolicybinding",
-            "tenant-guard-tokens",
+            "tenant-guard-secrets",
             "-p",
             r#"{"spec":{"validationActions":["Warn"]}}"#,
         ],
@@ -93,8 +93,8 @@ async fn what_was_weakened_is_found() {
         "is not cluster-admin",
         "may not get secrets in kube-system",
         "may not bind clusterroles cluster-admin",
-        "the binding tenant-broker-fence-bindings is missing",
-        "the binding tenant-guard-tokens is not as this version makes it",
+        "the binding tenant-broker-fence-outside is missing",
+        "the binding tenant-guard-secrets is not as this version makes it",
         "the policy tenant-pods is missing",
         "is refused: a binding in default",
     ] {

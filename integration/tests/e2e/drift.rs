@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tenant_shared::{Code, SuspendRequest, WorkspaceStatus};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A world in which the broker looks every second.
 fn looking() -> WorldBuilder {

@@ -18,6 +18,7 @@ mod machines;
 mod policies;
 mod refusals;
 mod renewal;
+mod rights;
 mod secrets;
 mod story;
 mod suspension;

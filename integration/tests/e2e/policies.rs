@@ -20,7 +20,7 @@ async fn until_metric(world: &World, line: &str) {
 }
 
 async fn weaken(admin: &Kubectl) {
-    let args = ["patch", BINDING, "tenant-guard-tokens", "-p", WEAKER];
+    let args = ["patch", BINDING, "tenant-guard-secrets", "-p", WEAKER];
     admin.run(args).await.unwrap().success().unwrap();
 }
 
@@ -37,12 +37,12 @@ async fn it_does_not_start_where_policies_are_missing_or_weakened_unless_told_to
     assert!(broker.log().unwrap().contains("NOT HELD BY THE CLUSTER"));
 
     broker.stop().await.unwrap();
-    let delete = ["delete", "validatingadmissionpolicy", "tenant-broker-fence-tokens"];
+    let delete = ["delete", "validatingadmissionpolicy", "tenant-tokens"];
     admin.run(delete).await.unwrap().success().unwrap();
     let refused = format!("{:#}", broker.start().await.unwrap_err());
     for part in [
-        "the binding tenant-guard-tokens is not as this version makes it (spec.validationActions)",
-        "the policy tenant-broker-fence-tokens is missing",
+        "the binding tenant-guard-secrets is not as this version makes it (spec.validationActions)",
+        "the policy tenant-tokens is missing",
         "tenant-broker install",
         "cluster.allow_missing_policies",
     ] {

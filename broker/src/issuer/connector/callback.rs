@@ -111,7 +111,7 @@ async fn count_refusal(issuer: &Issuer, event: Event) -> sqlx::Result<()> {
 }
 
 fn by_address(issuer: &Issuer) -> (String, Allowance) {
-    (throttle::subscriber(problem::request_address()), issuer.settings().sign_in_address)
+    (throttle::requester(), issuer.settings().sign_in_address)
 }
 
 /// The request that this browser left for this provider with, and its state. The state is used up,

@@ -7,10 +7,12 @@ use super::{are_refused, is_refused, token_is_refused};
 
 const RBAC: &str = "cannot";
 const NAMESPACES: &str = "tenant-broker-fence-namespaces";
-const TOKENS: &str = "tenant-broker-fence-tokens";
+const TOKENS: &str = "tenant-tokens";
 const BINDINGS: &str = "tenant-broker-fence-bindings";
 const OBJECTS: &str = "tenant-broker-fence-objects";
 const SECRETS: &str = "tenant-broker-fence-secrets";
+const OUTSIDE: &str = "tenant-broker-fence-outside";
+const SUSPENDED: &str = "tenant-suspended";
 
 #[tokio::test]
 async fn nothing_is_read_that_is_none_of_its_business() {
@@ -54,8 +56,8 @@ async fn the_rights_stay_as_they_are() {
             (&["create", "clusterrolebinding", "evil", &own, "--user=mallory"], RBAC),
             (&["create", "role", "evil", "--verb=get", "--resource=secrets"], RBAC),
             (&["create", "clusterrole", "evil", "--verb=get", "--resource=secrets"], RBAC),
-            (&["delete", "validatingadmissionpolicy", "tenant-broker-fence-tokens"], RBAC),
-            (&["delete", "validatingadmissionpolicybinding", "tenant-broker-fence-tokens"], RBAC),
+            (&["delete", "validatingadmissionpolicy", "tenant-tokens"], RBAC),
+            (&["delete", "validatingadmissionpolicybinding", "tenant-tokens"], RBAC),
             (
                 &[
                     "patch",
@@ -116,8 +118,8 @@ async fn foreign_namespaces_stay_out_of_reach() {
             &broker,
             &[
                 (&["create", "token", "default", "-n", namespace], RBAC),
-                (&binding, BINDINGS),
-                (&quota, OBJECTS),
+                (&binding, OUTSIDE),
+                (&quota, OUTSIDE),
                 (&label, NAMESPACES),
                 (&suspend, NAMESPACES),
                 (&["delete", "namespace", namespace], RBAC),
@@ -126,11 +128,11 @@ async fn foreign_namespaces_stay_out_of_reach() {
         .await;
         if namespace == "default" {
             let create = ["create", "serviceaccount", "sa-tenant-admin", "-n", namespace];
-            are_refused(&broker, &[(&create, OBJECTS)]).await;
+            are_refused(&broker, &[(&create, OUTSIDE)]).await;
         } else {
             let token = ["create", "token", "sa-tenant-admin", "-n", namespace];
             let delete = ["delete", "serviceaccount", "sa-tenant-admin", "-n", namespace];
-            are_refused(&broker, &[(&token, TOKENS), (&delete, OBJECTS)]).await;
+            are_refused(&broker, &[(&token, OUTSIDE), (&delete, OUTSIDE)]).await;
         }
     }
     are_refused(
@@ -138,7 +140,7 @@ async fn foreign_namespaces_stay_out_of_reach() {
         &[
             (&["create", "token", "namespace-controller", "-n", "kube-system"], RBAC),
             (&["create", "token", "clusterrole-aggregation-controller", "-n", "kube-system"], RBAC),
-            (&["delete", "rolebindings", "--all", "-n", "kube-system"], BINDINGS),
+            (&["delete", "rolebindings", "--all", "-n", "kube-system"], RBAC),
         ],
     )
     .await;
@@ -202,7 +204,10 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
 
     let to = |namespace: &str| format!("--serviceaccount={namespace}:sa-tenant-admin");
     let (alices, bobs) = (to(&namespace), to(&bob.namespace()));
-    let unbind = ["delete", "rolebinding", "rb-tenant-admin", "-n", &namespace];
+    // All bindings of a namespace at once, as a suspension does it.
+    let bindings =
+        format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
+    let unbind = ["delete", "--raw", &bindings];
     broker.run(unbind).await.unwrap().success().unwrap();
     let bind = |name: &'static str, role: &'static str, subjects: &[&str]| {
         let mut args = vec!["create", "rolebinding", name, role];
@@ -265,7 +270,10 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
     let again: Vec<&str> = again.iter().map(String::as_str).collect();
     are_refused(
         &broker,
-        &[(&again, BINDINGS), (&["create", "token", "sa-tenant-admin", "-n", &namespace], TOKENS)],
+        &[
+            (&again, SUSPENDED),
+            (&["create", "token", "sa-tenant-admin", "-n", &namespace], SUSPENDED),
+        ],
     )
     .await;
     broker.run(label("tenant-broker.io/suspended-")).await.unwrap().success().unwrap();
@@ -315,13 +323,13 @@ async fn the_right_on_secrets_is_good_for_empty_ones_only() {
     // kubectl would read it first.
     let delete =
         |namespace: &str, name: &str| format!("/api/v1/namespaces/{namespace}/secrets/{name}");
-    for path in [
-        delete(&namespace, "own"),
-        delete(&namespace, "tenant-credential-full"),
-        delete("kube-system", "tenant-credential-x"),
-        format!("{}?dryRun=All", delete(&namespace, "own")),
+    for (path, wall) in [
+        (delete(&namespace, "own"), SECRETS),
+        (delete(&namespace, "tenant-credential-full"), SECRETS),
+        (delete("kube-system", "tenant-credential-x"), OUTSIDE),
+        (format!("{}?dryRun=All", delete(&namespace, "own")), SECRETS),
     ] {
-        are_refused(&broker, &[(&["delete", "--raw", &path], SECRETS)]).await;
+        are_refused(&broker, &[(&["delete", "--raw", &path], wall)]).await;
     }
     let all = format!("/api/v1/namespaces/{namespace}/secrets");
     are_refused(&broker, &[(&["delete", "--raw", &all], RBAC)]).await;
@@ -331,9 +339,10 @@ async fn the_right_on_secrets_is_good_for_empty_ones_only() {
         change(&mut secret);
         secret
     };
+    for namespace in ["kube-system", "default"] {
+        is_refused(&broker, &create, &good(namespace), OUTSIDE).await;
+    }
     let attempts = [
-        good("kube-system"),
-        good("default"),
         changed(&|it| it["data"] = json!({"a": "Yg=="})),
         changed(&|it| it["stringData"] = json!({"a": "b"})),
         changed(&|it| {
@@ -366,6 +375,6 @@ async fn the_right_on_secrets_is_good_for_empty_ones_only() {
     broker.run_with_input(create, other.to_string()).await.unwrap().success().unwrap();
     let suspend = ["label", "namespace", &namespace, "tenant-broker.io/suspended=true"];
     broker.run(suspend).await.unwrap().success().unwrap();
-    is_refused(&broker, &create, &good(&namespace), SECRETS).await;
+    is_refused(&broker, &create, &good(&namespace), SUSPENDED).await;
     broker.run(["delete", "--raw", &path]).await.unwrap().success().unwrap();
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::json;
-use tenant_shared::SuspendRequest;
 
 use super::{are_refused, is_refused, token_is_refused};
 
-const TOKENS: &str = "tenant-guard-tokens";
+const TOKENS: &str = "tenant-tokens";
 const SECRETS: &str = "tenant-guard-secrets";
 const BINDINGS: &str = "tenant-guard-bindings";
 const OBJECTS: &str = "tenant-guard-objects";
@@ -51,6 +50,37 @@ async fn no_token_comes_from_anywhere_but_the_broker() {
         ["run", name, "--image=registry.k8s.io/pause", overrides]
     };
     are_refused(kubectl, &[(&run("p"), PODS)]).await;
+}
+
+/// Controllers make the pods of tenants, so the policy holds them too.
+#[tokio::test]
+async fn a_deployment_makes_no_pod_that_carries_the_sessions_account() {
+    let world = World::builder().start().await.unwrap();
+    let mallory = world.person("mallory").await.unwrap();
+    mallory.login(&[]).await.unwrap().success().unwrap();
+    let kubectl = mallory.kubectl();
+    let deployment = |name: &str, account: &str| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {
+                "serviceAccountName": account,
+                "containers": [{"name": "c", "image": "registry.k8s.io/pause"}]}}}})
+    };
+    for (name, account) in [("honest", "default"), ("evil", "sa-tenant-admin")] {
+        let deployment = deployment(name, account).to_string();
+        kubectl.run_with_input(CREATE, deployment).await.unwrap().success().unwrap();
+    }
+    let failed = ["get", "events", "--field-selector=reason=FailedCreate"];
+    probe::until("the ReplicaSets to try", Duration::from_mins(1), || async {
+        let events = kubectl.json(failed).await?["items"].to_string();
+        let honest = kubectl.json(["get", "pods", "-l", "app=honest"]).await?;
+        let tried = events.contains(PODS) && honest["items"][0].is_object();
+        Ok(if tried { Probe::Ready(()) } else { Probe::NotYet(format!("{events} {honest}")) })
+    })
+    .await
+    .unwrap();
+    let pods = kubectl.json(["get", "pods", "-l", "app=evil"]).await.unwrap();
+    assert_eq!(pods["items"], json!([]));
 }
 
 #[tokio::test]
@@ -216,141 +246,4 @@ async fn an_honest_tenant_notices_nothing() {
         admin.run(["delete", kind, &role]).await.unwrap().success().unwrap();
     }
     assert!(token.status.success(), "{}", token.stderr);
-}
-
-/// A tenant that makes bindings in a loop while the kill switch runs, for the account of its own
-/// that it would come back with.
-#[tokio::test]
-async fn a_loop_of_writes_does_not_outlive_the_suspension() {
-    let world = World::builder().start().await.unwrap();
-    let mallory = world.person("mallory").await.unwrap();
-    let operator = world.administrator("operator").await.unwrap();
-    mallory.login(&[]).await.unwrap().success().unwrap();
-    let namespace = mallory.namespace();
-    let api = mallory.api().await.unwrap();
-    let id = api.workspaces(false).await.unwrap().items[0].id;
-    let kubeconfig = world.folder().join("stolen.kubeconfig");
-    std::fs::write(&kubeconfig, api.kubeconfig("static").await.unwrap()).unwrap();
-    let client = integration::control_plane::client(&kubeconfig).await.unwrap();
-    mallory.kubectl().run(["create", "serviceaccount", "door"]).await.unwrap().success().unwrap();
-
-    let made = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let workers: Vec<_> = (0..4)
-        .map(|worker| {
-            let (client, namespace) = (client.clone(), namespace.clone());
-            let made = std::sync::Arc::clone(&made);
-            tokio::spawn(async move { bind_until_refused(client, &namespace, worker, &made).await })
-        })
-        .collect();
-    probe::until("the loop to run", Duration::from_secs(20), || async {
-        Ok(match made.load(std::sync::atomic::Ordering::SeqCst) {
-            many @ 8.. => Probe::Ready(many),
-            few => Probe::NotYet(format!("{few} bindings")),
-        })
-    })
-    .await
-    .unwrap();
-    let admin = operator.api().await.unwrap();
-    let reason = SuspendRequest { reason: Some("a loop".to_owned()) };
-    let suspension = admin.suspend(id, &reason).await.unwrap();
-    assert_eq!(suspension.status, tenant_shared::WorkspaceStatus::Suspended, "{suspension:?}");
-    for worker in workers {
-        let refusal = worker.await.unwrap();
-        // By the label, or for want of the rights that were taken away a moment later.
-        assert!(refusal.contains("forbidden"), "the loop ended otherwise: {refusal}");
-    }
-    let bindings = super::super::object(&world, &["rolebindings", "-n", &namespace]).await.unwrap();
-    assert!(bindings.is_none(), "{bindings:?}");
-
-    // Even with rights that nobody took away, the label alone stops every write.
-    let admin = world.admin_kubectl().unwrap();
-    let outsider = world.cluster().kubeconfig_for("outsider", None, world.folder()).unwrap();
-    let outsider = world.kubectl_with(&outsider).unwrap();
-    let bind = [
-        "create",
-        "rolebinding",
-        "left",
-        "--clusterrole=admin",
-        "--user=outsider",
-        "-n",
-        &namespace,
-    ];
-    admin.run(bind).await.unwrap().success().unwrap();
-    let create = ["create", "configmap", "c", "-n", &namespace];
-    are_refused(
-        &outsider,
-        &[
-            (&create, "tenant-suspended"),
-            (&["delete", "rolebinding", "left", "-n", &namespace], "tenant-suspended"),
-        ],
-    )
-    .await;
-    // An administrator who is not of system:masters can still clean up.
-    let keeper = world.cluster().kubeconfig_for("keeper", None, world.folder()).unwrap();
-    let give = [
-        "create",
-        "clusterrolebinding",
-        &format!("keeper-{namespace}"),
-        "--clusterrole=cluster-admin",
-        "--user=keeper",
-    ];
-    admin.run(give).await.unwrap().success().unwrap();
-    let keeper = world.kubectl_with(&keeper).unwrap();
-    keeper.run(create).await.unwrap().success().unwrap();
-    keeper
-        .run(["delete", "rolebinding", "left", "-n", &namespace])
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
-    admin
-        .run(["delete", "clusterrolebinding", &format!("keeper-{namespace}")])
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
-}
-
-/// Makes and deletes bindings until one is refused; returns what the refusal said.
-async fn bind_until_refused(
-    client: kube::Client,
-    namespace: &str,
-    worker: usize,
-    made: &std::sync::atomic::AtomicUsize,
-) -> String {
-    use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
-    use kube::api::{Api, DeleteParams, PostParams};
-
-    let api: Api<RoleBinding> = Api::namespaced(client, namespace);
-    for round in 0_u32.. {
-        let name = format!("door-{worker}-{round}");
-        let mut binding = RoleBinding::default();
-        binding.metadata.name = Some(name.clone());
-        binding.role_ref = RoleRef {
-            api_group: "rbac.authorization.k8s.io".to_owned(),
-            kind: "ClusterRole".to_owned(),
-            name: "admin".to_owned(),
-        };
-        binding.subjects = Some(vec![Subject {
-            kind: "ServiceAccount".to_owned(),
-            name: "door".to_owned(),
-            namespace: Some(namespace.to_owned()),
-            ..Subject::default()
-        }]);
-        if let Err(error) = api.create(&PostParams::default(), &binding).await {
-            match error {
-                // What was deleted is counted a moment later.
-                kube::Error::Api(status) if status.message.contains("exceeded quota") => continue,
-                error => return error.to_string(),
-            }
-        }
-        made.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        // The quota allows twenty.
-        if let Err(kube::Error::Api(status)) = api.delete(&name, &DeleteParams::default()).await
-            && status.code != 404
-        {
-            return status.message;
-        }
-    }
-    unreachable!("the loop has no end of its own")
 }

@@ -3,6 +3,8 @@
 
 mod as_broker;
 mod as_tenant;
+mod subresources;
+mod suspension;
 
 use integration::kubectl::Kubectl;
 

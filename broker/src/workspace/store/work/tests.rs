@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::{
-    super::{
-        advance, by_id, drift, lock_active_owner, replace_service_account, set_service_account,
-    },
+    super::{advance, by_id, drift, replace_service_account, set_service_account},
     *,
 };
 use crate::{
+    identity,
     testing::{On, Storage, at_once, on_both_engines},
     workspace::state::Event,
 };
@@ -258,11 +257,11 @@ async fn a_suspended_owner_is_not_active(on: On) {
     let storage = Storage::new(on).await;
     let user = storage.user().await;
     let mut tx = storage.db.begin().await.unwrap();
-    assert!(lock_active_owner(&mut tx, user).await.unwrap());
+    assert!(identity::hold_active(&mut tx, user).await.unwrap());
     let suspend = "UPDATE users SET status = 'suspended'";
     on_engine!(tx.connection(), c => sqlx::query(suspend).execute(c).await.map(drop)).unwrap();
-    assert!(!lock_active_owner(&mut tx, user).await.unwrap());
-    assert!(!lock_active_owner(&mut tx, storage.clock.random_id()).await.unwrap());
+    assert!(!identity::hold_active(&mut tx, user).await.unwrap());
+    assert!(!identity::hold_active(&mut tx, storage.clock.random_id()).await.unwrap());
 }
 
 async fn a_new_account_replaces_only_the_one_that_was_known(on: On) {

@@ -1,0 +1,106 @@
+//! What the policies cost the API server for one request.
+//!
+//! Two API servers side by side: one has the policies, the other has none; they are asked in turn
+//! for a fraction of a second each, so that both see the same machine. Then they change places, so
+//! that what is peculiar to one of the two processes falls on both sides alike.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::guarded::Guarded;
+use super::load::Load;
+use crate::measure::figure::{Figure, Promise, Spread};
+
+/// How much is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// How often the two servers change places and back; one pair of values each.
+    pub rounds: usize,
+    /// Length of one turn.
+    pub length: Duration,
+}
+
+/// One kind of request, and what its cost is to keep to.
+struct Kind {
+    name: &'static str,
+    load: fn(&Guarded) -> Load,
+    /// How often each server is asked in a round: the finer the promise, the oftener.
+    turns: usize,
+    promise: Promise,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        name: "API server's CPU for a TokenRequest of the broker",
+        load: Guarded::tokens,
+        turns: 10,
+        // Half of what the first set of policies cost.
+        promise: Promise::AddedAtMost(0.25),
+    },
+    Kind {
+        name: "API server's CPU for a ConfigMap elsewhere",
+        load: Guarded::config_maps,
+        turns: 24,
+        promise: Promise::AtMost(1.02),
+    },
+    Kind {
+        name: "API server's CPU for a ServiceAccount elsewhere",
+        load: Guarded::service_accounts,
+        turns: 4,
+        promise: Promise::None,
+    },
+];
+
+/// CPU for each kind of request with the policies, beside that without them.
+///
+/// # Errors
+/// A request fails, or the policies cannot be changed.
+pub async fn cost(servers: &[Guarded; 2], plan: Plan) -> Result<Vec<Figure>> {
+    let [one, other] = servers;
+    let mut pairs = KINDS.map(|_| Vec::with_capacity(plan.rounds));
+    for round in 0..plan.rounds {
+        // Whoever has the policies at the end of a round has them at the start of the next.
+        let (first, second) = if round % 2 == 0 { (one, other) } else { (other, one) };
+        let before = side_by_side(first, second, plan).await?;
+        let after = side_by_side(second, first, plan).await?;
+        for ((pairs, before), after) in pairs.iter_mut().zip(before).zip(after) {
+            let middle = |pick: fn(&(f64, f64)) -> f64| {
+                let turns = before.iter().zip(&after);
+                Spread::of(turns.map(|(one, other)| f64::midpoint(pick(one), pick(other))))
+            };
+            pairs.extend(middle(|turn| turn.0).zip(middle(|turn| turn.1)));
+        }
+    }
+    let figures = KINDS.iter().zip(&pairs).filter_map(|(kind, pairs)| {
+        let pairs: Vec<_> = pairs.iter().map(|(one, other)| (one.median, other.median)).collect();
+        Figure::of_pairs(kind.name, "ms", "without the policies", &pairs, kind.promise)
+    });
+    Ok(figures.collect())
+}
+
+/// For each kind and turn the CPU of a request with the policies and without.
+async fn side_by_side(
+    with: &Guarded,
+    without: &Guarded,
+    plan: Plan,
+) -> Result<[Vec<(f64, f64)>; 3]> {
+    tokio::try_join!(with.put_up(), without.take_down())?;
+    let mut values = KINDS.map(|kind| Vec::with_capacity(kind.turns));
+    for (kind, values) in KINDS.iter().zip(&mut values) {
+        let (guarded, free) = ((kind.load)(with), (kind.load)(without));
+        // The first requests find connections and caches cold.
+        guarded.run(with.pid(), plan.length).await?;
+        free.run(without.pid(), plan.length).await?;
+        for turn in 0..kind.turns {
+            values.push(if turn % 2 == 0 {
+                let cost = guarded.run(with.pid(), plan.length).await?;
+                (cost, free.run(without.pid(), plan.length).await?)
+            } else {
+                let floor = free.run(without.pid(), plan.length).await?;
+                (guarded.run(with.pid(), plan.length).await?, floor)
+            });
+        }
+    }
+    Ok(values)
+}

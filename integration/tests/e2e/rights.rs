@@ -1,0 +1,335 @@
+//! Every right of the broker's ClusterRole is needed: with it gone a workflow fails, with it back
+//! the same workflow goes through. A right without a workflow fails the test.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use integration::api::Api as BrokerApi;
+use integration::control_plane::client;
+use integration::probe::{self, Probe};
+use integration::world::World;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::json;
+use sqlx::Connection as _;
+use tenant_shared::{
+    ROLE_BINDING_NAME, RevocationState, SERVICE_ACCOUNT_NAME, StepResult, SuspendRequest,
+    WorkspaceStatus,
+};
+use uuid::Uuid;
+
+use Workflow::{
+    BoundToken, Doctor, FinishInit, Init, Repair, Replace, Revoke, Start, Suspend, Token,
+};
+
+const LIMIT: Duration = Duration::from_secs(30);
+/// The broker looks for drift every second; what it has not set right by then it will not.
+const REPAIRED: Duration = Duration::from_secs(10);
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+/// What somebody wants from the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workflow {
+    /// A person asks for a workspace.
+    Init,
+    /// A crash came after everything was made and before that was written down: what is there is
+    /// read and compared.
+    FinishInit,
+    /// A person asks for a credential.
+    Token,
+    /// Each token is to be bound to a Secret of its own.
+    BoundToken,
+    /// A person takes one credential back.
+    Revoke,
+    /// An administrator suspends a workspace.
+    Suspend,
+    /// The binding was deleted: the broker looks at everything, and makes it again.
+    Repair,
+    /// The binding was altered: the broker replaces it.
+    Replace,
+    /// An operator runs the doctor.
+    Doctor,
+    /// The broker starts, and sees whether it is held.
+    Start,
+}
+
+/// Which workflow breaks without which right: verb, API group, resource.
+const NEEDED: [(&str, &str, &str, Workflow); 25] = [
+    ("create", "", "namespaces", Init),
+    ("get", "", "namespaces", FinishInit),
+    ("list", "", "namespaces", Doctor),
+    ("patch", "", "namespaces", Suspend),
+    ("create", "", "resourcequotas", Init),
+    ("get", "", "resourcequotas", FinishInit),
+    ("list", "", "resourcequotas", Repair),
+    ("create", "", "limitranges", Init),
+    ("get", "", "limitranges", FinishInit),
+    ("list", "", "limitranges", Repair),
+    ("create", "", "serviceaccounts", Init),
+    ("get", "", "serviceaccounts", FinishInit),
+    ("list", "", "serviceaccounts", Repair),
+    ("delete", "", "serviceaccounts", Suspend),
+    ("create", "", "serviceaccounts/token", Token),
+    ("create", "", "secrets", BoundToken),
+    ("delete", "", "secrets", Revoke),
+    ("create", RBAC, "rolebindings", Init),
+    ("get", RBAC, "rolebindings", FinishInit),
+    ("list", RBAC, "rolebindings", Suspend),
+    ("delete", RBAC, "rolebindings", Replace),
+    ("deletecollection", RBAC, "rolebindings", Suspend),
+    ("bind", RBAC, "clusterroles", Init),
+    ("get", ADMISSION, "validatingadmissionpolicies", Start),
+    ("get", ADMISSION, "validatingadmissionpolicybindings", Start),
+];
+
+#[tokio::test]
+async fn every_right_is_needed() {
+    let builder = World::builder().own_control_plane().bind_tokens();
+    let builder = builder.setting("sweep_seconds", 3600).setting("drift_seconds", 1);
+    let world = builder.start().await.unwrap();
+    let role = Role::open(&world).await.unwrap();
+    let used = |right: &Right| {
+        let mut needed = NEEDED.iter();
+        needed.find(|(verb, group, resource, _)| right.is(verb, group, resource))
+    };
+    for right in &role.rights {
+        assert!(used(right).is_some(), "no workflow needs {right:?}: is it needed at all?");
+    }
+    for (verb, group, resource, workflow) in NEEDED {
+        let there = role.rights.iter().any(|right| right.is(verb, group, resource));
+        assert!(there, "{workflow:?} needs {verb} {group}/{resource}, and the role has it not");
+    }
+    // The broker has to be stopped for some; those come last.
+    let (starts, others): (Vec<_>, Vec<_>) =
+        role.rights.iter().partition(|right| used(right).is_some_and(|it| it.3 == Start));
+    for (number, right) in others.into_iter().enumerate() {
+        let (.., workflow) = *used(right).unwrap();
+        let case = Case::prepare(&world, workflow, number).await.unwrap();
+        role.without(right).await.unwrap();
+        let refused = case.run().await;
+        role.whole(right).await.unwrap();
+        assert!(refused.is_err(), "{workflow:?} does not need {right:?}");
+        let why = format!("{workflow:?} with {right:?} back");
+        case.run().await.context(why).unwrap();
+    }
+    let broker = world.broker();
+    broker.stop().await.unwrap();
+    for right in starts {
+        role.without(right).await.unwrap();
+        let refused = format!("{:#}", broker.start().await.unwrap_err());
+        let kind = if right.resource.ends_with("bindings") { "binding" } else { "policy" };
+        let told = format!("the broker may not read the {kind} {}", right.name);
+        assert!(refused.contains(&told), "{told} is not in: {refused}");
+        role.whole(right).await.unwrap();
+    }
+    broker.start().await.unwrap();
+}
+
+/// One verb on one resource, perhaps for one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Right {
+    verb: String,
+    group: String,
+    resource: String,
+    name: String,
+}
+
+impl Right {
+    fn is(&self, verb: &str, group: &str, resource: &str) -> bool {
+        self.verb == verb && self.group == group && self.resource == resource
+    }
+
+    /// A rule that gives nothing else.
+    fn rule(&self) -> PolicyRule {
+        PolicyRule {
+            api_groups: Some(vec![self.group.clone()]),
+            resources: Some(vec![self.resource.clone()]),
+            verbs: vec![self.verb.clone()],
+            resource_names: (!self.name.is_empty()).then(|| vec![self.name.clone()]),
+            non_resource_urls: None,
+        }
+    }
+}
+
+/// The broker's ClusterRole as it is in the cluster.
+struct Role {
+    api: Api<ClusterRole>,
+    broker: kube::Client,
+    rights: Vec<Right>,
+}
+
+impl Role {
+    async fn open(world: &World) -> Result<Self> {
+        let api: Api<ClusterRole> = Api::all(world.cluster().admin().await?);
+        let broker = client(world.cluster().broker_kubeconfig()).await?;
+        let mut rights = Vec::new();
+        for rule in api.get("tenant-broker").await?.rules.unwrap_or_default() {
+            let names = rule.resource_names.unwrap_or_else(|| vec![String::new()]);
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    for (verb, name) in
+                        rule.verbs.iter().flat_map(|verb| names.iter().map(move |it| (verb, it)))
+                    {
+                        rights.push(Right {
+                            verb: verb.clone(),
+                            group: group.clone(),
+                            resource: resource.clone(),
+                            name: name.clone(),
+                        });
+                    }
+                }
+            }
+        }
+        Ok(Self { api, broker, rights })
+    }
+
+    /// Takes one right away, and returns once the API server knows.
+    async fn without(&self, right: &Right) -> Result<()> {
+        self.give(|other| other != right, right, false).await
+    }
+
+    /// Gives all of them.
+    async fn whole(&self, missing: &Right) -> Result<()> {
+        self.give(|_| true, missing, true).await
+    }
+
+    async fn give(
+        &self,
+        which: impl Fn(&Right) -> bool,
+        changed: &Right,
+        allowed: bool,
+    ) -> Result<()> {
+        let rules: Vec<PolicyRule> =
+            self.rights.iter().filter(|right| which(right)).map(Right::rule).collect();
+        let patch = Patch::Merge(json!({"rules": rules}));
+        self.api.patch("tenant-broker", &PatchParams::default(), &patch).await?;
+        let (resource, subresource) =
+            changed.resource.split_once('/').unwrap_or((&changed.resource, ""));
+        let question: SelfSubjectAccessReview = serde_json::from_value(json!({
+            "spec": {"resourceAttributes": {"verb": changed.verb, "group": changed.group,
+                "resource": resource, "subresource": subresource, "name": changed.name}}
+        }))?;
+        let api: Api<SelfSubjectAccessReview> = Api::all(self.broker.clone());
+        probe::until("RBAC to change", LIMIT, || async {
+            let answer = api.create(&PostParams::default(), &question).await?;
+            let may = answer.status.is_some_and(|status| status.allowed);
+            Ok(if may == allowed { Probe::Ready(()) } else { Probe::NotYet(format!("{may}")) })
+        })
+        .await
+    }
+}
+
+/// A workflow that is about to begin.
+struct Case<'a> {
+    world: &'a World,
+    workflow: Workflow,
+    person: BrokerApi,
+    operator: BrokerApi,
+    namespace: String,
+    workspace: Option<Uuid>,
+}
+
+impl<'a> Case<'a> {
+    async fn prepare(world: &'a World, workflow: Workflow, number: usize) -> Result<Self> {
+        let tenant = world.person(&format!("tenant-{number}")).await?;
+        let operator = world.administrator(&format!("operator-{number}")).await?.api().await?;
+        let person = tenant.api().await?;
+        let workspace = match workflow {
+            Init => None,
+            _ => Some(person.init("basic").await?.0.id),
+        };
+        let namespace = tenant.namespace();
+        if workflow == FinishInit {
+            forget_the_end(world, &namespace).await?;
+        }
+        Ok(Self { world, workflow, person, operator, namespace, workspace })
+    }
+
+    /// Runs it; it may be run again.
+    async fn run(&self) -> Result<()> {
+        match self.workflow {
+            Init | FinishInit => {
+                let (workspace, _) = self.person.init("basic").await?;
+                let status = workspace.status;
+                ensure!(status == WorkspaceStatus::Provisioned, "{status:?}");
+            }
+            Token => {
+                let workspace = self.workspace.context("there is no workspace")?;
+                self.person.credential(workspace).await?;
+            }
+            BoundToken => {
+                let workspace = self.workspace.context("there is no workspace")?;
+                let issued = self.person.credential(workspace).await?.credential_id;
+                let page = self.person.credentials(workspace, "").await?;
+                let found = page.items.iter().find(|it| it.credential_id == issued);
+                ensure!(found.is_some_and(|it| it.bound), "it is not bound: {found:?}");
+            }
+            Revoke => {
+                let workspace = self.workspace.context("there is no workspace")?;
+                let issued = self.person.credential(workspace).await?.credential_id;
+                let revocation = self.person.revoke(workspace, &issued).await?;
+                let done = revocation.state == RevocationState::Revoked;
+                ensure!(done, "it is not revoked: {revocation:?}");
+            }
+            Repair => {
+                let binding = ["delete", "rolebinding", ROLE_BINDING_NAME, "--ignore-not-found"];
+                self.break_and_wait(&binding).await?;
+            }
+            Replace => {
+                let patch = r#"{"subjects": [{"apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "User", "name": "mallory"}]}"#;
+                self.break_and_wait(&["patch", "rolebinding", ROLE_BINDING_NAME, "-p", patch])
+                    .await?;
+            }
+            Suspend => {
+                let workspace = self.workspace.context("there is no workspace")?;
+                let suspension =
+                    self.operator.suspend(workspace, &SuspendRequest::default()).await?;
+                let open = suspension.steps.iter().any(|step| step.result == StepResult::Open);
+                ensure!(!open, "a step is open: {suspension:?}");
+            }
+            Doctor => {
+                let finished = self.world.broker().run(&["doctor", "-o", "json"]).await?;
+                let report: serde_json::Value = serde_json::from_str(&finished.stdout)?;
+                // It asks RBAC for every right besides; what counts is what it could not do.
+                let failed = report["checks"].as_array().into_iter().flatten().find(|check| {
+                    let title = check["check"].as_str().unwrap_or_default();
+                    check["outcome"] == "fail" && !title.starts_with("may ")
+                });
+                ensure!(failed.is_none(), "{failed:?}");
+            }
+            Start => bail!("the broker cannot start itself"),
+        }
+        Ok(())
+    }
+
+    /// Breaks the workspace's binding as an administrator, and waits until it is as it was.
+    async fn break_and_wait(&self, args: &[&str]) -> Result<()> {
+        let args = args.iter().copied().chain(["-n", &self.namespace]);
+        self.world.admin_kubectl()?.run(args).await?.success()?;
+        let binding = ["rolebinding", ROLE_BINDING_NAME, "-n", &self.namespace];
+        probe::until("the binding to be as it was", REPAIRED, || async {
+            let there = super::object(self.world, &binding).await?.unwrap_or_default();
+            let subject = &there["subjects"][0]["name"];
+            Ok(if subject == SERVICE_ACCOUNT_NAME {
+                Probe::Ready(())
+            } else {
+                Probe::NotYet(subject.to_string())
+            })
+        })
+        .await
+    }
+}
+
+/// Sets a workspace back to where it was before its end was written down.
+async fn forget_the_end(world: &World, namespace: &str) -> Result<()> {
+    let mut database = sqlx::SqliteConnection::connect(world.database_url()?.as_str()).await?;
+    let done = sqlx::query("UPDATE workspaces SET status = 'provisioning' WHERE k8s_namespace = ?")
+        .bind(namespace)
+        .execute(&mut database)
+        .await?;
+    ensure!(done.rows_affected() == 1, "there is no row of {namespace}");
+    Ok(())
+}
