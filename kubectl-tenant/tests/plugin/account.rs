@@ -201,8 +201,11 @@ fn the_kill_switch_says_what_is_done_and_what_is_open() {
     // It does not come back in time.
     let (home, _broker) = slow_cluster(usize::MAX);
     let said = say(&home, &["suspend", &id, "--wait", "0"]);
-    let text = said.failed(4);
-    assert!(text.contains("is suspending, not suspended; open: label_namespace, finish"), "{text}");
+    // The steps are shown all the same, for they are what happened.
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(said.stdout.contains("label_namespace   open"), "{said:?}");
+    let told = "is suspending, not suspended; open: label_namespace, finish";
+    assert!(said.stderr.starts_with("error: ") && said.stderr.contains(told), "{said:?}");
 }
 
 #[test]

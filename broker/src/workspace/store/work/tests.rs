@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    super::{advance, by_id, drift, replace_service_account, set_service_account},
+    super::{advance, by_id, drift, replace_lost_service_account, set_service_account},
     *,
 };
 use crate::{
@@ -270,10 +270,10 @@ async fn a_new_account_replaces_only_the_one_that_was_known(on: On) {
     let id = storage.workspace(user, Status::Provisioned).await;
     let mut tx = storage.db.begin().await.unwrap();
     set_service_account(&mut tx, id, "first").await.unwrap();
-    assert!(!replace_service_account(&mut tx, id, "other", "second").await.unwrap());
-    assert!(replace_service_account(&mut tx, id, "first", "second").await.unwrap());
+    assert!(!replace_lost_service_account(&mut tx, id, "other", "second").await.unwrap());
+    assert!(replace_lost_service_account(&mut tx, id, "first", "second").await.unwrap());
     assert!(advance(&mut tx, &storage.clock, id, Event::Suspend).await.unwrap());
-    assert!(!replace_service_account(&mut tx, id, "second", "third").await.unwrap());
+    assert!(!replace_lost_service_account(&mut tx, id, "second", "third").await.unwrap());
     tx.commit().await.unwrap();
     assert_eq!(found(&storage, id).await.k8s_sa_uid.as_deref(), Some("second"));
 }
