@@ -140,7 +140,7 @@ async fn foreign_namespaces_stay_out_of_reach() {
         &[
             (&["create", "token", "namespace-controller", "-n", "kube-system"], RBAC),
             (&["create", "token", "clusterrole-aggregation-controller", "-n", "kube-system"], RBAC),
-            (&["delete", "rolebindings", "--all", "-n", "kube-system"], RBAC),
+            (&["delete", "rolebindings", "--all", "-n", "kube-system"], OUTSIDE),
         ],
     )
     .await;
