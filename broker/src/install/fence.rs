@@ -68,16 +68,11 @@ pub(super) fn named() -> (String, Message) {
 }
 
 fn outside(parameters: &Parameters) -> Policy {
-    let mut core = vec!["serviceaccounts/token"];
-    core.extend(OBJECTS);
-    if parameters.bind_tokens {
-        core.push("secrets");
-    }
     Policy {
         name: "tenant-broker-fence-outside",
         why: "The broker writes nothing in a namespace that is not a tenant's.",
         rules: vec![
-            rule("", &core, &WRITES, "Namespaced"),
+            rule("", &[&["serviceaccounts/token"], &OBJECTS[..]].concat(), &WRITES, "Namespaced"),
             rule(RBAC, &["rolebindings"], &WRITES, "Namespaced"),
         ],
         conditions: brokers(parameters),
@@ -235,7 +230,8 @@ fn objects(parameters: &Parameters) -> Policy {
     }
 }
 
-/// Only where the broker may write Secrets: elsewhere RBAC refuses it all.
+/// Only where the broker may write Secrets: elsewhere RBAC refuses it all. It is for all namespaces, so
+/// that the other policies are the same with the right and without.
 pub(super) fn secrets(parameters: &Parameters) -> Policy {
     let none =
         |field: &str, empty: &str| format!("variables.secret.{field}.orValue({empty}).size() == 0");
@@ -260,7 +256,15 @@ pub(super) fn secrets(parameters: &Parameters) -> Policy {
             "request.operation == \"DELETE\" ? oldObject : object".to_owned(),
         )],
         validations: vec![
-            named(),
+            (
+                format!(
+                    "request.namespace.matches({}) && {} == {}",
+                    quoted(TENANT),
+                    label("namespaceObject", MANAGED_BY_LABEL),
+                    quoted(MANAGED_BY_VALUE)
+                ),
+                fixed("the broker may write Secrets in managed tenant namespaces only"),
+            ),
             (
                 "request.operation != \"UPDATE\"".to_owned(),
                 fixed("the broker may not change Secrets"),
@@ -300,6 +304,6 @@ pub(super) fn secrets(parameters: &Parameters) -> Policy {
                 fixed("the broker's Secrets are immutable, and nothing holds them or owns them"),
             ),
         ],
-        namespaces: MANAGED,
+        namespaces: Namespaces::All,
     }
 }

@@ -14,8 +14,8 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use sqlx::Connection as _;
 use tenant_shared::{
-    ROLE_BINDING_NAME, RevocationState, SERVICE_ACCOUNT_NAME, StepResult, SuspendRequest,
-    WorkspaceStatus,
+    ROLE_BINDING_NAME, RevocationState, RevokedBy, SERVICE_ACCOUNT_NAME, StepResult,
+    SuspendRequest, WorkspaceStatus,
 };
 use uuid::Uuid;
 
@@ -41,7 +41,7 @@ enum Workflow {
     Token,
     /// Each token is to be bound to a Secret of its own.
     BoundToken,
-    /// A person takes one credential back.
+    /// A person takes one credential back, and no other.
     Revoke,
     /// An administrator suspends a workspace.
     Suspend,
@@ -270,8 +270,9 @@ impl<'a> Case<'a> {
                 let workspace = self.workspace.context("there is no workspace")?;
                 let issued = self.person.credential(workspace).await?.credential_id;
                 let revocation = self.person.revoke(workspace, &issued).await?;
+                let alone = revocation.by == Some(RevokedBy::Secret);
                 let done = revocation.state == RevocationState::Revoked;
-                ensure!(done, "it is not revoked: {revocation:?}");
+                ensure!(alone && done, "it is not revoked alone: {revocation:?}");
             }
             Repair => {
                 let binding = ["delete", "rolebinding", ROLE_BINDING_NAME, "--ignore-not-found"];
