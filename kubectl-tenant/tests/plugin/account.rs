@@ -205,7 +205,7 @@ fn the_kill_switch_says_what_is_done_and_what_is_open() {
     assert_eq!(said.code, 4, "{said:?}");
     assert!(said.stdout.contains("label_namespace   open"), "{said:?}");
     let told = "is suspending, not suspended; open: label_namespace, finish";
-    assert!(said.stderr.starts_with("error: ") && said.stderr.contains(told), "{said:?}");
+    assert!(said.stderr.contains(&format!("error: the workspace {told}")), "{said:?}");
 }
 
 #[test]
