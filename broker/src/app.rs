@@ -17,7 +17,7 @@ use poem::{
     endpoint::BoxEndpoint,
     get, handler,
     http::{Method, StatusCode},
-    listener::{Acceptor, TcpAcceptor},
+    listener::TcpAcceptor,
     middleware::CatchPanic,
     web::Data,
 };
@@ -35,31 +35,27 @@ use crate::{
     config::Config,
     credential::{Credentials, Ledger, api::CredentialApi},
     db::{Db, Location},
+    gateway::{Gateway, api::GatewayApi},
     http::{self, Outer},
     identity::{Identity, IdentityApi},
     install::{Parameters, Watch},
     issuer::{self, AuthApi, Issuer},
     problem::Failure,
+    server::{Answering, Listener},
     signing::{PrivateKey, PublicKeys},
     telemetry::Metrics,
     tls,
     user::{Users, api::UserApi},
-    workspace::{Workspaces, api::WorkspaceApi},
+    workspace::{self, Rung, Workspaces, api::WorkspaceApi},
 };
 
-/// How long a connection may be idle.
-const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
-/// Requests at once on one HTTP/2 connection.
-const HTTP2_STREAMS: u32 = 100;
 /// How many sweeps go by between two looks at the cluster's policies.
 const SWEEPS_PER_LOOK: u64 = 6;
 /// How often old audit rows are looked for.
 const RETENTION: Duration = Duration::from_mins(1);
-/// Bytes of the headers of one HTTP/2 request.
-const HTTP2_HEADER_BYTES: u32 = 32 * 1024;
 
 /// All operations of the HTTP API.
-type Api = (AuthApi, IdentityApi, UserApi, WorkspaceApi, CredentialApi, AuditApi);
+type Api = (AuthApi, IdentityApi, UserApi, WorkspaceApi, CredentialApi, GatewayApi, AuditApi);
 
 /// The broker, put together.
 pub struct App {
@@ -75,6 +71,8 @@ pub struct App {
     sealer: Sealer,
     audit_keys: AuditKeys,
     watch: Watch,
+    gateway: Gateway,
+    rung: Rung,
     /// Whether the cluster's policies were looked at.
     policies_known: bool,
 }
@@ -172,6 +170,7 @@ impl App {
         .context("cannot start the issuer (issuer.signing_key_files)")?;
         let audit_keys = audit_keys(&config)?;
         let sealer = Sealer::new(db.clone(), clock.clone(), Arc::clone(&audit_keys.signing));
+        let (bell, rung) = workspace::bell();
         let workspaces = Workspaces::new(
             db.clone(),
             clock.clone(),
@@ -179,6 +178,7 @@ impl App {
             config.tiers.clone(),
             config.init_limit,
             metrics.clone(),
+            bell,
         );
         let credentials = Credentials::new(
             db.clone(),
@@ -187,6 +187,14 @@ impl App {
             clock.clone(),
             metrics.clone(),
             config.cluster.bind_tokens_to_secrets,
+        );
+        let gateway = Gateway::new(
+            db.clone(),
+            identity.clone(),
+            workspaces.clone(),
+            credentials.clone(),
+            clock.clone(),
+            metrics.clone(),
         );
         let users = Users::new(
             db.clone(),
@@ -205,6 +213,7 @@ impl App {
                 credentials: credentials.clone(),
                 broker_url: config.shown_url(),
             },
+            GatewayApi { workspaces: workspaces.clone(), gateway: gateway.clone() },
             AuditApi { db: db.clone(), workspaces: workspaces.clone() },
         );
         Ok(Self {
@@ -220,6 +229,8 @@ impl App {
             sealer,
             audit_keys,
             watch,
+            gateway,
+            rung,
             policies_known,
         })
     }
@@ -300,23 +311,17 @@ impl App {
             tracing::info!("stopping: requests under way are finished");
             draining.store(true, Ordering::SeqCst);
         };
-        let drain = Some(Duration::from_secs(config.drain_seconds.into()));
+        let drain = Duration::from_secs(config.drain_seconds.into());
         tracing::info!(
             listen = %config.listen, operator_listen = %config.operator_listen,
             public_url = %config.public_url, tls = tls.is_some(), "the broker is ready"
         );
-        match tls {
-            Some(tls) => {
-                server(tls::TlsListener::start(public, tls)?)
-                    .run_with_graceful_shutdown(routes, stop, drain)
-                    .await?;
-            }
-            None => {
-                server(TcpAcceptor::from_tokio(public)?)
-                    .run_with_graceful_shutdown(routes, stop, drain)
-                    .await?;
-            }
-        }
+        let keeping = self.gateway.keep(self.rung);
+        let pages = Arc::new(routes.map_to_response().boxed());
+        let proxies = config.trusted_proxies;
+        let answering = Answering { gateway: self.gateway, proxies, pages };
+        Listener { tcp: public, tls }.serve(answering, stop, drain).await;
+        keeping.stop().await;
         sweep.abort();
         checks.abort();
         sealing.abort();
@@ -358,14 +363,6 @@ impl OpenApi for Described {
 /// The OpenAPI document of the broker's API, as YAML.
 pub fn document() -> String {
     service(Described).spec_yaml()
-}
-
-/// A server that gives nobody more than a request needs.
-fn server<A: Acceptor + 'static>(acceptor: A) -> Server<std::convert::Infallible, A> {
-    Server::new_with_acceptor(acceptor)
-        .idle_timeout(IDLE_TIMEOUT)
-        .http2_max_concurrent_streams(HTTP2_STREAMS)
-        .http2_max_header_list_size(HTTP2_HEADER_BYTES)
 }
 
 /// What a request gets whose handler panicked; the panic itself is in the log.

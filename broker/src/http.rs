@@ -5,6 +5,7 @@ use std::{
     cell::RefCell,
     time::{Duration, Instant},
 };
+use tokio::io::AsyncReadExt as _;
 
 use poem::{
     Body, Endpoint, EndpointExt as _, IntoEndpoint, IntoResponse, Middleware, Request, RequestBody,
@@ -125,25 +126,24 @@ fn user_agent(request: &Request) -> Option<String> {
     Some(text.chars().filter(|c| !c.is_control()).take(MOST_USER_AGENT).collect())
 }
 
+/// Bytes of a body that is too large that are read all the same.
+const MOST_DISCARDED: u64 = 1024 * 1024;
+
 /// Reads the body whole, within its limit, so that no handler has to think of it.
 async fn read_body(request: &mut Request) -> Result<(), Failure> {
     let too_large = || {
         Failure::new(Code::PayloadTooLarge, format!("a body has {MOST_BODY_BYTES} bytes at most"))
     };
-    let stated = request
-        .header(header::CONTENT_LENGTH)
-        .and_then(|length| length.parse::<usize>().ok())
-        .unwrap_or(0);
-    if stated > MOST_BODY_BYTES {
+    let mut body = request.take_body().into_async_read();
+    let mut bytes = Vec::new();
+    let most = MOST_BODY_BYTES as u64;
+    let read = (&mut body).take(most + 1).read_to_end(&mut bytes).await;
+    read.map_err(|_| Failure::new(Code::InvalidRequest, "the body was cut off"))?;
+    if bytes.len() > MOST_BODY_BYTES {
+        // Who is still sending would not see the answer, only that the connection breaks.
+        let _ = tokio::io::copy(&mut body.take(MOST_DISCARDED), &mut tokio::io::sink()).await;
         return Err(too_large());
     }
-    let bytes =
-        request.take_body().into_bytes_limit(MOST_BODY_BYTES).await.map_err(
-            |error| match error {
-                poem::error::ReadBodyError::PayloadTooLarge => too_large(),
-                _ => Failure::new(Code::InvalidRequest, "the body was cut off"),
-            },
-        )?;
     request.set_body(Body::from(bytes));
     Ok(())
 }

@@ -10,9 +10,11 @@
 //! | [`user`] | who there is; suspend and resume people |
 //! | [`workspace`] | is it on; init, suspend, resume; the sweep |
 //! | [`credential`], [`issuer`], [`install`] | two-hour tokens; the OpenID provider; the broker's rights and what holds it |
+//! | [`gateway`] | any Kubernetes call, forwarded with the tenant's token, and ended when it has to be |
 //! | [`account`] | the page on which a person sees and does all that without a terminal |
 //! | [`doctor`] | is the cluster as it should be, by trying |
-//! | [`http`], [`tls`], [`app`], [`cli`] | what every request passes; TLS; who knows whom; the commands |
+//! | [`http`], [`server`], [`tls`] | what every request passes; connections; TLS |
+//! | [`app`], [`cli`] | who knows whom; the commands |
 //!
 //! A room uses rooms above its own line only, and of a neighbour only its `mod.rs`.
 //!
@@ -33,6 +35,7 @@ pub mod cookie;
 pub mod credential;
 pub mod db;
 pub mod doctor;
+pub mod gateway;
 pub mod http;
 pub mod identity;
 pub mod install;
@@ -41,6 +44,7 @@ pub mod page;
 pub mod problem;
 pub mod proxy;
 pub mod secret;
+pub mod server;
 pub mod signing;
 pub mod telemetry;
 #[cfg(test)]

@@ -127,6 +127,11 @@ impl Failure {
         self.code
     }
 
+    /// When to come back, in seconds, if that may help.
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.retry_after
+    }
+
     /// Why it failed, for the person.
     pub fn detail(&self) -> &str {
         &self.detail

@@ -100,6 +100,11 @@ impl SecretHash {
         &self.0
     }
 
+    /// As a key of what is remembered for a moment.
+    pub fn into_bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     /// Whether this is the hash that the database kept; takes as long for a wrong one as for the
     /// right one.
     pub fn matches(&self, kept: &[u8]) -> bool {

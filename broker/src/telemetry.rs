@@ -118,6 +118,12 @@ struct OutcomeLabels {
     outcome: &'static str,
 }
 
+/// Labels of a limit of the gateway.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LimitLabels {
+    limit: &'static str,
+}
+
 /// Everything that is counted. Clones share the counts.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -133,6 +139,7 @@ pub struct Metrics {
     drift_open: Family<DriftLabels, Gauge>,
     drift_rounds: Family<OutcomeLabels, Counter>,
     policies_in_force: Gauge,
+    throttled: Family<LimitLabels, Counter>,
     registry: std::sync::Arc<Registry>,
 }
 
@@ -150,7 +157,13 @@ impl Default for Metrics {
         let drift_open = Family::<DriftLabels, Gauge>::default();
         let drift_rounds = Family::<OutcomeLabels, Counter>::default();
         let policies_in_force = Gauge::default();
+        let throttled = Family::<LimitLabels, Counter>::default();
         let mut registry = Registry::with_prefix("tenant_broker");
+        registry.register(
+            "gateway_throttled",
+            "Requests that the gateway refused because a tenant sent too many",
+            throttled.clone(),
+        );
         registry.register("requests", "Requests answered", requests.clone());
         registry.register_with_unit(
             "request_duration",
@@ -211,6 +224,7 @@ impl Default for Metrics {
             drift_open,
             drift_rounds,
             policies_in_force,
+            throttled,
             registry: std::sync::Arc::new(registry),
         }
     }
@@ -279,6 +293,11 @@ impl Metrics {
         self.drift_rounds.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
+    /// The gateway refused a request.
+    pub fn throttled(&self, limit: &'static str) {
+        self.throttled.get_or_create(&LimitLabels { limit }).inc();
+    }
+
     /// Whether the admission policies were as they have to be when they were last looked at.
     pub fn policies_in_force(&self, they_are: bool) {
         self.policies_in_force.set(they_are.into());
@@ -309,8 +328,14 @@ fn method_label(method: &poem::http::Method) -> &'static str {
 
 /// The part of the service that a path belongs to.
 fn area(path: &str) -> &'static str {
-    [("/api/", "api"), ("/oauth2/", "issuer"), ("/.well-known/", "issuer"), ("/login", "pages")]
-        .into_iter()
-        .find(|(prefix, _)| path.starts_with(prefix))
-        .map_or("other", |(_, area)| area)
+    [
+        ("/clusters/", "gateway"),
+        ("/api/", "api"),
+        ("/oauth2/", "issuer"),
+        ("/.well-known/", "issuer"),
+        ("/login", "pages"),
+    ]
+    .into_iter()
+    .find(|(prefix, _)| path.starts_with(prefix))
+    .map_or("other", |(_, area)| area)
 }

@@ -13,7 +13,7 @@ use crate::{
     db::{Db, Location},
     on_engine,
     telemetry::Metrics,
-    workspace::Workspaces,
+    workspace::{self, Workspaces},
 };
 
 /// Where a database is that nobody else uses. It goes away with the value.
@@ -129,7 +129,15 @@ impl Storage {
         let (db, clock, config) = (self.db.clone(), self.clock.clone(), self.config());
         let metrics = Metrics::default();
         let cluster = self.no_cluster().await;
-        Workspaces::new(db, clock, cluster, config.tiers, config.init_limit, metrics)
+        Workspaces::new(
+            db,
+            clock,
+            cluster,
+            config.tiers,
+            config.init_limit,
+            metrics,
+            workspace::bell().0,
+        )
     }
 
     fn config(&self) -> Config {

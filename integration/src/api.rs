@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use tenant_shared::{
     AuditPage, Code, Credential, CredentialPage, InitRequest, Me, Problem, Revocation,
-    SuspendRequest, Suspension, Workspace, WorkspaceList,
+    SuspendRequest, Suspension, Usage, Workspace, WorkspaceList,
 };
 use url::Url;
 use uuid::Uuid;
@@ -160,6 +160,14 @@ impl Api {
     /// [`ApiError`].
     pub async fn credential(&self, id: Uuid) -> Result<Credential, ApiError> {
         self.call(Method::POST, &format!("workspaces/{id}/credentials")).await
+    }
+
+    /// `GET /workspaces/{id}/usage`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn usage(&self, id: Uuid) -> Result<Usage, ApiError> {
+        self.get(&format!("workspaces/{id}/usage")).await
     }
 
     /// `GET /workspaces/{id}/credentials` with this query, for example `all=true`.

@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use tenant_shared::{
     Credential, CredentialId, CredentialInfo, CredentialPage, EndedSessions, InitRequest, Me,
-    Revocation, SessionList, SuspendRequest, Suspension, UserInfo, UserList, UserSuspension,
+    Revocation, SessionList, SuspendRequest, Suspension, Usage, UserInfo, UserList, UserSuspension,
     Workspace, WorkspaceList,
 };
 use tokio::time::Instant;
@@ -25,7 +25,7 @@ use crate::{
     machine::Machine,
     oidc::{self, Issuer, Renewal},
     paths::Paths,
-    store::{PATIENCE, Session, Sessions, Storage},
+    store::{AccessToken, PATIENCE, Session, Sessions, Storage},
     world::{Clock, World},
 };
 
@@ -39,6 +39,8 @@ pub(crate) enum Mode {
     Exec,
     /// A token of two hours, in the file.
     Static,
+    /// The call of this plugin, for the broker's gateway instead of the API server.
+    Gateway,
 }
 
 /// A broker and the session with it.
@@ -58,7 +60,7 @@ enum Access {
         machine: Machine,
         workspace: String,
         /// What the last exchange brought.
-        token: Mutex<Option<SecretString>>,
+        token: Mutex<Option<AccessToken>>,
     },
 }
 
@@ -136,6 +138,7 @@ impl Broker {
         let mode = match mode {
             Mode::Exec => "exec",
             Mode::Static => "static",
+            Mode::Gateway => "gateway",
         };
         let path = format!("/workspaces/credentials/kubeconfig?mode={mode}");
         let answer = self.call(Method::GET, &path, None).await?;
@@ -149,6 +152,12 @@ impl Broker {
         let path = format!("/workspaces/{workspace}/credentials");
         let answer = self.call(Method::POST, &path, None).await?;
         Ok((self.read(&answer)?, answer))
+    }
+
+    /// What a workspace used of the gateway in the last days.
+    pub(crate) async fn usage(&self, workspace: Uuid, days: u32) -> Result<Usage, Error> {
+        let path = format!("/workspaces/{workspace}/usage?days={days}");
+        self.read(&self.call(Method::GET, &path, None).await?)
     }
 
     /// What was issued for a workspace, newest first; what is over only with `all`.
@@ -270,10 +279,10 @@ impl Broker {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Answer, Error> {
-        let access = self.access(None).await?;
+        let access = self.access(None).await?.token;
         match self.send(&method, path, body.clone(), &access).await {
             Err(error) if error.kind == Kind::SignIn => {
-                let access = self.access(Some(&access)).await?;
+                let access = self.access(Some(&access)).await?.token;
                 self.send(&method, path, body, &access).await.map_err(|error| self.final_no(error))
             }
             other => other,
@@ -292,8 +301,18 @@ impl Broker {
         }
     }
 
+    /// The session's access token, for the gateway; with `force` a new one.
+    pub(crate) async fn access_token(
+        &self,
+        refused: Option<&SecretString>,
+        force: bool,
+    ) -> Result<AccessToken, Error> {
+        let known = if force { Some(self.access(None).await?.token) } else { None };
+        self.access(known.as_ref().or(refused)).await
+    }
+
     /// An access token that is not the one that was just refused.
-    async fn access(&self, refused: Option<&SecretString>) -> Result<SecretString, Error> {
+    async fn access(&self, refused: Option<&SecretString>) -> Result<AccessToken, Error> {
         match &self.access {
             Access::Session(sessions) => self.of_session(sessions, refused).await,
             Access::Machine { machine, workspace, token } => {
@@ -302,7 +321,7 @@ impl Broker {
                     return Ok(known);
                 }
                 let issuer = Issuer::discover(&self.http, &self.identity.broker).await?;
-                let new = issuer.exchange(&machine.token()?, workspace).await?;
+                let new = issuer.exchange(&machine.token()?, workspace, &self.clock).await?;
                 *token.lock().unwrap_or_else(PoisonError::into_inner) = Some(new.clone());
                 Ok(new)
             }
@@ -342,7 +361,7 @@ impl Broker {
         &self,
         sessions: &Sessions,
         refused: Option<&SecretString>,
-    ) -> Result<SecretString, Error> {
+    ) -> Result<AccessToken, Error> {
         let is_good = |session: &Session| {
             session.access.is_good(self.clock.now())
                 && refused.is_none_or(|refused| {
@@ -354,12 +373,12 @@ impl Broker {
             return Err(Error::sign_in(&self.identity, "there is no session on this machine"));
         }
         if let Some(session) = good() {
-            return Ok(session.access.token);
+            return Ok(session.access);
         }
         let path = sessions.lock_path();
         let _lock = match lock::acquire(path, self.http.time_left(), good).await? {
             Outcome::Held(lock) => lock,
-            Outcome::Answered(session) => return Ok(session.access.token),
+            Outcome::Answered(session) => return Ok(session.access),
             Outcome::Busy(who) => {
                 return Err(Error::other(format!(
                     "another kubectl-tenant is renewing the session and does not finish (lock {who})"
@@ -368,13 +387,13 @@ impl Broker {
             }
         };
         if let Some(session) = good() {
-            return Ok(session.access.token);
+            return Ok(session.access);
         }
         self.renew(sessions).await
     }
 
     /// Renews the session. The caller holds the lock.
-    async fn renew(&self, sessions: &Sessions) -> Result<SecretString, Error> {
+    async fn renew(&self, sessions: &Sessions) -> Result<AccessToken, Error> {
         let gone =
             || Error::sign_in(&self.identity, "there is no session on this machine any more");
         // Before the old refresh token is used up there must be a place for its successor.
@@ -410,7 +429,7 @@ impl Broker {
                         }
                         None => pending.write(&session)?,
                     }
-                    return Ok(session.access.token);
+                    return Ok(session.access);
                 }
                 Renewal::Ended(why) => {
                     // Where locks do not work another process may have been faster.
@@ -423,7 +442,7 @@ impl Broker {
                         return Err(Error::sign_in(&self.identity, why));
                     }
                     if again.access.is_good(self.clock.now()) {
-                        return Ok(again.access.token);
+                        return Ok(again.access);
                     }
                     (session, raced) = (again, true);
                     pending = sessions.prepare()?;

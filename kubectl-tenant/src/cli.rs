@@ -80,6 +80,8 @@ pub(crate) enum Command {
     Workspaces(Workspaces),
     /// List the credentials of a workspace, or revoke one
     Credentials(Credentials),
+    /// Show what went through the gateway for a workspace
+    Usage(Usage),
     /// Cut a workspace off: nothing is issued, its tokens stop working (administrators)
     Suspend(Suspend),
     /// Give a suspended workspace back (administrators)
@@ -312,6 +314,17 @@ pub(crate) struct RevokeCredential {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Usage {
+    /// Identifier or namespace of the workspace [default: yours]
+    pub(crate) workspace: Option<String>,
+    /// How many days back, today included (UTC)
+    #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=35))]
+    pub(crate) days: u32,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Suspend {
     /// Identifier or namespace of the workspace
     pub(crate) workspace: String,
@@ -327,7 +340,7 @@ pub(crate) struct Suspend {
 
 #[derive(Debug, Args)]
 pub(crate) struct Kubeconfig {
-    /// exec: renews itself; static: a token of two hours
+    /// exec: renews itself; static: a token of two hours; gateway: through the broker
     #[arg(long, value_enum, default_value_t = Mode::Exec)]
     pub(crate) mode: Mode,
     /// Print the broker's document and change nothing
@@ -351,9 +364,22 @@ pub(crate) struct GetToken {
     /// Identifier of the workspace
     #[arg(long, value_name = "UUID")]
     pub(crate) workspace: Uuid,
+    /// For whom the token is
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) mode: TokenMode,
     /// Get a new token, whatever is cached
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// For whom a token is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TokenMode {
+    /// The API server: a Kubernetes token
+    #[default]
+    Exec,
+    /// The broker's gateway: the session's access token
+    Gateway,
 }
 
 /// Shells that completion scripts are made for.

@@ -3,16 +3,15 @@
 use tenant_shared::{
     CredentialInfo, CredentialPage, Revocation, RevocationState, RevokedBy, StepResult,
 };
-use uuid::Uuid;
 
 use crate::{
     account::Account,
-    broker::Broker,
     cli::{Credentials as Options, CredentialsAction, ListedCredentials, RevokeCredential},
     credential::Cache,
     error::Error,
     output, runtime,
     store::Choice,
+    workspace,
     world::World,
 };
 
@@ -33,8 +32,8 @@ fn list(choice: &Choice, options: &ListedCredentials, world: &mut World) -> Resu
     let account = Account::open(choice, world)?;
     let broker = &account.broker;
     let items = runtime::block_on(async {
-        let workspace = workspace(broker, options.workspace.as_deref()).await?;
-        broker.credentials(workspace, options.all).await
+        let id = workspace::named(broker, options.workspace.as_deref()).await?;
+        broker.credentials(id, options.all).await
     })??;
     let page = CredentialPage { items, next_cursor: None };
     output::show(world, options.shown.output, &page, |it| table(&it.items))
@@ -44,8 +43,8 @@ fn revoke(choice: &Choice, options: &RevokeCredential, world: &mut World) -> Res
     let account = Account::open(choice, world)?;
     let broker = &account.broker;
     let revoked = runtime::block_on(async {
-        let workspace = workspace(broker, options.workspace.as_deref()).await?;
-        broker.revoke_credential(workspace, &options.id, options.reason.as_deref()).await
+        let id = workspace::named(broker, options.workspace.as_deref()).await?;
+        broker.revoke_credential(id, &options.id, options.reason.as_deref()).await
     })??;
     output::show(world, options.shown.output, &revoked, table_of_one)?;
     for line in words(&revoked) {
@@ -54,28 +53,6 @@ fn revoke(choice: &Choice, options: &RevokeCredential, world: &mut World) -> Res
     let all = revoked.by == Some(RevokedBy::ServiceAccount);
     let ended = |id: &str| all || (revoked.by.is_some() && id == revoked.credential_id);
     Cache::forget_revoked(&account.paths.tokens(), &account.identity, revoked.workspace_id, ended)
-}
-
-/// The workspace that is named by its identifier or its namespace, or the person's own.
-async fn workspace(broker: &Broker, named: Option<&str>) -> Result<Uuid, Error> {
-    let Some(named) = named else {
-        let own = broker.workspaces(false).await?.items;
-        return own.first().map(|it| it.id).ok_or_else(|| {
-            Error::refused("you have no workspace yet").hint("make one: kubectl tenant init")
-        });
-    };
-    if let Ok(id) = named.parse() {
-        return Ok(id);
-    }
-    // Their own first: to see everybody's takes an administrator.
-    for all in [false, true] {
-        let known = broker.workspaces(all).await?.items;
-        if let Some(found) = known.iter().find(|it| it.namespace == named) {
-            return Ok(found.id);
-        }
-    }
-    Err(Error::refused(format!("there is no workspace {}", output::plain(named)))
-        .hint("kubectl tenant workspaces lists yours, with --all everybody's"))
 }
 
 fn table(credentials: &[CredentialInfo]) -> String {

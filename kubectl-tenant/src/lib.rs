@@ -10,7 +10,7 @@
 //! | `identity`, `store` | accounts, and what is kept of them on disk |
 //! | `kubeconfig` | the merge that loses nothing |
 //! | `account` | what every command begins with that asks the broker |
-//! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `status`, `version`, `completion` | the other commands |
+//! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `usage`, `status`, `version`, `completion` | the other commands |
 //! | `private_file`, `lock`, `paths` | files, and who may touch them |
 //! | `world` | everything ambient, so that [`run`] is the whole program, in a test too |
 //!
@@ -43,6 +43,7 @@ mod sessions;
 mod status;
 mod store;
 mod suspension;
+mod usage;
 mod users;
 mod version;
 mod whoami;
@@ -57,7 +58,7 @@ use tenant_cached_token::Outcome as Hit;
 pub use tenant_cached_token::Parent;
 pub use world::{Clock, Env, Input, Keyring, Messages, World};
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, TokenMode};
 use credential::{Job, Request};
 use error::{Error, Kind};
 use machine::Machine;
@@ -109,6 +110,7 @@ fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
         Command::Init(options) => workspace::init(choice, &options, world),
         Command::Workspaces(options) => workspace::list(choice, &options, world),
         Command::Credentials(options) => credentials::credentials(choice, &options, world),
+        Command::Usage(options) => usage::usage(choice, &options, world),
         Command::Suspend(options) => suspension::suspend(choice, &options, world),
         Command::Resume(options) => suspension::resume(choice, &options, world),
         Command::Kubeconfig(options) => workspace::kubeconfig(choice, &options, world),
@@ -120,6 +122,7 @@ fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
                 machine: Machine::of(choice, &world.env)?.map(|it| Job::of(&it)).transpose()?,
                 cluster: options.cluster,
                 workspace: options.workspace,
+                gateway: options.mode == TokenMode::Gateway,
                 force: options.force,
             };
             credential::get_token(&request, world)

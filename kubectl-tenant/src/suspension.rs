@@ -13,6 +13,7 @@ use crate::{
     error::{Error, Kind},
     output, runtime,
     store::Choice,
+    workspace,
     world::World,
 };
 
@@ -79,7 +80,7 @@ fn run(choice: &Choice, options: &Suspend, wish: Wish, world: &mut World) -> Res
     // The answer may take its time, and then comes the waiting.
     let deadline = Instant::now() + Duration::from_secs(options.wait.into());
     let broker = account.broker.until(deadline + crate::http::WHOLE);
-    let id = runtime::block_on(find(&broker, &options.workspace))??;
+    let id = runtime::block_on(workspace::named(&broker, Some(&options.workspace)))??;
     let asked = broker.set_workspace(id, wish.verb(), options.reason.as_deref());
     match runtime::block_on(asked)? {
         Ok(answer) => {
@@ -145,20 +146,6 @@ async fn wait(
         }
         tokio::time::sleep(PAUSE).await;
     }
-}
-
-/// The workspace of this identifier or namespace.
-async fn find(broker: &Broker, name: &str) -> Result<Uuid, Error> {
-    if let Ok(id) = name.parse() {
-        return Ok(id);
-    }
-    let all = broker.workspaces(true).await?.items;
-    all.iter().find(|workspace| workspace.namespace == name).map(|found| found.id).ok_or_else(
-        || {
-            Error::refused(format!("there is no workspace in a namespace {}", output::plain(name)))
-                .hint("kubectl tenant workspaces --all lists them")
-        },
-    )
 }
 
 fn open(steps: &[Step]) -> Vec<&str> {

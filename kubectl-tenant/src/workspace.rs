@@ -4,10 +4,11 @@ use std::os::unix::fs::PermissionsExt;
 
 use secrecy::ExposeSecret;
 use tenant_shared::{UserInfo, Workspace};
+use uuid::Uuid;
 
 use crate::{
     account::Account,
-    broker::Mode,
+    broker::{Broker, Mode},
     cli::{Init, Kubeconfig, Workspaces},
     error::Error,
     kubeconfig::{self, Entries},
@@ -16,6 +17,28 @@ use crate::{
     store::Choice,
     world::World,
 };
+
+/// The workspace that is named by its identifier or its namespace, or the person's own.
+pub(crate) async fn named(broker: &Broker, named: Option<&str>) -> Result<Uuid, Error> {
+    let Some(named) = named else {
+        let own = broker.workspaces(false).await?.items;
+        return own.first().map(|it| it.id).ok_or_else(|| {
+            Error::refused("you have no workspace yet").hint("make one: kubectl tenant init")
+        });
+    };
+    if let Ok(id) = named.parse() {
+        return Ok(id);
+    }
+    // Their own first: to see everybody's takes an administrator.
+    for all in [false, true] {
+        let known = broker.workspaces(all).await?.items;
+        if let Some(found) = known.iter().find(|it| it.namespace == named) {
+            return Ok(found.id);
+        }
+    }
+    Err(Error::refused(format!("there is no workspace in a namespace {}", output::plain(named)))
+        .hint("kubectl tenant workspaces lists yours, with --all everybody's"))
+}
 
 /// Runs `init`.
 pub(crate) fn init(choice: &Choice, options: &Init, world: &mut World) -> Result<(), Error> {
@@ -61,12 +84,18 @@ pub(crate) fn kubeconfig(
         let own = runtime::block_on(account.broker.workspaces(false))??;
         entries.find_workspace(&own.items);
     }
+    if options.mode == Mode::Gateway {
+        // kubectl has to trust the broker as this program does.
+        if let Some(ca) = account.profiles.ca_file(&account.identity, &world.env) {
+            entries.trust(&ca)?;
+        }
+    }
     let mut profile = account.profiles.of(&account.identity);
     let mut name = profile.entry_name(&account.identity);
     if let Some(context) = &options.naming.context {
         name = Some(context.clone());
         // The name for next time is that of the entries that stay.
-        if options.mode == Mode::Exec {
+        if options.mode != Mode::Static {
             profile.context.clone_from(&name);
         }
     }

@@ -13,6 +13,7 @@ mod revocation;
 mod session;
 mod suspension;
 mod time;
+mod usage;
 mod user;
 mod workspace;
 
@@ -22,9 +23,9 @@ pub use exec_credential::{
     ExecApiVersion, ExecCredential, ExecCredentialStatus, ExecInfo, ExecInfoError,
 };
 pub use names::{
-    BROKER_ENV, BROWSER_CLIENT_ID, CLUSTER_NAME, CONTEXT_NAME, EXTENSION_NAME, MANAGED_BY_LABEL,
-    MANAGED_BY_VALUE, PLUGIN_CLIENT_ID, PLUGIN_COMMAND, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME,
-    SUSPENDED_LABEL, TOKEN_SECRET_PREFIX, WORKSPACE_LABEL, tenant_namespace,
+    BROKER_ENV, BROWSER_CLIENT_ID, CLUSTER_NAME, CONTEXT_NAME, EXTENSION_NAME, GATEWAY_PATH,
+    MANAGED_BY_LABEL, MANAGED_BY_VALUE, PLUGIN_CLIENT_ID, PLUGIN_COMMAND, ROLE_BINDING_NAME,
+    SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL, TOKEN_SECRET_PREFIX, WORKSPACE_LABEL, tenant_namespace,
 };
 pub use problem::{Code, PROBLEM_CONTENT_TYPE, Problem};
 pub use revocation::{
@@ -37,6 +38,7 @@ pub use session::{
 };
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use time::WireTime;
+pub use usage::{Usage, UsageDay};
 pub use user::{UserInfo, UserList, UserStatus, UserSuspension};
 pub use workspace::{
     Drift, InitRequest, Quota, Unfinished, Workspace, WorkspaceList, WorkspaceStatus,

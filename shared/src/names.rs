@@ -4,6 +4,8 @@ use uuid::Uuid;
 
 /// Cluster name in every kubeconfig, and the default name of the one configured cluster.
 pub const CLUSTER_NAME: &str = "internal-cluster";
+/// What every path of the broker's gateway begins with; the name of the cluster follows.
+pub const GATEWAY_PATH: &str = "/clusters/";
 /// Context name in every kubeconfig.
 pub const CONTEXT_NAME: &str = "tenant-context";
 /// The ServiceAccount whose tokens a tenant gets; also the user name in every kubeconfig.

@@ -76,6 +76,8 @@ pub enum CredentialKind {
     Exec,
     /// In a kubeconfig that somebody downloaded.
     Kubeconfig,
+    /// Not at all: the gateway keeps it in memory and renews it.
+    Gateway,
     /// A kind of a newer broker.
     #[serde(other)]
     Other,
@@ -87,13 +89,14 @@ impl CredentialKind {
         match self {
             Self::Exec => "exec",
             Self::Kubeconfig => "kubeconfig",
+            Self::Gateway => "gateway",
             Self::Other => "other",
         }
     }
 
     /// The kind of this name.
     pub fn parse(name: &str) -> Self {
-        [Self::Exec, Self::Kubeconfig]
+        [Self::Exec, Self::Kubeconfig, Self::Gateway]
             .into_iter()
             .find(|kind| kind.as_str() == name)
             .unwrap_or(Self::Other)

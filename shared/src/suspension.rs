@@ -34,7 +34,8 @@ pub enum StepResult {
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct Step {
     /// Name of the step: `record`, `label_namespace`, `delete_role_bindings`,
-    /// `delete_service_account`, `finish`, and for a resumption `unlabel_namespace`, `create_objects`.
+    /// `delete_service_account`, `close_streams`, `finish`, and for a resumption `unlabel_namespace`,
+    /// `create_objects`.
     pub step: String,
     /// How it ended.
     pub result: StepResult,

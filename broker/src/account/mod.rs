@@ -96,7 +96,8 @@ where
         async move {
             let body = request.take_body().into_bytes_limit(MOST_FORM_BYTES).await;
             let body = body.unwrap_or_default();
-            let caller = match account.identity.origins().check(&request) {
+            let caller = match account.identity.origins().check(request.method(), request.headers())
+            {
                 Ok(()) => account.identity.page_visitor(&request).await,
                 Err(foreign) => return problem(&foreign),
             };

@@ -55,6 +55,8 @@ catalogue! {
     IssueKubeconfig,
     /// A token for the exec plugin left.
     IssueCredential,
+    /// A token for the gateway was made; it stays in the broker's memory.
+    IssueGatewayToken,
     /// One credential was revoked, or that was refused.
     RevokeCredential,
     /// What a revoked credential depended on is gone from the cluster.

@@ -13,6 +13,7 @@ mod revoke;
 mod secret;
 mod survey;
 mod token;
+mod upstream;
 
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub use object::{Object, Outcome, Seen, labels_of};
 pub use rehearse::{Question, Rehearsal, ServerFacts};
 pub use secret::{SECRET_TYPE, TokenSecret};
 pub use token::IssuedToken;
+pub use upstream::{Upstream, UpstreamBody, UpstreamError};
 
 use crate::{clock::Clock, config::ClusterSettings, telemetry::Metrics};
 
@@ -52,6 +54,7 @@ pub struct Cluster {
     name: String,
     client: Client,
     endpoint: Endpoint,
+    upstream: Upstream,
     clock: Clock,
     metrics: Metrics,
 }
@@ -119,13 +122,19 @@ impl Cluster {
         // A caller waits: it is told to come back instead.
         config.default_retry = false;
         let endpoint = endpoint(settings, &config)?;
+        let upstream = Upstream::new(&config)?;
         let client = Client::try_from(config).map_err(ConnectError::Client)?;
-        Ok(Self { name: settings.name.clone(), client, endpoint, clock, metrics })
+        Ok(Self { name: settings.name.clone(), client, endpoint, upstream, clock, metrics })
     }
 
     /// Its name in workspaces and kubeconfigs.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The way there for requests that bring their own token.
+    pub fn upstream(&self) -> &Upstream {
+        &self.upstream
     }
 
     /// How people reach it.

@@ -22,7 +22,7 @@ pub use broker_user::BrokerUser;
 pub use keys::KEYS;
 pub use reference::reference;
 pub use settings::{Faults, Settings};
-pub use tier::{Tier, Tiers};
+pub use tier::{GatewayLimits, Tier, Tiers};
 
 use crate::{
     audit::AuditSettings,

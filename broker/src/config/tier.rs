@@ -23,10 +23,25 @@ pub struct Tier {
     pub role: String,
     /// Pod Security level that the namespace enforces: `baseline` or `restricted`.
     pub pod_security: String,
+    /// What it may ask of the gateway.
+    pub gateway: GatewayLimits,
+}
+
+/// What a workspace may ask of each replica's gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GatewayLimits {
+    /// Requests a second; four times as many at once after a pause.
+    pub requests_per_second: u32,
+    /// Requests under way that are no streams.
+    pub requests_at_once: u32,
+    /// Watches, `logs -f`, `exec`, `attach`, `port-forward` and requests below `/proxy/` at once.
+    pub streams: u32,
+    /// Bytes a second, both ways together.
+    pub bytes_per_second: u64,
 }
 
 /// A setting of a tier: its key, and the value in `basic`, `standard` and `premium`.
-const FIELDS: [(&str, [&str; 3], &str); 8] = [
+const FIELDS: [(&str, [&str; 3], &str); 12] = [
     ("cpu", ["4", "8", "16"], "Sum of requests.cpu."),
     ("memory", ["8Gi", "16Gi", "64Gi"], "Sum of limits.memory."),
     ("pods", ["20", "50", "200"], "Number of pods."),
@@ -43,12 +58,45 @@ const FIELDS: [(&str, [&str; 3], &str); 8] = [
         ["baseline", "baseline", "baseline"],
         "Pod Security level: baseline or restricted.",
     ),
+    (
+        "gateway_requests_per_second",
+        ["50", "100", "200"],
+        "Requests a second through the gateway of one replica; four times as many at once after a pause.",
+    ),
+    (
+        "gateway_requests_at_once",
+        ["50", "100", "200"],
+        "Requests under way through the gateway of one replica, streams not counted.",
+    ),
+    (
+        "gateway_streams",
+        ["100", "200", "500"],
+        "Watches, logs -f, exec, attach, port-forward and proxy requests open through the gateway of one replica.",
+    ),
+    (
+        "gateway_mebibytes_per_second",
+        ["64", "128", "256"],
+        "MiB a second through the gateway of one replica, both ways together.",
+    ),
 ];
+/// A limit of the gateway at most.
+const MOST: u32 = 100_000;
+const MEBIBYTE: u64 = 1024 * 1024;
 const DEFAULT_TIERS: [&str; 3] = ["basic", "standard", "premium"];
 
 /// The tiers by name.
 #[derive(Clone, Debug)]
 pub struct Tiers(BTreeMap<String, Tier>);
+
+impl GatewayLimits {
+    /// Where no tier says more.
+    pub const LEAST: Self = Self {
+        requests_per_second: 1,
+        requests_at_once: 1,
+        streams: 1,
+        bytes_per_second: MEBIBYTE,
+    };
+}
 
 impl Tiers {
     /// The default tiers with what the settings change, and the tiers that the settings add (which
@@ -98,6 +146,7 @@ fn tier(s: &mut Settings, name: &str) -> Tier {
         s.fault(&format!("tiers.{name}"), "a tier's name is lower case letters, digits and dashes");
     }
     let column = DEFAULT_TIERS.iter().position(|tier| *tier == name).unwrap_or(0);
+    let number = |text: &str| text.parse::<u32>().ok().filter(|number| (1..=MOST).contains(number));
     let mut value = |index: usize| {
         let (field, defaults, _) = FIELDS[index];
         let key = format!("tiers.{name}.{field}");
@@ -106,6 +155,9 @@ fn tier(s: &mut Settings, name: &str) -> Tier {
             "role" => (!is_role_name(&text)).then_some("the name of a ClusterRole"),
             "pod_security" => (!["baseline", "restricted"].contains(&text.as_str()))
                 .then_some("baseline or restricted"),
+            _ if field.starts_with("gateway_") => {
+                number(&text).is_none().then_some("a number from 1 to 100000")
+            }
             _ => (!is_quantity(&text)).then_some("a Kubernetes quantity, such as 4, 500m or 8Gi"),
         };
         if let Some(why) = fault {
@@ -122,6 +174,12 @@ fn tier(s: &mut Settings, name: &str) -> Tier {
         default_memory: value(5),
         role: value(6),
         pod_security: value(7),
+        gateway: GatewayLimits {
+            requests_per_second: number(&value(8)).unwrap_or(1),
+            requests_at_once: number(&value(9)).unwrap_or(1),
+            streams: number(&value(10)).unwrap_or(1),
+            bytes_per_second: u64::from(number(&value(11)).unwrap_or(1)) * MEBIBYTE,
+        },
     }
 }
 

@@ -7,8 +7,8 @@ use poem_openapi::{
 };
 use secrecy::ExposeSecret as _;
 use tenant_shared::{
-    Code, Credential, CredentialId, CredentialIdError, CredentialKind, CredentialPage, Revocation,
-    RevocationState,
+    Code, Credential, CredentialId, CredentialIdError, CredentialKind, CredentialPage,
+    GATEWAY_PATH, Revocation, RevocationState,
 };
 use uuid::Uuid;
 
@@ -16,7 +16,7 @@ use super::{Credentials, IssueError, Issued, Mode, NotRecorded, Parts, RevokeErr
 use crate::{
     access::{self, Owned as _},
     audit::Action,
-    cluster::ClusterError,
+    cluster::{ClusterError, Endpoint},
     http::Yaml,
     identity::{Bearer, Caller, WorkspaceBearer},
     problem::Failure,
@@ -140,12 +140,13 @@ impl CredentialApi {
     /// Get a kubeconfig
     ///
     /// `mode=static` (the default) carries a token for two hours at most; `mode=exec` carries none,
-    /// kubectl asks the plugin kubectl-tenant instead. Keep a static one secret.
+    /// kubectl asks the plugin kubectl-tenant instead; `mode=gateway` is the same, through the
+    /// broker's gateway. Keep a static one secret.
     #[oai(path = "/credentials/kubeconfig", method = "get", operation_id = "getKubeconfig")]
     async fn kubeconfig(
         &self,
         caller: WorkspaceBearer,
-        /// `static` or `exec`.
+        /// `static`, `exec` or `gateway`.
         mode: Query<Option<Mode>>,
         /// The workspace; without it the caller's first.
         workspace: Query<Option<Uuid>>,
@@ -160,22 +161,38 @@ impl CredentialApi {
                 .find(|found| caller.0.may_know(found.id()))
                 .ok_or_else(no_workspace_yet)?,
         };
-        let (active, issued) = match mode.0.unwrap_or_default() {
+        let mode = mode.0.unwrap_or_default();
+        if mode == Mode::Gateway && !self.broker_url.starts_with("https://") {
+            // client-go reads no credentials for a server without TLS, so it could only fail later.
+            let text = "kubectl sends no credentials over http: the gateway needs the broker to be \
+                        reached over https (tls.cert_file, or public_url behind a proxy)";
+            return Err(Failure::new(Code::InvalidRequest, text));
+        }
+        let (active, issued) = match mode {
             Mode::Static => {
                 let kind = CredentialKind::Kubeconfig;
                 let (active, issued) = self.issue_for(&caller.0, found, kind).await?;
                 (active, Some(issued))
             }
-            Mode::Exec => (self.active(&caller.0, found, Action::IssueKubeconfig).await?, None),
+            Mode::Exec | Mode::Gateway => {
+                (self.active(&caller.0, found, Action::IssueKubeconfig).await?, None)
+            }
         };
         let user = match &issued {
             Some(issued) => User::Token(&issued.token),
             None => User::Exec {
                 broker: &self.broker_url,
                 workspace: active.permit().workspace().unwrap_or_default(),
+                gateway: mode == Mode::Gateway,
             },
         };
-        let endpoint = self.workspaces.cluster().endpoint();
+        let cluster = self.workspaces.cluster();
+        let gateway = Endpoint {
+            server: format!("{}{}{}", self.broker_url, GATEWAY_PATH, cluster.name()),
+            // The plugin knows which CA the person trusts for the broker.
+            certificate_authority_data: None,
+        };
+        let endpoint = if mode == Mode::Gateway { &gateway } else { cluster.endpoint() };
         let document = render(&Parts { endpoint, namespace: active.namespace(), user })
             .map_err(|error| Failure::internal(&error))?;
         Ok(Yaml(document))

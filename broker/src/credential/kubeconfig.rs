@@ -18,6 +18,8 @@ pub enum Mode {
     Static,
     /// kubectl asks the exec plugin, which renews the token.
     Exec,
+    /// The same, with the broker's gateway in the place of the API server.
+    Gateway,
 }
 
 /// What a kubeconfig is made of.
@@ -42,6 +44,8 @@ pub enum User<'a> {
         broker: &'a str,
         /// The workspace.
         workspace: Uuid,
+        /// Whether it is for the gateway.
+        gateway: bool,
     },
 }
 
@@ -128,18 +132,21 @@ pub fn render(parts: &Parts<'_>) -> Result<SecretString, serde_norway::Error> {
         User::Token(token) => {
             UserFields { token: Some(token.expose_secret()), ..UserFields::default() }
         }
-        User::Exec { broker, workspace } => UserFields {
+        User::Exec { broker, workspace, gateway } => UserFields {
             exec: Some(Exec {
                 api_version: ExecApiVersion::V1.as_str(),
                 command: PLUGIN_COMMAND,
                 // Cluster and workspace are in the arguments, for client-go shares the credential of
                 // entries that are alike.
-                args: vec![
+                args: [
                     "get-token".to_owned(),
                     format!("--broker={broker}"),
                     format!("--cluster={CLUSTER_NAME}"),
                     format!("--workspace={workspace}"),
-                ],
+                ]
+                .into_iter()
+                .chain(gateway.then(|| "--mode=gateway".to_owned()))
+                .collect(),
                 interactive_mode: "IfAvailable",
                 provide_cluster_info: false,
                 install_hint: INSTALL_HINT,
@@ -217,7 +224,11 @@ mod tests {
         let parts = Parts {
             endpoint: &endpoint(),
             namespace: "tenant-a1b2c3d4",
-            user: User::Exec { broker: "https://broker.example", workspace: Uuid::nil() },
+            user: User::Exec {
+                broker: "https://broker.example",
+                workspace: Uuid::nil(),
+                gateway: false,
+            },
         };
         insta::assert_snapshot!(render(&parts).unwrap().expose_secret(), @r"
         apiVersion: v1

@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 pub use kubeconfig::{Mode, Parts, User, render};
 pub use ledger::{Ledger, NotRecorded};
+pub use records::Revoked;
 pub use revoke::RevokeError;
 
 use crate::{
@@ -81,6 +82,7 @@ pub struct Issued {
 fn action(kind: CredentialKind) -> Action {
     match kind {
         CredentialKind::Kubeconfig => Action::IssueKubeconfig,
+        CredentialKind::Gateway => Action::IssueGatewayToken,
         CredentialKind::Exec | CredentialKind::Other => Action::IssueCredential,
     }
 }
@@ -124,7 +126,7 @@ impl Credentials {
             user_id: caller.user_id(),
             session_id: caller.session_id(),
             kind,
-            service_account_uid: uid.to_owned(),
+            service_account_uid: uid.to_string(),
             secret,
             expires_at_ms: expires_at.as_millisecond(),
             issued_at_ms: self.clock.now_ms(),
@@ -186,6 +188,14 @@ impl Credentials {
             items: rows.into_iter().map(|row| row.wire(now)).collect(),
             next_cursor,
         })
+    }
+
+    /// Credentials that were revoked after this time, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn revoked_since(&self, since: i64) -> sqlx::Result<Vec<Revoked>> {
+        records::revoked_since(&self.db, since).await
     }
 
     fn cluster(&self) -> &Cluster {

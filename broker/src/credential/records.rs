@@ -104,6 +104,23 @@ pub(super) async fn list(
         .fetch_all(pool).await)
 }
 
+/// A credential that was revoked lately.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Revoked {
+    /// Which.
+    pub credential_id: String,
+    /// Of which workspace.
+    pub workspace_id: Uuid,
+}
+
+const REVOKED_SINCE: &str =
+    "SELECT credential_id, workspace_id FROM issued_credentials WHERE revoked_at > $1";
+
+/// Those that were revoked after this time.
+pub(super) async fn revoked_since(db: &Db, since: i64) -> sqlx::Result<Vec<Revoked>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(REVOKED_SINCE).bind(since).fetch_all(pool).await)
+}
+
 /// The credential of this id, if it is one of the workspace's.
 pub(super) async fn find(db: &Db, workspace: Uuid, id: &str) -> sqlx::Result<Option<Record>> {
     on_engine!(db.reader(), pool =>

@@ -13,7 +13,10 @@ pub(crate) mod provider;
 pub(crate) mod session;
 mod user;
 
-use poem::{Request, http::header};
+use poem::{
+    Request,
+    http::{HeaderMap, Method, header},
+};
 use secrecy::SecretString;
 use tenant_shared::{Code, Role};
 use uuid::Uuid;
@@ -23,7 +26,7 @@ use crate::{
     clock::Clock,
     db::{Db, Tx},
     problem::{Failure, SIGN_IN, note},
-    secret::PlainSecret,
+    secret::{PlainSecret, SecretHash},
     telemetry::Metrics,
 };
 
@@ -127,6 +130,29 @@ impl Caller {
     }
 }
 
+/// What a request presents to show who sends it. It does not print.
+#[derive(Clone, Debug)]
+pub(crate) enum Presented {
+    /// The header `Authorization`.
+    AccessToken(PlainSecret),
+    /// A browser's cookie, sent by a page that may.
+    Cookie(PlainSecret),
+}
+
+impl Presented {
+    /// What it is known by where it is remembered for a moment.
+    pub(crate) fn hash(&self) -> SecretHash {
+        match self {
+            Self::AccessToken(secret) | Self::Cookie(secret) => secret.hash(),
+        }
+    }
+
+    /// Whether a browser sent it by itself.
+    pub(crate) fn is_cookie(&self) -> bool {
+        matches!(self, Self::Cookie(_))
+    }
+}
+
 /// A user cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateUserError {
@@ -186,11 +212,7 @@ impl Identity {
     ///
     /// [`Code::Forbidden`] for a machine, whose session is for one workspace.
     pub async fn caller(&self, presented: &str) -> Result<Caller, Failure> {
-        self.bearer(presented).await?.person()
-    }
-
-    async fn bearer(&self, presented: &str) -> Result<Caller, Failure> {
-        self.look_up(&PlainSecret::presented(presented), session::ACCESS_PREFIX).await
+        self.whose(&Presented::AccessToken(PlainSecret::presented(presented))).await?.person()
     }
 
     /// Who sends this request: the bearer of an access token or, without one, a browser with a
@@ -207,17 +229,42 @@ impl Identity {
     /// # Errors
     /// As [`Identity::signed_in`].
     pub async fn signed_in_for_workspace(&self, request: &Request) -> Result<Caller, Failure> {
+        self.whose(&self.presented(request.method(), request.headers())?).await
+    }
+
+    /// What a request presents to show who sends it; nobody has looked yet whether it is good.
+    ///
+    /// # Errors
+    /// Nothing is presented; a browser was made to ask by a foreign page.
+    pub(crate) fn presented(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Presented, Failure> {
         // A token that is worth nothing is not made good by a cookie beside it.
-        if let Some(value) = request.header(header::AUTHORIZATION) {
+        if let Some(value) = headers.get(header::AUTHORIZATION) {
             let token = value
-                .split_once(' ')
+                .to_str()
+                .ok()
+                .and_then(|value| value.split_once(' '))
                 .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
                 .map(|(_, token)| token.trim());
-            return self.bearer(token.unwrap_or_default()).await;
+            return Ok(Presented::AccessToken(PlainSecret::presented(token.unwrap_or_default())));
         }
-        let Some(secret) = self.browser.cookie.read(request) else { return Err(stranger()) };
-        self.browser.origins.check(request)?;
-        self.browser_caller(&secret).await
+        let secret = self.browser.cookie.read(headers).ok_or_else(stranger)?;
+        self.browser.origins.check(method, headers)?;
+        Ok(Presented::Cookie(secret))
+    }
+
+    /// Who presents this, a person or a machine.
+    ///
+    /// # Errors
+    /// As [`Identity::caller`].
+    pub(crate) async fn whose(&self, presented: &Presented) -> Result<Caller, Failure> {
+        match presented {
+            Presented::AccessToken(token) => self.look_up(token, session::ACCESS_PREFIX).await,
+            Presented::Cookie(secret) => self.browser_caller(secret).await,
+        }
     }
 
     /// Whose browser holds this cookie, for pages that only show something.
@@ -225,7 +272,7 @@ impl Identity {
     /// # Errors
     /// As [`Identity::signed_in`], without the question where the request came from.
     pub async fn page_visitor(&self, request: &Request) -> Result<Caller, Failure> {
-        match self.browser.cookie.read(request) {
+        match self.browser.cookie.read(request.headers()) {
             Some(secret) => self.browser_caller(&secret).await,
             None => Err(stranger()),
         }
@@ -256,6 +303,22 @@ impl Identity {
         note("user_id", caller.user_id);
         note("session_id", caller.session_id);
         Ok(caller)
+    }
+
+    /// The sessions that somebody ended after this time, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) async fn ended_since(&self, since: i64) -> sqlx::Result<Vec<Uuid>> {
+        session::ended_since(&self.db, since).await
+    }
+
+    /// Whether this session goes on: nobody ended it, and it has not expired.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) async fn is_alive(&self, session: Uuid) -> sqlx::Result<bool> {
+        session::is_alive(&self.db, session, self.clock.now_ms()).await
     }
 
     /// Ends sessions of a user, on their own wish or on an administrator's; returns how many.

@@ -53,6 +53,25 @@ pub(super) async fn caller(db: &Db, token: SecretHash, now: i64) -> sqlx::Result
     }))
 }
 
+const ENDED: &str = "SELECT id FROM sessions WHERE ended_at > $1";
+
+/// The sessions that somebody ended after this time.
+pub(super) async fn ended_since(db: &Db, since: i64) -> sqlx::Result<Vec<Uuid>> {
+    on_engine!(db.reader(), pool =>
+        sqlx::query_scalar(ENDED).bind(since).fetch_all(pool).await)
+}
+
+const ALIVE: &str = "\
+SELECT COUNT(*) FROM sessions \
+WHERE id = $1 AND ended_at IS NULL AND idle_expires_at > $2 AND expires_at > $2";
+
+/// Whether this session goes on.
+pub(super) async fn is_alive(db: &Db, id: Uuid, now: i64) -> sqlx::Result<bool> {
+    let count: i64 = on_engine!(db.reader(), pool =>
+        sqlx::query_scalar(ALIVE).bind(id).bind(now).fetch_one(pool).await)?;
+    Ok(count > 0)
+}
+
 fn parse_role(role: &str, user_id: Uuid) -> sqlx::Result<Role> {
     Role::parse(role).ok_or_else(|| sqlx::Error::ColumnDecode {
         index: "role".to_owned(),

@@ -28,7 +28,7 @@ fn cookie(issuer: &Issuer) -> HostCookie {
 
 /// The secret that this browser got when somebody signed in.
 pub(super) fn presented(issuer: &Issuer, request: &Request) -> Option<PlainSecret> {
-    cookie(issuer).read(request).filter(|secret| secret.expose().starts_with(PREFIX))
+    cookie(issuer).read(request.headers()).filter(|secret| secret.expose().starts_with(PREFIX))
 }
 
 const KNOWS: &str = "\

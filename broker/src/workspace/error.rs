@@ -7,6 +7,7 @@ use crate::{
     cluster::ClusterError,
     problem::{Failure, SIGN_IN, chain, note},
     throttle::TooMany,
+    workspace::bell::Unheard,
 };
 
 /// Why a verb on a workspace was not done.
@@ -53,6 +54,9 @@ pub enum WorkspaceError {
     /// The cluster.
     #[error("the cluster failed")]
     Cluster(#[source] ClusterError),
+    /// Streams may be open still.
+    #[error("the gateway did not confirm that open streams are closed")]
+    StreamsOpen(#[from] Unheard),
     /// The database.
     #[error("the database failed")]
     Storage(#[from] sqlx::Error),
@@ -79,7 +83,9 @@ impl From<WorkspaceError> for Failure {
             }
             WorkspaceError::Suspended => Self::new(Code::WorkspaceSuspended, text),
             WorkspaceError::NotReady(_) => Self::new(Code::WorkspaceNotReady, text),
-            WorkspaceError::Rotating => Self::new(Code::WorkspaceNotReady, text).retry_after(1),
+            WorkspaceError::StreamsOpen(_) | WorkspaceError::Rotating => {
+                Self::new(Code::WorkspaceNotReady, text).retry_after(1)
+            }
             WorkspaceError::TooEarly(seconds) => {
                 Self::new(Code::WorkspaceNotReady, text).retry_after(seconds)
             }

@@ -2,6 +2,7 @@
 //! they mean to do, then do it; a sweep finishes by the same code what a crash left.
 
 pub mod api;
+mod bell;
 mod drift;
 mod error;
 mod objects;
@@ -13,21 +14,24 @@ mod store;
 mod suspend;
 mod sweep;
 
+use std::sync::Arc;
+
 use tenant_shared::{Workspace, WorkspaceStatus};
 use uuid::Uuid;
 
+pub use bell::{Bell, Heard, Rung, bell};
 pub use error::{WorkspaceError, cluster_failure};
 pub use objects::{LIMITS_NAME, QUOTA_NAME};
 pub(crate) use progress::Steps;
 pub(crate) use rotate::ROTATION;
-pub use store::Found;
+pub use store::{Changed, Found};
 
 use crate::{
     access::{self, Permit, ReadEverything, UseWorkspace},
     audit::{self, Action},
     clock::Clock,
     cluster::Cluster,
-    config::Tiers,
+    config::{GatewayLimits, Tiers},
     db::{Db, Tx},
     identity::Caller,
     problem::Failure,
@@ -49,6 +53,8 @@ pub struct Workspaces {
     metrics: Metrics,
     /// Who this process is among its replicas.
     replica: Uuid,
+    /// Tells the gateway of this process.
+    bell: Bell,
 }
 
 /// Proof that a person may use a workspace and that it works. Credentials are issued for nothing
@@ -57,7 +63,7 @@ pub struct Workspaces {
 pub struct Active {
     permit: Permit<UseWorkspace>,
     namespace: String,
-    service_account_uid: String,
+    service_account_uid: Arc<str>,
 }
 
 impl Active {
@@ -72,7 +78,7 @@ impl Active {
     }
 
     /// The uid of the ServiceAccount that tokens are asked of.
-    pub fn service_account_uid(&self) -> &str {
+    pub fn service_account_uid(&self) -> &Arc<str> {
         &self.service_account_uid
     }
 }
@@ -91,9 +97,16 @@ impl Workspaces {
         tiers: Tiers,
         init_limit: Allowance,
         metrics: Metrics,
+        bell: Bell,
     ) -> Self {
         let replica = clock.random_id();
-        Self { db, clock, cluster, tiers, init_limit, metrics, replica }
+        Self { db, clock, cluster, tiers, init_limit, metrics, replica, bell }
+    }
+
+    /// What this workspace may ask of the gateway; of a tier that is configured no more, what `basic` may.
+    pub fn gateway_limits(&self, found: &Found) -> GatewayLimits {
+        let tier = self.tiers.get(&found.tier).or_else(|| self.tiers.get("basic"));
+        tier.map_or(GatewayLimits::LEAST, |tier| tier.gateway)
     }
 
     /// The cluster that the workspaces are in.
@@ -164,6 +177,14 @@ impl Workspaces {
         store::of_user(&self.db, user).await
     }
 
+    /// The workspaces whose status changed after this time, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn changed_since(&self, since: i64) -> sqlx::Result<Vec<Changed>> {
+        store::changed_since(&self.db, since).await
+    }
+
     /// The same as a transaction sees them.
     ///
     /// # Errors
@@ -196,7 +217,7 @@ impl Workspaces {
             (WorkspaceStatus::Provisioned, Some(uid)) => Ok(Active {
                 permit,
                 namespace: found.k8s_namespace.clone(),
-                service_account_uid: uid.clone(),
+                service_account_uid: uid.as_str().into(),
             }),
             (WorkspaceStatus::Suspended | WorkspaceStatus::Suspending, _) => {
                 Err(WorkspaceError::Suspended)

@@ -6,8 +6,13 @@ use super::Found;
 use crate::clock::timestamp;
 
 /// Steps of a suspension after the decision is on record.
-pub(super) const SUSPENSION: [&str; 4] =
-    ["label_namespace", "delete_role_bindings", "delete_service_account", "finish"];
+pub(super) const SUSPENSION: [&str; 5] = [
+    "label_namespace",
+    "delete_role_bindings",
+    "delete_service_account",
+    "close_streams",
+    "finish",
+];
 /// Steps of a resumption after the decision is on record.
 pub(super) const RESUMPTION: [&str; 2] = ["unlabel_namespace", "create_objects"];
 /// Steps of an init after the wish is on record.

@@ -119,7 +119,10 @@ impl Workspaces {
         found: &Found,
         steps: &mut Steps,
     ) -> Result<(), WorkspaceError> {
+        // Heard while the cluster is at work: no call of the Kubernetes API ends what is open.
+        let closing = self.bell.ring();
         self.strip(found, steps).await?;
+        steps.run("close_streams", closing.answered()).await?;
         let event = by_broker(found, Action::WorkspaceSuspended);
         steps.run("finish", self.write_down(found, Event::RightsGone, event)).await
     }

@@ -22,7 +22,7 @@ use tenant_broker::{
     telemetry::Metrics,
     throttle::Allowance,
     user::{Users, api::UserApi},
-    workspace::Workspaces,
+    workspace::{Workspaces, bell},
 };
 use tenant_shared::{Me, Role};
 use url::Url;
@@ -231,7 +231,7 @@ async fn workspaces(folder: &Path, db: &Db, clock: &Clock, metrics: &Metrics) ->
     let config = Config::from_settings(settings).unwrap();
     let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await.unwrap();
     let (db, clock, metrics) = (db.clone(), clock.clone(), metrics.clone());
-    Workspaces::new(db, clock, cluster, config.tiers, config.init_limit, metrics)
+    Workspaces::new(db, clock, cluster, config.tiers, config.init_limit, metrics, bell().0)
 }
 
 const NOWHERE: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",

@@ -11,7 +11,7 @@ use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-async fn sign_in(chromium: &Chromium, email: &str, password: &str) {
+pub(crate) async fn sign_in(chromium: &Chromium, email: &str, password: &str) {
     chromium.fill("#email", email).await.unwrap();
     chromium.fill("#password", password).await.unwrap();
     chromium.click("form[action='/login'] button").await.unwrap();

@@ -10,6 +10,7 @@ mod credentials;
 mod device;
 mod doctor;
 mod drift;
+mod gateway;
 mod init;
 mod install;
 mod isolation;

@@ -308,8 +308,15 @@ impl<'a> Case<'a> {
 
     /// Breaks the workspace's binding as an administrator, and waits until it is as it was.
     async fn break_and_wait(&self, args: &[&str]) -> Result<()> {
-        let args = args.iter().copied().chain(["-n", &self.namespace]);
-        self.world.admin_kubectl()?.run(args).await?.success()?;
+        let admin = self.world.admin_kubectl()?;
+        // The broker may be about to replace it.
+        probe::until("the binding to be there", REPAIRED, || async {
+            let args = args.iter().copied().chain(["-n", &self.namespace]);
+            let done = admin.run(args).await?;
+            let there = done.status.success();
+            Ok(if there { Probe::Ready(()) } else { Probe::NotYet(done.stderr) })
+        })
+        .await?;
         let binding = ["rolebinding", ROLE_BINDING_NAME, "-n", &self.namespace];
         probe::until("the binding to be as it was", REPAIRED, || async {
             let there = super::object(self.world, &binding).await?.unwrap_or_default();

@@ -18,18 +18,22 @@ pub struct Request<'a> {
     pub workspace: &'a str,
     /// Name of the person's account at the broker, if it has one: letters, digits, `-` and `_`.
     pub profile: Option<&'a str>,
+    /// Whether the token is for the broker's gateway and not for the API server itself.
+    pub gateway: bool,
 }
 
 impl<'a> Request<'a> {
     /// Reads the one command line that kubectl uses: the program, `get-token`, and `--broker=…`,
-    /// `--cluster=…`, `--workspace=…`, for some `--profile=…`, in any order, canonically spelled as in the kubeconfig.
+    /// `--cluster=…`, `--workspace=…`, for some `--profile=…` or `--mode=gateway`, in any order,
+    /// canonically spelled as in the kubeconfig.
     /// [`None`] for every other command line, whatever it means.
     pub fn of_args(args: &'a [OsString]) -> Option<Self> {
         let mut words = args.iter().skip(1).map(|word| word.to_str());
         if words.next()?? != "get-token" {
             return None;
         }
-        let (mut broker, mut cluster, mut workspace, mut profile) = (None, None, None, None);
+        let (mut broker, mut cluster, mut workspace) = (None, None, None);
+        let (mut profile, mut mode) = (None, None);
         for word in words {
             let word = word?;
             let at = word.bytes().position(|byte| byte == b'=')?;
@@ -39,13 +43,20 @@ impl<'a> Request<'a> {
                 "--cluster" => &mut cluster,
                 "--workspace" => &mut workspace,
                 "--profile" => &mut profile,
+                "--mode" => &mut mode,
                 _ => return None,
             };
             if value.is_empty() || slot.replace(value).is_some() {
                 return None;
             }
         }
-        let request = Self { broker: broker?, cluster: cluster?, workspace: workspace?, profile };
+        let gateway = match mode {
+            None => false,
+            Some("gateway") => true,
+            Some(_) => return None,
+        };
+        let request =
+            Self { broker: broker?, cluster: cluster?, workspace: workspace?, profile, gateway };
         (is_canonical(request.broker.as_bytes())
             && is_uuid(request.workspace.as_bytes())
             && request.profile.is_none_or(is_name))
@@ -55,9 +66,14 @@ impl<'a> Request<'a> {
     /// The name of everything about this token: SHA-256, in hex, of the canonical JSON of what it
     /// is for. It depends on nothing else, neither on flags nor on their order.
     pub fn key(&self) -> String {
-        match self.profile {
-            None => hash(&[self.broker, self.cluster, self.workspace]),
-            Some(profile) => hash(&[self.broker, self.cluster, self.workspace, profile]),
+        let parts = [self.broker, self.cluster, self.workspace];
+        match (self.profile, self.gateway) {
+            (None, false) => hash(&parts),
+            (Some(profile), false) => hash(&[&parts[..], &[profile]].concat()),
+            // An account's name is never empty, so no two keys are made of the same parts.
+            (profile, true) => {
+                hash(&[&parts[..], &[profile.unwrap_or_default(), "gateway"]].concat())
+            }
         }
     }
 
@@ -176,9 +192,25 @@ mod tests {
     fn the_line_of_the_kubeconfig_is_read() {
         let line = args("x get-token --cluster=c=d --workspace=ID --broker=https://b.example");
         let request = Request::of_args(&line).unwrap();
-        let expected =
-            Request { broker: "https://b.example", cluster: "c=d", workspace: ID, profile: None };
+        let expected = Request {
+            broker: "https://b.example",
+            cluster: "c=d",
+            workspace: ID,
+            profile: None,
+            gateway: false,
+        };
         assert_eq!(request, expected);
+    }
+
+    #[test]
+    fn a_token_for_the_gateway_has_a_key_of_its_own() {
+        let line = "x get-token --cluster=c --workspace=ID --broker=https://b.example";
+        let keys = ["", " --mode=gateway", " --profile=p", " --profile=p --mode=gateway"]
+            .map(|more| Request::of_args(&args(&format!("{line}{more}"))).unwrap().key());
+        for (at, key) in keys.iter().enumerate() {
+            assert!(!keys[..at].contains(key));
+        }
+        assert_eq!(Request::of_args(&args(&format!("{line} --mode=exec"))), None);
     }
 
     #[test]
@@ -211,7 +243,13 @@ mod tests {
     #[test]
     fn the_key_is_what_it_always_was() {
         let broker = "https://broker.example.com";
-        let request = Request { broker, cluster: "internal-cluster", workspace: ID, profile: None };
+        let request = Request {
+            broker,
+            cluster: "internal-cluster",
+            workspace: ID,
+            profile: None,
+            gateway: false,
+        };
         assert_eq!(
             request.key(),
             "4f5680bc9990d4ffbcf03d58235fc92d0fbc21345c4620442051d51e371d03d9"

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use secrecy::ExposeSecret;
-use tenant_cached_token::{CachedToken, Facts, MARGIN, Unreadable};
+use tenant_cached_token::{CachedToken, Facts, MARGIN, Unreadable, hash};
 use tenant_shared::Credential;
 use uuid::Uuid;
 
@@ -14,6 +14,7 @@ use crate::{
     machine, output,
     paths::Paths,
     private_file::{self, Found},
+    store::AccessToken,
     world::Messages,
 };
 
@@ -72,6 +73,27 @@ impl Cache {
                 clock_offset,
             )
         });
+        self.put(facts)
+    }
+
+    /// Stores an access token for the gateway. Its id is no secret and not the token: it tells one
+    /// from the next.
+    pub(super) fn store_access(&self, request: &Request, access: AccessToken) -> CachedToken {
+        let id = hash(&[access.token.expose_secret()]);
+        let facts = request.in_canonical_form(|request| {
+            Facts::new(
+                request,
+                access.token,
+                (access.received_at, access.expires_at),
+                output::time(access.expires_at - MARGIN).to_string(),
+                format!("session-{}", &id[..16]),
+                0,
+            )
+        });
+        self.put(facts)
+    }
+
+    fn put(&self, facts: Facts) -> CachedToken {
         let stored = facts
             .file()
             .map_err(|error| Error::other(error.to_string()))

@@ -1,6 +1,6 @@
 //! A new Kubernetes token: the lock, another look, one call to the broker.
 
-use tenant_cached_token::{CachedToken, Verdict, judge};
+use tenant_cached_token::{CachedToken, Facts, Verdict, judge};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -22,7 +22,7 @@ use crate::{
 pub(super) fn mint(
     request: &Request,
     cache: &Cache,
-    unwanted: Option<&str>,
+    unwanted: Option<&Facts>,
     interactive: bool,
     paths: &Paths,
     world: &mut World,
@@ -49,7 +49,7 @@ pub(super) fn mint(
 fn login_if_wanted(
     request: &Request,
     cache: &Cache,
-    unwanted: Option<&str>,
+    unwanted: Option<&Facts>,
     interactive: bool,
     paths: &Paths,
     world: &mut World,
@@ -65,14 +65,15 @@ fn login_if_wanted(
 fn attempt(
     request: &Request,
     cache: &Cache,
-    unwanted: Option<&str>,
+    unwanted: Option<&Facts>,
     paths: &Paths,
     world: &World,
 ) -> Result<CachedToken, Error> {
     let clock = world.clock.clone();
     let good = || -> Option<CachedToken> {
         let token = cache.read().ok().flatten()?;
-        if request.force || unwanted == Some(&token.facts.credential_id) {
+        let is_unwanted = |it: &Facts| it.credential_id == token.facts.credential_id;
+        if request.force || unwanted.is_some_and(is_unwanted) {
             return None;
         }
         match judge(Some(token), clock.now(), None) {
@@ -113,6 +114,11 @@ fn attempt(
         };
         let broker = broker.until(deadline);
         let before = clock.now();
+        if request.gateway {
+            let refused = unwanted.map(|facts| &facts.token);
+            let access = broker.access_token(refused, request.force).await?;
+            return Ok(cache.store_access(request, access));
+        }
         let (credential, answer) = broker.credential(request.workspace).await?;
         check(credential.workspace_id, request)?;
         let offset = http::clock_offset(&answer, clock.now()).unwrap_or(0);

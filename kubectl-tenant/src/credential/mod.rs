@@ -10,7 +10,7 @@ mod cache;
 mod failure;
 mod mint;
 
-use tenant_cached_token::{self as cached, CachedToken, EXEC_INFO_ENV, Parent, Verdict};
+use tenant_cached_token::{self as cached, CachedToken, EXEC_INFO_ENV, Facts, Parent, Verdict};
 use tenant_shared::ExecInfo;
 use uuid::Uuid;
 
@@ -48,6 +48,8 @@ pub(crate) struct Request {
     pub(crate) machine: Option<Job>,
     pub(crate) cluster: String,
     pub(crate) workspace: Uuid,
+    /// For the broker's gateway: the session's access token.
+    pub(crate) gateway: bool,
     /// Get a new token, whatever is cached.
     pub(crate) force: bool,
 }
@@ -76,6 +78,7 @@ impl Request {
                 Some(job) => Some(&job.cache_name),
                 None => self.identity.profile.as_ref().map(ProfileName::as_str),
             },
+            gateway: self.gateway,
         })
     }
 }
@@ -100,9 +103,9 @@ fn old(verdict: Verdict) -> Option<CachedToken> {
 }
 
 /// Which credential is no longer wanted.
-fn unwanted(verdict: &Verdict) -> Option<&str> {
+fn unwanted(verdict: &Verdict) -> Option<&Facts> {
     match verdict {
-        Verdict::RenewAhead(token) | Verdict::Refused(token) => Some(&token.facts.credential_id),
+        Verdict::RenewAhead(token) | Verdict::Refused(token) => Some(&token.facts),
         Verdict::Serve(_) | Verdict::Missing => None,
     }
 }

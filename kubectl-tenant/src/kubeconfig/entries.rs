@@ -1,7 +1,10 @@
 //! What the broker's document says, checked, renamed and marked as ours.
 
+use std::path::Path;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_norway::{Mapping, Value};
-use tenant_shared::{EXTENSION_NAME, PLUGIN_COMMAND, Workspace};
+use tenant_shared::{EXTENSION_NAME, GATEWAY_PATH, PLUGIN_COMMAND, Workspace};
 
 use crate::{broker::Mode, broker_url::BrokerUrl, error::Error, identity::Identity};
 
@@ -43,7 +46,15 @@ impl Entries {
         let user = content(&document, "users", "user", user_name)
             .ok_or_else(|| odd("its user is missing"))?;
         let workspace = match mode {
-            Mode::Exec => Some(check_exec(user, broker).map_err(odd)?),
+            Mode::Exec => Some(check_exec(user, broker, None).map_err(odd)?),
+            Mode::Gateway => {
+                let server = cluster.get("server").and_then(Value::as_str).unwrap_or_default();
+                // The session's own token goes there, so it must be this broker.
+                if !server.starts_with(&broker.join(GATEWAY_PATH)) {
+                    return Err(odd("its cluster is not the broker's gateway"));
+                }
+                Some(check_exec(user, broker, Some("gateway")).map_err(odd)?)
+            }
             Mode::Static => {
                 let only_token = user.len() == 1 && user.get("token").is_some_and(Value::is_string);
                 if !only_token {
@@ -80,6 +91,14 @@ impl Entries {
         }
         self.name_account();
         self.mark();
+    }
+
+    /// Lets kubectl trust the CAs of this PEM file.
+    pub(crate) fn trust(&mut self, ca: &Path) -> Result<(), Error> {
+        let pem = std::fs::read(ca).map_err(|error| Error::file("read the CA file", ca, &error))?;
+        let data = STANDARD.encode(pem);
+        self.items[0].1.insert("certificate-authority-data".into(), data.into());
+        Ok(())
     }
 
     /// Name of the context.
@@ -158,7 +177,11 @@ fn content<'a>(document: &'a Value, list: &str, key: &str, name: &str) -> Option
 
 /// Checks that a user entry calls this plugin for this broker and does nothing else; gives the
 /// workspace that it names.
-fn check_exec(user: &Mapping, broker: &BrokerUrl) -> Result<String, &'static str> {
+fn check_exec(
+    user: &Mapping,
+    broker: &BrokerUrl,
+    mode: Option<&str>,
+) -> Result<String, &'static str> {
     const KNOWN: [&str; 6] =
         ["apiVersion", "command", "args", "interactiveMode", "provideClusterInfo", "installHint"];
     let exec = user.get("exec").and_then(Value::as_mapping).ok_or("its user runs no plugin")?;
@@ -186,6 +209,9 @@ fn check_exec(user: &Mapping, broker: &BrokerUrl) -> Result<String, &'static str
     }
     if value("--broker").and_then(|url| BrokerUrl::parse(url).ok()).as_ref() != Some(broker) {
         return Err("it names another broker");
+    }
+    if value("--mode") != mode {
+        return Err("it asks for a token of another kind");
     }
     value("--workspace").map(str::to_owned).ok_or("it names no workspace")
 }

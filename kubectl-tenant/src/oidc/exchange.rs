@@ -1,29 +1,26 @@
 //! Token exchange (RFC 8693): a machine's OIDC token for a short access token.
 
-use openidconnect::OAuth2TokenResponse;
 use openidconnect::core::CoreTokenResponse;
-use secrecy::SecretString;
 use tenant_shared::PLUGIN_CLIENT_ID;
 
-use super::{Issuer, oauth_error::OauthError};
-use crate::{error::Error, machine::IdToken};
+use super::{Issuer, access, oauth_error::OauthError};
+use crate::{error::Error, machine::IdToken, store::AccessToken, world::Clock};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
 
 /// What an answer says (RFC 8693 section 2.2).
 enum Said {
-    Token(SecretString),
+    Token(AccessToken),
     Refused(String),
     /// Not an issuer's answer.
     Nothing,
 }
 
-fn said(is_success: bool, body: &[u8]) -> Said {
+fn said(is_success: bool, body: &[u8], before: i64) -> Said {
     if is_success {
-        return serde_json::from_slice::<CoreTokenResponse>(body).map_or(Said::Nothing, |answer| {
-            Said::Token(answer.access_token().secret().clone().into())
-        });
+        return serde_json::from_slice::<CoreTokenResponse>(body)
+            .map_or(Said::Nothing, |answer| Said::Token(access(&answer, before)));
     }
     OauthError::read(body).map_or(Said::Nothing, |error| Said::Refused(error.text()))
 }
@@ -34,7 +31,8 @@ impl Issuer {
         &self,
         token: &IdToken,
         workspace: &str,
-    ) -> Result<SecretString, Error> {
+        clock: &Clock,
+    ) -> Result<AccessToken, Error> {
         let (endpoint, _) = self.endpoints()?;
         let form = [
             ("grant_type", GRANT),
@@ -43,8 +41,9 @@ impl Issuer {
             ("audience", workspace),
             ("client_id", PLUGIN_CLIENT_ID),
         ];
+        let before = clock.now();
         let answer = self.post(&endpoint, &form).await?;
-        match said(answer.status().is_success(), answer.body()) {
+        match said(answer.status().is_success(), answer.body(), before) {
             Said::Token(token) => Ok(token),
             Said::Refused(why) => Err(Error::refused(format!(
                 "{} does not take the OIDC token of this machine for {workspace}: {why}",
@@ -67,19 +66,19 @@ mod tests {
     #[test]
     fn each_answer_has_its_meaning() {
         let token = br#"{"access_token":"a","token_type":"Bearer","issued_token_type":"t"}"#;
-        assert!(matches!(said(true, token), Said::Token(_)));
-        let Said::Refused(why) = said(false, br#"{"error":"invalid_target"}"#) else {
+        assert!(matches!(said(true, token, 0), Said::Token(_)));
+        let Said::Refused(why) = said(false, br#"{"error":"invalid_target"}"#, 0) else {
             panic!("not refused")
         };
         assert_eq!(why, "invalid_target");
-        assert!(matches!(said(true, b"{}"), Said::Nothing));
-        assert!(matches!(said(false, b"<html>"), Said::Nothing));
+        assert!(matches!(said(true, b"{}", 0), Said::Nothing));
+        assert!(matches!(said(false, b"<html>", 0), Said::Nothing));
     }
 
     proptest! {
         #[test]
         fn no_answer_is_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), ok: bool) {
-            let _ = said(ok, &bytes);
+            let _ = said(ok, &bytes, 0);
         }
     }
 }

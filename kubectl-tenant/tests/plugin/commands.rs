@@ -160,7 +160,7 @@ fn completion_knows_the_commands() {
     for (words, expected) in [
         (&["work"][..], "workspaces\n:4\n"),
         (&["workspaces", "--a"], "--all\n:4\n"),
-        (&["kubeconfig", "--mode", ""], "exec\nstatic\n:4\n"),
+        (&["kubeconfig", "--mode", ""], "exec\nstatic\ngateway\n:4\n"),
         (&["whoami", "-o", "j"], "json\n:4\n"),
         (&["completion", "z"], "zsh\n:4\n"),
         (&["__"], ":4\n"),

@@ -108,7 +108,7 @@ async fn ask(issuer: &Issuer, request: &Request, handle: &str) -> sqlx::Result<R
 
 /// `POST /login/device`: yes or no.
 pub(in crate::issuer) async fn decide(issuer: Issuer, mut request: Request) -> Response {
-    if issuer.identity().origins().check(&request).is_err() {
+    if issuer.identity().origins().check(request.method(), request.headers()).is_err() {
         return over();
     }
     let sent = Parameters::of_body(&mut request).await.unwrap_or_default();

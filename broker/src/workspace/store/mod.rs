@@ -40,6 +40,31 @@ pub struct Found {
     pub(super) open_step: Option<String>,
 }
 
+/// A workspace whose status changed lately.
+#[derive(Clone, Debug, FromRow)]
+pub struct Changed {
+    /// Which.
+    pub id: Uuid,
+    status: String,
+    /// The uid of the ServiceAccount that it has now.
+    #[sqlx(rename = "k8s_sa_uid")]
+    pub service_account_uid: Option<String>,
+}
+
+impl Changed {
+    /// Its status now. One that this version does not know counts as failed.
+    pub fn status(&self) -> WorkspaceStatus {
+        WorkspaceStatus::parse(&self.status).unwrap_or(WorkspaceStatus::Failed)
+    }
+}
+
+const CHANGED: &str = "SELECT id, status, k8s_sa_uid FROM workspaces WHERE status_changed_at > $1";
+
+/// The workspaces whose status changed after this time.
+pub(super) async fn changed_since(db: &Db, since: i64) -> sqlx::Result<Vec<Changed>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(CHANGED).bind(since).fetch_all(pool).await)
+}
+
 impl Owned for Found {
     fn id(&self) -> Uuid {
         self.id
@@ -54,6 +79,11 @@ impl Found {
     /// Its status. One that this version does not know counts as failed: nothing is issued.
     pub fn status(&self) -> WorkspaceStatus {
         WorkspaceStatus::parse(&self.status).unwrap_or(WorkspaceStatus::Failed)
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        &self.k8s_namespace
     }
 
     /// Whether its ServiceAccount has to be replaced before anything is issued.

@@ -40,6 +40,9 @@ struct Args {
     /// Run so many brokers on one database; needs --postgres
     #[arg(long, value_name = "N", default_value_t = 1)]
     replicas: usize,
+    /// Serve the broker over TLS, as kubectl needs it for the gateway
+    #[arg(long)]
+    tls: bool,
     /// Compile the programs as they are shipped
     #[arg(long)]
     release: bool,
@@ -115,6 +118,9 @@ async fn start(args: &Args) -> Result<(World, People)> {
         .steps(say);
     if args.postgres {
         builder = builder.postgres();
+    }
+    if args.tls {
+        builder = builder.tls();
     }
     if let Some(folder) = &args.state {
         builder = builder.folder(folder);

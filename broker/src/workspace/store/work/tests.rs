@@ -161,7 +161,8 @@ async fn what_moved_on_is_not_postponed(on: On) {
     stopped_at(&mut tx, &row, "delete_role_bindings").await.unwrap();
     tx.commit().await.unwrap();
     let unfinished = found(&storage, id).await.wire().unfinished.unwrap();
-    assert_eq!(unfinished.open_steps, ["delete_role_bindings", "delete_service_account", "finish"]);
+    let open = ["delete_role_bindings", "delete_service_account", "close_streams", "finish"];
+    assert_eq!(unfinished.open_steps, open);
 }
 
 async fn a_state_begins_with_no_attempts(on: On) {

@@ -1,0 +1,335 @@
+//! The gateway: any Kubernetes call of somebody who is signed in, forwarded with the token of their
+//! workspace. It adds no rights: the API server decides as it does for that token elsewhere.
+//!
+//! A request is read once, judged, cleaned, and sent on; its body and the answer's flow both ways
+//! as they come. Everything under way is in a registry and can be ended from outside, which no
+//! call of the Kubernetes API can do: that completes the kill switch.
+
+mod accounts;
+mod answer;
+pub mod api;
+mod closing;
+mod cors;
+mod cut;
+mod exchange;
+mod headers;
+mod own;
+mod passage;
+mod path;
+mod request;
+mod review;
+mod share;
+mod status;
+mod streams;
+mod tokens;
+mod tunnel;
+mod usage;
+mod visitors;
+
+use std::{
+    cell::RefCell,
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full, Limited, combinators::BoxBody};
+use hyper::body::{Body as _, Incoming};
+use tenant_shared::{Code, GATEWAY_PATH};
+use tokio::task::JoinSet;
+
+use self::{
+    cut::Why,
+    exchange::{Exchange, Payload},
+    headers::HeaderError,
+    own::Asked,
+    passage::{Passage, Upload},
+    path::PathError,
+    request::{Outgoing, Seen},
+    share::{Direction, Meter, Shares},
+    streams::{Facts, Streams},
+    tokens::Tokens,
+    usage::Verb,
+    visitors::Visitors,
+};
+use crate::{
+    access::Owned as _,
+    clock::Clock,
+    cluster::{Upstream, UpstreamError},
+    credential::Credentials,
+    db::Db,
+    identity::Identity,
+    problem::{Failure, REQUEST, RequestFacts, chain, note},
+    telemetry::Metrics,
+    workspace::{Rung, Workspaces},
+};
+
+/// Bytes of a refused request that are read all the same, and for how long.
+const MOST_DISCARDED: usize = 1024 * 1024;
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What an answer carries.
+pub type Body = BoxBody<Bytes, std::io::Error>;
+
+/// The gateway. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    identity: Identity,
+    workspaces: Workspaces,
+    visitors: Visitors,
+    tokens: Tokens,
+    credentials: Credentials,
+    streams: Streams,
+    shares: Shares,
+    upstream: Upstream,
+    db: Db,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+/// What the gateway does beside answering, until it is stopped.
+#[derive(Debug)]
+pub struct Keeping {
+    gateway: Gateway,
+    tasks: JoinSet<()>,
+}
+
+impl Keeping {
+    /// Stops, and writes down what tenants used.
+    pub async fn stop(mut self) {
+        self.tasks.shutdown().await;
+        if let Err(error) = self.gateway.write_usage().await {
+            tracing::warn!(
+                error = chain(&error),
+                "what went through the gateway lately is not written down"
+            );
+        }
+    }
+}
+
+impl From<PathError> for Failure {
+    fn from(error: PathError) -> Self {
+        Self::new(Code::InvalidRequest, error.to_string())
+    }
+}
+
+impl From<HeaderError> for Failure {
+    fn from(error: HeaderError) -> Self {
+        let code = match error {
+            HeaderError::Impersonation => Code::Forbidden,
+            HeaderError::Twice(_) => Code::InvalidRequest,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<UpstreamError> for Failure {
+    fn from(error: UpstreamError) -> Self {
+        note("cause", chain(&error));
+        match error {
+            UpstreamError::Path(_) => {
+                Self::new(Code::InvalidRequest, "the path cannot be forwarded")
+            }
+            UpstreamError::Connection(_) => Self::new(
+                Code::ClusterUnavailable,
+                "the cluster's API server does not answer; try again",
+            ),
+        }
+    }
+}
+
+impl Gateway {
+    /// A gateway to the cluster of these workspaces.
+    pub fn new(
+        db: Db,
+        identity: Identity,
+        workspaces: Workspaces,
+        credentials: Credentials,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            visitors: Visitors::new(identity.clone(), workspaces.clone()),
+            tokens: Tokens::new(credentials.clone(), clock.clone()),
+            credentials,
+            streams: Streams::default(),
+            shares: Shares::default(),
+            db,
+            upstream: workspaces.cluster().upstream().clone(),
+            identity,
+            workspaces,
+            clock,
+            metrics,
+        }
+    }
+
+    /// Ends what may not go on, and writes down what tenants use, from now on.
+    pub fn keep(&self, rung: Rung) -> Keeping {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(self.clone().keep_closing(rung));
+        tasks.spawn(self.clone().keep_usage());
+        Keeping { gateway: self.clone(), tasks }
+    }
+
+    /// Answers one request.
+    pub async fn answer(
+        &self,
+        request: Request<Incoming>,
+        address: Option<IpAddr>,
+    ) -> Response<Body> {
+        let began = Instant::now();
+        let origin = cors::origin(&request, self.identity.origins());
+        if cors::is_preflight(&request) {
+            return cors::preflight(origin.as_ref()).map(exchange::whole);
+        }
+        // Ours, never the client's: it becomes the Audit-ID at the API server.
+        let id = self.clock.random_id().to_string();
+        let seen = Arc::new(Seen::new(&request, &id, address));
+        let facts = RequestFacts {
+            id,
+            address,
+            user_agent: request::user_agent(request.headers()),
+            notes: RefCell::default(),
+        };
+        let (parts, body) = request.into_parts();
+        let mut body = Some(body);
+        let mut response = REQUEST
+            .scope(facts, async {
+                match self.forward(parts, &mut body, &seen, began).await {
+                    Ok(response) => response,
+                    Err(failure) => {
+                        if let Some(body) = body {
+                            tokio::spawn(discard(body));
+                        }
+                        self.refuse(&failure, &seen, began)
+                    }
+                }
+            })
+            .await;
+        if let Some(origin) = &origin {
+            cors::readable(response.headers_mut(), origin);
+        }
+        response
+    }
+
+    /// The whole way, from top to bottom: who, where to, whether it is on, and over.
+    async fn forward(
+        &self,
+        mut parts: http::request::Parts,
+        sent: &mut Option<Incoming>,
+        seen: &Arc<Seen>,
+        began: Instant,
+    ) -> Result<Response<Body>, Failure> {
+        let presented = self.identity.presented(&parts.method, &parts.headers)?;
+        let visitor = self.visitors.find(&presented).await?;
+        headers::check(&parts.headers)?;
+        let target = path::parse(&parts.uri)?;
+        if target.cluster != self.workspaces.cluster().name() {
+            return Err(Failure::new(Code::NotFound, "there is no such cluster"));
+        }
+        let workspace = visitor.workspace(target.namespace)?;
+        let active = self.visitors.active(&visitor, workspace)?;
+        let own = workspace.found().namespace().to_owned();
+        let asked = own::asked(&parts.method, &target, &parts.headers, &own);
+        let outgoing = Outgoing::read(&mut parts.headers, &mut parts.extensions, &presented, seen)?;
+        let facts = Facts {
+            kind: target.kind,
+            workspace: workspace.found().id(),
+            service_account: Arc::clone(active.service_account_uid()),
+            user: visitor.caller.user_id(),
+            session: visitor.caller.session_id(),
+            credential: None,
+        };
+        let share =
+            self.shares.of(facts.workspace, || self.workspaces.gateway_limits(workspace.found()));
+        let verb = Verb::of(&parts.method, &target);
+        let place = match share.enter(target.kind) {
+            Ok(place) => place,
+            Err(excess) => {
+                share.usage.throttled(verb);
+                self.metrics.throttled(excess.as_str());
+                return Err(excess.refusal(&share.limits).await);
+            }
+        };
+        share.usage.request(verb);
+        let meter = Meter { share, verb };
+        let entry = self.streams.enter(facts.clone());
+        let metrics = self.metrics.clone();
+        let passage = Passage::new(entry, place, meter, facts, Arc::clone(seen), began, metrics);
+        let mut exchange = Exchange {
+            gateway: self,
+            presented: &presented,
+            visitor: Arc::clone(&visitor),
+            namespace: target.namespace,
+            passage,
+        };
+        let Some(body) = sent.take() else { return Err(cut_off(Why::Unknown)) };
+        let path = match &asked {
+            Asked::Watch(path) => path,
+            _ => target.path_and_query,
+        };
+        let answered = match asked {
+            Asked::List(form) => answer::list(&mut exchange, &outgoing, form, &own).await,
+            Asked::AccessReview | Asked::SelfReview => {
+                answer::reviewed(&mut exchange, &outgoing, &asked, path, body, &own).await
+            }
+            Asked::AsWritten | Asked::Watch(_) => {
+                let payload = if body.is_end_stream() {
+                    Payload::Whole(Bytes::new())
+                } else {
+                    Payload::Stream(Upload::new(body, exchange.passage.flow(Direction::Up)).boxed())
+                };
+                let headers = outgoing.headers.clone();
+                match exchange.send(&parts.method, path, headers, payload).await {
+                    Ok(response) => return outgoing.answer(response, exchange.passage),
+                    Err(failure) => Err(failure),
+                }
+            }
+        };
+        match answered {
+            Ok(response) => outgoing.answer(response.map(Full::new), exchange.passage),
+            Err(failure) => {
+                exchange.passage.refused();
+                Err(failure)
+            }
+        }
+    }
+
+    /// Ends all streams: the broker stops, and clients find another replica.
+    pub fn stop(&self) {
+        self.streams.cut(Why::Stopping, |of| of.kind.is_stream());
+    }
+
+    fn refuse(&self, failure: &Failure, seen: &Seen, began: Instant) -> Response<Body> {
+        let response = status::answer(failure, &seen.id, seen.is_discovery());
+        let status = response.status().as_u16();
+        let took = began.elapsed().as_secs_f64();
+        self.metrics.request(&seen.method, GATEWAY_PATH, status, took);
+        seen.log_refusal(failure.code(), status, took);
+        response.map(|body| Full::new(body).map_err(|never| match never {}).boxed())
+    }
+}
+
+/// Reads what a client sends whose request is refused: one that is still sending would not see the
+/// answer, only that the connection breaks.
+async fn discard(body: Incoming) {
+    let rest = Limited::new(body, MOST_DISCARDED).collect();
+    drop(tokio::time::timeout(DISCARD_TIMEOUT, rest).await);
+}
+
+fn cut_off(why: Why) -> Failure {
+    match why {
+        Why::Suspended => Failure::new(
+            Code::WorkspaceSuspended,
+            "the workspace is suspended; ask an administrator",
+        ),
+        Why::SessionEnded => Failure::new(Code::Unauthenticated, crate::problem::SIGN_IN),
+        Why::Revoked => exchange::token_replaced(),
+        Why::Stopping | Why::Unknown => Failure::new(
+            Code::StorageUnavailable,
+            "the broker cannot go on; send the request again",
+        ),
+    }
+}

@@ -1,0 +1,343 @@
+//! Where a request of the gateway goes: `/clusters/{cluster}/…`. Pure.
+//!
+//! What is forwarded is, byte for byte, what was understood here: nothing is decoded, joined or
+//! cleaned, and a path that two readers may read in two ways is refused (RFC 3986 section 6 lists
+//! what may be written in several ways).
+
+use http::Uri;
+use tenant_shared::GATEWAY_PATH;
+
+/// Bytes of path and query at most: `exec` carries its command line there.
+const MOST_BYTES: usize = 32 * 1024;
+
+/// What a request does, as far as the gateway has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// Answered and over.
+    Call,
+    /// A watch: open until somebody ends it.
+    Watch,
+    /// `logs -f`.
+    Follow,
+    /// `exec`, `attach` or `port-forward`.
+    Session,
+    /// Somebody's own program behind `/proxy/`.
+    Proxy,
+}
+
+impl Kind {
+    /// Name in metrics and log lines.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Watch => "watch",
+            Self::Follow => "follow",
+            Self::Session => "session",
+            Self::Proxy => "proxy",
+        }
+    }
+
+    /// Whether it is open until somebody ends it.
+    pub(super) fn is_stream(self) -> bool {
+        self != Self::Call
+    }
+}
+
+/// A request's target, understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target<'a> {
+    /// Which cluster.
+    pub(super) cluster: &'a str,
+    /// What the API server is asked for, with the query, as it was written.
+    pub(super) path_and_query: &'a str,
+    /// The namespace that the path names.
+    pub(super) namespace: Option<&'a str>,
+    /// The resource that the path names, for example `pods`.
+    pub(super) resource: Option<&'a str>,
+    /// The name of the object that the path names.
+    pub(super) name: Option<&'a str>,
+    /// What it does.
+    pub(super) kind: Kind,
+}
+
+/// A path that the gateway does not forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PathError {
+    /// Too long.
+    #[error("path and query have 32 KiB at most")]
+    TooLong,
+    /// No cluster in it.
+    #[error("the path is /clusters/CLUSTER/…, and the cluster's name is missing")]
+    NoCluster,
+    /// An empty segment.
+    #[error("the path has an empty segment (//); write it without")]
+    EmptySegment,
+    /// `.` or `..`, plain or encoded.
+    #[error("the path has a segment that is . or ..; write it without")]
+    Dots,
+    /// A slash, backslash, percent sign or control character, plain or encoded.
+    #[error(
+        "the path has an encoded slash, backslash, percent sign or control character in a name"
+    )]
+    Encoded,
+    /// A percent sign without two hexadecimal digits.
+    #[error("the path has a percent sign without two hexadecimal digits")]
+    BadEscape,
+}
+
+/// Reads the target of a request. The scheme and host of an absolute URI decide nothing.
+///
+/// # Errors
+/// [`PathError`]: the path is not to be forwarded.
+pub(super) fn parse(uri: &Uri) -> Result<Target<'_>, PathError> {
+    let whole = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    if whole.len() > MOST_BYTES {
+        return Err(PathError::TooLong);
+    }
+    let rest = whole.strip_prefix(GATEWAY_PATH).ok_or(PathError::NoCluster)?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (cluster, path_and_query) = rest.split_at(end);
+    if cluster.is_empty() || path_and_query.starts_with('?') {
+        return Err(PathError::NoCluster);
+    }
+    check(cluster)?;
+    let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        // A slash at the end is a path of its own (`/healthz/`), one in the middle is a trick.
+        if segment.is_empty() && segments.peek().is_some() {
+            return Err(PathError::EmptySegment);
+        }
+        check(segment)?;
+    }
+    let names = Names::read(path);
+    Ok(Target {
+        cluster,
+        path_and_query: if path_and_query.is_empty() { "/" } else { path_and_query },
+        namespace: names.namespace,
+        resource: names.resource,
+        name: names.name,
+        kind: names.kind(query),
+    })
+}
+
+fn check(segment: &str) -> Result<(), PathError> {
+    let bytes = segment.as_bytes();
+    let mut dots = 0;
+    let (mut at, mut letters) = (0, 0);
+    while let Some(&byte) = bytes.get(at) {
+        let (byte, width) = match byte {
+            b'%' => {
+                let hex = segment.get(at + 1..at + 3).ok_or(PathError::BadEscape)?;
+                if !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                    return Err(PathError::BadEscape);
+                }
+                let byte = u8::from_str_radix(hex, 16).map_err(|_| PathError::BadEscape)?;
+                if matches!(byte, b'/' | b'%') {
+                    return Err(PathError::Encoded);
+                }
+                (byte, 3)
+            }
+            byte => (byte, 1),
+        };
+        if byte == b'\\' || byte.is_ascii_control() {
+            return Err(PathError::Encoded);
+        }
+        // `..;` is `..` to servers that know path parameters.
+        if byte == b';' && letters == dots && dots > 0 {
+            return Err(PathError::Dots);
+        }
+        dots += usize::from(byte == b'.');
+        letters += 1;
+        at += width;
+    }
+    if letters == dots && (1..=2).contains(&dots) { Err(PathError::Dots) } else { Ok(()) }
+}
+
+/// The parts of a resource's path (Kubernetes API reference, "Resource URIs").
+#[derive(Default)]
+struct Names<'a> {
+    watch: bool,
+    namespace: Option<&'a str>,
+    resource: Option<&'a str>,
+    name: Option<&'a str>,
+    subresource: Option<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    fn read(path: &'a str) -> Self {
+        let mut segments = path.split('/').skip(1).filter(|segment| !segment.is_empty()).peekable();
+        let group = match segments.next() {
+            Some("api") => 1,
+            Some("apis") => 2,
+            _ => return Self::default(),
+        };
+        if segments.by_ref().take(group).count() < group {
+            return Self::default();
+        }
+        let watch = segments.next_if_eq(&"watch").is_some();
+        let mut names = Self { watch, ..Self::default() };
+        let Some(first) = segments.next() else { return names };
+        if first == "namespaces" {
+            names.namespace = segments.next();
+            match segments.next() {
+                // A namespace itself, perhaps one of its subresources.
+                None | Some("status" | "finalize") => {
+                    names.resource = Some("namespaces");
+                    names.name = names.namespace;
+                    return names;
+                }
+                resource => names.resource = resource,
+            }
+        } else {
+            names.resource = Some(first);
+        }
+        names.name = segments.next();
+        names.subresource = segments.next();
+        names
+    }
+
+    fn kind(&self, query: &str) -> Kind {
+        let says = |name: &str| {
+            url::form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
+                key == name && !matches!(&*value, "false" | "0" | "False" | "f" | "F" | "FALSE")
+            })
+        };
+        match (self.resource, self.subresource) {
+            (Some("pods"), Some("exec" | "attach" | "portforward")) => Kind::Session,
+            (_, Some("proxy")) => Kind::Proxy,
+            (Some("pods"), Some("log")) if says("follow") => Kind::Follow,
+            (Some(_), None) if self.watch || says("watch") => Kind::Watch,
+            _ => Kind::Call,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<(String, Option<String>, Kind), PathError> {
+        let uri: Uri = text.parse().unwrap();
+        parse(&uri).map(|target| {
+            (target.path_and_query.to_owned(), target.namespace.map(str::to_owned), target.kind)
+        })
+    }
+
+    #[test]
+    fn a_path_is_forwarded_as_it_is_written() {
+        for (given, path, namespace, kind) in [
+            ("/clusters/c", "/", None, Kind::Call),
+            ("/clusters/c/", "/", None, Kind::Call),
+            ("/clusters/c/api?timeout=32s", "/api?timeout=32s", None, Kind::Call),
+            ("https://broker.example/clusters/c/api", "/api", None, Kind::Call),
+            (
+                "/clusters/c/api/v1/namespaces/t/pods?limit=500",
+                "/api/v1/namespaces/t/pods?limit=500",
+                Some("t"),
+                Kind::Call,
+            ),
+            (
+                "/clusters/c/apis/apps/v1/namespaces/t/deployments?watch=true",
+                "/apis/apps/v1/namespaces/t/deployments?watch=true",
+                Some("t"),
+                Kind::Watch,
+            ),
+            (
+                "/clusters/c/api/v1/watch/namespaces/t/pods",
+                "/api/v1/watch/namespaces/t/pods",
+                Some("t"),
+                Kind::Watch,
+            ),
+            (
+                "/clusters/c/api/v1/namespaces/t/pods/p/exec?command=a%2Fb&command=..",
+                "/api/v1/namespaces/t/pods/p/exec?command=a%2Fb&command=..",
+                Some("t"),
+                Kind::Session,
+            ),
+            (
+                "/clusters/c/api/v1/namespaces/t/pods/p/log?follow=true",
+                "/api/v1/namespaces/t/pods/p/log?follow=true",
+                Some("t"),
+                Kind::Follow,
+            ),
+            (
+                "/clusters/c/api/v1/namespaces/t/services/http:web:80/proxy/a.b/",
+                "/api/v1/namespaces/t/services/http:web:80/proxy/a.b/",
+                Some("t"),
+                Kind::Proxy,
+            ),
+            (
+                "/clusters/c/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
+                "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
+                None,
+                Kind::Call,
+            ),
+        ] {
+            assert_eq!(
+                read(given),
+                Ok((path.to_owned(), namespace.map(str::to_owned), kind)),
+                "{given}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_a_resource_too() {
+        let uri: Uri = "/clusters/c/api/v1/namespaces/t".parse().unwrap();
+        let target = parse(&uri).unwrap();
+        assert_eq!((target.resource, target.name), (Some("namespaces"), Some("t")));
+        let uri: Uri = "/clusters/c/api/v1/namespaces".parse().unwrap();
+        let target = parse(&uri).unwrap();
+        assert_eq!((target.resource, target.name), (Some("namespaces"), None));
+    }
+
+    #[test]
+    fn a_path_that_may_be_read_in_two_ways_is_refused() {
+        for (given, error) in [
+            ("/clusters/", PathError::NoCluster),
+            ("/clusters/c?a=b", PathError::NoCluster),
+            ("/clusters//api", PathError::NoCluster),
+            ("/clusters/../api", PathError::Dots),
+            ("/clusters/c//api", PathError::EmptySegment),
+            ("/clusters/c/api//v1", PathError::EmptySegment),
+            ("/clusters/c/api/../apis", PathError::Dots),
+            ("/clusters/c/api/.", PathError::Dots),
+            ("/clusters/c/api/%2e%2E/apis", PathError::Dots),
+            ("/clusters/c/api/.%2e", PathError::Dots),
+            ("/clusters/c/api/..;a=b/v1", PathError::Dots),
+            ("/clusters/c/api/%2e%2e%3b/v1", PathError::Dots),
+            ("/clusters/c/api/v1/namespaces/a%2Fb", PathError::Encoded),
+            ("/clusters/c/api/v1/namespaces/a%5cb", PathError::Encoded),
+            ("/clusters/c/api/v1/namespaces/a%252Fb", PathError::Encoded),
+            ("/clusters/c/api/v1/namespaces/a%00", PathError::Encoded),
+            ("/clusters/c/api/v1/namespaces/a%0d%0a", PathError::Encoded),
+            ("/clusters/c%2Fd/api", PathError::Encoded),
+            ("/clusters/c/api/%zz", PathError::BadEscape),
+            ("/clusters/c/api/%2", PathError::BadEscape),
+        ] {
+            assert_eq!(read(given), Err(error), "{given}");
+        }
+        let long = format!("/clusters/c/{}", "a".repeat(MOST_BYTES));
+        assert_eq!(read(&long), Err(PathError::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn what_passes_names_what_the_api_server_reads(
+            text in "(/|//|[a-z.%;:\\\\]{1,3}|%2[eEfF5]|\\.\\.|namespaces|pods|api|v1|watch){0,12}"
+        ) {
+            let Ok(uri) = format!("/clusters/c/{text}").parse::<Uri>() else { return Ok(()) };
+            if let Ok(target) = parse(&uri) {
+                // Joined, cleaned or decoded once more it is still the same path.
+                let base = url::Url::parse("https://k8s.example").unwrap();
+                let cleaned = base.join(target.path_and_query).unwrap();
+                prop_assert_eq!(cleaned.path().to_lowercase(), target.path_and_query.to_lowercase());
+                prop_assert_eq!(cleaned.host_str(), Some("k8s.example"));
+                prop_assert!(uri.path().ends_with(target.path_and_query) || target.path_and_query == "/");
+            }
+        }
+    }
+}

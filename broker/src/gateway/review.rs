@@ -1,0 +1,131 @@
+//! Reads a `SelfSubjectAccessReview` (API reference, authorization.k8s.io/v1), as JSON or as protocol
+//! buffers, which newer kubectls write.
+
+use prost::Message;
+use serde::Deserialize;
+
+/// What protocol buffers of the Kubernetes API begin with (API concepts, "Protobuf encoding").
+const MAGIC: &[u8] = b"k8s\0";
+
+/// The envelope of an object (`runtime.Unknown`).
+#[derive(Message)]
+struct Envelope {
+    #[prost(bytes = "vec", tag = "2")]
+    raw: Vec<u8>,
+}
+
+#[derive(Message, Deserialize)]
+struct Review {
+    #[prost(message, optional, tag = "2")]
+    spec: Option<Spec>,
+}
+
+#[derive(Message, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    #[prost(message, optional, tag = "1")]
+    resource_attributes: Option<ResourceAttributes>,
+}
+
+/// What the review is about.
+#[derive(Message, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+struct ResourceAttributes {
+    #[prost(string, tag = "1")]
+    namespace: String,
+    #[prost(string, tag = "2")]
+    verb: String,
+    #[prost(string, tag = "3")]
+    group: String,
+    #[prost(string, tag = "5")]
+    resource: String,
+    #[prost(string, tag = "6")]
+    subresource: String,
+    #[prost(string, tag = "7")]
+    name: String,
+}
+
+fn read(review: &[u8]) -> Option<ResourceAttributes> {
+    let review: Review = match review.strip_prefix(MAGIC) {
+        Some(rest) => Review::decode(&*Envelope::decode(rest).ok()?.raw).ok()?,
+        None => serde_json::from_slice(review).ok()?,
+    };
+    review.spec?.resource_attributes
+}
+
+/// Whether a review asks for what the gateway gives and RBAC cannot: the list of namespaces, to
+/// somebody who has this one.
+pub(super) fn is_about_list(review: &[u8], own: &str) -> bool {
+    read(review).is_some_and(|of| {
+        matches!(&*of.verb, "list" | "watch")
+            && of.group.is_empty()
+            && of.resource == "namespaces"
+            && of.subresource.is_empty()
+            && (of.namespace.is_empty() || of.namespace == own)
+            && (of.name.is_empty() || of.name == own)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn about(attributes: &Value) -> bool {
+        let text = json!({"kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes}});
+        is_about_list(text.to_string().as_bytes(), "tenant-a")
+    }
+
+    #[test]
+    fn a_review_is_the_gateways_only_about_the_list_of_namespaces() {
+        for ours in [
+            json!({"verb": "list", "resource": "namespaces"}),
+            json!({"verb": "watch", "resource": "namespaces", "version": "v1"}),
+            json!({"verb": "list", "resource": "namespaces", "name": "tenant-a"}),
+        ] {
+            assert!(about(&ours), "{ours}");
+        }
+        for other in [
+            json!({"verb": "create", "resource": "namespaces"}),
+            json!({"verb": "list", "resource": "namespaces", "name": "other"}),
+            json!({"verb": "list", "resource": "namespaces", "namespace": "other"}),
+            json!({"verb": "list", "resource": "pods"}),
+            json!({"verb": "list", "resource": "namespaces", "group": "x"}),
+            json!({"verb": "list", "resource": "namespaces", "subresource": "status"}),
+            json!({"verb": "*", "resource": "*"}),
+        ] {
+            assert!(!about(&other), "{other}");
+        }
+        assert!(!is_about_list(b"{", "tenant-a"));
+        assert!(!is_about_list(b"{\"spec\": {}}", "tenant-a"));
+    }
+
+    #[test]
+    fn protocol_buffers_say_the_same() {
+        let attributes = ResourceAttributes {
+            verb: "list".to_owned(),
+            resource: "namespaces".to_owned(),
+            ..ResourceAttributes::default()
+        };
+        let review = Review { spec: Some(Spec { resource_attributes: Some(attributes) }) };
+        let envelope = Envelope { raw: review.encode_to_vec() };
+        let whole = [MAGIC, &envelope.encode_to_vec()].concat();
+        assert!(is_about_list(&whole, "tenant-a"));
+        // As a kubectl of version 1.32 wrote it.
+        let written = b"k8s\0\n2\n\x17authorization.k8s.io/v1\x12\x17SelfSubjectAccessReview\
+            \x12<\n\x10\n\0\x12\0\x1a\0\"\0*\x002\08\0B\0\x12\x1e\n\x1c\n\0\x12\x04list\x1a\0\"\0\
+            *\nnamespaces2\0:\0\x1a\x08\x08\0\x12\0\x1a\0 \0\x1a\0\"\0";
+        assert!(is_about_list(written, "tenant-a"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            is_about_list(&bytes, "tenant-a");
+            is_about_list(&[MAGIC, &bytes].concat(), "tenant-a");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A refusal of the gateway as Kubernetes clients read it: a `Status` (API reference, meta/v1).
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::json;
+use tenant_shared::Code;
+
+use crate::problem::Failure;
+
+/// The status and reason that client-go makes its errors of.
+fn meaning(code: Code) -> (StatusCode, &'static str) {
+    match code {
+        // Not 409 as in the API: kubectl says "conflict" then, and tools try again.
+        Code::WorkspaceSuspended => (StatusCode::FORBIDDEN, "Forbidden"),
+        // Clients that honour Retry-After come back by themselves.
+        Code::WorkspaceNotReady => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
+        code => {
+            let status =
+                StatusCode::from_u16(code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let reason = match status.as_u16() {
+                400 => "BadRequest",
+                401 => "Unauthorized",
+                403 => "Forbidden",
+                404 => "NotFound",
+                405 => "MethodNotAllowed",
+                409 => "Conflict",
+                413 => "RequestEntityTooLarge",
+                429 => "TooManyRequests",
+                503 => "ServiceUnavailable",
+                504 => "Timeout",
+                _ => "InternalError",
+            };
+            (status, reason)
+        }
+    }
+}
+
+/// The answer: what failed, the rule as [`Code`], and the request id. As plain text where clients read
+/// no `Status`: client-go takes it for what failed when it asks for API groups, and of a `Status` it
+/// would show "unknown" there.
+pub(super) fn answer(failure: &Failure, request_id: &str, as_text: bool) -> Response<Bytes> {
+    let problem = failure.problem();
+    let (status, reason) = meaning(failure.code());
+    let retry_after = failure.retry_after_seconds();
+    let mut details = json!({
+        "causes": [
+            {"reason": failure.code().as_str(), "message": problem.detail},
+            {"reason": "RequestID", "message": request_id},
+        ],
+    });
+    if let Some(seconds) = retry_after {
+        details["retryAfterSeconds"] = seconds.into();
+    }
+    let message = format!("tenant-broker: {} (request {request_id})", problem.detail);
+    let body = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "details": details,
+        "code": status.as_u16(),
+    });
+    let (body, kind) = if as_text {
+        (message, "text/plain; charset=utf-8")
+    } else {
+        (body.to_string(), "application/json")
+    };
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(seconds) = retry_after {
+        headers.insert(header::RETRY_AFTER, seconds.into());
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(
+            header::WWW_AUTHENTICATE,
+            HeaderValue::from_static("Bearer realm=\"tenant-broker\""),
+        );
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_a_status_that_says_the_rule_and_the_request() {
+        let failure = Failure::new(Code::WorkspaceSuspended, "the workspace is suspended");
+        let response = answer(&failure, "r-1", false);
+        assert_eq!(response.status(), 403);
+        let status: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+        insta::assert_json_snapshot!(status, @r#"
+        {
+          "apiVersion": "v1",
+          "code": 403,
+          "details": {
+            "causes": [
+              {
+                "message": "the workspace is suspended",
+                "reason": "workspace_suspended"
+              },
+              {
+                "message": "r-1",
+                "reason": "RequestID"
+              }
+            ]
+          },
+          "kind": "Status",
+          "message": "tenant-broker: the workspace is suspended (request r-1)",
+          "metadata": {},
+          "reason": "Forbidden",
+          "status": "Failure"
+        }
+        "#);
+    }
+
+    #[test]
+    fn who_may_come_back_is_told_when() {
+        let failure = Failure::new(Code::RateLimited, "too many").retry_after(3);
+        let response = answer(&failure, "r-1", false);
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["retry-after"]),
+            (429, &"3".parse().unwrap())
+        );
+        let failure = Failure::new(Code::Unauthenticated, "sign in");
+        assert!(answer(&failure, "r-1", false).headers().contains_key("www-authenticate"));
+    }
+}

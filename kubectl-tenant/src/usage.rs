@@ -1,0 +1,71 @@
+//! The command `usage`: what went through the gateway for a workspace.
+
+use tenant_shared::UsageDay;
+
+use crate::{
+    account::Account, cli::Usage as Options, error::Error, output, runtime, store::Choice,
+    workspace, world::World,
+};
+
+/// Runs `usage`.
+pub(crate) fn usage(choice: &Choice, options: &Options, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(choice, world)?;
+    let broker = &account.broker;
+    let usage = runtime::block_on(async {
+        let id = workspace::named(broker, options.workspace.as_deref()).await?;
+        broker.usage(id, options.days).await
+    })??;
+    output::show(world, options.shown.output, &usage, |it| table(&it.items))
+}
+
+fn table(days: &[UsageDay]) -> String {
+    let rows: Vec<[String; 7]> = days
+        .iter()
+        .map(|it| {
+            [
+                output::plain(&it.day),
+                output::plain(&it.verb),
+                it.requests.to_string(),
+                it.throttled.to_string(),
+                size(it.bytes_up),
+                size(it.bytes_down),
+                format!("{} s", it.stream_seconds),
+            ]
+        })
+        .collect();
+    output::columns(["DAY", "VERB", "REQUESTS", "THROTTLED", "SENT", "RECEIVED", "STREAMS"], &rows)
+}
+
+/// Bytes with a binary prefix and three digits (IEC 80000-13).
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut whole, mut rest, mut unit) = (bytes, 0, 0);
+    while whole >= 1024 && unit + 1 < UNITS.len() {
+        (whole, rest, unit) = (whole / 1024, whole % 1024, unit + 1);
+    }
+    if unit == 0 || whole >= 100 {
+        format!("{whole} {}", UNITS[unit])
+    } else {
+        format!("{whole}.{} {}", rest * 10 / 1024, UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (200 * 1024, "200 KiB"),
+            (5 * 1024 * 1024 * 1024, "5.0 GiB"),
+            (u64::MAX, "16777215 TiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}
