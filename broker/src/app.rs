@@ -13,13 +13,8 @@ use std::{
 
 use anyhow::Context as _;
 use poem::{
-    Endpoint, EndpointExt as _, IntoResponse as _, Response, Route, Server,
-    endpoint::BoxEndpoint,
-    get, handler,
-    http::{Method, StatusCode},
-    listener::TcpAcceptor,
-    middleware::CatchPanic,
-    web::Data,
+    EndpointExt as _, IntoResponse as _, Response, Server, endpoint::BoxEndpoint, http::Method,
+    listener::TcpAcceptor, middleware::CatchPanic,
 };
 use poem_openapi::{
     OpenApi, OpenApiService,
@@ -29,7 +24,8 @@ use tokio::net::TcpListener;
 
 use crate::{
     account::{self, Account},
-    audit::{self, api::AuditApi, chain::Sealer},
+    audit::{api::AuditApi, chain::Sealer},
+    background::{Background, Parts},
     clock::Clock,
     cluster::Cluster,
     config::Config,
@@ -40,6 +36,7 @@ use crate::{
     identity::{Identity, IdentityApi},
     install::{Parameters, Watch},
     issuer::{self, AuthApi, Issuer},
+    operator::{self, Health},
     problem::Failure,
     server::{Answering, Listener},
     signing::{PrivateKey, PublicKeys},
@@ -51,8 +48,6 @@ use crate::{
 
 /// How many sweeps go by between two looks at the cluster's policies.
 const SWEEPS_PER_LOOK: u64 = 6;
-/// How often old audit rows are looked for.
-const RETENTION: Duration = Duration::from_mins(1);
 
 /// All operations of the HTTP API.
 type Api = (AuthApi, IdentityApi, UserApi, WorkspaceApi, CredentialApi, GatewayApi, AuditApi);
@@ -255,32 +250,24 @@ impl App {
         let operator = tokio::spawn(
             Server::new_with_acceptor(TcpAcceptor::from_tokio(operator)?)
                 .run_with_graceful_shutdown(
-                    operator_routes(health, self.metrics.clone()),
+                    operator::routes(health, self.metrics.clone()),
                     async { drop(operator_stopped.await) },
                     Some(Duration::from_secs(1)),
                 ),
         );
-        let sweep = tokio::spawn(sweep_loop(
-            self.workspaces.clone(),
-            self.credentials,
-            self.issuer.clone(),
-            Duration::from_secs(config.sweep_seconds.into()),
-        ));
-
-        let sealing = tokio::spawn(self.sealer.clone().keep());
-        let retention = tokio::spawn(retention_loop(
-            self.db.clone(),
-            self.clock.clone(),
-            self.audit_keys,
-            config.audit.retention_days,
-        ));
-
-        let checks = tokio::spawn(check_loop(
-            self.issuer.clone(),
-            Duration::from_secs(config.sweep_seconds.into()),
-        ));
-
-        let drift = tokio::spawn(drift_loop(self.workspaces.clone(), config.drift_seconds));
+        let background = Background::start(
+            Parts {
+                workspaces: self.workspaces.clone(),
+                credentials: self.credentials,
+                issuer: self.issuer.clone(),
+                sealer: self.sealer,
+                audit_key: self.audit_keys.signing,
+                known_audit_keys: self.audit_keys.known,
+                db: self.db.clone(),
+                clock: self.clock.clone(),
+            },
+            &config,
+        );
 
         let outer = Outer {
             clock: self.clock,
@@ -322,18 +309,7 @@ impl App {
         let answering = Answering { gateway: self.gateway, proxies, pages };
         Listener { tcp: public, tls }.serve(answering, stop, drain).await;
         keeping.stop().await;
-        sweep.abort();
-        checks.abort();
-        sealing.abort();
-        retention.abort();
-        // What the last requests left. If it fails, another replica or the next start does it.
-        if let Err(error) = self.sealer.run().await {
-            tracing::warn!(
-                error = crate::problem::chain(&error),
-                "audit rows stay unsealed for now"
-            );
-        }
-        drift.abort();
+        background.stop().await;
         drop(operator_stop);
         let _ = operator.await;
         self.db.close().await;
@@ -384,143 +360,4 @@ fn service<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
              stable `code`.",
         )
         .server("/api/v1")
-}
-
-/// Finishes what is half done and forgets what is over, again and again.
-async fn sweep_loop(
-    workspaces: Workspaces,
-    credentials: Credentials,
-    issuer: Issuer,
-    every: Duration,
-) {
-    let mut ticks = tokio::time::interval(every);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        if let Err(error) = workspaces.sweep().await {
-            tracing::error!(
-                error = crate::problem::chain(&error),
-                "the sweep cannot read its work"
-            );
-        }
-        if let Err(error) = credentials.sweep().await {
-            tracing::error!(
-                error = crate::problem::chain(&error),
-                "the Secrets of tokens that are over cannot be read"
-            );
-        }
-        if let Err(error) = workspaces.take_stock().await {
-            tracing::error!(
-                error = crate::problem::chain(&error),
-                "the workspaces cannot be counted"
-            );
-        }
-        if let Err(error) = issuer.purge().await {
-            tracing::error!(
-                error = crate::problem::chain(&error),
-                "expired rows cannot be deleted"
-            );
-        }
-    }
-}
-
-/// Looks for objects of workspaces that were deleted or altered, again and again.
-async fn drift_loop(workspaces: Workspaces, seconds: u32) {
-    let mut ticks = tokio::time::interval(Duration::from_secs(seconds.into()));
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        if let Err(error) = workspaces.look_for_drift(seconds).await {
-            tracing::error!(
-                error = crate::problem::chain(&error),
-                "the objects of workspaces cannot be looked at"
-            );
-        }
-    }
-}
-
-/// Asks providers about browsers' sessions, again and again; apart from the sweep, for a provider may
-/// take its time.
-async fn check_loop(issuer: Issuer, every: Duration) {
-    let mut ticks = tokio::time::interval(every);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        if let Err(error) = issuer.check_browsers().await {
-            tracing::error!(
-                error = crate::problem::chain(&error),
-                "the sessions of browsers cannot be checked"
-            );
-        }
-    }
-}
-
-/// Deletes audit rows that are old enough, again and again.
-async fn retention_loop(db: Db, clock: Clock, keys: AuditKeys, days: u32) {
-    if days == 0 {
-        return;
-    }
-    let mut ticks = tokio::time::interval(RETENTION);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        match audit::cut(&db, &clock, &keys.signing, &keys.known, days).await {
-            Ok(None) => {}
-            // There may be more.
-            Ok(Some(sequence)) => {
-                tracing::info!(sequence, days, "old audit rows were deleted up to this one");
-                ticks.reset_immediately();
-            }
-            Err(error) => tracing::error!(
-                error = crate::problem::chain(&error),
-                "old audit rows cannot be deleted"
-            ),
-        }
-    }
-}
-
-#[derive(Clone)]
-struct Health {
-    db: Db,
-    draining: Arc<AtomicBool>,
-}
-
-fn operator_routes(health: Health, metrics: Metrics) -> impl Endpoint {
-    Route::new()
-        .at("/healthz", get(healthz))
-        .at("/readyz", get(readyz))
-        .at("/metrics", get(render_metrics))
-        .data(health)
-        .data(metrics)
-}
-
-/// The process runs.
-#[handler]
-fn healthz() -> &'static str {
-    "ok\n"
-}
-
-/// The broker can answer requests.
-#[handler]
-async fn readyz(health: Data<&Health>) -> Response {
-    let why = if health.draining.load(Ordering::SeqCst) {
-        "the broker is stopping\n"
-    } else if let Err(error) = health.db.ping().await {
-        tracing::warn!(error = crate::problem::chain(&error), "not ready: the database fails");
-        "the database does not answer\n"
-    } else {
-        return "ok\n".into_response();
-    };
-    Response::builder().status(StatusCode::SERVICE_UNAVAILABLE).body(why)
-}
-
-#[handler]
-#[expect(
-    clippy::unused_async,
-    reason = "an async handler takes its data by value, as poem gives it"
-)]
-async fn render_metrics(metrics: Data<&Metrics>) -> Response {
-    Response::builder()
-        .content_type("application/openmetrics-text; version=1.0.0; charset=utf-8")
-        .body(metrics.render())
 }

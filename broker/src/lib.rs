@@ -14,6 +14,7 @@
 //! | [`account`] | the page on which a person sees and does all that without a terminal |
 //! | [`doctor`] | is the cluster as it should be, by trying |
 //! | [`http`], [`server`], [`tls`] | what every request passes; connections; TLS |
+//! | [`operator`], [`background`] | health and metrics; what is done again and again |
 //! | [`app`], [`cli`] | who knows whom; the commands |
 //!
 //! A room uses rooms above its own line only, and of a neighbour only its `mod.rs`.
@@ -27,6 +28,7 @@ pub mod access;
 pub mod account;
 pub mod app;
 pub mod audit;
+pub mod background;
 pub mod cli;
 pub mod clock;
 pub mod cluster;
@@ -40,6 +42,7 @@ pub mod http;
 pub mod identity;
 pub mod install;
 pub mod issuer;
+pub mod operator;
 pub mod page;
 pub mod problem;
 pub mod proxy;
