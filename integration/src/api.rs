@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use tenant_shared::{
     AuditPage, Code, Credential, CredentialPage, InitRequest, Me, Problem, Revocation,
-    SuspendRequest, Suspension, Usage, Workspace, WorkspaceList,
+    SuspendRequest, Suspension, Usage, UserSuspension, Workspace, WorkspaceList,
 };
 use url::Url;
 use uuid::Uuid;
@@ -215,6 +215,20 @@ impl Api {
     pub async fn resume(&self, id: Uuid, body: &SuspendRequest) -> Result<Suspension, ApiError> {
         let path = format!("workspaces/{id}/resume");
         let request = self.request(Method::POST, &path).map_err(ApiError::Broken)?;
+        read(send(request.json(body)).await?).await
+    }
+
+    /// `POST /users/{id}/suspend`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn suspend_user(
+        &self,
+        id: Uuid,
+        body: &SuspendRequest,
+    ) -> Result<UserSuspension, ApiError> {
+        let request =
+            self.request(Method::POST, &format!("users/{id}/suspend")).map_err(ApiError::Broken)?;
         read(send(request.json(body)).await?).await
     }
 

@@ -20,6 +20,27 @@ pub struct Kubectl {
     env: Vec<(OsString, OsString)>,
 }
 
+/// Every kubectl of this machine: `kubectl` on `PATH`, and those of other versions that some packages
+/// put beside it, for example `kubectl.1.28`.
+///
+/// # Errors
+/// There is none.
+pub fn all_versions() -> Result<Vec<PathBuf>> {
+    let first = machine::find("kubectl").context("kubectl is not on PATH")?;
+    let first = first.canonicalize().context("resolve the path of kubectl")?;
+    let folder = first.parent().context("kubectl is in no folder")?;
+    let mut found = vec![first.clone()];
+    for entry in std::fs::read_dir(folder).context("look beside kubectl")? {
+        let entry = entry.context("look beside kubectl")?;
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with("kubectl.1.")) {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
 impl Kubectl {
     /// The kubectl on `PATH`, in this home and with this kubeconfig. It finds its plugins in
     /// `plugins`, and behind that on `PATH`.
@@ -53,6 +74,18 @@ impl Kubectl {
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
+    }
+
+    /// The same with another kubectl, for example an older one.
+    #[must_use]
+    pub fn with_program(mut self, program: PathBuf) -> Self {
+        self.program = program;
+        self
+    }
+
+    /// The kubectl that is run.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// The command, for whoever wants to change it before it runs.

@@ -4,7 +4,8 @@
 //! ([`control_plane`]), the broker ([`broker`]), PostgreSQL ([`postgres`]), kubectl ([`kubectl`]),
 //! a company's OpenID provider ([`oidc_provider`]) and people with a home and a browser
 //! ([`person`]). Nothing is imitated; faults come from outside, by
-//! signals and by a proxy before the API server ([`fault_proxy`]).
+//! signals and by a proxy before the API server ([`fault_proxy`]). Only what a pod does is played, by
+//! KWOK ([`node`]): there is no container engine.
 //!
 //! | What is where | |
 //! |---|---|
@@ -12,6 +13,7 @@
 //! | [`machine`], [`binaries`] | programs of the machine, programs of this workspace |
 //! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities and how they are used |
 //! | [`browser`], [`oidc`], [`api`] | the ways to the broker without the plugin |
+//! | [`streams`] | what a person leaves open: a watch, logs, exec, a forwarded port |
 //! | [`progress`] | what a person at the terminal is told |
 
 pub mod acceptance;
@@ -24,12 +26,14 @@ pub mod chromium;
 pub mod control_plane;
 pub mod engine;
 pub mod fault_proxy;
+mod go_build;
 pub mod http_client;
 pub mod keycloak;
 pub mod kubeconfig;
 pub mod kubectl;
 pub mod machine;
 pub mod measure;
+pub mod node;
 pub mod oidc;
 pub mod oidc_provider;
 pub mod person;
@@ -40,4 +44,5 @@ pub mod process;
 pub mod progress;
 pub mod random;
 pub mod scratch;
+pub mod streams;
 pub mod world;

@@ -2,6 +2,7 @@
 //! what it did and how long that took, and keeps pictures of the pages.
 
 pub mod keycloak;
+pub mod streams;
 
 use std::time::Instant;
 

@@ -1,10 +1,11 @@
 //! `cargo acceptance`: what takes too long, or needs too much, for every run of the tests.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use integration::acceptance::keycloak;
+use integration::acceptance::{keycloak, streams};
 use integration::progress::say;
 
 /// Tries the whole product against programs that companies really have. Prints each step with its
@@ -20,6 +21,12 @@ struct Args {
 enum Part {
     /// Sign-in at Keycloak with a real browser (needs Java, Maven and Chromium; five minutes)
     Keycloak,
+    /// Streams of kubectl that nobody uses for eleven minutes, directly and through the gateway
+    Streams {
+        /// For how many minutes instead
+        #[arg(long, default_value_t = 11)]
+        minutes: u64,
+    },
 }
 
 fn main() -> ExitCode {
@@ -39,5 +46,6 @@ fn main() -> ExitCode {
 async fn run(args: &Args) -> Result<()> {
     match args.part {
         Part::Keycloak => Box::pin(keycloak::run()).await,
+        Part::Streams { minutes } => Box::pin(streams::run(Duration::from_mins(minutes))).await,
     }
 }

@@ -1,6 +1,5 @@
 //! A real control plane: etcd, kube-apiserver and kube-controller-manager.
 
-mod go_build;
 mod programs;
 mod release;
 mod start;

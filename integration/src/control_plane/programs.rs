@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{go_build, release};
+use super::release;
+use crate::go_build::GoBuild;
 use crate::machine;
 use crate::process::Program;
 use crate::progress::say;
@@ -85,7 +86,16 @@ impl Programs {
             let (Some(go), Some(cache)) = (go, places.cache.as_ref()) else {
                 bail!("{}", ways(&missing, places));
             };
-            go_build::build(&go, cache).await?;
+            let version = release::kubernetes_version()?;
+            let build = GoBuild {
+                what: &format!("kube-apiserver, kube-controller-manager and etcd {version}"),
+                takes: "under four minutes",
+                go_mod: release::GO_MOD,
+                go_sum: release::GO_SUM,
+                programs: &release::PROGRAMS,
+                linker_flags: &release::linker_flags(&version)?,
+            };
+            build.build(&go, cache).await?;
         }
         let found = Self {
             kube_apiserver: look(places, "kube-apiserver").await?,

@@ -2,20 +2,26 @@
 
 use anyhow::{Context, Result};
 
+use crate::go_build::{GoProgram, version_of};
+
 /// The Go module that names and pins the three programs.
 pub(super) const GO_MOD: &str = include_str!("../../controlplane/go.mod");
 /// Its checksums.
 pub(super) const GO_SUM: &str = include_str!("../../controlplane/go.sum");
-
-/// The pinned version of a Go module, for example `v1.36.3`.
-fn version_of(module: &str, go_mod: &str) -> Option<String> {
-    go_mod.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let name = words.next()?;
-        let version = words.next()?;
-        (name == module && version.starts_with('v')).then(|| version.to_owned())
-    })
-}
+/// The programs.
+pub(super) const PROGRAMS: [GoProgram; 3] = [
+    GoProgram { name: "etcd", package: "go.etcd.io/etcd/server/v3", output: "server" },
+    GoProgram {
+        name: "kube-apiserver",
+        package: "k8s.io/kubernetes/cmd/kube-apiserver",
+        output: "kube-apiserver",
+    },
+    GoProgram {
+        name: "kube-controller-manager",
+        package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+        output: "kube-controller-manager",
+    },
+];
 
 /// The Kubernetes version that is built and cached, for example `v1.36.3`.
 ///
@@ -60,11 +66,6 @@ mod tests {
         let kubernetes = kubernetes_version().unwrap();
         assert!(GO_MOD.contains(&format!("k8s.io/kubernetes {kubernetes}")));
         assert!(etcd_version().unwrap().starts_with("v3."));
-        assert_eq!(
-            version_of("k8s.io/kubernetes", "\tk8s.io/kubernetes v1.2.3 // indirect"),
-            Some("v1.2.3".to_owned())
-        );
-        assert_eq!(version_of("k8s.io/kubernetes", "\tk8s.io/kubernetes/cmd/kube-apiserver"), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::broker::{self, Broker, Settings};
 use crate::control_plane::{BROKER_USER, ControlPlane, ControlPlaneOptions};
 use crate::fault_proxy::FaultProxy;
 use crate::kubectl::Kubectl;
+use crate::node::{self, Node};
 use crate::postgres::Postgres;
 use crate::scratch::{Scratch, write_private};
 
@@ -27,6 +28,7 @@ pub struct WorldBuilder {
     fault_proxy: bool,
     bind_tokens: bool,
     tls: bool,
+    node: bool,
     settings: Settings,
     profile: Profile,
     port: Option<u16>,
@@ -47,6 +49,7 @@ impl Default for WorldBuilder {
             fault_proxy: false,
             bind_tokens: false,
             tls: false,
+            node: false,
             settings,
             profile: Profile::own(),
             port: None,
@@ -110,6 +113,14 @@ impl WorldBuilder {
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
+    }
+
+    /// There is a node, so that pods run and `logs`, `exec`, `attach` and `port-forward` are answered,
+    /// in a control plane of its own.
+    #[must_use]
+    pub fn node(mut self) -> Self {
+        self.node = true;
+        node::APISERVER_FLAGS.into_iter().fold(self, Self::apiserver_flag)
     }
 
     /// A setting of all brokers by its dotted key, for example `limits.init_per_hour`. Without it
@@ -180,9 +191,16 @@ impl WorldBuilder {
         } else {
             None
         };
+        let node = if self.node {
+            (self.steps)("starting a node");
+            Some(Node::start(&cluster, &scratch.path().join("node")).await?)
+        } else {
+            None
+        };
         let mut world = World {
             brokers: Vec::new(),
             proxy,
+            node,
             database,
             cluster,
             binaries,

@@ -18,6 +18,7 @@ use crate::broker::Broker;
 use crate::control_plane::ControlPlane;
 use crate::fault_proxy::FaultProxy;
 use crate::kubectl::Kubectl;
+use crate::node::Node;
 use crate::person::{Front, Person};
 use crate::postgres::{Database, Postgres};
 use crate::process;
@@ -36,6 +37,7 @@ pub struct World {
     // In the order in which they end.
     brokers: Vec<Broker>,
     proxy: Option<FaultProxy>,
+    node: Option<Node>,
     database: Option<Store>,
     cluster: Arc<ControlPlane>,
     binaries: Arc<Binaries>,
@@ -80,6 +82,14 @@ impl World {
     /// [`WorldBuilder::fault_proxy`] was not asked for.
     pub fn proxy(&self) -> Result<&FaultProxy> {
         self.proxy.as_ref().context("this world has no fault proxy; ask its builder for one")
+    }
+
+    /// The node that pods run on.
+    ///
+    /// # Errors
+    /// [`WorldBuilder::node`] was not asked for.
+    pub fn node(&self) -> Result<&Node> {
+        self.node.as_ref().context("this world has no node; ask its builder for one")
     }
 
     /// The PostgreSQL server of the brokers, if they use one.

@@ -4,6 +4,7 @@ mod browser;
 mod defects;
 mod own;
 mod share;
+mod streams;
 
 use std::time::Duration;
 

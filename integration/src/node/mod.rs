@@ -1,0 +1,154 @@
+//! A node of the cluster, so that pods run and `logs`, `exec`, `attach` and `port-forward` have
+//! somebody who answers: KWOK, which plays the kubelet and its containers.
+//!
+//! No container is started. What is run in a pod is run on this machine; what a pod logs is what
+//! [`Node::log`] writes. Three things are not as with a real kubelet: the end of standard input never
+//! reaches a command of `exec`, an exit code other than 0 comes back as 1, and `attach` reads only.
+//!
+//! Its port, which the API server calls without naming itself, is on loopback, but open to every
+//! user of the machine while a test runs, and what comes in is run: as `nobody` if the tests run as
+//! root, else as the user who runs the tests.
+
+mod config;
+mod program;
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use crate::control_plane::ControlPlane;
+use crate::machine;
+use crate::port;
+use crate::probe::{self, Probe};
+use crate::process::{Process, Program};
+use crate::scratch::{private_folder, write_private};
+
+/// The node's name.
+pub const NODE: &str = "played";
+/// A port of every pod that sends back what it gets.
+pub const ECHO_PORT: u16 = 7;
+/// A port of every pod that reads to the end and then answers with the number of bytes, as text.
+pub const COUNT_PORT: u16 = 9;
+/// Flags that the API server needs to find and trust the node.
+pub const APISERVER_FLAGS: [&str; 2] =
+    ["--kubelet-certificate-authority=ca.crt", "--kubelet-preferred-address-types=InternalIP"];
+
+/// Until the node is ready: a second or two.
+const READY_LIMIT: Duration = Duration::from_mins(1);
+/// How often another port is tried.
+const PORT_TRIES: u32 = 5;
+
+/// The node. It ends with the value.
+#[derive(Debug)]
+pub struct Node {
+    process: Process,
+    log: PathBuf,
+}
+
+impl Node {
+    /// Makes the node in this control plane, with its files in `folder`, and waits until it is ready.
+    ///
+    /// # Errors
+    /// KWOK is nowhere and cannot be built, or it does not start.
+    pub async fn start(cluster: &ControlPlane, folder: &Path) -> Result<Self> {
+        let program = program::find().await?;
+        private_folder(folder)?;
+        let serving = cluster.authority().server("kubelet")?;
+        write_private(&folder.join("kubelet.crt"), serving.certificate)?;
+        write_private(&folder.join("kubelet.key"), serving.key)?;
+        let log = folder.join("containers.log");
+        std::fs::write(&log, "").context("make the log of the containers")?;
+        let account = machine::unprivileged_account()?;
+        write_private(&folder.join("kwok.yaml"), config::text(&log, account))?;
+        let nodes: Api<NodeObject> = Api::all(cluster.admin().await?);
+        for _ in 0..PORT_TRIES {
+            let port = port::free()?;
+            let process = Program::new(&program)
+                .arg("--config=kwok.yaml")
+                .arg("--kubeconfig")
+                .arg(cluster.admin_kubeconfig())
+                .arg(format!("--manage-single-node={NODE}"))
+                .args(["--node-ip=127.0.0.1", &format!("--node-port={port}")])
+                .arg(format!("--server-address=127.0.0.1:{port}"))
+                .args(["--tls-cert-file=kubelet.crt", "--tls-private-key-file=kubelet.key"])
+                .without_env("KUBECONFIG")
+                .in_folder(folder)
+                .spawn_logged(&folder.join("kwok.log"))?;
+            match ready(&process, &nodes, port).await {
+                Ok(()) => return Ok(Self { process, log }),
+                Err(_) if process.status().is_some() && port::is_taken(&process.log_tail(20)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bail!("every port that was free was taken before KWOK could listen on it")
+    }
+
+    /// A pod of this name that runs on the node, for `kubectl apply`.
+    pub fn pod(&self, name: &str) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {
+                "nodeName": NODE,
+                "containers": [{"name": "main", "image": "registry.k8s.io/pause"}],
+            },
+        })
+    }
+
+    /// All pods say this line on standard output.
+    ///
+    /// # Errors
+    /// The file behind it cannot be written.
+    pub fn log(&self, line: &str) -> Result<()> {
+        let mut file =
+            OpenOptions::new().append(true).open(&self.log).context("open the containers' log")?;
+        // The form of container runtimes (CRI): time, stream, whole line. Nobody looks at the time.
+        let line = format!("2026-01-01T00:00:00.000000000Z stdout F {line}\n");
+        file.write_all(line.as_bytes()).context("write the containers' log")
+    }
+
+    /// KWOK itself.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+}
+
+/// Waits until the server listens and the node says so. The node is made only when there is somebody
+/// to take care of it.
+async fn ready(process: &Process, nodes: &Api<NodeObject>, port: u16) -> Result<()> {
+    probe::until("KWOK to listen", READY_LIMIT, || async {
+        process.still_running()?;
+        Ok(match tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).await {
+            Ok(_) => Probe::Ready(()),
+            Err(error) => Probe::NotYet(error.to_string()),
+        })
+    })
+    .await
+    .with_context(|| process.log_tail(20))?;
+    let object = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;
+    match nodes.create(&PostParams::default(), &object).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => return Err(error).context("make the node"),
+    }
+    probe::until("the node to be ready", READY_LIMIT, || async {
+        process.still_running()?;
+        let status = nodes.get(NODE).await.context("read the node")?.status.unwrap_or_default();
+        let endpoint = status.daemon_endpoints.and_then(|all| all.kubelet_endpoint);
+        Ok(if endpoint.is_some_and(|endpoint| endpoint.port == i32::from(port)) {
+            Probe::Ready(())
+        } else {
+            Probe::NotYet("it names no port".to_owned())
+        })
+    })
+    .await
+    .with_context(|| process.log_tail(20))
+}

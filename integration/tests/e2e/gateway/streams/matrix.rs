@@ -1,0 +1,161 @@
+//! Every kind of stream × kubectl × protocol × way.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use integration::kubectl::{self, Kubectl};
+use integration::node::{COUNT_PORT, ECHO_PORT, Node};
+use integration::process::Finished;
+use integration::progress::say;
+use integration::streams::{forward, make_pod};
+use integration::world::World;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::{POD, directly, through_the_gateway};
+
+/// Until something is shown that is on its way.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What is sent and counted, in bytes.
+const LARGE: usize = 20_000_000;
+
+/// What was seen, in words, for comparing.
+type Seen = Vec<(&'static str, String)>;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_sees_the_same_directly_and_through_the_gateway() {
+    let world = World::builder().node().tls().start().await.unwrap();
+    let node = world.node().unwrap();
+    let alice = through_the_gateway(&world, "alice").await;
+    let direct = directly(&alice).await;
+    make_pod(alice.kubectl(), node, POD).await.unwrap();
+    for program in kubectl::all_versions().unwrap() {
+        for websockets in ["true", "false"] {
+            let what = format!("{} with WebSocket {websockets}", program.display());
+            let mut ways = Vec::new();
+            for person in [&direct, &alice] {
+                let kubectl = person
+                    .kubectl()
+                    .clone()
+                    .with_program(program.clone())
+                    .env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets)
+                    .env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets);
+                ways.push(everything(&kubectl, node, person.home()).await);
+            }
+            assert_eq!(ways[0], ways[1], "{what}");
+            say(&format!("{what}: the same both ways"));
+        }
+    }
+    // It really went through the gateway, which knows what it carried.
+    let api = alice.api().await.unwrap();
+    let id = api.workspaces(false).await.unwrap().items[0].id;
+    world.broker().stop().await.unwrap();
+    world.broker().start().await.unwrap();
+    let usage = api.usage(id).await.unwrap();
+    let connect = usage.items.iter().find(|day| day.verb == "connect").unwrap();
+    let each = u64::try_from(LARGE).unwrap();
+    assert!(connect.bytes_up > 2 * each && connect.bytes_down > 2 * each, "{usage:?}");
+}
+
+async fn everything(kubectl: &Kubectl, node: &Node, home: &Path) -> Seen {
+    let mut seen = Seen::new();
+    let run = async |args: &[&str]| kubectl.run(args).await.unwrap();
+    let phase = run(&["get", "pod", POD, "-o", "jsonpath={.status.phase}"]).await;
+    assert_eq!(phase.stdout, "Running", "{phase:?}");
+
+    let said = run(&["exec", POD, "--", "sh", "-c", "echo out; echo err >&2"]).await;
+    assert_eq!((said.stdout.as_str(), said.stderr.as_str(), said.code()), ("out\n", "err\n", 0));
+    for command in ["exit 3", "echo last; exit 1", "kill -9 $$"] {
+        let failed = run(&["exec", POD, "--", "sh", "-c", command]).await;
+        assert_ne!(failed.code(), 0, "{failed:?}");
+        seen.push(("a command that fails", words(&failed)));
+    }
+    seen.push(("no such command", words(&run(&["exec", POD, "--", "/no/such/command"]).await)));
+    seen.push(("no such pod", words(&run(&["exec", "absent", "--", "true"]).await)));
+    seen.push(("no such container", words(&run(&["logs", POD, "-c", "absent"]).await)));
+
+    // Much at once, both ways.
+    let output = format!("head -c {LARGE} /dev/zero | tr '\\0' x");
+    let large = run(&["exec", POD, "--", "sh", "-c", &output]).await.success().unwrap();
+    assert_eq!(large.stdout.len(), LARGE);
+    let input: Vec<u8> = (0..=250).cycle().take(LARGE).collect();
+    let count = format!("head -c {LARGE} | cksum");
+    let exec = ["exec", "-i", POD, "--", "sh", "-c", &count];
+    let sum = kubectl.run_with_input(exec, input).await.unwrap().success().unwrap();
+    assert!(sum.stdout.contains(&LARGE.to_string()), "{sum:?}");
+    seen.push(("exec -i", sum.stdout));
+
+    // A file that everybody may read and that is not small.
+    let source = kubectl.program().display().to_string();
+    let copy = home.join("copy");
+    let from = format!("{POD}:{source}");
+    run(&["cp", &from, copy.to_str().unwrap()]).await.success().unwrap();
+    assert!(std::fs::read(&copy).unwrap() == std::fs::read(&source).unwrap(), "cp changed it");
+    std::fs::remove_file(copy).unwrap();
+
+    logs(kubectl, node).await;
+    ports(kubectl).await;
+    seen
+}
+
+/// `logs`, `logs -f` and `attach`, which come line by line.
+async fn logs(kubectl: &Kubectl, node: &Node) {
+    node.log("a line").unwrap();
+    let last = kubectl.run(["logs", POD, "--tail=1"]).await.unwrap().success().unwrap();
+    assert_eq!(last.stdout, "a line\n");
+    for args in [&["logs", "-f", "--tail=0", POD][..], &["attach", POD]] {
+        let follow = kubectl.spawn(args).unwrap();
+        // Nothing tells when it listens, so a line is said until one arrives.
+        let mut line = 0;
+        while follow.stdout().unwrap().is_empty() {
+            line += 1;
+            assert!(line < 600, "{args:?}: {:?}", follow.stderr());
+            node.log(&format!("early {line}")).unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        for line in ["one", "two", "three"] {
+            node.log(line).unwrap();
+            follow.until_stdout(line, PATIENCE, |said| said.contains(line)).await.unwrap();
+        }
+    }
+}
+
+/// `port-forward`: bytes both ways at once, more connections than one, and one end that is done.
+async fn ports(kubectl: &Kubectl) {
+    let (_echo, port) = forward(kubectl, POD, ECHO_PORT).await.unwrap();
+    let mut connections = Vec::new();
+    for fill in [b'a', b'b', b'c'] {
+        let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        connections.push(tokio::spawn(async move {
+            let sent = vec![fill; 1_000_000];
+            let (mut reader, mut writer) = connection.into_split();
+            let writing = async {
+                writer.write_all(&sent).await.unwrap();
+                writer.shutdown().await.unwrap();
+            };
+            let mut back = Vec::new();
+            let (read, ()) = tokio::join!(reader.read_to_end(&mut back), writing);
+            read.unwrap();
+            assert!(back == sent, "{} bytes came back", back.len());
+        }));
+    }
+    for connection in connections {
+        tokio::time::timeout(PATIENCE, connection).await.unwrap().unwrap();
+    }
+
+    let (_count, port) = forward(kubectl, POD, COUNT_PORT).await.unwrap();
+    let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+    connection.write_all(&vec![b'x'; 3_000_000]).await.unwrap();
+    // One end is done and still hears the answer.
+    connection.shutdown().await.unwrap();
+    let mut answer = String::new();
+    let read = connection.read_to_string(&mut answer);
+    tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap();
+    assert_eq!(answer.trim(), "3000000");
+}
+
+/// How it ended, without what differs from run to run.
+fn words(finished: &Finished) -> String {
+    format!("{} | {} | {}", finished.code(), finished.stdout.trim(), finished.stderr.trim())
+}
