@@ -1,8 +1,12 @@
 //! A switch that ends a stream from outside, whatever it is doing.
 
 use std::{
+    fmt,
     future::poll_fn,
-    sync::atomic::{AtomicU8, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -37,19 +41,48 @@ impl Why {
     }
 }
 
+/// What lets go of something.
+type Release = Box<dyn FnOnce() + Send>;
+
 /// The switch. Off until [`Cut::now`], then on for good.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Cut {
     why: AtomicU8,
     waker: AtomicWaker,
+    release: Mutex<Option<Release>>,
+}
+
+impl fmt::Debug for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cut").field("why", &self.why()).finish_non_exhaustive()
+    }
 }
 
 impl Cut {
-    /// Ends the stream; the first reason counts.
-    pub(super) fn now(&self, why: Why) {
+    /// Ends the stream, unless it was ended already; the first reason counts.
+    pub(super) fn now(&self, why: Why) -> bool {
         let first = self.why.compare_exchange(0, why as u8, Ordering::AcqRel, Ordering::Acquire);
-        if first.is_ok() {
-            self.waker.wake();
+        if first.is_err() {
+            return false;
+        }
+        self.waker.wake();
+        self.let_go();
+        true
+    }
+
+    /// Does this as well when the stream is ended, at once if it is already. Whoever waits for the
+    /// switch hears of it only when asked to go on, and a client that does not read never asks.
+    pub(super) fn releases(&self, release: impl FnOnce() + Send + 'static) {
+        *self.release.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(release));
+        if self.why().is_some() {
+            self.let_go();
+        }
+    }
+
+    fn let_go(&self) {
+        let release = self.release.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(release) = release {
+            release();
         }
     }
 

@@ -4,7 +4,7 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
@@ -192,19 +192,28 @@ impl Body for Upload {
 }
 
 /// What the API server sends, until it ends or is cut. A body that is cut ends with an error, so that
-/// no client takes it for whole.
+/// no client takes it for whole; and the API server is let go then, even if the client does not read
+/// and so never hears of it.
 #[derive(Debug)]
 pub(super) struct Download<B> {
-    inner: B,
+    /// Empty once it is cut.
+    inner: Arc<Mutex<Option<B>>>,
     flow: Flow,
     passage: Passage,
 }
 
-impl<B> Download<B> {
+impl<B: Send + 'static> Download<B> {
     /// This body, on this passage.
     pub(super) fn new(inner: B, passage: Passage) -> Self {
+        let inner = Arc::new(Mutex::new(Some(inner)));
+        let held = Arc::clone(&inner);
+        passage.entry.cut().releases(move || drop(lock(&held).take()));
         Self { inner, flow: passage.flow(Direction::Down), passage }
     }
+}
+
+fn lock<B>(inner: &Mutex<Option<B>>) -> MutexGuard<'_, Option<B>> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<B> Body for Download<B>
@@ -220,11 +229,16 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
-        if let Poll::Ready(why) = this.passage.entry.cut().poll(context) {
-            this.passage.ended(why.as_str());
-            return Poll::Ready(Some(Err(std::io::Error::other(why.as_str()))));
-        }
-        let frame = ready!(poll_flow(&mut this.inner, &mut this.flow, context));
+        let cut = this.passage.entry.cut().poll(context);
+        let mut inner = lock(&this.inner);
+        let (Poll::Pending, Some(body)) = (cut, &mut *inner) else {
+            drop(inner);
+            let why = this.passage.entry.cut().why().map_or("cut", Why::as_str);
+            this.passage.ended(why);
+            return Poll::Ready(Some(Err(std::io::Error::other(why))));
+        };
+        let frame = ready!(poll_flow(body, &mut this.flow, context));
+        drop(inner);
         if let Some(Err(_)) = &frame {
             this.passage.ended("the API server broke off");
         }
@@ -232,11 +246,11 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        lock(&self.inner).as_ref().is_some_and(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        lock(&self.inner).as_ref().map_or_else(SizeHint::default, Body::size_hint)
     }
 }
 

@@ -2,6 +2,7 @@
 //! for as long as nobody ends them, and not a moment longer.
 
 mod cut;
+mod ends;
 mod matrix;
 
 use std::time::Duration;
