@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use integration::binaries::{Binaries, Profile};
 use integration::measure::figure::{Figure, Timing};
-use integration::measure::{issuance, plugin, policies, startup};
+use integration::measure::{gateway, issuance, plugin, policies, startup};
 use integration::progress::say;
 use integration::scratch::Scratch;
 use integration::world::{World, WorldBuilder};
@@ -36,6 +36,12 @@ enum What {
         #[arg(long)]
         only: Option<Part>,
     },
+    /// The gateway beside the API server itself, nginx and `kubectl proxy`
+    Gateway {
+        /// Only one of the four
+        #[arg(long)]
+        only: Option<gateway::Part>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -47,6 +53,8 @@ enum Part {
 /// Everything that was measured.
 #[derive(Debug, Default, Serialize)]
 struct Measured {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rows: Vec<gateway::Row>,
     figures: Vec<Figure>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     timings: Vec<Timing>,
@@ -70,6 +78,7 @@ async fn measure(args: &Args) -> Result<()> {
     let measured = match args.what {
         None => everyday(args.quick).await?,
         Some(What::Policies { only }) => holding(args.quick, only).await?,
+        Some(What::Gateway { only }) => forwarding(args.quick, only).await?,
     };
     print(args, &measured)?;
     let broken: Vec<&str> = measured
@@ -89,6 +98,13 @@ fn print(args: &Args, measured: &Measured) -> Result<()> {
     if args.json {
         println!("{}", serde_json::to_string_pretty(measured)?);
         return Ok(());
+    }
+    if !measured.rows.is_empty() {
+        println!("{}\n", gateway::Row::HEAD);
+        for row in &measured.rows {
+            println!("{row}");
+        }
+        println!();
     }
     println!("median (lowest to highest); the ratio is taken pair by pair\n");
     for figure in &measured.figures {
@@ -127,7 +143,7 @@ async fn everyday(quick: bool) -> Result<Measured> {
     figures.extend(issuance::against_direct(&person, &world, plan).await?);
     say("measure: the broker's start");
     figures.extend(startup::start_to_ready(&world, rounds(10).max(3)).await?);
-    Ok(Measured { figures, timings: Vec::new() })
+    Ok(Measured { figures, ..Measured::default() })
 }
 
 /// The policies and the kill switch.
@@ -152,6 +168,29 @@ async fn holding(quick: bool, only: Option<Part>) -> Result<Measured> {
         let world = world().start().await?;
         say("measure: suspensions");
         measured.timings = policies::latency(&world, if quick { 2 } else { 5 }).await?;
+    }
+    Ok(measured)
+}
+
+/// The gateway. The broker is the one that is shipped, however this program was compiled.
+async fn forwarding(quick: bool, only: Option<gateway::Part>) -> Result<Measured> {
+    let world = gateway::without_limits(world().profile(Profile::Release)).start().await?;
+    let place = gateway::Place::new(world).await?;
+    let plan = gateway::Plan {
+        rounds: if quick { 2 } else { 7 },
+        length: Duration::from_millis(if quick { 500 } else { 1500 }),
+        watches: if quick { 200 } else { 1000 },
+        memory_rounds: if quick { 1 } else { 3 },
+    };
+    let mut measured = Measured::default();
+    for part in gateway::Part::ALL {
+        if only.is_some_and(|only| only != part) {
+            continue;
+        }
+        say(&format!("measure: {part}"));
+        let of_part = gateway::measure(&place, part, plan).await?;
+        measured.rows.extend(of_part.rows);
+        measured.figures.extend(of_part.figures);
     }
     Ok(measured)
 }

@@ -1,0 +1,147 @@
+//! `cargo measure gateway`: requests and watches through the gateway, beside the same directly,
+//! through nginx and through `kubectl proxy`.
+//!
+//! All processes share the machine's cores, the client that asks included. A rate is therefore a
+//! figure of the whole machine; what a proxy costs is its CPU time for one request.
+
+mod caller;
+mod figures;
+mod kubectl_proxy;
+mod memory;
+mod nginx;
+mod place;
+mod requests;
+mod turn;
+mod watch;
+mod way;
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+
+pub use figures::Row;
+pub use place::Place;
+
+use self::requests::Ask;
+use self::turn::Turn;
+use self::way::Name;
+use crate::measure::figure::Figure;
+use crate::world::WorldBuilder;
+
+/// How many connections at once.
+const CONNECTIONS: [usize; 3] = [1, 16, 64];
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// One small ConfigMap, again and again
+    Get,
+    /// A list of 1 MiB, again and again
+    List,
+    /// The changes of one ConfigMap, by as many watchers as there are connections
+    Watch,
+    /// Resident memory, idle and for each idle watch
+    Memory,
+}
+
+impl Part {
+    /// All of them; the memory last, for its broker is started anew.
+    pub const ALL: [Self; 4] = [Self::Get, Self::List, Self::Watch, Self::Memory];
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Get => "one small object",
+            Self::List => "a list of 1 MiB",
+            Self::Watch => "watch events",
+            Self::Memory => "memory, idle and with watches",
+        })
+    }
+}
+
+/// How much is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// How often each way has its turn at each number of connections.
+    pub rounds: usize,
+    /// Length of one turn.
+    pub length: Duration,
+    /// Idle watches at once.
+    pub watches: usize,
+    /// How often these are opened, each time with a proxy that was just started.
+    pub memory_rounds: usize,
+}
+
+/// What was measured.
+#[derive(Debug, Default, Serialize)]
+pub struct Measured {
+    /// Each way by itself.
+    pub rows: Vec<Row>,
+    /// The gateway beside the others, and what it is to keep to.
+    pub figures: Vec<Figure>,
+}
+
+/// The settings of a world in which the gateway is measured, and not the limits of a tier.
+#[must_use]
+pub fn without_limits(world: WorldBuilder) -> WorldBuilder {
+    let limits = ["requests_per_second", "requests_at_once", "streams", "mebibytes_per_second"];
+    limits
+        .iter()
+        .fold(world, |world, limit| world.setting(&format!("tiers.basic.gateway_{limit}"), 100_000))
+        // One session is enough for a whole run.
+        .setting("issuer.access_token_seconds", 3600)
+}
+
+/// Measures one part.
+///
+/// # Errors
+/// A program is missing, or a request fails.
+pub async fn measure(place: &Place, part: Part, plan: Plan) -> Result<Measured> {
+    match part {
+        Part::Get => calls(place, Ask::small_get(place), plan).await,
+        Part::List => calls(place, Ask::long_list(place), plan).await,
+        Part::Watch => {
+            let mut measured = Measured::default();
+            for watchers in CONNECTIONS {
+                let mut rounds = Vec::with_capacity(plan.rounds);
+                for round in 0..plan.rounds {
+                    let mut turns = Vec::with_capacity(4);
+                    for way in place.ways_in_turn(round) {
+                        let turn = watch::turn(place, way, watchers, plan.length).await?;
+                        turns.push((way.name, turn));
+                    }
+                    rounds.push(turns);
+                }
+                figures::add(&mut measured, "watch event", watchers, &rounds);
+            }
+            Ok(measured)
+        }
+        Part::Memory => Ok(Measured {
+            rows: Vec::new(),
+            figures: memory::figures(place, plan.watches, plan.memory_rounds).await?,
+        }),
+    }
+}
+
+async fn calls(place: &Place, ask: Ask, plan: Plan) -> Result<Measured> {
+    let mut measured = Measured::default();
+    for callers in CONNECTIONS {
+        let mut rounds = Vec::with_capacity(plan.rounds);
+        for round in 0..plan.rounds {
+            let mut turns = Vec::with_capacity(4);
+            for way in place.ways_in_turn(round) {
+                let turn = requests::turn(place, way, &ask, callers, plan.length).await?;
+                turns.push((way.name, turn));
+            }
+            rounds.push(turns);
+        }
+        figures::add(&mut measured, ask.name, callers, &rounds);
+    }
+    Ok(measured)
+}
+
+/// The turns of all ways in one round.
+type Round = Vec<(Name, Turn)>;

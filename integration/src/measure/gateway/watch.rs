@@ -1,0 +1,123 @@
+//! The changes of one ConfigMap, by so many watchers at once: the next change is made when all have
+//! seen the one before, so that no watcher ever lags behind and is dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use hyper::body::Incoming;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::caller::Caller;
+use super::place::{Place, TICKER};
+use super::turn::{Started, Turn};
+use super::way::Way;
+
+/// How long a change may take to reach everybody.
+const LIMIT: Duration = Duration::from_secs(20);
+/// Changes that do not count.
+const WARM_UP: u32 = 10;
+/// How each line of a watch begins here.
+const MODIFIED: &[u8] = br#"{"type":"MODIFIED""#;
+
+/// When the last change was sent, in nanoseconds since the turn began.
+struct Sent {
+    began: Instant,
+    at: AtomicU64,
+}
+
+impl Sent {
+    fn now(&self) {
+        let at = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.at.store(at, Ordering::SeqCst);
+    }
+
+    fn ago(&self) -> Duration {
+        let at = Duration::from_nanos(self.at.load(Ordering::SeqCst));
+        self.began.elapsed().saturating_sub(at)
+    }
+}
+
+/// Makes changes for so long.
+pub(super) async fn turn(
+    place: &Place,
+    way: &Way,
+    watchers: usize,
+    length: Duration,
+) -> Result<Turn> {
+    let writer: Api<ConfigMap> =
+        Api::namespaced(place.world().cluster().admin().await?, place.namespace());
+    let version = change(&writer, 0).await?;
+    let sent = Arc::new(Sent { began: Instant::now(), at: AtomicU64::new(0) });
+    let (seen, mut all_seen) = mpsc::unbounded_channel();
+    let mut watching = JoinSet::new();
+    for _ in 0..watchers {
+        let mut caller = Caller::connect(way, true).await?;
+        let path = format!("{}&resourceVersion={version}", place.watch_path());
+        let body = caller.begin(&path).await?.into_body();
+        watching.spawn(watch(caller, body, Arc::clone(&sent), seen.clone()));
+    }
+    let mut took = Vec::new();
+    let mut started = None;
+    let mut end = Instant::now() + length;
+    for count in 1.. {
+        if count == WARM_UP {
+            took.clear();
+            started = Some(Started::now(place, way)?);
+            end = Instant::now() + length;
+        }
+        if count > WARM_UP && Instant::now() >= end {
+            break;
+        }
+        sent.now();
+        change(&writer, count).await?;
+        for _ in 0..watchers {
+            let one = tokio::select! {
+                one = tokio::time::timeout(LIMIT, all_seen.recv()) => one,
+                Some(ended) = watching.join_next() => {
+                    ended.context("a watcher panicked")??;
+                    bail!("a watch through {} ended", way.name)
+                }
+            };
+            let one = one.with_context(|| format!("a change did not come through {}", way.name))?;
+            took.push(one.context("nobody watches any more")?);
+        }
+    }
+    started.context("nothing was changed")?.end(took)
+}
+
+/// Changes the ConfigMap, and returns its version after that.
+async fn change(writer: &Api<ConfigMap>, count: u32) -> Result<String> {
+    let patch = Patch::Merge(json!({"data": {"count": count.to_string()}}));
+    let changed = writer.patch(TICKER, &PatchParams::default(), &patch).await;
+    let changed = changed.context("change the ConfigMap")?;
+    changed.metadata.resource_version.context("the ConfigMap has no version")
+}
+
+/// Says for each change how long ago it was sent.
+async fn watch(
+    mut caller: Caller,
+    mut body: Incoming,
+    sent: Arc<Sent>,
+    seen: mpsc::UnboundedSender<Duration>,
+) -> Result<()> {
+    let mut line = Vec::new();
+    while let Some(piece) = caller.piece(&mut body).await? {
+        line.extend_from_slice(&piece);
+        while let Some(end) = line.iter().position(|&byte| byte == b'\n') {
+            if !line.starts_with(MODIFIED) {
+                bail!("not a change: {}", String::from_utf8_lossy(&line[..end.min(300)]));
+            }
+            line.drain(..=end);
+            if seen.send(sent.ago()).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
