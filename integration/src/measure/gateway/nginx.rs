@@ -102,7 +102,7 @@ async fn until_answering(process: &Process, ports: [u16; 2]) -> Result<()> {
 }
 
 /// TLS on both sides, kept connections, the access log on as Debian has it, the client's token
-/// passed on. One server holds answers in memory as nginx does by itself, the other none.
+/// passed on. nginx compares names of certificates only, no addresses. One server holds answers in memory as nginx does by itself, the other none.
 fn configuration(upstream: &Url, folder: &Path, ports: [u16; 2]) -> Result<String> {
     let folder = folder.display();
     let upstream = upstream.authority();
@@ -134,7 +134,7 @@ http {{
   proxy_set_header Host $http_host;
   proxy_ssl_trusted_certificate {folder}/ca.crt;
   proxy_ssl_verify on;
-  proxy_ssl_name 127.0.0.1;
+  proxy_ssl_name localhost;
   proxy_read_timeout 1h;
   proxy_buffer_size 16k;
   proxy_buffers 64 16k;
