@@ -15,6 +15,9 @@ pub enum Probe<T> {
 
 /// Pause between two looks.
 const INTERVAL: Duration = Duration::from_millis(15);
+/// What one look and its pause count for at most: while a machine is put to sleep, its clock goes on
+/// and the program that is waited for does not.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Looks again and again until it is ready. `what` completes "waited for …".
 ///
@@ -24,15 +27,17 @@ pub async fn until<T, F>(what: &str, limit: Duration, mut probe: impl FnMut() ->
 where
     F: Future<Output = Result<Probe<T>>>,
 {
-    let start = Instant::now();
+    let mut waited = Duration::ZERO;
     loop {
+        let look = Instant::now();
         let seen = match probe().await? {
             Probe::Ready(value) => return Ok(value),
             Probe::NotYet(seen) => seen,
         };
-        if start.elapsed() >= limit {
+        if waited >= limit {
             bail!("waited {limit:?} for {what}: {seen}");
         }
         tokio::time::sleep(INTERVAL).await;
+        waited += look.elapsed().min(LOOK);
     }
 }
