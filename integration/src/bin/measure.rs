@@ -161,6 +161,7 @@ async fn holding(quick: bool, only: Option<Part>) -> Result<Measured> {
         let plan = policies::Plan {
             rounds: if quick { 2 } else { 6 },
             length: Duration::from_millis(150),
+            profile: Duration::from_secs(if quick { 3 } else { 10 }),
         };
         measured.figures = policies::cost(&servers, plan).await?;
     }

@@ -132,7 +132,12 @@ impl fmt::Display for Figure {
         writeln!(f, "    {:<26} {:.3} {}", "measured", self.value, self.unit)?;
         writeln!(f, "    {:<26} {:.3} {}", self.floor_name, self.floor, self.unit)?;
         writeln!(f, "    {:<26} {:.3} {}", "more", self.added, self.unit)?;
-        write!(f, "    {:<26} {:.3}", "ratio", self.ratio)?;
+        write!(f, "    {:<26} ", "ratio")?;
+        if self.ratio.max.is_finite() {
+            write!(f, "{:.3}", self.ratio)?;
+        } else {
+            write!(f, "none: the floor is nothing")?;
+        }
         if !self.promise.is_empty() {
             let verdict = if self.kept { "kept" } else { "NOT KEPT" };
             write!(f, "  {}: {verdict}", self.promise)?;

@@ -18,6 +18,7 @@ use tenant_shared::{
 };
 
 use super::load::Load;
+use super::profile::Profile;
 use crate::broker;
 use crate::control_plane::{BROKER_USER, ControlPlane, ControlPlaneOptions};
 use crate::http_client;
@@ -31,6 +32,9 @@ const TENANT: &str = "tenant-01940000-0000-7000-8000-000000000001";
 /// A namespace that is none of ours, and who works there.
 const ELSEWHERE: &str = "elsewhere";
 const STRANGER: &str = "stranger";
+/// Who may read profiles.
+const PROFILER: &str = "profiler";
+const MASTERS: Option<&str> = Some("system:masters");
 
 /// A control plane with a tenant's namespace and one that is none.
 pub struct Guarded {
@@ -38,6 +42,7 @@ pub struct Guarded {
     admin: Client,
     broker: reqwest::Client,
     stranger: reqwest::Client,
+    profiler: reqwest::Client,
     policies: Vec<DynamicObject>,
 }
 
@@ -71,6 +76,7 @@ impl Guarded {
             admin: cluster.admin().await?,
             broker: client(&cluster, cluster.broker_identity())?,
             stranger: client(&cluster, &cluster.authority().client(STRANGER, None)?)?,
+            profiler: client(&cluster, &cluster.authority().client(PROFILER, MASTERS)?)?,
             policies: policies(&printed.stdout)?,
             cluster,
         };
@@ -129,6 +135,19 @@ impl Guarded {
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": caller,
                 "annotations": {"count": count.to_string()}}})
         })
+    }
+
+    /// What the API server does for so long under this load.
+    pub(super) async fn profile(&self, load: &Load, length: Duration) -> Result<Profile> {
+        let url = format!("{}debug/pprof/profile?seconds={}", self.cluster.url(), length.as_secs());
+        let profile = async {
+            let answer = self.profiler.get(&url).send().await?.error_for_status()?;
+            anyhow::Ok(answer.bytes().await?)
+        };
+        // The load goes on a little longer than the profile.
+        let load = load.run(self.pid(), length + Duration::from_secs(1));
+        let (profile, _) = tokio::try_join!(profile, load).context("profile the API server")?;
+        Profile::read(&profile)
     }
 
     fn load(

@@ -4,6 +4,7 @@
 mod cost;
 mod guarded;
 mod load;
+mod profile;
 mod suspension;
 
 pub use cost::{Plan, cost};
