@@ -373,7 +373,8 @@ pub(crate) struct GetToken {
 }
 
 /// For whom a token is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum TokenMode {
     /// The API server: a Kubernetes token
     #[default]

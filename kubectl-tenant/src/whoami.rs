@@ -6,8 +6,8 @@ use tenant_shared::{Me, WireTime, Workspace};
 use crate::{
     account::Account,
     broker_url::BrokerUrl,
-    cli::Shown,
-    credential::{Cache, belongs_to},
+    cli::{Shown, TokenMode},
+    credential::{Cache, belongs_to, mode},
     error::Error,
     identity::{Identity, ProfileName},
     output,
@@ -29,13 +29,15 @@ struct WhoAmI {
     #[serde(skip_serializing_if = "Option::is_none")]
     storage: Option<Storage>,
     workspaces: Vec<Workspace>,
-    /// Cached Kubernetes tokens.
+    /// Cached tokens for clusters.
     tokens: Vec<Token>,
 }
 
-/// A cached Kubernetes token, without the token.
+/// A cached token for a cluster, without the token.
 #[derive(Serialize)]
 pub(crate) struct Token {
+    /// For whom it is.
+    mode: TokenMode,
     cluster: String,
     workspace: String,
     credential_id: String,
@@ -49,6 +51,7 @@ impl Token {
             .into_iter()
             .filter(|(_, facts)| belongs_to(facts, identity) && facts.expires_at > now)
             .map(|(_, facts)| Self {
+                mode: mode(&facts),
                 cluster: facts.cluster,
                 workspace: facts.workspace,
                 credential_id: facts.credential_id,
@@ -59,7 +62,12 @@ impl Token {
 
     /// One line for people.
     pub(crate) fn line(&self) -> String {
-        format!("Token for {} in {} until {}\n", self.workspace, self.cluster, self.expires_at)
+        let way = match self.mode {
+            TokenMode::Exec => "directly",
+            TokenMode::Gateway => "through the gateway",
+        };
+        let Self { workspace, cluster, expires_at, .. } = self;
+        format!("Token for {workspace} in {cluster}, {way}, until {expires_at}\n")
     }
 }
 

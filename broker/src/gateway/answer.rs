@@ -1,5 +1,7 @@
 //! Answers that the gateway has a part in: see [`super::own`] for which.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
@@ -7,12 +9,18 @@ use hyper::body::Incoming;
 use tenant_shared::Code;
 
 use super::{
+    cut_off,
     exchange::{Exchange, Payload},
     own::{self, Asked, Form},
+    passage::Upload,
     request::Outgoing,
     review,
+    share::Direction,
 };
 use crate::problem::Failure;
+
+/// How long a review may take to come.
+const REVIEW_TIME: Duration = Duration::from_secs(30);
 
 /// The list of the one namespace that is the person's. Where the API server refuses that, its answer.
 ///
@@ -56,10 +64,16 @@ pub(super) async fn reviewed(
     body: Incoming,
     own: &str,
 ) -> Result<Response<Bytes>, Failure> {
-    let asked_for = Limited::new(body, own::MOST_REVIEW_BYTES).collect().await.map_err(|_| {
-        let text = "the review broke off, or is longer than 64 KiB";
-        Failure::new(Code::InvalidRequest, text)
-    })?;
+    let body = Upload::new(body, exchange.passage.flow(Direction::Up));
+    let read = Limited::new(body, own::MOST_REVIEW_BYTES).collect();
+    let read = tokio::select! {
+        read = tokio::time::timeout(REVIEW_TIME, read) => read,
+        why = exchange.passage.cut() => return Err(cut_off(why)),
+    };
+    let Ok(Ok(asked_for)) = read else {
+        let text = "the review broke off, took half a minute, or is longer than 64 KiB";
+        return Err(Failure::new(Code::InvalidRequest, text));
+    };
     let asked_for = asked_for.to_bytes();
     let mut headers = outgoing.headers.clone();
     own::readable(&mut headers, Form::Plain);

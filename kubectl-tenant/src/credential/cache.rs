@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::Request;
 use crate::{
+    cli::TokenMode,
     error::Error,
     identity::{Identity, ProfileName},
     machine, output,
@@ -17,6 +18,9 @@ use crate::{
     store::AccessToken,
     world::Messages,
 };
+
+/// What the ids of access tokens begin with. Those of the cluster's tokens are UUIDs.
+const SESSION: &str = "session-";
 
 /// The place of one token.
 pub(crate) struct Cache {
@@ -86,7 +90,7 @@ impl Cache {
                 access.token,
                 (access.received_at, access.expires_at),
                 output::time(access.expires_at - MARGIN).to_string(),
-                format!("session-{}", &id[..16]),
+                format!("{SESSION}{}", &id[..16]),
                 0,
             )
         });
@@ -171,6 +175,11 @@ impl Cache {
         }
         Ok(())
     }
+}
+
+/// For whom a token is.
+pub(crate) fn mode(facts: &Facts) -> TokenMode {
+    if facts.credential_id.starts_with(SESSION) { TokenMode::Gateway } else { TokenMode::Exec }
 }
 
 /// Whether a token was got by this account.

@@ -22,7 +22,7 @@ use crate::{
     world::World,
 };
 
-pub(crate) use cache::{Cache, belongs_to};
+pub(crate) use cache::{Cache, belongs_to, mode};
 pub(crate) use failure::{Failure, Failures};
 
 /// The machine that asks, with its token as it is now.

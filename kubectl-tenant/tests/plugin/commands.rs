@@ -133,6 +133,7 @@ fn status_shows_everything_but_secrets() {
     let profile = &document["profiles"][0];
     assert_eq!(profile["default"], true);
     assert_eq!(profile["tokens"][0]["cluster"], "internal-cluster");
+    assert_eq!(profile["tokens"][0]["mode"], "exec");
     assert!(profile["last_error"].is_null());
     let said = run(&mut home.command(&["status", "--broker", "https://other.example"]));
     assert!(said.stdout.contains("No broker is known"), "{said:?}");
