@@ -1,5 +1,5 @@
-//! Accepts connections and serves HTTP/1.1 and HTTP/2 on them, within limits: connections, handshakes,
-//! headers and their time. Requests of the gateway go to the gateway as they come; everything else
+//! Accepts connections and serves HTTP/1.1 and HTTP/2 on them, within limits: connections, headers and
+//! their time. Requests of the gateway go to the gateway as they come; everything else
 //! goes to the pages and the API.
 
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
@@ -28,16 +28,17 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     gateway::{self, Gateway},
+    opening::Opening,
     proxy::TrustedProxies,
 };
 
 /// Connections at once; each has a file descriptor, and one more for a stream of the gateway.
 const MOST_CONNECTIONS: usize = 16_384;
-/// Handshakes at once.
-const MOST_HANDSHAKES: usize = 256;
-/// How long a handshake may take.
+/// How long a handshake may take. They have no limit of their own: whoever does not go on with one
+/// would keep others from beginning theirs.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the head of a request may take, and how long an idle HTTP/1.1 connection is kept.
+/// How long the first bytes and the head of a request may take, and how long an idle HTTP/1.1
+/// connection is kept.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often a silent HTTP/2 connection is asked whether it is alive, and how long it may take.
 const HTTP2_PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
@@ -85,15 +86,14 @@ impl Listener {
         let tls = self.tls.map(TlsAcceptor::from);
         let https = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
         let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        let handshakes = Arc::new(Semaphore::new(MOST_HANDSHAKES));
         let graceful = GracefulShutdown::new();
         let mut stop = pin!(stop);
         loop {
             let accepted = tokio::select! {
-                accepted = accept(&self.tcp, &connections, &handshakes) => accepted,
+                accepted = accept(&self.tcp, &connections) => accepted,
                 () = &mut stop => break,
             };
-            let Some((stream, remote, place, handshake)) = accepted else {
+            let Some((stream, remote, place)) = accepted else {
                 // Out of file descriptors, most likely: give others time to close some.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -105,14 +105,10 @@ impl Listener {
                 let _place = place;
                 let _ = stream.set_nodelay(true);
                 match tls {
-                    None => {
-                        drop(handshake);
-                        connection.serve(stream, watcher).await;
-                    }
+                    None => connection.serve(stream, watcher).await,
                     Some(tls) => {
                         let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
                         if let Ok(Ok(stream)) = shaken.await {
-                            drop(handshake);
                             connection.serve(stream, watcher).await;
                         }
                     }
@@ -125,18 +121,13 @@ impl Listener {
     }
 }
 
-type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit, OwnedSemaphorePermit);
+type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
 
 /// Waits for room, then for a connection.
-async fn accept(
-    listener: &TcpListener,
-    connections: &Arc<Semaphore>,
-    handshakes: &Arc<Semaphore>,
-) -> Option<Accepted> {
+async fn accept(listener: &TcpListener, connections: &Arc<Semaphore>) -> Option<Accepted> {
     let place = Arc::clone(connections).acquire_owned().await.ok()?;
-    let handshake = Arc::clone(handshakes).acquire_owned().await.ok()?;
     let (stream, remote) = listener.accept().await.ok()?;
-    Some((stream, remote, place, handshake))
+    Some((stream, remote, place))
 }
 
 struct Connection {
@@ -165,11 +156,12 @@ impl Connection {
             .max_concurrent_streams(HTTP2_STREAMS)
             .max_header_list_size(u32::try_from(MOST_HEAD_BYTES).unwrap_or(u32::MAX));
         let this = Arc::new(self);
+        let io = TokioIo::new(Opening::new(io, HEAD_TIMEOUT));
         let service = service_fn(move |request| {
             let this = Arc::clone(&this);
             async move { Ok::<_, Infallible>(this.answer(request).await) }
         });
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(io), service);
+        let connection = builder.serve_connection_with_upgrades(io, service);
         // A client that breaks off is no news; its requests have their lines.
         let _ = watcher.watch(connection.into_owned()).await;
     }

@@ -4,6 +4,7 @@
 pub mod figure;
 pub mod gateway;
 pub mod issuance;
+pub mod peak_memory;
 pub mod plugin;
 pub mod policies;
 pub mod process_time;

@@ -1,6 +1,7 @@
 //! kubectl through the broker's gateway, and what does not get through.
 
 mod browser;
+mod burden;
 mod defects;
 mod own;
 mod share;
