@@ -14,6 +14,7 @@
 //! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities and how they are used |
 //! | [`browser`], [`oidc`], [`api`] | the ways to the broker without the plugin |
 //! | [`streams`] | what a person leaves open: a watch, logs, exec, a forwarded port |
+//! | [`terminal`] | a person's terminal, on which kubectl runs |
 //! | [`progress`] | what a person at the terminal is told |
 
 pub mod acceptance;
@@ -45,4 +46,5 @@ pub mod progress;
 pub mod random;
 pub mod scratch;
 pub mod streams;
+pub mod terminal;
 pub mod world;

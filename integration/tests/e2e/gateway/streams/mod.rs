@@ -4,6 +4,7 @@
 mod cut;
 mod ends;
 mod matrix;
+mod terminal;
 
 use std::time::Duration;
 

@@ -1,0 +1,70 @@
+//! `exec -it` at a terminal: a shell as a person uses it.
+
+use std::time::{Duration, Instant};
+
+use integration::kubectl::{self, Kubectl};
+use integration::streams::make_pod;
+use integration::terminal::Terminal;
+use integration::world::World;
+
+use super::{POD, directly, through_the_gateway};
+
+/// Until something is shown that is on its way.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shell_at_a_terminal_is_the_same_directly_and_through_the_gateway() {
+    let world = World::builder().node().tls().start().await.unwrap();
+    let alice = through_the_gateway(&world, "alice").await;
+    let direct = directly(&alice).await;
+    make_pod(alice.kubectl(), world.node().unwrap(), POD).await.unwrap();
+    for program in kubectl::all_versions().unwrap() {
+        for websockets in ["true", "false"] {
+            for (way, person) in [("directly", &direct), ("through the gateway", &alice)] {
+                let kubectl = person
+                    .kubectl()
+                    .clone()
+                    .with_program(program.clone())
+                    .env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets);
+                let what = format!("{}, WebSocket {websockets}, {way}", program.display());
+                shell(&kubectl, &what).await;
+            }
+        }
+    }
+}
+
+async fn shell(kubectl: &Kubectl, what: &str) {
+    let terminal = Terminal::run(kubectl, ["exec", "-it", POD, "--", "sh"], (100, 30)).unwrap();
+    let shows = async |text: &str| {
+        let shown = terminal.until_shown(text, PATIENCE).await;
+        shown.unwrap_or_else(|error| panic!("{what}: {error:#}"));
+    };
+    // What is typed is echoed at the far end, so what is waited for must not be in it.
+    terminal.types("stty size\n").unwrap();
+    shows("30 100").await;
+    terminal.types("tty -s && echo ter''minal\n").unwrap();
+    shows("terminal").await;
+
+    terminal.resize((132, 50)).unwrap();
+    let start = Instant::now();
+    while !terminal.shown().contains("50 132") {
+        assert!(start.elapsed() < PATIENCE, "{what}: {:?}", terminal.shown());
+        terminal.types("stty size\n").unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+
+    // Much at once, then one key after the other.
+    terminal.types("head -c 300000 /dev/zero | tr '\\0' x; echo d''one\n").unwrap();
+    shows("done").await;
+    assert!(terminal.shown().matches('x').count() >= 300_000, "{what}");
+    for key in "echo k''eys\n".chars() {
+        terminal.types(&key.to_string()).unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    shows("keys").await;
+    // Ctrl-D.
+    terminal.types("\u{4}").unwrap();
+    let ended = tokio::time::timeout(PATIENCE, terminal.program().process().wait()).await;
+    let ended = ended.unwrap_or_else(|_| panic!("{what}: {:?}", terminal.shown()));
+    assert!(ended.unwrap().success(), "{what}: {:?}", terminal.shown());
+}
