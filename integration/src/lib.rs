@@ -28,6 +28,7 @@ pub mod control_plane;
 pub mod engine;
 pub mod fault_proxy;
 mod go_build;
+pub mod helm;
 pub mod http_client;
 pub mod keycloak;
 pub mod kubeconfig;

@@ -3,6 +3,7 @@
 mod browser;
 mod burden;
 mod defects;
+mod helm;
 mod own;
 mod share;
 mod streams;

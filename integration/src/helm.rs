@@ -1,0 +1,76 @@
+//! Helm, as one person runs it.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::go_build::{GoBuild, GoProgram, version_of};
+use crate::kubectl::Kubectl;
+use crate::machine;
+use crate::process::Finished;
+
+/// The Go module that names and pins it.
+const GO_MOD: &str = include_str!("../helm/go.mod");
+/// Its checksums.
+const GO_SUM: &str = include_str!("../helm/go.sum");
+/// Which module it is.
+const MODULE: &str = "helm.sh/helm/v4";
+const PROGRAMS: [GoProgram; 1] =
+    [GoProgram { name: "helm", package: "helm.sh/helm/v4/cmd/helm", output: "helm" }];
+/// How long one command may take.
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// Helm with the home and the kubeconfig of somebody's kubectl.
+#[derive(Clone, Debug)]
+pub struct Helm {
+    program: PathBuf,
+    kubectl: Kubectl,
+}
+
+impl Helm {
+    /// The pinned one; built if it is not there yet, which takes minutes.
+    ///
+    /// # Errors
+    /// There is no Go to build it with, or the build fails.
+    pub async fn of(kubectl: &Kubectl) -> Result<Self> {
+        Ok(Self { program: find().await?, kubectl: kubectl.clone() })
+    }
+
+    /// Runs it to its end, at most two minutes. A failure exit status is no error here.
+    ///
+    /// # Errors
+    /// It cannot be started or does not end.
+    pub async fn run<A: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = A>,
+    ) -> Result<Finished> {
+        self.kubectl.other(&self.program).args(args).run(LIMIT).await
+    }
+}
+
+/// Not one of `PATH`: what is tried is a version that is known.
+async fn find() -> Result<PathBuf> {
+    let version = version_of(MODULE, GO_MOD)
+        .with_context(|| format!("helm/go.mod names no version of {MODULE}"))?;
+    let cache = machine::cache_folder().context("no HOME, so there is no cache folder")?;
+    let cache = cache.join("helm").join(&version);
+    let program = cache.join("helm");
+    if !program.is_file() {
+        let go = machine::find("go").context(
+            "There is no Go to build Helm with. Install Go (1.21 or newer): \
+             apt-get install golang-go, or brew install go",
+        )?;
+        let build = GoBuild {
+            what: &format!("Helm {version}"),
+            takes: "two minutes",
+            go_mod: GO_MOD,
+            go_sum: GO_SUM,
+            programs: &PROGRAMS,
+            linker_flags: "-s -w",
+        };
+        build.build(&go, &cache).await?;
+    }
+    Ok(program)
+}
