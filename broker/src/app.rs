@@ -190,6 +190,7 @@ impl App {
             credentials.clone(),
             clock.clone(),
             metrics.clone(),
+            config.gateway_own_answers,
         );
         let users = Users::new(
             db.clone(),

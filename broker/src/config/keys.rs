@@ -152,6 +152,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ),
     ("issuer.registration", "false", "Whether people may make accounts for themselves."),
     (
+        "gateway.own_answers",
+        "true",
+        "Whether the gateway answers a tenant's `get namespaces` and self-reviews for the namespace that is theirs. false passes them on as they are, for clusters whose tenants may list namespaces.",
+    ),
+    (
         "frontends.origins",
         "",
         "Origins of frontends that may act with a browser's session, for example https://app.example.com; on the broker's own site, for browsers send its cookie nowhere else.",

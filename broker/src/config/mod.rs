@@ -70,6 +70,8 @@ pub struct Config {
     pub trusted_proxies: TrustedProxies,
     /// How often the objects of all workspaces are looked at, in seconds.
     pub drift_seconds: u32,
+    /// Whether the gateway has a part in the answers to `get namespaces` and self-reviews.
+    pub gateway_own_answers: bool,
     /// The embedded issuer.
     pub issuer: IssuerSettings,
     /// The audit trail.
@@ -165,6 +167,7 @@ impl Config {
             sweep_seconds: s.within("sweep_seconds", 1, 3600),
             trusted_proxies: s.parsed("trusted_proxies").unwrap_or_default(),
             drift_seconds: s.within("drift_seconds", 1, 86_400),
+            gateway_own_answers: s.parsed("gateway.own_answers").unwrap_or(true),
         };
         settings.finish().map(|()| config)
     }

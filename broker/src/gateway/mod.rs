@@ -87,6 +87,7 @@ pub struct Gateway {
     db: Db,
     clock: Clock,
     metrics: Metrics,
+    own_answers: bool,
 }
 
 /// What the gateway does beside answering, until it is stopped.
@@ -141,7 +142,8 @@ impl From<UpstreamError> for Failure {
 }
 
 impl Gateway {
-    /// A gateway to the cluster of these workspaces.
+    /// A gateway to the cluster of these workspaces. With `own_answers` it has a part in the answers
+    /// that [`own`] names.
     pub fn new(
         db: Db,
         identity: Identity,
@@ -149,6 +151,7 @@ impl Gateway {
         credentials: Credentials,
         clock: Clock,
         metrics: Metrics,
+        own_answers: bool,
     ) -> Self {
         Self {
             visitors: Visitors::new(identity.clone(), workspaces.clone()),
@@ -162,6 +165,7 @@ impl Gateway {
             workspaces,
             clock,
             metrics,
+            own_answers,
         }
     }
 
@@ -232,7 +236,11 @@ impl Gateway {
         let workspace = visitor.workspace(target.namespace)?;
         let active = self.visitors.active(&visitor, workspace)?;
         let own = workspace.found().namespace().to_owned();
-        let asked = own::asked(&parts.method, &target, &parts.headers, &own);
+        let asked = if self.own_answers {
+            own::asked(&parts.method, &target, &parts.headers, &own)
+        } else {
+            Asked::AsWritten
+        };
         let outgoing = Outgoing::read(&mut parts.headers, &mut parts.extensions, &presented, seen)?;
         let facts = Facts {
             kind: target.kind,

@@ -5,6 +5,7 @@ mod burden;
 mod defects;
 mod helm;
 mod own;
+mod same;
 mod share;
 mod streams;
 

@@ -74,3 +74,17 @@ async fn a_watch_of_namespaces_shows_what_happens_to_the_own_one() {
     let said = seen("example.com/seen=here").await;
     assert!(!said.contains("foreign"), "{said}");
 }
+
+#[tokio::test]
+async fn an_operator_may_leave_all_answers_to_the_api_server() {
+    let world = World::builder().tls().setting("gateway.own_answers", false).start().await.unwrap();
+    let alice = through_the_gateway(&world, "alice").await;
+    for args in [&["get", "namespaces"][..], &["get", "ns", "-w"]] {
+        let denied = alice.kubectl().run(args).await.unwrap();
+        assert!(denied.stderr.contains("Forbidden"), "{args:?}: {denied:?}");
+    }
+    let said = alice.kubectl().run(["auth", "can-i", "list", "namespaces", "-A"]).await.unwrap();
+    assert_eq!(said.stdout.trim(), "no", "{said:?}");
+    let who = alice.kubectl().json(["auth", "whoami"]).await.unwrap();
+    assert!(who["status"]["userInfo"]["extra"]["tenant-broker.io/email"].is_null(), "{who}");
+}
