@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::machine;
-use crate::process::Program;
+use crate::process::{Captured, Program};
 use crate::progress::say;
 
 /// How long a build may take, a slow download included.
 const LIMIT: Duration = Duration::from_mins(30);
+/// How often it says how far it is.
+const TURN: Duration = Duration::from_secs(10);
 
 /// A program of a Go module.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,15 @@ pub(crate) struct GoProgram {
     pub(crate) package: &'static str,
     /// The name that `go build` gives to its output.
     pub(crate) output: &'static str,
+}
+
+/// The tests of a package, as a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GoTests {
+    /// Its name in the cache.
+    pub(crate) name: &'static str,
+    /// The package.
+    pub(crate) package: &'static str,
 }
 
 /// Programs that one module pins.
@@ -37,6 +48,8 @@ pub(crate) struct GoBuild<'a> {
     pub(crate) go_sum: &'a str,
     /// The programs.
     pub(crate) programs: &'a [GoProgram],
+    /// Tests that are programs.
+    pub(crate) tests: &'a [GoTests],
     /// For the linker, for example to stamp a version.
     pub(crate) linker_flags: &'a str,
 }
@@ -48,7 +61,7 @@ impl GoBuild<'_> {
         fs::create_dir_all(cache)
             .with_context(|| format!("make the folder {}", cache.display()))?;
         let _lock = machine::lock(cache, &format!("builds {}", self.what), LIMIT).await?;
-        if self.programs.iter().all(|program| cache.join(program.name).is_file()) {
+        if self.made().all(|(name, _)| cache.join(name).is_file()) {
             return Ok(());
         }
         say(&format!(
@@ -64,45 +77,105 @@ impl GoBuild<'_> {
             .context("make a folder to build in")?;
         fs::write(work.path().join("go.mod"), self.go_mod).context("write go.mod")?;
         fs::write(work.path().join("go.sum"), self.go_sum).context("write go.sum")?;
-        self.run_go(go, work.path()).await?;
-        for program in self.programs {
-            let built = work.path().join("bin").join(program.output);
-            fs::rename(built, cache.join(program.name)).with_context(|| {
-                format!("move the built {} into {}", program.name, cache.display())
-            })?;
+        let start = Instant::now();
+        self.build_programs(go, work.path(), start).await?;
+        self.build_tests(go, work.path(), start).await?;
+        say(&format!("  done after {} s", start.elapsed().as_secs()));
+        for (name, output) in self.made() {
+            fs::rename(work.path().join("bin").join(output), cache.join(name))
+                .with_context(|| format!("move the built {name} into {}", cache.display()))?;
         }
         Ok(())
     }
 
-    async fn run_go(&self, go: &Path, work: &Path) -> Result<()> {
-        let start = Instant::now();
-        let build = Program::new(go)
-            .args(["build", "-v", "-trimpath", "-mod=readonly", "-ldflags", self.linker_flags])
+    /// Names in the cache, and those that Go gives.
+    fn made(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let programs = self.programs.iter().map(|program| (program.name, program.output));
+        programs.chain(self.tests.iter().map(|tests| (tests.name, tests.name)))
+    }
+
+    async fn build_programs(&self, go: &Path, work: &Path, start: Instant) -> Result<()> {
+        let build = self
+            .building(go, work)
             .arg("-o")
             .arg(work.join("bin/"))
-            .args(self.programs.iter().map(|program| program.package))
+            .args(self.programs.iter().map(|program| program.package));
+        self.finish(build.spawn_captured()?, start, packages).await
+    }
+
+    async fn build_tests(&self, go: &Path, work: &Path, start: Instant) -> Result<()> {
+        for tests in self.tests {
+            // What they are made of comes first, for there Go says how far it is.
+            let imports = r#"{{join .TestImports "\n"}}{{"\n"}}{{join .XTestImports "\n"}}"#;
+            let list = Self::go(go, work)
+                .args(["list", "-mod=readonly", "-f", imports, tests.package])
+                .run(LIMIT)
+                .await?;
+            let list = self.needs(list.success())?;
+            let build = self.building(go, work).args(list.stdout.split_whitespace());
+            self.finish(build.spawn_captured()?, start, packages).await?;
+            let link = Self::go(go, work)
+                .args(["test", "-c", "-trimpath", "-mod=readonly", "-ldflags", self.linker_flags])
+                .arg("-o")
+                .arg(work.join("bin").join(tests.name))
+                .arg(tests.package)
+                .spawn_captured()?;
+            self.finish(link, start, |_| format!("linking {}", tests.name)).await?;
+        }
+        Ok(())
+    }
+
+    fn building(&self, go: &Path, work: &Path) -> Program {
+        Self::go(go, work).args([
+            "build",
+            "-v",
+            "-trimpath",
+            "-mod=readonly",
+            "-ldflags",
+            self.linker_flags,
+        ])
+    }
+
+    /// Waits for the end of a build, and says how far it is by what it told so far.
+    async fn finish(
+        &self,
+        build: Captured,
+        start: Instant,
+        progress: impl Fn(&str) -> String,
+    ) -> Result<()> {
+        while tokio::time::timeout(TURN, build.process().wait()).await.is_err() {
+            if start.elapsed() > LIMIT {
+                break;
+            }
+            let progress = progress(&build.stderr()?);
+            say(&format!("  {progress} after {} s", start.elapsed().as_secs()));
+        }
+        self.needs(build.finish(Duration::ZERO).await?.success())?;
+        Ok(())
+    }
+
+    fn go(go: &Path, work: &Path) -> Program {
+        Program::new(go)
             .env("CGO_ENABLED", "0")
             // A person's own defaults must not change what is built.
             .without_env("GOFLAGS")
             .env("GOWORK", "off")
             .in_folder(work)
-            .spawn_captured()?;
-        while tokio::time::timeout(Duration::from_secs(10), build.process().wait()).await.is_err() {
-            if start.elapsed() > LIMIT {
-                break;
-            }
-            let packages = build.stderr()?.lines().count();
-            say(&format!("  {packages} packages after {} s", start.elapsed().as_secs()));
-        }
-        build.finish(Duration::ZERO).await?.success().with_context(|| {
+    }
+
+    fn needs<T>(&self, done: Result<T>) -> Result<T> {
+        done.with_context(|| {
             format!(
                 "build {} with Go (1.21 or newer, and a module proxy that it can reach)",
                 self.what
             )
-        })?;
-        say(&format!("  done after {} s", start.elapsed().as_secs()));
-        Ok(())
+        })
     }
+}
+
+/// How far a build is, by what Go told.
+fn packages(told: &str) -> String {
+    format!("{} packages", told.lines().count())
 }
 
 /// The pinned version of a module in the text of a `go.mod`, for example `v1.36.3`.

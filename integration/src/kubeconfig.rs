@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
 use url::Url;
 
 use crate::authority::Identity;
@@ -22,6 +23,33 @@ pub fn write(
     user: &str,
     identity: &Identity,
 ) -> Result<()> {
+    let credential = json!({
+        "client-certificate-data": STANDARD.encode(&identity.certificate),
+        "client-key-data": STANDARD.encode(&identity.key),
+    });
+    write_with(file, server, authority, user, &credential)
+}
+
+/// The same for somebody with a bearer token.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_for_bearer(
+    file: &Path,
+    server: &Url,
+    authority: &str,
+    token: &SecretString,
+) -> Result<()> {
+    write_with(file, server, authority, "bearer", &json!({"token": token.expose_secret()}))
+}
+
+fn write_with(
+    file: &Path,
+    server: &Url,
+    authority: &str,
+    user: &str,
+    credential: &Value,
+) -> Result<()> {
     let document = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -33,13 +61,7 @@ pub fn write(
                 "certificate-authority-data": STANDARD.encode(authority),
             },
         }],
-        "users": [{
-            "name": user,
-            "user": {
-                "client-certificate-data": STANDARD.encode(&identity.certificate),
-                "client-key-data": STANDARD.encode(&identity.key),
-            },
-        }],
+        "users": [{ "name": user, "user": credential }],
         "contexts": [{
             "name": "development",
             "context": { "cluster": "development", "user": user },

@@ -13,6 +13,7 @@
 //! | [`machine`], [`binaries`] | programs of the machine, programs of this workspace |
 //! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities and how they are used |
 //! | [`browser`], [`oidc`], [`api`] | the ways to the broker without the plugin |
+//! | [`conformance`] | the suite of Kubernetes itself, directly and through the gateway |
 //! | [`streams`] | what a person leaves open: a watch, logs, exec, a forwarded port |
 //! | [`terminal`] | a person's terminal, on which kubectl runs |
 //! | [`progress`] | what a person at the terminal is told |
@@ -24,6 +25,7 @@ pub mod binaries;
 pub mod broker;
 pub mod browser;
 pub mod chromium;
+pub mod conformance;
 pub mod control_plane;
 pub mod engine;
 pub mod fault_proxy;

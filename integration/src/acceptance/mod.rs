@@ -1,6 +1,7 @@
 //! What is tried before a release, against the programs that companies really have. Each part prints
 //! what it did and how long that took, and keeps pictures of the pages.
 
+pub mod conformance;
 pub mod keycloak;
 pub mod streams;
 

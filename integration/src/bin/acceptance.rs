@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use integration::acceptance::{keycloak, streams};
+use integration::acceptance::{conformance, keycloak, streams};
 use integration::progress::say;
 
 /// Tries the whole product against programs that companies really have. Prints each step with its
@@ -19,6 +19,9 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Part {
+    /// The conformance suite of Kubernetes, directly and through the gateway (needs Go; ten minutes,
+    /// and nine to build it the first time)
+    Conformance,
     /// Sign-in at Keycloak with a real browser (needs Java, Maven and Chromium; five minutes)
     Keycloak,
     /// Streams of kubectl that nobody uses for eleven minutes, directly and through the gateway
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
 
 async fn run(args: &Args) -> Result<()> {
     match args.part {
+        Part::Conformance => Box::pin(conformance::run()).await,
         Part::Keycloak => Box::pin(keycloak::run()).await,
         Part::Streams { minutes } => Box::pin(streams::run(Duration::from_mins(minutes))).await,
     }

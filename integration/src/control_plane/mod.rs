@@ -14,6 +14,7 @@ use url::Url;
 
 pub use programs::{Found, Places, Programs};
 pub use release::kubernetes_version;
+pub(crate) use release::linker_flags;
 
 use crate::authority::{Authority, Identity};
 use crate::process::Process;
@@ -28,6 +29,8 @@ pub const BROKER_USER: &str = "tenant-broker";
 pub struct ControlPlaneOptions {
     /// More flags for kube-apiserver, for example `--service-account-max-token-expiration=1h`.
     pub apiserver_flags: Vec<String>,
+    /// Every controller of Kubernetes, not only those that a workspace needs; 5 s more to start.
+    pub every_controller: bool,
     /// A folder that keeps its state from one start to the next, instead of a temporary one.
     pub folder: Option<PathBuf>,
 }

@@ -93,6 +93,7 @@ impl Programs {
                 go_mod: release::GO_MOD,
                 go_sum: release::GO_SUM,
                 programs: &release::PROGRAMS,
+                tests: &[],
                 linker_flags: &release::linker_flags(&version)?,
             };
             build.build(&go, cache).await?;

@@ -43,7 +43,7 @@ pub(super) fn etcd_version() -> Result<String> {
 
 /// Linker flags that stamp the version: a plain build calls itself `v0.0.0-master+$Format:%H$`,
 /// which kubectl and other clients cannot parse.
-pub(super) fn linker_flags(version: &str) -> Result<String> {
+pub(crate) fn linker_flags(version: &str) -> Result<String> {
     let mut numbers = version.trim_start_matches('v').split('.');
     let major = numbers.next().unwrap_or_default();
     let minor = numbers.next().with_context(|| format!("{version:?} is no version"))?;

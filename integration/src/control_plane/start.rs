@@ -43,6 +43,7 @@ struct Start<'a> {
     programs: &'a Programs,
     folder: PathBuf,
     extra_flags: Vec<String>,
+    controllers: &'static str,
 }
 
 pub(super) async fn start(
@@ -56,7 +57,8 @@ pub(super) async fn start(
     let folder = scratch.path().to_owned();
     let authority = Authority::open(&folder)?;
     write_keys(&folder, &authority)?;
-    let start = Start { programs, folder, extra_flags: options.apiserver_flags };
+    let controllers = if options.every_controller { "*" } else { CONTROLLERS };
+    let start = Start { programs, folder, extra_flags: options.apiserver_flags, controllers };
     let etcd = start.etcd()?;
     let (url, api_server) = start.api_server_on_a_free_port(&authority, &etcd).await?;
 
@@ -187,7 +189,7 @@ impl Start<'_> {
             .arg("--service-account-private-key-file=serviceaccount.key")
             .arg("--root-ca-file=ca.crt")
             .args(["--cluster-signing-cert-file=ca.crt", "--cluster-signing-key-file=ca.key"])
-            .arg(format!("--controllers={CONTROLLERS}"))
+            .arg(format!("--controllers={}", self.controllers))
             .stop_with(Signal::KILL, Duration::from_secs(5));
         self.spawn(program, "kube-controller-manager.log")
     }

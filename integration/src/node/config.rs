@@ -24,19 +24,24 @@ allocatable: {cpu: "64", memory: 256Gi, pods: "1000"}
 capacity: {cpu: "64", memory: 256Gi, pods: "1000"}
 "#;
 
-/// A pod that is new runs at once.
+/// A pod that is new runs at once. Its address leads nowhere, but a service may have it.
 const POD_STATUS: &str = r#"
 phase: Running
 hostIP: 127.0.0.1
-podIP: 127.0.0.1
+{{ $ip := PodIPWith .spec.nodeName (or .spec.hostNetwork false) .metadata.uid .metadata.name .metadata.namespace }}
+podIP: {{ $ip | Quote }}
+podIPs: [{ip: {{ $ip | Quote }}}]
 startTime: {{ Now | Quote }}
 conditions:
+- {type: Initialized, status: "True", lastTransitionTime: {{ Now | Quote }}}
+- {type: ContainersReady, status: "True", lastTransitionTime: {{ Now | Quote }}}
 - {type: Ready, status: "True", lastTransitionTime: {{ Now | Quote }}}
 containerStatuses:
 {{ range .spec.containers }}
 - name: {{ .name | Quote }}
   image: {{ .image | Quote }}
   ready: true
+  started: true
   restartCount: 0
   state: {running: {startedAt: {{ Now | Quote }}}}
 {{ end }}

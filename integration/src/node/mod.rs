@@ -77,6 +77,8 @@ impl Node {
                 .arg(format!("--manage-single-node={NODE}"))
                 .args(["--node-ip=127.0.0.1", &format!("--node-port={port}")])
                 .arg(format!("--server-address=127.0.0.1:{port}"))
+                // Else the node is held for dead where a controller looks.
+                .arg("--node-lease-duration-seconds=40")
                 .args(["--tls-cert-file=kubelet.crt", "--tls-private-key-file=kubelet.key"])
                 .without_env("KUBECONFIG")
                 .in_folder(folder)

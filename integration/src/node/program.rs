@@ -35,6 +35,7 @@ pub(super) async fn find() -> Result<PathBuf> {
             go_mod: GO_MOD,
             go_sum: GO_SUM,
             programs: &PROGRAMS,
+            tests: &[],
             linker_flags: "-s -w",
         };
         build.build(&go, &cache).await?;

@@ -25,6 +25,7 @@ pub struct WorldBuilder {
     replicas: usize,
     own: bool,
     apiserver_flags: Vec<String>,
+    every_controller: bool,
     fault_proxy: bool,
     bind_tokens: bool,
     tls: bool,
@@ -46,6 +47,7 @@ impl Default for WorldBuilder {
             replicas: 1,
             own: false,
             apiserver_flags: Vec::new(),
+            every_controller: false,
             fault_proxy: false,
             bind_tokens: false,
             tls: false,
@@ -87,6 +89,15 @@ impl WorldBuilder {
     pub fn apiserver_flag(mut self, flag: impl Into<String>) -> Self {
         self.own = true;
         self.apiserver_flags.push(flag.into());
+        self
+    }
+
+    /// A control plane of its own with every controller of Kubernetes, not only those that a
+    /// workspace needs.
+    #[must_use]
+    pub fn every_controller(mut self) -> Self {
+        self.own = true;
+        self.every_controller = true;
         self
     }
 
@@ -233,6 +244,7 @@ impl WorldBuilder {
         }
         let options = ControlPlaneOptions {
             apiserver_flags: self.apiserver_flags.clone(),
+            every_controller: self.every_controller,
             folder: Some(folder.join("control-plane")),
         };
         ControlPlane::start(options).await.map(Arc::new)
