@@ -1,18 +1,16 @@
 //! Accepts connections and serves HTTP/1.1 and HTTP/2 on them, within limits: connections, headers and
-//! their time. Requests of the gateway go to the gateway as they come; everything else
-//! goes to the pages and the API.
+//! their time. With TLS the client chooses (ALPN), without it is HTTP/1.1. Requests of the gateway go
+//! to the gateway as they come; everything else goes to the pages and the API.
 
 use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use http::{Request, Response, uri::Scheme};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{
-        conn::auto,
-        graceful::{GracefulShutdown, Watcher},
-    },
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
 };
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use poem::{
     Endpoint as _,
     endpoint::BoxEndpoint,
@@ -25,6 +23,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     gateway::{self, Gateway},
@@ -48,7 +47,6 @@ const HTTP2_STREAMS: u32 = 250;
 const MOST_HEAD_BYTES: usize = 64 * 1024;
 
 /// What answers.
-#[derive(Clone)]
 pub struct Answering {
     /// Requests below `/clusters/`.
     pub gateway: Gateway,
@@ -82,11 +80,13 @@ impl Listener {
         stop: impl Future<Output = ()>,
         drain: Duration,
     ) {
+        // Shared, for each connection would keep a copy of it: more than its buffers take.
+        let answering = Arc::new(answering);
         let local = self.tcp.local_addr().ok();
         let tls = self.tls.map(TlsAcceptor::from);
         let https = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
         let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        let graceful = GracefulShutdown::new();
+        let (ending, serving) = (CancellationToken::new(), TaskTracker::new());
         let mut stop = pin!(stop);
         loop {
             let accepted = tokio::select! {
@@ -98,26 +98,36 @@ impl Listener {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            let connection =
-                Connection { answering: answering.clone(), local, remote, scheme: https.clone() };
-            let (tls, watcher) = (tls.clone(), graceful.watcher());
-            tokio::spawn(async move {
-                let _place = place;
-                let _ = stream.set_nodelay(true);
-                match tls {
-                    None => connection.serve(stream, watcher).await,
-                    Some(tls) => {
-                        let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
-                        if let Ok(Ok(stream)) = shaken.await {
-                            connection.serve(stream, watcher).await;
+            let connection = Connection {
+                answering: Arc::clone(&answering),
+                local,
+                remote,
+                scheme: https.clone(),
+                ending: ending.clone(),
+            };
+            let _ = stream.set_nodelay(true);
+            match &tls {
+                None => drop(serving.spawn(connection.serve_http1(stream, place))),
+                Some(tls) => {
+                    let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
+                    let serving_then = serving.clone();
+                    // A task of its own, so that the room that a handshake needs goes with it.
+                    serving.spawn(async move {
+                        let Ok(Ok(stream)) = shaken.await else { return };
+                        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                            serving_then.spawn(connection.serve_http2(stream, place));
+                        } else {
+                            serving_then.spawn(connection.serve_http1(stream, place));
                         }
-                    }
+                    });
                 }
-            });
+            }
         }
         drop(self.tcp);
         answering.gateway.stop();
-        let _ = tokio::time::timeout(drain, graceful.shutdown()).await;
+        ending.cancel();
+        serving.close();
+        let _ = tokio::time::timeout(drain, serving.wait()).await;
     }
 }
 
@@ -131,39 +141,65 @@ async fn accept(listener: &TcpListener, connections: &Arc<Semaphore>) -> Option<
 }
 
 struct Connection {
-    answering: Answering,
+    answering: Arc<Answering>,
     local: Option<SocketAddr>,
     remote: SocketAddr,
     scheme: Scheme,
+    ending: CancellationToken,
 }
 
 impl Connection {
-    async fn serve<Io>(self, io: Io, watcher: Watcher)
+    async fn serve_http1<Io>(self, io: Io, _place: OwnedSemaphorePermit)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder
-            .http1()
+        let ending = self.ending.clone();
+        let this = Arc::new(self);
+        let service = service_fn(move |request| {
+            let this = Arc::clone(&this);
+            // A connection keeps room for one of these as long as it lives, a watch's too; the
+            // pointer is small, and what it points to goes once the answer has begun.
+            Box::pin(async move { Ok::<_, Infallible>(this.answer(request).await) })
+        });
+        let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
-            .max_buf_size(MOST_HEAD_BYTES);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(HTTP2_PING.0)
-            .keep_alive_timeout(HTTP2_PING.1)
-            .max_concurrent_streams(HTTP2_STREAMS)
-            .max_header_list_size(u32::try_from(MOST_HEAD_BYTES).unwrap_or(u32::MAX));
+            .max_buf_size(MOST_HEAD_BYTES)
+            .serve_connection(TokioIo::new(io), service)
+            .with_upgrades();
+        let mut connection = pin!(connection);
+        // A client that breaks off is no news; its requests have their lines.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = ending.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+
+    async fn serve_http2<Io>(self, io: Io, _place: OwnedSemaphorePermit)
+    where
+        Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let ending = self.ending.clone();
         let this = Arc::new(self);
-        let io = TokioIo::new(Opening::new(io, HEAD_TIMEOUT));
         let service = service_fn(move |request| {
             let this = Arc::clone(&this);
             async move { Ok::<_, Infallible>(this.answer(request).await) }
         });
-        let connection = builder.serve_connection_with_upgrades(io, service);
-        // A client that breaks off is no news; its requests have their lines.
-        let _ = watcher.watch(connection.into_owned()).await;
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(HTTP2_PING.0)
+            .keep_alive_timeout(HTTP2_PING.1)
+            .max_concurrent_streams(HTTP2_STREAMS)
+            .max_header_list_size(u32::try_from(MOST_HEAD_BYTES).unwrap_or(u32::MAX))
+            // hyper waits for the client's first bytes here without a limit.
+            .serve_connection(TokioIo::new(Opening::new(io, HEAD_TIMEOUT)), service);
+        let mut connection = pin!(connection);
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = ending.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<gateway::Body> {

@@ -68,6 +68,7 @@ async fn find() -> Result<PathBuf> {
             go_mod: GO_MOD,
             go_sum: GO_SUM,
             programs: &PROGRAMS,
+            tests: &[],
             linker_flags: "-s -w",
         };
         build.build(&go, &cache).await?;

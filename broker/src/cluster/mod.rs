@@ -30,7 +30,7 @@ pub use object::{Object, Outcome, Seen, labels_of};
 pub use rehearse::{Question, Rehearsal, ServerFacts};
 pub use secret::{SECRET_TYPE, TokenSecret};
 pub use token::IssuedToken;
-pub use upstream::{Upstream, UpstreamBody, UpstreamError};
+pub use upstream::{Travel, Upstream, UpstreamAnswer, UpstreamBody, UpstreamError};
 
 use crate::{clock::Clock, config::ClusterSettings, telemetry::Metrics};
 

@@ -37,7 +37,7 @@ pub(super) async fn list(
         let mut headers = outgoing.headers.clone();
         own::readable(&mut headers, form);
         let nothing = Payload::Whole(Bytes::new());
-        let response = exchange.send(&Method::GET, &path, headers, nothing).await?;
+        let response = exchange.send(&Method::GET, &path, &headers, nothing).await?;
         let answer = exchange.read(response, own::MOST_BYTES).await?;
         if answer.status() != StatusCode::OK {
             return Ok(answer);
@@ -79,7 +79,7 @@ pub(super) async fn reviewed(
     own::readable(&mut headers, Form::Plain);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(asked_for.len()));
     let sent = Payload::Whole(asked_for.clone());
-    let response = exchange.send(&Method::POST, path, headers, sent).await?;
+    let response = exchange.send(&Method::POST, path, &headers, sent).await?;
     let answer = exchange.read(response, own::MOST_BYTES).await?;
     if !answer.status().is_success() {
         return Ok(answer);

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty, Full, Limited};
-use hyper::body::Incoming;
 use tenant_shared::Code;
 
 use super::{Body, Gateway, cut_off, passage::Passage, tokens::Token, visitors::Visitor};
-use crate::{identity::Presented, problem::Failure};
+use crate::{
+    cluster::{Travel, UpstreamAnswer},
+    identity::Presented,
+    problem::Failure,
+};
 
 /// What a question carries.
 pub(super) enum Payload {
@@ -27,6 +30,8 @@ pub(super) struct Exchange<'a> {
     pub(super) visitor: Arc<Visitor>,
     /// The namespace that the request names.
     pub(super) namespace: Option<&'a str>,
+    /// How it goes to the API server.
+    pub(super) travel: Travel,
     pub(super) passage: Passage,
 }
 
@@ -39,28 +44,26 @@ impl Exchange<'_> {
         &mut self,
         method: &Method,
         path_and_query: &str,
-        headers: HeaderMap,
+        headers: &HeaderMap,
         payload: Payload,
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> Result<Response<UpstreamAnswer>, Failure> {
         let uri = self.gateway.upstream.uri(path_and_query)?;
         let (body, again) = match payload {
-            Payload::Whole(bytes) => {
-                (whole(bytes.clone()), Some((uri.clone(), headers.clone(), bytes)))
-            }
+            Payload::Whole(bytes) => (whole(bytes.clone()), Some(bytes)),
             Payload::Stream(body) => (body, None),
         };
         let token = match self.token().await {
             Ok(token) => token,
             Err(failure) => self.token_of_other_account(failure).await?,
         };
-        let response = self.once(&token, request(method, uri, headers, body)).await?;
+        let response = self.once(&token, request(method, uri.clone(), headers, body)).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
         let refused = Arc::clone(token.credential_id());
         self.gateway.tokens.forget_those(|id| id == &*refused);
         self.look_again().await?;
-        let Some((uri, headers, bytes)) = again else { return Err(token_replaced()) };
+        let Some(bytes) = again else { return Err(token_replaced()) };
         let token = self.token().await?;
         let response = self.once(&token, request(method, uri, headers, whole(bytes))).await?;
         match response.status() {
@@ -76,7 +79,7 @@ impl Exchange<'_> {
     /// The same; the answer is too long.
     pub(super) async fn read(
         &mut self,
-        response: Response<Incoming>,
+        response: Response<UpstreamAnswer>,
         most: usize,
     ) -> Result<Response<Bytes>, Failure> {
         let (mut head, body) = response.into_parts();
@@ -123,21 +126,21 @@ impl Exchange<'_> {
         &mut self,
         token: &Token,
         mut request: Request<Body>,
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> Result<Response<UpstreamAnswer>, Failure> {
         self.passage.goes_as(token.credential_id());
         request.headers_mut().insert(header::AUTHORIZATION, token.authorization());
         tokio::select! {
-            response = self.gateway.upstream.send(request) => Ok(response?),
+            response = self.gateway.upstream.send(request, self.travel) => Ok(response?),
             why = self.passage.cut() => Err(cut_off(why)),
         }
     }
 }
 
-fn request(method: &Method, uri: http::Uri, headers: HeaderMap, body: Body) -> Request<Body> {
+fn request(method: &Method, uri: http::Uri, headers: &HeaderMap, body: Body) -> Request<Body> {
     let mut request = Request::new(body);
     *request.method_mut() = method.clone();
     *request.uri_mut() = uri;
-    *request.headers_mut() = headers;
+    *request.headers_mut() = headers.clone();
     request
 }
 

@@ -46,7 +46,7 @@ use self::{
     headers::HeaderError,
     own::Asked,
     passage::{Passage, Upload},
-    path::PathError,
+    path::{Kind, PathError},
     request::{Outgoing, Seen},
     share::{Direction, Meter, Shares},
     streams::{Facts, Streams},
@@ -57,7 +57,7 @@ use self::{
 use crate::{
     access::Owned as _,
     clock::Clock,
-    cluster::{Upstream, UpstreamError},
+    cluster::{Travel, Upstream, UpstreamError},
     credential::Credentials,
     db::Db,
     identity::Identity,
@@ -133,7 +133,7 @@ impl From<UpstreamError> for Failure {
             UpstreamError::Path(_) => {
                 Self::new(Code::InvalidRequest, "the path cannot be forwarded")
             }
-            UpstreamError::Connection(_) => Self::new(
+            UpstreamError::Connect(_) | UpstreamError::Connection(_) => Self::new(
                 Code::ClusterUnavailable,
                 "the cluster's API server does not answer; try again",
             ),
@@ -271,6 +271,13 @@ impl Gateway {
             presented: &presented,
             visitor: Arc::clone(&visitor),
             namespace: target.namespace,
+            travel: if outgoing.is_upgrade() {
+                Travel::Upgrade
+            } else if target.kind == Kind::Watch {
+                Travel::Together
+            } else {
+                Travel::Alone
+            },
             passage,
         };
         let Some(body) = sent.take() else { return Err(cut_off(Why::Unknown)) };
@@ -289,8 +296,7 @@ impl Gateway {
                 } else {
                     Payload::Stream(Upload::new(body, exchange.passage.flow(Direction::Up)).boxed())
                 };
-                let headers = outgoing.headers.clone();
-                match exchange.send(&parts.method, path, headers, payload).await {
+                match exchange.send(&parts.method, path, &outgoing.headers, payload).await {
                     Ok(response) => return outgoing.answer(response, exchange.passage),
                     Err(failure) => Err(failure),
                 }

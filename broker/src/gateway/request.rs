@@ -143,6 +143,11 @@ impl Outgoing {
         Ok(Self { headers, client, is_browser })
     }
 
+    /// Whether the client asks to go on in another protocol.
+    pub(super) fn is_upgrade(&self) -> bool {
+        self.headers.contains_key(header::UPGRADE)
+    }
+
     /// The API server's answer as the client gets it; what follows flows by itself.
     ///
     /// # Errors
@@ -153,7 +158,7 @@ impl Outgoing {
         mut passage: Passage,
     ) -> Result<Response<Body>, Failure>
     where
-        B: http_body::Body<Data = Bytes> + Send + Sync + Unpin + 'static,
+        B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let status = response.status();

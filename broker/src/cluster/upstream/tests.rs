@@ -1,0 +1,140 @@
+//! Connections to a server on this machine.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::BoxBody};
+use hyper::{body::Frame, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpListener, sync::mpsc};
+
+use super::{Travel, Upstream, UpstreamBody};
+
+/// A server of HTTP/1.1, and what it saw.
+struct Server {
+    upstream: Upstream,
+    connections: Arc<AtomicUsize>,
+    /// A line for each connection that ended.
+    ended: mpsc::UnboundedReceiver<()>,
+}
+
+/// `/chunked` has no length, `/endless` never ends, `/last` closes the connection.
+async fn server() -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let connections = Arc::new(AtomicUsize::new(0));
+    let (end, ended) = mpsc::unbounded_channel();
+    let counter = Arc::clone(&connections);
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            counter.fetch_add(1, Ordering::SeqCst);
+            let end = end.clone();
+            tokio::spawn(async move {
+                let service = service_fn(async |request: Request<hyper::body::Incoming>| {
+                    Ok::<_, Infallible>(answer(request.uri().path()))
+                });
+                let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                let _ = end.send(());
+            });
+        }
+    });
+    let config = kube::Config::new(url.parse().unwrap());
+    Server { upstream: Upstream::new(&config).unwrap(), connections, ended }
+}
+
+fn answer(path: &str) -> Response<BoxBody<Bytes, Infallible>> {
+    let pieces = |count: usize| {
+        let piece = |_| Ok(Frame::data(Bytes::from_static(b"piece ")));
+        BodyExt::boxed(StreamBody::new(futures_util::stream::iter((0..count).map(piece))))
+    };
+    match path {
+        "/chunked" => Response::new(pieces(3)),
+        "/endless" => Response::new(pieces(usize::MAX)),
+        path => {
+            let mut response = Response::new(Full::new(Bytes::from(path.to_owned())).boxed());
+            if path == "/last" {
+                let close = http::HeaderValue::from_static("close");
+                response.headers_mut().insert(http::header::CONNECTION, close);
+            }
+            response
+        }
+    }
+}
+
+impl Server {
+    async fn send(&self, path: &str) -> Response<super::UpstreamAnswer> {
+        let nothing: UpstreamBody = Empty::new().map_err(|never| match never {}).boxed();
+        let mut request = Request::new(nothing);
+        *request.uri_mut() = self.upstream.uri(path).unwrap();
+        self.upstream.send(request, Travel::Alone).await.unwrap()
+    }
+
+    async fn text(&self, path: &str) -> String {
+        let body = self.send(path).await.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(body.into()).unwrap()
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn one_connection_serves_one_request_after_the_other() {
+    let server = server().await;
+    for _ in 0..3 {
+        assert_eq!(server.text("/whole?x=1").await, "/whole");
+        assert_eq!(server.text("/chunked").await, "piece piece piece ");
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn requests_at_once_have_connections_of_their_own() {
+    let server = server().await;
+    let (one, other) = tokio::join!(server.send("/chunked"), server.send("/whole"));
+    assert_eq!(server.connections(), 2);
+    drop(other.into_body().collect().await.unwrap());
+    drop(one.into_body().collect().await.unwrap());
+    assert_eq!(server.text("/whole").await, "/whole");
+    assert_eq!(server.connections(), 2, "both are kept");
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_is_replaced() {
+    let mut server = server().await;
+    assert_eq!(server.text("/last").await, "/last");
+    server.ended.recv().await.unwrap();
+    assert_eq!(server.text("/whole").await, "/whole");
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_to_its_end_ends_its_connection() {
+    let mut server = server().await;
+    let mut body = server.send("/endless").await.into_body();
+    let piece = body.frame().await.unwrap().unwrap();
+    assert!(piece.data_ref().unwrap().starts_with(b"piece "));
+    drop(body);
+    server.ended.recv().await.unwrap();
+    assert_eq!(server.text("/whole").await, "/whole");
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_speak_http2_is_asked_in_http1() {
+    let server = server().await;
+    let nothing: UpstreamBody = Empty::new().map_err(|never| match never {}).boxed();
+    let mut request = Request::new(nothing);
+    *request.uri_mut() = server.upstream.uri("/whole").unwrap();
+    let response = server.upstream.send(request, Travel::Together).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "/whole");
+}
