@@ -19,7 +19,6 @@ use anyhow::{Context, Result};
 pub use suite::{Outcome, Spec};
 
 use self::programs::Programs;
-use crate::binaries::Profile;
 use crate::kubeconfig;
 use crate::measure::gateway::without_limits;
 use crate::process::Process;
@@ -56,7 +55,6 @@ impl Place {
     pub async fn new() -> Result<Self> {
         let programs = Programs::find().await?;
         let builder = World::builder()
-            .profile(Profile::Release)
             .every_controller()
             .node()
             .tls()

@@ -1,8 +1,9 @@
 //! kube-scheduler: without it only pods that name their node run.
 
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 
 use crate::control_plane::ControlPlane;
@@ -10,11 +11,12 @@ use crate::http_client::http_client;
 use crate::port;
 use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
-use crate::scratch::private_folder;
+use crate::scratch::{private_folder, write_private};
 
 /// Its user (Kubernetes documentation, "Using RBAC authorization", core component roles).
 const USER: &str = "system:kube-scheduler";
-const READY_LIMIT: std::time::Duration = std::time::Duration::from_mins(1);
+/// Until it is ready: a second or two.
+const READY_LIMIT: Duration = Duration::from_mins(1);
 /// How often another port is tried.
 const PORT_TRIES: u32 = 5;
 
@@ -32,11 +34,9 @@ pub(super) async fn start(
         flag.push(&kubeconfig);
         flag
     };
-    let authority = cluster.folder().join("ca.crt");
-    std::fs::copy(&authority, folder.join("ca.crt")).context("copy the CA's certificate")?;
     let serving = cluster.authority().server("kube-scheduler")?;
-    crate::scratch::write_private(&folder.join("tls.crt"), serving.certificate)?;
-    crate::scratch::write_private(&folder.join("tls.key"), serving.key)?;
+    write_private(&folder.join("tls.crt"), serving.certificate)?;
+    write_private(&folder.join("tls.key"), serving.key)?;
     for _ in 0..PORT_TRIES {
         let port = port::free()?;
         let process = Program::new(program)
@@ -44,7 +44,7 @@ pub(super) async fn start(
             .args(["--bind-address=127.0.0.1", "--leader-elect=false"])
             .args(["--tls-cert-file=tls.crt", "--tls-private-key-file=tls.key"])
             .arg(format!("--secure-port={port}"))
-            .stop_with(Signal::KILL, std::time::Duration::from_secs(5))
+            .stop_with(Signal::KILL, Duration::from_secs(5))
             .in_folder(folder)
             .spawn_logged(&folder.join("kube-scheduler.log"))?;
         match ready(&process, cluster, port).await {
@@ -53,7 +53,7 @@ pub(super) async fn start(
             Err(error) => return Err(error),
         }
     }
-    anyhow::bail!("every port that was free was taken before kube-scheduler could listen on it")
+    bail!("every port that was free was taken before kube-scheduler could listen on it")
 }
 
 async fn ready(process: &Process, cluster: &ControlPlane, port: u16) -> Result<()> {
