@@ -16,7 +16,8 @@ use crate::scratch::Scratch;
 const LIMIT: Duration = Duration::from_hours(1);
 
 /// Those that a person or a test runs.
-const PROGRAMS: [&str; 4] = ["tenant-broker", "kubectl-tenant", "headless-sign-in", "time-one"];
+const PROGRAMS: [&str; 5] =
+    ["tenant-broker", "kubectl-tenant", "headless-sign-in", "time-one", "flood"];
 
 /// How the programs are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +125,11 @@ impl Binaries {
     /// The program that measures one other process.
     pub fn time_one(&self) -> PathBuf {
         self.folder.join("time-one")
+    }
+
+    /// The program of a tenant who floods the gateway.
+    pub fn flood(&self) -> PathBuf {
+        self.folder.join("flood")
     }
 
     /// The program to set as `BROWSER`.

@@ -4,6 +4,7 @@
 pub mod conformance;
 pub mod keycloak;
 pub mod streams;
+pub mod watches;
 
 use std::time::Instant;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use integration::acceptance::{conformance, keycloak, streams};
+use integration::acceptance::{conformance, keycloak, streams, watches};
 use integration::progress::say;
 
 /// Tries the whole product against programs that companies really have. Prints each step with its
@@ -30,6 +30,15 @@ enum Part {
         #[arg(long, default_value_t = 11)]
         minutes: u64,
     },
+    /// Idle watches through the gateway, whose broker is the one that is shipped
+    Watches {
+        /// For how many minutes
+        #[arg(long, default_value_t = 60)]
+        minutes: u64,
+        /// How many at once
+        #[arg(long, default_value_t = 10_000)]
+        watches: usize,
+    },
 }
 
 fn main() -> ExitCode {
@@ -51,5 +60,8 @@ async fn run(args: &Args) -> Result<()> {
         Part::Conformance => Box::pin(conformance::run()).await,
         Part::Keycloak => Box::pin(keycloak::run()).await,
         Part::Streams { minutes } => Box::pin(streams::run(Duration::from_mins(minutes))).await,
+        Part::Watches { minutes, watches } => {
+            Box::pin(watches::run(watches, Duration::from_mins(minutes))).await
+        }
     }
 }

@@ -38,7 +38,7 @@ enum What {
     },
     /// The gateway beside the API server itself, nginx and `kubectl proxy`
     Gateway {
-        /// Only one of the four
+        /// Only one of the five
         #[arg(long)]
         only: Option<gateway::Part>,
     },
@@ -192,6 +192,7 @@ async fn forwarding(quick: bool, only: Option<gateway::Part>) -> Result<Measured
         let of_part = gateway::measure(&place, part, plan).await?;
         measured.rows.extend(of_part.rows);
         measured.figures.extend(of_part.figures);
+        measured.timings.extend(of_part.timings);
     }
     Ok(measured)
 }

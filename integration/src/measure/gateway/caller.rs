@@ -4,7 +4,7 @@
 use std::pin::Pin;
 
 use anyhow::{Context, Result, bail};
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -17,7 +17,7 @@ use super::way::Way;
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 /// One client.
-pub(super) struct Caller {
+pub(crate) struct Caller {
     sender: http1::SendRequest<Empty<Bytes>>,
     // Polled where the answer is waited for, and not in a task of its own: no wake-up of another
     // thread is part of what a request takes.
@@ -28,7 +28,7 @@ pub(super) struct Caller {
 
 impl Caller {
     /// Connects, for streams or for single requests.
-    pub(super) async fn connect(way: &Way, for_streams: bool) -> Result<Self> {
+    pub(crate) async fn connect(way: &Way, for_streams: bool) -> Result<Self> {
         let address = if for_streams { way.for_streams } else { way.address };
         let stream = TcpStream::connect(address)
             .await
@@ -45,8 +45,16 @@ impl Caller {
         Ok(Self { sender, connection, host, way: way.clone() })
     }
 
-    /// Asks for this path of the API server, and returns the answer's head.
-    pub(super) async fn begin(&mut self, path: &str) -> Result<Response<Incoming>> {
+    /// Asks for this path of the API server, and returns the answer's head, which must be 200.
+    pub(crate) async fn begin(&mut self, path: &str) -> Result<Response<Incoming>> {
+        let answer = self.ask(path).await?;
+        if answer.status() != StatusCode::OK {
+            bail!("{} answered {} for {path}", self.way.name, answer.status());
+        }
+        Ok(answer)
+    }
+
+    async fn ask(&mut self, path: &str) -> Result<Response<Incoming>> {
         let mut request = Request::get(format!("{}{path}", self.way.prefix))
             .header(header::HOST, self.host.clone())
             .header(header::ACCEPT, "application/json")
@@ -66,14 +74,11 @@ impl Caller {
             answer = answer => answer.with_context(|| format!("ask {}", self.way.name))?,
             end = connection => bail!("{} closed the connection: {end:?}", self.way.name),
         };
-        if answer.status() != http::StatusCode::OK {
-            bail!("{} answered {} for {path}", self.way.name, answer.status());
-        }
         Ok(answer)
     }
 
     /// The next piece of an answer's body; `None` at its end.
-    pub(super) async fn piece(&mut self, body: &mut Incoming) -> Result<Option<Bytes>> {
+    pub(crate) async fn piece(&mut self, body: &mut Incoming) -> Result<Option<Bytes>> {
         let frame = tokio::select! {
             biased;
             frame = body.frame() => frame,
@@ -85,7 +90,18 @@ impl Caller {
 
     /// Asks for this path, and returns the length of the answer's body.
     pub(super) async fn get(&mut self, path: &str) -> Result<usize> {
-        let mut body = self.begin(path).await?.into_body();
+        let answer = self.begin(path).await?;
+        self.whole(answer).await
+    }
+
+    /// Asks for this path, and returns how that was answered, and the length of the body.
+    pub(super) async fn try_get(&mut self, path: &str) -> Result<(StatusCode, usize)> {
+        let answer = self.ask(path).await?;
+        Ok((answer.status(), self.whole(answer).await?))
+    }
+
+    async fn whole(&mut self, answer: Response<Incoming>) -> Result<usize> {
+        let mut body = answer.into_body();
         let mut length = 0;
         while let Some(piece) = self.piece(&mut body).await? {
             length += piece.len();

@@ -4,8 +4,10 @@
 //! All processes share the machine's cores, the client that asks included. A rate is therefore a
 //! figure of the whole machine; what a proxy costs is its CPU time for one request.
 
-mod caller;
+pub(crate) mod caller;
+mod fairness;
 mod figures;
+mod flood;
 mod kubectl_proxy;
 mod memory;
 mod nginx;
@@ -13,7 +15,7 @@ mod place;
 mod requests;
 mod turn;
 mod watch;
-mod way;
+pub(crate) mod way;
 
 use std::fmt;
 use std::time::Duration;
@@ -22,12 +24,13 @@ use anyhow::Result;
 use serde::Serialize;
 
 pub use figures::Row;
+pub use flood::run as flood;
 pub use place::Place;
 
 use self::requests::Ask;
 use self::turn::Turn;
 use self::way::Name;
-use crate::measure::figure::Figure;
+use crate::measure::figure::{Figure, Timing};
 use crate::world::WorldBuilder;
 
 /// How many connections at once.
@@ -42,13 +45,15 @@ pub enum Part {
     List,
     /// The changes of one ConfigMap, by as many watchers as there are connections
     Watch,
+    /// One tenant's small requests while another floods
+    Fairness,
     /// Resident memory, idle and for each idle watch
     Memory,
 }
 
 impl Part {
     /// All of them; the memory last, for its broker is started anew.
-    pub const ALL: [Self; 4] = [Self::Get, Self::List, Self::Watch, Self::Memory];
+    pub const ALL: [Self; 5] = [Self::Get, Self::List, Self::Watch, Self::Fairness, Self::Memory];
 }
 
 impl fmt::Display for Part {
@@ -57,6 +62,7 @@ impl fmt::Display for Part {
             Self::Get => "one small object",
             Self::List => "a list of 1 MiB",
             Self::Watch => "watch events",
+            Self::Fairness => "one tenant beside another's flood",
             Self::Memory => "memory, idle and with watches",
         })
     }
@@ -82,15 +88,30 @@ pub struct Measured {
     pub rows: Vec<Row>,
     /// The gateway beside the others, and what it is to keep to.
     pub figures: Vec<Figure>,
+    /// What has no floor.
+    pub timings: Vec<Timing>,
 }
 
-/// The settings of a world in which the gateway is measured, and not the limits of a tier.
+/// The tier that keeps the limits which `basic` is shipped with.
+const LIMITED: &str = "limited";
+/// These limits.
+const LIMITS: [(&str, i64); 4] = [
+    ("requests_per_second", 50),
+    ("requests_at_once", 50),
+    ("streams", 100),
+    ("mebibytes_per_second", 64),
+];
+
+/// The settings of a world in which the gateway is measured, and not the limits of a tier; but for
+/// one tier, which keeps them.
 #[must_use]
 pub fn without_limits(world: WorldBuilder) -> WorldBuilder {
-    let limits = ["requests_per_second", "requests_at_once", "streams", "mebibytes_per_second"];
-    limits
+    let key = |tier: &str, limit: &str| format!("tiers.{tier}.gateway_{limit}");
+    LIMITS
         .iter()
-        .fold(world, |world, limit| world.setting(&format!("tiers.basic.gateway_{limit}"), 100_000))
+        .fold(world, |world, (limit, usual)| {
+            world.setting(&key("basic", limit), 100_000).setting(&key(LIMITED, limit), *usual)
+        })
         // One session is enough for a whole run.
         .setting("issuer.access_token_seconds", 3600)
 }
@@ -119,9 +140,10 @@ pub async fn measure(place: &Place, part: Part, plan: Plan) -> Result<Measured> 
             }
             Ok(measured)
         }
+        Part::Fairness => fairness::measure(place, plan).await,
         Part::Memory => Ok(Measured {
-            rows: Vec::new(),
             figures: memory::figures(place, plan.watches, plan.memory_rounds).await?,
+            ..Measured::default()
         }),
     }
 }

@@ -5,7 +5,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use secrecy::ExposeSecret;
 use serde_json::json;
+use url::Url;
 
+use super::LIMITED;
+use super::flood::Flooding;
 use super::kubectl_proxy::{KubectlProxy, Running};
 use super::nginx::Nginx;
 use super::way::{Name, Way};
@@ -24,6 +27,7 @@ pub struct Place {
     world: World,
     namespace: String,
     gateway: Way,
+    flooding: Flooding,
     others: [Way; 3],
     kubectl_proxy: KubectlProxy,
     _nginx: Nginx,
@@ -59,6 +63,8 @@ impl Place {
             .with_token(session.access_token.expose_secret())?;
         gateway.processes = vec![world.broker().pid().context("the broker runs no more")?];
 
+        let flooding = flooding(&world, &base).await?;
+
         let running_nginx = Nginx::start(cluster, &world.folder().join("nginx")).await?;
         let mut nginx =
             Way::new(Name::Nginx, &running_nginx.url, authority)?.with_token(&credential.token)?;
@@ -74,6 +80,7 @@ impl Place {
         Ok(Self {
             namespace: workspace.namespace,
             gateway,
+            flooding,
             others: [direct, nginx, kubectl],
             kubectl_proxy,
             _nginx: running_nginx,
@@ -99,6 +106,11 @@ impl Place {
         &self.gateway
     }
 
+    /// The other tenant, who floods the gateway.
+    pub(super) fn flooding(&self) -> &Flooding {
+        &self.flooding
+    }
+
     /// What further ones of `kubectl proxy` are started with.
     pub(super) fn kubectl_proxy(&self) -> &KubectlProxy {
         &self.kubectl_proxy
@@ -114,21 +126,46 @@ impl Place {
     }
 
     pub(super) fn small_path(&self) -> String {
-        format!("{}/{SMALL}", self.config_maps())
+        small_path(&self.namespace)
     }
 
     pub(super) fn list_path(&self) -> String {
-        format!("{}?labelSelector=part%3Dpage", self.config_maps())
+        list_path(&self.namespace)
     }
 
     /// The changes of the object that changes; a version is to be added.
     pub(super) fn watch_path(&self) -> String {
-        format!("{}?watch=true&fieldSelector=metadata.name%3D{TICKER}", self.config_maps())
+        let config_maps = config_maps(&self.namespace);
+        format!("{config_maps}?watch=true&fieldSelector=metadata.name%3D{TICKER}")
     }
+}
 
-    fn config_maps(&self) -> String {
-        format!("/api/v1/namespaces/{}/configmaps", self.namespace)
-    }
+fn config_maps(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/configmaps")
+}
+
+fn small_path(namespace: &str) -> String {
+    format!("{}/{SMALL}", config_maps(namespace))
+}
+
+fn list_path(namespace: &str) -> String {
+    format!("{}?labelSelector=part%3Dpage", config_maps(namespace))
+}
+
+/// A tenant with the limits of a tier, who has the same objects.
+async fn flooding(world: &World, gateway: &Url) -> Result<Flooding> {
+    let person = world.person("flooding").await?;
+    let session = person.sign_in().await?;
+    let api = world.stranger()?.with_token(session.access_token.clone());
+    let (workspace, _) = api.init(LIMITED).await?;
+    make_objects(world, &workspace.namespace).await?;
+    Ok(Flooding {
+        gateway: gateway.clone(),
+        authority: world.cluster().authority().certificate().to_owned(),
+        token: session.access_token.expose_secret().to_owned(),
+        small: small_path(&workspace.namespace),
+        list: list_path(&workspace.namespace),
+    })
 }
 
 async fn make_objects(world: &World, namespace: &str) -> Result<()> {

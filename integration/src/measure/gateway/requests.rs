@@ -13,6 +13,7 @@ use super::way::Way;
 
 /// Requests of each caller that do not count: they find connections and caches cold.
 const WARM_UP: usize = 10;
+const NO_PAUSE: Duration = Duration::ZERO;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -21,17 +22,31 @@ pub(super) struct Ask {
     path: Arc<str>,
     /// Bytes of the answer at least.
     least: usize,
+    /// From one request to the next of one caller at least; nothing: without a pause.
+    every: Duration,
 }
 
 impl Ask {
     /// One small ConfigMap.
     pub(super) fn small_get(place: &Place) -> Self {
-        Self { name: "GET of a ConfigMap", path: place.small_path().into(), least: 100 }
+        Self {
+            name: "GET of a ConfigMap",
+            path: place.small_path().into(),
+            least: 100,
+            every: NO_PAUSE,
+        }
     }
 
     /// ConfigMaps of 1 MiB together.
     pub(super) fn long_list(place: &Place) -> Self {
-        Self { name: "list of 1 MiB", path: place.list_path().into(), least: LIST_BYTES }
+        let path = place.list_path().into();
+        Self { name: "list of 1 MiB", path, least: LIST_BYTES, every: NO_PAUSE }
+    }
+
+    /// The same, and not more often than that.
+    pub(super) fn every(mut self, every: Duration) -> Self {
+        self.every = every;
+        self
     }
 }
 
@@ -83,7 +98,12 @@ async fn again_and_again(mut caller: Caller, ask: &Ask, length: Duration) -> Res
         caller.get(&ask.path).await?;
         let now = Instant::now();
         took.push(now - began);
-        began = now;
+        if ask.every.is_zero() {
+            began = now;
+        } else {
+            tokio::time::sleep_until((began + ask.every).into()).await;
+            began = Instant::now();
+        }
     }
     Ok(took)
 }

@@ -18,7 +18,7 @@ use crate::http_client::use_ring;
 /// The ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Name {
+pub(crate) enum Name {
     Direct,
     Gateway,
     Nginx,
@@ -43,7 +43,7 @@ impl fmt::Display for Name {
 
 /// One of them: where to connect to, and as whom.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(crate) struct Way {
     pub(super) name: Name,
     pub(super) address: SocketAddr,
     /// Where to for streams, if that is another place.
@@ -60,7 +60,7 @@ pub(super) struct Way {
 
 impl Way {
     /// The way below this URL. `authority` is the CA's PEM.
-    pub(super) fn new(name: Name, url: &Url, authority: &str) -> Result<Self> {
+    pub(crate) fn new(name: Name, url: &Url, authority: &str) -> Result<Self> {
         let address = *url
             .socket_addrs(|| None)
             .with_context(|| format!("resolve {url}"))?
@@ -90,7 +90,7 @@ impl Way {
     }
 
     /// The same with this bearer token.
-    pub(super) fn with_token(mut self, token: &str) -> Result<Self> {
+    pub(crate) fn with_token(mut self, token: &str) -> Result<Self> {
         let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
         value.set_sensitive(true);
         self.authorization = Some(value);
