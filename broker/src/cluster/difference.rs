@@ -162,7 +162,7 @@ impl Compared for RoleBinding {
 
 /// Whether a namespace carries the suspended label.
 pub fn is_marked_suspended(namespace: &Namespace) -> bool {
-    label(namespace, SUSPENDED_LABEL).as_deref() == Some("true")
+    label(namespace, SUSPENDED_LABEL).is_some()
 }
 
 type Amounts = BTreeMap<String, Quantity>;

@@ -162,7 +162,7 @@ impl Cluster {
     /// # Errors
     /// The cluster's.
     pub async fn some_workspace(&self) -> Result<Option<(String, String)>, ClusterError> {
-        let selector = format!("{MANAGED_BY_LABEL}={MANAGED_BY_VALUE},{SUSPENDED_LABEL}!=true");
+        let selector = format!("{MANAGED_BY_LABEL}={MANAGED_BY_VALUE},!{SUSPENDED_LABEL}");
         let api: Api<Namespace> = Api::all(self.client.clone());
         let list = api.list(&ListParams::default().labels(&selector).limit(20)).await?;
         for namespace in list.items.into_iter().filter_map(|namespace| namespace.metadata.name) {

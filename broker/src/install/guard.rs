@@ -27,7 +27,7 @@ const SYSTEM_GROUPS: [&str; 3] =
 /// Namespaces that the broker made.
 pub(super) const MANAGED: Namespaces = Namespaces::With(MANAGED_BY_LABEL, MANAGED_BY_VALUE);
 /// Namespaces of workspaces that are suspended.
-const SUSPENDED: Namespaces = Namespaces::With(SUSPENDED_LABEL, "true");
+const SUSPENDED: Namespaces = Namespaces::Having(SUSPENDED_LABEL);
 const NAME: &str = "(request.operation == \"DELETE\" ? oldObject : object).metadata.name";
 
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {

@@ -41,6 +41,9 @@ pub(super) enum Namespaces {
     All,
     /// Those with this label.
     With(&'static str, &'static str),
+    /// Those with this label, whatever its value: the API server reads a selector anew for each
+    /// request, and takes a regular expression to each part of it.
+    Having(&'static str),
     /// Those that have not this label, or not with this value.
     Without(&'static str, &'static str),
 }
@@ -54,15 +57,19 @@ impl Namespaces {
                 match_labels: Some(BTreeMap::from([(label.to_owned(), value.to_owned())])),
                 ..LabelSelector::default()
             }),
-            Self::Without(label, value) => Some(LabelSelector {
-                match_expressions: Some(vec![LabelSelectorRequirement {
-                    key: label.to_owned(),
-                    operator: "NotIn".to_owned(),
-                    values: Some(vec![value.to_owned()]),
-                }]),
-                ..LabelSelector::default()
-            }),
+            Self::Having(label) => Some(requiring(label, "Exists", None)),
+            Self::Without(label, value) => {
+                Some(requiring(label, "NotIn", Some(vec![value.to_owned()])))
+            }
         }
+    }
+}
+
+fn requiring(label: &str, operator: &str, values: Option<Vec<String>>) -> LabelSelector {
+    let (key, operator) = (label.to_owned(), operator.to_owned());
+    LabelSelector {
+        match_expressions: Some(vec![LabelSelectorRequirement { key, operator, values }]),
+        ..LabelSelector::default()
     }
 }
 
