@@ -308,7 +308,7 @@ impl App {
         let pages = Arc::new(routes.map_to_response().boxed());
         let proxies = config.trusted_proxies;
         let answering = Answering { gateway: self.gateway, proxies, pages };
-        Listener { tcp: public, tls }.serve(answering, stop, drain).await;
+        let served = Listener { tcp: public, tls }.serve(answering, stop, drain).await;
         keeping.stop().await;
         background.stop().await;
         drop(operator_stop);
@@ -317,7 +317,7 @@ impl App {
         tracing::info!("stopped");
         match not_held.get() {
             Some(why) => Err(why.clone().into()),
-            None => Ok(()),
+            None => served.context("start the threads that serve connections"),
         }
     }
 }

@@ -13,7 +13,7 @@
 //! | [`gateway`] | any Kubernetes call, forwarded with the tenant's token, and ended when it has to be |
 //! | [`account`] | the page on which a person sees and does all that without a terminal |
 //! | [`doctor`] | is the cluster as it should be, by trying |
-//! | [`http`], [`server`], `opening`, [`tls`] | what every request passes; connections and their first bytes; TLS |
+//! | [`http`], [`server`], `lanes`, `opening`, [`tls`] | what every request passes; connections, their threads and first bytes; TLS |
 //! | [`operator`], [`background`] | health and metrics; what is done again and again |
 //! | [`app`], [`cli`] | who knows whom; the commands |
 //!
@@ -42,6 +42,7 @@ pub mod http;
 pub mod identity;
 pub mod install;
 pub mod issuer;
+mod lanes;
 mod opening;
 pub mod operator;
 pub mod page;

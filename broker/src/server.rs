@@ -2,9 +2,11 @@
 //! their time. With TLS the client chooses (ALPN), without it is HTTP/1.1. Requests of the gateway go
 //! to the gateway as they come; everything else goes to the pages and the API.
 
-use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use http::{Request, Response, uri::Scheme};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header, uri::Scheme};
+use http_body_util::{BodyExt as _, Full};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -27,6 +29,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     gateway::{self, Gateway},
+    lanes::Lanes,
     opening::Opening,
     proxy::TrustedProxies,
 };
@@ -74,12 +77,16 @@ pub struct Listener {
 impl Listener {
     /// Serves until `stop` resolves; then accepts nothing more, tells clients to go elsewhere, ends
     /// the gateway's streams and lets requests under way finish for `drain`.
+    ///
+    /// # Errors
+    /// The threads for it cannot be started.
     pub async fn serve(
         self,
         answering: Answering,
         stop: impl Future<Output = ()>,
         drain: Duration,
-    ) {
+    ) -> io::Result<()> {
+        let lanes = Lanes::start()?;
         // Shared, for each connection would keep a copy of it: more than its buffers take.
         let answering = Arc::new(answering);
         let local = self.tcp.local_addr().ok();
@@ -105,39 +112,42 @@ impl Listener {
                 scheme: https.clone(),
                 ending: ending.clone(),
             };
-            let _ = stream.set_nodelay(true);
-            match &tls {
-                None => drop(serving.spawn(connection.serve_http1(stream, place))),
-                Some(tls) => {
-                    let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
-                    let serving_then = serving.clone();
-                    // A task of its own, so that the room that a handshake needs goes with it.
-                    serving.spawn(async move {
-                        let Ok(Ok(stream)) = shaken.await else { return };
-                        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                            serving_then.spawn(connection.serve_http2(stream, place));
-                        } else {
-                            serving_then.spawn(connection.serve_http1(stream, place));
-                        }
-                    });
+            let (tls, serving_then) = (tls.clone(), serving.clone());
+            // A task of its own, so that the room that a handshake needs goes with it.
+            let begin = async move {
+                // Its events come to the thread that it is served on.
+                let Ok(stream) = TcpStream::from_std(stream) else { return };
+                let Some(tls) = tls else {
+                    serving_then.spawn(connection.serve_http1(stream, place));
+                    return;
+                };
+                let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
+                let Ok(Ok(stream)) = shaken.await else { return };
+                if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                    serving_then.spawn(connection.serve_http2(stream, place));
+                } else {
+                    serving_then.spawn(connection.serve_http1(stream, place));
                 }
-            }
+            };
+            serving.spawn_on(begin, lanes.next());
         }
         drop(self.tcp);
         answering.gateway.stop();
         ending.cancel();
         serving.close();
         let _ = tokio::time::timeout(drain, serving.wait()).await;
+        Ok(())
     }
 }
 
-type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+type Accepted = (std::net::TcpStream, SocketAddr, OwnedSemaphorePermit);
 
 /// Waits for room, then for a connection.
 async fn accept(listener: &TcpListener, connections: &Arc<Semaphore>) -> Option<Accepted> {
     let place = Arc::clone(connections).acquire_owned().await.ok()?;
     let (stream, remote) = listener.accept().await.ok()?;
-    Some((stream, remote, place))
+    let _ = stream.set_nodelay(true);
+    Some((stream.into_std().ok()?, remote, place))
 }
 
 struct Connection {
@@ -203,6 +213,10 @@ impl Connection {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<gateway::Body> {
+        // hyper stops reading at about that size, but takes a longer head that came in one piece.
+        if head_bytes(&request) > MOST_HEAD_BYTES {
+            return too_large();
+        }
         if request.uri().path().starts_with(GATEWAY_PATH) {
             let address = self.answering.proxies.client(self.remote.ip(), request.headers());
             return self.answering.gateway.answer(request, Some(address)).await;
@@ -216,4 +230,21 @@ impl Connection {
         ));
         self.answering.pages.get_response(request).await.into()
     }
+}
+
+/// Bytes of the head, as it is sent in HTTP/1.1.
+fn head_bytes(request: &Request<Incoming>) -> usize {
+    let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    let fields = request.headers().iter();
+    path + fields.map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>()
+}
+
+fn too_large() -> Response<gateway::Body> {
+    let text = format!("the head of the request is longer than {} KiB\n", MOST_HEAD_BYTES / 1024);
+    let body = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed();
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    // What follows may be as long; HTTP/2 has no such header, and ignores it.
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }

@@ -8,6 +8,7 @@ use std::{
     pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, Waker},
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
@@ -32,9 +33,10 @@ pub(super) struct KeptConnection {
     home: Arc<Idle>,
 }
 
-/// Connections that wait for a request, the last one used on top.
+/// Connections that wait for a request, the last one used on top, each with the thread that it was
+/// used on: its events come there.
 #[derive(Debug, Default)]
-struct Idle(Mutex<Vec<(Instant, KeptConnection)>>);
+struct Idle(Mutex<Vec<(Instant, ThreadId, KeptConnection)>>);
 
 /// The connections. Clones share them.
 #[derive(Clone, Debug)]
@@ -139,7 +141,7 @@ impl KeptConnection {
 impl Idle {
     fn take(&self) -> Option<KeptConnection> {
         loop {
-            let (since, mut connection) = self.lock().pop()?;
+            let (since, mut connection) = self.last_of(thread::current().id())?;
             // Nobody looked at it while it waited: the API server may have closed it.
             if since.elapsed() < IDLE_TIMEOUT && connection.is_ready() {
                 return Some(connection);
@@ -147,19 +149,26 @@ impl Idle {
         }
     }
 
+    fn last_of(&self, thread: ThreadId) -> Option<(Instant, KeptConnection)> {
+        let mut idle = self.lock();
+        let last = idle.iter().rposition(|(_, of, _)| *of == thread)?;
+        let (since, _, connection) = idle.remove(last);
+        Some((since, connection))
+    }
+
     fn put(&self, connection: KeptConnection) {
         let now = Instant::now();
         let mut idle = self.lock();
-        let old = idle.partition_point(|(since, _)| now - *since >= IDLE_TIMEOUT);
+        let old = idle.partition_point(|(since, ..)| now - *since >= IDLE_TIMEOUT);
         let gone: Vec<_> = idle.drain(..old).collect();
         if idle.len() < MOST_IDLE {
-            idle.push((now, connection));
+            idle.push((now, thread::current().id(), connection));
         }
         drop(idle);
         drop(gone);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Instant, KeptConnection)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(Instant, ThreadId, KeptConnection)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
