@@ -18,7 +18,7 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub const MANAGED_BY_VALUE: &str = "tenant-broker";
 /// Label that names the workspace (its UUID) that an object belongs to.
 pub const WORKSPACE_LABEL: &str = "tenant-broker.io/workspace";
-/// Label on a namespace that is `"true"` while its workspace is suspended.
+/// Label on a namespace while its workspace is suspended. The broker writes `"true"`; any value counts.
 pub const SUSPENDED_LABEL: &str = "tenant-broker.io/suspended";
 /// What the names of Secrets begin with that tokens are bound to.
 pub const TOKEN_SECRET_PREFIX: &str = "tenant-credential-";
