@@ -2,15 +2,21 @@
 //! their time. With TLS the client chooses (ALPN), without it is HTTP/1.1. Requests of the gateway go
 //! to the gateway as they come; everything else goes to the pages and the API.
 
-use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header, uri::Scheme};
-use http_body_util::{BodyExt as _, Full};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
-    service::service_fn,
+    service::{Service, service_fn},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use poem::{
@@ -34,7 +40,8 @@ use crate::{
     proxy::TrustedProxies,
 };
 
-/// Connections at once; each has a file descriptor, and one more for a stream of the gateway.
+/// Connections at once; each has a file descriptor, and one more for a request of the gateway under
+/// way, unless that is a watch.
 const MOST_CONNECTIONS: usize = 16_384;
 /// How long a handshake may take. They have no limit of their own: whoever does not go on with one
 /// would keep others from beginning theirs.
@@ -164,26 +171,13 @@ impl Connection {
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let ending = self.ending.clone();
-        let this = Arc::new(self);
-        let service = service_fn(move |request| {
-            let this = Arc::clone(&this);
-            // A connection keeps room for one of these as long as it lives, a watch's too; the
-            // pointer is small, and what it points to goes once the answer has begun.
-            Box::pin(async move { Ok::<_, Infallible>(this.answer(request).await) })
-        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(MOST_HEAD_BYTES)
-            .serve_connection(TokioIo::new(io), service)
+            .serve_connection(TokioIo::new(io), self.service())
             .with_upgrades();
-        let mut connection = pin!(connection);
-        // A client that breaks off is no news; its requests have their lines.
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            () = ending.cancelled() => connection.as_mut().graceful_shutdown(),
-        }
-        let _ = connection.await;
+        until(ending, Box::pin(connection), http1::UpgradeableConnection::graceful_shutdown).await;
     }
 
     async fn serve_http2<Io>(self, io: Io, _place: OwnedSemaphorePermit)
@@ -191,11 +185,6 @@ impl Connection {
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let ending = self.ending.clone();
-        let this = Arc::new(self);
-        let service = service_fn(move |request| {
-            let this = Arc::clone(&this);
-            async move { Ok::<_, Infallible>(this.answer(request).await) }
-        });
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(HTTP2_PING.0)
@@ -203,13 +192,26 @@ impl Connection {
             .max_concurrent_streams(HTTP2_STREAMS)
             .max_header_list_size(u32::try_from(MOST_HEAD_BYTES).unwrap_or(u32::MAX))
             // hyper waits for the client's first bytes here without a limit.
-            .serve_connection(TokioIo::new(Opening::new(io, HEAD_TIMEOUT)), service);
-        let mut connection = pin!(connection);
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            () = ending.cancelled() => connection.as_mut().graceful_shutdown(),
-        }
-        let _ = connection.await;
+            .serve_connection(TokioIo::new(Opening::new(io, HEAD_TIMEOUT)), self.service());
+        until(ending, Box::pin(connection), http2::Connection::graceful_shutdown).await;
+    }
+
+    /// Answers the requests of the connection.
+    fn service(
+        self,
+    ) -> impl Service<
+        Request<Incoming>,
+        Response = Response<gateway::Body>,
+        Error = Infallible,
+        Future: Send + Unpin + 'static,
+    > {
+        let this = Arc::new(self);
+        service_fn(move |request| {
+            let this = Arc::clone(&this);
+            // A connection keeps room for one of these as long as it lives, a watch's too; the
+            // pointer is small, and what it points to goes once the answer has begun.
+            Box::pin(async move { Ok(this.answer(request).await) })
+        })
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<gateway::Body> {
@@ -232,6 +234,21 @@ impl Connection {
     }
 }
 
+/// Serves a connection to its end, which is asked for once everything is to end. It is on the heap,
+/// for a future keeps room for each place that a value is moved to.
+async fn until<C: Future>(
+    ending: CancellationToken,
+    mut connection: Pin<Box<C>>,
+    shut: fn(Pin<&mut C>),
+) {
+    // A client that breaks off is no news; its requests have their lines.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = ending.cancelled() => shut(connection.as_mut()),
+    }
+    let _ = connection.await;
+}
+
 /// Bytes of the head, as it is sent in HTTP/1.1.
 fn head_bytes(request: &Request<Incoming>) -> usize {
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
@@ -241,8 +258,7 @@ fn head_bytes(request: &Request<Incoming>) -> usize {
 
 fn too_large() -> Response<gateway::Body> {
     let text = format!("the head of the request is longer than {} KiB\n", MOST_HEAD_BYTES / 1024);
-    let body = Full::new(Bytes::from(text)).map_err(|never| match never {}).boxed();
-    let mut response = Response::new(body);
+    let mut response = Response::new(gateway::whole(Bytes::from(text)));
     *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
     // What follows may be as long; HTTP/2 has no such header, and ignores it.
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

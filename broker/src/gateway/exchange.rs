@@ -145,7 +145,7 @@ fn request(method: &Method, uri: http::Uri, headers: &HeaderMap, body: Body) -> 
 }
 
 /// A body of these bytes.
-pub(super) fn whole(bytes: Bytes) -> Body {
+pub(crate) fn whole(bytes: Bytes) -> Body {
     if bytes.is_empty() {
         return Empty::new().map_err(|never| match never {}).boxed();
     }

@@ -40,6 +40,7 @@ use hyper::body::{Body as _, Incoming};
 use tenant_shared::{Code, GATEWAY_PATH};
 use tokio::task::JoinSet;
 
+pub(crate) use self::exchange::whole;
 use self::{
     cut::Why,
     exchange::{Exchange, Payload},
@@ -186,7 +187,7 @@ impl Gateway {
         let began = Instant::now();
         let origin = cors::origin(&request, self.identity.origins());
         if cors::is_preflight(&request) {
-            return cors::preflight(origin.as_ref()).map(exchange::whole);
+            return cors::preflight(origin.as_ref()).map(whole);
         }
         // Ours, never the client's: it becomes the Audit-ID at the API server.
         let id = self.clock.random_id().to_string();
@@ -322,7 +323,7 @@ impl Gateway {
         let took = began.elapsed().as_secs_f64();
         self.metrics.request(&seen.method, GATEWAY_PATH, status, took);
         seen.log_refusal(failure.code(), status, took);
-        response.map(|body| Full::new(body).map_err(|never| match never {}).boxed())
+        response.map(whole)
     }
 }
 

@@ -80,7 +80,7 @@ impl Form {
 pub(super) fn asked(method: &Method, target: &Target<'_>, headers: &HeaderMap, own: &str) -> Asked {
     let whole = target.path_and_query;
     let (path, query) = whole.split_once('?').unwrap_or((whole, ""));
-    let takes_json = Form::wanted(headers) == Some(Form::Plain);
+    let takes_json = || Form::wanted(headers) == Some(Form::Plain);
     match (method, path) {
         (&Method::GET, NAMESPACES) if target.kind == Kind::Watch && is_of_own(query, own, true) => {
             Asked::Watch(format!("/api/v1/watch/namespaces/{own}?{query}"))
@@ -88,8 +88,8 @@ pub(super) fn asked(method: &Method, target: &Target<'_>, headers: &HeaderMap, o
         (&Method::GET, NAMESPACES) if target.kind == Kind::Call && is_of_own(query, own, false) => {
             Form::wanted(headers).map_or(Asked::AsWritten, Asked::List)
         }
-        (&Method::POST, ACCESS_REVIEWS) if takes_json => Asked::AccessReview,
-        (&Method::POST, SELF_REVIEWS) if takes_json => Asked::SelfReview,
+        (&Method::POST, ACCESS_REVIEWS) if takes_json() => Asked::AccessReview,
+        (&Method::POST, SELF_REVIEWS) if takes_json() => Asked::SelfReview,
         _ => Asked::AsWritten,
     }
 }
