@@ -55,28 +55,30 @@ impl KeptConnections {
         &self,
         mut request: Request<UpstreamBody>,
     ) -> Result<Response<UpstreamAnswer>, UpstreamError> {
-        while let Some(mut connection) = self.idle.take() {
+        loop {
+            let kept = self.idle.take();
+            let is_new = kept.is_none();
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => self.new_connection().await?,
+            };
             match connection.ask(request).await {
                 Ok(response) => {
                     return Ok(response.map(|body| UpstreamAnswer::kept(body, connection)));
                 }
                 Err(mut error) => match error.take_message() {
-                    // It was closed meanwhile, and nothing was sent.
-                    Some(unsent) => request = unsent,
-                    None => return Err(UpstreamError::Connection(error.into_error())),
+                    // It was closed while it was kept, and nothing was sent.
+                    Some(unsent) if !is_new => request = unsent,
+                    _ => return Err(UpstreamError::Connection(error.into_error())),
                 },
             }
         }
+    }
+
+    async fn new_connection(&self) -> Result<KeptConnection, UpstreamError> {
         let (sender, connection) = self.open().await?;
-        let mut connection = KeptConnection {
-            sender,
-            connection: Box::new(connection),
-            home: Arc::clone(&self.idle),
-        };
-        match connection.ask(request).await {
-            Ok(response) => Ok(response.map(|body| UpstreamAnswer::kept(body, connection))),
-            Err(error) => Err(UpstreamError::Connection(error.into_error())),
-        }
+        let (connection, home) = (Box::new(connection), Arc::clone(&self.idle));
+        Ok(KeptConnection { sender, connection, home })
     }
 
     /// Sends a request after which the connection may be another protocol's.
