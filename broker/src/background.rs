@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use crate::{
     audit,
     audit::chain::Sealer,
-    clock::Clock,
+    clock::{Clock, ticks},
     config::Config,
     credential::Credentials,
     db::Db,
@@ -94,8 +94,7 @@ async fn sweep_loop(
     issuer: Issuer,
     every: Duration,
 ) {
-    let mut ticks = tokio::time::interval(every);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = ticks(every);
     loop {
         ticks.tick().await;
         if let Err(error) = workspaces.sweep().await {
@@ -118,8 +117,7 @@ async fn sweep_loop(
 
 /// Looks for objects of workspaces that were deleted or altered, again and again.
 async fn drift_loop(workspaces: Workspaces, seconds: u32) {
-    let mut ticks = tokio::time::interval(Duration::from_secs(seconds.into()));
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = ticks(Duration::from_secs(seconds.into()));
     loop {
         ticks.tick().await;
         if let Err(error) = workspaces.look_for_drift(seconds).await {
@@ -131,8 +129,7 @@ async fn drift_loop(workspaces: Workspaces, seconds: u32) {
 /// Asks providers about browsers' sessions, again and again; apart from the sweep, for a provider may
 /// take its time.
 async fn check_loop(issuer: Issuer, every: Duration) {
-    let mut ticks = tokio::time::interval(every);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = ticks(every);
     loop {
         ticks.tick().await;
         if let Err(error) = issuer.check_browsers().await {
@@ -146,8 +143,7 @@ async fn retention_loop(db: Db, clock: Clock, key: Arc<PrivateKey>, known: Publi
     if days == 0 {
         return;
     }
-    let mut ticks = tokio::time::interval(RETENTION);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut ticks = ticks(RETENTION);
     loop {
         ticks.tick().await;
         match audit::cut(&db, &clock, &key, &known, days).await {

@@ -1,12 +1,23 @@
 //! Time and identifiers: the only callers of the system clock.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
 };
 
 use jiff::Timestamp;
+use tokio::time::{Interval, MissedTickBehavior};
 use uuid::Uuid;
+
+/// Ticks at once and then so often; whoever was late does not hurry afterwards.
+pub(crate) fn ticks(every: Duration) -> Interval {
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
 
 /// Where time comes from: the system, or a test that turns the hands itself.
 #[derive(Clone, Debug, Default)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Gateway, usage};
 use crate::{
     access::{Permit, ReadWorkspace},
+    clock::ticks,
     problem::chain,
 };
 
@@ -16,8 +17,7 @@ const ROUNDS_PER_LOOK: u64 = 240;
 impl Gateway {
     /// Writes down what tenants used until it is dropped.
     pub(super) async fn keep_usage(self) {
-        let mut ticks = tokio::time::interval(EVERY);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut ticks = ticks(EVERY);
         for round in 0_u64.. {
             ticks.tick().await;
             let written = self.write_usage().await;

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::{Gateway, cut::Why};
 use crate::{
+    clock::ticks,
     problem::chain,
     workspace::{Heard, Rung},
 };
@@ -31,8 +32,7 @@ const UNKNOWN: Duration = Duration::from_mins(1);
 impl Gateway {
     /// Looks until it is dropped.
     pub(super) async fn keep_closing(self, mut rung: Rung) {
-        let mut ticks = tokio::time::interval(EVERY);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut ticks = ticks(EVERY);
         let mut asked_until = self.clock.now_ms();
         let (mut last, mut sessions_at) = (Instant::now(), Instant::now());
         loop {

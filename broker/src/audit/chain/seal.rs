@@ -7,7 +7,7 @@ use sqlx::QueryBuilder;
 use super::{CHECKPOINT, Hash, Mark, State};
 use crate::{
     audit::Row,
-    clock::Clock,
+    clock::{Clock, ticks},
     db::{Db, Tx},
     on_engine, problem,
     signing::PrivateKey,
@@ -62,8 +62,7 @@ impl Sealer {
 
     /// Seals about once a second what there is, for ever.
     pub async fn keep(self) {
-        let mut ticks = tokio::time::interval(EVERY);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut ticks = ticks(EVERY);
         loop {
             ticks.tick().await;
             if let Err(error) = self.take_turn().await {
