@@ -1,7 +1,7 @@
 //! Building programs with Go from a module that pins them, once for this user.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -55,6 +55,26 @@ pub(crate) struct GoBuild<'a> {
 }
 
 impl GoBuild<'_> {
+    /// The folder in our cache that has the programs; they are built if one is not there yet.
+    ///
+    /// # Errors
+    /// There is no cache or no Go, or the build fails.
+    pub(crate) async fn in_cache(&self, name: &str, version: &str) -> Result<PathBuf> {
+        let cache = machine::cache_folder().context("no HOME, so there is no cache folder")?;
+        let cache = cache.join(name).join(version);
+        if !self.made().all(|(name, _)| cache.join(name).is_file()) {
+            let go = machine::find("go").with_context(|| {
+                format!(
+                    "there is no Go to build {} with. Install Go (1.21 or newer): apt-get install \
+                     golang-go, or brew install go",
+                    self.what
+                )
+            })?;
+            self.build(&go, &cache).await?;
+        }
+        Ok(cache)
+    }
+
     /// Builds the programs into `cache`, unless another process has done it meanwhile. A program
     /// appears there under its name only when it is complete.
     pub(crate) async fn build(&self, go: &Path, cache: &Path) -> Result<()> {

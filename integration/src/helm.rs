@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 
 use crate::go_build::{GoBuild, GoProgram, version_of};
 use crate::kubectl::Kubectl;
-use crate::machine;
 use crate::process::Finished;
 
 /// The Go module that names and pins it.
@@ -54,24 +53,14 @@ impl Helm {
 async fn find() -> Result<PathBuf> {
     let version = version_of(MODULE, GO_MOD)
         .with_context(|| format!("helm/go.mod names no version of {MODULE}"))?;
-    let cache = machine::cache_folder().context("no HOME, so there is no cache folder")?;
-    let cache = cache.join("helm").join(&version);
-    let program = cache.join("helm");
-    if !program.is_file() {
-        let go = machine::find("go").context(
-            "There is no Go to build Helm with. Install Go (1.21 or newer): \
-             apt-get install golang-go, or brew install go",
-        )?;
-        let build = GoBuild {
-            what: &format!("Helm {version}"),
-            takes: "two minutes",
-            go_mod: GO_MOD,
-            go_sum: GO_SUM,
-            programs: &PROGRAMS,
-            tests: &[],
-            linker_flags: "-s -w",
-        };
-        build.build(&go, &cache).await?;
-    }
-    Ok(program)
+    let build = GoBuild {
+        what: &format!("Helm {version}"),
+        takes: "two minutes",
+        go_mod: GO_MOD,
+        go_sum: GO_SUM,
+        programs: &PROGRAMS,
+        tests: &[],
+        linker_flags: "-s -w",
+    };
+    Ok(build.in_cache("helm", &version).await?.join("helm"))
 }

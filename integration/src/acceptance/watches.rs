@@ -17,7 +17,7 @@ use crate::binaries::Profile;
 use crate::measure::gateway::caller::Caller;
 use crate::measure::gateway::way::{Name, Way};
 use crate::measure::gateway::without_limits;
-use crate::measure::issuance::rss_mib;
+use crate::measure::process_memory::rss_mib;
 use crate::progress::say;
 use crate::world::World;
 
@@ -25,8 +25,9 @@ use crate::world::World;
 const PEOPLE: usize = 10;
 /// Watches that are opened at a time.
 const AT_ONCE: usize = 16;
-/// File descriptors that a process needs besides those of its watches.
-const OTHERS: u64 = 200;
+/// File descriptors that a process needs besides one for each watch, those of the connections to the
+/// API server included, which a hundred share.
+const OTHERS: u64 = 400;
 /// The object that changes at the end.
 const TICKER: &str = "ticker";
 /// What opening them needed is given back within this time.
@@ -108,19 +109,18 @@ pub async fn run(watches: usize, idle: Duration) -> Result<()> {
     Ok(())
 }
 
-/// As many of these as the descriptors of one process allow: the broker needs two for each. The
-/// limit of programs that are started from here is raised as far as it may be.
+/// As many of these as the descriptors of one process allow. The limit of programs that are started from here is raised as far as it may be.
 fn possible(watches: usize) -> Result<usize> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     setrlimit(Resource::Nofile, raised).context("raise the limit of file descriptors")?;
     let possible = limit.maximum.map_or(watches, |most| {
-        usize::try_from(most.saturating_sub(OTHERS) / 2).unwrap_or(watches).min(watches)
+        usize::try_from(most.saturating_sub(OTHERS)).unwrap_or(watches).min(watches)
     });
     if possible < watches {
         say(&format!(
             "  {possible} watches instead of {watches}: a process may have {} file descriptors \
-             here, and the broker needs two for each",
+             here, and the broker needs one for each",
             limit.maximum.unwrap_or_default()
         ));
     }

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 
 use crate::control_plane::{kubernetes_version, linker_flags};
 use crate::go_build::{GoBuild, GoProgram, GoTests, version_of};
-use crate::machine;
 
 /// The Go module that names and pins the programs.
 const GO_MOD: &str = include_str!("../../conformance/go.mod");
@@ -38,31 +37,21 @@ impl Programs {
     /// The programs; built if they are not in the cache, which takes nine minutes.
     pub(super) async fn find() -> Result<Self> {
         let version = version()?;
-        let cache = machine::cache_folder().context("no HOME, so there is no cache folder")?;
-        let cache = cache.join("conformance").join(&version);
-        let file = |name: &str| cache.join(name);
-        let found = Self {
-            suite: file("e2e.test"),
-            ginkgo: file("ginkgo"),
-            kube_scheduler: file("kube-scheduler"),
+        let build = GoBuild {
+            what: &format!("the conformance suite of Kubernetes {version}"),
+            takes: "nine minutes",
+            go_mod: GO_MOD,
+            go_sum: GO_SUM,
+            programs: &PROGRAMS,
+            tests: &TESTS,
+            linker_flags: &linker_flags(&version)?,
         };
-        if ![&found.suite, &found.ginkgo, &found.kube_scheduler].iter().all(|file| file.is_file()) {
-            let go = machine::find("go").context(
-                "the conformance suite has to be built, and there is no Go to build it with. \
-                 Install Go (1.21 or newer): apt-get install golang-go, or brew install go",
-            )?;
-            let build = GoBuild {
-                what: &format!("the conformance suite of Kubernetes {version}"),
-                takes: "nine minutes",
-                go_mod: GO_MOD,
-                go_sum: GO_SUM,
-                programs: &PROGRAMS,
-                tests: &TESTS,
-                linker_flags: &linker_flags(&version)?,
-            };
-            build.build(&go, &cache).await?;
-        }
-        Ok(found)
+        let cache = build.in_cache("conformance", &version).await?;
+        Ok(Self {
+            suite: cache.join("e2e.test"),
+            ginkgo: cache.join("ginkgo"),
+            kube_scheduler: cache.join("kube-scheduler"),
+        })
     }
 }
 

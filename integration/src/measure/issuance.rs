@@ -105,15 +105,6 @@ pub async fn run(
     Ok(Run { rate: count / elapsed, cpu_ms: cpu })
 }
 
-/// Resident memory of a process, in MiB; 0 if it is gone.
-pub fn rss_mib(pid: u32) -> f64 {
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return 0.0 };
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok())
-        .map_or(0.0, |kib: f64| kib / 1024.0)
-}
-
 /// What is asked of both sides, and how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {

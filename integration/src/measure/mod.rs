@@ -4,8 +4,8 @@
 pub mod figure;
 pub mod gateway;
 pub mod issuance;
-pub mod peak_memory;
 pub mod plugin;
 pub mod policies;
+pub mod process_memory;
 pub mod process_time;
 pub mod startup;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::figure::{Figure, Promise};
-use super::issuance::rss_mib;
+use super::process_memory::rss_mib;
 use crate::process::Program;
 use crate::world::World;
 

@@ -21,24 +21,15 @@ pub(super) async fn find() -> Result<PathBuf> {
     }
     let version = version_of("sigs.k8s.io/kwok", GO_MOD)
         .context("kwok/go.mod names no version of sigs.k8s.io/kwok")?;
-    let cache = machine::cache_folder().context("no HOME, so there is no cache folder")?;
-    let cache = cache.join("kwok").join(&version);
-    let program = cache.join("kwok");
-    if !program.is_file() {
-        let go = machine::find("go").context(
-            "KWOK, which plays nodes, is not on PATH, and there is no Go to build it with. \
-             Install Go (1.21 or newer): apt-get install golang-go, or brew install go",
-        )?;
-        let build = GoBuild {
-            what: &format!("KWOK {version}"),
-            takes: "two minutes",
-            go_mod: GO_MOD,
-            go_sum: GO_SUM,
-            programs: &PROGRAMS,
-            tests: &[],
-            linker_flags: "-s -w",
-        };
-        build.build(&go, &cache).await?;
-    }
-    Ok(program)
+    let build = GoBuild {
+        what: &format!("KWOK {version}"),
+        takes: "two minutes",
+        go_mod: GO_MOD,
+        go_sum: GO_SUM,
+        programs: &PROGRAMS,
+        tests: &[],
+        linker_flags: "-s -w",
+    };
+    let cache = build.in_cache("kwok", &version).await;
+    Ok(cache.context("KWOK, which plays nodes, is not on PATH")?.join("kwok"))
 }

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use integration::{
     chromium::{Chromium, foreign_page},
+    person::Person,
     probe::{self, Probe},
     world::World,
 };
 use serde_json::json;
+use url::Url;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -67,8 +69,19 @@ async fn a_person_does_it_all_on_the_account_page() {
     chromium.until("document.querySelector('#password') !== null").await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listed_frontend_downloads_the_kubeconfig_and_no_other_page_does() {
+/// Somebody with a workspace whose browser shows the page of a listed frontend.
+pub(crate) struct AtListedPage {
+    pub(crate) world: World,
+    pub(crate) alice: Person,
+    pub(crate) chromium: Chromium,
+    /// The broker's URL.
+    pub(crate) broker: Url,
+    /// A page that is not listed.
+    pub(crate) other: String,
+}
+
+/// Signs in from the frontend, where the sign-in leads back to.
+pub(crate) async fn at_listed_page() -> AtListedPage {
     let (listed, other) = (foreign_page().await.unwrap(), foreign_page().await.unwrap());
     let builder = World::builder().setting("frontends.origins", vec![listed.clone()]);
     let world = builder.start().await.unwrap();
@@ -76,14 +89,17 @@ async fn a_listed_frontend_downloads_the_kubeconfig_and_no_other_page_does() {
         (world.person("alice").await.unwrap(), Chromium::start().await.unwrap());
     alice.api().await.unwrap().init("basic").await.unwrap();
     let broker = world.broker().public_url().unwrap();
-
-    // The sign-in leads back to the frontend.
     let mut login = broker.join("login").unwrap();
     login.query_pairs_mut().append_pair("return_to", &format!("{listed}/app"));
     chromium.open(login.as_str()).await.unwrap();
     sign_in(&chromium, alice.email(), alice.password()).await;
     chromium.until(&format!("location.href === '{listed}/app'")).await.unwrap();
+    AtListedPage { world, alice, chromium, broker, other }
+}
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listed_frontend_downloads_the_kubeconfig_and_no_other_page_does() {
+    let AtListedPage { world, alice, chromium, broker, other } = at_listed_page().await;
     let url = broker.join("api/v1/workspaces/credentials/kubeconfig").unwrap();
     let download = format!(
         "fetch('{url}', {{credentials: 'include'}}).then(r => r.text()).catch(e => 'failed')"

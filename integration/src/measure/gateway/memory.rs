@@ -11,7 +11,7 @@ use super::caller::Caller;
 use super::place::Place;
 use super::way::{Name, Way};
 use crate::measure::figure::{Figure, Promise};
-use crate::measure::issuance::rss_mib;
+use crate::measure::process_memory::rss_mib;
 
 /// What starting needed is given back within a moment, and what opening watches needed too.
 const SETTLE: Duration = Duration::from_secs(1);

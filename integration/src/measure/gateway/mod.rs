@@ -29,7 +29,7 @@ pub use place::Place;
 
 use self::requests::Ask;
 use self::turn::Turn;
-use self::way::Name;
+use self::way::{Name, Way};
 use crate::measure::figure::{Figure, Timing};
 use crate::world::WorldBuilder;
 
@@ -125,20 +125,9 @@ pub async fn measure(place: &Place, part: Part, plan: Plan) -> Result<Measured> 
         Part::Get => calls(place, Ask::small_get(place), plan).await,
         Part::List => calls(place, Ask::long_list(place), plan).await,
         Part::Watch => {
-            let mut measured = Measured::default();
-            for watchers in CONNECTIONS {
-                let mut rounds = Vec::with_capacity(plan.rounds);
-                for round in 0..plan.rounds {
-                    let mut turns = Vec::with_capacity(4);
-                    for way in place.ways_in_turn(round) {
-                        let turn = watch::turn(place, way, watchers, plan.length).await?;
-                        turns.push((way.name, turn));
-                    }
-                    rounds.push(turns);
-                }
-                figures::add(&mut measured, "watch event", watchers, &rounds);
-            }
-            Ok(measured)
+            let turn =
+                async |way: &Way, watchers| watch::turn(place, way, watchers, plan.length).await;
+            side_by_side(place, "watch event", plan, turn).await
         }
         Part::Fairness => fairness::measure(place, plan).await,
         Part::Memory => Ok(Measured {
@@ -149,18 +138,29 @@ pub async fn measure(place: &Place, part: Part, plan: Plan) -> Result<Measured> 
 }
 
 async fn calls(place: &Place, ask: Ask, plan: Plan) -> Result<Measured> {
+    let turn =
+        async |way: &Way, callers| requests::turn(place, way, &ask, callers, plan.length).await;
+    side_by_side(place, ask.name, plan, turn).await
+}
+
+/// All ways in turn, with each number of connections.
+async fn side_by_side(
+    place: &Place,
+    name: &'static str,
+    plan: Plan,
+    turn: impl AsyncFn(&Way, usize) -> Result<Turn>,
+) -> Result<Measured> {
     let mut measured = Measured::default();
-    for callers in CONNECTIONS {
+    for connections in CONNECTIONS {
         let mut rounds = Vec::with_capacity(plan.rounds);
         for round in 0..plan.rounds {
             let mut turns = Vec::with_capacity(4);
             for way in place.ways_in_turn(round) {
-                let turn = requests::turn(place, way, &ask, callers, plan.length).await?;
-                turns.push((way.name, turn));
+                turns.push((way.name, turn(way, connections).await?));
             }
             rounds.push(turns);
         }
-        figures::add(&mut measured, ask.name, callers, &rounds);
+        figures::add(&mut measured, name, connections, &rounds);
     }
     Ok(measured)
 }

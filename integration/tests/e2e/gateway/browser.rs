@@ -1,28 +1,12 @@
 //! The gateway as pages use it, in a real browser: with the cookie, by listed origins, over WebSocket.
 
-use integration::{
-    chromium::{Chromium, foreign_page},
-    world::World,
-};
 use serde_json::json;
 
-use crate::account::sign_in;
+use crate::account::{AtListedPage, at_listed_page};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listed_page_reads_changes_and_watches_and_no_other_does() {
-    let (listed, other) = (foreign_page().await.unwrap(), foreign_page().await.unwrap());
-    let builder = World::builder().setting("frontends.origins", vec![listed.clone()]);
-    let world = builder.start().await.unwrap();
-    let (alice, chromium) =
-        (world.person("alice").await.unwrap(), Chromium::start().await.unwrap());
-    alice.api().await.unwrap().init("basic").await.unwrap();
-    let broker = world.broker().public_url().unwrap();
-    let mut login = broker.join("login").unwrap();
-    login.query_pairs_mut().append_pair("return_to", &format!("{listed}/app"));
-    chromium.open(login.as_str()).await.unwrap();
-    sign_in(&chromium, alice.email(), alice.password()).await;
-    chromium.until(&format!("location.href === '{listed}/app'")).await.unwrap();
-
+    let AtListedPage { world, alice, chromium, broker, other } = at_listed_page().await;
     let path =
         format!("clusters/internal-cluster/api/v1/namespaces/{}/configmaps", alice.namespace());
     let url = broker.join(&path).unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use integration::api::Api;
-use integration::measure::peak_memory::PeakMemory;
+use integration::measure::process_memory::PeakMemory;
 use integration::person::Person;
 use integration::world::World;
 

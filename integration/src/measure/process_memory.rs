@@ -1,8 +1,20 @@
-//! How much more memory a running process needed at its peak than before something was done to it.
+//! How much memory a running process needs, and how much more at its peak than before something was done
+//! to it.
 
 use anyhow::{Context, Result};
 
-use super::issuance::rss_mib;
+/// Resident memory of a process, in MiB; 0 if it is gone.
+pub fn rss_mib(pid: u32) -> f64 {
+    status_mib(pid, "VmRSS:").unwrap_or_default()
+}
+
+/// A size of `/proc/PID/status` (proc(5)), in MiB.
+fn status_mib(pid: u32, field: &str) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let size = status.lines().find_map(|line| line.strip_prefix(field))?;
+    let kib: f64 = size.split_whitespace().next()?.parse().ok()?;
+    Some(kib / 1024.0)
+}
 
 /// What a process needs from now on. Linux keeps the peak itself and sets it back on request
 /// (proc(5), `clear_refs`), so nothing that lasts for a moment is overlooked.
@@ -28,12 +40,8 @@ impl PeakMemory {
     /// # Errors
     /// It is gone.
     pub fn grown_mib(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))
-            .context("read what a process needs")?;
-        let peak: f64 = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok())
-            .context("this system does not say what a process needed at its peak")?;
-        Ok(peak / 1024.0 - self.before)
+        let peak = status_mib(self.pid, "VmHWM:")
+            .context("it is gone, or this system does not say what a process needed at its peak")?;
+        Ok(peak - self.before)
     }
 }
