@@ -10,7 +10,7 @@ use tenant_shared::{
 
 use super::{
     Parameters,
-    fence::{TENANT, is_broker, label},
+    fence::{OBJECTS, TENANT, is_broker, label},
     policy::{Message, Namespaces, Policy, rule},
     quoted, quoted_list,
 };
@@ -31,14 +31,7 @@ const SUSPENDED: Namespaces = Namespaces::Having(SUSPENDED_LABEL);
 const NAME: &str = "(request.operation == \"DELETE\" ? oldObject : object).metadata.name";
 
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
-    vec![
-        secrets(parameters),
-        bindings(parameters),
-        objects(parameters),
-        namespaces(),
-        suspended(parameters),
-        pods(),
-    ]
+    vec![secrets(parameters), objects(parameters), namespaces(), suspended(parameters), pods()]
 }
 
 fn is_no_system(parameters: &Parameters) -> Vec<(&'static str, String)> {
@@ -96,25 +89,41 @@ fn secrets(parameters: &Parameters) -> Policy {
     }
 }
 
-fn bindings(parameters: &Parameters) -> Policy {
+fn objects(parameters: &Parameters) -> Policy {
     let account = quoted(SERVICE_ACCOUNT_NAME);
     Policy {
-        name: "tenant-guard-bindings",
-        why: "A tenant gives rights to its own programs, not to people, other tenants or \
-              everybody: those would outlive a suspension of theirs. A second binding of the \
-              session's account would be a way around the broker's.",
-        rules: vec![rule(RBAC, &["rolebindings"], &WRITES, "Namespaced")],
+        name: "tenant-guard-objects",
+        why: "What limits and carries a tenant is the broker's, whatever role a tier gives. A tenant \
+              gives rights to its own programs, not to people, other tenants or everybody: those \
+              would outlive a suspension of theirs. A second binding of the session's account would \
+              be a way around the broker's.",
+        rules: vec![
+            rule("", &OBJECTS, &WRITES, "Namespaced"),
+            rule(RBAC, &["rolebindings"], &WRITES, "Namespaced"),
+        ],
         conditions: is_no_system(parameters),
         variables: administrator(),
         validations: vec![
             unless_administrator(
-                &format!("{NAME} != {}", quoted(ROLE_BINDING_NAME)),
-                &format!("the RoleBinding {ROLE_BINDING_NAME} belongs to the broker"),
+                &format!(
+                    "!({NAME} in {})",
+                    quoted_list(&[
+                        SERVICE_ACCOUNT_NAME,
+                        QUOTA_NAME,
+                        LIMITS_NAME,
+                        ROLE_BINDING_NAME
+                    ])
+                ),
+                &format!(
+                    "{SERVICE_ACCOUNT_NAME}, {QUOTA_NAME}, {LIMITS_NAME} and {ROLE_BINDING_NAME} \
+                     belong to the broker"
+                ),
             ),
             unless_administrator(
                 &format!(
-                    "request.operation == \"DELETE\" || object.?subjects.orValue([]).all(s, s.kind \
-                     == \"ServiceAccount\" && s.?namespace.orValue(\"\") == request.namespace && \
+                    "request.resource.resource != \"rolebindings\" || request.operation == \
+                     \"DELETE\" || object.?subjects.orValue([]).all(s, s.kind == \
+                     \"ServiceAccount\" && s.?namespace.orValue(\"\") == request.namespace && \
                      s.name != {account})"
                 ),
                 &format!(
@@ -123,29 +132,6 @@ fn bindings(parameters: &Parameters) -> Policy {
                 ),
             ),
         ],
-        namespaces: MANAGED,
-    }
-}
-
-fn objects(parameters: &Parameters) -> Policy {
-    Policy {
-        name: "tenant-guard-objects",
-        why: "What limits and carries a tenant is the broker's, whatever role a tier gives.",
-        rules: vec![rule(
-            "",
-            &["serviceaccounts", "resourcequotas", "limitranges"],
-            &WRITES,
-            "Namespaced",
-        )],
-        conditions: is_no_system(parameters),
-        variables: administrator(),
-        validations: vec![unless_administrator(
-            &format!(
-                "!({NAME} in {})",
-                quoted_list(&[SERVICE_ACCOUNT_NAME, QUOTA_NAME, LIMITS_NAME])
-            ),
-            &format!("{SERVICE_ACCOUNT_NAME}, {QUOTA_NAME} and {LIMITS_NAME} belong to the broker"),
-        )],
         namespaces: MANAGED,
     }
 }

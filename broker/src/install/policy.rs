@@ -123,7 +123,7 @@ impl Policy {
                 failure_policy: Some("Fail".to_owned()),
                 match_constraints: Some(MatchResources {
                     resource_rules: Some(self.rules.clone()),
-                    ..everything()
+                    ..if self.is_wild() { self.in_namespaces() } else { everything() }
                 }),
                 match_conditions: some(self.conditions.iter().map(condition).collect()),
                 variables: some(self.variables.iter().map(variable).collect()),
@@ -136,20 +136,30 @@ impl Policy {
 
     /// Its binding, which puts it in force.
     pub fn binding(&self) -> ValidatingAdmissionPolicyBinding {
-        let match_resources = self
-            .namespaces
-            .selector()
-            .map(|selector| MatchResources { namespace_selector: Some(selector), ..everything() });
+        let is_limited = self.namespaces != Namespaces::All && !self.is_wild();
         ValidatingAdmissionPolicyBinding {
             metadata: metadata(self.name),
             spec: Some(ValidatingAdmissionPolicyBindingSpec {
                 policy_name: Some(self.name.to_owned()),
                 // Audit: the refusal is an annotation in the API server's audit log as well.
                 validation_actions: Some(vec!["Deny".to_owned(), "Audit".to_owned()]),
-                match_resources,
+                match_resources: is_limited.then(|| self.in_namespaces()),
                 param_ref: None,
             }),
         }
+    }
+
+    /// Whether its rules are for everything. The namespaces are then asked for with the rules, and
+    /// not only in the binding: the API server looks at them before the rules, which sort nothing
+    /// out here, and does so for every request as it is.
+    pub(super) fn is_wild(&self) -> bool {
+        let mut resources = self.rules.iter().flat_map(|rule| rule.resources.iter().flatten());
+        resources.any(|resource| resource.starts_with('*'))
+    }
+
+    fn in_namespaces(&self) -> MatchResources {
+        let selector = self.namespaces.selector().unwrap_or_default();
+        MatchResources { namespace_selector: Some(selector), ..everything() }
     }
 }
 

@@ -85,8 +85,11 @@ fn a_policy_for_all_resources_leaves_those_of_the_cluster_alone() {
         for rule in &policy.rules {
             let cluster = rule.scope.as_deref() == Some("Cluster");
             assert!(!cluster || policy.namespaces == policy::Namespaces::All, "{}", policy.name);
-            let wild = rule.resources.iter().flatten().any(|resource| resource.starts_with('*'));
-            assert!(!wild || rule.scope.as_deref() == Some("Namespaced"), "{}", policy.name);
+            assert!(
+                !policy.is_wild() || rule.scope.as_deref() == Some("Namespaced"),
+                "{}",
+                policy.name
+            );
         }
     }
 }

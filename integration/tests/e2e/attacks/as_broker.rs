@@ -8,8 +8,9 @@ use super::{are_refused, is_refused, token_is_refused};
 const RBAC: &str = "cannot";
 const NAMESPACES: &str = "tenant-broker-fence-namespaces";
 const TOKENS: &str = "tenant-tokens";
-const BINDINGS: &str = "tenant-broker-fence-bindings";
 const OBJECTS: &str = "tenant-broker-fence-objects";
+const SUBJECT: &str = "may bind sa-tenant-admin of the same namespace only";
+const ROLE: &str = "may bind the ClusterRoles of tiers only: admin";
 const SECRETS: &str = "tenant-broker-fence-secrets";
 const OUTSIDE: &str = "tenant-broker-fence-outside";
 const SUSPENDED: &str = "tenant-suspended";
@@ -216,16 +217,17 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
         args.into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     for (args, who) in [
-        (bind("evil", "--clusterrole=admin", &[&alices]), BINDINGS),
-        (bind("rb-tenant-admin", "--clusterrole=admin", &[&bobs]), BINDINGS),
-        (bind("rb-tenant-admin", "--clusterrole=admin", &[&alices, &bobs]), BINDINGS),
-        (bind("rb-tenant-admin", "--clusterrole=admin", &["--user=tenant-broker"]), BINDINGS),
+        (bind("evil", "--clusterrole=admin", &[&alices]), "may not write rolebindings evil"),
+        (bind("tenant-quota", "--clusterrole=admin", &[&alices]), "may not write rolebindings"),
+        (bind("rb-tenant-admin", "--clusterrole=admin", &[&bobs]), SUBJECT),
+        (bind("rb-tenant-admin", "--clusterrole=admin", &[&alices, &bobs]), SUBJECT),
+        (bind("rb-tenant-admin", "--clusterrole=admin", &["--user=tenant-broker"]), SUBJECT),
         (
             bind("rb-tenant-admin", "--clusterrole=admin", &["--group=system:authenticated"]),
-            BINDINGS,
+            OBJECTS,
         ),
         (bind("rb-tenant-admin", "--clusterrole=cluster-admin", &[&alices]), "not currently held"),
-        (bind("rb-tenant-admin", "--clusterrole=tenant-broker", &[&alices]), BINDINGS),
+        (bind("rb-tenant-admin", "--clusterrole=tenant-broker", &[&alices]), ROLE),
     ] {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         are_refused(&broker, &[(&args, who)]).await;

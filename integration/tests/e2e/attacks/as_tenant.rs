@@ -10,8 +10,9 @@ use super::{are_refused, is_refused, token_is_refused};
 
 const TOKENS: &str = "tenant-tokens";
 const SECRETS: &str = "tenant-guard-secrets";
-const BINDINGS: &str = "tenant-guard-bindings";
 const OBJECTS: &str = "tenant-guard-objects";
+const OUTSIDERS: &str = "may name ServiceAccounts of the same namespace only";
+const OWN: &str = "rb-tenant-admin belong to the broker";
 const PODS: &str = "tenant-pods";
 const CREATE: [&str; 3] = ["create", "-f", "-"];
 
@@ -103,7 +104,7 @@ async fn nobody_from_outside_is_let_in() {
         &own,
     ] {
         let bind = ["create", "rolebinding", "evil", "--clusterrole=admin", subject];
-        are_refused(kubectl, &[(&bind, BINDINGS)]).await;
+        are_refused(kubectl, &[(&bind, OUTSIDERS)]).await;
     }
     // First a good one, then somebody else into it.
     kubectl.run(["create", "serviceaccount", "app"]).await.unwrap().success().unwrap();
@@ -115,10 +116,10 @@ async fn nobody_from_outside_is_let_in() {
     are_refused(
         kubectl,
         &[
-            (&["patch", "rolebinding", "app", "-p", subjects], BINDINGS),
-            (&["delete", "rolebinding", "rb-tenant-admin"], BINDINGS),
-            (&["patch", "rolebinding", "rb-tenant-admin", "-p", subjects], BINDINGS),
-            (&["delete", "rolebindings", "--all"], BINDINGS),
+            (&["patch", "rolebinding", "app", "-p", subjects], OUTSIDERS),
+            (&["delete", "rolebinding", "rb-tenant-admin"], OWN),
+            (&["patch", "rolebinding", "rb-tenant-admin", "-p", subjects], OWN),
+            (&["delete", "rolebindings", "--all"], OWN),
             (&["delete", "serviceaccount", "sa-tenant-admin"], OBJECTS),
             (&["annotate", "serviceaccount", "sa-tenant-admin", "a=b"], OBJECTS),
         ],

@@ -80,7 +80,7 @@ async fn a_collection_is_not_deleted_at_once() {
         ),
         (&world.broker_kubectl().unwrap(), path(&own, "serviceaccounts"), RBAC),
         (&world.broker_kubectl().unwrap(), path(&own, "resourcequotas"), RBAC),
-        (mallory.kubectl(), path(&own, "rolebindings"), "tenant-guard-bindings"),
+        (mallory.kubectl(), path(&own, "rolebindings"), "tenant-guard-objects"),
         (mallory.kubectl(), path(&own, "serviceaccounts"), "tenant-guard-objects"),
         (mallory.kubectl(), path(&own, "resourcequotas"), RBAC),
         (mallory.kubectl(), "/api/v1/namespaces".to_owned(), RBAC),
