@@ -12,10 +12,8 @@ use super::{
     cut_off,
     exchange::{Exchange, Payload},
     own::{self, Asked, Form},
-    passage::Upload,
     request::Outgoing,
     review,
-    share::Direction,
 };
 use crate::problem::Failure;
 
@@ -64,8 +62,7 @@ pub(super) async fn reviewed(
     body: Incoming,
     own: &str,
 ) -> Result<Response<Bytes>, Failure> {
-    let body = Upload::new(body, exchange.passage.flow(Direction::Up));
-    let read = Limited::new(body, own::MOST_REVIEW_BYTES).collect();
+    let read = Limited::new(exchange.passage.upload(body), own::MOST_REVIEW_BYTES).collect();
     let read = tokio::select! {
         read = tokio::time::timeout(REVIEW_TIME, read) => read,
         why = exchange.passage.cut() => return Err(cut_off(why)),

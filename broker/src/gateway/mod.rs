@@ -23,6 +23,7 @@ mod status;
 mod streams;
 mod tokens;
 mod tunnel;
+mod upload;
 mod usage;
 mod visitors;
 
@@ -46,10 +47,10 @@ use self::{
     exchange::{Exchange, Payload},
     headers::HeaderError,
     own::Asked,
-    passage::{Passage, Upload},
+    passage::Passage,
     path::{Kind, PathError},
     request::{Outgoing, Seen},
-    share::{Direction, Meter, Shares},
+    share::{Meter, Shares},
     streams::{Facts, Streams},
     tokens::Tokens,
     usage::Verb,
@@ -131,6 +132,10 @@ impl From<UpstreamError> for Failure {
     fn from(error: UpstreamError) -> Self {
         note("cause", chain(&error));
         match error {
+            UpstreamError::Connection(error) if upload::stopped(&error) => Self::new(
+                Code::InvalidRequest,
+                "the body of the request stopped: nothing came for a minute",
+            ),
             UpstreamError::Path(_) => {
                 Self::new(Code::InvalidRequest, "the path cannot be forwarded")
             }
@@ -295,7 +300,7 @@ impl Gateway {
                 let payload = if body.is_end_stream() {
                     Payload::Whole(Bytes::new())
                 } else {
-                    Payload::Stream(Upload::new(body, exchange.passage.flow(Direction::Up)).boxed())
+                    Payload::Stream(exchange.passage.upload(body).boxed())
                 };
                 match exchange.send(&parts.method, path, &outgoing.headers, payload).await {
                     Ok(response) => return outgoing.answer(response, exchange.passage),

@@ -22,6 +22,7 @@ use super::{
     request::Seen,
     share::{Direction, Flow, Meter},
     streams::{Entry, Facts},
+    upload::Upload,
 };
 use crate::telemetry::Metrics;
 
@@ -81,6 +82,11 @@ impl Passage {
             Direction::Down => &self.down,
         };
         Flow::new(self.meter.clone(), direction, Arc::clone(bytes))
+    }
+
+    /// What the client sends.
+    pub(super) fn upload(&self, body: Incoming) -> Upload {
+        Upload::new(body, self.flow(Direction::Up), self.facts.kind.is_stream())
     }
 
     /// The token that it goes upstream with.
@@ -155,42 +161,6 @@ impl Drop for Passage {
     }
 }
 
-/// What the client sends.
-#[derive(Debug)]
-pub(super) struct Upload {
-    inner: Incoming,
-    flow: Flow,
-}
-
-impl Upload {
-    /// This body, as it flows.
-    pub(super) fn new(inner: Incoming, flow: Flow) -> Self {
-        Self { inner, flow }
-    }
-}
-
-impl Body for Upload {
-    type Data = Bytes;
-    type Error = std::io::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let this = self.get_mut();
-        let frame = ready!(poll_flow(&mut this.inner, &mut this.flow, context));
-        Poll::Ready(frame.map(|frame| frame.map_err(std::io::Error::other)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
 /// What the API server sends, until it ends or is cut. A body that is cut ends with an error, so that
 /// no client takes it for whole; and the API server is let go then, even if the client does not read
 /// and so never hears of it.
@@ -237,8 +207,10 @@ where
             this.passage.ended(why);
             return Poll::Ready(Some(Err(std::io::Error::other(why))));
         };
-        let frame = ready!(poll_flow(body, &mut this.flow, context));
+        ready!(this.flow.poll_ready(context));
+        let frame = ready!(Pin::new(body).poll_frame(context));
         drop(inner);
+        this.flow.carried(frame.as_ref());
         if let Some(Err(_)) = &frame {
             this.passage.ended("the API server broke off");
         }
@@ -252,20 +224,4 @@ where
     fn size_hint(&self) -> SizeHint {
         lock(&self.inner).as_ref().map_or_else(SizeHint::default, Body::size_hint)
     }
-}
-
-/// The next frame, when it may flow.
-fn poll_flow<B: Body<Data = Bytes> + Unpin>(
-    body: &mut B,
-    flow: &mut Flow,
-    context: &mut Context<'_>,
-) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-    ready!(flow.poll_ready(context));
-    let frame = ready!(Pin::new(body).poll_frame(context));
-    if let Some(Ok(frame)) = &frame
-        && let Some(data) = frame.data_ref()
-    {
-        flow.flowed(data.len());
-    }
-    Poll::Ready(frame)
 }

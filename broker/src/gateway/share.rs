@@ -13,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use http_body::Frame;
 use tenant_shared::Code;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -165,6 +167,15 @@ impl Flow {
             self.pause = None;
         }
         Poll::Ready(())
+    }
+
+    /// This part of a body flowed.
+    pub(super) fn carried<E>(&mut self, frame: Option<&Result<Frame<Bytes>, E>>) {
+        if let Some(Ok(frame)) = frame
+            && let Some(data) = frame.data_ref()
+        {
+            self.flowed(data.len());
+        }
     }
 
     /// So many flowed.

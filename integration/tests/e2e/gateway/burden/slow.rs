@@ -65,6 +65,7 @@ async fn whoever_is_slow_is_let_go_and_holds_up_nobody() {
     let gateway = "/clusters/internal-cluster";
     let version = format!("{gateway}/version");
     let review = format!("{gateway}/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
+    let config_maps = format!("{gateway}/api/v1/namespaces/{}/configmaps", alice.namespace());
     let body = "Content-Type: application/json\r\nContent-Length: 900\r\n\r\n{";
     let mut kinds = JoinSet::new();
     for (what, begin, then, answer) in [
@@ -75,6 +76,7 @@ async fn whoever_is_slow_is_let_go_and_holds_up_nobody() {
         ("a head byte by byte", head("GET", &version, "X-Slow: "), Some(b'x'), ""),
         ("a request and no other", head("GET", &version, "\r\n"), None, "HTTP/1.1 200 "),
         ("a review that does not come", head("POST", &review, body), None, "HTTP/1.1 400 "),
+        ("a body that stops", head("POST", &config_maps, body), None, "HTTP/1.1 400 "),
     ] {
         let mut slow = JoinSet::new();
         for _ in 0..CLIENTS {
