@@ -130,6 +130,8 @@ impl Listener {
                 };
                 let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
                 let Ok(Ok(stream)) = shaken.await else { return };
+                // On the heap, for a future keeps room for each place that a value is moved to.
+                let stream = Box::new(stream);
                 if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
                     serving_then.spawn(connection.serve_http2(stream, place));
                 } else {
@@ -234,8 +236,7 @@ impl Connection {
     }
 }
 
-/// Serves a connection to its end, which is asked for once everything is to end. It is on the heap,
-/// for a future keeps room for each place that a value is moved to.
+/// Serves a connection to its end, which is asked for once everything is to end.
 async fn until<C: Future>(
     ending: CancellationToken,
     mut connection: Pin<Box<C>>,
