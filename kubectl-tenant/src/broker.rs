@@ -9,8 +9,8 @@ use http::{Method, Request, header};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use tenant_shared::{
-    Credential, CredentialId, CredentialInfo, CredentialPage, EndedSessions, InitRequest, Me,
-    Revocation, SessionList, SuspendRequest, Suspension, Usage, UserInfo, UserList, UserSuspension,
+    AuditEntry, Credential, CredentialId, CredentialInfo, EndedSessions, InitRequest, Me,
+    Revocation, SessionList, SuspendRequest, Suspension, Usage, UserInfo, UserSuspension,
     Workspace, WorkspaceList,
 };
 use tokio::time::Instant;
@@ -31,6 +31,14 @@ use crate::{
 
 /// Most pages of a list that are read.
 const MOST_PAGES: usize = 1000;
+
+/// A page of a list.
+#[derive(serde::Deserialize)]
+struct Page<T> {
+    items: Vec<T>,
+    #[serde(default)]
+    next_cursor: Option<String>,
+}
 
 /// What a kubeconfig document of the broker carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -166,28 +174,24 @@ impl Broker {
         workspace: Uuid,
         all: bool,
     ) -> Result<Vec<CredentialInfo>, Error> {
-        let mut items = Vec::new();
-        let mut cursor: Option<String> = None;
-        for _ in 0..MOST_PAGES {
-            let mut query = url::form_urlencoded::Serializer::new(String::new());
-            query
-                .append_pair("limit", "500")
-                .append_pair("all", if all { "true" } else { "false" });
-            if let Some(cursor) = &cursor {
-                query.append_pair("cursor", cursor);
-            }
-            let path = format!("/workspaces/{workspace}/credentials?{}", query.finish());
-            let page: CredentialPage = self.read(&self.call(Method::GET, &path, None).await?)?;
-            items.extend(page.items);
-            cursor = page.next_cursor;
-            if cursor.is_none() {
-                return Ok(items);
-            }
-        }
-        Err(Error::unreachable(format!(
-            "{} gives more than {MOST_PAGES} pages of credentials",
-            self.identity.broker
-        )))
+        let all = if all { "true" } else { "false" };
+        let query = [("limit", "500"), ("all", all)];
+        self.items(&format!("/workspaces/{workspace}/credentials"), &query, usize::MAX).await
+    }
+
+    /// Rows of the audit trail, newest first, at most so many: of one workspace or all that this
+    /// person may see, of one action or all.
+    pub(crate) async fn audit(
+        &self,
+        workspace: Option<Uuid>,
+        action: Option<&str>,
+        most: u32,
+    ) -> Result<Vec<AuditEntry>, Error> {
+        let (workspace, limit) = (workspace.map(|id| id.to_string()), most.min(500).to_string());
+        let mut query = vec![("limit", &*limit)];
+        query.extend(workspace.iter().map(|id| ("workspace_id", &**id)));
+        query.extend(action.map(|action| ("action", action)));
+        self.items("/audit-logs", &query, most as usize).await
     }
 
     /// Revokes a credential of a workspace.
@@ -224,23 +228,35 @@ impl Broker {
 
     /// All users, for an administrator.
     pub(crate) async fn users(&self) -> Result<Vec<UserInfo>, Error> {
-        let mut users = Vec::new();
-        let mut cursor = None;
+        self.items("/users", &[], usize::MAX).await
+    }
+
+    /// The items of a list, page by page, at most so many.
+    async fn items<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        fixed: &[(&str, &str)],
+        most: usize,
+    ) -> Result<Vec<T>, Error> {
+        let mut items = Vec::new();
+        let mut cursor: Option<String> = None;
         for _ in 0..MOST_PAGES {
-            let query = cursor.map(|cursor: String| {
-                let mut query = url::form_urlencoded::Serializer::new("?".to_owned());
-                query.append_pair("cursor", &cursor).finish()
-            });
-            let path = format!("/users{}", query.unwrap_or_default());
-            let page: UserList = self.read(&self.call(Method::GET, &path, None).await?)?;
-            users.extend(page.items);
+            let mut query = url::form_urlencoded::Serializer::new(String::new());
+            query.extend_pairs(fixed);
+            if let Some(cursor) = &cursor {
+                query.append_pair("cursor", cursor);
+            }
+            let path = format!("{path}?{}", query.finish());
+            let page: Page<T> = self.read(&self.call(Method::GET, &path, None).await?)?;
+            items.extend(page.items);
             cursor = page.next_cursor;
-            if cursor.is_none() {
-                return Ok(users);
+            if cursor.is_none() || items.len() >= most {
+                items.truncate(most);
+                return Ok(items);
             }
         }
         Err(Error::unreachable(format!(
-            "{} gives more than {MOST_PAGES} pages of users",
+            "{} gives more than {MOST_PAGES} pages of {path}",
             self.identity.broker
         )))
     }

@@ -82,6 +82,8 @@ pub(crate) enum Command {
     Credentials(Credentials),
     /// Show what went through the gateway for a workspace
     Usage(Usage),
+    /// Show what happened: sign-ins, tokens that left, suspensions, refusals
+    Audit(Audit),
     /// Cut a workspace off: nothing is issued, its tokens stop working (administrators)
     Suspend(Suspend),
     /// Give a suspended workspace back (administrators)
@@ -320,6 +322,20 @@ pub(crate) struct Usage {
     /// How many days back, today included (UTC)
     #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=35))]
     pub(crate) days: u32,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    /// Identifier or namespace of a workspace [default: all that you may see]
+    pub(crate) workspace: Option<String>,
+    /// Only this action, as the trail names it
+    #[arg(long, value_name = "ACTION")]
+    pub(crate) action: Option<String>,
+    /// How many, the newest first
+    #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) limit: u32,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }

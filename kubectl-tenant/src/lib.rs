@@ -19,6 +19,7 @@
 //! finds the token good and prints it. Nothing that can talk to a network exists in that process.
 
 mod account;
+mod audit;
 mod broker;
 mod broker_url;
 mod cli;
@@ -111,6 +112,7 @@ fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
         Command::Workspaces(options) => workspace::list(choice, &options, world),
         Command::Credentials(options) => credentials::credentials(choice, &options, world),
         Command::Usage(options) => usage::usage(choice, &options, world),
+        Command::Audit(options) => audit::audit(choice, &options, world),
         Command::Suspend(options) => suspension::suspend(choice, &options, world),
         Command::Resume(options) => suspension::resume(choice, &options, world),
         Command::Kubeconfig(options) => workspace::kubeconfig(choice, &options, world),

@@ -135,3 +135,38 @@ async fn a_trail_is_verified_offline(on: On) {
     let missing = ["audit", "verify", "--file", "/nowhere", "--keys", keys];
     assert_eq!(broker.run(&missing).await.unwrap().status.code(), Some(2));
 }
+
+#[tokio::test]
+async fn people_read_what_happened_with_the_plugin() {
+    let world = World::builder().start().await.unwrap();
+    let (alice, bob) = (world.person("alice").await.unwrap(), world.person("bob").await.unwrap());
+    let operator = world.administrator("operator").await.unwrap();
+    for person in [&alice, &bob, &operator] {
+        person.login(&[]).await.unwrap().success().unwrap();
+    }
+    alice.kubectl().run(["get", "configmaps"]).await.unwrap().success().unwrap();
+
+    let hers = alice.kubectl().run(["tenant", "audit"]).await.unwrap().success().unwrap().stdout;
+    assert!(hers.starts_with("TIME"), "{hers}");
+    for action in ["SignIn", "InitWorkspace", "IssueCredential"] {
+        assert!(hers.contains(&format!("{action}   ")), "{action} is not in {hers}");
+    }
+    assert!(hers.contains(alice.email()) && !hers.contains(bob.email()), "{hers}");
+
+    let tokens = ["tenant", "audit", "--action", "IssueCredential", "--limit", "1"];
+    let tokens = alice.kubectl().json(tokens).await.unwrap();
+    assert_eq!(tokens["items"].as_array().unwrap().len(), 1);
+    assert_eq!(tokens["items"][0]["user_id"], alice.id().to_string());
+
+    // An administrator sees everybody's, by name, and asks for one workspace.
+    let namespace = alice.namespace();
+    let all = operator.kubectl().run(["tenant", "audit", "--limit", "500"]).await.unwrap();
+    assert!([&alice, &bob].iter().all(|it| all.stdout.contains(it.email())), "{all:?}");
+    let one = operator.kubectl().run(["tenant", "audit", &namespace]).await.unwrap();
+    assert!(one.stdout.contains(alice.email()) && !one.stdout.contains(bob.email()), "{one:?}");
+
+    let foreign = bob.kubectl().run(["tenant", "audit", &namespace]).await.unwrap();
+    assert_eq!(foreign.status.code(), Some(5), "{foreign:?}");
+    let nothing = bob.kubectl().run(["tenant", "audit", "--action", "Nonsense"]).await.unwrap();
+    assert!(nothing.stderr.contains("docs/audit.md"), "{nothing:?}");
+}

@@ -37,6 +37,7 @@ fn help_of_each_command() {
         "workspaces",
         "credentials",
         "credentials revoke",
+        "audit",
         "kubeconfig",
         "get-token",
         "status",
