@@ -9,10 +9,11 @@
 use std::{sync::Arc, time::Duration};
 
 use argon2::{
-    Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version,
-    password_hash::phc::PasswordHash,
+    Algorithm, Argon2, Block, Params, Version,
+    password_hash::phc::{Output, PasswordHash, Salt},
 };
 use secrecy::{ExposeSecret as _, SecretString};
+use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 
 /// Bytes of a password at least (NIST SP 800-63B section 3.1.1.2 asks for eight characters).
@@ -21,6 +22,10 @@ const LEAST_BYTES: usize = 8;
 pub const MOST_BYTES: usize = 1024;
 /// Memory of one computation, in KiB.
 const MEMORY_KIB: u32 = 19 * 1024;
+/// Room that is asked for it, in blocks of a KiB: what is longer than 32 MiB the system's allocator
+/// gives back at once, and the rest of it is never touched. 19 MiB it would keep for each thread that
+/// ever needed them (mallopt(3), `M_MMAP_THRESHOLD`): the broker held 200 MiB after ten sign-ins.
+const ROOM_KIB: usize = 33 * 1024;
 /// Passes over it.
 const PASSES: u32 = 2;
 /// Lanes.
@@ -67,8 +72,16 @@ impl Passwords {
             return Err(PasswordError::Length);
         }
         self.compute(move || {
-            let hash = argon2()?.hash_password(password.expose_secret().as_bytes());
-            hash.map(|hash| hash.to_string()).map_err(failed)
+            let (params, salt) = (params()?, Salt::generate());
+            let output = output(&password, &salt, &params, Params::DEFAULT_OUTPUT_LEN)?;
+            let hash = PasswordHash {
+                algorithm: Algorithm::Argon2id.ident(),
+                version: Some(Version::V0x13.into()),
+                params: (&params).try_into().map_err(failed)?,
+                salt: Some(salt),
+                hash: Some(output),
+            };
+            Ok(hash.to_string())
         })
         .await
     }
@@ -84,13 +97,18 @@ impl Passwords {
             let is_somebodys = hash.is_some();
             let hash = hash.unwrap_or_else(|| NOBODYS_HASH.to_owned());
             let hash = PasswordHash::new(&hash).map_err(failed)?;
-            let password = password.expose_secret().as_bytes();
-            let verdict = argon2()?.verify_password(password, &hash);
-            match verdict {
-                Ok(()) => Ok(is_somebodys),
-                Err(argon2::password_hash::Error::PasswordInvalid) => Ok(false),
-                Err(error) => Err(failed(error)),
+            let (Some(salt), Some(kept)) = (hash.salt, hash.hash) else {
+                return Err(failed("a stored hash has no salt or no hash"));
+            };
+            if (hash.algorithm, hash.version)
+                != (Algorithm::Argon2id.ident(), Some(Version::V0x13.into()))
+            {
+                return Err(failed("a stored hash is not of argon2id, version 19"));
             }
+            let params = Params::try_from(&hash).map_err(failed)?;
+            let output = output(&password, &salt, &params, kept.len())?;
+            let is_same: bool = output.as_bytes().ct_eq(kept.as_bytes()).into();
+            Ok(is_same && is_somebodys)
         })
         .await
     }
@@ -116,9 +134,30 @@ fn failed(error: impl std::fmt::Display) -> PasswordError {
     PasswordError::Failed(error.to_string())
 }
 
-fn argon2() -> Result<Argon2<'static>, PasswordError> {
-    let params = Params::new(MEMORY_KIB, PASSES, LANES, None).map_err(failed)?;
-    Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
+fn params() -> Result<Params, PasswordError> {
+    Params::new(MEMORY_KIB, PASSES, LANES, None).map_err(failed)
+}
+
+/// The work.
+fn output(
+    password: &SecretString,
+    salt: &Salt,
+    params: &Params,
+    length: usize,
+) -> Result<Output, PasswordError> {
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
+    let mut memory: Vec<Block> = Vec::with_capacity(ROOM_KIB.max(params.block_count()));
+    memory.resize(params.block_count(), Block::new());
+    let mut output = vec![0; length];
+    argon2
+        .hash_password_into_with_memory(
+            password.expose_secret().as_bytes(),
+            salt.as_ref(),
+            &mut output,
+            &mut memory,
+        )
+        .map_err(failed)?;
+    Output::new(&output).map_err(failed)
 }
 
 #[cfg(test)]
@@ -138,6 +177,21 @@ mod tests {
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
         assert!(passwords.verify(secret("correct horse"), Some(hash.clone())).await.unwrap());
         assert!(!passwords.verify(secret("correct horsf"), Some(hash)).await.unwrap());
+    }
+
+    /// As earlier versions stored it.
+    #[tokio::test]
+    async fn a_hash_of_the_library_itself_is_known() {
+        use argon2::PasswordHasher as _;
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params().unwrap());
+        let hash = argon2.hash_password(b"correct horse").unwrap().to_string();
+        let passwords = Passwords::new();
+        assert!(passwords.verify(secret("correct horse"), Some(hash.clone())).await.unwrap());
+        assert!(!passwords.verify(secret("correct hors"), Some(hash)).await.unwrap());
+        for wrong in ["nonsense", "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5J3MgYWNjb3VudA"] {
+            let verdict = passwords.verify(secret("anything"), Some(wrong.to_owned())).await;
+            assert!(matches!(verdict, Err(PasswordError::Failed(_))), "{wrong}");
+        }
     }
 
     #[tokio::test]
@@ -170,7 +224,8 @@ mod tests {
             checks.spawn(async move {
                 let work = move || {
                     most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
-                    let done = argon2()?.hash_password(b"some work").map_err(failed);
+                    let salt = Salt::generate();
+                    let done = output(&secret("some work"), &salt, &params()?, 32);
                     running.fetch_sub(1, SeqCst);
                     done.map(drop)
                 };

@@ -21,6 +21,7 @@ mod refusals;
 mod renewal;
 mod rights;
 mod secrets;
+mod sign_ins;
 mod story;
 mod suspension;
 
