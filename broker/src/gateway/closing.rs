@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::{Gateway, cut::Why};
 use crate::{
     clock::ticks,
+    on_engine,
     problem::chain,
     workspace::{Heard, Rung},
 };
@@ -28,6 +29,13 @@ const OVERLAP_MS: i64 = 10_000;
 const SESSIONS_EVERY: Duration = Duration::from_secs(30);
 /// How long streams go on without an answer of the database.
 const UNKNOWN: Duration = Duration::from_mins(1);
+
+/// Whether anything did that [`Gateway::close_changed`] looks at: mostly nothing, and a question to the
+/// database is what looking costs.
+const HAS_CHANGED: &str = "\
+SELECT EXISTS (SELECT 1 FROM workspaces WHERE status_changed_at > $1) \
+OR EXISTS (SELECT 1 FROM sessions WHERE ended_at > $1) \
+OR EXISTS (SELECT 1 FROM issued_credentials WHERE revoked_at > $1)";
 
 impl Gateway {
     /// Looks until it is dropped.
@@ -67,6 +75,11 @@ impl Gateway {
     }
 
     async fn close_changed(&self, since: i64) -> sqlx::Result<()> {
+        let has_changed: bool = on_engine!(self.db.reader(), pool =>
+            sqlx::query_scalar(HAS_CHANGED).bind(since).fetch_one(pool).await)?;
+        if !has_changed {
+            return Ok(());
+        }
         let workspaces: HashMap<Uuid, _> = self
             .workspaces
             .changed_since(since)
@@ -82,9 +95,6 @@ impl Gateway {
             .into_iter()
             .map(|revoked| (revoked.credential_id, revoked.workspace_id))
             .collect();
-        if workspaces.is_empty() && sessions.is_empty() && revoked.is_empty() {
-            return Ok(());
-        }
         let touched: HashSet<Uuid> = revoked.values().copied().collect();
         self.visitors
             .forget_those(&sessions, |id| workspaces.contains_key(&id) || touched.contains(&id));
