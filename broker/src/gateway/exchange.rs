@@ -54,18 +54,27 @@ impl Exchange<'_> {
         };
         let token = match self.token().await {
             Ok(token) => token,
-            Err(failure) => self.token_of_other_account(failure).await?,
+            Err(failure) => Box::pin(self.token_of_other_account(failure)).await?,
         };
         let response = self.once(&token, request(method, uri.clone(), headers, body)).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
-        let refused = Arc::clone(token.credential_id());
+        let again = again.map(|bytes| request(method, uri, headers, whole(bytes)));
+        Box::pin(self.with_another_token(&token, again)).await
+    }
+
+    async fn with_another_token(
+        &mut self,
+        refused: &Token,
+        again: Option<Request<Body>>,
+    ) -> Result<Response<UpstreamAnswer>, Failure> {
+        let refused = Arc::clone(refused.credential_id());
         self.gateway.tokens.forget_those(|id| id == &*refused);
         self.look_again().await?;
-        let Some(bytes) = again else { return Err(token_replaced()) };
+        let Some(request) = again else { return Err(token_replaced()) };
         let token = self.token().await?;
-        let response = self.once(&token, request(method, uri, headers, whole(bytes))).await?;
+        let response = self.once(&token, request).await?;
         match response.status() {
             // Not the client's: that one is good, so it must not be told to sign in.
             StatusCode::UNAUTHORIZED => Err(token_replaced()),

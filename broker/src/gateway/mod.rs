@@ -225,6 +225,9 @@ impl Gateway {
     }
 
     /// The whole way, from top to bottom: who, where to, whether it is on, and over.
+    ///
+    /// What is seldom done on this way is on the heap, here and further down: the future of every
+    /// request has room for all that is not, and is moved more than once before it begins.
     async fn forward(
         &self,
         mut parts: http::request::Parts,
@@ -292,9 +295,10 @@ impl Gateway {
             _ => target.path_and_query,
         };
         let answered = match asked {
-            Asked::List(form) => answer::list(&mut exchange, &outgoing, form, &own).await,
+            Asked::List(form) => Box::pin(answer::list(&mut exchange, &outgoing, form, &own)).await,
             Asked::AccessReview | Asked::SelfReview => {
-                answer::reviewed(&mut exchange, &outgoing, &asked, path, body, &own).await
+                let reviewed = answer::reviewed(&mut exchange, &outgoing, &asked, path, body, &own);
+                Box::pin(reviewed).await
             }
             Asked::AsWritten | Asked::Watch(_) => {
                 let payload = if body.is_end_stream() {

@@ -110,7 +110,7 @@ impl Tokens {
         {
             return Ok(token);
         }
-        let renewed = self.issue(active).await;
+        let renewed = Box::pin(self.issue(active)).await;
         let token = match (renewed, good) {
             (Ok(token), _) => token,
             (Err(_), Some(token)) => return Ok(token),

@@ -92,7 +92,7 @@ impl Visitors {
         if let Some(visitor) = remembered.filter(|visitor| visitor.read_at.elapsed() < GOOD_FOR) {
             return Ok(visitor);
         }
-        let visitor = Arc::new(self.read(presented).await?);
+        let visitor = Arc::new(Box::pin(self.read(presented)).await?);
         let mut known = self.lock();
         if known.len() >= MOST {
             known.retain(|_, visitor| visitor.read_at.elapsed() < GOOD_FOR);

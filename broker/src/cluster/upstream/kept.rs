@@ -60,7 +60,7 @@ impl KeptConnections {
             let is_new = kept.is_none();
             let mut connection = match kept {
                 Some(connection) => connection,
-                None => self.new_connection().await?,
+                None => Box::pin(self.new_connection()).await?,
             };
             match connection.ask(request).await {
                 Ok(response) => {

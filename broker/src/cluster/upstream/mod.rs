@@ -112,11 +112,18 @@ impl Upstream {
     ) -> Result<Response<UpstreamAnswer>, UpstreamError> {
         match travel {
             Travel::Alone => self.kept.send(self.alone(request)).await,
-            Travel::Upgrade => self.kept.send_for_upgrade(self.alone(request)).await,
-            Travel::Together => match self.shared.send(request).await? {
-                Ok(response) => Ok(response),
-                Err(request) => self.kept.send(self.alone(request)).await,
-            },
+            Travel::Upgrade => Box::pin(self.kept.send_for_upgrade(self.alone(request))).await,
+            Travel::Together => Box::pin(self.together(request)).await,
+        }
+    }
+
+    async fn together(
+        &self,
+        request: Request<UpstreamBody>,
+    ) -> Result<Response<UpstreamAnswer>, UpstreamError> {
+        match self.shared.send(request).await? {
+            Ok(response) => Ok(response),
+            Err(request) => self.kept.send(self.alone(request)).await,
         }
     }
 
