@@ -39,19 +39,22 @@ async fn shell(kubectl: &Kubectl, what: &str) {
         let shown = terminal.until_shown(text, PATIENCE).await;
         shown.unwrap_or_else(|error| panic!("{what}: {error:#}"));
     };
+    // The size is sent after the program has started, so the first answer may still be without it.
+    let measures = async |size: &str| {
+        let start = Instant::now();
+        while !terminal.shown().contains(size) {
+            assert!(start.elapsed() < PATIENCE, "{what}: {:?}", terminal.shown());
+            terminal.types("stty size\n").unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
     // What is typed is echoed at the far end, so what is waited for must not be in it.
-    terminal.types("stty size\n").unwrap();
-    shows("30 100").await;
+    measures("30 100").await;
     terminal.types("tty -s && echo ter''minal\n").unwrap();
     shows("terminal").await;
 
     terminal.resize((132, 50)).unwrap();
-    let start = Instant::now();
-    while !terminal.shown().contains("50 132") {
-        assert!(start.elapsed() < PATIENCE, "{what}: {:?}", terminal.shown());
-        terminal.types("stty size\n").unwrap();
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    measures("50 132").await;
 
     // Much at once, then one key after the other.
     terminal.types("head -c 300000 /dev/zero | tr '\\0' x; echo d''one\n").unwrap();
