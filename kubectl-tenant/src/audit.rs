@@ -1,6 +1,8 @@
 //! The command `audit`: what happened, as the broker's audit trail has it.
 
-use tenant_shared::{AuditEntry, AuditPage, Me, Role, UserInfo};
+use std::collections::HashMap;
+
+use tenant_shared::{AuditEntry, AuditPage, Role};
 use uuid::Uuid;
 
 use crate::{
@@ -18,52 +20,44 @@ use crate::{
 pub(crate) fn audit(choice: &Choice, options: &Options, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
     let broker = &account.broker;
-    let (items, people) = runtime::block_on(async {
+    let (items, names) = runtime::block_on(async {
         let id = match &options.workspace {
             Some(named) => Some(workspace::named(broker, Some(named)).await?),
             None => None,
         };
         let items = broker.audit(id, options.action.as_deref(), options.limit).await?;
-        let mut people = People::default();
+        let mut names = Names::new();
         if options.shown.output == Format::Table {
             let me = broker.me().await?;
             if me.role == Role::Admin {
-                // Only for show: without it the identifiers have to do.
-                people.others = broker.users().await.unwrap_or_default();
+                let users = broker.users().await.unwrap_or_default();
+                names.extend(users.into_iter().map(|user| (user.id, user.email)));
             }
-            people.me = Some(me);
+            names.insert(me.id, me.email);
         }
-        Ok::<_, Error>((items, people))
+        Ok::<_, Error>((items, names))
     })??;
     let page = AuditPage { items, next_cursor: None };
-    output::show(world, options.shown.output, &page, |it| table(&it.items, &people))?;
+    output::show(world, options.shown.output, &page, |it| table(&it.items, &names))?;
     if page.items.is_empty() {
         world.say("nothing was found; actions are named as in the table of docs/audit.md");
     }
     Ok(())
 }
 
-/// Who is known by more than an identifier.
-#[derive(Default)]
-struct People {
-    me: Option<Me>,
-    others: Vec<UserInfo>,
-}
+/// Addresses of people, for show; without one the identifier has to do.
+type Names = HashMap<Uuid, String>;
 
-impl People {
-    fn name(&self, id: Uuid) -> String {
-        let me = self.me.as_ref().filter(|me| me.id == id).map(|me| me.email.as_str());
-        let other = || self.others.iter().find(|it| it.id == id).map(|it| it.email.as_str());
-        me.or_else(other).map_or_else(|| id.to_string(), output::plain)
-    }
-}
-
-fn table(entries: &[AuditEntry], people: &People) -> String {
+fn table(entries: &[AuditEntry], names: &Names) -> String {
     let rows: Vec<[String; 8]> = entries
         .iter()
         .map(|it| {
             let text = |field: &Option<String>| output::plain(field.as_deref().unwrap_or_default());
-            let name = |id: Option<Uuid>| id.map(|id| people.name(id)).unwrap_or_default();
+            let name = |id: Option<Uuid>| {
+                let shown =
+                    |id| names.get(&id).map_or_else(|| id.to_string(), |it| output::plain(it));
+                id.map(shown).unwrap_or_default()
+            };
             [
                 it.created_at.to_string(),
                 output::plain(&it.action),

@@ -24,6 +24,7 @@ use uuid::Uuid;
 pub use kubeconfig::{Mode, Parts, User, render};
 pub use ledger::{Ledger, NotRecorded};
 pub use records::Revoked;
+pub(crate) use records::revoked_after;
 pub use revoke::RevokeError;
 
 use crate::{

@@ -113,8 +113,15 @@ pub struct Revoked {
     pub workspace_id: Uuid,
 }
 
-const REVOKED_SINCE: &str =
-    "SELECT credential_id, workspace_id FROM issued_credentials WHERE revoked_at > $1";
+/// The credentials that were revoked after `$1`.
+macro_rules! revoked_after {
+    () => {
+        "FROM issued_credentials WHERE revoked_at > $1"
+    };
+}
+pub(crate) use revoked_after;
+
+const REVOKED_SINCE: &str = concat!("SELECT credential_id, workspace_id ", revoked_after!());
 
 /// Those that were revoked after this time.
 pub(super) async fn revoked_since(db: &Db, since: i64) -> sqlx::Result<Vec<Revoked>> {

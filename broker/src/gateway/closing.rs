@@ -15,9 +15,11 @@ use uuid::Uuid;
 use super::{Gateway, cut::Why};
 use crate::{
     clock::ticks,
+    credential::revoked_after,
+    identity::ended_after,
     on_engine,
     problem::chain,
-    workspace::{Heard, Rung},
+    workspace::{Heard, Rung, changed_after},
 };
 
 /// How often the database is asked.
@@ -32,10 +34,15 @@ const UNKNOWN: Duration = Duration::from_mins(1);
 
 /// Whether anything did that [`Gateway::close_changed`] looks at: mostly nothing, and a question to the
 /// database is what looking costs.
-const HAS_CHANGED: &str = "\
-SELECT EXISTS (SELECT 1 FROM workspaces WHERE status_changed_at > $1) \
-OR EXISTS (SELECT 1 FROM sessions WHERE ended_at > $1) \
-OR EXISTS (SELECT 1 FROM issued_credentials WHERE revoked_at > $1)";
+const HAS_CHANGED: &str = concat!(
+    "SELECT EXISTS (SELECT 1 ",
+    changed_after!(),
+    ") OR EXISTS (SELECT 1 ",
+    ended_after!(),
+    ") OR EXISTS (SELECT 1 ",
+    revoked_after!(),
+    ")"
+);
 
 impl Gateway {
     /// Looks until it is dropped.

@@ -36,7 +36,7 @@ pub use browser::BrowserSessions;
 pub use email::{Email, NotAnEmail};
 pub use origin::Origins;
 pub use password::{MOST_BYTES as PASSWORD_MOST_BYTES, PasswordError};
-pub(crate) use session::Which;
+pub(crate) use session::{Which, ended_after};
 pub(crate) use user::{ACTIVE, User, hold_active};
 
 /// Users, sessions and access tokens. Clones share everything.

@@ -53,7 +53,15 @@ pub(super) async fn caller(db: &Db, token: SecretHash, now: i64) -> sqlx::Result
     }))
 }
 
-const ENDED: &str = "SELECT id FROM sessions WHERE ended_at > $1";
+/// The sessions that somebody ended after `$1`.
+macro_rules! ended_after {
+    () => {
+        "FROM sessions WHERE ended_at > $1"
+    };
+}
+pub(crate) use ended_after;
+
+const ENDED: &str = concat!("SELECT id ", ended_after!());
 
 /// The sessions that somebody ended after this time.
 pub(super) async fn ended_since(db: &Db, since: i64) -> sqlx::Result<Vec<Uuid>> {

@@ -10,6 +10,7 @@
 //! ones, a policy of its own refuses (`outside`, and [`super::guard`]'s for everybody); the others
 //! need not look at the namespace again.
 
+use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
 use tenant_shared::{
     MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL,
     TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
@@ -27,12 +28,15 @@ use crate::{
 };
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-const WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
+pub(super) const WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
+/// The name of what is written, as CEL.
+pub(super) const NAME: &str =
+    "(request.operation == \"DELETE\" ? oldObject : object).metadata.name";
 /// The namespace of a user, `tenant-<uuid>`.
 pub(super) const TENANT: &str =
     "^tenant-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
 /// What limits and carries a tenant.
-pub(super) const OBJECTS: [&str; 3] = ["serviceaccounts", "resourcequotas", "limitranges"];
+const OBJECTS: [&str; 3] = ["serviceaccounts", "resourcequotas", "limitranges"];
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
@@ -165,8 +169,15 @@ fn namespaces(parameters: &Parameters) -> Policy {
     }
 }
 
+/// Writes of what limits and carries a tenant, and of bindings.
+pub(super) fn writes_of_objects() -> Vec<NamedRuleWithOperations> {
+    vec![
+        rule("", &OBJECTS, &WRITES, "Namespaced"),
+        rule(RBAC, &["rolebindings"], &WRITES, "Namespaced"),
+    ]
+}
+
 fn objects(parameters: &Parameters) -> Policy {
-    let name = "(request.operation == \"DELETE\" ? oldObject : object).metadata.name";
     let is_binding = "request.resource.resource == \"rolebindings\"";
     let unbinds = "request.operation == \"DELETE\"";
     let binds_well = |what: String| format!("!({is_binding}) || {unbinds} || ({what})");
@@ -174,23 +185,20 @@ fn objects(parameters: &Parameters) -> Policy {
         name: "tenant-broker-fence-objects",
         why: "Accounts, quotas and limits: the broker's own, in tenants' namespaces. There it gives a \
               tier's role to the tenant's own account, and takes bindings away, whoever made them.",
-        rules: vec![
-            rule("", &OBJECTS, &WRITES, "Namespaced"),
-            rule(RBAC, &["rolebindings"], &WRITES, "Namespaced"),
-        ],
+        rules: writes_of_objects(),
         conditions: brokers(parameters),
         variables: vec![],
         validations: vec![
             named(),
             (
                 format!(
-                    "{is_binding} ? {unbinds} || {name} == {} : {name} in {}",
+                    "{is_binding} ? {unbinds} || {NAME} == {} : {NAME} in {}",
                     quoted(ROLE_BINDING_NAME),
                     quoted_list(&[SERVICE_ACCOUNT_NAME, QUOTA_NAME, LIMITS_NAME])
                 ),
                 Message::Built(
                     format!(
-                        "\"the broker may not write \" + request.resource.resource + \" \" + {name}"
+                        "\"the broker may not write \" + request.resource.resource + \" \" + {NAME}"
                     ),
                     "the broker may write its own objects only".to_owned(),
                 ),

@@ -10,14 +10,12 @@ use tenant_shared::{
 
 use super::{
     Parameters,
-    fence::{OBJECTS, TENANT, is_broker, label},
+    fence::{NAME, TENANT, WRITES, is_broker, label, writes_of_objects},
     policy::{Message, Namespaces, Policy, rule},
     quoted, quoted_list,
 };
 use crate::workspace::{LIMITS_NAME, QUOTA_NAME};
 
-const RBAC: &str = "rbac.authorization.k8s.io";
-const WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
 /// Components of the control plane, by user.
 const SYSTEM_USERS: [&str; 3] =
     ["system:kube-controller-manager", "system:kube-scheduler", "system:apiserver"];
@@ -28,7 +26,6 @@ const SYSTEM_GROUPS: [&str; 3] =
 pub(super) const MANAGED: Namespaces = Namespaces::With(MANAGED_BY_LABEL, MANAGED_BY_VALUE);
 /// Namespaces of workspaces that are suspended.
 const SUSPENDED: Namespaces = Namespaces::Having(SUSPENDED_LABEL);
-const NAME: &str = "(request.operation == \"DELETE\" ? oldObject : object).metadata.name";
 
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
     vec![secrets(parameters), objects(parameters), namespaces(), suspended(parameters), pods()]
@@ -97,10 +94,7 @@ fn objects(parameters: &Parameters) -> Policy {
               gives rights to its own programs, not to people, other tenants or everybody: those \
               would outlive a suspension of theirs. A second binding of the session's account would \
               be a way around the broker's.",
-        rules: vec![
-            rule("", &OBJECTS, &WRITES, "Namespaced"),
-            rule(RBAC, &["rolebindings"], &WRITES, "Namespaced"),
-        ],
+        rules: writes_of_objects(),
         conditions: is_no_system(parameters),
         variables: administrator(),
         validations: vec![
@@ -151,8 +145,7 @@ fn namespaces() -> Policy {
         validations: vec![unless_administrator(
             &format!(
                 "(request.operation == \"CREATE\" ? {new} : {old}) != {value} && \
-                 !(request.operation == \"DELETE\" ? oldObject : object).metadata.name\
-                 .startsWith(\"tenant-\")",
+                 !{NAME}.startsWith(\"tenant-\")",
                 new = label("object", MANAGED_BY_LABEL),
                 old = label("oldObject", MANAGED_BY_LABEL),
                 value = quoted(MANAGED_BY_VALUE)

@@ -149,8 +149,8 @@ impl Policy {
         }
     }
 
-    /// Whether its rules are for everything. The namespaces are then asked for with the rules, and
-    /// not only in the binding: the API server looks at them before the rules, which sort nothing
+    /// Whether its rules are for everything. The namespaces are then asked for with the rules
+    /// instead of in the binding: the API server looks at them before the rules, which sort nothing
     /// out here, and does so for every request as it is.
     pub(super) fn is_wild(&self) -> bool {
         let mut resources = self.rules.iter().flat_map(|rule| rule.resources.iter().flatten());

@@ -24,6 +24,7 @@ pub use error::{WorkspaceError, cluster_failure};
 pub use objects::{LIMITS_NAME, QUOTA_NAME};
 pub(crate) use progress::Steps;
 pub(crate) use rotate::ROTATION;
+pub(crate) use store::changed_after;
 pub use store::{Changed, Found};
 
 use crate::{

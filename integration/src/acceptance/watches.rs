@@ -109,7 +109,8 @@ pub async fn run(watches: usize, idle: Duration) -> Result<()> {
     Ok(())
 }
 
-/// As many of these as the descriptors of one process allow. The limit of programs that are started from here is raised as far as it may be.
+/// As many of these as the descriptors of one process allow. The limit of programs that are started
+/// from here is raised as far as it may be.
 fn possible(watches: usize) -> Result<usize> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -58,7 +58,15 @@ impl Changed {
     }
 }
 
-const CHANGED: &str = "SELECT id, status, k8s_sa_uid FROM workspaces WHERE status_changed_at > $1";
+/// The workspaces whose status changed after `$1`.
+macro_rules! changed_after {
+    () => {
+        "FROM workspaces WHERE status_changed_at > $1"
+    };
+}
+pub(crate) use changed_after;
+
+const CHANGED: &str = concat!("SELECT id, status, k8s_sa_uid ", changed_after!());
 
 /// The workspaces whose status changed after this time.
 pub(super) async fn changed_since(db: &Db, since: i64) -> sqlx::Result<Vec<Changed>> {
