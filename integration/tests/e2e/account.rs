@@ -6,7 +6,7 @@ use integration::{
     chromium::{Chromium, foreign_page},
     person::Person,
     probe::{self, Probe},
-    world::World,
+    world::{World, WorldBuilder},
 };
 use serde_json::json;
 use url::Url;
@@ -81,9 +81,9 @@ pub(crate) struct AtListedPage {
 }
 
 /// Signs in from the frontend, where the sign-in leads back to.
-pub(crate) async fn at_listed_page() -> AtListedPage {
+pub(crate) async fn at_listed_page(builder: WorldBuilder) -> AtListedPage {
     let (listed, other) = (foreign_page().await.unwrap(), foreign_page().await.unwrap());
-    let builder = World::builder().setting("frontends.origins", vec![listed.clone()]);
+    let builder = builder.setting("frontends.origins", vec![listed.clone()]);
     let world = builder.start().await.unwrap();
     let (alice, chromium) =
         (world.person("alice").await.unwrap(), Chromium::start().await.unwrap());
@@ -99,7 +99,8 @@ pub(crate) async fn at_listed_page() -> AtListedPage {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listed_frontend_downloads_the_kubeconfig_and_no_other_page_does() {
-    let AtListedPage { world, alice, chromium, broker, other } = at_listed_page().await;
+    let AtListedPage { world, alice, chromium, broker, other } =
+        at_listed_page(World::builder()).await;
     let url = broker.join("api/v1/workspaces/credentials/kubeconfig").unwrap();
     let download = format!(
         "fetch('{url}', {{credentials: 'include'}}).then(r => r.text()).catch(e => 'failed')"

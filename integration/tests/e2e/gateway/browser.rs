@@ -1,12 +1,14 @@
 //! The gateway as pages use it, in a real browser: with the cookie, by listed origins, over WebSocket.
 
+use integration::{streams::make_pod, world::World};
 use serde_json::json;
 
 use crate::account::{AtListedPage, at_listed_page};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listed_page_reads_changes_and_watches_and_no_other_does() {
-    let AtListedPage { world, alice, chromium, broker, other } = at_listed_page().await;
+    let AtListedPage { world, alice, chromium, broker, other } =
+        at_listed_page(World::builder()).await;
     let path =
         format!("clusters/internal-cluster/api/v1/namespaces/{}/configmaps", alice.namespace());
     let url = broker.join(&path).unwrap();
@@ -47,4 +49,45 @@ async fn a_listed_page_reads_changes_and_watches_and_no_other_does() {
     let namespace = alice.namespace();
     let there = crate::object_list(&world, &["configmaps", "-n", &namespace]).await.unwrap();
     assert_eq!(there.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listed_page_runs_a_command_in_a_pod_and_no_other_does() {
+    let AtListedPage { world, alice, chromium, broker, other } =
+        at_listed_page(World::builder().node()).await;
+    alice.login(&[]).await.unwrap().success().unwrap();
+    make_pod(alice.kubectl(), world.node().unwrap(), "p").await.unwrap();
+    let path =
+        format!("clusters/internal-cluster/api/v1/namespaces/{}/pods/p/exec", alice.namespace());
+    let mut url = broker.join(&path).unwrap();
+    url.set_scheme("ws").unwrap();
+    for (key, value) in [("stdin", "true"), ("stdout", "true"), ("stderr", "true")] {
+        url.query_pairs_mut().append_pair(key, value);
+    }
+    for word in ["sh", "-c", "read line; echo \"heard $line\"; echo also >&2; exit 3"] {
+        url.query_pairs_mut().append_pair("command", word);
+    }
+    // The first byte of a message is its channel: standard input, output and error are 0 to 2, how it
+    // ended is 3. Output may come in pieces.
+    let exec = format!(
+        "new Promise(done => {{
+            const socket = new WebSocket('{url}', 'v5.channel.k8s.io');
+            const said = ['', '', '', ''];
+            socket.binaryType = 'arraybuffer';
+            socket.onopen = () => socket.send(new TextEncoder().encode('\\0a word\\n'));
+            socket.onmessage = event => {{
+                const bytes = new Uint8Array(event.data);
+                said[bytes[0]] += new TextDecoder().decode(bytes.slice(1));
+            }};
+            socket.onclose = () => done(said.join('|'));
+        }})"
+    );
+    let said = chromium.value(&exec).await.unwrap();
+    let said = said.as_str().unwrap();
+    assert!(said.starts_with("|heard a word\n|also\n|"), "{said}");
+    assert!(said.contains(r#""status":"Failure""#) && said.contains("exit"), "{said}");
+
+    chromium.open(&other).await.unwrap();
+    chromium.until(&format!("location.origin === '{other}'")).await.unwrap();
+    assert_eq!(chromium.value(&exec).await.unwrap(), "|||");
 }
