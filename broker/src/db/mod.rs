@@ -26,6 +26,9 @@ const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a transaction may do nothing. One whose broker hangs or was cut off holds its locks no
 /// longer.
 const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(30);
+/// A connection to PostgreSQL that was used so lately is not asked first whether it is still there,
+/// which is a round trip each time.
+const SURELY_ALIVE: Duration = Duration::from_secs(1);
 /// Connections of one broker to PostgreSQL.
 const POSTGRES_CONNECTIONS: u32 = 16;
 /// Readers of one broker on SQLite; there is one writer beside them.
@@ -173,6 +176,15 @@ impl Db {
                 let pool = PgPoolOptions::new()
                     .max_connections(POSTGRES_CONNECTIONS)
                     .acquire_timeout(ACQUIRE_TIMEOUT)
+                    .test_before_acquire(false)
+                    .before_acquire(|connection, meta| {
+                        Box::pin(async move {
+                            if meta.idle_for > SURELY_ALIVE {
+                                connection.ping().await?;
+                            }
+                            Ok(true)
+                        })
+                    })
                     .connect_with(with_time_limits(options).application_name("tenant-broker"))
                     .await?;
                 Ok(Self::Postgres(pool))
@@ -186,7 +198,10 @@ impl Db {
                     .synchronous(SqliteSynchronous::Full)
                     .foreign_keys(true)
                     .busy_timeout(ACQUIRE_TIMEOUT);
-                let pool = SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
+                // Nobody hangs up on a file, and asking costs as much as a statement.
+                let pool = SqlitePoolOptions::new()
+                    .acquire_timeout(ACQUIRE_TIMEOUT)
+                    .test_before_acquire(false);
                 change_to_wal(&options).await?;
                 let write = pool
                     .clone()
