@@ -4,7 +4,7 @@
 //! and one for each change of state; `debug` and `trace` add what libraries say. No level may carry
 //! a token, a password or a session secret.
 
-use std::str::FromStr;
+use std::{str::FromStr, sync::Arc};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -126,7 +126,11 @@ struct LimitLabels {
 
 /// Everything that is counted. Clones share the counts.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub struct Metrics(Arc<Counts>);
+
+/// One allocation, for every request of the gateway has a clone.
+#[derive(Debug)]
+struct Counts {
     requests: Family<RequestLabels, Counter>,
     request_seconds: Histogram,
     actions: Family<ActionLabels, Counter>,
@@ -140,7 +144,7 @@ pub struct Metrics {
     drift_rounds: Family<OutcomeLabels, Counter>,
     policies_in_force: Gauge,
     throttled: Family<LimitLabels, Counter>,
-    registry: std::sync::Arc<Registry>,
+    registry: Registry,
 }
 
 impl Default for Metrics {
@@ -211,7 +215,7 @@ impl Default for Metrics {
             "1 if the cluster has the admission policies of tenant-broker install, else 0",
             policies_in_force.clone(),
         );
-        Self {
+        Self(Arc::new(Counts {
             requests,
             request_seconds,
             actions,
@@ -225,8 +229,8 @@ impl Default for Metrics {
             drift_rounds,
             policies_in_force,
             throttled,
-            registry: std::sync::Arc::new(registry),
-        }
+            registry,
+        }))
     }
 }
 
@@ -234,25 +238,25 @@ impl Metrics {
     /// A request was answered.
     pub fn request(&self, method: &poem::http::Method, path: &str, status: u16, seconds: f64) {
         let labels = RequestLabels { method: method_label(method), area: area(path), status };
-        self.requests.get_or_create(&labels).inc();
-        self.request_seconds.observe(seconds);
+        self.0.requests.get_or_create(&labels).inc();
+        self.0.request_seconds.observe(seconds);
     }
 
     /// An audited action ended.
     pub fn action(&self, action: crate::audit::Action, outcome: &'static str) {
-        self.actions.get_or_create(&ActionLabels { action: action.as_str(), outcome }).inc();
+        self.0.actions.get_or_create(&ActionLabels { action: action.as_str(), outcome }).inc();
     }
 
     /// A TokenRequest was answered.
     pub fn token_request(&self, seconds: f64) {
-        self.token_request_seconds.observe(seconds);
+        self.0.token_request_seconds.observe(seconds);
     }
 
     /// So many workspaces have a status, the first of them for so many seconds.
     pub fn workspaces(&self, status: WorkspaceStatus, count: i64, oldest_seconds: i64) {
         let labels = StatusLabels { status: status.as_str() };
-        self.workspaces.get_or_create(&labels).set(count);
-        self.oldest_seconds.get_or_create(&labels).set(oldest_seconds);
+        self.0.workspaces.get_or_create(&labels).set(count);
+        self.0.oldest_seconds.get_or_create(&labels).set(oldest_seconds);
     }
 
     /// The sweep worked on a workspace in this status.
@@ -263,51 +267,51 @@ impl Metrics {
             SweepOutcome::TimedOut => "timed_out",
         };
         let labels = SweepLabels { status: status.as_str(), outcome };
-        self.sweep_attempts.get_or_create(&labels).inc();
+        self.0.sweep_attempts.get_or_create(&labels).inc();
     }
 
     /// A difference was found that was not known.
     pub fn drift_found(&self, kind: &str, what: &str) {
         let labels = DriftLabels { kind: kind.to_owned(), what: what.to_owned() };
-        self.drift.get_or_create(&labels).inc();
+        self.0.drift.get_or_create(&labels).inc();
     }
 
     /// A difference was set right.
     pub fn drift_repaired(&self, kind: &str, what: &str) {
         let labels = DriftLabels { kind: kind.to_owned(), what: what.to_owned() };
-        self.drift_repaired.get_or_create(&labels).inc();
+        self.0.drift_repaired.get_or_create(&labels).inc();
     }
 
     /// What differs now: kind, what, and in how many workspaces.
     pub fn open_drift(&self, counts: &[(String, String, i64)]) {
-        self.drift_open.clear();
+        self.0.drift_open.clear();
         for (kind, what, count) in counts {
             let labels = DriftLabels { kind: kind.clone(), what: what.clone() };
-            self.drift_open.get_or_create(&labels).set(*count);
+            self.0.drift_open.get_or_create(&labels).set(*count);
         }
     }
 
     /// A round over all objects ended.
     pub fn drift_round(&self, done: bool) {
         let outcome = if done { "done" } else { "failed" };
-        self.drift_rounds.get_or_create(&OutcomeLabels { outcome }).inc();
+        self.0.drift_rounds.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
     /// The gateway refused a request.
     pub fn throttled(&self, limit: &'static str) {
-        self.throttled.get_or_create(&LimitLabels { limit }).inc();
+        self.0.throttled.get_or_create(&LimitLabels { limit }).inc();
     }
 
     /// Whether the admission policies were as they have to be when they were last looked at.
     pub fn policies_in_force(&self, they_are: bool) {
-        self.policies_in_force.set(they_are.into());
+        self.0.policies_in_force.set(they_are.into());
     }
 
     /// All of it in the `OpenMetrics` text format.
     pub fn render(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode(&mut text, &self.0.registry);
         text
     }
 }
