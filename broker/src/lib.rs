@@ -43,6 +43,7 @@ pub mod identity;
 pub mod install;
 pub mod issuer;
 mod lanes;
+mod log_lines;
 mod opening;
 pub mod operator;
 pub mod page;

@@ -145,6 +145,7 @@ impl Listener {
         ending.cancel();
         serving.close();
         let _ = tokio::time::timeout(drain, serving.wait()).await;
+        lanes.write_log_lines().await;
         Ok(())
     }
 }

@@ -19,6 +19,8 @@ use prometheus_client::{
 use tenant_shared::WorkspaceStatus;
 use tracing_subscriber::{EnvFilter, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
+use crate::log_lines::LogLines;
+
 /// How a log line is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
@@ -58,7 +60,7 @@ pub fn log_filter(text: &str) -> Result<EnvFilter, String> {
 /// Starts logging to stderr, once per process.
 pub fn start_logging(filter: EnvFilter, format: LogFormat) {
     let registry = tracing_subscriber::registry().with(filter);
-    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let layer = tracing_subscriber::fmt::layer().with_writer(LogLines);
     // A second call (tests) finds logging started already, which is as good.
     let _ = match format {
         LogFormat::Text => registry.with(layer.with_ansi(false)).try_init(),
