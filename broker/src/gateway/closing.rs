@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How often the database is asked.
-const EVERY: Duration = Duration::from_millis(100);
+const EVERY: Duration = Duration::from_millis(200);
 /// How far back, in milliseconds: a change is stamped before its transaction ends, and the clocks
 /// of replicas differ.
 const OVERLAP_MS: i64 = 10_000;
