@@ -12,8 +12,9 @@
 mod config;
 mod program;
 
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::control_plane::ControlPlane;
 use crate::machine;
@@ -50,6 +52,7 @@ const PORT_TRIES: u32 = 5;
 pub struct Node {
     process: Process,
     log: PathBuf,
+    files: TempDir,
 }
 
 impl Node {
@@ -67,6 +70,14 @@ impl Node {
         std::fs::write(&log, "").context("make the log of the containers")?;
         let account = machine::unprivileged_account()?;
         write_private(&folder.join("kwok.yaml"), config::text(&log, account))?;
+        let files = tempfile::tempdir().context("make a folder for containers")?;
+        let programs = files.path().join("bin");
+        std::fs::create_dir(&programs).context("make a folder for containers' programs")?;
+        allow(&programs, 0o755)?;
+        allow(files.path(), 0o777)?;
+        let ours = std::env::var_os("PATH").unwrap_or_default();
+        let search = std::iter::once(programs).chain(std::env::split_paths(&ours));
+        let search = std::env::join_paths(search).context("the search path of containers")?;
         let nodes: Api<NodeObject> = Api::all(cluster.admin().await?);
         for _ in 0..PORT_TRIES {
             let port = port::free()?;
@@ -81,10 +92,11 @@ impl Node {
                 .arg("--node-lease-duration-seconds=40")
                 .args(["--tls-cert-file=kubelet.crt", "--tls-private-key-file=kubelet.key"])
                 .without_env("KUBECONFIG")
+                .env("PATH", &search)
                 .in_folder(folder)
                 .spawn_logged(&folder.join("kwok.log"))?;
             match ready(&process, &nodes, port).await {
-                Ok(()) => return Ok(Self { process, log }),
+                Ok(()) => return Ok(Self { process, log, files }),
                 Err(_) if process.status().is_some() && port::is_taken(&process.log_tail(20)) => {}
                 Err(error) => return Err(error),
             }
@@ -117,10 +129,31 @@ impl Node {
         file.write_all(line.as_bytes()).context("write the containers' log")
     }
 
+    /// A folder that commands of `exec` may write to.
+    pub fn files(&self) -> &Path {
+        self.files.path()
+    }
+
+    /// Commands of `exec` find this shell script before any other program of its name.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn program(&self, name: &str, script: &str) -> Result<()> {
+        let file = self.files.path().join("bin").join(name);
+        std::fs::write(&file, script).context("write a program of containers")?;
+        allow(&file, 0o755)
+    }
+
     /// KWOK itself.
     pub fn process(&self) -> &Process {
         &self.process
     }
+}
+
+/// Lets the account of containers in.
+fn allow(path: &Path, mode: u32) -> Result<()> {
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
+        .with_context(|| format!("let containers use {}", path.display()))
 }
 
 /// Waits until the server listens and the node says so. The node is made only when there is somebody

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use integration::kubectl::{self, Kubectl};
+use integration::machine;
 use integration::node::{COUNT_PORT, ECHO_PORT, Node};
 use integration::process::Finished;
 use integration::progress::say;
@@ -93,11 +94,34 @@ async fn everything(kubectl: &Kubectl, node: &Node, home: &Path) -> Seen {
     let from = format!("{POD}:{source}");
     run(&["cp", &from, copy.to_str().unwrap()]).await.success().unwrap();
     assert!(std::fs::read(&copy).unwrap() == std::fs::read(&source).unwrap(), "cp changed it");
+    copy_in(kubectl, node, &copy).await;
     std::fs::remove_file(copy).unwrap();
 
     logs(kubectl, node).await;
     ports(kubectl).await;
     seen
+}
+
+/// `cp` into the pod. `tar` waits for the end of its input, which the played node keeps to itself, so
+/// the one that is run here is told after how many bytes it comes: a head, whole blocks, two empty ones.
+async fn copy_in(kubectl: &Kubectl, node: &Node, file: &Path) {
+    let content = std::fs::read(file).unwrap();
+    let bytes = 512 * (1 + content.len().div_ceil(512) + 2);
+    let tar = machine::find("tar").expect("tar is needed for this: sudo apt-get install tar");
+    let tar = tar.display();
+    let script = format!(
+        "#!/bin/sh\ncase \"$1\" in\n\
+         -x*) head -c {bytes} | {tar} \"$@\" ;;\n\
+         *) exec {tar} \"$@\" ;;\nesac\n"
+    );
+    node.program("tar", &script).unwrap();
+    let there = node.files().join("copied");
+    let to = format!("{POD}:{}", there.display());
+    let copy = ["cp", file.to_str().unwrap(), &to];
+    let copied = not_too_early(async || kubectl.run(copy).await.unwrap()).await;
+    copied.success().unwrap();
+    assert!(std::fs::read(&there).unwrap() == content, "cp changed it");
+    std::fs::remove_file(there).unwrap();
 }
 
 /// `logs`, `logs -f` and `attach`, which come line by line.
