@@ -77,17 +77,18 @@ impl Binaries {
                 .filter_map(|artifact| artifact.executable.as_ref())
                 .find(|program| program.file_name().is_some_and(|file| file == name))
                 .with_context(|| format!("cargo did not say where it put {name}"))?;
-            let copy = folder.join(name);
-            // One of an earlier run in a kept folder.
-            let _ = std::fs::remove_file(&copy);
-            // A second name for the file costs nothing, but cannot cross file systems.
-            if std::fs::hard_link(program, &copy).is_err() {
-                std::fs::copy(program, &copy)
-                    .with_context(|| format!("copy {} to {}", program.display(), copy.display()))?;
-            }
+            put(program, &folder.join(name))?;
         }
         let compiled = artifacts.iter().filter(|artifact| !artifact.fresh).count();
         Ok(Self { folder, compiled, _scratch: scratch })
+    }
+
+    /// Puts this program in the place of the broker.
+    ///
+    /// # Errors
+    /// It cannot be read, or the folder not be written.
+    pub fn replace_broker(&self, program: &Path) -> Result<()> {
+        put(program, &self.tenant_broker())
     }
 
     /// The programs that the tests of one process share, in the harness's own profile.
@@ -136,6 +137,18 @@ impl Binaries {
     pub fn headless_sign_in(&self) -> PathBuf {
         self.folder.join("headless-sign-in")
     }
+}
+
+/// Makes a copy that stays as it is, in the place of any that is there.
+fn put(program: &Path, copy: &Path) -> Result<()> {
+    // One of an earlier run in a kept folder.
+    let _ = std::fs::remove_file(copy);
+    // A second name for the file costs nothing, but cannot cross file systems.
+    if std::fs::hard_link(program, copy).is_err() {
+        std::fs::copy(program, copy)
+            .with_context(|| format!("copy {} to {}", program.display(), copy.display()))?;
+    }
+    Ok(())
 }
 
 /// Compiles the binaries of these packages.

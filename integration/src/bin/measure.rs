@@ -1,5 +1,6 @@
 //! `cargo measure`: each figure beside its floor, in one interleaved run.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,6 +27,9 @@ struct Args {
     /// Fewer and shorter runs, for a first look
     #[arg(long, global = true)]
     quick: bool,
+    /// The broker to measure, instead of the one that `cargo build --release` makes
+    #[arg(long, global = true, value_name = "FILE")]
+    broker: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
@@ -76,9 +80,9 @@ fn main() -> ExitCode {
 
 async fn measure(args: &Args) -> Result<()> {
     let measured = match args.what {
-        None => everyday(args.quick).await?,
-        Some(What::Policies { only }) => holding(args.quick, only).await?,
-        Some(What::Gateway { only }) => forwarding(args.quick, only).await?,
+        None => everyday(args).await?,
+        Some(What::Policies { only }) => holding(args, only).await?,
+        Some(What::Gateway { only }) => forwarding(args, only).await?,
     };
     print(args, &measured)?;
     let broken: Vec<&str> = measured
@@ -116,19 +120,21 @@ fn print(args: &Args, measured: &Measured) -> Result<()> {
     Ok(())
 }
 
-fn world() -> WorldBuilder {
+fn world(args: &Args) -> WorldBuilder {
     World::builder()
         .own_control_plane()
         .tls()
         .profile(Profile::own())
+        .broker_program(args.broker.clone())
         .setting("log.level", "info")
         .steps(|step| say(&format!("measure: {step}")))
 }
 
 /// The plugin, issuance and the broker's start.
-async fn everyday(quick: bool) -> Result<Measured> {
+async fn everyday(args: &Args) -> Result<Measured> {
+    let quick = args.quick;
     let rounds = |all: usize| if quick { all / 5 } else { all };
-    let world = world().profile(Profile::Release).start().await?;
+    let world = world(args).profile(Profile::Release).start().await?;
     let person = world.person("measured").await?;
     person.login(&[]).await?.success()?;
     person.kubectl().run(["get", "pods"]).await?.success()?;
@@ -147,12 +153,16 @@ async fn everyday(quick: bool) -> Result<Measured> {
 }
 
 /// The policies and the kill switch.
-async fn holding(quick: bool, only: Option<Part>) -> Result<Measured> {
+async fn holding(args: &Args, only: Option<Part>) -> Result<Measured> {
+    let quick = args.quick;
     let mut measured = Measured::default();
     if only != Some(Part::Suspension) {
         say("measure: starting two control planes");
         let scratch = Scratch::new("measure")?;
         let programs = Binaries::build(Profile::own(), None).await?;
+        if let Some(broker) = &args.broker {
+            programs.replace_broker(broker)?;
+        }
         let start = async |name| {
             policies::Guarded::start(&programs.tenant_broker(), &scratch.path().join(name)).await
         };
@@ -166,7 +176,7 @@ async fn holding(quick: bool, only: Option<Part>) -> Result<Measured> {
         measured.figures = policies::cost(&servers, plan).await?;
     }
     if only != Some(Part::Cost) {
-        let world = world().start().await?;
+        let world = world(args).start().await?;
         say("measure: suspensions");
         measured.timings = policies::latency(&world, if quick { 2 } else { 5 }).await?;
     }
@@ -174,8 +184,9 @@ async fn holding(quick: bool, only: Option<Part>) -> Result<Measured> {
 }
 
 /// The gateway. The broker is the one that is shipped, however this program was compiled.
-async fn forwarding(quick: bool, only: Option<gateway::Part>) -> Result<Measured> {
-    let world = gateway::without_limits(world().profile(Profile::Release)).start().await?;
+async fn forwarding(args: &Args, only: Option<gateway::Part>) -> Result<Measured> {
+    let quick = args.quick;
+    let world = gateway::without_limits(world(args).profile(Profile::Release)).start().await?;
     let place = gateway::Place::new(world).await?;
     let plan = gateway::Plan {
         rounds: if quick { 2 } else { 7 },

@@ -32,6 +32,7 @@ pub struct WorldBuilder {
     node: bool,
     settings: Settings,
     profile: Profile,
+    broker_program: Option<PathBuf>,
     port: Option<u16>,
     folder: Option<PathBuf>,
     steps: fn(&str),
@@ -54,6 +55,7 @@ impl Default for WorldBuilder {
             node: false,
             settings,
             profile: Profile::own(),
+            broker_program: None,
             port: None,
             folder: None,
             steps: |_| {},
@@ -149,6 +151,14 @@ impl WorldBuilder {
         self
     }
 
+    /// Brokers are this program, not the workspace's. Nothing is shared then.
+    #[must_use]
+    pub fn broker_program(mut self, program: Option<PathBuf>) -> Self {
+        self.own |= program.is_some();
+        self.broker_program = program;
+        self
+    }
+
     /// The port of the first broker's API, instead of a free one.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
@@ -235,7 +245,11 @@ impl WorldBuilder {
         if !self.own && self.profile == Profile::own() {
             return Binaries::shared().await;
         }
-        Binaries::build(self.profile, Some(&folder.join("bin"))).await.map(Arc::new)
+        let binaries = Binaries::build(self.profile, Some(&folder.join("bin"))).await?;
+        if let Some(program) = &self.broker_program {
+            binaries.replace_broker(program)?;
+        }
+        Ok(Arc::new(binaries))
     }
 
     async fn cluster(&self, folder: &Path) -> Result<Arc<ControlPlane>> {
