@@ -15,9 +15,9 @@ use crate::scratch::Scratch;
 /// How long a build may take; a first one compiles every dependency.
 const LIMIT: Duration = Duration::from_hours(1);
 
+const BROKER: &str = "tenant-broker";
 /// Those that a person or a test runs.
-const PROGRAMS: [&str; 5] =
-    ["tenant-broker", "kubectl-tenant", "headless-sign-in", "time-one", "flood"];
+const PROGRAMS: [&str; 5] = [BROKER, "kubectl-tenant", "headless-sign-in", "time-one", "flood"];
 
 /// How the programs are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +53,16 @@ struct Artifact {
 
 impl Binaries {
     /// Builds them, with the cargo that runs us or the one on `PATH`, into this folder or into a
-    /// temporary one. Nothing is compiled if they are up to date.
+    /// temporary one. Nothing is compiled if they are up to date. `broker` takes the place of the
+    /// workspace's own.
     ///
     /// # Errors
-    /// cargo is missing or fails; what it said is in the message.
-    pub async fn build(profile: Profile, folder: Option<&Path>) -> Result<Self> {
+    /// cargo is missing or fails; what it said is in the message. `broker` cannot be read.
+    pub async fn build(
+        profile: Profile,
+        folder: Option<&Path>,
+        broker: Option<&Path>,
+    ) -> Result<Self> {
         // All binaries of the workspace at once: a narrower choice would turn other features of the
         // dependencies on, and compile them a second time.
         let mut artifacts = compile(profile, &["--workspace"]).await?;
@@ -77,18 +82,18 @@ impl Binaries {
                 .filter_map(|artifact| artifact.executable.as_ref())
                 .find(|program| program.file_name().is_some_and(|file| file == name))
                 .with_context(|| format!("cargo did not say where it put {name}"))?;
-            put(program, &folder.join(name))?;
+            let program = broker.filter(|_| name == BROKER).unwrap_or(program);
+            let copy = folder.join(name);
+            // One of an earlier run in a kept folder.
+            let _ = std::fs::remove_file(&copy);
+            // A second name for the file costs nothing, but cannot cross file systems.
+            if std::fs::hard_link(program, &copy).is_err() {
+                std::fs::copy(program, &copy)
+                    .with_context(|| format!("copy {} to {}", program.display(), copy.display()))?;
+            }
         }
         let compiled = artifacts.iter().filter(|artifact| !artifact.fresh).count();
         Ok(Self { folder, compiled, _scratch: scratch })
-    }
-
-    /// Puts this program in the place of the broker.
-    ///
-    /// # Errors
-    /// It cannot be read, or the folder not be written.
-    pub fn replace_broker(&self, program: &Path) -> Result<()> {
-        put(program, &self.tenant_broker())
     }
 
     /// The programs that the tests of one process share, in the harness's own profile.
@@ -98,7 +103,9 @@ impl Binaries {
     pub async fn shared() -> Result<Arc<Self>> {
         static SHARED: OnceCell<Arc<Binaries>> = OnceCell::const_new();
         SHARED
-            .get_or_try_init(|| async { Self::build(Profile::own(), None).await.map(Arc::new) })
+            .get_or_try_init(|| async {
+                Self::build(Profile::own(), None, None).await.map(Arc::new)
+            })
             .await
             .cloned()
     }
@@ -115,7 +122,7 @@ impl Binaries {
 
     /// The broker.
     pub fn tenant_broker(&self) -> PathBuf {
-        self.folder.join("tenant-broker")
+        self.folder.join(BROKER)
     }
 
     /// The plugin.
@@ -137,18 +144,6 @@ impl Binaries {
     pub fn headless_sign_in(&self) -> PathBuf {
         self.folder.join("headless-sign-in")
     }
-}
-
-/// Makes a copy that stays as it is, in the place of any that is there.
-fn put(program: &Path, copy: &Path) -> Result<()> {
-    // One of an earlier run in a kept folder.
-    let _ = std::fs::remove_file(copy);
-    // A second name for the file costs nothing, but cannot cross file systems.
-    if std::fs::hard_link(program, copy).is_err() {
-        std::fs::copy(program, copy)
-            .with_context(|| format!("copy {} to {}", program.display(), copy.display()))?;
-    }
-    Ok(())
 }
 
 /// Compiles the binaries of these packages.

@@ -159,10 +159,7 @@ async fn holding(args: &Args, only: Option<Part>) -> Result<Measured> {
     if only != Some(Part::Suspension) {
         say("measure: starting two control planes");
         let scratch = Scratch::new("measure")?;
-        let programs = Binaries::build(Profile::own(), None).await?;
-        if let Some(broker) = &args.broker {
-            programs.replace_broker(broker)?;
-        }
+        let programs = Binaries::build(Profile::own(), None, args.broker.as_deref()).await?;
         let start = async |name| {
             policies::Guarded::start(&programs.tenant_broker(), &scratch.path().join(name)).await
         };

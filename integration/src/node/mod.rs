@@ -23,14 +23,13 @@ use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::control_plane::ControlPlane;
 use crate::machine;
 use crate::port;
 use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
-use crate::scratch::{private_folder, write_private};
+use crate::scratch::{Scratch, private_folder, write_private};
 
 /// The node's name.
 pub const NODE: &str = "played";
@@ -52,7 +51,7 @@ const PORT_TRIES: u32 = 5;
 pub struct Node {
     process: Process,
     log: PathBuf,
-    files: TempDir,
+    files: Scratch,
 }
 
 impl Node {
@@ -70,11 +69,12 @@ impl Node {
         std::fs::write(&log, "").context("make the log of the containers")?;
         let account = machine::unprivileged_account()?;
         write_private(&folder.join("kwok.yaml"), config::text(&log, account))?;
-        let files = tempfile::tempdir().context("make a folder for containers")?;
+        let files = Scratch::new("containers")?;
         let programs = files.path().join("bin");
         std::fs::create_dir(&programs).context("make a folder for containers' programs")?;
         allow(&programs, 0o755)?;
-        allow(files.path(), 0o777)?;
+        // Nobody but us moves `bin` away.
+        allow(files.path(), 0o1777)?;
         let ours = std::env::var_os("PATH").unwrap_or_default();
         let search = std::iter::once(programs).chain(std::env::split_paths(&ours));
         let search = std::env::join_paths(search).context("the search path of containers")?;

@@ -245,11 +245,8 @@ impl WorldBuilder {
         if !self.own && self.profile == Profile::own() {
             return Binaries::shared().await;
         }
-        let binaries = Binaries::build(self.profile, Some(&folder.join("bin"))).await?;
-        if let Some(program) = &self.broker_program {
-            binaries.replace_broker(program)?;
-        }
-        Ok(Arc::new(binaries))
+        let (folder, broker) = (folder.join("bin"), self.broker_program.as_deref());
+        Binaries::build(self.profile, Some(&folder), broker).await.map(Arc::new)
     }
 
     async fn cluster(&self, folder: &Path) -> Result<Arc<ControlPlane>> {

@@ -11,7 +11,7 @@ use integration::world::World;
 #[tokio::test]
 async fn a_second_build_compiles_nothing() {
     Binaries::shared().await.unwrap();
-    let again = Binaries::build(Profile::own(), None).await.unwrap();
+    let again = Binaries::build(Profile::own(), None, None).await.unwrap();
     assert_eq!(again.compiled(), 0);
     let version = integration::process::Program::new(again.tenant_broker()).arg("--version");
     version.run(Duration::from_secs(10)).await.unwrap().success().unwrap();

@@ -61,8 +61,8 @@ async fn a_listed_page_runs_a_command_in_a_pod_and_no_other_does() {
         format!("clusters/internal-cluster/api/v1/namespaces/{}/pods/p/exec", alice.namespace());
     let mut url = broker.join(&path).unwrap();
     url.set_scheme("ws").unwrap();
-    for (key, value) in [("stdin", "true"), ("stdout", "true"), ("stderr", "true")] {
-        url.query_pairs_mut().append_pair(key, value);
+    for stream in ["stdin", "stdout", "stderr"] {
+        url.query_pairs_mut().append_pair(stream, "true");
     }
     for word in ["sh", "-c", "read line; echo \"heard $line\"; echo also >&2; exit 3"] {
         url.query_pairs_mut().append_pair("command", word);
