@@ -114,6 +114,13 @@ struct DriftLabels {
     what: String,
 }
 
+/// Labels of a step of a suspension that could not be done.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct StepLabels {
+    step: &'static str,
+    cause: &'static str,
+}
+
 /// Labels of how something ended.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OutcomeLabels {
@@ -140,6 +147,7 @@ struct Counts {
     workspaces: Family<StatusLabels, Gauge>,
     oldest_seconds: Family<StatusLabels, Gauge>,
     sweep_attempts: Family<SweepLabels, Counter>,
+    suspension_failures: Family<StepLabels, Counter>,
     drift: Family<DriftLabels, Counter>,
     drift_repaired: Family<DriftLabels, Counter>,
     drift_open: Family<DriftLabels, Gauge>,
@@ -158,6 +166,7 @@ impl Default for Metrics {
         let workspaces = Family::<StatusLabels, Gauge>::default();
         let oldest_seconds = Family::<StatusLabels, Gauge>::default();
         let sweep_attempts = Family::<SweepLabels, Counter>::default();
+        let suspension_failures = Family::<StepLabels, Counter>::default();
         let drift = Family::<DriftLabels, Counter>::default();
         let drift_repaired = Family::<DriftLabels, Counter>::default();
         let drift_open = Family::<DriftLabels, Gauge>::default();
@@ -196,6 +205,11 @@ impl Default for Metrics {
             "Tries of the sweep to finish a half-done workspace",
             sweep_attempts.clone(),
         );
+        registry.register(
+            "suspension_step_failures",
+            "Tries of a step of a suspension that left it open",
+            suspension_failures.clone(),
+        );
         registry.register("drift", "Differences found in the cluster", drift.clone());
         registry.register(
             "drift_repaired",
@@ -225,6 +239,7 @@ impl Default for Metrics {
             workspaces,
             oldest_seconds,
             sweep_attempts,
+            suspension_failures,
             drift,
             drift_repaired,
             drift_open,
@@ -270,6 +285,11 @@ impl Metrics {
         };
         let labels = SweepLabels { status: status.as_str(), outcome };
         self.0.sweep_attempts.get_or_create(&labels).inc();
+    }
+
+    /// A step of a suspension is open for this cause.
+    pub fn suspension_step_failed(&self, step: &'static str, cause: &'static str) {
+        self.0.suspension_failures.get_or_create(&StepLabels { step, cause }).inc();
     }
 
     /// A difference was found that was not known.

@@ -12,14 +12,19 @@ pub const CONTEXT_NAME: &str = "tenant-context";
 pub const SERVICE_ACCOUNT_NAME: &str = "sa-tenant-admin";
 /// The RoleBinding that gives [`SERVICE_ACCOUNT_NAME`] its role in its own namespace.
 pub const ROLE_BINDING_NAME: &str = "rb-tenant-admin";
-/// Label that marks every object of ours, with [`MANAGED_BY_VALUE`].
+/// Label that tells people and tools who made an object, with [`MANAGED_BY_VALUE`]. Helm and GitOps tools
+/// overwrite it, so nothing is decided by it.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`].
 pub const MANAGED_BY_VALUE: &str = "tenant-broker";
-/// Label that names the workspace (its UUID) that an object belongs to.
+/// Label that names the workspace (its UUID) that an object belongs to. On a namespace it is what the
+/// admission policies select by: no other tool writes it, and nobody but the broker and administrators
+/// of the policies may.
 pub const WORKSPACE_LABEL: &str = "tenant-broker.io/workspace";
 /// Label on a namespace while its workspace is suspended. The broker writes `"true"`; any value counts.
 pub const SUSPENDED_LABEL: &str = "tenant-broker.io/suspended";
+/// What the keys of all labels of ours begin with.
+pub const LABEL_PREFIX: &str = "tenant-broker.io/";
 /// What the names of Secrets begin with that tokens are bound to.
 pub const TOKEN_SECRET_PREFIX: &str = "tenant-credential-";
 /// Name of the kubeconfig extension that marks entries as ours; it holds `broker` and `workspace`.

@@ -32,6 +32,7 @@ pub enum StepResult {
 /// One step of a suspension or of a resumption.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+#[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
 pub struct Step {
     /// Name of the step: `record`, `label_namespace`, `delete_role_bindings`,
     /// `delete_service_account`, `close_streams`, `finish`, and for a resumption `unlabel_namespace`,
@@ -41,6 +42,10 @@ pub struct Step {
     pub result: StepResult,
     /// How long it took, in milliseconds.
     pub duration_ms: f64,
+    /// Why an open step of a suspension could not be done, as the cluster said it; at most 500
+    /// characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 /// Answer of `suspend` (200 when every step is done, 202 when the broker goes on with some) and of
@@ -52,6 +57,7 @@ pub struct Suspension {
     pub id: Uuid,
     /// Its status now.
     pub status: WorkspaceStatus,
-    /// The steps in the order in which they ran.
+    /// The steps. Those of a suspension do not wait for each other: one that is open kept none from
+    /// being tried.
     pub steps: Vec<Step>,
 }

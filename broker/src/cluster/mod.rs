@@ -11,6 +11,7 @@ mod quantity;
 mod rehearse;
 mod revoke;
 mod secret;
+mod standing;
 mod survey;
 mod token;
 mod upstream;
@@ -29,6 +30,7 @@ pub use look::KnownAs;
 pub use object::{Object, Outcome, Seen, labels_of};
 pub use rehearse::{Question, Rehearsal, ServerFacts};
 pub use secret::{SECRET_TYPE, TokenSecret};
+pub use standing::{NamespaceStanding, RecordedUids};
 pub use token::IssuedToken;
 pub use upstream::{Travel, Upstream, UpstreamAnswer, UpstreamBody, UpstreamError};
 

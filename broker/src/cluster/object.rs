@@ -214,7 +214,7 @@ where
     K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-    let this = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let this = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
     match api.delete(&wanted.name_any(), &this).await.map_err(ClusterError::from) {
         Ok(_) | Err(ClusterError::NotFound(_)) => Ok(()),
         Err(error) => Err(error),
@@ -229,10 +229,9 @@ pub(super) fn label<K: Resource>(object: &K, name: &str) -> Option<String> {
     object.meta().labels.as_ref().and_then(|labels| labels.get(name)).cloned()
 }
 
-/// Whether an object carries our labels and names the same workspace.
+/// Whether an object names the same workspace.
 pub(super) fn is_ours<K: Resource>(there: &K, wanted: &K) -> bool {
-    label(there, MANAGED_BY_LABEL).as_deref() == Some(MANAGED_BY_VALUE)
-        && label(there, WORKSPACE_LABEL) == label(wanted, WORKSPACE_LABEL)
+    label(there, WORKSPACE_LABEL) == label(wanted, WORKSPACE_LABEL)
 }
 
 /// The labels of every object of a workspace.

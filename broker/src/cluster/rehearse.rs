@@ -13,7 +13,7 @@ use kube::{
     core::Status,
 };
 use serde::Deserialize;
-use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL};
+use tenant_shared::{SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL, WORKSPACE_LABEL};
 
 use super::{Cluster, ClusterError};
 
@@ -162,7 +162,7 @@ impl Cluster {
     /// # Errors
     /// The cluster's.
     pub async fn some_workspace(&self) -> Result<Option<(String, String)>, ClusterError> {
-        let selector = format!("{MANAGED_BY_LABEL}={MANAGED_BY_VALUE},!{SUSPENDED_LABEL}");
+        let selector = format!("{WORKSPACE_LABEL},!{SUSPENDED_LABEL}");
         let api: Api<Namespace> = Api::all(self.client.clone());
         let list = api.list(&ListParams::default().labels(&selector).limit(20)).await?;
         for namespace in list.items.into_iter().filter_map(|namespace| namespace.metadata.name) {

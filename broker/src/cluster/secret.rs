@@ -56,6 +56,6 @@ impl Cluster {
         uid: Option<&str>,
     ) -> Result<(), ClusterError> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        revoke::delete_if_there(&api, name, uid).await
+        revoke::delete_if_there(&api, name, uid).await.map(drop)
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, api::ListParams};
 use serde::de::DeserializeOwned;
-use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE, SERVICE_ACCOUNT_NAME};
+use tenant_shared::{SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL};
 
 use super::{
     Cluster, ClusterError,
@@ -26,9 +26,7 @@ impl Cluster {
         K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
     {
         let api: Api<K> = Api::all(self.client.clone());
-        let all = ListParams::default()
-            .labels(&format!("{MANAGED_BY_LABEL}={MANAGED_BY_VALUE}"))
-            .limit(PAGE);
+        let all = ListParams::default().labels(WORKSPACE_LABEL).limit(PAGE);
         let mut next = None;
         loop {
             let params = ListParams { continue_token: next, ..all.clone() };

@@ -60,13 +60,13 @@ pub(super) async fn hold(
             "a namespace with another name",
             namespace(&format!("doctor-{id}"), MANAGED_BY_VALUE, level),
         ),
-        make("a namespace without our label", namespace(&good, "doctor", level)),
+        make("a namespace that others manage", namespace(&good, "doctor", level)),
         make("a namespace without pod security", namespace(&good, MANAGED_BY_VALUE, "privileged")),
         Attempt {
             what: "the adoption of a foreign namespace",
             method: Method::PATCH,
             path: format!("{NAMESPACES}/default"),
-            body: json!({"metadata": {"labels": {MANAGED_BY_LABEL: MANAGED_BY_VALUE}}}),
+            body: json!({"metadata": {"labels": {WORKSPACE_LABEL: id}}}),
         },
     ];
     attempts.extend(

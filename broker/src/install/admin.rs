@@ -13,7 +13,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde::Deserialize as _;
-use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE};
+use tenant_shared::WORKSPACE_LABEL;
 
 use super::{INSTALLED_BY_LABEL, INSTALLED_BY_VALUE};
 use crate::cluster::pem;
@@ -144,9 +144,9 @@ impl Administrator {
             line(&mut report, &format!("{} deleted", title(&object)));
         }
         let api: Api<Namespace> = Api::all(self.client.clone());
-        let selector = format!("{MANAGED_BY_LABEL}={MANAGED_BY_VALUE}");
+        let selector = WORKSPACE_LABEL;
         let namespaces = api
-            .list_metadata(&ListParams::default().labels(&selector))
+            .list_metadata(&ListParams::default().labels(selector))
             .await
             .context("cannot count the tenants' namespaces")?;
         if !namespaces.items.is_empty() {

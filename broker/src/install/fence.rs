@@ -28,6 +28,7 @@ use crate::{
 };
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+const IS_BINDING: &str = "request.resource.resource == \"rolebindings\"";
 pub(super) const WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
 /// The name of what is written, as CEL.
 pub(super) const NAME: &str =
@@ -38,6 +39,7 @@ pub(super) const TENANT: &str =
 /// What limits and carries a tenant.
 const OBJECTS: [&str; 3] = ["serviceaccounts", "resourcequotas", "limitranges"];
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
+const POD_SECURITY_WARN: &str = "pod-security.kubernetes.io/warn";
 
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
     let mut policies = vec![namespaces(parameters), objects(parameters)];
@@ -66,6 +68,28 @@ pub(super) fn label(object: &str, name: &str) -> String {
     format!("{object}.metadata.?labels[{}].orValue(\"\")", quoted(name))
 }
 
+/// Whether an update adds nothing to this list of `metadata`, or a new object has none of it.
+pub(super) fn none_added(list: &str) -> String {
+    format!(
+        "object.metadata.?{list}.orValue([]).all(it, request.operation == \"UPDATE\" && it in \
+         oldObject.metadata.?{list}.orValue([]))"
+    )
+}
+
+/// Whether an update does nothing but take finalizers away from a RoleBinding or a ServiceAccount.
+fn releases() -> String {
+    let unchanged = |field: &str| format!("object.?{field} == oldObject.?{field}");
+    let metadata = ["labels", "annotations", "ownerReferences"]
+        .map(|field| format!("object.metadata.?{field} == oldObject.metadata.?{field}"));
+    let fields =
+        ["roleRef", "subjects", "secrets", "imagePullSecrets", "automountServiceAccountToken"];
+    let all: Vec<String> = std::iter::once(none_added("finalizers"))
+        .chain(metadata)
+        .chain(fields.map(unchanged))
+        .collect();
+    all.join(" && ")
+}
+
 /// A managed namespace has a tenant's name. The label alone would be as good as whoever sets it.
 pub(super) fn named() -> (String, Message) {
     (
@@ -77,7 +101,8 @@ pub(super) fn named() -> (String, Message) {
 fn outside(parameters: &Parameters) -> Policy {
     Policy {
         name: "tenant-broker-fence-outside",
-        why: "The broker writes nothing in a namespace that is not a tenant's.",
+        why: "The broker writes nothing in a namespace that is not a tenant's. Where somebody took the \
+              label off a tenant's, which its name still tells, it takes rights away and gives none.",
         rules: vec![
             rule("", &[&["serviceaccounts/token"], &OBJECTS[..]].concat(), &WRITES, "Namespaced"),
             rule(RBAC, &["rolebindings"], &WRITES, "Namespaced"),
@@ -85,7 +110,14 @@ fn outside(parameters: &Parameters) -> Policy {
         conditions: brokers(parameters),
         variables: vec![],
         validations: vec![(
-            "false".to_owned(),
+            format!(
+                "request.operation != \"CREATE\" && request.namespace.matches({}) && \
+                 ({IS_BINDING} || request.resource.resource == \"serviceaccounts\" && {NAME} == {}) \
+                 && (request.operation == \"DELETE\" || ({}))",
+                quoted(TENANT),
+                quoted(SERVICE_ACCOUNT_NAME),
+                releases(),
+            ),
             Message::Built(
                 "\"the broker may not write in namespace \" + request.namespace + \": it is not a \
                  managed tenant namespace\""
@@ -93,14 +125,20 @@ fn outside(parameters: &Parameters) -> Policy {
                 "the broker may write in managed tenant namespaces only".to_owned(),
             ),
         )],
-        namespaces: Namespaces::Without(MANAGED_BY_LABEL, MANAGED_BY_VALUE),
+        namespaces: Namespaces::Lacking(WORKSPACE_LABEL),
     }
 }
 
 fn namespaces(parameters: &Parameters) -> Policy {
-    let managed = |object: &str| {
-        format!("{} == {}", label(object, MANAGED_BY_LABEL), quoted(MANAGED_BY_VALUE))
-    };
+    let made = [
+        MANAGED_BY_LABEL,
+        WORKSPACE_LABEL,
+        POD_SECURITY,
+        POD_SECURITY_WARN,
+        // The API server's own.
+        "kubernetes.io/metadata.name",
+    ];
+    let empty = |field: &str| format!("object.metadata.?{field}.orValue([]).size() == 0");
     let suspended = quoted(SUSPENDED_LABEL);
     let unchanged = |field: &str, empty: &str| {
         format!(
@@ -132,14 +170,14 @@ fn namespaces(parameters: &Parameters) -> Policy {
             ),
             (
                 format!(
-                    "request.operation != \"CREATE\" || (object.metadata.name.matches({}) && {} && \
-                     {} != \"\" && {} in {} && {} in [\"\", \"latest\"])",
+                    "request.operation != \"CREATE\" || (object.metadata.name.matches({}) && {} == \
+                     {} && {} != \"\" && {} in {})",
                     quoted(TENANT),
-                    managed("object"),
+                    label("object", MANAGED_BY_LABEL),
+                    quoted(MANAGED_BY_VALUE),
                     label("object", WORKSPACE_LABEL),
                     label("object", POD_SECURITY),
                     quoted_list(&parameters.pod_security),
-                    label("object", &format!("{POD_SECURITY}-version")),
                 ),
                 Message::Fixed(format!(
                     "the broker may make namespaces tenant-<uuid> only, with the labels \
@@ -149,10 +187,28 @@ fn namespaces(parameters: &Parameters) -> Policy {
             ),
             (
                 format!(
+                    "request.operation != \"CREATE\" || (object.metadata.labels.all(k, k in {}) && \
+                     object.metadata.?annotations.orValue({{}}).size() == 0 && {} && {} && \
+                     object.?spec.finalizers.orValue([]).all(f, f == \"kubernetes\"))",
+                    quoted_list(&made),
+                    empty("finalizers"),
+                    empty("ownerReferences"),
+                ),
+                Message::Built(
+                    format!(
+                        "\"the broker may make plain namespaces only: no annotations, finalizers and \
+                         owners, and no other labels than \" + {}.join(\", \")",
+                        quoted_list(&made)
+                    ),
+                    "the broker may make plain namespaces only".to_owned(),
+                ),
+            ),
+            (
+                format!(
                     "request.operation != \"UPDATE\" || (oldObject.metadata.name.matches({}) && {} \
                      && {} && {} && {} && {} && {} && object.spec == oldObject.spec)",
                     quoted(TENANT),
-                    managed("oldObject"),
+                    format_args!("{} != \"\"", label("oldObject", WORKSPACE_LABEL)),
                     same_labels("object", "oldObject"),
                     same_labels("oldObject", "object"),
                     unchanged("annotations", "{}"),
@@ -178,13 +234,13 @@ pub(super) fn writes_of_objects() -> Vec<NamedRuleWithOperations> {
 }
 
 fn objects(parameters: &Parameters) -> Policy {
-    let is_binding = "request.resource.resource == \"rolebindings\"";
-    let unbinds = "request.operation == \"DELETE\"";
-    let binds_well = |what: String| format!("!({is_binding}) || {unbinds} || ({what})");
+    let creates = "request.operation == \"CREATE\"";
+    let binds_well = |what: String| format!("!({IS_BINDING} && {creates}) || ({what})");
     Policy {
         name: "tenant-broker-fence-objects",
         why: "Accounts, quotas and limits: the broker's own, in tenants' namespaces. There it gives a \
-              tier's role to the tenant's own account, and takes bindings away, whoever made them.",
+              tier's role to the tenant's own account, and takes bindings away, whoever made them, with \
+              the finalizers that hold them.",
         rules: writes_of_objects(),
         conditions: brokers(parameters),
         variables: vec![],
@@ -192,7 +248,7 @@ fn objects(parameters: &Parameters) -> Policy {
             named(),
             (
                 format!(
-                    "{is_binding} ? {unbinds} || {NAME} == {} : {NAME} in {}",
+                    "{IS_BINDING} ? !({creates}) || {NAME} == {} : {NAME} in {}",
                     quoted(ROLE_BINDING_NAME),
                     quoted_list(&[SERVICE_ACCOUNT_NAME, QUOTA_NAME, LIMITS_NAME])
                 ),
@@ -202,6 +258,25 @@ fn objects(parameters: &Parameters) -> Policy {
                     ),
                     "the broker may write its own objects only".to_owned(),
                 ),
+            ),
+            (
+                format!(
+                    "request.operation != \"UPDATE\" || (request.resource.resource in {} && {})",
+                    quoted_list(&["rolebindings", "serviceaccounts"]),
+                    releases()
+                ),
+                fixed(
+                    "the broker may change nothing of what is there: it may take finalizers off \
+                     RoleBindings and its ServiceAccount",
+                ),
+            ),
+            (
+                format!(
+                    "!({creates}) || ({} && {})",
+                    none_added("finalizers"),
+                    none_added("ownerReferences")
+                ),
+                fixed("the broker makes nothing with finalizers or owners"),
             ),
             (
                 binds_well(format!(
@@ -257,10 +332,9 @@ pub(super) fn secrets(parameters: &Parameters) -> Policy {
         validations: vec![
             (
                 format!(
-                    "request.namespace.matches({}) && {} == {}",
+                    "request.namespace.matches({}) && {} != \"\"",
                     quoted(TENANT),
-                    label("namespaceObject", MANAGED_BY_LABEL),
-                    quoted(MANAGED_BY_VALUE)
+                    label("namespaceObject", WORKSPACE_LABEL),
                 ),
                 fixed("the broker may write Secrets in managed tenant namespaces only"),
             ),

@@ -4,13 +4,13 @@
 //! The cluster's own controllers pass, and so does whoever could change these policies anyway.
 
 use tenant_shared::{
-    MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL,
-    TOKEN_SECRET_PREFIX,
+    LABEL_PREFIX, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL, TOKEN_SECRET_PREFIX,
+    WORKSPACE_LABEL,
 };
 
 use super::{
     Parameters,
-    fence::{NAME, TENANT, WRITES, is_broker, label, writes_of_objects},
+    fence::{NAME, TENANT, WRITES, is_broker, none_added, writes_of_objects},
     policy::{Message, Namespaces, Policy, rule},
     quoted, quoted_list,
 };
@@ -23,12 +23,18 @@ const SYSTEM_USERS: [&str; 3] =
 const SYSTEM_GROUPS: [&str; 3] =
     ["system:masters", "system:nodes", "system:serviceaccounts:kube-system"];
 /// Namespaces that the broker made.
-pub(super) const MANAGED: Namespaces = Namespaces::With(MANAGED_BY_LABEL, MANAGED_BY_VALUE);
+pub(super) const MANAGED: Namespaces = Namespaces::Having(WORKSPACE_LABEL);
 /// Namespaces of workspaces that are suspended.
 const SUSPENDED: Namespaces = Namespaces::Having(SUSPENDED_LABEL);
 
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
-    vec![secrets(parameters), objects(parameters), namespaces(), suspended(parameters), pods()]
+    vec![
+        secrets(parameters),
+        objects(parameters),
+        namespaces(parameters),
+        suspended(parameters),
+        pods(),
+    ]
 }
 
 fn is_no_system(parameters: &Parameters) -> Vec<(&'static str, String)> {
@@ -125,35 +131,78 @@ fn objects(parameters: &Parameters) -> Policy {
                      namespace only, and not {SERVICE_ACCOUNT_NAME}"
                 ),
             ),
+            unless_administrator(
+                &format!("{UNBINDS_OR_OTHER} || {}", none_added("finalizers")),
+                "a RoleBinding in a tenant's namespace may not have finalizers, because it grants its \
+                 role until it is gone",
+            ),
+            // Operators of the cluster own what they make for a tenant; a tenant needs no such thing.
+            unless_administrator(
+                &format!(
+                    "{UNBINDS_OR_OTHER} || !({}) || {}",
+                    is_tenant(),
+                    none_added("ownerReferences")
+                ),
+                "a tenant's RoleBinding may not have ownerReferences, because the owner's deletion \
+                 would decide when it is gone",
+            ),
         ],
         namespaces: MANAGED,
     }
 }
 
-fn namespaces() -> Policy {
+/// What is no RoleBinding, or takes one away.
+const UNBINDS_OR_OTHER: &str =
+    "request.resource.resource != \"rolebindings\" || request.operation == \"DELETE\"";
+
+fn namespaces(parameters: &Parameters) -> Policy {
+    let ours = quoted(LABEL_PREFIX);
+    let same = |one: &str, other: &str| {
+        format!(
+            "{one}.metadata.?labels.orValue({{}}).all(k, !k.startsWith({ours}) || (k in \
+             {other}.metadata.?labels.orValue({{}}) && {other}.metadata.labels[k] == \
+             {one}.metadata.labels[k]))"
+        )
+    };
+    let managed = format!(
+        "{}.?labels.orValue({{}}).exists(k, k == {})",
+        "(request.operation == \"CREATE\" ? object : oldObject).metadata",
+        quoted(WORKSPACE_LABEL)
+    );
     Policy {
         name: "tenant-guard-namespaces",
-        why: "The labels of a namespace decide over pod security and over these policies: no \
-              account of a tenant may change them, whatever role a tier gives. Others of the \
-              cluster's administrators may label namespaces as RBAC lets them.",
+        why: "The policies select tenants' namespaces by labels of tenant-broker.io, so nobody but the \
+              broker and administrators of the policies may write these. The labels of a tenant's \
+              namespace decide over pod security too: no account of a tenant may change any of them, \
+              whatever role a tier gives. Others may write other labels as RBAC lets them.",
         rules: vec![rule("", &["namespaces", "namespaces/*"], &WRITES, "Cluster")],
-        conditions: vec![(
-            "is-tenant",
-            format!("request.userInfo.username.matches({})", quoted(&tenant_account())),
-        )],
+        conditions: is_no_system(parameters),
         variables: administrator(),
-        validations: vec![unless_administrator(
-            &format!(
-                "(request.operation == \"CREATE\" ? {new} : {old}) != {value} && \
-                 !{NAME}.startsWith(\"tenant-\")",
-                new = label("object", MANAGED_BY_LABEL),
-                old = label("oldObject", MANAGED_BY_LABEL),
-                value = quoted(MANAGED_BY_VALUE)
+        validations: vec![
+            unless_administrator(
+                &format!("!({}) || !({managed} || {NAME}.startsWith(\"tenant-\"))", is_tenant()),
+                "tenants' namespaces are made, labelled and deleted by the broker and administrators",
             ),
-            "tenants' namespaces are made, labelled and deleted by the broker and administrators",
-        )],
+            unless_administrator(
+                &format!(
+                    "request.operation == \"DELETE\" || (request.operation == \"CREATE\" ? \
+                     object.metadata.?labels.orValue({{}}).all(k, !k.startsWith({ours})) : {} && {})",
+                    same("object", "oldObject"),
+                    same("oldObject", "object"),
+                ),
+                &format!(
+                    "labels {LABEL_PREFIX}* of a namespace are written by the broker (kubectl tenant \
+                     suspend) and by administrators of its policies only"
+                ),
+            ),
+        ],
         namespaces: Namespaces::All,
     }
+}
+
+/// Whether an account of a tenant's namespace asks.
+fn is_tenant() -> String {
+    format!("request.userInfo.username.matches({})", quoted(&tenant_account()))
 }
 
 /// User names of the accounts in tenants' namespaces. The whole of the namespace's name counts: the
@@ -165,7 +214,7 @@ fn tenant_account() -> String {
 fn suspended(parameters: &Parameters) -> Policy {
     let is_broker = is_broker(parameters);
     let gives = "request.?subResource.orValue(\"\") == \"token\" || (request.resource.resource in \
-                 [\"rolebindings\", \"secrets\"] && request.operation != \"DELETE\")";
+                 [\"rolebindings\", \"secrets\"] && request.operation == \"CREATE\")";
     Policy {
         name: "tenant-suspended",
         why: "The write side of the kill switch: from the moment of the label nothing is written \

@@ -39,13 +39,11 @@ pub struct Policy {
 pub(super) enum Namespaces {
     /// All, and what is in none.
     All,
-    /// Those with this label.
-    With(&'static str, &'static str),
     /// Those with this label, whatever its value: the API server reads a selector anew for each
     /// request, and takes a regular expression to each part of it.
     Having(&'static str),
-    /// Those that have not this label, or not with this value.
-    Without(&'static str, &'static str),
+    /// Those without this label.
+    Lacking(&'static str),
 }
 
 impl Namespaces {
@@ -53,22 +51,16 @@ impl Namespaces {
     fn selector(self) -> Option<LabelSelector> {
         match self {
             Self::All => None,
-            Self::With(label, value) => Some(LabelSelector {
-                match_labels: Some(BTreeMap::from([(label.to_owned(), value.to_owned())])),
-                ..LabelSelector::default()
-            }),
-            Self::Having(label) => Some(requiring(label, "Exists", None)),
-            Self::Without(label, value) => {
-                Some(requiring(label, "NotIn", Some(vec![value.to_owned()])))
-            }
+            Self::Having(label) => Some(requiring(label, "Exists")),
+            Self::Lacking(label) => Some(requiring(label, "DoesNotExist")),
         }
     }
 }
 
-fn requiring(label: &str, operator: &str, values: Option<Vec<String>>) -> LabelSelector {
+fn requiring(label: &str, operator: &str) -> LabelSelector {
     let (key, operator) = (label.to_owned(), operator.to_owned());
     LabelSelector {
-        match_expressions: Some(vec![LabelSelectorRequirement { key, operator, values }]),
+        match_expressions: Some(vec![LabelSelectorRequirement { key, operator, values: None }]),
         ..LabelSelector::default()
     }
 }

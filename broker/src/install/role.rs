@@ -112,11 +112,21 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
             &["delete", "deletecollection"],
         ),
         rule(
-            "suspend: a new ServiceAccount on resume keeps old tokens dead",
+            "suspend: a binding that a finalizer holds grants its role until it is gone. RBAC lets nobody \
+             change anything but finalizers and owners without the right to bind, and the fence \
+             finalizers only",
+            RBAC,
+            &["rolebindings"],
+            vec![],
+            &["patch"],
+        ),
+        rule(
+            "suspend: a new ServiceAccount on resume keeps old tokens dead; the old one is deleted, \
+             with the finalizers that hold it",
             "",
             &["serviceaccounts"],
             vec![SERVICE_ACCOUNT_NAME],
-            &["delete"],
+            &["delete", "patch"],
         ),
         rule(
             "see at start that the admission policies below are there and not weakened",

@@ -1,6 +1,8 @@
 //! How workspaces fail, and which problem each failure is.
 
-use tenant_shared::{Code, WorkspaceStatus};
+use std::time::Duration;
+
+use tenant_shared::{Code, WORKSPACE_LABEL, WorkspaceStatus};
 use uuid::Uuid;
 
 use crate::{
@@ -51,6 +53,27 @@ pub enum WorkspaceError {
     /// Something foreign in the cluster.
     #[error("something in the cluster is in the way: {0}; ask an administrator")]
     Conflict(String),
+    /// Somebody took the label off the namespace that the broker made.
+    #[error(
+        "the namespace {namespace} does not carry the label {WORKSPACE_LABEL}={workspace} any more, so no \
+         policy holds what is in it. Find out who took it off, and put it back as an administrator of \
+         the policies: kubectl label --overwrite namespace {namespace} {WORKSPACE_LABEL}={workspace}"
+    )]
+    Relabelled {
+        /// Its name.
+        namespace: String,
+        /// The workspace that it is of.
+        workspace: Uuid,
+    },
+    /// The namespace is not the one that the broker made.
+    #[error(
+        "the namespace {0} is another one than the broker made, so the broker changes nothing in it. \
+         Look at who has rights in it; delete it, and the suspension is finished"
+    )]
+    ForeignNamespace(String),
+    /// A step was given up; it is tried again.
+    #[error("the cluster did not do it within {} s", .0.as_secs())]
+    TimedOut(Duration),
     /// The cluster.
     #[error("the cluster failed")]
     Cluster(#[source] ClusterError),
@@ -60,6 +83,21 @@ pub enum WorkspaceError {
     /// The database.
     #[error("the database failed")]
     Storage(#[from] sqlx::Error),
+}
+
+impl WorkspaceError {
+    /// Why a step of a suspension is open, in a word for metrics.
+    pub(super) fn cause(&self) -> &'static str {
+        match self {
+            Self::Relabelled { .. } => "relabelled",
+            Self::ForeignNamespace(_) => "foreign",
+            Self::TimedOut(_) => "timeout",
+            Self::Cluster(ClusterError::Unavailable(_)) => "unavailable",
+            Self::StreamsOpen(_) => "streams_open",
+            Self::Conflict(_) => "conflict",
+            _ => "refused",
+        }
+    }
 }
 
 impl From<ClusterError> for WorkspaceError {
@@ -90,7 +128,10 @@ impl From<WorkspaceError> for Failure {
                 Self::new(Code::WorkspaceNotReady, text).retry_after(seconds)
             }
             WorkspaceError::OwnerSuspended(_) => Self::new(Code::OwnerSuspended, text),
-            WorkspaceError::Conflict(_) => Self::new(Code::NamespaceConflict, text),
+            WorkspaceError::Conflict(_)
+            | WorkspaceError::Relabelled { .. }
+            | WorkspaceError::ForeignNamespace(_) => Self::new(Code::NamespaceConflict, text),
+            WorkspaceError::TimedOut(_) => Self::new(Code::ClusterUnavailable, text),
             WorkspaceError::Cluster(error) => cluster_failure(&error),
             WorkspaceError::Storage(error) => Self::storage(&error),
         }

@@ -1,9 +1,14 @@
 //! The steps of what is done in the cluster, how far a run came, and what is still open.
 
+use std::time::{Duration, Instant};
+
 use tenant_shared::{Step, StepResult, Unfinished, WorkspaceStatus as Status};
 
-use super::Found;
-use crate::clock::timestamp;
+use super::{Found, WorkspaceError};
+use crate::{clock::timestamp, problem::chain};
+
+/// Characters of what the cluster said about a step that is open.
+const MAX_DETAIL: usize = 500;
 
 /// Steps of a suspension after the decision is on record.
 pub(super) const SUSPENSION: [&str; 5] = [
@@ -28,6 +33,45 @@ pub(super) fn steps_of(status: Status) -> &'static [&'static str] {
     }
 }
 
+/// A step that ran beside others.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    name: &'static str,
+    step: Step,
+    result: Result<(), WorkspaceError>,
+}
+
+/// Runs a step that no other waits for, for so long at most.
+pub(super) async fn attempt<E: Into<WorkspaceError>>(
+    name: &'static str,
+    timeout: Duration,
+    step: impl Future<Output = Result<(), E>>,
+) -> Attempt {
+    let began = Instant::now();
+    let result = match tokio::time::timeout(timeout, step).await {
+        Ok(result) => result.map_err(Into::into),
+        Err(_) => Err(WorkspaceError::TimedOut(timeout)),
+    };
+    let detail = result.as_ref().err().map(|error| chain(error).chars().take(MAX_DETAIL).collect());
+    Attempt { name, step: ended(name, began, result.is_ok(), detail), result }
+}
+
+fn ended(name: &str, began: Instant, done: bool, detail: Option<String>) -> Step {
+    Step {
+        step: name.to_owned(),
+        result: if done { StepResult::Done } else { StepResult::Open },
+        duration_ms: (began.elapsed().as_secs_f64() * 1e6).round() / 1e3,
+        detail,
+    }
+}
+
+impl Attempt {
+    /// Its name, and why it failed if it did.
+    pub(super) fn failure(&self) -> Option<(&'static str, &WorkspaceError)> {
+        self.result.as_ref().err().map(|error| (self.name, error))
+    }
+}
+
 /// The steps of one run, with how long each took.
 #[derive(Debug, Default)]
 pub(crate) struct Steps(Vec<Step>);
@@ -39,24 +83,25 @@ impl Steps {
         name: &str,
         step: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let result = step.await;
-        self.0.push(Step {
-            step: name.to_owned(),
-            result: if result.is_ok() { StepResult::Done } else { StepResult::Open },
-            duration_ms: (began.elapsed().as_secs_f64() * 1e6).round() / 1e3,
-        });
+        self.0.push(ended(name, began, result.is_ok(), None));
         result
     }
 
-    /// The first step on the way out of this state that was not done.
-    pub(super) fn first_open(&self, status: Status) -> &'static str {
+    /// Adds a step that ran beside others.
+    pub(super) fn add(&mut self, attempt: Attempt) -> Result<(), WorkspaceError> {
+        self.0.push(attempt.step);
+        attempt.result
+    }
+
+    /// The steps on the way out of this state that were not done, separated by commas.
+    pub(super) fn open_steps(&self, status: Status) -> String {
         let is_done = |name: &str| {
             self.0.iter().any(|step| step.step == name && step.result == StepResult::Done)
         };
-        let steps = steps_of(status);
-        let open = steps.iter().find(|name| !is_done(name)).or(steps.last());
-        open.copied().unwrap_or_default()
+        let open = steps_of(status).iter().filter(|name| !is_done(name));
+        open.copied().collect::<Vec<_>>().join(",")
     }
 
     /// Takes a step out that another way has made needless.
@@ -78,6 +123,7 @@ impl Steps {
                     step: (*name).to_owned(),
                     result: StepResult::Open,
                     duration_ms: 0.0,
+                    detail: None,
                 });
             }
         }
@@ -90,9 +136,14 @@ pub(super) fn unfinished(found: &Found) -> Option<Unfinished> {
     if steps.is_empty() {
         return None;
     }
-    // A step of another version counts as the first one.
-    let first = steps.iter().position(|step| found.open_step.as_deref() == Some(*step));
-    let open_steps = steps[first.unwrap_or(0)..].iter().map(|step| (*step).to_owned()).collect();
+    let is_open =
+        |step: &str| found.open_step.iter().flat_map(|it| it.split(',')).any(|it| it == step);
+    let mut open_steps: Vec<String> =
+        steps.iter().filter(|step| is_open(step)).map(|step| (*step).to_owned()).collect();
+    // None was tried yet, or another version tried steps of other names.
+    if open_steps.is_empty() {
+        open_steps = steps.iter().map(|step| (*step).to_owned()).collect();
+    }
     Some(Unfinished {
         open_steps,
         attempts: u32::try_from(found.sweep_attempts).unwrap_or(u32::MAX),
@@ -105,17 +156,29 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_run_stops_at_its_first_open_step() {
+    async fn what_failed_and_what_was_not_reached_is_open() {
         let mut steps = Steps::default();
-        assert_eq!(steps.first_open(Status::Suspending), "label_namespace");
-        steps.run("label_namespace", async { Ok::<_, ()>(()) }).await.unwrap();
-        steps.run("delete_role_bindings", async { Err::<(), _>(()) }).await.unwrap_err();
-        assert_eq!(steps.first_open(Status::Suspending), "delete_role_bindings");
+        assert_eq!(steps.open_steps(Status::Suspending), SUSPENSION.join(","));
+        let hour = Duration::from_hours(1);
+        let refused = WorkspaceError::Conflict("no".to_owned());
+        let label = attempt("label_namespace", hour, async { Err::<(), _>(refused) }).await;
+        let unbound =
+            attempt("delete_role_bindings", hour, async { Ok::<_, WorkspaceError>(()) }).await;
+        assert_eq!(label.failure().map(|(step, _)| step), Some("label_namespace"));
+        assert!(unbound.failure().is_none());
+        steps.add(label).unwrap_err();
+        steps.add(unbound).unwrap();
+        let never = std::future::pending::<Result<(), WorkspaceError>>();
+        let timed_out = attempt("delete_service_account", Duration::ZERO, never).await;
+        assert!(matches!(steps.add(timed_out), Err(WorkspaceError::TimedOut(_))));
+        let open = ["label_namespace", "delete_service_account", "close_streams", "finish"];
+        assert_eq!(steps.open_steps(Status::Suspending), open.join(","));
         let answer = steps.into_answer(&SUSPENSION);
-        let results: Vec<_> = answer.iter().map(|step| (step.step.as_str(), step.result)).collect();
-        let open = SUSPENSION[1..].iter().map(|name| (*name, StepResult::Open));
-        let done = std::iter::once((SUSPENSION[0], StepResult::Done));
-        assert_eq!(results, done.chain(open).collect::<Vec<_>>());
+        for name in SUSPENSION {
+            let step = answer.iter().find(|step| step.step == name).unwrap();
+            assert_eq!(step.result == StepResult::Open, open.contains(&name), "{name}");
+        }
+        assert!(answer[0].detail.as_ref().unwrap().contains("in the way: no"), "{answer:?}");
     }
 
     #[test]

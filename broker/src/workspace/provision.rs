@@ -5,7 +5,7 @@ use tenant_shared::{Quota, WorkspaceStatus, tenant_namespace};
 use super::{
     Found, WorkspaceError, Workspaces, objects,
     state::Event,
-    store::{self, New},
+    store::{self, MadeUids, New},
 };
 use crate::{
     access::{CreateWorkspace, Permit},
@@ -113,8 +113,8 @@ impl Workspaces {
         &self,
         found: &Found,
     ) -> Result<Initialized, WorkspaceError> {
-        let uid = match self.make_objects(found).await {
-            Ok(uid) => uid,
+        let made = match self.make_objects(found).await {
+            Ok(made) => made,
             Err(ClusterError::Conflict(what)) => {
                 self.give_up(found, &what).await?;
                 return Err(WorkspaceError::Conflict(what));
@@ -128,7 +128,7 @@ impl Workspaces {
         let mut tx = self.db.begin().await?;
         let created = store::advance(&mut tx, &self.clock, found.id, Event::ObjectsExist).await?;
         if created {
-            store::set_service_account(&mut tx, found.id, &uid).await?;
+            store::set_uids(&mut tx, found.id, &made).await?;
             let event = audit::Event {
                 user_id: Some(found.user_id),
                 workspace_id: Some(found.id),
@@ -154,12 +154,12 @@ impl Workspaces {
         }
     }
 
-    /// Makes the objects in order; returns the uid of the ServiceAccount.
-    pub(super) async fn make_objects(&self, found: &Found) -> Result<String, ClusterError> {
+    /// Makes the objects in order.
+    pub(super) async fn make_objects(&self, found: &Found) -> Result<MadeUids, ClusterError> {
         let tier = self.tiers.get(&found.tier).ok_or_else(|| {
             ClusterError::Conflict(format!("the tier {} is configured no more", found.tier))
         })?;
-        let mut uid = String::new();
+        let mut made = MadeUids::default();
         for object in objects::desired(found.id, &found.k8s_namespace, tier) {
             let outcome = match found.status() {
                 WorkspaceStatus::Resuming => self.cluster.create_or_keep(&object).await?,
@@ -168,11 +168,13 @@ impl Workspaces {
             tracing::debug!(
                 workspace = %found.id, kind = outcome.kind, created = outcome.created, "object is there"
             );
-            if matches!(object, Object::ServiceAccount(_)) {
-                uid = outcome.uid;
+            match object {
+                Object::Namespace(_) => made.namespace = outcome.uid,
+                Object::ServiceAccount(_) => made.service_account = outcome.uid,
+                _ => {}
             }
         }
-        Ok(uid)
+        Ok(made)
     }
 
     async fn give_up(&self, found: &Found, why: &str) -> sqlx::Result<()> {

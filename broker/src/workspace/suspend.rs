@@ -1,17 +1,20 @@
 //! The kill switch and the way back, in the order of the design's decision D5.
 
+use std::time::Duration;
+
 use tenant_shared::{Suspension, TOKEN_CACHE_SECONDS, WorkspaceStatus};
+use tokio::sync::Notify;
 
 use super::{
     Found, WorkspaceError, Workspaces,
-    progress::{RESUMPTION, SUSPENSION, Steps},
+    progress::{Attempt, RESUMPTION, SUSPENSION, Steps, attempt},
     state::Event,
     store::{self, work},
 };
 use crate::{
     access::{Permit, SuspendWorkspaces},
     audit::{self, Action},
-    cluster::ClusterError,
+    cluster::NamespaceStanding,
     db::Tx,
     identity::hold_active,
     problem::{chain, note},
@@ -20,6 +23,50 @@ use crate::{
 /// How long API servers remember a token that they accepted, in milliseconds. Rights given back
 /// earlier would let an old token in again.
 const TOKEN_CACHE_MS: i64 = TOKEN_CACHE_SECONDS as i64 * 1000;
+
+/// How long one step may take, because an admission webhook may hold a call for 30 s.
+const STEP_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long the look at the namespace may take before the steps begin without it.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What a suspension finds in the place of the namespace.
+enum Target {
+    /// The namespace that the broker made, with this uid.
+    Managed(String),
+    /// The same, without our label.
+    Relabelled,
+    /// The cluster did not say.
+    Unseen,
+    /// Another namespace.
+    Foreign,
+    /// Nothing of the workspace was ever made, or it is gone.
+    Nothing,
+}
+
+impl Target {
+    fn of(found: &Found, standing: NamespaceStanding) -> Self {
+        match standing {
+            NamespaceStanding::Managed { uid } => Self::Managed(uid),
+            NamespaceStanding::Relabelled => Self::Relabelled,
+            // Somebody's own that was in the way from the beginning: nothing was ever made there.
+            NamespaceStanding::Foreign if !found.had_rights() => Self::Nothing,
+            NamespaceStanding::Foreign => Self::Foreign,
+            NamespaceStanding::Missing => Self::Nothing,
+        }
+    }
+
+    fn is_to_be_stripped(&self) -> bool {
+        matches!(self, Self::Managed(_) | Self::Relabelled | Self::Unseen)
+    }
+
+    /// The result of a step that does nothing here.
+    fn untouched(&self, found: &Found) -> Result<(), WorkspaceError> {
+        match self {
+            Self::Foreign => Err(WorkspaceError::ForeignNamespace(found.k8s_namespace.clone())),
+            _ => Ok(()),
+        }
+    }
+}
 
 impl Workspaces {
     /// Suspends a workspace: from the commit of the first step nothing is issued any more; then its
@@ -111,7 +158,7 @@ impl Workspaces {
 
     /// Takes rights away that were given while the kill switch ran.
     pub(super) async fn revoke_again(&self, found: &Found) -> Result<(), WorkspaceError> {
-        Ok(self.strip(found, &mut Steps::default()).await?)
+        self.strip(found, &mut Steps::default()).await
     }
 
     pub(super) async fn take_rights(
@@ -119,38 +166,92 @@ impl Workspaces {
         found: &Found,
         steps: &mut Steps,
     ) -> Result<(), WorkspaceError> {
-        // Heard while the cluster is at work: no call of the Kubernetes API ends what is open.
+        // Streams end while the cluster is at work: no call of the Kubernetes API ends an open one.
         let closing = self.bell.ring();
-        self.strip(found, steps).await?;
-        steps.run("close_streams", closing.answered()).await?;
+        let (stripped, closed) = tokio::join!(
+            self.strip(found, steps),
+            attempt("close_streams", STEP_TIMEOUT, closing.answered())
+        );
+        self.note_failure(found, &closed);
+        let closed = steps.add(closed);
+        stripped.and(closed)?;
         let event = by_broker(found, Action::WorkspaceSuspended);
         steps.run("finish", self.write_down(found, Event::RightsGone, event)).await
     }
 
-    /// The cluster's side of a suspension.
-    async fn strip(&self, found: &Found, steps: &mut Steps) -> Result<(), ClusterError> {
+    /// The cluster's side of a suspension. No step waits for another, because a cluster that refuses one
+    /// must not keep the others from taking effect; only the bindings are looked at again when the label
+    /// is there, which ends a tenant's loop that makes new ones.
+    ///
+    /// # Errors
+    /// The first step that is open; all were tried.
+    async fn strip(&self, found: &Found, steps: &mut Steps) -> Result<(), WorkspaceError> {
         let (cluster, namespace) = (&self.cluster, found.k8s_namespace.as_str());
-        let ours = steps
-            .run("label_namespace", async {
-                match cluster.mark_suspended(namespace, found.id, true).await {
-                    Ok(()) => Ok(true),
-                    // Nothing was made yet, so there is nothing to take away.
-                    Err(ClusterError::NotFound(_)) => Ok(false),
-                    // What is not ours stays untouched; nobody has rights of ours there.
-                    Err(ClusterError::Conflict(what)) => {
-                        tracing::warn!(workspace = %found.id, what, "not ours: left alone");
-                        Ok(false)
-                    }
-                    Err(error) => Err(error),
-                }
-            })
-            .await?;
-        if ours {
-            steps.run("delete_role_bindings", cluster.delete_role_bindings(namespace)).await?;
-            let deleted = cluster.delete_service_account(namespace, None);
-            steps.run("delete_service_account", deleted).await?;
+        let looked = cluster.namespace_standing(namespace, found.id, found.recorded_uids());
+        let target = match tokio::time::timeout(LOOK_TIMEOUT, looked).await {
+            Ok(Ok(standing)) => Target::of(found, standing),
+            // A cluster that does not say what the namespace is may do what it is asked all the same:
+            // the fence lets the broker take rights away in tenants' namespaces only.
+            Ok(Err(_)) | Err(_) => Target::Unseen,
+        };
+        let labelled = Notify::new();
+        let label = async {
+            let done = attempt("label_namespace", STEP_TIMEOUT, self.label(found, &target)).await;
+            labelled.notify_one();
+            done
+        };
+        let unbind = async {
+            if !target.is_to_be_stripped() {
+                return target.untouched(found);
+            }
+            let first = cluster.delete_role_bindings(namespace);
+            // Whatever it brought, the second look decides.
+            let _ = tokio::time::timeout(STEP_TIMEOUT, first).await;
+            labelled.notified().await;
+            let again = tokio::time::timeout(STEP_TIMEOUT, cluster.delete_role_bindings(namespace));
+            Ok(again.await.map_err(|_| WorkspaceError::TimedOut(STEP_TIMEOUT))??)
+        };
+        let unmake = async {
+            if !target.is_to_be_stripped() {
+                return target.untouched(found);
+            }
+            Ok(cluster.delete_service_account(namespace, None).await?)
+        };
+        let (label, unbound, unmade) = tokio::join!(
+            label,
+            attempt("delete_role_bindings", STEP_TIMEOUT * 3, unbind),
+            attempt("delete_service_account", STEP_TIMEOUT, unmake),
+        );
+        let mut result = Ok(());
+        for tried in [label, unbound, unmade] {
+            self.note_failure(found, &tried);
+            result = result.and(steps.add(tried));
         }
-        Ok(())
+        result
+    }
+
+    async fn label(&self, found: &Found, target: &Target) -> Result<(), WorkspaceError> {
+        let mark = |uid| self.cluster.mark_suspended(&found.k8s_namespace, uid, true);
+        match target {
+            Target::Managed(uid) => Ok(mark(Some(uid)).await?),
+            Target::Unseen => Ok(mark(None).await?),
+            Target::Relabelled => Err(WorkspaceError::Relabelled {
+                namespace: found.k8s_namespace.clone(),
+                workspace: found.id,
+            }),
+            Target::Foreign | Target::Nothing => target.untouched(found),
+        }
+    }
+
+    /// Counts a step that is open, and says why in the log: until it is done, the person may have rights.
+    fn note_failure(&self, found: &Found, tried: &Attempt) {
+        if let Some((step, error)) = tried.failure() {
+            self.metrics.suspension_step_failed(step, error.cause());
+            tracing::error!(
+                workspace = %found.id, namespace = found.k8s_namespace, step, error = chain(error),
+                "a step of a suspension is open"
+            );
+        }
     }
 
     pub(super) async fn give_rights(
@@ -158,13 +259,23 @@ impl Workspaces {
         found: &Found,
         steps: &mut Steps,
     ) -> Result<(), WorkspaceError> {
-        let unmarked = self.cluster.mark_suspended(&found.k8s_namespace, found.id, false);
+        let (cluster, namespace) = (&self.cluster, found.k8s_namespace.as_str());
         steps
             .run("unlabel_namespace", async {
-                match unmarked.await {
+                match cluster.namespace_standing(namespace, found.id, found.recorded_uids()).await?
+                {
+                    NamespaceStanding::Managed { uid } => {
+                        Ok(cluster.mark_suspended(namespace, Some(&uid), false).await?)
+                    }
                     // A workspace that was suspended before anything was made.
-                    Err(ClusterError::NotFound(_)) => Ok(()),
-                    other => other,
+                    NamespaceStanding::Missing => Ok(()),
+                    NamespaceStanding::Relabelled => Err(WorkspaceError::Relabelled {
+                        namespace: namespace.to_owned(),
+                        workspace: found.id,
+                    }),
+                    NamespaceStanding::Foreign => {
+                        Err(WorkspaceError::ForeignNamespace(namespace.to_owned()))
+                    }
                 }
             })
             .await?;
@@ -199,7 +310,7 @@ impl Workspaces {
     /// Keeps where a run stopped, for whoever asks.
     async fn stopped_at(&self, begun: &Found, steps: &Steps) -> sqlx::Result<()> {
         let mut tx = self.db.begin().await?;
-        work::stopped_at(&mut tx, begun, steps.first_open(begun.status())).await?;
+        work::stopped_at(&mut tx, begun, &steps.open_steps(begun.status())).await?;
         tx.commit().await
     }
 

@@ -77,14 +77,14 @@ impl Workspaces {
             Err(_) => (SweepOutcome::TimedOut, format!("not done in {TIME_LIMIT:?}")),
         };
         self.metrics.swept(status, outcome);
-        let open_step = steps.first_open(status);
+        let open_steps = steps.open_steps(status);
         let rest = work::back_off_ms(status, found.sweep_attempts);
         tracing::warn!(
-            workspace = %found.id, status = status.as_str(), open_step, error,
+            workspace = %found.id, status = status.as_str(), open_steps, error,
             attempts = found.sweep_attempts, again_in_ms = rest,
             "sweep could not finish a workspace"
         );
-        work::postpone(&self.db, &found, self.clock.now_ms() + rest, open_step).await?;
+        work::postpone(&self.db, &found, self.clock.now_ms() + rest, &open_steps).await?;
         Ok(false)
     }
 

@@ -1,5 +1,6 @@
 //! A real control plane: etcd, kube-apiserver and kube-controller-manager.
 
+mod etcd;
 mod programs;
 mod release;
 mod start;

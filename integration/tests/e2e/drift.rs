@@ -274,7 +274,7 @@ async fn a_namespace_that_is_gone_or_taken_over_is_a_failed_workspace() {
     let broken = Broken::start(looking()).await;
     let namespace = broken.alice.namespace();
     // Without its label the policies no longer hold it, and the broker no longer knows it.
-    broken.label("app.kubernetes.io/managed-by-").await;
+    broken.label("tenant-broker.io/workspace-").await;
     broken.reaches(WorkspaceStatus::Failed).await;
     assert_eq!(broken.audited("DriftFound").await, ["Namespace exists and is not ours"]);
     assert_eq!(
@@ -282,7 +282,7 @@ async fn a_namespace_that_is_gone_or_taken_over_is_a_failed_workspace() {
         Code::WorkspaceNotReady
     );
     assert_eq!(super::refused(broken.api.init("basic").await).code(), Code::NamespaceConflict);
-    broken.label("app.kubernetes.io/managed-by=tenant-broker").await;
+    broken.label(&format!("tenant-broker.io/workspace={}", broken.id)).await;
     broken.api.init("basic").await.unwrap();
     broken.recorded("DriftEnded", 1).await;
 

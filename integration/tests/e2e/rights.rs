@@ -20,7 +20,8 @@ use tenant_shared::{
 use uuid::Uuid;
 
 use Workflow::{
-    BoundToken, Doctor, FinishInit, Init, Repair, Replace, Revoke, Start, Suspend, Token,
+    BoundToken, Doctor, FinishInit, Init, Repair, Replace, Revoke, Start, Suspend, SuspendHeld,
+    Token,
 };
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -45,6 +46,8 @@ enum Workflow {
     Revoke,
     /// An administrator suspends a workspace.
     Suspend,
+    /// An administrator suspends a workspace in which finalizers hold a binding and the ServiceAccount.
+    SuspendHeld,
     /// The binding was deleted: the broker looks at everything, and makes it again.
     Repair,
     /// The binding was altered: the broker replaces it.
@@ -56,7 +59,7 @@ enum Workflow {
 }
 
 /// Which workflow breaks without which right: verb, API group, resource.
-const NEEDED: [(&str, &str, &str, Workflow); 25] = [
+const NEEDED: [(&str, &str, &str, Workflow); 27] = [
     ("create", "", "namespaces", Init),
     ("get", "", "namespaces", FinishInit),
     ("list", "", "namespaces", Doctor),
@@ -71,6 +74,7 @@ const NEEDED: [(&str, &str, &str, Workflow); 25] = [
     ("get", "", "serviceaccounts", FinishInit),
     ("list", "", "serviceaccounts", Repair),
     ("delete", "", "serviceaccounts", Suspend),
+    ("patch", "", "serviceaccounts", SuspendHeld),
     ("create", "", "serviceaccounts/token", Token),
     ("create", "", "secrets", BoundToken),
     ("delete", "", "secrets", Revoke),
@@ -78,6 +82,7 @@ const NEEDED: [(&str, &str, &str, Workflow); 25] = [
     ("get", RBAC, "rolebindings", FinishInit),
     ("list", RBAC, "rolebindings", Suspend),
     ("delete", RBAC, "rolebindings", Replace),
+    ("patch", RBAC, "rolebindings", SuspendHeld),
     ("deletecollection", RBAC, "rolebindings", Suspend),
     ("bind", RBAC, "clusterroles", Init),
     ("get", ADMISSION, "validatingadmissionpolicies", Start),
@@ -244,6 +249,14 @@ impl<'a> Case<'a> {
         if workflow == FinishInit {
             forget_the_end(world, &namespace).await?;
         }
+        if workflow == SuspendHeld {
+            let hold = r#"{"metadata":{"finalizers":["a.example.com/hold"]}}"#;
+            let account = format!("serviceaccount/{SERVICE_ACCOUNT_NAME}");
+            for held in [&account, &format!("rolebinding/{ROLE_BINDING_NAME}")] {
+                let args = ["patch", held, "-n", &namespace, "--type=merge", "-p", hold];
+                world.admin_kubectl()?.run(args).await?.success()?;
+            }
+        }
         Ok(Self { world, workflow, person, operator, namespace, workspace })
     }
 
@@ -284,7 +297,7 @@ impl<'a> Case<'a> {
                 self.break_and_wait(&["patch", "rolebinding", ROLE_BINDING_NAME, "-p", patch])
                     .await?;
             }
-            Suspend => {
+            Suspend | SuspendHeld => {
                 let workspace = self.workspace.context("there is no workspace")?;
                 let suspension =
                     self.operator.suspend(workspace, &SuspendRequest::default()).await?;

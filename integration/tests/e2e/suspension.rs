@@ -120,17 +120,11 @@ async fn with_the_cluster_down_the_decision_stands_and_is_carried_out_later() {
     let suspension = admin.suspend(workspace.id, &reason("now")).await.unwrap();
     assert_eq!(suspension.status, WorkspaceStatus::Suspending);
     assert_eq!(suspension.steps[0].result, StepResult::Done);
-    assert_eq!(suspension.steps.iter().filter(|s| s.result == StepResult::Open).count(), 5);
+    assert_eq!(suspension.steps.iter().filter(|s| s.result == StepResult::Open).count(), 4);
     let unfinished = api.workspace(workspace.id).await.unwrap().unfinished.unwrap();
     assert_eq!(
         unfinished.open_steps,
-        [
-            "label_namespace",
-            "delete_role_bindings",
-            "delete_service_account",
-            "close_streams",
-            "finish"
-        ]
+        ["label_namespace", "delete_role_bindings", "delete_service_account", "finish"]
     );
     // An administrator at the terminal is told so, by the exit code too.
     let id = workspace.id.to_string();
@@ -140,7 +134,7 @@ async fn with_the_cluster_down_the_decision_stands_and_is_carried_out_later() {
     assert!(told.stderr.contains("goes on with them by itself"), "{}", told.stderr);
     assert!(told.stderr.contains("is suspending, not suspended; open:"), "{}", told.stderr);
     let listed = operator.kubectl().run(["tenant", "workspaces", "--all"]).await.unwrap();
-    assert!(listed.stdout.contains("suspending (5 steps open)"), "{}", listed.stdout);
+    assert!(listed.stdout.contains("suspending (4 steps open)"), "{}", listed.stdout);
     assert_eq!(super::refused(api.credential(workspace.id).await).code(), Code::WorkspaceSuspended);
 
     world.proxy().unwrap().up().await.unwrap();

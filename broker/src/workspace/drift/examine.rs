@@ -16,7 +16,9 @@ use uuid::Uuid;
 
 use super::record::Finding;
 use crate::{
-    cluster::{ClusterError, Compared, Difference, Object, Seen, is_marked_suspended},
+    cluster::{
+        ClusterError, Compared, Difference, NamespaceStanding, Object, Seen, is_marked_suspended,
+    },
     problem::chain,
     workspace::{
         Found, WorkspaceError, Workspaces, objects,
@@ -111,6 +113,7 @@ impl Workspaces {
                     if look.lost {
                         return Ok(look);
                     }
+                    self.keep_namespace_uid(found, &uid).await?;
                     if self.cluster.is_marked_suspended(&found.k8s_namespace).await? {
                         look.report(kind, Difference::SuspendedLabel);
                         may_write = false;
@@ -155,15 +158,22 @@ impl Workspaces {
         // The namespace comes first; of the others none has to be there.
         let Some(wanted) = wanted.first() else { return Ok(look) };
         let kind = wanted.kind();
-        if let Some(difference) = cluster.see(wanted).await?.difference {
+        let Seen { difference, uid } = cluster.see(wanted).await?;
+        if let Some(difference) = difference {
             // One that was suspended before anything was made has no namespace, and needs none.
             if difference == Difference::Missing && found.k8s_sa_uid.is_none() {
                 return Ok(look);
             }
             look.report(kind, difference);
-            if difference != Difference::PodSecurity {
+            // Whoever took our label off lets others give rights there again.
+            let is_relabelled = difference == Difference::Foreign
+                && cluster.namespace_standing(namespace, found.id, found.recorded_uids()).await?
+                    == NamespaceStanding::Relabelled;
+            if difference != Difference::PodSecurity && !is_relabelled {
                 return Ok(look);
             }
+        } else {
+            self.keep_namespace_uid(found, &uid).await?;
         }
         if !cluster.is_marked_suspended(namespace).await? {
             look.report(kind, Difference::SuspendedLabel);
@@ -175,6 +185,15 @@ impl Workspaces {
             look.report("ServiceAccount", Difference::Unexpected);
         }
         Ok(look)
+    }
+
+    /// Keeps the uid of a namespace that is ours: workspaces of earlier versions have none on record, and a
+    /// backup that was restored has another one.
+    async fn keep_namespace_uid(&self, found: &Found, uid: &str) -> sqlx::Result<()> {
+        if found.k8s_namespace_uid.as_deref() == Some(uid) {
+            return Ok(());
+        }
+        store::set_namespace_uid(&self.db, found, uid).await
     }
 
     async fn suspend_again(&self, found: &Found, look: &Look) -> Result<(), WorkspaceError> {

@@ -121,6 +121,8 @@ impl Workspaces {
                     _ => None,
                 })
                 .is_some_and(|it| examine::namespace_is_right(there, &it))
+                    // One whose uid is not on record is looked at for that.
+                    && found.k8s_namespace_uid == there.uid()
             })
             .await?;
         if is_another_cluster(missing, settled.len()) {

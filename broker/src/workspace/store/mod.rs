@@ -16,6 +16,7 @@ use super::{
 use crate::{
     access::Owned,
     clock::{Clock, timestamp},
+    cluster::RecordedUids,
     db::{Db, Tx},
     on_engine,
 };
@@ -27,6 +28,7 @@ pub struct Found {
     pub(super) user_id: Uuid,
     pub(super) cluster: String,
     pub(super) k8s_namespace: String,
+    pub(super) k8s_namespace_uid: Option<String>,
     pub(super) k8s_sa_uid: Option<String>,
     pub(super) retired_sa_uid: Option<String>,
     pub(super) tier: String,
@@ -94,6 +96,21 @@ impl Found {
         &self.k8s_namespace
     }
 
+    /// The uids of what was made for it.
+    pub(super) fn recorded_uids(&self) -> RecordedUids<'_> {
+        RecordedUids {
+            namespace: self.k8s_namespace_uid.as_deref(),
+            service_account: self.k8s_sa_uid.as_deref(),
+            retired_service_account: self.retired_sa_uid.as_deref(),
+        }
+    }
+
+    /// Whether anything that carries rights was ever made for it.
+    pub(super) fn had_rights(&self) -> bool {
+        let uids = [&self.k8s_namespace_uid, &self.k8s_sa_uid, &self.retired_sa_uid];
+        uids.iter().any(|uid| uid.is_some())
+    }
+
     /// Whether its ServiceAccount has to be replaced before anything is issued.
     pub(crate) fn is_rotating(&self) -> bool {
         self.status() == WorkspaceStatus::Provisioned && self.retired_sa_uid.is_some()
@@ -151,7 +168,8 @@ pub(super) async fn insert(tx: &mut Tx, clock: &Clock, new: New<'_>) -> sqlx::Re
 macro_rules! select {
     ($rest:literal) => {
         concat!(
-            "SELECT id, user_id, cluster, k8s_namespace, k8s_sa_uid, retired_sa_uid, tier, quota_cpu, ",
+            "SELECT id, user_id, cluster, k8s_namespace, k8s_namespace_uid, k8s_sa_uid, ",
+            "retired_sa_uid, tier, quota_cpu, ",
             "quota_memory, status, status_changed_at, created_at, sweep_at, sweep_attempts, ",
             "open_step FROM workspaces ",
             $rest
@@ -230,13 +248,34 @@ pub(super) async fn replace_lost_service_account(
         .bind(new).bind(id).bind(old).execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
-const SET_UID: &str = "\
-UPDATE workspaces SET k8s_sa_uid = $1, retired_sa_uid = NULL, sa_retired_at = NULL WHERE id = $2";
+/// The uids of the objects that were made for a workspace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MadeUids {
+    pub(super) namespace: String,
+    pub(super) service_account: String,
+}
 
-/// Keeps the uid of the ServiceAccount that tokens are asked of.
-pub(super) async fn set_service_account(tx: &mut Tx, id: Uuid, uid: &str) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(SET_UID)
-        .bind(uid).bind(id).execute(c).await.map(drop))
+const SET_UIDS: &str = "\
+UPDATE workspaces SET k8s_namespace_uid = $1, k8s_sa_uid = $2, retired_sa_uid = NULL, \
+  sa_retired_at = NULL \
+WHERE id = $3";
+
+/// Keeps the uids of the namespace and of the ServiceAccount that tokens are asked of.
+pub(super) async fn set_uids(tx: &mut Tx, id: Uuid, made: &MadeUids) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(SET_UIDS)
+        .bind(&made.namespace).bind(&made.service_account).bind(id).execute(c).await.map(drop))
+}
+
+const SET_NAMESPACE_UID: &str = "\
+UPDATE workspaces SET k8s_namespace_uid = $1 WHERE id = $2 AND status = $3 AND status_changed_at = $4";
+
+/// Keeps the uid of the namespace of a workspace that did not move on meanwhile.
+pub(super) async fn set_namespace_uid(db: &Db, found: &Found, uid: &str) -> sqlx::Result<()> {
+    let mut tx = db.begin().await?;
+    on_engine!(tx.connection(), c => sqlx::query(SET_NAMESPACE_UID)
+        .bind(uid).bind(found.id).bind(&found.status).bind(found.status_changed_at)
+        .execute(c).await.map(drop))?;
+    tx.commit().await
 }
 
 const RETIRE: &str = "\

@@ -140,7 +140,7 @@ async fn what_is_not_committed_is_not_there(on: On) {
 
     let mut tx = storage.db.begin().await.unwrap();
     assert!(advance(&mut tx, &storage.clock, id, Event::Suspend).await.unwrap());
-    set_service_account(&mut tx, id, "uid").await.unwrap();
+    set_uids(&mut tx, id, &made("uid")).await.unwrap();
     drop(tx);
     let row = found(&storage, id).await;
     assert_eq!((row.status(), row.k8s_sa_uid), (Status::Provisioning, None));
@@ -232,7 +232,7 @@ async fn the_service_account_is_kept(on: On) {
     let other = storage.workspace(user, Status::Provisioning).await;
     for uid in ["first", "made anew"] {
         let mut tx = storage.db.begin().await.unwrap();
-        set_service_account(&mut tx, id, uid).await.unwrap();
+        set_uids(&mut tx, id, &made(uid)).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(found(&storage, id).await.k8s_sa_uid.as_deref(), Some(uid));
         assert_eq!(found(&storage, other).await.k8s_sa_uid, None);
@@ -308,7 +308,11 @@ async fn a_suspension_ends_a_rotation(on: On) {
     for event in [Event::RightsGone, Event::Resume, Event::ObjectsExist] {
         assert!(advance_one(&storage, id, event).await);
     }
-    change!(storage, tx => set_service_account(&mut tx, id, "sa-3"));
+    change!(storage, tx => set_uids(&mut tx, id, &made("sa-3")));
     let row = found(&storage, id).await;
     assert!(!row.is_rotating() && row.issues_with("sa-3"));
+}
+
+fn made(service_account: &str) -> MadeUids {
+    MadeUids { namespace: "ns".to_owned(), service_account: service_account.to_owned() }
 }

@@ -113,7 +113,7 @@ async fn foreign_namespaces_stay_out_of_reach() {
             namespace,
         ];
         let quota = ["create", "quota", "tenant-quota", "--hard=pods=0", "-n", namespace];
-        let label = ["label", "namespace", namespace, "app.kubernetes.io/managed-by=tenant-broker"];
+        let label = ["label", "namespace", namespace, "tenant-broker.io/workspace=mine"];
         let suspend = ["label", "namespace", namespace, "tenant-broker.io/suspended=true"];
         are_refused(
             &broker,
@@ -133,7 +133,14 @@ async fn foreign_namespaces_stay_out_of_reach() {
         } else {
             let token = ["create", "token", "sa-tenant-admin", "-n", namespace];
             let delete = ["delete", "serviceaccount", "sa-tenant-admin", "-n", namespace];
-            are_refused(&broker, &[(&token, OUTSIDE), (&delete, OUTSIDE)]).await;
+            are_refused(&broker, &[(&token, OUTSIDE)]).await;
+            if namespace == foreign {
+                // Whoever takes the label off a tenant's namespace keeps no right alive by that: where the
+                // name is a tenant's, the broker takes rights away.
+                broker.run(delete).await.unwrap().success().unwrap();
+            } else {
+                are_refused(&broker, &[(&delete, OUTSIDE)]).await;
+            }
         }
     }
     are_refused(
@@ -168,13 +175,32 @@ async fn namespaces_are_made_as_tenants_or_not_at_all() {
         ("pod-security.kubernetes.io/enforce", json!("privileged")),
         ("pod-security.kubernetes.io/enforce", json!(null)),
         ("pod-security.kubernetes.io/enforce-version", json!("v1.0")),
+        ("pod-security.kubernetes.io/enforce-version", json!("latest")),
         ("tenant-broker.io/workspace", json!(null)),
+        // What others trust: network policies, exemptions of policy engines, access to devices.
+        ("name", json!("monitoring")),
+        ("admission.gatekeeper.sh/ignore", json!("")),
+        ("resource.kubernetes.io/admin-access", json!("true")),
+        ("tenant-broker.io/suspended", json!("false")),
     ] {
         let mut labels = good.clone();
         labels[label] = value;
         labels.as_object_mut().unwrap().retain(|_, value| !value.is_null());
         is_refused(&broker, &create, &namespace(name, &labels), NAMESPACES).await;
     }
+    for metadata in [
+        json!({"annotations": {"scheduler.alpha.kubernetes.io/node-selector": "pool=secret"}}),
+        json!({"finalizers": ["a.example.com/b"]}),
+        json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "default",
+            "uid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8"}]}),
+    ] {
+        let mut other = namespace(name, &good);
+        other["metadata"].as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        is_refused(&broker, &create, &other, NAMESPACES).await;
+    }
+    let mut held = namespace(name, &good);
+    held["spec"] = json!({"finalizers": ["a.example.com/b"]});
+    is_refused(&broker, &create, &held, NAMESPACES).await;
     // The same with nothing wrong is allowed: it is these that were refused.
     let dry = ["create", "--dry-run=server", "-f", "-"];
     let made = broker.run_with_input(dry, namespace(name, &good).to_string()).await.unwrap();
@@ -234,6 +260,42 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
     }
     let good = bind("rb-tenant-admin", "--clusterrole=admin", &[&alices]);
     broker.run(good).await.unwrap().success().unwrap();
+    // Of what is there it may take finalizers off, and change nothing else.
+    // Of a role that it may bind, for RBAC refuses the others before the policy.
+    let door = bind("door", "--clusterrole=admin", &["--user=carol"]);
+    let admin = world.admin_kubectl().unwrap();
+    admin.run(door).await.unwrap().success().unwrap();
+    let hold = r#"{"metadata":{"finalizers":["a.example.com/b"],"labels":{"a":"b"}}}"#;
+    let release = r#"{"metadata":{"finalizers":null}}"#;
+    for held in ["rolebinding/door", "serviceaccount/sa-tenant-admin"] {
+        let patch = |patch| ["patch", held, "--type=merge", "-n", &namespace, "-p", patch];
+        are_refused(&broker, &[(&patch(hold), OBJECTS)]).await;
+        admin.run(patch(hold)).await.unwrap().success().unwrap();
+        for change in [
+            r#"{"metadata":{"finalizers":["a.example.com/c"]}}"#,
+            r#"{"metadata":{"labels":null}}"#,
+            r#"{"metadata":{"annotations":{"a":"b"}}}"#,
+            r#"{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u"}]}}"#,
+        ] {
+            are_refused(&broker, &[(&patch(change), OBJECTS)]).await;
+        }
+        broker.run(patch(release)).await.unwrap().success().unwrap();
+    }
+    for (what, change) in [
+        ("rolebinding/door", r#"{"subjects":[]}"#),
+        ("rolebinding/rb-tenant-admin", r#"{"subjects":[]}"#),
+        ("serviceaccount/sa-tenant-admin", r#"{"automountServiceAccountToken":true}"#),
+    ] {
+        let change = ["patch", what, "--type=merge", "-n", &namespace, "-p", change];
+        are_refused(&broker, &[(&change, OBJECTS)]).await;
+    }
+    let held = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {
+        "name": "sa-tenant-admin", "namespace": namespace, "finalizers": ["a.example.com/b"]}});
+    let delete = ["delete", "serviceaccount", "sa-tenant-admin", "-n", &namespace];
+    broker.run(delete).await.unwrap().success().unwrap();
+    is_refused(&broker, &["create", "-f", "-"], &held, OBJECTS).await;
+    let account = ["create", "serviceaccount", "sa-tenant-admin", "-n", &namespace];
+    broker.run(account).await.unwrap().success().unwrap();
 
     let label = |text: &'static str| {
         ["label", "--overwrite", "namespace", &namespace, text].map(str::to_owned)
@@ -280,7 +342,14 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
     .await;
     broker.run(label("tenant-broker.io/suspended-")).await.unwrap().success().unwrap();
     broker.run(again).await.unwrap().success().unwrap();
-    alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+    // With the account of before; the one that was made in its place has other tokens.
+    let again =
+        ["auth", "can-i", "get", "pods", "--as", &alices_account(&namespace), "-n", &namespace];
+    admin.run(again).await.unwrap().success().unwrap();
+}
+
+fn alices_account(namespace: &str) -> String {
+    format!("system:serviceaccount:{namespace}:sa-tenant-admin")
 }
 
 /// With the right on Secrets (`cluster.bind_tokens_to_secrets`) a thief can make and delete empty ones

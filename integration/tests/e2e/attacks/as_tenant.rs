@@ -158,7 +158,7 @@ async fn labels_and_limits_hold_whatever_the_role_gives() {
         are_refused(kubectl, &[(args, policy)]).await;
     }
     let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
-        "name": "other", "labels": {"app.kubernetes.io/managed-by": "tenant-broker"}}});
+        "name": "other", "labels": {"tenant-broker.io/workspace": "x"}}});
     is_refused(kubectl, &CREATE, &other, "tenant-guard-namespaces").await;
     admin.run(["delete", "clusterrolebinding", &name]).await.unwrap().success().unwrap();
     admin.run(["delete", "clusterrole", "edit-all"]).await.unwrap().success().unwrap();

@@ -3,6 +3,8 @@
 
 mod as_broker;
 mod as_tenant;
+mod held_bindings;
+mod steps;
 mod subresources;
 mod suspension;
 

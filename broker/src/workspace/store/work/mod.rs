@@ -72,16 +72,17 @@ const POSTPONE: &str = "\
 UPDATE workspaces SET sweep_at = $1, open_step = $2 \
 WHERE id = $3 AND status = $4 AND status_changed_at = $5 AND sweep_at = $6";
 
-/// Gives a claimed workspace back to the queue after a failure at this step.
+/// Gives a claimed workspace back to the queue after a failure that left these steps open, separated by
+/// commas.
 pub(in crate::workspace) async fn postpone(
     db: &Db,
     claimed: &Found,
     at: i64,
-    open_step: &str,
+    open_steps: &str,
 ) -> sqlx::Result<()> {
     let mut tx = db.begin().await?;
     on_engine!(tx.connection(), c => sqlx::query(POSTPONE)
-        .bind(at).bind(open_step).bind(claimed.id).bind(&claimed.status)
+        .bind(at).bind(open_steps).bind(claimed.id).bind(&claimed.status)
         .bind(claimed.status_changed_at).bind(claimed.sweep_at)
         .execute(c).await.map(drop))?;
     tx.commit().await
@@ -90,14 +91,14 @@ pub(in crate::workspace) async fn postpone(
 const STOPPED_AT: &str = "\
 UPDATE workspaces SET open_step = $1 WHERE id = $2 AND status = $3 AND status_changed_at = $4";
 
-/// Keeps the step at which a request stopped.
+/// Keeps the steps that a request left open, separated by commas.
 pub(in crate::workspace) async fn stopped_at(
     tx: &mut Tx,
     found: &Found,
-    open_step: &str,
+    open_steps: &str,
 ) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(STOPPED_AT)
-        .bind(open_step).bind(found.id).bind(&found.status).bind(found.status_changed_at)
+        .bind(open_steps).bind(found.id).bind(&found.status).bind(found.status_changed_at)
         .execute(c).await.map(drop))
 }
 

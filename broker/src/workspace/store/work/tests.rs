@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    super::{advance, by_id, drift, replace_lost_service_account, set_service_account},
+    super::{MadeUids, advance, by_id, drift, replace_lost_service_account, set_uids},
     *,
 };
 use crate::{
@@ -158,11 +158,10 @@ async fn what_moved_on_is_not_postponed(on: On) {
     let stale = claim(&storage.db, claimed, now).await.unwrap();
     assert!(stale.is_none(), "nor taken up as what it was");
     let mut tx = storage.db.begin().await.unwrap();
-    stopped_at(&mut tx, &row, "delete_role_bindings").await.unwrap();
+    stopped_at(&mut tx, &row, "delete_role_bindings,finish").await.unwrap();
     tx.commit().await.unwrap();
     let unfinished = found(&storage, id).await.wire().unfinished.unwrap();
-    let open = ["delete_role_bindings", "delete_service_account", "close_streams", "finish"];
-    assert_eq!(unfinished.open_steps, open);
+    assert_eq!(unfinished.open_steps, ["delete_role_bindings", "finish"]);
 }
 
 async fn a_state_begins_with_no_attempts(on: On) {
@@ -270,7 +269,13 @@ async fn a_new_account_replaces_only_the_one_that_was_known(on: On) {
     let user = storage.user().await;
     let id = storage.workspace(user, Status::Provisioned).await;
     let mut tx = storage.db.begin().await.unwrap();
-    set_service_account(&mut tx, id, "first").await.unwrap();
+    set_uids(
+        &mut tx,
+        id,
+        &MadeUids { namespace: "ns".to_owned(), service_account: "first".to_owned() },
+    )
+    .await
+    .unwrap();
     assert!(!replace_lost_service_account(&mut tx, id, "other", "second").await.unwrap());
     assert!(replace_lost_service_account(&mut tx, id, "first", "second").await.unwrap());
     assert!(advance(&mut tx, &storage.clock, id, Event::Suspend).await.unwrap());

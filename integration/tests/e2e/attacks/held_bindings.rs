@@ -1,0 +1,185 @@
+//! A tenant that prepares for weeks: bindings that nobody can delete at once. RBAC grants through a binding
+//! that is being deleted, so each of them would outlive the suspension.
+
+use std::time::Duration;
+
+use integration::api::Api;
+use integration::kubectl::Kubectl;
+use integration::person::Person;
+use integration::probe::{self, Probe};
+use integration::world::World;
+use serde_json::{Value, json};
+use tenant_shared::{StepResult, SuspendRequest, Suspension, WorkspaceStatus};
+use uuid::Uuid;
+
+use super::{are_refused, is_refused};
+
+const LIMIT: Duration = Duration::from_mins(1);
+const OBJECTS: &str = "tenant-guard-objects";
+const HOLD: &str = r#"{"metadata":{"finalizers":["door.example.com/hold"]}}"#;
+const CREATE: [&str; 3] = ["create", "-f", "-"];
+
+/// A tenant with a ServiceAccount of its own, which every binding of these tests is for.
+struct Prepared {
+    world: World,
+    mallory: Person,
+    operator: Api,
+    id: Uuid,
+    namespace: String,
+    door: String,
+}
+
+impl Prepared {
+    async fn start() -> Self {
+        let world = World::builder().setting("sweep_seconds", 1).start().await.unwrap();
+        let mallory = world.person("mallory").await.unwrap();
+        let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
+        mallory.login(&[]).await.unwrap().success().unwrap();
+        let namespace = mallory.namespace();
+        let id = mallory.api().await.unwrap().workspaces(false).await.unwrap().items[0].id;
+        let account = ["create", "serviceaccount", "door"];
+        mallory.kubectl().run(account).await.unwrap().success().unwrap();
+        let door = format!("system:serviceaccount:{namespace}:door");
+        Self { world, mallory, operator, id, namespace, door }
+    }
+
+    fn binding(&self, name: &str, metadata: &Value) -> Value {
+        let mut binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "door", "namespace": self.namespace}]});
+        for (key, value) in metadata.as_object().unwrap() {
+            binding["metadata"][key] = value.clone();
+        }
+        binding
+    }
+
+    /// As an administrator, which no policy holds: as if it had been made before the policies were there.
+    async fn make_as_admin(&self, object: &Value) {
+        let admin = self.admin();
+        admin.run_with_input(CREATE, object.to_string()).await.unwrap().success().unwrap();
+    }
+
+    fn admin(&self) -> Kubectl {
+        self.world.admin_kubectl().unwrap()
+    }
+
+    /// Runs this in the namespace.
+    async fn as_admin(&self, args: &[&str]) {
+        let args = args.iter().copied().chain(["-n", &self.namespace]);
+        self.admin().run(args).await.unwrap().success().unwrap();
+    }
+
+    /// Whether RBAC lets the tenant's own account read Secrets.
+    async fn door_is_open(&self) -> bool {
+        let args = ["get", "secrets", "--as", &self.door, "-n", &self.namespace];
+        self.admin().run(args).await.unwrap().status.success()
+    }
+
+    async fn suspend(&self) -> Suspension {
+        self.operator.suspend(self.id, &SuspendRequest::default()).await.unwrap()
+    }
+
+    /// Everything is gone when `suspend` answers, and the workspace comes back later.
+    async fn is_suspended_and_comes_back(&self) {
+        let suspension = self.suspend().await;
+        assert_eq!(suspension.status, WorkspaceStatus::Suspended, "{suspension:#?}");
+        assert!(suspension.steps.iter().all(|step| step.result == StepResult::Done));
+        assert!(!self.door_is_open().await, "the back door is open");
+        for kind in ["rolebindings", "serviceaccount/sa-tenant-admin"] {
+            let there = super::super::object(&self.world, &[kind, "-n", &self.namespace]).await;
+            assert!(there.unwrap().is_none(), "{kind}");
+        }
+        let resumed = probe::until("the resumption", LIMIT, || async {
+            Ok(match self.operator.resume(self.id, &SuspendRequest::default()).await {
+                Ok(resumed) => Probe::Ready(resumed),
+                Err(error) => Probe::NotYet(error.to_string()),
+            })
+        });
+        assert_eq!(resumed.await.unwrap().status, WorkspaceStatus::Provisioned);
+        self.mallory.api().await.unwrap().credential(self.id).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_gives_its_bindings_no_finalizers_and_no_owners() {
+    let prepared = Prepared::start().await;
+    let kubectl = prepared.mallory.kubectl();
+    let plain = prepared.binding("door", &json!({}));
+    kubectl.run_with_input(CREATE, plain.to_string()).await.unwrap().success().unwrap();
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "controller": true,
+        "uid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "blockOwnerDeletion": true}]);
+    let owned = json!({"metadata": {"ownerReferences": owner}}).to_string();
+    let patch = |patch| ["patch", "rolebinding", "door", "--type=merge", "-p", patch];
+    are_refused(kubectl, &[(&patch(HOLD), OBJECTS), (&patch(&owned), OBJECTS)]).await;
+    for metadata in
+        [json!({"finalizers": ["door.example.com/hold"]}), json!({"ownerReferences": owner})]
+    {
+        is_refused(kubectl, &CREATE, &prepared.binding("held", &metadata), OBJECTS).await;
+    }
+    // Nor by deletion: what the API server adds by itself is the only finalizer that it can get, and the
+    // API server takes no other one afterwards.
+    let foreground = ["delete", "rolebinding", "door", "--cascade=foreground", "--wait=false"];
+    kubectl.run(foreground).await.unwrap().success().unwrap();
+    are_refused(kubectl, &[(&patch(HOLD), "no new finalizers can be added")]).await;
+    prepared.is_suspended_and_comes_back().await;
+}
+
+/// Each of them, as it was found or as it can be made: by finalizer, terminating, with a dependent that
+/// blocks, and from before the policies.
+#[tokio::test]
+async fn no_binding_holds_a_suspension_open() {
+    let prepared = Prepared::start().await;
+    let held = json!({"finalizers": ["door.example.com/hold"]});
+    prepared.make_as_admin(&prepared.binding("held", &held)).await;
+    prepared.make_as_admin(&prepared.binding("terminating", &held)).await;
+    prepared.as_admin(&["delete", "rolebinding", "terminating", "--wait=false"]).await;
+    prepared.make_as_admin(&prepared.binding("orphaning", &json!({}))).await;
+    let orphan = ["delete", "rolebinding", "orphaning", "--cascade=orphan", "--wait=false"];
+    prepared.as_admin(&orphan).await;
+
+    // The API server itself adds the finalizer, and a dependent keeps the garbage collector from ending it.
+    prepared.make_as_admin(&prepared.binding("foreground", &json!({}))).await;
+    let foreground = ["rolebinding", "foreground", "-n", &prepared.namespace];
+    let there = super::super::object(&prepared.world, &foreground);
+    let uid = there.await.unwrap().unwrap()["metadata"]["uid"].clone();
+    let dependent = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "dependent", "namespace": prepared.namespace,
+        "finalizers": ["door.example.com/hold"],
+        "ownerReferences": [{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "name": "foreground", "uid": uid, "blockOwnerDeletion": true}]}});
+    let kubectl = prepared.mallory.kubectl();
+    kubectl.run_with_input(CREATE, dependent.to_string()).await.unwrap().success().unwrap();
+    let foreground =
+        ["delete", "rolebinding", "foreground", "--cascade=foreground", "--wait=false"];
+    kubectl.run(foreground).await.unwrap().success().unwrap();
+    assert!(prepared.door_is_open().await, "RBAC grants through a binding that is being deleted");
+    prepared.is_suspended_and_comes_back().await;
+}
+
+#[tokio::test]
+async fn an_account_that_a_finalizer_holds_is_deleted() {
+    let prepared = Prepared::start().await;
+    prepared.as_admin(&["patch", "serviceaccount", "sa-tenant-admin", "-p", HOLD]).await;
+    prepared.is_suspended_and_comes_back().await;
+}
+
+#[tokio::test]
+async fn of_a_hundred_bindings_twenty_of_which_are_held_none_is_left() {
+    let prepared = Prepared::start().await;
+    let quota = r#"{"spec":{"hard":{"count/rolebindings.rbac.authorization.k8s.io":"5000"}}}"#;
+    prepared.as_admin(&["patch", "quota", "tenant-quota", "-p", quota]).await;
+    let all: Vec<Value> = (0..100)
+        .map(|number| {
+            let metadata = if number % 5 == 0 {
+                json!({"finalizers": ["door.example.com/hold", "door.example.com/other"]})
+            } else {
+                json!({})
+            };
+            prepared.binding(&format!("door-{number}"), &metadata)
+        })
+        .collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": all});
+    prepared.make_as_admin(&list).await;
+    prepared.is_suspended_and_comes_back().await;
+}

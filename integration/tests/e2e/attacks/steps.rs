@@ -1,0 +1,348 @@
+//! A cluster that refuses one step of a suspension: the others take effect all the same, and the sweep does
+//! what is left.
+
+use std::time::Duration;
+
+use integration::api::Api;
+use integration::kubectl::Kubectl;
+use integration::person::Person;
+use integration::probe::{self, Probe};
+use integration::world::{World, WorldBuilder};
+use serde_json::{Value, json};
+use tenant_shared::{StepResult, SuspendRequest, Suspension, WorkspaceStatus};
+use uuid::Uuid;
+
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// A tenant with a live token.
+struct Tenant {
+    world: World,
+    person: Person,
+    operator: Api,
+    id: Uuid,
+    namespace: String,
+    token: Kubectl,
+}
+
+impl Tenant {
+    async fn start(builder: WorldBuilder) -> Self {
+        let world = builder.setting("sweep_seconds", 1).start().await.unwrap();
+        let person = world.person("mallory").await.unwrap();
+        let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
+        let api = person.api().await.unwrap();
+        let (workspace, _) = api.init("basic").await.unwrap();
+        let file = world.folder().join("stolen.kubeconfig");
+        std::fs::write(&file, api.kubeconfig("static").await.unwrap()).unwrap();
+        let token = world.kubectl_with(&file).unwrap();
+        token.run(["get", "secrets"]).await.unwrap().success().unwrap();
+        let namespace = person.namespace();
+        Self { world, person, operator, id: workspace.id, namespace, token }
+    }
+
+    async fn suspend(&self) -> Suspension {
+        self.operator.suspend(self.id, &SuspendRequest::default()).await.unwrap()
+    }
+
+    /// The suspension, of which exactly these steps are open.
+    async fn suspend_leaving(&self, open: &[&str]) -> Suspension {
+        let suspension = self.suspend().await;
+        let left: Vec<&str> = suspension
+            .steps
+            .iter()
+            .filter(|step| step.result == StepResult::Open)
+            .map(|step| step.step.as_str())
+            .collect();
+        assert_eq!(left, open, "{suspension:#?}");
+        assert_eq!(suspension.status, WorkspaceStatus::Suspending);
+        let shown = self.operator.workspace(self.id).await.unwrap().unfinished.unwrap();
+        assert_eq!(shown.open_steps, open);
+        suspension
+    }
+
+    async fn reaches_suspended(&self) {
+        probe::until("the sweep", LIMIT, || async {
+            let status = self.operator.workspace(self.id).await?.status;
+            Ok(match status {
+                WorkspaceStatus::Suspended => Probe::Ready(()),
+                other => Probe::NotYet(format!("{other:?}")),
+            })
+        })
+        .await
+        .unwrap();
+    }
+
+    async fn token_works(&self) -> bool {
+        self.token.run(["get", "secrets"]).await.unwrap().status.success()
+    }
+
+    async fn is_there(&self, what: &[&str]) -> bool {
+        let args: Vec<&str> = what.iter().copied().chain(["-n", &self.namespace]).collect();
+        super::super::object(&self.world, &args).await.unwrap().is_some()
+    }
+
+    /// Labels the namespace as an administrator.
+    async fn label(&self, labels: &[&str]) {
+        let args = ["label", "--overwrite", "namespace", &self.namespace];
+        let args = args.into_iter().chain(labels.iter().copied());
+        self.world.admin_kubectl().unwrap().run(args).await.unwrap().success().unwrap();
+    }
+
+    async fn failures(&self, step: &str, cause: &str) -> bool {
+        let metrics = self.world.broker().metrics().await.unwrap();
+        metrics.contains(&format!(
+            "tenant_broker_suspension_step_failures_total{{step=\"{step}\",cause=\"{cause}\"}}"
+        ))
+    }
+}
+
+/// A policy of somebody else's that refuses one kind of request of the broker in one namespace.
+struct Refusal<'a> {
+    tenant: &'a Tenant,
+    name: String,
+}
+
+impl<'a> Refusal<'a> {
+    async fn of(tenant: &'a Tenant, resource: [&str; 2], operation: &str, probe: &[&str]) -> Self {
+        let name = format!("no-{}-{}", resource[1], tenant.id);
+        let spot = if resource[1] == "namespaces" { "request.name" } else { "request.namespace" };
+        let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {"resourceRules": [{"apiGroups": [resource[0]],
+                    "apiVersions": ["*"], "operations": [operation], "resources": [resource[1]]}]},
+                "matchConditions": [{"name": "here", "expression":
+                    format!("{spot} == '{}' && request.userInfo.username == 'tenant-broker'",
+                        tenant.namespace)}],
+                "validations": [{"expression": "false", "message": "not today"}]}});
+        let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]}});
+        let admin = tenant.world.admin_kubectl().unwrap();
+        for object in [policy, binding] {
+            let apply = ["create", "-f", "-"];
+            admin.run_with_input(apply, object.to_string()).await.unwrap().success().unwrap();
+        }
+        let broker = tenant.world.broker_kubectl().unwrap();
+        probe::until("the policy", LIMIT, || async {
+            let told = broker.run(probe).await?.stderr;
+            Ok(if told.contains("not today") { Probe::Ready(()) } else { Probe::NotYet(told) })
+        })
+        .await
+        .unwrap();
+        Self { tenant, name }
+    }
+
+    async fn end(self) {
+        let admin = self.tenant.world.admin_kubectl().unwrap();
+        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+            admin.run(["delete", kind, &self.name]).await.unwrap().success().unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_label_keeps_no_right_alive() {
+    let tenant = Tenant::start(World::builder()).await;
+    let probe = ["label", "namespace", &tenant.namespace, "a=b", "--dry-run=server"];
+    let refusal = Refusal::of(&tenant, ["", "namespaces"], "UPDATE", &probe).await;
+    let suspension = tenant.suspend_leaving(&["label_namespace", "finish"]).await;
+    assert!(!tenant.token_works().await, "the tokens that are out");
+    assert!(!tenant.is_there(&["rolebindings"]).await);
+    assert!(!tenant.is_there(&["serviceaccount", "sa-tenant-admin"]).await);
+    let detail = suspension.steps[1].detail.as_deref().unwrap_or_default();
+    assert!(detail.contains("not today"), "{suspension:?}");
+    assert!(tenant.failures("label_namespace", "refused").await);
+    refusal.end().await;
+    tenant.reaches_suspended().await;
+}
+
+#[tokio::test]
+async fn bindings_that_cannot_be_deleted_leave_no_token() {
+    let tenant = Tenant::start(World::builder()).await;
+    let path = format!(
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings/rb-tenant-admin?dryRun=All",
+        tenant.namespace
+    );
+    let probe = ["delete", "--raw", &path];
+    let resource = ["rbac.authorization.k8s.io", "rolebindings"];
+    let refusal = Refusal::of(&tenant, resource, "DELETE", &probe).await;
+    tenant.suspend_leaving(&["delete_role_bindings", "finish"]).await;
+    assert!(!tenant.is_there(&["serviceaccount", "sa-tenant-admin"]).await);
+    // The API server remembers the account for a moment.
+    probe::until("the token to end", LIMIT, || async {
+        let works = tenant.token_works().await;
+        Ok(if works { Probe::NotYet("works".to_owned()) } else { Probe::Ready(()) })
+    })
+    .await
+    .unwrap();
+    let create = tenant.token.run(["create", "configmap", "c"]).await.unwrap();
+    assert!(!create.status.success(), "{create:?}");
+    refusal.end().await;
+    tenant.reaches_suspended().await;
+    assert!(!tenant.is_there(&["rolebindings"]).await);
+}
+
+#[tokio::test]
+async fn an_account_that_cannot_be_deleted_has_no_rights() {
+    let tenant = Tenant::start(World::builder()).await;
+    let path = format!(
+        "/api/v1/namespaces/{}/serviceaccounts/sa-tenant-admin?dryRun=All",
+        tenant.namespace
+    );
+    let probe = ["delete", "--raw", &path];
+    let refusal = Refusal::of(&tenant, ["", "serviceaccounts"], "DELETE", &probe).await;
+    tenant.suspend_leaving(&["delete_service_account", "finish"]).await;
+    assert!(!tenant.token_works().await);
+    assert!(!tenant.is_there(&["rolebindings"]).await);
+    refusal.end().await;
+    tenant.reaches_suspended().await;
+    assert!(!tenant.is_there(&["serviceaccount", "sa-tenant-admin"]).await);
+}
+
+/// A full etcd refuses what writes and lets what deletes: a tenant can cause it.
+#[tokio::test]
+async fn a_full_etcd_keeps_no_right_alive() {
+    let tenant = Tenant::start(World::builder().own_control_plane()).await;
+    let cluster = tenant.world.cluster();
+    cluster.etcd_alarm(true).await.unwrap();
+    let admin = tenant.world.admin_kubectl().unwrap();
+    let write = ["create", "configmap", "full", "-n", &tenant.namespace];
+    let told = admin.run(write).await.unwrap().stderr;
+    assert!(told.contains("database space exceeded"), "{told}");
+    tenant.suspend_leaving(&["label_namespace", "finish"]).await;
+    assert!(!tenant.token_works().await);
+    assert!(!tenant.is_there(&["rolebindings"]).await);
+    assert!(!tenant.is_there(&["serviceaccount", "sa-tenant-admin"]).await);
+    cluster.etcd_alarm(false).await.unwrap();
+    tenant.reaches_suspended().await;
+}
+
+/// Helm, Argo CD and Flux overwrite `app.kubernetes.io/managed-by` as a matter of course.
+#[tokio::test]
+async fn the_label_of_other_tools_decides_nothing() {
+    let tenant = Tenant::start(World::builder()).await;
+    tenant.label(&["app.kubernetes.io/managed-by=Helm"]).await;
+    let minted = ["create", "token", "default", "--duration=87600h"];
+    super::are_refused(&tenant.token, &[(&minted, "tenant-tokens")]).await;
+    let suspension = tenant.suspend().await;
+    assert_eq!(suspension.status, WorkspaceStatus::Suspended, "{suspension:#?}");
+    assert!(!tenant.token_works().await);
+}
+
+/// Ours is for administrators of the policies; whoever may label namespaces otherwise may not write it.
+#[tokio::test]
+async fn the_label_of_ours_is_written_by_nobody_else() {
+    let tenant = Tenant::start(World::builder()).await;
+    let admin = tenant.world.admin_kubectl().unwrap();
+    let name = format!("labels-{}", tenant.namespace);
+    let role =
+        ["create", "clusterrole", &name, "--verb=*", "--resource=namespaces,namespaces/status"];
+    admin.run(role).await.unwrap().success().unwrap();
+    let (role, user) = (format!("--clusterrole={name}"), format!("--user={name}"));
+    let give = ["create", "clusterrolebinding", &name, &role, &user];
+    admin.run(give).await.unwrap().success().unwrap();
+    let labeller =
+        tenant.world.cluster().kubeconfig_for(&name, None, tenant.world.folder()).unwrap();
+    let labeller = tenant.world.kubectl_with(&labeller).unwrap();
+    let here = ["label", "--overwrite", "namespace", &tenant.namespace];
+    let plain = here.into_iter().chain(["team=a"]);
+    labeller.run(plain).await.unwrap().success().unwrap();
+    let policy = "tenant-guard-namespaces";
+    for label in [
+        "tenant-broker.io/workspace-",
+        "tenant-broker.io/workspace=other",
+        "tenant-broker.io/suspended=false",
+        "tenant-broker.io/other=x",
+    ] {
+        let [a, b, c, d] = here;
+        super::are_refused(&labeller, &[(&[a, b, c, d, label], policy)]).await;
+        let status = [a, b, c, d, label, "--subresource=status"];
+        // kubectl label has no subresource; a patch has.
+        let (key, value) = label
+            .trim_end_matches('-')
+            .split_once('=')
+            .unwrap_or((label.trim_end_matches('-'), ""));
+        let value = if value.is_empty() { Value::Null } else { json!(value) };
+        let patch = json!({"metadata": {"labels": {key: value}}}).to_string();
+        let patch =
+            ["patch", status[2], status[3], "--subresource=status", "--type=merge", "-p", &patch];
+        super::are_refused(&labeller, &[(&patch, policy)]).await;
+    }
+    let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": format!("other-{}", tenant.id), "labels": {"tenant-broker.io/workspace": "x"}}});
+    super::is_refused(&labeller, &["create", "-f", "-"], &other, policy).await;
+    admin.run(["delete", "clusterrolebinding", &name]).await.unwrap().success().unwrap();
+    admin.run(["delete", "clusterrole", &name]).await.unwrap().success().unwrap();
+}
+
+/// Without the label no policy holds the namespace, but its uid is on record: the rights are taken away, and
+/// the suspension stays open until the label is back.
+#[tokio::test]
+async fn a_namespace_without_its_label_loses_its_rights() {
+    for recorded in [true, false] {
+        let tenant = Tenant::start(World::builder().setting("drift_seconds", 3600)).await;
+        if !recorded {
+            forget_namespace_uid(&tenant).await;
+        }
+        // What a tenant would do while nothing holds it.
+        tenant.label(&["tenant-broker.io/workspace-"]).await;
+        let door = ["create", "rolebinding", "door", "--clusterrole=admin", "--user=mallory"];
+        probe::until("the policies to let go", LIMIT, || async {
+            let done = tenant.token.run(door).await?;
+            Ok(if done.status.success() { Probe::Ready(()) } else { Probe::NotYet(done.stderr) })
+        })
+        .await
+        .unwrap();
+        let suspension = tenant.suspend_leaving(&["label_namespace", "finish"]).await;
+        let detail = suspension.steps[1].detail.clone().unwrap_or_default();
+        let back = format!("tenant-broker.io/workspace={}", tenant.id);
+        assert!(detail.contains(&back), "{detail}");
+        assert!(!tenant.token_works().await);
+        assert!(!tenant.is_there(&["rolebindings"]).await);
+        assert!(!tenant.is_there(&["serviceaccount", "sa-tenant-admin"]).await);
+        assert!(tenant.failures("label_namespace", "relabelled").await);
+        let log = tenant.world.broker().log().unwrap();
+        assert!(log.contains("a step of a suspension is open"), "{log}");
+        if recorded {
+            tenant.label(&[&back]).await;
+            tenant.reaches_suspended().await;
+        }
+    }
+}
+
+/// A namespace of the same name that somebody else made is left alone, and nobody is told that the workspace
+/// is suspended.
+#[tokio::test]
+async fn another_namespace_of_the_name_stays_as_it_is() {
+    let tenant = Tenant::start(World::builder().setting("drift_seconds", 3600)).await;
+    let admin = tenant.world.admin_kubectl().unwrap();
+    admin.run(["delete", "namespace", &tenant.namespace]).await.unwrap().success().unwrap();
+    admin.run(["create", "namespace", &tenant.namespace]).await.unwrap().success().unwrap();
+    let door = ["create", "rolebinding", "theirs", "--clusterrole=view", "--user=carol", "-n"];
+    let door = door.into_iter().chain([tenant.namespace.as_str()]);
+    admin.run(door).await.unwrap().success().unwrap();
+    let open = ["label_namespace", "delete_role_bindings", "delete_service_account", "finish"];
+    let suspension = tenant.suspend_leaving(&open).await;
+    let detail = suspension.steps[1].detail.clone().unwrap_or_default();
+    assert!(detail.contains("another one than the broker made"), "{detail}");
+    assert!(tenant.is_there(&["rolebinding", "theirs"]).await);
+    assert!(!tenant.token_works().await);
+    admin.run(["delete", "namespace", &tenant.namespace]).await.unwrap().success().unwrap();
+    tenant.reaches_suspended().await;
+    assert!(tenant.person.api().await.unwrap().credential(tenant.id).await.is_err());
+}
+
+/// Sets a row back to what an earlier version wrote.
+async fn forget_namespace_uid(tenant: &Tenant) {
+    use sqlx::Connection as _;
+
+    let url = tenant.world.database_url().unwrap();
+    let mut database = sqlx::SqliteConnection::connect(url.as_str()).await.unwrap();
+    let done =
+        sqlx::query("UPDATE workspaces SET k8s_namespace_uid = NULL WHERE k8s_namespace = ?")
+            .bind(&tenant.namespace)
+            .execute(&mut database)
+            .await
+            .unwrap();
+    assert_eq!(done.rows_affected(), 1);
+}
