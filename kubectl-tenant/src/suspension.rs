@@ -94,6 +94,11 @@ fn run(choice: &Choice, options: &Suspend, wish: Wish, world: &mut World) -> Res
                 wish.decided(),
                 open(&answer.steps).join(", ")
             ));
+            for step in &answer.steps {
+                if let Some(detail) = &step.detail {
+                    world.say(format!("{}: {detail}", step.step));
+                }
+            }
         }
         // A cluster that is silent makes the answer late; the decision may stand all the same.
         Err(error) if error.kind == Kind::Unreachable => {

@@ -32,8 +32,13 @@ const ENOUGH: usize = 40;
 const LIMIT: Duration = Duration::from_mins(1);
 /// Who ask for tokens through the broker meanwhile.
 const CALLERS: usize = 64;
+/// Steps of a suspension.
+const STEPS: usize = 6;
 /// RoleBindings of the fuller namespace, the broker's included.
 const MANY: usize = 100;
+
+/// How many of them a finalizer holds, in the last case.
+const HELD: usize = 20;
 
 /// One suspension.
 struct Cut {
@@ -47,8 +52,8 @@ struct Cut {
     too_late: usize,
 }
 
-/// Suspends one workspace after the other: with one RoleBinding and with a hundred, with nothing
-/// else to do and with callers who ask for tokens without a pause.
+/// Suspends one workspace after the other: with one RoleBinding, with a hundred, and with a hundred of which
+/// finalizers hold twenty; with nothing else to do and with callers who ask for tokens without a pause.
 ///
 /// # Errors
 /// A call fails, or a suspension stays open.
@@ -58,18 +63,20 @@ pub async fn latency(world: &World, runs: usize) -> Result<Vec<Timing>> {
     busy.api().await?.init("basic").await?;
     let mut timings = Vec::new();
     for callers in [0, CALLERS] {
-        for bindings in [1, MANY] {
+        for (bindings, held) in [(1, 0), (MANY, 0), (MANY, HELD)] {
             let mut cuts = Vec::with_capacity(runs);
             for run in 0..runs {
-                let tenant = world.person(&format!("tenant-{callers}-{bindings}-{run}")).await?;
+                let tenant = world.person(&format!("tenant-{callers}-{bindings}-{held}-{run}")).await?;
                 let noise = Noise::start(world, &busy, callers).await?;
-                let cut = suspend(world, &operator, &tenant, bindings).await?;
+                let cut = suspend(world, &operator, &tenant, bindings, held).await?;
                 noise.stop().await?;
                 cuts.push(cut);
             }
             let plural = if bindings == 1 { "" } else { "s" };
             let load = if callers == 0 { "idle" } else { "64 callers" };
-            timings.extend(summary(&format!("{bindings} RoleBinding{plural}, {load}"), &cuts));
+            let held = if held == 0 { String::new() } else { format!(", {held} held") };
+            let name = format!("{bindings} RoleBinding{plural}{held}, {load}");
+            timings.extend(summary(&name, &cuts));
         }
     }
     Ok(timings)
@@ -86,7 +93,7 @@ fn summary(name: &str, cuts: &[Cut]) -> Vec<Timing> {
         timing("call to last success", "ms", of(|cut| cut.last_success)),
         timing("call to its answer", "ms", of(|cut| cut.answer)),
     ];
-    for (place, (step, _)) in cuts.iter().flat_map(|cut| cut.steps.iter().enumerate()).take(5) {
+    for (place, (step, _)) in cuts.iter().flat_map(|cut| cut.steps.iter().enumerate()).take(STEPS) {
         let values = cuts.iter().filter_map(|cut| Some(cut.steps.get(place)?.1)).collect();
         timings.push(timing(&format!("  step {step}"), "ms", values));
     }
@@ -100,10 +107,11 @@ async fn suspend(
     operator: &api::Api,
     tenant: &Person,
     bindings: usize,
+    held: usize,
 ) -> Result<Cut> {
     let session = tenant.api().await?;
     let (workspace, _) = session.init("basic").await?;
-    fill(world, &workspace.namespace, bindings).await?;
+    fill(world, &workspace.namespace, bindings, held).await?;
     let credential = session.credential(workspace.id).await?;
     let requests = Requests::start(world, &workspace.namespace, &credential.token).await?;
     requests
@@ -134,8 +142,9 @@ async fn suspend(
 }
 
 /// Makes RoleBindings until the namespace has so many. The quota allows a tenant twenty, so that no
-/// tenant can make a suspension slow; here it is raised.
-async fn fill(world: &World, namespace: &str, bindings: usize) -> Result<()> {
+/// tenant can make a suspension slow; here it is raised. So many of them have a finalizer, which the policies let
+/// administrators alone write.
+async fn fill(world: &World, namespace: &str, bindings: usize, held: usize) -> Result<()> {
     if bindings < 2 {
         return Ok(());
     }
@@ -147,7 +156,11 @@ async fn fill(world: &World, namespace: &str, bindings: usize) -> Result<()> {
     let api: Api<RoleBinding> = Api::namespaced(admin, namespace);
     for number in 1..bindings {
         let binding = RoleBinding {
-            metadata: ObjectMeta { name: Some(format!("own-{number}")), ..Default::default() },
+            metadata: ObjectMeta {
+                name: Some(format!("own-{number}")),
+                finalizers: (number <= held).then(|| vec!["measure.example.com/hold".to_owned()]),
+                ..Default::default()
+            },
             role_ref: RoleRef {
                 api_group: "rbac.authorization.k8s.io".to_owned(),
                 kind: "ClusterRole".to_owned(),

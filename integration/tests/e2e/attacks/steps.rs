@@ -152,6 +152,13 @@ async fn a_refused_label_keeps_no_right_alive() {
     let detail = suspension.steps[1].detail.as_deref().unwrap_or_default();
     assert!(detail.contains("not today"), "{suspension:?}");
     assert!(tenant.failures("label_namespace", "refused").await);
+    // At the terminal as well.
+    let operator = tenant.world.administrator("operator-2").await.unwrap();
+    operator.login(&[]).await.unwrap().success().unwrap();
+    let suspend = ["tenant", "suspend", &tenant.namespace, "--wait", "0"];
+    let told = operator.kubectl().run(suspend).await.unwrap();
+    assert_eq!(told.status.code(), Some(4), "{told:?}");
+    assert!(told.stderr.contains("label_namespace: ") && told.stderr.contains("not today"));
     refusal.end().await;
     tenant.reaches_suspended().await;
 }
