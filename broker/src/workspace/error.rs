@@ -74,6 +74,9 @@ pub enum WorkspaceError {
     /// A step was given up; it is tried again.
     #[error("the cluster did not do it within {} s", .0.as_secs())]
     TimedOut(Duration),
+    /// The work was begun and did not end.
+    #[error("the broker stopped before it was done; the sweep goes on with it")]
+    Interrupted,
     /// The cluster.
     #[error("the cluster failed")]
     Cluster(#[source] ClusterError),
@@ -131,7 +134,9 @@ impl From<WorkspaceError> for Failure {
             WorkspaceError::Conflict(_)
             | WorkspaceError::Relabelled { .. }
             | WorkspaceError::ForeignNamespace(_) => Self::new(Code::NamespaceConflict, text),
-            WorkspaceError::TimedOut(_) => Self::new(Code::ClusterUnavailable, text),
+            WorkspaceError::TimedOut(_) | WorkspaceError::Interrupted => {
+                Self::new(Code::ClusterUnavailable, text)
+            }
             WorkspaceError::Cluster(error) => cluster_failure(&error),
             WorkspaceError::Storage(error) => Self::storage(&error),
         }

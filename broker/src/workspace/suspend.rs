@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tenant_shared::{Suspension, TOKEN_CACHE_SECONDS, WorkspaceStatus};
 use tokio::sync::Notify;
+use tracing::Instrument as _;
 
 use super::{
     Found, WorkspaceError, Workspaces,
@@ -24,10 +25,14 @@ use crate::{
 /// earlier would let an old token in again.
 const TOKEN_CACHE_MS: i64 = TOKEN_CACHE_SECONDS as i64 * 1000;
 
-/// How long one step may take, because an admission webhook may hold a call for 30 s.
-const STEP_TIMEOUT: Duration = Duration::from_secs(8);
-/// How long the look at the namespace may take before the steps begin without it.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long one look for RoleBindings or another step may take.
+const STEP_TIMEOUT: Duration = Duration::from_secs(7);
+/// How long the label may take: an admission webhook on namespaces that is down and may be ignored holds the
+/// call for 10 s by default.
+const LABEL_TIMEOUT: Duration = Duration::from_secs(12);
+/// How long the look at the namespace may take before the steps begin without it. All together ends before the
+/// sweep gives a workspace up.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a suspension finds in the place of the namespace.
 enum Target {
@@ -85,7 +90,7 @@ impl Workspaces {
         let event = by_admin(permit, found, Action::SuspendWorkspace, reason);
         steps.run("record", self.write_down(found, Event::Suspend, event)).await?;
         let suspending = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
-        let rest = self.take_rights(&suspending, &mut steps).await;
+        let rest = self.take_rights_detached(&suspending, &mut steps).await;
         self.metrics.action(Action::SuspendWorkspace, "success");
         self.answer(&suspending, steps, &SUSPENSION, rest).await
     }
@@ -161,6 +166,25 @@ impl Workspaces {
         self.strip(found, &mut Steps::default()).await
     }
 
+    /// Takes the rights away in a task of its own, because the server drops the request's when a client
+    /// that waited too long for a slow cluster hangs up.
+    async fn take_rights_detached(
+        &self,
+        found: &Found,
+        steps: &mut Steps,
+    ) -> Result<(), WorkspaceError> {
+        let (workspaces, found, mut ran) = (self.clone(), found.clone(), std::mem::take(steps));
+        let work = async move {
+            let rest = Box::pin(workspaces.take_rights(&found, &mut ran)).await;
+            (rest, ran)
+        };
+        let (rest, ran) = tokio::spawn(work.in_current_span())
+            .await
+            .unwrap_or_else(|_| (Err(WorkspaceError::Interrupted), Steps::default()));
+        *steps = ran;
+        rest
+    }
+
     pub(super) async fn take_rights(
         &self,
         found: &Found,
@@ -196,7 +220,7 @@ impl Workspaces {
         };
         let labelled = Notify::new();
         let label = async {
-            let done = attempt("label_namespace", STEP_TIMEOUT, self.label(found, &target)).await;
+            let done = attempt("label_namespace", LABEL_TIMEOUT, self.label(found, &target)).await;
             labelled.notify_one();
             done
         };
@@ -219,7 +243,7 @@ impl Workspaces {
         };
         let (label, unbound, unmade) = tokio::join!(
             label,
-            attempt("delete_role_bindings", STEP_TIMEOUT * 3, unbind),
+            attempt("delete_role_bindings", STEP_TIMEOUT * 2 + LABEL_TIMEOUT, unbind),
             attempt("delete_service_account", STEP_TIMEOUT, unmake),
         );
         let mut result = Ok(());

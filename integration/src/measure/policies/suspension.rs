@@ -66,7 +66,8 @@ pub async fn latency(world: &World, runs: usize) -> Result<Vec<Timing>> {
         for (bindings, held) in [(1, 0), (MANY, 0), (MANY, HELD)] {
             let mut cuts = Vec::with_capacity(runs);
             for run in 0..runs {
-                let tenant = world.person(&format!("tenant-{callers}-{bindings}-{held}-{run}")).await?;
+                let tenant =
+                    world.person(&format!("tenant-{callers}-{bindings}-{held}-{run}")).await?;
                 let noise = Noise::start(world, &busy, callers).await?;
                 let cut = suspend(world, &operator, &tenant, bindings, held).await?;
                 noise.stop().await?;
