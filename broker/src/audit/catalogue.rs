@@ -37,7 +37,7 @@ catalogue! {
     SignOut,
     /// A session was ended by the provider that it began at.
     ProviderLogout,
-    /// A refresh token was used again after its grace: the session is ended.
+    /// A refresh token was used by two: the session is ended.
     RefreshReuse,
     /// An authorization code was used again: the session is ended.
     CodeReuse,

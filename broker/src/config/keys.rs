@@ -148,7 +148,7 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     (
         "issuer.refresh_grace_seconds",
         "30",
-        "How long a used refresh token may be used once more, for two processes that race.",
+        "How long a used refresh token may be used again, after a lost answer or by two processes that race, as long as none of its successors was used.",
     ),
     ("issuer.registration", "false", "Whether people may make accounts for themselves."),
     (

@@ -296,9 +296,9 @@ pub(crate) async fn add_access_token(
 const OF_TOKEN: &str = "SELECT session_id FROM access_tokens WHERE token_hash = $1";
 
 /// The session of an access token, expired or not.
-pub(crate) async fn of_access_token(tx: &mut Tx, token: SecretHash) -> sqlx::Result<Option<Uuid>> {
-    on_engine!(tx.connection(), c => sqlx::query_scalar(OF_TOKEN)
-        .bind(token.as_bytes()).fetch_optional(c).await)
+pub(crate) async fn of_access_token(db: &Db, token: SecretHash) -> sqlx::Result<Option<Uuid>> {
+    on_engine!(db.reader(), pool => sqlx::query_scalar(OF_TOKEN)
+        .bind(token.as_bytes()).fetch_optional(pool).await)
 }
 
 const FORGET_TOKENS: &str = "DELETE FROM access_tokens WHERE expires_at <= $1";

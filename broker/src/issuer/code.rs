@@ -50,7 +50,7 @@ pub(super) async fn exchange(
         tx.commit().await?;
         return Err(WORTHLESS);
     };
-    let granted = token::grant(issuer, &mut tx, &session, row.nonce.as_deref(), now).await?;
+    let granted = token::grant(issuer, &mut tx, &session, row.nonce.as_deref(), None, now).await?;
     tx.commit().await?;
     Ok(granted)
 }

@@ -42,13 +42,13 @@ async fn end(issuer: &Issuer, request: &mut Request) -> Result<(), TokenError> {
         return Ok(());
     }
     let hash = PlainSecret::presented(token).hash();
-    let mut tx = issuer.db().begin().await?;
     let session_id = if token.starts_with(session::ACCESS_PREFIX) {
-        session::of_access_token(&mut tx, hash).await?
+        session::of_access_token(issuer.db(), hash).await?
     } else {
-        refresh::session_of(&mut tx, hash).await?
+        refresh::session_of(issuer.db(), hash).await?
     };
     let Some(session_id) = session_id else { return Ok(()) };
+    let mut tx = issuer.db().begin().await?;
     let now = issuer.clock().now_ms();
     let Some(user_id) = session::end(&mut tx, session_id, now, "signed out").await? else {
         return Ok(());

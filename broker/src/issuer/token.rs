@@ -19,7 +19,7 @@ use crate::{
     db::Tx,
     identity::session::{self, Session},
     problem::{self, note},
-    secret::{NoRandomness, PlainSecret},
+    secret::{NoRandomness, PlainSecret, SecretHash},
 };
 
 /// Bytes of a token or code at most, as clients present them.
@@ -53,7 +53,7 @@ pub(super) enum TokenError {
     #[error("the code has expired; begin again")]
     ExpiredToken,
     /// Too often, from this address.
-    #[error("too many requests from this address; try again later")]
+    #[error("too many requests; try again later")]
     TooMany(u64),
     /// The token of a machine gives it nothing (RFC 8693 section 2.2.2).
     #[error("{0}")]
@@ -225,12 +225,13 @@ pub(super) fn client<'a>(
     }
 }
 
-/// Adds tokens to a session that is alive.
+/// Adds tokens to a session that is alive; `parent` is the refresh token that they are given for.
 pub(super) async fn grant(
     issuer: &Issuer,
     tx: &mut Tx,
     session: &Session,
     nonce: Option<&str>,
+    parent: Option<SecretHash>,
     now: i64,
 ) -> Result<Granted, TokenError> {
     let access_token = PlainSecret::generate(session::ACCESS_PREFIX)?;
@@ -239,7 +240,7 @@ pub(super) async fn grant(
     session::add_access_token(tx, access_token.hash(), session.id, expires_at).await?;
     let refresh_token = if session.has_scope("offline_access") {
         let token = PlainSecret::generate(refresh::PREFIX)?;
-        refresh::add(tx, token.hash(), session.id, now).await?;
+        refresh::add(tx, token.hash(), session.id, parent, now).await?;
         Some(token)
     } else {
         None

@@ -1,4 +1,4 @@
-//! Refresh tokens: each once, but for a short grace.
+//! Refresh tokens: each once, but for a short grace, and never two chains from one token.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,13 @@ use crate::world::{CLIENT, On, World, on_both_engines};
 
 on_both_engines!(
     a_refresh_brings_a_successor_and_leaves_the_access_token_alone,
-    within_the_grace_the_session_gets_one_more_successor,
+    a_client_that_lost_the_answer_retries_and_goes_on,
+    a_void_sibling_ends_the_session,
+    a_parent_whose_successor_was_used_ends_the_session,
+    of_siblings_used_at_once_one_works_and_the_session_ends,
+    a_parent_and_its_successor_at_once_leave_no_second_chain,
+    the_successors_of_one_token_are_limited,
+    a_token_from_before_parents_were_kept_goes_on,
     after_the_grace_a_used_token_ends_the_session,
     eight_who_refresh_at_once_all_get_a_successor,
     without_grace_one_of_eight_wins_and_the_session_ends,
@@ -28,18 +34,117 @@ async fn a_refresh_brings_a_successor_and_leaves_the_access_token_alone(on: On) 
     world.refresh(&second.access).await.refused(400, "invalid_grant");
 }
 
-async fn within_the_grace_the_session_gets_one_more_successor(on: On) {
+async fn a_client_that_lost_the_answer_retries_and_goes_on(on: On) {
     let world = World::start(on).await;
     let first = world.sign_in().await;
-    let second = world.refresh(&first.refresh).await.tokens();
+    // The answer is lost twice; the client only has the first token.
+    let lost = world.refresh(&first.refresh).await.tokens();
+    world.refresh(&first.refresh).await.tokens();
     world.clock.advance(29_999);
-    let third = world.refresh(&first.refresh).await.tokens();
-    assert_ne!(second.refresh, third.refresh);
-    for tokens in [&second, &third] {
-        assert!(world.me(&tokens.access).await.is_ok());
-        world.refresh(&tokens.refresh).await.tokens();
+    let mut tokens = world.refresh(&first.refresh).await.tokens();
+    assert_ne!(lost.refresh, tokens.refresh);
+    for _ in 0..3 {
+        world.pass(900);
+        tokens = world.refresh(&tokens.refresh).await.tokens();
+        world.me(&tokens.access).await.unwrap();
     }
     assert_eq!(world.audited("RefreshReuse").await, 0);
+}
+
+async fn assert_ended(world: &World, tokens: &[&crate::world::Tokens]) {
+    for tokens in tokens {
+        assert_eq!(world.me(&tokens.access).await.unwrap_err(), 401, "everything of it is dead");
+        world.refresh(&tokens.refresh).await.refused(400, "invalid_grant");
+    }
+}
+
+/// Somebody copied the session file once and uses the grace to get a chain of their own.
+async fn a_void_sibling_ends_the_session(on: On) {
+    let world = World::start(on).await;
+    for copy_first in [true, false] {
+        let first = world.sign_in().await;
+        let owner = world.refresh(&first.refresh).await.tokens();
+        let copy = world.refresh(&first.refresh).await.tokens();
+        let (one, two) = if copy_first { (&copy, &owner) } else { (&owner, &copy) };
+        let next = world.refresh(&one.refresh).await.tokens();
+        world.pass(850);
+        world.refresh(&two.refresh).await.refused(400, "invalid_grant");
+        assert_ended(&world, &[&first, &owner, &copy, &next]).await;
+    }
+    assert_eq!(world.audited("RefreshReuse").await, 2, "once a session");
+}
+
+async fn a_parent_whose_successor_was_used_ends_the_session(on: On) {
+    let world = World::start(on).await;
+    let (first, other) = (world.sign_in().await, world.sign_in().await);
+    let second = world.refresh(&first.refresh).await.tokens();
+    let third = world.refresh(&second.refresh).await.tokens();
+    world.clock.advance(1);
+    world.refresh(&first.refresh).await.refused(400, "invalid_grant");
+    assert_ended(&world, &[&first, &second, &third]).await;
+    assert_eq!(world.audited("RefreshReuse").await, 1);
+    world.me(&other.access).await.unwrap();
+}
+
+async fn of_siblings_used_at_once_one_works_and_the_session_ends(on: On) {
+    let world = World::start(on).await;
+    for _ in 0..4 {
+        let first = world.sign_in().await;
+        let mut siblings = Vec::new();
+        for _ in 0..4 {
+            siblings.push(world.refresh(&first.refresh).await.tokens().refresh);
+        }
+        let (won, lost) = race(&world, &siblings).await;
+        assert_eq!((won.len(), lost), (1, 3));
+        assert_ended(&world, &[&first, &won[0]]).await;
+    }
+    assert_eq!(world.audited("RefreshReuse").await, 4);
+}
+
+async fn a_parent_and_its_successor_at_once_leave_no_second_chain(on: On) {
+    let world = World::start(on).await;
+    for _ in 0..4 {
+        let first = world.sign_in().await;
+        let second = world.refresh(&first.refresh).await.tokens();
+        let (won, lost) = race(&world, &[first.refresh, second.refresh]).await;
+        // The parent came first and got a sibling of its successor, or came second and was refused.
+        assert_eq!(won.len() + lost, 2);
+        let mut chains = 0;
+        for tokens in &won {
+            chains += usize::from(world.refresh(&tokens.refresh).await.status == 200);
+        }
+        assert!(chains < 2, "{won:?}");
+    }
+}
+
+async fn the_successors_of_one_token_are_limited(on: On) {
+    let world = World::start(on).await;
+    let first = world.sign_in().await;
+    let mut last = first.clone();
+    for _ in 0..16 {
+        last = world.refresh(&first.refresh).await.tokens();
+    }
+    let refused = world.refresh(&first.refresh).await;
+    refused.refused(429, "temporarily_unavailable");
+    assert_eq!(refused.headers["retry-after"], "30");
+    world.refresh(&last.refresh).await.tokens();
+    assert_eq!(world.number("SELECT COUNT(*) FROM refresh_tokens").await, 18);
+}
+
+async fn a_token_from_before_parents_were_kept_goes_on(on: On) {
+    let world = World::start(on).await;
+    let mut tokens = world.sign_in().await;
+    for _ in 0..2 {
+        tokens = world.refresh(&tokens.refresh).await.tokens();
+    }
+    world.execute("UPDATE refresh_tokens SET parent_hash = NULL").await;
+    let lost = world.refresh(&tokens.refresh).await.tokens();
+    let next = world.refresh(&tokens.refresh).await.tokens();
+    tokens = world.refresh(&next.refresh).await.tokens();
+    world.me(&tokens.access).await.unwrap();
+    // What follows an old token is held to the same rule.
+    world.refresh(&lost.refresh).await.refused(400, "invalid_grant");
+    assert_ended(&world, &[&tokens]).await;
 }
 
 async fn after_the_grace_a_used_token_ends_the_session(on: On) {
@@ -56,10 +161,10 @@ async fn after_the_grace_a_used_token_ends_the_session(on: On) {
     assert!(world.me(&other.access).await.is_ok(), "another session of the person lives on");
 }
 
-async fn race(world: &World, refresh: &str) -> (Vec<crate::world::Tokens>, usize) {
-    let asked = (0..8).map(|_| {
-        let (http, url, token) =
-            (world.http.clone(), world.at("/oauth2/token"), refresh.to_owned());
+/// Uses these tokens at once; what was won, and how many were refused.
+async fn race(world: &World, tokens: &[String]) -> (Vec<crate::world::Tokens>, usize) {
+    let asked = tokens.iter().map(|token| {
+        let (http, url, token) = (world.http.clone(), world.at("/oauth2/token"), token.clone());
         tokio::spawn(async move {
             let form = [
                 ("grant_type", "refresh_token"),
@@ -85,7 +190,7 @@ async fn race(world: &World, refresh: &str) -> (Vec<crate::world::Tokens>, usize
 async fn eight_who_refresh_at_once_all_get_a_successor(on: On) {
     let world = World::start(on).await;
     let first = world.sign_in().await;
-    let (won, lost) = race(&world, &first.refresh).await;
+    let (won, lost) = race(&world, &vec![first.refresh.clone(); 8]).await;
     assert_eq!((won.len(), lost), (8, 0));
     let different: HashSet<_> = won.iter().map(|tokens| tokens.refresh.clone()).collect();
     assert_eq!(different.len(), 8);
@@ -99,7 +204,7 @@ async fn without_grace_one_of_eight_wins_and_the_session_ends(on: On) {
     let world = World::with(on, |settings| settings.refresh_grace_seconds = 0).await;
     for _ in 0..3 {
         let first = world.sign_in().await;
-        let (won, lost) = race(&world, &first.refresh).await;
+        let (won, lost) = race(&world, &vec![first.refresh.clone(); 8]).await;
         assert_eq!((won.len(), lost), (1, 7));
         assert_eq!(world.me(&won[0].access).await.unwrap_err(), 401);
     }

@@ -188,3 +188,60 @@ async fn a_token_that_the_api_server_refuses_is_replaced() {
     assert!(first.status.success() || first.stderr.contains("Unauthorized"), "{}", first.stderr);
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
 }
+
+/// The file with the person's session, refresh token included.
+fn session(person: &Person) -> PathBuf {
+    let folder = person.home().join(".local/state/kubectl-tenant/sessions");
+    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.find(|path| path.extension().is_some_and(|it| it == "json")).expect("a session")
+}
+
+/// Makes the next call of the broker renew the session.
+fn expire_access(person: &Person) {
+    let file = session(person);
+    let mut stored: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    stored["access_expires_at"] = 0.into();
+    std::fs::write(&file, stored.to_string()).unwrap();
+}
+
+async fn whoami(person: &Person) -> integration::process::Finished {
+    person.kubectl().run(["tenant", "whoami"]).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_retried_and_a_copied_session_ends() {
+    let world = World::builder().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&["--storage", "file"]).await.unwrap().success().unwrap();
+    expire_access(&alice);
+    let file = session(&alice);
+    let before = std::fs::read(&file).unwrap();
+    whoami(&alice).await.success().unwrap();
+    let copy = std::fs::read(&file).unwrap();
+    // The answer was lost: the file has the token that is used already. Eight at once retry.
+    std::fs::write(&file, &before).unwrap();
+    let at_once: Vec<_> =
+        (0..8).map(|_| alice.kubectl().spawn(["tenant", "whoami"]).unwrap()).collect();
+    for process in at_once {
+        process.finish(Duration::from_mins(1)).await.unwrap().success().unwrap();
+    }
+    for _ in 0..3 {
+        expire_access(&alice);
+        whoami(&alice).await.success().unwrap();
+    }
+    let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
+    let reuses = async || operator.audit_logs("action=RefreshReuse").await.unwrap().items.len();
+    assert_eq!(reuses().await, 0);
+
+    // Somebody copied the answer that she did not get.
+    std::fs::write(&file, &copy).unwrap();
+    expire_access(&alice);
+    let refused = whoami(&alice).await;
+    assert!(
+        !refused.status.success() && refused.stderr.contains("tenant login"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(reuses().await, 1);
+    assert!(!file.exists());
+}

@@ -55,7 +55,7 @@ pub(in crate::issuer) async fn exchange(
         tx.commit().await?;
         return Err(WORTHLESS);
     };
-    let granted = token::grant(issuer, &mut tx, &session, None, now).await?;
+    let granted = token::grant(issuer, &mut tx, &session, None, None, now).await?;
     tx.commit().await?;
     Ok(granted)
 }
