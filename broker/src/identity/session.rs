@@ -7,7 +7,7 @@
 use tenant_shared::Role;
 use uuid::Uuid;
 
-use super::Caller;
+use super::{Caller, user};
 use crate::{
     db::{Db, Tx},
     on_engine,
@@ -103,20 +103,30 @@ pub(crate) struct New<'a> {
     pub(crate) expires_at: i64,
     /// The one workspace that a machine's session is for.
     pub(crate) workspace_id: Option<Uuid>,
+    /// How often the user had been suspended when they proved who they are, if that was in an earlier
+    /// request: one suspension more makes the proof void.
+    pub(crate) user_suspensions: Option<i64>,
 }
 
 const BEGIN: &str = "\
 INSERT INTO sessions (id, user_id, client_id, scope, ip_address, user_agent, auth_time, \
   created_at, last_used_at, idle_expires_at, expires_at, workspace_id) \
-SELECT $1, id, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11 FROM users WHERE id = $2 AND status = 'active'";
+SELECT $1, id, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11 FROM users \
+WHERE id = $2 AND status = 'active' AND suspensions = COALESCE($12, suspensions)";
 
-/// Begins a session. `None` if the user may not sign in any more.
+/// Begins a session. `None` if the user may not sign in any more, or was suspended since the sign-in.
+///
+/// The row of the user is locked until the transaction ends. So a suspension comes before, and no
+/// session begins, or afterwards, and ends this one.
 pub(crate) async fn begin(tx: &mut Tx, new: &New<'_>) -> sqlx::Result<Option<Session>> {
+    if !user::hold_active(tx, new.user_id).await? {
+        return Ok(None);
+    }
     let done = on_engine!(tx.connection(), c => sqlx::query(BEGIN)
         .bind(new.id).bind(new.user_id).bind(new.client_id).bind(new.scope)
         .bind(&new.ip_address).bind(&new.user_agent)
         .bind(new.auth_time).bind(new.created_at).bind(new.idle_expires_at).bind(new.expires_at)
-        .bind(new.workspace_id)
+        .bind(new.workspace_id).bind(new.user_suspensions)
         .execute(c).await.map(|done| done.rows_affected() == 1))?;
     if done { find(tx, new.id).await } else { Ok(None) }
 }

@@ -68,12 +68,14 @@ pub(super) async fn pending(
 
 const APPROVE: &str = "\
 UPDATE authorizations SET user_id = $2, authenticated_at = $3, code_hash = $4, \
-  code_expires_at = $5, upstream_grant_id = $6 \
-WHERE id = $1 AND redeemed_at IS NULL AND expires_at > $3";
+  code_expires_at = $5, upstream_grant_id = $6, \
+  user_suspensions = (SELECT suspensions FROM users WHERE id = $2) \
+WHERE id = $1 AND redeemed_at IS NULL AND expires_at > $3 \
+  AND $2 IN (SELECT id FROM users WHERE status = 'active')";
 
 /// Somebody signed in, perhaps with a provider's grant: from now on this code stands for it, and
 /// none before it. A sign-in that needs no code has none. `false` if the request does not wait any
-/// more.
+/// more, or the user was suspended meanwhile.
 pub(super) async fn approve(
     tx: &mut Tx,
     id: Uuid,
@@ -101,13 +103,16 @@ pub(super) struct Redeemed {
     pub(super) authenticated_at: i64,
     pub(super) code_expires_at: Option<i64>,
     pub(super) upstream_grant_id: Option<Uuid>,
+    /// How often the user had been suspended at the sign-in; unknown if that was before this number
+    /// was kept.
+    pub(super) user_suspensions: Option<i64>,
 }
 
 /// One statement decides who is first; of two that come at once the second finds nothing.
 const REDEEM: &str = "\
 UPDATE authorizations SET redeemed_at = $2 WHERE code_hash = $1 AND redeemed_at IS NULL \
 RETURNING id, client_id, redirect_uri, scope, nonce, code_challenge, user_id, \
-  authenticated_at, code_expires_at, upstream_grant_id";
+  authenticated_at, code_expires_at, upstream_grant_id, user_suspensions";
 
 /// Takes a code out of the world, whatever comes of it. `None` if there is none or it is taken.
 pub(super) async fn redeem(
@@ -123,7 +128,7 @@ const REDEEM_ID: &str = "\
 UPDATE authorizations SET redeemed_at = $2 \
 WHERE id = $1 AND redeemed_at IS NULL AND user_id IS NOT NULL \
 RETURNING id, client_id, redirect_uri, scope, nonce, code_challenge, user_id, \
-  authenticated_at, code_expires_at, upstream_grant_id";
+  authenticated_at, code_expires_at, upstream_grant_id, user_suspensions";
 
 /// Takes a sign-in that has no code of its own. `None` if nobody signed in or it is taken.
 pub(super) async fn redeem_id(tx: &mut Tx, id: Uuid, now: i64) -> sqlx::Result<Option<Redeemed>> {

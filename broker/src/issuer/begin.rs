@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Begins the session that a sign-in was for, and remembers it with the sign-in. `None` if the user
-/// may not sign in any more.
+/// may not sign in any more, or was suspended since the sign-in.
 pub(super) async fn session(
     issuer: &Issuer,
     tx: &mut Tx,
@@ -25,6 +25,7 @@ pub(super) async fn session(
         client_id: &row.client_id,
         scope: &row.scope,
         auth_time: row.authenticated_at,
+        user_suspensions: row.user_suspensions,
     };
     let Some(session) = start.begin(issuer, tx, now).await? else { return Ok(None) };
     super::authorization::link(tx, row.id, session.id).await?;
@@ -42,8 +43,13 @@ pub(super) async fn browser(
     user_id: Uuid,
     now: i64,
 ) -> sqlx::Result<Option<Session>> {
-    let start =
-        Start { user_id, client_id: BROWSER_CLIENT_ID, scope: "openid email", auth_time: now };
+    let start = Start {
+        user_id,
+        client_id: BROWSER_CLIENT_ID,
+        scope: "openid email",
+        auth_time: now,
+        user_suspensions: None,
+    };
     start.begin(issuer, tx, now).await
 }
 
@@ -53,6 +59,7 @@ struct Start<'a> {
     client_id: &'a str,
     scope: &'a str,
     auth_time: i64,
+    user_suspensions: Option<i64>,
 }
 
 impl Start<'_> {
@@ -77,6 +84,7 @@ impl Start<'_> {
             // The session is as old as the sign-in, not as the code's way to the client.
             expires_at: self.auth_time + i64::from(most) * 1000,
             workspace_id: None,
+            user_suspensions: self.user_suspensions,
         };
         session::begin(tx, &new).await
     }

@@ -16,7 +16,7 @@ use crate::{
     clock::{Clock, timestamp},
     db::{Db, Tx},
     identity::{Caller, Identity, Which},
-    problem::Failure,
+    problem::{Failure, SIGN_IN},
     telemetry::Metrics,
     workspace::Workspaces,
 };
@@ -111,8 +111,8 @@ impl Users {
     /// workspaces' rights are taken away in the cluster. Running it again does the same again.
     ///
     /// # Errors
-    /// 403 for oneself, 404 if there is no such user; the database's: then nothing was changed. A
-    /// step that the cluster did not do is open in the answer, and the sweep goes on with it.
+    /// 403 for oneself, 404 if there is no such user, 401 if the caller was suspended meanwhile; the
+    /// database's: then nothing was changed. A step that the cluster did not do is open in the answer, and the sweep goes on with it.
     pub async fn suspend(
         &self,
         permit: &Permit<ManageUsers>,
@@ -130,7 +130,12 @@ impl Users {
         let reason = reason.unwrap_or_else(|| NO_REASON.to_owned());
         let because = Some(format!("the user was suspended: {reason}"));
         let mut tx = self.db.begin().await?;
-        let changed = rows::set_active(&mut tx, id, false).await?;
+        let Some(changed) = rows::suspend(&mut tx, by.user_id(), id).await? else {
+            drop(tx);
+            // As every request of theirs from now on.
+            let refusal = Failure::new(Code::Unauthenticated, SIGN_IN);
+            return self.refuse(by, Action::SuspendUser, id, refusal).await;
+        };
         // Read after the user's row is changed: an `init` that was faster is seen, a slower one sees
         // that the user is suspended.
         let found = self.workspaces.of_user_in(&mut tx, id).await?;
@@ -165,7 +170,7 @@ impl Users {
     ) -> Result<UserInfo, Failure> {
         self.existing(permit, id).await?;
         let mut tx = self.db.begin().await?;
-        if rows::set_active(&mut tx, id, true).await? {
+        if rows::resume(&mut tx, id).await? {
             let reason = reason.as_deref().unwrap_or(NO_REASON);
             self.record(&mut tx, permit, Action::ResumeUser, id, reason).await?;
             tx.commit().await?;

@@ -54,11 +54,48 @@ pub(super) async fn find(db: &Db, id: Uuid) -> sqlx::Result<Option<Listed>> {
     on_engine!(db.reader(), pool => sqlx::query_as(FIND).bind(id).fetch_optional(pool).await)
 }
 
-const SET_STATUS: &str = "UPDATE users SET status = $2 WHERE id = $1 AND status <> $2";
+/// Writes nothing new, but locks the row.
+const HOLD_ADMINISTRATOR: &str = "\
+UPDATE users SET status = status WHERE id = $1 AND status = $2 AND role = 'admin'";
 
-/// Suspends a user or lets them in again; `false` if they were so already.
-pub(super) async fn set_active(tx: &mut Tx, id: Uuid, active: bool) -> sqlx::Result<bool> {
-    on_engine!(tx.connection(), c => sqlx::query(SET_STATUS)
-        .bind(id).bind(if active { ACTIVE } else { SUSPENDED })
+/// Whether the user is an administrator who may sign in, and stays so until the transaction ends.
+async fn hold_administrator(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(HOLD_ADMINISTRATOR)
+        .bind(id).bind(ACTIVE)
+        .execute(c).await.map(|done| done.rows_affected() == 1))
+}
+
+const SUSPEND: &str = "\
+UPDATE users SET status = $2, suspensions = suspensions + 1 WHERE id = $1 AND status <> $2";
+
+async fn set_suspended(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(SUSPEND)
+        .bind(id).bind(SUSPENDED)
+        .execute(c).await.map(|done| done.rows_affected() == 1))
+}
+
+/// Suspends a user on the word of an administrator, who stays one until the transaction ends: two who
+/// suspend each other at once do not both succeed. `None` if `by` is no active administrator any more,
+/// `false` if the user is suspended already.
+///
+/// Both rows are locked in the order of their identifiers, so two such transactions do not wait for
+/// each other.
+pub(super) async fn suspend(tx: &mut Tx, by: Uuid, id: Uuid) -> sqlx::Result<Option<bool>> {
+    let (held, changed) = if by < id {
+        let held = hold_administrator(tx, by).await?;
+        (held, held && set_suspended(tx, id).await?)
+    } else {
+        let changed = set_suspended(tx, id).await?;
+        (hold_administrator(tx, by).await?, changed)
+    };
+    Ok(held.then_some(changed))
+}
+
+const RESUME: &str = "UPDATE users SET status = $2 WHERE id = $1 AND status <> $2";
+
+/// Lets a user in again; `false` if they were active already.
+pub(super) async fn resume(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(RESUME)
+        .bind(id).bind(ACTIVE)
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }

@@ -1,10 +1,10 @@
 //! Attacks on the device grant (RFC 8628), and its way through.
 
-use reqwest::Response;
-use reqwest::header;
+use reqwest::{Method, Response, header};
 use serde_json::Value;
 use tenant_shared::Role;
 
+use crate::sessions::{ADMIN, as_user, call};
 use crate::world::{
     Answer, Attempt, CLIENT, EMAIL, On, PASSWORD, SCOPE, World, client_at, location,
     on_both_engines, query,
@@ -20,6 +20,7 @@ on_both_engines!(
     device_codes_are_limited_by_address,
     only_the_browser_that_signed_in_decides,
     a_suspended_user_gets_nothing,
+    a_device_from_before_a_suspension_gets_nothing_after_the_resumption,
     what_is_over_is_forgotten,
 );
 
@@ -241,6 +242,26 @@ async fn a_suspended_user_gets_nothing(on: On) {
     world.execute("UPDATE users SET status = 'suspended'").await;
     device.poll(&world).await.refused(400, "invalid_grant");
     assert_eq!(world.number("SELECT COUNT(*) FROM sessions").await, 0);
+}
+
+async fn a_device_from_before_a_suspension_gets_nothing_after_the_resumption(on: On) {
+    let world = World::start(on).await;
+    let (_, admin) = as_user(&world, ADMIN, Role::Admin).await;
+    let (allowed, undecided) = (Device::begin(&world).await, Device::begin(&world).await);
+    let attempt = allowed.signed_in(&world).await;
+    decide(&world, &attempt, "allow").await;
+    let attempt = undecided.signed_in(&world).await;
+    for verb in ["suspend", "resume"] {
+        let path = format!("/users/{}/{verb}", world.user);
+        assert_eq!(call(&world, Method::POST, &path, &admin).await.status, 200);
+    }
+    decide(&world, &attempt, "allow").await;
+    for device in [&allowed, &undecided] {
+        device.poll(&world).await.refused(400, "invalid_grant");
+    }
+    let of_user = "SELECT COUNT(*) FROM sessions s JOIN users u ON u.id = s.user_id \
+                   WHERE u.email = 'ada@example.com'";
+    assert_eq!(world.number(of_user).await, 0);
 }
 
 async fn what_is_over_is_forgotten(on: On) {

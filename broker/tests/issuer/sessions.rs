@@ -17,14 +17,16 @@ on_both_engines!(
     an_administrator_sees_and_ends_anybodys_sessions,
     a_suspended_user_is_out_at_once_on_every_replica,
     a_suspended_user_s_workspaces_are_on_their_way_even_if_the_cluster_is_down,
+    a_code_from_before_a_suspension_brings_nothing_after_the_resumption,
+    administrators_who_suspend_each_other_leave_one,
     users_are_administrators_business,
     sessions_that_are_over_are_forgotten_after_a_month,
 );
 
-const ADMIN: &str = "root@example.com";
+pub(crate) const ADMIN: &str = "root@example.com";
 const OTHER: &str = "eve@example.com";
 
-async fn call(world: &World, method: Method, path: &str, who: &Tokens) -> Answer {
+pub(crate) async fn call(world: &World, method: Method, path: &str, who: &Tokens) -> Answer {
     let request = world.http.request(method, world.at(&format!("/api/v1{path}")));
     Answer::of(request.bearer_auth(&who.access)).await
 }
@@ -34,7 +36,7 @@ async fn sessions(world: &World, who: &Tokens) -> Vec<SessionInfo> {
     serde_json::from_value::<SessionList>(answer.body).unwrap().items
 }
 
-async fn as_user(world: &World, email: &str, role: Role) -> (Uuid, Tokens) {
+pub(crate) async fn as_user(world: &World, email: &str, role: Role) -> (Uuid, Tokens) {
     let id = world.identity.create_user(email, PASSWORD.into(), role).await.unwrap();
     let attempt = Attempt::begin(world, REDIRECT).await;
     let response = attempt.post(world, email, PASSWORD).await;
@@ -156,6 +158,41 @@ async fn a_suspended_user_s_workspaces_are_on_their_way_even_if_the_cluster_is_d
     assert_eq!(world.number(open).await, 1, "the sweep goes on with it");
     assert_eq!(world.audited("SuspendWorkspace").await, 1);
     assert_eq!(world.audited("SuspendUser").await, 1);
+}
+
+async fn a_code_from_before_a_suspension_brings_nothing_after_the_resumption(on: On) {
+    let world = World::start(on).await;
+    let (_, admin) = as_user(&world, ADMIN, Role::Admin).await;
+    let waiting = Attempt::begin(&world, REDIRECT).await;
+    let code = waiting.code(&world).await;
+    for verb in ["suspend", "resume"] {
+        let path = format!("/users/{}/{verb}", world.user);
+        assert_eq!(call(&world, Method::POST, &path, &admin).await.status, 200);
+    }
+    world.token(&waiting.redeeming(&code)).await.refused(400, "invalid_grant");
+    world.sign_in().await;
+}
+
+async fn administrators_who_suspend_each_other_leave_one(on: On) {
+    let world = World::start(on).await;
+    for round in 0..4 {
+        let (one_id, one) = as_user(&world, &format!("a{round}@example.com"), Role::Admin).await;
+        let (two_id, two) = as_user(&world, &format!("b{round}@example.com"), Role::Admin).await;
+        let (by_one, by_two) =
+            (format!("/users/{two_id}/suspend"), format!("/users/{one_id}/suspend"));
+        let (first, second) = tokio::join!(
+            call(&world, Method::POST, &by_one, &one),
+            call(&world, Method::POST, &by_two, &two),
+        );
+        let mut statuses = [first.status.as_u16(), second.status.as_u16()];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 401]);
+        let mut alive = 0;
+        for admin in [&one, &two] {
+            alive += usize::from(world.me(&admin.access).await.is_ok());
+        }
+        assert_eq!(alive, 1);
+    }
 }
 
 async fn users_are_administrators_business(on: On) {

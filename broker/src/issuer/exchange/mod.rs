@@ -199,6 +199,7 @@ async fn begin(issuer: &Issuer, admitted: Admitted) -> Result<Exchanged, TokenEr
         idle_expires_at: admitted.expires_at,
         expires_at: admitted.expires_at,
         workspace_id: Some(id),
+        user_suspensions: None,
     };
     let mut tx = issuer.db().begin().await?;
     let Some(session) = session::begin(&mut tx, &new).await? else { return Err(NO_RULE) };
