@@ -9,9 +9,9 @@ use http::{Method, Request, header};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use tenant_shared::{
-    AuditEntry, Credential, CredentialId, CredentialInfo, EndedSessions, InitRequest, Me,
-    Revocation, SessionList, SuspendRequest, Suspension, Usage, UserInfo, UserSuspension,
-    Workspace, WorkspaceList,
+    AuditEntry, ChangeEmailRequest, Credential, CredentialId, CredentialInfo, EndedSessions,
+    InitRequest, Me, Revocation, SessionList, SuspendRequest, Suspension, Usage, UserInfo,
+    UserSuspension, Workspace, WorkspaceList,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -277,6 +277,18 @@ impl Broker {
         reason: Option<&str>,
     ) -> Result<UserInfo, Error> {
         self.set(&format!("/users/{id}/resume"), reason).await
+    }
+
+    /// Gives a user another address; without one, an address that is nobody's.
+    pub(crate) async fn change_email(
+        &self,
+        id: Uuid,
+        email: Option<&str>,
+        reason: Option<&str>,
+    ) -> Result<UserInfo, Error> {
+        let (email, reason) = (email.map(str::to_owned), reason.map(str::to_owned));
+        let body = body(&ChangeEmailRequest { email, reason })?;
+        self.read(&self.call(Method::POST, &format!("/users/{id}/email"), Some(body)).await?)
     }
 
     async fn set<T: DeserializeOwned>(&self, path: &str, reason: Option<&str>) -> Result<T, Error> {

@@ -233,6 +233,19 @@ pub(crate) enum UsersAction {
         #[command(flatten)]
         shown: Shown,
     },
+    /// Give a user another e-mail address, so that somebody else can have the old one
+    Rename {
+        /// Identifier of the user
+        id: Uuid,
+        /// The new address; without it the user gets one that is nobody's
+        #[arg(long, value_name = "ADDRESS")]
+        email: Option<String>,
+        /// Why, for the audit trail
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        #[command(flatten)]
+        shown: Shown,
+    },
 }
 
 #[derive(Debug, Args)]

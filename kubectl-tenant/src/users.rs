@@ -42,6 +42,16 @@ pub(crate) fn users(choice: &Choice, options: &Options, world: &mut World) -> Re
             world.say("Suspended workspaces stay so: kubectl tenant resume ID gives one back.");
             Ok(())
         }
+        Some(UsersAction::Rename { id, email, reason, shown }) => {
+            let account = Account::open(choice, world)?;
+            let renamed = account.broker.change_email(*id, email.as_deref(), reason.as_deref());
+            show(&runtime::block_on(renamed)??, shown.output, world)?;
+            world.say(format!(
+                "Sessions and workspaces stay as they are. To keep the user out: kubectl tenant users \
+                 suspend {id}"
+            ));
+            Ok(())
+        }
     }
 }
 

@@ -40,7 +40,7 @@ pub use session::{
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use time::WireTime;
 pub use usage::{Usage, UsageDay};
-pub use user::{UserInfo, UserList, UserStatus, UserSuspension};
+pub use user::{ChangeEmailRequest, UserInfo, UserList, UserStatus, UserSuspension};
 pub use workspace::{
     Drift, InitRequest, Quota, Unfinished, Workspace, WorkspaceList, WorkspaceStatus,
 };

@@ -34,6 +34,8 @@ pub enum Code {
     OwnerSuspended,
     /// 409: the workspace is not in a state that allows this yet; try again.
     WorkspaceNotReady,
+    /// 409: another user has the e-mail address.
+    EmailTaken,
     /// 411: the length of the body must be given.
     LengthRequired,
     /// 413: the body is larger than the operation takes.
@@ -73,6 +75,7 @@ impl Code {
             Self::WorkspaceSuspended => "workspace_suspended",
             Self::OwnerSuspended => "owner_suspended",
             Self::WorkspaceNotReady => "workspace_not_ready",
+            Self::EmailTaken => "email_taken",
             Self::LengthRequired => "length_required",
             Self::PayloadTooLarge => "payload_too_large",
             Self::UnsupportedMediaType => "unsupported_media_type",
@@ -98,7 +101,8 @@ impl Code {
             | Self::NamespaceConflict
             | Self::WorkspaceSuspended
             | Self::OwnerSuspended
-            | Self::WorkspaceNotReady => 409,
+            | Self::WorkspaceNotReady
+            | Self::EmailTaken => 409,
             Self::LengthRequired => 411,
             Self::PayloadTooLarge => 413,
             Self::UnsupportedMediaType => 415,
@@ -124,6 +128,7 @@ impl Code {
             Self::WorkspaceSuspended => "The workspace is suspended",
             Self::OwnerSuspended => "The owner of the workspace is suspended",
             Self::WorkspaceNotReady => "The workspace is not ready",
+            Self::EmailTaken => "Another user has the e-mail address",
             Self::LengthRequired => "Length required",
             Self::PayloadTooLarge => "Body too large",
             Self::UnsupportedMediaType => "Unsupported media type",

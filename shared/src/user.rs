@@ -33,6 +33,22 @@ pub struct UserInfo {
     pub created_at: WireTime,
 }
 
+/// Body of `POST /users/{id}/email`. The whole body may be left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+#[cfg_attr(feature = "openapi", oai(deny_unknown_fields, skip_serializing_if_is_none))]
+pub struct ChangeEmailRequest {
+    /// The new address. Without it the user gets `ID@no-verified-email.invalid`, which is nobody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(validator(max_length = 254)))]
+    pub email: Option<String>,
+    /// Why, in words, for the audit trail; at most 500 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(validator(max_length = 500)))]
+    pub reason: Option<String>,
+}
+
 /// Answer of `GET /users`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]

@@ -11,7 +11,7 @@
 //! | see what was issued, revoke one credential | yes | yes | 404 |
 //! | suspend, resume | 403 | yes | 403 |
 //! | see everybody's workspaces and audit rows | 403 | yes | 403 |
-//! | see, suspend and resume users, end their sessions | 403 | yes | 403 |
+//! | see, suspend, resume and rename users, end their sessions | 403 | yes | 403 |
 //!
 //! A machine (a session for one workspace) sees and uses that workspace as its owner does, gets 404
 //! for every other and 403 for everything else, also where the owner is an administrator.
@@ -45,7 +45,7 @@ pub struct SuspendWorkspaces;
 #[derive(Debug)]
 pub struct ReadEverything;
 
-/// See, suspend and resume users and end their sessions.
+/// See, suspend, resume and rename users and end their sessions.
 #[derive(Debug)]
 pub struct ManageUsers;
 

@@ -47,6 +47,8 @@ catalogue! {
     SuspendUser,
     /// An administrator let a user in again.
     ResumeUser,
+    /// An administrator gave a user another e-mail address, or was refused.
+    ChangeEmail,
     /// A workspace was asked for, or refused.
     InitWorkspace,
     /// A workspace's objects all exist.

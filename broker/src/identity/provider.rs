@@ -142,9 +142,9 @@ impl Identity {
     }
 }
 
-/// What stands for the address of a person who has none that is verified: unique, and below a
+/// What stands for the address of a person who has none: unique, and below a
 /// domain that nobody can own (RFC 2606 section 2).
-fn placeholder(user_id: Uuid) -> String {
+pub(crate) fn placeholder(user_id: Uuid) -> String {
     format!("{user_id}@no-verified-email.invalid")
 }
 

@@ -6,7 +6,8 @@ use poem_openapi::{
     payload::Json,
 };
 use tenant_shared::{
-    EndedSessions, SessionList, StepResult, SuspendRequest, UserInfo, UserList, UserSuspension,
+    ChangeEmailRequest, EndedSessions, SessionList, StepResult, SuspendRequest, UserInfo, UserList,
+    UserSuspension,
 };
 use uuid::Uuid;
 
@@ -100,6 +101,26 @@ impl UserApi {
     ) -> Result<Json<UserInfo>, Failure> {
         let permit = self.users.permit(&caller.0, Action::ResumeUser, id.0).await?;
         Ok(Json(self.users.resume(&permit, id.0, request.0.reason).await?))
+    }
+
+    /// Change a user's e-mail address
+    ///
+    /// For an address that somebody registered who does not own it: its owner can sign in at a
+    /// provider once it is free. Sessions, workspaces and the audit trail stay as they are; to keep
+    /// the user out, suspend them. A provider's user gets the provider's address again at their next
+    /// sign-in. The body may be left out.
+    #[oai(path = "/:id/email", method = "post", operation_id = "changeEmailOfUser")]
+    async fn change_email(
+        &self,
+        caller: Bearer,
+        /// Its identifier.
+        id: Path<Uuid>,
+        request: OptionalJson<ChangeEmailRequest>,
+    ) -> Result<Json<UserInfo>, Failure> {
+        let permit = self.users.permit(&caller.0, Action::ChangeEmail, id.0).await?;
+        let ChangeEmailRequest { email, reason } = request.0;
+        let changed = self.users.change_email(&permit, id.0, email.as_deref(), reason.as_deref());
+        Ok(Json(changed.await?))
     }
 
     /// List a user's sessions

@@ -15,7 +15,7 @@ use crate::{
     audit::{self, Action, Event},
     clock::{Clock, timestamp},
     db::{Db, Tx},
-    identity::{Caller, Identity, Which},
+    identity::{Caller, Email, Identity, Which, provider::placeholder},
     problem::{Failure, SIGN_IN},
     telemetry::Metrics,
     workspace::Workspaces,
@@ -175,6 +175,49 @@ impl Users {
             self.record(&mut tx, permit, Action::ResumeUser, id, reason).await?;
             tx.commit().await?;
             self.metrics.action(Action::ResumeUser, "success");
+        }
+        self.existing(permit, id).await
+    }
+
+    /// Gives a user another address, or one that is nobody's, so that whoever the old one belongs to
+    /// can have it. Everything else stays: identifier, password, sessions, workspaces, audit rows.
+    ///
+    /// # Errors
+    /// 400 for text that is no address, 404 if there is no such user, 409 if another user has the
+    /// address; the database's: then nothing was changed.
+    pub async fn change_email(
+        &self,
+        permit: &Permit<ManageUsers>,
+        id: Uuid,
+        email: Option<&str>,
+        reason: Option<&str>,
+    ) -> Result<UserInfo, Failure> {
+        self.existing(permit, id).await?;
+        let email = match email {
+            Some(text) => text
+                .parse::<Email>()
+                .map_err(|error| Failure::new(Code::InvalidRequest, error.to_string()))?
+                .as_str()
+                .to_owned(),
+            None => placeholder(id),
+        };
+        let mut tx = self.db.begin().await?;
+        let before = match rows::set_email(&mut tx, id, &email).await {
+            Ok(before) => before,
+            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+                drop(tx);
+                let text = "another user has this e-mail address; change theirs first";
+                let refusal = Failure::new(Code::EmailTaken, text);
+                return self.refuse(permit.caller(), Action::ChangeEmail, id, refusal).await;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(before) = before.filter(|before| *before != email) {
+            let reason = reason.unwrap_or(NO_REASON);
+            let reason = format!("{before} is {email} from now on: {reason}");
+            self.record(&mut tx, permit, Action::ChangeEmail, id, &reason).await?;
+            tx.commit().await?;
+            self.metrics.action(Action::ChangeEmail, "success");
         }
         self.existing(permit, id).await
     }

@@ -99,3 +99,22 @@ pub(super) async fn resume(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
         .bind(id).bind(ACTIVE)
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
+
+/// Writes nothing new, but locks the row.
+const HOLD_EMAIL: &str = "UPDATE users SET email = email WHERE id = $1 RETURNING email";
+
+const SET_EMAIL: &str = "UPDATE users SET email = $2 WHERE id = $1";
+
+/// Gives a user another address, and returns the one before. `None` if there is no such user.
+///
+/// # Errors
+/// The database's; a violation of uniqueness if another user has the address.
+pub(super) async fn set_email(tx: &mut Tx, id: Uuid, email: &str) -> sqlx::Result<Option<String>> {
+    let before: Option<String> = on_engine!(tx.connection(), c => sqlx::query_scalar(HOLD_EMAIL)
+        .bind(id).fetch_optional(c).await)?;
+    if before.as_ref().is_some_and(|before| before != email) {
+        on_engine!(tx.connection(), c => sqlx::query(SET_EMAIL)
+            .bind(id).bind(email).execute(c).await.map(drop))?;
+    }
+    Ok(before)
+}

@@ -1,18 +1,21 @@
 //! Signing in at a company's provider: who comes in, as whom, and who does not.
 
 use integration::{browser::Browser, oidc_provider::OidcProvider};
+use reqwest::Method;
 use serde_json::json;
 use tenant_shared::Role;
 
 use crate::{
+    sessions::{ADMIN, as_user, call},
     upstream::{Company, Visit, claims, connector, redeem, register, with_connectors},
-    world::{EMAIL, On, World, on_both_engines, query},
+    world::{EMAIL, On, PASSWORD, World, on_both_engines, query},
 };
 
 on_both_engines!(
     a_person_of_the_company_signs_in_and_stays_the_same_user,
     many_first_sign_ins_at_once_make_one_user,
     an_address_takes_no_account_over,
+    who_registered_another_s_address_does_not_keep_them_out,
     groups_say_who_comes_in_and_who_administers,
     another_browser_cannot_finish,
     a_state_works_once_for_its_provider_and_not_for_long,
@@ -91,6 +94,20 @@ async fn an_address_takes_no_account_over(on: On) {
     company.provider.person("mallory", claims("mallory@corp.example", true)).await.unwrap();
     let tokens = company.sign_in("mallory").await;
     assert_eq!(company.world.me(&tokens.access).await.unwrap().email, "mallory@corp.example");
+}
+
+async fn who_registered_another_s_address_does_not_keep_them_out(on: On) {
+    let company = Company::start(on).await;
+    let world = &company.world;
+    let taken = "ada@corp.example";
+    let mallory = world.identity.create_user(taken, PASSWORD.into(), Role::User).await.unwrap();
+    company.refused("ada", "Another user here has your e-mail address").await;
+    let (_, admin) = as_user(world, ADMIN, Role::Admin).await;
+    let path = format!("/users/{mallory}/email");
+    assert_eq!(call(world, Method::POST, &path, &admin).await.status, 200);
+    let me = world.me(&company.sign_in("ada").await.access).await.unwrap();
+    assert_eq!(me.email, taken);
+    assert_ne!(me.id, mallory);
 }
 
 async fn groups_say_who_comes_in_and_who_administers(on: On) {

@@ -1,6 +1,7 @@
 //! Sessions as their owner and administrators see and end them, and what a suspension ends.
 
 use reqwest::{Method, StatusCode};
+use serde_json::json;
 use tenant_shared::{
     EndedSessions, Role, SessionInfo, SessionList, UserInfo, UserList, UserStatus,
 };
@@ -19,6 +20,7 @@ on_both_engines!(
     a_suspended_user_s_workspaces_are_on_their_way_even_if_the_cluster_is_down,
     a_code_from_before_a_suspension_brings_nothing_after_the_resumption,
     administrators_who_suspend_each_other_leave_one,
+    an_administrator_changes_an_address_and_nothing_else,
     users_are_administrators_business,
     sessions_that_are_over_are_forgotten_after_a_month,
 );
@@ -195,6 +197,46 @@ async fn administrators_who_suspend_each_other_leave_one(on: On) {
     }
 }
 
+async fn an_administrator_changes_an_address_and_nothing_else(on: On) {
+    let world = World::start(on).await;
+    let (person, (_, admin)) = (world.sign_in().await, as_user(&world, ADMIN, Role::Admin).await);
+    let path = format!("/users/{}/email", world.user);
+    let change = async |body: serde_json::Value| {
+        let request = world.http.post(world.at(&format!("/api/v1{path}")));
+        Answer::of(request.bearer_auth(&admin.access).json(&body)).await
+    };
+    let changed = change(json!({ "email": "Ada.L@Example.com", "reason": "married" })).await;
+    assert_eq!(changed.body["email"], "ada.l@example.com", "{changed:?}");
+    let me = world.me(&person.access).await.unwrap();
+    assert_eq!((me.id, me.email.as_str()), (world.user, "ada.l@example.com"));
+    let attempt = Attempt::begin(&world, REDIRECT).await;
+    assert_eq!(attempt.post(&world, EMAIL, PASSWORD).await.status(), 401);
+    assert_eq!(attempt.post(&world, "ada.l@example.com", PASSWORD).await.status(), 303);
+    // The same again is no change.
+    assert_eq!(change(json!({ "email": "ada.l@example.com" })).await.status, 200);
+    let taken = change(json!({ "email": ADMIN })).await;
+    assert_eq!((taken.status.as_u16(), &taken.body["code"]), (409, &json!("email_taken")));
+    assert_eq!(change(json!({ "email": "no address" })).await.status, 400);
+    assert_eq!(change(json!({ "role": "admin" })).await.status, 400);
+    let nobody = format!("/users/{}/email", Uuid::nil());
+    assert_eq!(call(&world, Method::POST, &nobody, &admin).await.status, 404);
+    // Without an address the old one is free.
+    let free = call(&world, Method::POST, &path, &admin).await;
+    assert_eq!(free.body["email"], format!("{}@no-verified-email.invalid", world.user));
+    world.identity.create_user(EMAIL, PASSWORD.into(), Role::User).await.unwrap();
+    assert_eq!(
+        crate::upstream::reasons(&world, "ChangeEmail").await,
+        [
+            &*format!(
+                "ada.l@example.com is {}@no-verified-email.invalid from now on: no reason given",
+                world.user
+            ),
+            "another user has this e-mail address; change theirs first",
+            "ada@example.com is ada.l@example.com from now on: married",
+        ]
+    );
+}
+
 async fn users_are_administrators_business(on: On) {
     let world = World::start(on).await;
     let (user, (_, admin)) = (world.sign_in().await, as_user(&world, ADMIN, Role::Admin).await);
@@ -204,6 +246,7 @@ async fn users_are_administrators_business(on: On) {
         (Method::GET, format!("/users/{id}")),
         (Method::POST, format!("/users/{id}/suspend")),
         (Method::POST, format!("/users/{id}/resume")),
+        (Method::POST, format!("/users/{id}/email")),
         (Method::GET, format!("/users/{id}/sessions")),
         (Method::DELETE, format!("/users/{id}/sessions")),
     ] {

@@ -113,9 +113,16 @@ fn administrators_see_everybody() {
     let said = say(&home, &["users", "suspend", &id, "--reason", "left", "-o", "json"]);
     assert_eq!(said.document()["status"], "suspended");
     assert_eq!(say(&home, &["users", "resume", &id, "-o", "json"]).document()["status"], "active");
+    let address = ["--email", "new@example.com", "--reason", "married"];
+    let said = say(&home, &[&["users", "rename", &id][..], &address].concat());
+    assert!(said.stdout.contains(&id), "{said:?}");
+    say(&home, &["users", "rename", &id]);
+    let renamed = r#"{"email":"new@example.com","reason":"married"}"#;
     let expected = [
         (format!("POST /api/v1/users/{id}/suspend"), r#"{"reason":"left"}"#.to_owned()),
         (format!("POST /api/v1/users/{id}/resume"), "{}".to_owned()),
+        (format!("POST /api/v1/users/{id}/email"), renamed.to_owned()),
+        (format!("POST /api/v1/users/{id}/email"), "{}".to_owned()),
     ];
     assert_eq!(changes(&broker), expected);
     let table = say(&home, &["workspaces", "--all"]).stdout;
