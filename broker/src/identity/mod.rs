@@ -35,6 +35,7 @@ pub use bearer::{Bearer, WorkspaceBearer};
 pub use browser::BrowserSessions;
 pub use email::{Email, NotAnEmail};
 pub use origin::Origins;
+pub(crate) use password::Slot as PasswordSlot;
 pub use password::{MOST_BYTES as PASSWORD_MOST_BYTES, PasswordError};
 pub(crate) use session::{Which, ended_after};
 pub(crate) use user::{ACTIVE, User, hold_active};
@@ -412,6 +413,14 @@ impl Identity {
         Ok(id)
     }
 
+    /// Waits until one more password may be checked.
+    ///
+    /// # Errors
+    /// Too many are being checked.
+    pub(crate) async fn password_slot(&self) -> Result<PasswordSlot, PasswordError> {
+        self.passwords.slot().await
+    }
+
     /// Checks an address and a password. It takes as long for an address that nobody has as for one
     /// that somebody has.
     ///
@@ -419,6 +428,7 @@ impl Identity {
     /// The outer error is the database's, the inner one says that the password was not checked.
     pub(crate) async fn check_password(
         &self,
+        slot: &PasswordSlot,
         email: &str,
         password: SecretString,
     ) -> sqlx::Result<Result<SignIn, PasswordError>> {
@@ -428,7 +438,7 @@ impl Identity {
         };
         let (user, hash) = known.map_or((None, None), |(user, hash)| (Some(user), hash));
         let has_password = hash.is_some();
-        let right = match self.passwords.verify(password, hash).await {
+        let right = match password::verify(slot, password, hash).await {
             Ok(right) => right,
             Err(error) => return Ok(Err(error)),
         };

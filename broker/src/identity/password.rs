@@ -14,7 +14,7 @@ use argon2::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use subtle::ConstantTimeEq as _;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of a password at least (NIST SP 800-63B section 3.1.1.2 asks for eight characters).
 const LEAST_BYTES: usize = 8;
@@ -32,7 +32,7 @@ const PASSES: u32 = 2;
 const LANES: u32 = 1;
 /// Computations at once at most: 76 MiB, and no more processors than these.
 const MOST_AT_ONCE: usize = 4;
-/// How long a sign-in waits for its turn.
+/// How long a sign-in waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The hash of a password that nobody knows, for accounts that do not exist: made with the
@@ -54,16 +54,29 @@ pub enum PasswordError {
     Failed(String),
 }
 
-/// Hashes and checks passwords beside the request threads, a few at a time. Clones share the turn.
+/// Hashes and checks passwords beside the request threads, a few at a time. Clones share the limit.
 #[derive(Clone, Debug)]
 pub(super) struct Passwords {
-    turns: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
+}
+
+/// One of the computations that may run at once. It is free again when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    _permit: Arc<OwnedSemaphorePermit>,
 }
 
 impl Passwords {
     pub(super) fn new() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { turns: Arc::new(Semaphore::new(processors.min(MOST_AT_ONCE))) }
+        Self { slots: Arc::new(Semaphore::new(processors.min(MOST_AT_ONCE))) }
+    }
+
+    /// Waits for a free slot.
+    pub(super) async fn slot(&self) -> Result<Slot, PasswordError> {
+        let permit = tokio::time::timeout(PATIENCE, Arc::clone(&self.slots).acquire_owned());
+        let permit = permit.await.map_err(|_| PasswordError::Busy)?.map_err(failed)?;
+        Ok(Slot { _permit: Arc::new(permit) })
     }
 
     /// The hash to keep, in PHC format.
@@ -71,7 +84,7 @@ impl Passwords {
         if !(LEAST_BYTES..=MOST_BYTES).contains(&password.expose_secret().len()) {
             return Err(PasswordError::Length);
         }
-        self.compute(move || {
+        compute(self.slot().await?, move || {
             let (params, salt) = (params()?, Salt::generate());
             let output = output(&password, &salt, &params, Params::DEFAULT_OUTPUT_LEN)?;
             let hash = PasswordHash {
@@ -85,49 +98,46 @@ impl Passwords {
         })
         .await
     }
+}
 
-    /// Whether this is the password of that hash. Without a hash the answer is no, after the same
-    /// work.
-    pub(super) async fn verify(
-        &self,
-        password: SecretString,
-        hash: Option<String>,
-    ) -> Result<bool, PasswordError> {
-        self.compute(move || {
-            let is_somebodys = hash.is_some();
-            let hash = hash.unwrap_or_else(|| NOBODYS_HASH.to_owned());
-            let hash = PasswordHash::new(&hash).map_err(failed)?;
-            let (Some(salt), Some(kept)) = (hash.salt, hash.hash) else {
-                return Err(failed("a stored hash has no salt or no hash"));
-            };
-            if (hash.algorithm, hash.version)
-                != (Algorithm::Argon2id.ident(), Some(Version::V0x13.into()))
-            {
-                return Err(failed("a stored hash is not of argon2id, version 19"));
-            }
-            let params = Params::try_from(&hash).map_err(failed)?;
-            let output = output(&password, &salt, &params, kept.len())?;
-            let is_same: bool = output.as_bytes().ct_eq(kept.as_bytes()).into();
-            Ok(is_same && is_somebodys)
-        })
-        .await
-    }
+/// Whether this is the password of that hash. Without a hash the answer is no, after the same work.
+pub(super) async fn verify(
+    slot: &Slot,
+    password: SecretString,
+    hash: Option<String>,
+) -> Result<bool, PasswordError> {
+    compute(slot.clone(), move || {
+        let is_somebodys = hash.is_some();
+        let hash = hash.unwrap_or_else(|| NOBODYS_HASH.to_owned());
+        let hash = PasswordHash::new(&hash).map_err(failed)?;
+        let (Some(salt), Some(kept)) = (hash.salt, hash.hash) else {
+            return Err(failed("a stored hash has no salt or no hash"));
+        };
+        if (hash.algorithm, hash.version)
+            != (Algorithm::Argon2id.ident(), Some(Version::V0x13.into()))
+        {
+            return Err(failed("a stored hash is not of argon2id, version 19"));
+        }
+        let params = Params::try_from(&hash).map_err(failed)?;
+        let output = output(&password, &salt, &params, kept.len())?;
+        let is_same: bool = output.as_bytes().ct_eq(kept.as_bytes()).into();
+        Ok(is_same && is_somebodys)
+    })
+    .await
+}
 
-    async fn compute<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T, PasswordError> + Send + 'static,
-    ) -> Result<T, PasswordError> {
-        let turn = tokio::time::timeout(PATIENCE, Arc::clone(&self.turns).acquire_owned());
-        let turn = turn.await.map_err(|_| PasswordError::Busy)?.map_err(failed)?;
-        // The turn goes into the thread: a client that hangs up does not free what still computes.
-        tokio::task::spawn_blocking(move || {
-            let result = work();
-            drop(turn);
-            result
-        })
-        .await
-        .map_err(failed)?
-    }
+async fn compute<T: Send + 'static>(
+    slot: Slot,
+    work: impl FnOnce() -> Result<T, PasswordError> + Send + 'static,
+) -> Result<T, PasswordError> {
+    // The slot goes into the thread: a client that hangs up does not free what still computes.
+    tokio::task::spawn_blocking(move || {
+        let result = work();
+        drop(slot);
+        result
+    })
+    .await
+    .map_err(failed)?
 }
 
 fn failed(error: impl std::fmt::Display) -> PasswordError {
@@ -170,13 +180,18 @@ mod tests {
         text.into()
     }
 
+    async fn is_right(passwords: &Passwords, password: &str, hash: &str) -> bool {
+        let slot = passwords.slot().await.unwrap();
+        verify(&slot, secret(password), Some(hash.to_owned())).await.unwrap()
+    }
+
     #[tokio::test]
     async fn only_the_password_itself_matches_its_hash() {
         let passwords = Passwords::new();
         let hash = passwords.hash(secret("correct horse")).await.unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
-        assert!(passwords.verify(secret("correct horse"), Some(hash.clone())).await.unwrap());
-        assert!(!passwords.verify(secret("correct horsf"), Some(hash)).await.unwrap());
+        assert!(is_right(&passwords, "correct horse", &hash).await);
+        assert!(!is_right(&passwords, "correct horsf", &hash).await);
     }
 
     /// As earlier versions stored it.
@@ -186,10 +201,11 @@ mod tests {
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params().unwrap());
         let hash = argon2.hash_password(b"correct horse").unwrap().to_string();
         let passwords = Passwords::new();
-        assert!(passwords.verify(secret("correct horse"), Some(hash.clone())).await.unwrap());
-        assert!(!passwords.verify(secret("correct hors"), Some(hash)).await.unwrap());
+        assert!(is_right(&passwords, "correct horse", &hash).await);
+        assert!(!is_right(&passwords, "correct hors", &hash).await);
         for wrong in ["nonsense", "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5J3MgYWNjb3VudA"] {
-            let verdict = passwords.verify(secret("anything"), Some(wrong.to_owned())).await;
+            let slot = passwords.slot().await.unwrap();
+            let verdict = verify(&slot, secret("anything"), Some(wrong.to_owned())).await;
             assert!(matches!(verdict, Err(PasswordError::Failed(_))), "{wrong}");
         }
     }
@@ -202,7 +218,8 @@ mod tests {
             (params.m_cost(), params.t_cost(), params.p_cost()),
             (MEMORY_KIB, PASSES, LANES)
         );
-        assert!(!Passwords::new().verify(secret("anything"), None).await.unwrap());
+        let slot = Passwords::new().slot().await.unwrap();
+        assert!(!verify(&slot, secret("anything"), None).await.unwrap());
     }
 
     #[tokio::test]
@@ -229,7 +246,7 @@ mod tests {
                     running.fetch_sub(1, SeqCst);
                     done.map(drop)
                 };
-                passwords.compute(work).await.unwrap();
+                compute(passwords.slot().await.unwrap(), work).await.unwrap();
             });
         }
         assert_eq!(checks.join_all().await.len(), 20);

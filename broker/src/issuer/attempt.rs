@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::{Issuer, known};
 use crate::{
     audit::{self, Action, Event},
-    identity::{PasswordError, SignIn},
+    identity::{PasswordError, PasswordSlot, SignIn},
+    problem,
     secret::PlainSecret,
     throttle::{self, Allowance, Limited, TooMany},
 };
@@ -31,23 +32,20 @@ pub(super) enum Verdict {
 }
 
 /// One try to sign in.
-pub(super) struct Attempt<'a> {
-    issuer: &'a Issuer,
-    email: &'a str,
+#[derive(Clone)]
+pub(super) struct Attempt {
+    issuer: Issuer,
+    email: String,
     browser: Option<PlainSecret>,
     limits: Vec<(Limited, String, Allowance)>,
 }
 
-impl<'a> Attempt<'a> {
+impl Attempt {
     /// A try of this browser as the account with this address.
     ///
     /// # Errors
     /// The database's.
-    pub(super) async fn new(
-        issuer: &'a Issuer,
-        request: &Request,
-        email: &'a str,
-    ) -> sqlx::Result<Self> {
+    pub(super) async fn new(issuer: &Issuer, request: &Request, email: &str) -> sqlx::Result<Self> {
         let (browser, mut known) = (known::presented(issuer, request), None);
         if let Some(secret) = &browser {
             let now = issuer.clock().now_ms();
@@ -56,7 +54,7 @@ impl<'a> Attempt<'a> {
             }
         }
         let limits = limits(issuer, email, known);
-        Ok(Self { issuer, email, browser, limits })
+        Ok(Self { issuer: issuer.clone(), email: email.to_owned(), browser, limits })
     }
 
     /// Judges an e-mail address and this password.
@@ -67,7 +65,29 @@ impl<'a> Attempt<'a> {
         if let Err(limit) = self.look().await? {
             return Ok(Verdict::TooMany(limit));
         }
-        let verdict = match self.issuer.identity().check_password(self.email, password).await? {
+        let slot = match self.issuer.identity().password_slot().await {
+            Ok(slot) => slot,
+            Err(error) => return Ok(Verdict::Unchecked(error)),
+        };
+        let attempt = self.clone();
+        // In a task of its own: a failure is counted also if the client hangs up before the answer.
+        let judged = problem::detached(async move { attempt.judge_in(slot, password).await });
+        match tokio::spawn(judged).await {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                Ok(Verdict::Unchecked(PasswordError::Failed(format!("the check ended: {error}"))))
+            }
+        }
+    }
+
+    /// Looks at the limits again and counts a failure, both while the slot is taken. So of any number
+    /// of tries at once no more are computed than the limits allow and there are slots.
+    async fn judge_in(&self, slot: PasswordSlot, password: SecretString) -> sqlx::Result<Verdict> {
+        if let Err(limit) = self.look().await? {
+            return Ok(Verdict::TooMany(limit));
+        }
+        let identity = self.issuer.identity();
+        let verdict = match identity.check_password(&slot, &self.email, password).await? {
             Ok(verdict) => verdict,
             Err(error) => return Ok(Verdict::Unchecked(error)),
         };
@@ -93,7 +113,7 @@ impl<'a> Attempt<'a> {
         &self,
         user_id: Uuid,
     ) -> sqlx::Result<Option<poem::http::HeaderValue>> {
-        known::remember(self.issuer, self.browser.as_ref(), user_id).await
+        known::remember(&self.issuer, self.browser.as_ref(), user_id).await
     }
 
     /// Whether another failure would be within the limits.
@@ -109,7 +129,7 @@ impl<'a> Attempt<'a> {
     }
 
     async fn count_failure(&self, user_id: Option<Uuid>, why: &'static str) -> sqlx::Result<()> {
-        let (issuer, clock) = (self.issuer, self.issuer.clock());
+        let (issuer, clock) = (&self.issuer, self.issuer.clock());
         let mut tx = issuer.db().begin().await?;
         for (limited, subject, allowance) in &self.limits {
             // Whether this one was the last allowed concerns the next try.

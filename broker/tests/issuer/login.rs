@@ -18,6 +18,7 @@ on_both_engines!(
     failures_of_one_account_are_limited_however_it_is_typed,
     failures_of_one_address_are_limited_whatever_the_account,
     of_many_guesses_at_once_few_count,
+    of_many_guesses_at_once_few_are_computed,
     bodies_that_are_no_small_form_are_refused,
     a_code_to_paste_is_shown_and_works_longer,
     users_are_made_once,
@@ -226,6 +227,29 @@ async fn of_many_guesses_at_once_few_count(on: On) {
     let right = attempt.post(&world, EMAIL, PASSWORD).await;
     let statuses = wrong.join_all().await;
     assert_eq!(right.status(), 429, "{statuses:?}");
+}
+
+/// A guess that is computed leaves a row of the audit trail when it fails. Beyond the allowance there
+/// may be those that a processor computed when the last allowed one failed: four at most.
+async fn of_many_guesses_at_once_few_are_computed(on: On) {
+    let world = World::with(on, |settings| {
+        settings.sign_in_account = Allowance { count: 2, window_seconds: 300 };
+    })
+    .await;
+    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let mut wrong = tokio::task::JoinSet::new();
+    for _ in 0..60 {
+        let (attempt, http, url) = (attempt.clone(), world.http.clone(), world.at("/login"));
+        wrong.spawn(async move {
+            let form = [("request", &*attempt.handle), ("email", EMAIL), ("password", "wrong")];
+            let request = http.post(url).header(header::COOKIE, &attempt.cookie).form(&form);
+            request.send().await.unwrap().status().as_u16()
+        });
+    }
+    let statuses = wrong.join_all().await;
+    assert!(statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
+    let computed = world.audited("SignIn").await;
+    assert!((2..=5).contains(&computed), "{computed} were computed");
 }
 
 async fn bodies_that_are_no_small_form_are_refused(on: On) {
