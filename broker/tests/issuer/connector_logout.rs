@@ -74,6 +74,10 @@ async fn a_logout_token_that_is_wrong_ends_nothing(on: On) {
         json!({ "sub": "ada", "iat": now + 61 }),
         json!({ "sub": "ada", "exp": now - 60 }),
         json!({ "sub": "ada", "jti": null }),
+        json!({ "sid": "" }),
+        json!({ "sub": "" }),
+        json!({ "sub": "", "sid": "" }),
+        json!({ "sub": "ada", "sid": "" }),
         json!({}),
     ] {
         let answer = send(&company, more.clone()).await;

@@ -61,10 +61,12 @@ struct Whom<'a> {
 }
 
 impl<'a> Whom<'a> {
-    /// Section 2.4: a subject, a session or both, and never a nonce, so that an ID token is none.
+    /// Section 2.4: a subject, a session or both, and never a nonce, so that an ID token is none. An
+    /// empty one names nobody and is refused, because the statements take it for "any".
     fn of(claims: &'a Claims) -> Option<Self> {
         let (subject, sid) = (claims.subject(), claims.text("sid"));
-        let named = subject.is_some() || sid.is_some();
+        let named = (subject.is_some() || sid.is_some())
+            && [subject, sid].into_iter().flatten().all(|name| !name.is_empty());
         let at_ms = claims.seconds("iat")?.checked_add(SKEW)?.checked_mul(1000)?;
         let sound = named && !claims.all().contains_key("nonce") && claims.text("jti").is_some();
         sound.then_some(Self { subject, sid, at_ms })

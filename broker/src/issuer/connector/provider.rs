@@ -285,7 +285,7 @@ impl Provider {
             claims.get_or_insert_default().extend(more);
         }
         let sid = id_token.and_then(|token| token.text("sid"));
-        let sid = sid.filter(|sid| sid.len() <= 255).map(str::to_owned);
+        let sid = sid.filter(|sid| (1..=255).contains(&sid.len())).map(str::to_owned);
         Ok(Answer { subject, claims, sid, refresh_token: kept(tokens) })
     }
 
