@@ -171,3 +171,36 @@ impl Connector {
 pub(crate) fn is_safe(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && super::trust::is_loopback(url))
 }
+
+/// Whether the discovery document of this issuer may name this endpoint: https, or plain http on
+/// loopback if the issuer is there too. Otherwise a hostile provider could make the broker send the
+/// client's secret to whatever listens on its own machine.
+pub(crate) fn may_name(issuer: &str, endpoint: &Url) -> bool {
+    let is_local = |issuer: Url| issuer.scheme() == "http" && is_safe(&issuer);
+    endpoint.scheme() == "https" || (is_safe(endpoint) && issuer.parse::<Url>().is_ok_and(is_local))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_local_issuer_names_local_endpoints() {
+        let may = |issuer: &str, endpoint: &str| may_name(issuer, &endpoint.parse().unwrap());
+        let (far, here) = ("https://sso.example.com", "http://127.0.0.1:9000");
+        for endpoint in ["https://sso.example.com/token", "https://login.example.net/token"] {
+            assert!(may(far, endpoint) && may(here, endpoint), "{endpoint}");
+        }
+        for endpoint in
+            ["http://127.0.0.1:9000/token", "http://localhost/token", "http://[::1]:8080/token"]
+        {
+            assert!(may(here, endpoint), "{endpoint}");
+            assert!(!may(far, endpoint), "{endpoint}");
+            assert!(!may("https://127.0.0.1:9000", endpoint), "{endpoint}");
+        }
+        for endpoint in ["http://sso.example.com/token", "ftp://127.0.0.1/token"] {
+            assert!(!may(far, endpoint) && !may(here, endpoint), "{endpoint}");
+        }
+        assert!(!may("no url", "http://127.0.0.1/token"));
+    }
+}

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use subtle::ConstantTimeEq as _;
 use url::Url;
 
-use super::{ConnectorSettings, is_safe};
+use super::{ConnectorSettings, may_name};
 use crate::{
     clock::Clock,
     issuer::trust::{Claims, Discovery, Distrust, Http, HttpError, Keys, Kind, Outage},
@@ -322,9 +322,10 @@ impl Provider {
             metadata.userinfo_endpoint().map(UserInfoUrl::url),
             Some(metadata.jwks_uri().url()),
         ];
-        let unsafe_one = endpoints.into_iter().flatten().find(|endpoint| !is_safe(endpoint));
-        if let Some(endpoint) = unsafe_one {
-            let why = format!("it names {endpoint}, which would send secrets in clear");
+        let is_refused = |endpoint: &&Url| !may_name(&self.issuer, endpoint);
+        let refused = endpoints.into_iter().flatten().find(is_refused);
+        if let Some(endpoint) = refused {
+            let why = format!("it names {endpoint}, which is not https");
             return Err(NoAnswer::Outage(why));
         }
         Ok(metadata)

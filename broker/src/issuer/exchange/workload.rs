@@ -10,7 +10,7 @@ use super::{Rule, row::Place};
 use crate::{
     clock::Clock,
     issuer::{
-        connector::is_safe,
+        connector::may_name,
         trust::{Claims, Discovery, Distrust, Http, HttpError, Keys, Kind},
     },
 };
@@ -62,11 +62,15 @@ impl Workload {
     pub(super) async fn verify(&self, token: &str, now: i64) -> Result<Claims, Distrust> {
         let keys_at = match &self.settings.jwks_uri {
             Some(address) => address.clone(),
-            None => self.discovery.get().await?.jwks_uri.clone(),
+            None => {
+                let named = self.discovery.get().await?.jwks_uri.clone();
+                if !may_name(&self.settings.issuer, &named) {
+                    let why = format!("it names {named} for its keys, which is not https");
+                    return Err(Distrust::Outage(why));
+                }
+                named
+            }
         };
-        if !is_safe(&keys_at) {
-            return Err(Distrust::Outage(format!("{keys_at} is neither https nor loopback")));
-        }
         let party = (self.settings.issuer.as_str(), self.settings.audience.as_str());
         Claims::verify(token, Kind::Workload, (&self.keys, &keys_at), party, now).await
     }
