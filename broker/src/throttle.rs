@@ -17,6 +17,8 @@ pub enum Limited {
     SignInAccount,
     /// Sign-in attempts that failed, by address.
     SignInAddress,
+    /// Sign-ins at a provider that were refused, by address.
+    SignInProvider,
     /// Sign-in attempts that failed, by account, from browsers that nobody signed in with before.
     SignInEverywhere,
     /// Sign-in attempts that failed, by account and a browser that signed in as it before.
@@ -40,6 +42,7 @@ impl Limited {
             Self::Init => "init",
             Self::SignInAccount => "sign_in_account",
             Self::SignInAddress => "sign_in_address",
+            Self::SignInProvider => "sign_in_provider",
             Self::SignInEverywhere => "sign_in_everywhere",
             Self::SignInKnownBrowser => "sign_in_known_browser",
             Self::SignInStart => "sign_in_start",

@@ -82,7 +82,11 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "10",
         "Failed sign-ins per account in five minutes, counted for each address on its own, and for each browser that signed in before.",
     ),
-    ("limits.sign_in_failures_per_address", "50", "Failed sign-ins per address in five minutes."),
+    (
+        "limits.sign_in_failures_per_address",
+        "50",
+        "Failed sign-ins per address in five minutes; wrong passwords and refused sign-ins at providers are counted apart.",
+    ),
     (
         "limits.sign_in_failures_everywhere",
         "100",

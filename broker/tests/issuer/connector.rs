@@ -8,7 +8,7 @@ use tenant_shared::Role;
 use crate::{
     sessions::{ADMIN, as_user, call},
     upstream::{Company, Visit, claims, connector, redeem, register, with_connectors},
-    world::{EMAIL, On, PASSWORD, World, on_both_engines, query},
+    world::{Attempt, EMAIL, On, PASSWORD, REDIRECT, World, on_both_engines, query},
 };
 
 on_both_engines!(
@@ -20,6 +20,7 @@ on_both_engines!(
     another_browser_cannot_finish,
     a_state_works_once_for_its_provider_and_not_for_long,
     refused_sign_ins_count_for_the_address,
+    wrong_passwords_do_not_keep_people_from_their_provider,
 );
 
 async fn a_person_of_the_company_signs_in_and_stays_the_same_user(on: On) {
@@ -231,4 +232,28 @@ async fn refused_sign_ins_count_for_the_address(on: On) {
     assert_eq!(world.number("SELECT COUNT(*) FROM audit_logs WHERE action = 'SignIn'").await, 2);
     world.pass(301);
     assert_eq!(arrive().await, 403);
+}
+
+/// Many people share an address, and passwords are not what theirs sign in with.
+async fn wrong_passwords_do_not_keep_people_from_their_provider(on: On) {
+    let company = Company::with_settings(on, |settings| settings.sign_in_address.count = 2).await;
+    let attempt = Attempt::begin(&company.world, REDIRECT).await;
+    for status in [401, 401, 429] {
+        assert_eq!(attempt.post(&company.world, EMAIL, "wrong").await.status().as_u16(), status);
+    }
+    let tokens = company.sign_in("ada").await;
+    assert_eq!(company.world.me(&tokens.access).await.unwrap().email, "ada@corp.example");
+    // Nor do sign-ins that the provider refuses keep people from their passwords.
+    company.world.pass(301);
+    for status in [403, 403, 429] {
+        let visit = Visit::begin(&company.world, "corp").await;
+        let callback = company.world.at("/login/callback/corp");
+        let stopping = visit.browser.clone().stopping_at(callback.parse().unwrap());
+        let back = company.provider.sign_in(&stopping, visit.url, "ada").await.unwrap();
+        let code = query(back.url.as_str(), "code").unwrap();
+        let spoilt = back.url.as_str().replace(&code, "spoilt");
+        let page = visit.browser.open(spoilt.parse().unwrap()).await.unwrap();
+        assert_eq!(page.status.as_u16(), status);
+    }
+    assert_eq!(attempt.post(&company.world, EMAIL, PASSWORD).await.status(), 303);
 }

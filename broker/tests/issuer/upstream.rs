@@ -29,11 +29,25 @@ impl Company {
 
     /// A company whose connector `corp` has other settings than the usual ones.
     pub(crate) async fn with(on: On, change: impl FnOnce(&mut ConnectorSettings)) -> Self {
+        Self::with_both(on, change, |_| {}).await
+    }
+
+    /// A company whose broker has other settings than the usual ones.
+    pub(crate) async fn with_settings(on: On, change: impl FnOnce(&mut IssuerSettings)) -> Self {
+        Self::with_both(on, |_| {}, change).await
+    }
+
+    async fn with_both(
+        on: On,
+        change_connector: impl FnOnce(&mut ConnectorSettings),
+        change: impl FnOnce(&mut IssuerSettings),
+    ) -> Self {
         let provider = OidcProvider::start().await.unwrap();
         let mut connector = connector(&provider);
-        change(&mut connector);
+        change_connector(&mut connector);
         let world = World::with(on, |settings| {
             settings.connectors = BTreeMap::from([("corp".to_owned(), connector)]);
+            change(settings);
         })
         .await;
         let company = Self { world, provider };

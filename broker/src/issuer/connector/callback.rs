@@ -91,11 +91,12 @@ pub(in crate::issuer) async fn arrive(issuer: Issuer, request: Request) -> Respo
     }
 }
 
-/// Whether a sign-in from this address may be tried: refused ones count with wrong passwords, for each
-/// costs a row of the audit trail and a call of the provider.
+/// Whether a sign-in from this address may be tried: refused ones count, because each costs a row of the
+/// audit trail and a call of the provider. Wrong passwords are counted apart: many people may share an
+/// address, and those of a provider have none.
 async fn within_the_limit(issuer: &Issuer) -> Result<(), Refusal> {
     let (subject, allowance) = by_address(issuer);
-    throttle::look(issuer.db(), issuer.clock(), Limited::SignInAddress, &subject, allowance)
+    throttle::look(issuer.db(), issuer.clock(), Limited::SignInProvider, &subject, allowance)
         .await?
         .map_err(Refusal::TooMany)
 }
@@ -105,7 +106,7 @@ async fn count_refusal(issuer: &Issuer, event: Event) -> sqlx::Result<()> {
     let (subject, allowance) = by_address(issuer);
     let (mut tx, clock) = (issuer.db().begin().await?, issuer.clock());
     // Whether this one was the last allowed concerns the next one.
-    let _ = throttle::take(&mut tx, clock, Limited::SignInAddress, &subject, allowance).await?;
+    let _ = throttle::take(&mut tx, clock, Limited::SignInProvider, &subject, allowance).await?;
     audit::record(&mut tx, clock, event).await?;
     tx.commit().await
 }
