@@ -34,6 +34,12 @@ const POSTGRES_CONNECTIONS: u32 = 16;
 /// Readers of one broker on SQLite; there is one writer beside them.
 const SQLITE_READERS: u32 = 4;
 
+/// What a credential's audit row needs before the credential leaves. A default of the server, the
+/// database or the role that waits for less is raised, one that waits for more (`remote_apply`) stays.
+const COMMIT_DURABLY: &str = "\
+SELECT set_config('synchronous_commit', 'on', false) \
+WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')";
+
 static POSTGRES_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/postgres");
 static SQLITE_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
 
@@ -177,6 +183,11 @@ impl Db {
                     .max_connections(POSTGRES_CONNECTIONS)
                     .acquire_timeout(ACQUIRE_TIMEOUT)
                     .test_before_acquire(false)
+                    .after_connect(|connection, _| {
+                        Box::pin(async move {
+                            sqlx::query(COMMIT_DURABLY).execute(connection).await.map(drop)
+                        })
+                    })
                     .before_acquire(|connection, meta| {
                         Box::pin(async move {
                             if meta.idle_for > SURELY_ALIVE {

@@ -296,6 +296,37 @@ async fn a_statement_that_never_ends_is_ended() {
     storage.db.ping().await.unwrap();
 }
 
+/// With `off` a credential could leave before its audit row is durable.
+#[tokio::test]
+async fn commits_are_durable_whatever_the_database_s_default_is() {
+    let storage = Storage::new(On::Postgres).await;
+    let Db::Postgres(pool) = &storage.db else { panic!("another engine") };
+    let (database, role): (String, String) =
+        sqlx::query_as("SELECT current_database()::text, current_user::text")
+            .fetch_one(pool)
+            .await
+            .unwrap();
+    let of_database = format!("ALTER DATABASE \"{database}\" SET synchronous_commit");
+    let of_role =
+        format!("ALTER ROLE \"{role}\" IN DATABASE \"{database}\" SET synchronous_commit");
+    for default in [of_database, of_role] {
+        for (given, used) in [
+            ("off", "on"),
+            ("local", "on"),
+            ("remote_write", "on"),
+            ("on", "on"),
+            ("remote_apply", "remote_apply"),
+        ] {
+            let statement = format!("{default} = {given}");
+            sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(pool).await.unwrap();
+            let Db::Postgres(new) = storage.place.connect().await else { panic!("another engine") };
+            let shown: String =
+                sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&new).await.unwrap();
+            assert_eq!(shown, used, "{default} = {given}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_url_may_set_other_time_limits() {
     let url = "postgres://u@localhost/db?options=-c%20statement_timeout%3D1234";
