@@ -48,6 +48,20 @@ pub struct AuditEntry {
     pub reason: Option<String>,
 }
 
+impl AuditEntry {
+    /// What this person may see of the row: what another user did to them, but not that user's address
+    /// and session. The address of somebody who was not signed in stays, because it tells the person
+    /// who tried to be them.
+    #[must_use]
+    pub fn shown_to(mut self, reader: Uuid) -> Self {
+        if self.user_id.is_some_and(|actor| actor != reader) {
+            self.ip_address = None;
+            self.session_id = None;
+        }
+        self
+    }
+}
+
 impl Default for AuditEntry {
     fn default() -> Self {
         Self {

@@ -34,7 +34,8 @@ impl AuditApi {
     /// Read the audit trail
     ///
     /// Newest first. A person sees what they did and what happened to them and their workspace, an
-    /// administrator everything.
+    /// administrator everything. Where somebody else did it, a person does not see from which address
+    /// and in which session.
     #[oai(path = "/audit-logs", method = "get", operation_id = "readAuditLogs")]
     async fn read(
         &self,
@@ -69,7 +70,11 @@ impl AuditApi {
         let more = rows.len() > limit as usize;
         rows.truncate(limit as usize);
         let next_cursor = rows.last().filter(|_| more).map(|row| row.id.to_string());
-        Ok(Json(AuditPage { items: rows.into_iter().map(Row::wire).collect(), next_cursor }))
+        let shown = |row: Row| match filter.user_id {
+            Some(reader) => row.wire().shown_to(reader),
+            None => row.wire(),
+        };
+        Ok(Json(AuditPage { items: rows.into_iter().map(shown).collect(), next_cursor }))
     }
 
     /// Export the audit trail

@@ -9,7 +9,8 @@ use tenant_shared::SuspendRequest;
 
 integration::on_both_engines!(
     a_line_of_the_clusters_log_names_the_person,
-    a_trail_is_verified_offline
+    a_trail_is_verified_offline,
+    an_owner_does_not_see_where_an_administrator_is,
 );
 
 async fn world(on: On) -> World {
@@ -169,4 +170,25 @@ async fn people_read_what_happened_with_the_plugin() {
     assert_eq!(foreign.status.code(), Some(5), "{foreign:?}");
     let nothing = bob.kubectl().run(["tenant", "audit", "--action", "Nonsense"]).await.unwrap();
     assert!(nothing.stderr.contains("docs/audit.md"), "{nothing:?}");
+}
+
+async fn an_owner_does_not_see_where_an_administrator_is(on: On) {
+    let world = world(on).await;
+    let owner = world.person("alice").await.unwrap().api().await.unwrap();
+    let (workspace, _) = owner.init("basic").await.unwrap();
+    let operator = world.administrator("operator").await.unwrap();
+    let admin = operator.api().await.unwrap();
+    admin.suspend(workspace.id, &SuspendRequest::default()).await.unwrap();
+
+    let seen = async |api: &Api, action: &str| {
+        let query = format!("action={action}&workspace_id={}", workspace.id);
+        api.audit_logs(&query).await.unwrap().items.remove(0)
+    };
+    let shown = seen(&admin, "SuspendWorkspace").await;
+    assert!(shown.ip_address.is_some() && shown.session_id.is_some(), "{shown:?}");
+    let hidden = seen(&owner, "SuspendWorkspace").await;
+    assert_eq!((hidden.ip_address, hidden.session_id), (None, None));
+    assert_eq!((hidden.id, hidden.user_id), (shown.id, Some(operator.id())));
+    let own = seen(&owner, "InitWorkspace").await;
+    assert!(own.ip_address.is_some() && own.session_id.is_some(), "{own:?}");
 }
