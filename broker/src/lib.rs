@@ -3,7 +3,7 @@
 //! | room | what it answers |
 //! |---|---|
 //! | [`clock`], [`secret`], [`cookie`] | time, randomness, cookies |
-//! | [`problem`], [`page`], [`proxy`], [`config`] | failures, pages, who asks through proxies, settings |
+//! | [`problem`], [`page`], `list`, [`proxy`], [`config`] | failures, pages, lists in pages, who asks through proxies, settings |
 //! | [`db`], [`telemetry`] | storage on two engines with one SQL text; logs and metrics |
 //! | [`audit`], [`throttle`], [`cluster`] | what happened; how often; the Kubernetes API as the broker |
 //! | [`identity`], [`access`] | who is calling; may they |
@@ -43,6 +43,7 @@ pub mod identity;
 pub mod install;
 pub mod issuer;
 mod lanes;
+mod list;
 mod log_lines;
 mod opening;
 pub mod operator;

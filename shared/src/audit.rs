@@ -22,9 +22,15 @@ pub struct AuditEntry {
     /// Who did it; absent when nobody was signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<Uuid>,
+    /// Their e-mail address now; only in answers to administrators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_email: Option<String>,
     /// To whom it was done; absent where that is nobody else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject_user_id: Option<Uuid>,
+    /// Their e-mail address now; only in answers to administrators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject_email: Option<String>,
     /// The workspace it happened to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<Uuid>,
@@ -70,7 +76,9 @@ impl Default for AuditEntry {
             action: String::new(),
             outcome: String::new(),
             user_id: None,
+            user_email: None,
             subject_user_id: None,
+            subject_email: None,
             workspace_id: None,
             session_id: None,
             subject_session_id: None,

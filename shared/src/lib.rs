@@ -7,6 +7,7 @@
 mod audit;
 mod credential;
 mod exec_credential;
+mod name;
 mod names;
 mod problem;
 mod revocation;
@@ -22,6 +23,7 @@ pub use credential::{Credential, TOKEN_LIFETIME_SECONDS};
 pub use exec_credential::{
     ExecApiVersion, ExecCredential, ExecCredentialStatus, ExecInfo, ExecInfoError,
 };
+pub use name::{MOST_NAME_BYTES, Name, NameError};
 pub use names::{
     BROKER_ENV, BROWSER_CLIENT_ID, CLUSTER_NAME, CONTEXT_NAME, EXTENSION_NAME, GATEWAY_PATH,
     LABEL_PREFIX, MANAGED_BY_LABEL, MANAGED_BY_VALUE, PLUGIN_CLIENT_ID, PLUGIN_COMMAND,

@@ -97,8 +97,12 @@ pub struct SessionInfo {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct SessionList {
-    /// The newest first, 1000 at most.
+    /// The newest first.
     pub items: Vec<SessionInfo>,
+    /// For the next page: the parameter `cursor`; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub next_cursor: Option<String>,
 }
 
 /// How many sessions a request ended.

@@ -119,6 +119,10 @@ pub struct Workspace {
     pub cluster: String,
     /// The user it belongs to.
     pub owner: Uuid,
+    /// The e-mail address of that user; absent in the answer of `init`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub owner_email: Option<String>,
     /// When it was asked for (RFC 3339, UTC).
     pub created_at: WireTime,
     /// What the broker goes on with: only while it is being made, suspended or resumed.
@@ -131,10 +135,14 @@ pub struct Workspace {
     pub drift: Vec<Drift>,
 }
 
-/// Answer of `GET /workspaces`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Answer of `GET /workspaces` and `GET /workspaces/lookup`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct WorkspaceList {
-    /// The caller's own; with `all=true` an administrator gets everybody's.
+    /// The workspaces, the oldest first.
     pub items: Vec<Workspace>,
+    /// For the next page: the parameter `cursor`; none on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub next_cursor: Option<String>,
 }

@@ -6,12 +6,12 @@
 //! | action | owner | administrator | another person |
 //! |---|---|---|---|
 //! | create a workspace | their own | their own | their own |
-//! | see a workspace and its audit rows | yes | yes | 404 |
+//! | see a workspace and its audit rows, find it by a name | yes | yes | 404 |
 //! | get credentials of a workspace | yes | 403 | 404 |
 //! | see what was issued, revoke one credential | yes | yes | 404 |
 //! | suspend, resume | 403 | yes | 403 |
 //! | see everybody's workspaces and audit rows | 403 | yes | 403 |
-//! | see, suspend, resume and rename users, end their sessions | 403 | yes | 403 |
+//! | see, find, suspend, resume and rename users, end their sessions | 403 | yes | 403 |
 //!
 //! A machine (a session for one workspace) sees and uses that workspace as its owner does, gets 404
 //! for every other and 403 for everything else, also where the owner is an administrator.
@@ -153,6 +153,15 @@ fn administrator<A>(caller: &Caller) -> Result<Permit<A>, Failure> {
         Role::Admin if caller.only_workspace().is_none() => Ok(Permit::grant(caller, None)),
         _ => Err(Failure::new(Code::Forbidden, "only an administrator may do that")),
     }
+}
+
+/// What is said of a name that nothing has, or nothing that this person may know of.
+pub fn nothing_of_this_name() -> Failure {
+    Failure::new(
+        Code::NotFound,
+        "nothing that you may see has this name: write the namespace (tenant-…), the identifier, or \
+         the e-mail address or identifier of the owner",
+    )
 }
 
 /// What is said of a workspace that does not exist, or that this person may not know of.

@@ -24,6 +24,8 @@ use crate::{
     workspace::{Found, Workspaces},
 };
 
+/// Sessions on the page.
+const MOST_SESSIONS: u32 = 50;
 /// Entries of the audit trail on the page.
 const MOST_ENTRIES: u32 = 10;
 /// Bytes of a form at most: an identifier or the name of a tier.
@@ -52,6 +54,7 @@ struct AccountTemplate<'a> {
     tiers: Vec<&'a str>,
     broker_url: &'a str,
     sessions: Vec<SessionInfo>,
+    more_sessions: bool,
     entries: Vec<AuditEntry>,
 }
 
@@ -133,7 +136,8 @@ async fn show(account: Account, caller: Caller) -> Result<Response, Failure> {
     let found = account.workspaces.of_user(caller.user_id()).await?;
     let workspace = found.first().map(Found::wire);
     let is_usable = workspace.as_ref().is_some_and(|w| w.status == WorkspaceStatus::Provisioned);
-    let sessions = account.identity.sessions_of(&caller, caller.user_id()).await?;
+    let sessions =
+        account.identity.sessions_of(&caller, caller.user_id(), None, MOST_SESSIONS).await?;
     let filter = Filter { user_id: Some(caller.user_id()), ..Filter::default() };
     let rows = audit::read(&account.db, &filter, MOST_ENTRIES).await?;
     let template = AccountTemplate {
@@ -143,7 +147,8 @@ async fn show(account: Account, caller: Caller) -> Result<Response, Failure> {
         is_usable,
         tiers: account.workspaces.tiers(),
         broker_url: &account.broker_url,
-        sessions,
+        sessions: sessions.items,
+        more_sessions: sessions.next_cursor.is_some(),
         entries: rows.into_iter().map(audit::Row::wire).collect(),
     };
     Ok(page::html(StatusCode::OK, template.render(), "'self'"))

@@ -1,12 +1,12 @@
 //! Reading the audit trail over HTTP.
 
 use poem_openapi::{OpenApi, param::Query, payload::Json};
-use tenant_shared::{AuditEntry, AuditPage, Code, Role};
+use tenant_shared::{AuditEntry, AuditPage, Role};
 use uuid::Uuid;
 
-use super::{Filter, Row, page, read};
+use super::{Addressed, Filter, Row, page, read, read_addressed};
 use crate::{
-    access, clock::timestamp, db::Db, http::JsonLines, identity::Bearer, problem::Failure,
+    access, clock::timestamp, db::Db, http::JsonLines, identity::Bearer, list, problem::Failure,
     workspace::Workspaces,
 };
 
@@ -55,10 +55,7 @@ impl AuditApi {
             let found = self.workspaces.existing(id).await?;
             access::read_workspace(&caller.0, &found)?;
         }
-        let limit = limit.0.unwrap_or(DEFAULT_LIMIT);
-        if !(1..=MOST).contains(&limit) {
-            return Err(Failure::new(Code::InvalidRequest, "limit is a number from 1 to 500"));
-        }
+        let limit = list::limit(limit.0, DEFAULT_LIMIT, MOST)?;
         let filter = Filter {
             user_id: (caller.0.role() != Role::Admin).then(|| caller.0.user_id()),
             workspace_id: workspace_id.0,
@@ -66,15 +63,15 @@ impl AuditApi {
             before: cursor.0,
         };
         // One row more than asked for tells whether there is a next page.
-        let mut rows = read(&self.db, &filter, limit + 1).await?;
-        let more = rows.len() > limit as usize;
-        rows.truncate(limit as usize);
-        let next_cursor = rows.last().filter(|_| more).map(|row| row.id.to_string());
-        let shown = |row: Row| match filter.user_id {
-            Some(reader) => row.wire().shown_to(reader),
-            None => row.wire(),
+        let mut items: Vec<AuditEntry> = if let Some(reader) = filter.user_id {
+            let rows = read(&self.db, &filter, limit + 1).await?;
+            rows.into_iter().map(|row| row.wire().shown_to(reader)).collect()
+        } else {
+            let rows = read_addressed(&self.db, &filter, limit + 1).await?;
+            rows.into_iter().map(Addressed::wire).collect()
         };
-        Ok(Json(AuditPage { items: rows.into_iter().map(shown).collect(), next_cursor }))
+        let next_cursor = list::page(&mut items, limit, |entry| entry.id.to_string());
+        Ok(Json(AuditPage { items, next_cursor }))
     }
 
     /// Export the audit trail
@@ -95,14 +92,19 @@ impl AuditApi {
         limit: Query<Option<u32>>,
     ) -> Result<JsonLines, Failure> {
         access::read_everything(&caller.0)?;
-        let limit = limit.0.unwrap_or(EXPORT_LIMIT);
-        if !(1..=MOST_EXPORTED).contains(&limit) {
-            return Err(Failure::new(Code::InvalidRequest, "limit is a number from 1 to 5000"));
-        }
+        let limit = list::limit(limit.0, EXPORT_LIMIT, MOST_EXPORTED)?;
         let Some(page) = page(&self.db, after.0.unwrap_or_default(), limit).await? else {
             return Ok(JsonLines(String::new()));
         };
         page.to_json_lines().map(JsonLines).map_err(|error| Failure::internal(&error))
+    }
+}
+
+impl Addressed {
+    /// As the API shows it to an administrator.
+    pub fn wire(self) -> AuditEntry {
+        let Self { row, user_email, subject_email } = self;
+        AuditEntry { user_email, subject_email, ..row.wire() }
     }
 }
 
@@ -115,7 +117,9 @@ impl Row {
             action: self.action,
             outcome: self.outcome,
             user_id: self.user_id,
+            user_email: None,
             subject_user_id: self.subject_user_id,
+            subject_email: None,
             workspace_id: self.workspace_id,
             session_id: self.session_id,
             subject_session_id: self.subject_session_id,

@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use sqlx::{FromRow, postgres::PgRow, sqlite::SqliteRow};
 use uuid::Uuid;
 
 use crate::{
@@ -253,13 +254,33 @@ impl Row {
     }
 }
 
-const SELECT: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM audit_logs \
+/// A row with the addresses that its people have now.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct Addressed {
+    #[sqlx(flatten)]
+    row: Row,
+    user_email: Option<String>,
+    subject_email: Option<String>,
+}
+
+macro_rules! filtered {
+    ($columns:expr) => {
+        concat!(
+            "SELECT ",
+            columns!(),
+            $columns,
+            " FROM audit_logs \
 WHERE ($1 = 0 OR user_id = $2 OR subject_user_id = $2 OR workspace_id IN (SELECT id FROM workspaces WHERE user_id = $2)) \
   AND ($3 = 0 OR workspace_id = $4) AND ($5 = '' OR action = $5) AND ($6 = 0 OR id < $7) \
 ORDER BY id DESC LIMIT $8"
+        )
+    };
+}
+
+const SELECT: &str = filtered!("");
+const SELECT_ADDRESSED: &str = filtered!(
+    ", (SELECT u.email FROM users u WHERE u.id = audit_logs.user_id) AS user_email, \
+       (SELECT u.email FROM users u WHERE u.id = audit_logs.subject_user_id) AS subject_email"
 );
 
 /// Reads rows, newest first.
@@ -267,11 +288,31 @@ ORDER BY id DESC LIMIT $8"
 /// # Errors
 /// The database's.
 pub async fn read(db: &Db, filter: &Filter, limit: u32) -> sqlx::Result<Vec<Row>> {
+    select(db, SELECT, filter, limit).await
+}
+
+/// Reads rows, newest first, with people's addresses: for administrators.
+///
+/// # Errors
+/// The database's.
+pub async fn read_addressed(db: &Db, filter: &Filter, limit: u32) -> sqlx::Result<Vec<Addressed>> {
+    select(db, SELECT_ADDRESSED, filter, limit).await
+}
+
+async fn select<T>(
+    db: &Db,
+    statement: &'static str,
+    filter: &Filter,
+    limit: u32,
+) -> sqlx::Result<Vec<T>>
+where
+    T: for<'r> FromRow<'r, PgRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
+{
     let given = |id: Option<Uuid>| (i64::from(id.is_some()), id.unwrap_or_default());
     let (by_user, user) = given(filter.user_id);
     let (by_workspace, workspace) = given(filter.workspace_id);
     let (by_cursor, cursor) = given(filter.before);
-    on_engine!(db.reader(), pool => sqlx::query_as(SELECT)
+    on_engine!(db.reader(), pool => sqlx::query_as(statement)
         .bind(by_user).bind(user)
         .bind(by_workspace).bind(workspace)
         .bind(filter.action.as_deref().unwrap_or_default())

@@ -19,6 +19,7 @@ use crate::{
     cluster::{ClusterError, Endpoint},
     http::Yaml,
     identity::{Bearer, Caller, WorkspaceBearer},
+    list,
     problem::Failure,
     workspace::{Active, Found, WorkspaceError, Workspaces, cluster_failure},
 };
@@ -91,10 +92,7 @@ impl CredentialApi {
     ) -> Result<Json<CredentialPage>, Failure> {
         let found = self.workspaces.existing(id.0).await?;
         let permit = access::read_workspace(&caller.0, &found)?;
-        let limit = limit.0.unwrap_or(DEFAULT_LIMIT);
-        if !(1..=MOST).contains(&limit) {
-            return Err(Failure::new(Code::InvalidRequest, "limit is a number from 1 to 500"));
-        }
+        let limit = list::limit(limit.0, DEFAULT_LIMIT, MOST)?;
         let cursor = cursor.0.as_deref().map(credential_id).transpose()?;
         let (all, after) = (all.0.unwrap_or(false), cursor.as_ref().map(CredentialId::as_str));
         Ok(Json(self.credentials.list(&permit, all, after, limit as usize).await?))

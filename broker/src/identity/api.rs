@@ -9,10 +9,14 @@ use tenant_shared::{Code, EndedSessions, Me, SessionInfo, SessionList};
 use uuid::Uuid;
 
 use super::{Bearer, Caller, Identity, provider, session, session::Which};
-use crate::{clock::timestamp, problem::Failure};
+use crate::{
+    clock::timestamp,
+    list::{self, Cursor},
+    problem::Failure,
+};
 
-/// Sessions of a list at most; nobody has as many.
-const MOST_SESSIONS: u32 = 1000;
+/// Sessions of a page at most, and where the caller names no number.
+pub(crate) const MOST_SESSIONS: u32 = 1000;
 
 /// Operations about the person who calls.
 #[derive(Clone, Debug)]
@@ -49,11 +53,23 @@ impl IdentityApi {
 
     /// List my sessions
     ///
-    /// Every program and browser that is signed in as the caller.
+    /// Every program and browser that is signed in as the caller, the newest first; `next_cursor` is
+    /// there while there are more.
     #[oai(path = "/sessions", method = "get", operation_id = "listMySessions")]
-    async fn sessions(&self, caller: Bearer) -> Result<Json<SessionList>, Failure> {
-        let items = self.identity.sessions_of(&caller.0, caller.0.user_id).await?;
-        Ok(Json(SessionList { items }))
+    async fn sessions(
+        &self,
+        caller: Bearer,
+        /// `next_cursor` of the page before.
+        #[oai(validator(max_length = 64))]
+        cursor: Query<Option<String>>,
+        /// Rows of a page, 1 to 1000, 1000 if not given.
+        #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
+        limit: Query<Option<u32>>,
+    ) -> Result<Json<SessionList>, Failure> {
+        let after = cursor.0.as_deref().map(Cursor::parse).transpose()?;
+        let limit = list::limit(limit.0, MOST_SESSIONS, MOST_SESSIONS)?;
+        let caller = &caller.0;
+        Ok(Json(self.identity.sessions_of(caller, caller.user_id, after, limit).await?))
     }
 
     /// End one of my sessions
@@ -94,7 +110,7 @@ impl IdentityApi {
 }
 
 impl Identity {
-    /// The sessions of a user that are alive, the newest first.
+    /// A page of the sessions of a user that are alive, the newest first.
     ///
     /// # Errors
     /// The database's.
@@ -102,14 +118,23 @@ impl Identity {
         &self,
         by: &Caller,
         user_id: Uuid,
-    ) -> Result<Vec<SessionInfo>, Failure> {
-        let now = self.clock.now_ms();
-        let rows = session::of_user(&self.db, user_id, now, MOST_SESSIONS).await?;
-        Ok(rows.into_iter().map(|row| row.wire(by.session_id)).collect())
+        after: Option<Cursor>,
+        limit: u32,
+    ) -> Result<SessionList, Failure> {
+        let (now, after) = (self.clock.now_ms(), after.unwrap_or(Cursor::NEWEST));
+        // One row more than asked for tells whether there is a next page.
+        let mut rows = session::of_user(&self.db, user_id, now, after, limit + 1).await?;
+        let next_cursor = list::page(&mut rows, limit, |row| row.cursor().to_string());
+        let items = rows.into_iter().map(|row| row.wire(by.session_id)).collect();
+        Ok(SessionList { items, next_cursor })
     }
 }
 
 impl session::Listed {
+    fn cursor(&self) -> Cursor {
+        Cursor { created_at: self.created_at, id: self.id }
+    }
+
     fn wire(self, current: Uuid) -> SessionInfo {
         SessionInfo {
             current: self.id == current,

@@ -31,6 +31,7 @@ use crate::{
 };
 
 pub use api::IdentityApi;
+pub(crate) use api::MOST_SESSIONS;
 pub use bearer::{Bearer, WorkspaceBearer};
 pub use browser::BrowserSessions;
 pub use email::{Email, NotAnEmail};

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{Caller, user};
 use crate::{
     db::{Db, Tx},
+    list::Cursor,
     on_engine,
     secret::SecretHash,
 };
@@ -205,17 +206,20 @@ pub(super) struct Listed {
 const OF_USER: &str = "\
 SELECT id, client_id, ip_address, user_agent, created_at, last_used_at, expires_at \
 FROM sessions WHERE user_id = $1 AND ended_at IS NULL AND idle_expires_at > $2 \
-  AND expires_at > $2 ORDER BY created_at DESC, id DESC LIMIT $3";
+  AND expires_at > $2 AND (created_at, id) < ($4, $5) \
+ORDER BY created_at DESC, id DESC LIMIT $3";
 
-/// The sessions of a user that are alive, the newest first.
+/// The sessions of a user that are alive, the newest first, after this place.
 pub(super) async fn of_user(
     db: &Db,
     user_id: Uuid,
     now: i64,
+    after: Cursor,
     most: u32,
 ) -> sqlx::Result<Vec<Listed>> {
     on_engine!(db.reader(), pool => sqlx::query_as(OF_USER)
-        .bind(user_id).bind(now).bind(i64::from(most)).fetch_all(pool).await)
+        .bind(user_id).bind(now).bind(i64::from(most)).bind(after.created_at).bind(after.id)
+        .fetch_all(pool).await)
 }
 
 const END_OF_USER: &str = "\

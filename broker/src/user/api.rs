@@ -12,7 +12,19 @@ use tenant_shared::{
 use uuid::Uuid;
 
 use super::Users;
-use crate::{access, audit::Action, http::OptionalJson, identity::Bearer, problem::Failure};
+use crate::{
+    access,
+    audit::Action,
+    http::OptionalJson,
+    identity::{Bearer, MOST_SESSIONS},
+    list::{self, Cursor},
+    problem::Failure,
+};
+
+/// Users of a page where the caller names no number.
+const DEFAULT_LIMIT: u32 = 100;
+/// Users of a page at most.
+const MOST: u32 = 500;
 
 /// Operations on users, for administrators.
 #[derive(Clone, Debug)]
@@ -46,6 +58,8 @@ impl From<UserSuspension> for SuspensionAnswer {
 #[OpenApi(prefix_path = "/users")]
 impl UserApi {
     /// List users
+    ///
+    /// By e-mail address, page by page: `next_cursor` is there while there are more.
     #[oai(path = "/", method = "get", operation_id = "listUsers")]
     async fn list(
         &self,
@@ -53,9 +67,29 @@ impl UserApi {
         /// `next_cursor` of the page before.
         #[oai(validator(max_length = 254))]
         cursor: Query<Option<String>>,
+        /// Rows of a page, 1 to 500, 100 if not given.
+        #[oai(validator(minimum(value = "1"), maximum(value = "500")))]
+        limit: Query<Option<u32>>,
     ) -> Result<Json<UserList>, Failure> {
         let permit = access::manage_users(&caller.0)?;
-        Ok(Json(self.users.list(&permit, cursor.0.as_deref().unwrap_or_default()).await?))
+        let limit = list::limit(limit.0, DEFAULT_LIMIT, MOST)?;
+        Ok(Json(self.users.list(&permit, cursor.0.as_deref().unwrap_or_default(), limit).await?))
+    }
+
+    /// Look a user up
+    ///
+    /// By e-mail address or identifier, or by the namespace or identifier of a workspace of theirs;
+    /// an exact match. 404 if there is none.
+    #[oai(path = "/lookup", method = "get", operation_id = "lookUpUser")]
+    async fn look_up(
+        &self,
+        caller: Bearer,
+        /// The name, 254 bytes at most.
+        #[oai(validator(max_length = 254))]
+        name: Query<String>,
+    ) -> Result<Json<UserInfo>, Failure> {
+        let permit = access::manage_users(&caller.0)?;
+        Ok(Json(self.users.named(&permit, &list::name(&name.0)?).await?))
     }
 
     /// Show a user
@@ -124,15 +158,25 @@ impl UserApi {
     }
 
     /// List a user's sessions
+    ///
+    /// The newest first; `next_cursor` is there while there are more.
     #[oai(path = "/:id/sessions", method = "get", operation_id = "listSessionsOfUser")]
     async fn sessions(
         &self,
         caller: Bearer,
         /// The user's identifier.
         id: Path<Uuid>,
+        /// `next_cursor` of the page before.
+        #[oai(validator(max_length = 64))]
+        cursor: Query<Option<String>>,
+        /// Rows of a page, 1 to 1000, 1000 if not given.
+        #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
+        limit: Query<Option<u32>>,
     ) -> Result<Json<SessionList>, Failure> {
         let permit = access::manage_users(&caller.0)?;
-        Ok(Json(SessionList { items: self.users.sessions(&permit, id.0).await? }))
+        let after = cursor.0.as_deref().map(Cursor::parse).transpose()?;
+        let limit = list::limit(limit.0, MOST_SESSIONS, MOST_SESSIONS)?;
+        Ok(Json(self.users.sessions(&permit, id.0, after, limit).await?))
     }
 
     /// End a user's sessions

@@ -6,7 +6,7 @@ mod rows;
 mod tests;
 
 use tenant_shared::{
-    Code, EndedSessions, SessionInfo, UserInfo, UserList, UserStatus, UserSuspension,
+    Code, EndedSessions, Name, SessionList, UserInfo, UserList, UserStatus, UserSuspension,
 };
 use uuid::Uuid;
 
@@ -16,6 +16,7 @@ use crate::{
     clock::{Clock, timestamp},
     db::{Db, Tx},
     identity::{Caller, Email, Identity, Which, provider::placeholder},
+    list::{self, Cursor},
     problem::{Failure, SIGN_IN},
     telemetry::Metrics,
     workspace::Workspaces,
@@ -23,8 +24,6 @@ use crate::{
 
 /// What the audit trail says where an administrator gave no reason.
 const NO_REASON: &str = "no reason given";
-/// Users of a page.
-const PAGE: usize = 100;
 
 /// All users. Clones share everything.
 #[derive(Clone, Debug)]
@@ -84,14 +83,26 @@ impl Users {
     ///
     /// # Errors
     /// The database's.
-    pub async fn list(&self, _: &Permit<ManageUsers>, after: &str) -> Result<UserList, Failure> {
+    pub async fn list(
+        &self,
+        _: &Permit<ManageUsers>,
+        after: &str,
+        limit: u32,
+    ) -> Result<UserList, Failure> {
         // One more than shown tells whether there is a next page.
-        let mut rows = rows::list(&self.db, after, PAGE + 1).await?;
-        let more = rows.len() > PAGE;
-        rows.truncate(PAGE);
-        let next_cursor = rows.last().filter(|_| more).map(|row| row.email.clone());
+        let mut rows = rows::list(&self.db, after, limit + 1).await?;
+        let next_cursor = list::page(&mut rows, limit, |row| row.email.clone());
         let items = rows.into_iter().map(wire).collect::<Result<_, _>>()?;
         Ok(UserList { items, next_cursor })
+    }
+
+    /// The user of this name, or the owner of the workspace of this name.
+    ///
+    /// # Errors
+    /// 404 if there is none; the database's.
+    pub async fn named(&self, _: &Permit<ManageUsers>, name: &Name) -> Result<UserInfo, Failure> {
+        let found = rows::named(&self.db, name).await?.ok_or_else(access::nothing_of_this_name)?;
+        Ok(wire(found)?)
     }
 
     /// The user of this identifier.
@@ -241,17 +252,19 @@ impl Users {
         audit::record(tx, &self.clock, event).await
     }
 
-    /// The sessions of a user that are alive.
+    /// A page of the sessions of a user that are alive, the newest first.
     ///
     /// # Errors
     /// 404 if there is no such user; the database's.
-    pub async fn sessions(
+    pub(crate) async fn sessions(
         &self,
         permit: &Permit<ManageUsers>,
         id: Uuid,
-    ) -> Result<Vec<SessionInfo>, Failure> {
+        after: Option<Cursor>,
+        limit: u32,
+    ) -> Result<SessionList, Failure> {
         self.existing(permit, id).await?;
-        self.identity.sessions_of(permit.caller(), id).await
+        self.identity.sessions_of(permit.caller(), id, after, limit).await
     }
 
     /// Ends one session of a user, or all.

@@ -1,6 +1,6 @@
 //! Rows of users, as administrators see them.
 
-use tenant_shared::Role;
+use tenant_shared::{Name, Role};
 use uuid::Uuid;
 
 use crate::{
@@ -42,9 +42,9 @@ const LIST: &str = "\
 SELECT id, email, role, status, created_at FROM users WHERE email > $1 ORDER BY email LIMIT $2";
 
 /// Users by address, after this one.
-pub(super) async fn list(db: &Db, after: &str, most: usize) -> sqlx::Result<Vec<Listed>> {
+pub(super) async fn list(db: &Db, after: &str, most: u32) -> sqlx::Result<Vec<Listed>> {
     on_engine!(db.reader(), pool => sqlx::query_as(LIST)
-        .bind(after).bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(pool).await)
+        .bind(after).bind(i64::from(most)).fetch_all(pool).await)
 }
 
 const FIND: &str = "SELECT id, email, role, status, created_at FROM users WHERE id = $1";
@@ -52,6 +52,26 @@ const FIND: &str = "SELECT id, email, role, status, created_at FROM users WHERE 
 /// The user of this identifier.
 pub(super) async fn find(db: &Db, id: Uuid) -> sqlx::Result<Option<Listed>> {
     on_engine!(db.reader(), pool => sqlx::query_as(FIND).bind(id).fetch_optional(pool).await)
+}
+
+macro_rules! found {
+    ($name:ident, $rest:literal) => {
+        const $name: &str =
+            concat!("SELECT id, email, role, status, created_at FROM users WHERE ", $rest);
+    };
+}
+
+found!(BY_EMAIL, "email = $1");
+found!(BY_ID, "id = $1 OR id = (SELECT w.user_id FROM workspaces w WHERE w.id = $1)");
+found!(BY_NAMESPACE, "id = (SELECT w.user_id FROM workspaces w WHERE w.k8s_namespace = $1)");
+
+/// The user of this name, or the owner of the workspace of this name: one statement, by an index.
+pub(super) async fn named(db: &Db, name: &Name) -> sqlx::Result<Option<Listed>> {
+    on_engine!(db.reader(), pool => match name {
+        Name::Id(id) => sqlx::query_as(BY_ID).bind(id).fetch_optional(pool).await,
+        Name::Email(text) => sqlx::query_as(BY_EMAIL).bind(text).fetch_optional(pool).await,
+        Name::Namespace(text) => sqlx::query_as(BY_NAMESPACE).bind(text).fetch_optional(pool).await,
+    })
 }
 
 /// Writes nothing new, but locks the row.

@@ -6,17 +6,24 @@ use poem_openapi::{
     payload::Json,
 };
 use tenant_shared::{
-    InitRequest, StepResult, SuspendRequest, Suspension, Workspace, WorkspaceList,
+    Code, InitRequest, StepResult, SuspendRequest, Suspension, Workspace, WorkspaceList,
 };
 use uuid::Uuid;
 
 use super::Workspaces;
 use crate::{
-    access::{self, Owned as _, Permit, SuspendWorkspaces},
+    access::{self, Permit, SuspendWorkspaces},
     audit::Action,
     identity::{Bearer, Caller, WorkspaceBearer},
+    list::{self, Cursor},
     problem::Failure,
 };
+
+/// Workspaces of a page at most.
+const MOST_OF_A_PAGE: u32 = 500;
+/// Workspaces of a list that nobody asked for in pages at most: what clients of a time without pages
+/// take for all.
+const MOST_WHOLE: u32 = 10_000;
 
 /// Operations on workspaces.
 #[derive(Debug)]
@@ -77,22 +84,59 @@ impl WorkspaceApi {
 
     /// List workspaces
     ///
-    /// The caller's own; with `all=true` an administrator gets everybody's.
+    /// The caller's own, the oldest first; with `all=true` an administrator gets everybody's. Without
+    /// `limit` and `cursor` the answer is the whole list, and 400 if that has more than 10,000
+    /// workspaces. With one of them it is a page: `next_cursor` is there while there are more.
     #[oai(path = "/", method = "get", operation_id = "listWorkspaces")]
     async fn list(
         &self,
         caller: WorkspaceBearer,
         /// Everybody's, for administrators.
         all: Query<Option<bool>>,
+        /// `next_cursor` of the page before.
+        #[oai(validator(max_length = 64))]
+        cursor: Query<Option<String>>,
+        /// Rows of a page, 1 to 500; 500 if only `cursor` is given.
+        #[oai(validator(minimum(value = "1"), maximum(value = "500")))]
+        limit: Query<Option<u32>>,
     ) -> Result<Json<WorkspaceList>, Failure> {
-        let found = if all.0.unwrap_or(false) {
-            self.workspaces.list_all(&access::read_everything(&caller.0)?).await?
-        } else {
-            let mut found = self.workspaces.of_user(caller.0.user_id()).await?;
-            found.retain(|found| caller.0.may_know(found.id()));
-            found
+        let everything = match all.0 {
+            Some(true) => Some(access::read_everything(&caller.0)?),
+            _ => None,
         };
-        Ok(Json(WorkspaceList { items: self.workspaces.described(&found).await? }))
+        let whole = cursor.0.is_none() && limit.0.is_none();
+        let after = cursor.0.as_deref().map(Cursor::parse).transpose()?;
+        let limit =
+            if whole { MOST_WHOLE } else { list::limit(limit.0, MOST_OF_A_PAGE, MOST_OF_A_PAGE)? };
+        if whole && everything.is_some() && self.workspaces.are_more_than(MOST_WHOLE).await? {
+            // A part of the list that looks like all of it would hide workspaces.
+            let text = format!(
+                "there are more than {MOST_WHOLE} workspaces: ask for pages with limit and cursor, \
+                 or look one up by its name; a kubectl-tenant that does neither is too old"
+            );
+            return Err(Failure::new(Code::InvalidRequest, text));
+        }
+        Ok(Json(match everything {
+            Some(permit) => self.workspaces.page_of_all(&permit, after, limit).await?,
+            None => self.workspaces.page_of(&caller.0, after, limit).await?,
+        }))
+    }
+
+    /// Look a workspace up
+    ///
+    /// By its namespace, its identifier, or the e-mail address or identifier of its owner; an exact
+    /// match. A person finds their own, an administrator everybody's; 404 if there is none. A
+    /// person's name gives all of their workspaces, 100 at most.
+    #[oai(path = "/lookup", method = "get", operation_id = "lookUpWorkspace")]
+    async fn look_up(
+        &self,
+        caller: WorkspaceBearer,
+        /// The name, 254 bytes at most.
+        #[oai(validator(max_length = 254))]
+        name: Query<String>,
+    ) -> Result<Json<WorkspaceList>, Failure> {
+        let items = self.workspaces.named(&caller.0, &list::name(&name.0)?).await?;
+        Ok(Json(WorkspaceList { items, next_cursor: None }))
     }
 
     /// Show a workspace
@@ -106,10 +150,7 @@ impl WorkspaceApi {
         /// Its identifier.
         id: Path<Uuid>,
     ) -> Result<Json<Workspace>, Failure> {
-        let found = self.workspaces.existing(id.0).await?;
-        access::read_workspace(&caller.0, &found)?;
-        let described = self.workspaces.described(&[found]).await?;
-        described.into_iter().next().map(Json).ok_or_else(access::no_such_workspace)
+        Ok(Json(self.workspaces.shown(&caller.0, id.0).await?))
     }
 
     /// Suspend a workspace (the kill switch)

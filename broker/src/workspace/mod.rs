@@ -16,7 +16,7 @@ mod sweep;
 
 use std::sync::Arc;
 
-use tenant_shared::{Workspace, WorkspaceStatus};
+use tenant_shared::{Code, Name, Workspace, WorkspaceList, WorkspaceStatus};
 use uuid::Uuid;
 
 pub use bell::{Bell, Heard, Rung, bell};
@@ -25,7 +25,7 @@ pub use objects::{LIMITS_NAME, QUOTA_NAME};
 pub(crate) use progress::Steps;
 pub(crate) use rotate::ROTATION;
 pub(crate) use store::changed_after;
-pub use store::{Changed, Found};
+pub use store::{Changed, Found, list::Listed};
 
 use crate::{
     access::{self, Permit, ReadEverything, UseWorkspace},
@@ -35,13 +35,14 @@ use crate::{
     config::{GatewayLimits, Tiers},
     db::{Db, Tx},
     identity::Caller,
+    list::{self, Cursor},
     problem::Failure,
     telemetry::Metrics,
     throttle::Allowance,
 };
 
-/// Workspaces in one answer of `list_all`.
-const MOST_LISTED: u32 = 10_000;
+/// Workspaces of one name at most.
+const MOST_NAMED: u32 = 100;
 
 /// All workspaces. Clones share everything.
 #[derive(Clone, Debug)]
@@ -156,18 +157,99 @@ impl Workspaces {
     ///
     /// # Errors
     /// The database's.
-    pub async fn described(&self, found: &[Found]) -> sqlx::Result<Vec<Workspace>> {
-        let drifts = match found {
-            [] => Vec::new(),
-            [one] => store::drift::of(&self.db, one.id).await?,
-            _ => store::drift::all(&self.db, MOST_LISTED).await?,
+    async fn described(&self, listed: &[Listed]) -> sqlx::Result<Vec<Workspace>> {
+        let (Some(first), Some(last)) = (listed.first(), listed.last()) else {
+            return Ok(Vec::new());
         };
+        // Of several owners it is a page of everybody's, and has all between its first and its last.
+        let owner = first.found.user_id;
+        let owner = listed.iter().all(|it| it.found.user_id == owner).then_some(owner);
+        let drifts = store::drift::between(&self.db, owner, first.cursor(), last.cursor()).await?;
         let drift_of = |id| drifts.iter().filter(move |drift| drift.workspace_id == id);
-        let describe = |found: &Found| Workspace {
-            drift: drift_of(found.id).map(store::drift::Row::wire).collect(),
-            ..found.wire()
+        let describe = |listed: &Listed| Workspace {
+            drift: drift_of(listed.found.id).map(store::drift::Row::wire).collect(),
+            ..listed.wire()
         };
-        Ok(found.iter().map(describe).collect())
+        Ok(listed.iter().map(describe).collect())
+    }
+
+    /// A workspace as it is written on the wire.
+    ///
+    /// # Errors
+    /// 404 if there is none, or if the caller may not know of it; the database's.
+    pub async fn shown(&self, caller: &Caller, id: Uuid) -> Result<Workspace, Failure> {
+        let listed =
+            store::list::by_id(&self.db, id).await?.ok_or_else(access::no_such_workspace)?;
+        access::read_workspace(caller, &listed.found)?;
+        let described = self.described(&[listed]).await?;
+        described.into_iter().next().ok_or_else(access::no_such_workspace)
+    }
+
+    /// The workspaces of this name that the caller may see, the oldest first.
+    ///
+    /// # Errors
+    /// 404 if there are none, or none that the caller may know of; the database's.
+    pub async fn named(&self, caller: &Caller, name: &Name) -> Result<Vec<Workspace>, Failure> {
+        let mut listed = store::list::named(&self.db, name, MOST_NAMED).await?;
+        listed.retain(|it| access::read_workspace(caller, &it.found).is_ok());
+        if listed.is_empty() {
+            return Err(access::nothing_of_this_name());
+        }
+        Ok(self.described(&listed).await?)
+    }
+
+    /// A page of somebody's workspaces, the oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) async fn page_of(
+        &self,
+        caller: &Caller,
+        after: Option<Cursor>,
+        limit: u32,
+    ) -> Result<WorkspaceList, Failure> {
+        if let Some(only) = caller.only_workspace() {
+            return match self.shown(caller, only).await {
+                Ok(shown) => Ok(WorkspaceList { items: vec![shown], next_cursor: None }),
+                Err(failure) if failure.code() == Code::NotFound => Ok(WorkspaceList::default()),
+                Err(failure) => Err(failure),
+            };
+        }
+        self.page(Some(caller.user_id()), after, limit).await
+    }
+
+    /// A page of everybody's workspaces, the oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) async fn page_of_all(
+        &self,
+        _: &Permit<ReadEverything>,
+        after: Option<Cursor>,
+        limit: u32,
+    ) -> Result<WorkspaceList, Failure> {
+        self.page(None, after, limit).await
+    }
+
+    async fn page(
+        &self,
+        owner: Option<Uuid>,
+        after: Option<Cursor>,
+        limit: u32,
+    ) -> Result<WorkspaceList, Failure> {
+        let after = after.unwrap_or(Cursor::OLDEST);
+        // One row more than asked for tells whether there is a next page.
+        let mut rows = store::list::page(&self.db, owner, after, limit + 1).await?;
+        let next_cursor = list::page(&mut rows, limit, |row| row.cursor().to_string());
+        Ok(WorkspaceList { items: self.described(&rows).await?, next_cursor })
+    }
+
+    /// Whether there are more workspaces than this number.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn are_more_than(&self, number: u32) -> sqlx::Result<bool> {
+        Ok(store::list::count(&self.db, number + 1).await? > i64::from(number))
     }
 
     /// The workspaces of a person, oldest first.
@@ -192,14 +274,6 @@ impl Workspaces {
     /// The database's.
     pub(crate) async fn of_user_in(&self, tx: &mut Tx, user: Uuid) -> sqlx::Result<Vec<Found>> {
         store::of_user_in(tx, user).await
-    }
-
-    /// Everybody's workspaces, oldest first, 10 000 at most.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn list_all(&self, _: &Permit<ReadEverything>) -> sqlx::Result<Vec<Found>> {
-        store::all(&self.db, MOST_LISTED).await
     }
 
     /// The workspace, if it works.

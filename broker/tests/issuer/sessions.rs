@@ -22,6 +22,8 @@ on_both_engines!(
     administrators_who_suspend_each_other_leave_one,
     an_administrator_changes_an_address_and_nothing_else,
     users_are_administrators_business,
+    sessions_and_users_come_in_pages,
+    a_user_is_found_by_address_and_identifier,
     sessions_that_are_over_are_forgotten_after_a_month,
 );
 
@@ -243,6 +245,7 @@ async fn users_are_administrators_business(on: On) {
     let id = world.user;
     for (method, path) in [
         (Method::GET, "/users".to_owned()),
+        (Method::GET, format!("/users/lookup?name={EMAIL}")),
         (Method::GET, format!("/users/{id}")),
         (Method::POST, format!("/users/{id}/suspend")),
         (Method::POST, format!("/users/{id}/resume")),
@@ -259,6 +262,72 @@ async fn users_are_administrators_business(on: On) {
     assert_eq!(emails, [EMAIL, ADMIN]);
     let nobody = format!("/users/{}", Uuid::nil());
     assert_eq!(call(&world, Method::GET, &nobody, &admin).await.status, 404);
+}
+
+async fn sessions_and_users_come_in_pages(on: On) {
+    let world = World::start(on).await;
+    let (_, admin) = as_user(&world, ADMIN, Role::Admin).await;
+    let mut mine = Vec::new();
+    for _ in 0..3 {
+        // Two of the same millisecond.
+        mine.push(world.sign_in().await);
+        mine.push(world.sign_in().await);
+        world.pass(1);
+    }
+    let of_user = format!("/users/{}/sessions", world.user);
+    for (path, who) in [("/me/sessions", &mine[0]), (&of_user, &admin)] {
+        for size in [1, 2, 4, 6, 1000] {
+            let (mut seen, mut next) = (Vec::new(), Some(String::new()));
+            while let Some(cursor) = next {
+                let cursor = if cursor.is_empty() { cursor } else { format!("&cursor={cursor}") };
+                let page = format!("{path}?limit={size}{cursor}");
+                let answer = call(&world, Method::GET, &page, who).await;
+                let page: SessionList = serde_json::from_value(answer.body).unwrap();
+                assert!(page.items.len() <= size && !page.items.is_empty());
+                seen.extend(page.items.into_iter().map(|session| session.id));
+                next = page.next_cursor;
+            }
+            let all = sessions(&world, &mine[0]).await;
+            assert_eq!(seen, all.iter().map(|session| session.id).collect::<Vec<_>>());
+            assert_eq!(seen.len(), 6);
+        }
+    }
+    // What ended between two pages hides nothing of the next one.
+    let first = call(&world, Method::GET, "/me/sessions?limit=1", &mine[0]).await;
+    let first: SessionList = serde_json::from_value(first.body).unwrap();
+    let (id, cursor) = (first.items[0].id, first.next_cursor.unwrap());
+    call(&world, Method::DELETE, &format!("/me/sessions/{id}"), &mine[0]).await;
+    let rest = format!("/me/sessions?limit=9&cursor={cursor}");
+    let rest = call(&world, Method::GET, &rest, &mine[0]).await;
+    assert_eq!(serde_json::from_value::<SessionList>(rest.body).unwrap().items.len(), 5);
+
+    let answer = call(&world, Method::GET, "/users?limit=1", &admin).await;
+    let page: UserList = serde_json::from_value(answer.body).unwrap();
+    assert_eq!((page.items[0].email.as_str(), page.next_cursor.as_deref()), (EMAIL, Some(EMAIL)));
+    let answer = call(&world, Method::GET, &format!("/users?limit=1&cursor={EMAIL}"), &admin).await;
+    let page: UserList = serde_json::from_value(answer.body).unwrap();
+    assert_eq!((page.items[0].email.as_str(), page.next_cursor), (ADMIN, None));
+    for bad in ["/users?limit=501", "/users?limit=0", &format!("{of_user}?limit=1001")] {
+        assert_eq!(call(&world, Method::GET, bad, &admin).await.status, 400, "{bad}");
+    }
+}
+
+async fn a_user_is_found_by_address_and_identifier(on: On) {
+    let world = World::start(on).await;
+    let (_, admin) = as_user(&world, ADMIN, Role::Admin).await;
+    world.sign_in().await;
+    for name in [EMAIL.to_owned(), EMAIL.to_uppercase(), world.user.to_string()] {
+        let path = format!("/users/lookup?name={name}");
+        let found = call(&world, Method::GET, &path, &admin).await;
+        let found: UserInfo = serde_json::from_value(found.body).unwrap();
+        assert_eq!((found.id, found.email.as_str()), (world.user, EMAIL));
+    }
+    for (name, status) in
+        [("nobody@example.com", 404), ("tenant-x", 404), ("%25@example.com", 404), ("a%20b", 400)]
+    {
+        let path = format!("/users/lookup?name={name}");
+        assert_eq!(call(&world, Method::GET, &path, &admin).await.status, status, "{name}");
+    }
 }
 
 async fn sessions_that_are_over_are_forgotten_after_a_month(on: On) {

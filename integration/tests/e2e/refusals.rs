@@ -24,6 +24,10 @@ const FOR_STRANGERS: [&str; 2] = ["/auth/login", "/auth/register"];
 /// Operations for administrators alone.
 const ADMINISTRATORS_THINGS: [&str; 2] = ["/users", "/audit-logs/export"];
 
+/// Operations that find something by a name in their query; what a name of another tenant finds is
+/// nothing.
+const BY_NAME: [&str; 2] = ["/workspaces/lookup", "/users/lookup"];
+
 /// Every operation of the document: method and path.
 fn operations() -> Vec<(Method, String)> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi/broker.yaml");
@@ -71,12 +75,16 @@ async fn strangers_get_401_and_other_tenants_403_or_404() {
         if FOR_STRANGERS.contains(&path.as_str()) {
             continue;
         }
-        let url = filled(&path, workspace.id);
+        let by_name = BY_NAME.contains(&path.as_str());
+        let mut url = filled(&path, workspace.id);
+        if by_name {
+            url = format!("{url}?name={}", alice.namespace());
+        }
         for (who, api) in [("a stranger", &stranger), ("a forger", &forger)] {
             let answer = api.request(method.clone(), &url).unwrap().send().await.unwrap();
             assert_problem(answer, &[401], &format!("{who}: {method} {path}")).await;
         }
-        if path.contains("{id}") || ADMINISTRATORS_THINGS.contains(&path.as_str()) {
+        if path.contains("{id}") || by_name || ADMINISTRATORS_THINGS.contains(&path.as_str()) {
             let answer = mallory.request(method.clone(), &url).unwrap().send().await.unwrap();
             assert_problem(answer, &[403, 404], &format!("another tenant: {method} {path}")).await;
         } else {
@@ -88,7 +96,13 @@ async fn strangers_get_401_and_other_tenants_403_or_404() {
         format!("workspaces/credentials/kubeconfig?workspace={}", workspace.id),
         format!("workspaces/credentials/kubeconfig?mode=exec&workspace={}", workspace.id),
         format!("audit-logs?workspace_id={}", workspace.id),
+        format!("workspaces/lookup?name={}", workspace.id),
+        format!("workspaces/lookup?name={}", alice.id()),
+        format!("workspaces/lookup?name={}", alice.email()),
+        format!("users/lookup?name={}", alice.email()),
         "workspaces?all=true".to_owned(),
+        "workspaces?all=true&limit=1".to_owned(),
+        format!("workspaces?all=true&cursor=0.{}", workspace.id),
     ] {
         let answer = mallory.request(Method::GET, &path).unwrap().send().await.unwrap();
         assert_problem(answer, &[403, 404], &path).await;
@@ -106,6 +120,7 @@ async fn bad_requests_are_problems_and_write_nothing() {
     let alice = world.person("alice").await.unwrap();
     let api = alice.api().await.unwrap();
     let json = "application/json";
+    let long_name = format!("workspaces/lookup?name={}@example.com", "x".repeat(250));
     let huge = format!("{{\"tier\":\"{}\"}}", "x".repeat(100_000));
     let cases: [(&str, &str, &str, &[u16]); 11] = [
         ("malformed", json, "{\"tier\":", &[400]),
@@ -135,6 +150,17 @@ async fn bad_requests_are_problems_and_write_nothing() {
         (Method::GET, "nowhere", [404]),
         (Method::DELETE, "me", [405]),
         (Method::GET, "workspaces/not-a-uuid", [400]),
+        (Method::GET, "workspaces?limit=0", [400]),
+        (Method::GET, "workspaces?limit=501", [400]),
+        (Method::GET, "workspaces?cursor=x", [400]),
+        (Method::GET, "workspaces/lookup", [400]),
+        (Method::GET, "workspaces/lookup?name=", [400]),
+        (Method::GET, "workspaces/lookup?name=a%20b", [400]),
+        (Method::GET, "workspaces/lookup?name=tenant-%25", [400]),
+        (Method::GET, &long_name, [400]),
+        (Method::GET, "workspaces/lookup?name=tenant-x", [404]),
+        (Method::GET, "me/sessions?limit=1001", [400]),
+        (Method::GET, "me/sessions?cursor=x", [400]),
         (Method::GET, "audit-logs?limit=0", [400]),
         (Method::GET, "audit-logs?limit=501", [400]),
         (Method::GET, "audit-logs?cursor=x", [400]),

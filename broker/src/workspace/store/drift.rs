@@ -8,6 +8,7 @@ use super::{Found, select};
 use crate::{
     clock::timestamp,
     db::{Db, Tx},
+    list::Cursor,
     on_engine,
 };
 
@@ -74,6 +75,27 @@ SELECT workspace_id, kind, what, found_at FROM drifts ORDER BY workspace_id, kin
 pub(in crate::workspace) async fn all(db: &Db, most: u32) -> sqlx::Result<Vec<Row>> {
     on_engine!(db.reader(), pool =>
         sqlx::query_as(ALL).bind(i64::from(most)).fetch_all(pool).await)
+}
+
+const BETWEEN: &str = "\
+SELECT d.workspace_id, d.kind, d.what, d.found_at FROM drifts d \
+JOIN workspaces w ON w.id = d.workspace_id \
+WHERE ($1 = 0 OR w.user_id = $2) \
+  AND (w.created_at, w.id) >= ($3, $4) AND (w.created_at, w.id) <= ($5, $6) \
+ORDER BY d.workspace_id, d.kind, d.what";
+
+/// The differences of the workspaces of a page, from its first to its last one, of one person or of
+/// everybody.
+pub(in crate::workspace) async fn between(
+    db: &Db,
+    owner: Option<Uuid>,
+    first: Cursor,
+    last: Cursor,
+) -> sqlx::Result<Vec<Row>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(BETWEEN)
+        .bind(i64::from(owner.is_some())).bind(owner.unwrap_or_default())
+        .bind(first.created_at).bind(first.id).bind(last.created_at).bind(last.id)
+        .fetch_all(pool).await)
 }
 
 const COUNTS: &str = "SELECT kind, what, COUNT(*) FROM drifts GROUP BY kind, what";

@@ -1,6 +1,7 @@
 //! Rows of workspaces.
 
 pub(super) mod drift;
+pub(super) mod list;
 #[cfg(test)]
 mod tests;
 pub(super) mod work;
@@ -131,6 +132,7 @@ impl Found {
             tier: self.tier.clone(),
             cluster: self.cluster.clone(),
             owner: self.user_id,
+            owner_email: None,
             created_at: timestamp(self.created_at).into(),
             unfinished: progress::unfinished(self),
             drift: Vec::new(),
@@ -165,15 +167,18 @@ pub(super) async fn insert(tx: &mut Tx, clock: &Clock, new: New<'_>) -> sqlx::Re
     Ok(result == 1)
 }
 
+/// The columns of a [`Found`].
+macro_rules! columns {
+    () => {
+        "id, user_id, cluster, k8s_namespace, k8s_namespace_uid, k8s_sa_uid, retired_sa_uid, tier, \
+         quota_cpu, quota_memory, status, status_changed_at, created_at, sweep_at, sweep_attempts, open_step"
+    };
+}
+use columns;
+
 macro_rules! select {
     ($rest:literal) => {
-        concat!(
-            "SELECT id, user_id, cluster, k8s_namespace, k8s_namespace_uid, k8s_sa_uid, ",
-            "retired_sa_uid, tier, quota_cpu, ",
-            "quota_memory, status, status_changed_at, created_at, sweep_at, sweep_attempts, ",
-            "open_step FROM workspaces ",
-            $rest
-        )
+        concat!("SELECT ", $crate::workspace::store::columns!(), " FROM workspaces ", $rest)
     };
 }
 use select;
@@ -202,12 +207,6 @@ pub(super) async fn of_user_in(tx: &mut Tx, user: Uuid) -> sqlx::Result<Vec<Foun
     on_engine!(tx.connection(), c =>
         sqlx::query_as(select!("WHERE user_id = $1 ORDER BY created_at, id"))
             .bind(user).fetch_all(c).await)
-}
-
-/// Everybody's workspaces, oldest first, a bounded number.
-pub(super) async fn all(db: &Db, most: u32) -> sqlx::Result<Vec<Found>> {
-    on_engine!(db.reader(), pool => sqlx::query_as(select!("ORDER BY created_at, id LIMIT $1"))
-        .bind(i64::from(most)).fetch_all(pool).await)
 }
 
 const MOVE: &str = "\

@@ -1,0 +1,103 @@
+//! Workspaces as lists show them, and workspaces by what people call them.
+
+#[cfg(test)]
+mod tests;
+
+use sqlx::FromRow;
+use tenant_shared::{Name, Workspace};
+use uuid::Uuid;
+
+use super::{Found, columns};
+use crate::{db::Db, list::Cursor, on_engine};
+
+/// A workspace, with what only lists show of its owner.
+#[derive(Clone, Debug, FromRow)]
+pub struct Listed {
+    #[sqlx(flatten)]
+    pub(in crate::workspace) found: Found,
+    owner_email: String,
+}
+
+impl Listed {
+    /// As it is written on the wire, without what differs in the cluster.
+    pub(in crate::workspace) fn wire(&self) -> Workspace {
+        Workspace { owner_email: Some(self.owner_email.clone()), ..self.found.wire() }
+    }
+
+    /// Its place in a list.
+    pub(in crate::workspace) fn cursor(&self) -> Cursor {
+        Cursor { created_at: self.found.created_at, id: self.found.id }
+    }
+}
+
+/// A constant, so that a test can ask for the plan of the statement.
+macro_rules! listed {
+    ($name:ident, $rest:literal) => {
+        const $name: &str = concat!(
+            "SELECT ",
+            columns!(),
+            ", (SELECT u.email FROM users u WHERE u.id = workspaces.user_id) AS owner_email \
+             FROM workspaces ",
+            $rest
+        );
+    };
+}
+
+listed!(BY_ID, "WHERE id = $1 LIMIT $2");
+listed!(BY_ID_OF_EITHER, "WHERE id = $1 OR user_id = $1 LIMIT $2");
+listed!(BY_NAMESPACE, "WHERE k8s_namespace = $1 LIMIT $2");
+listed!(BY_EMAIL, "WHERE user_id = (SELECT u.id FROM users u WHERE u.email = $1) LIMIT $2");
+listed!(ALL, "WHERE (created_at, id) > ($1, $2) ORDER BY created_at, id LIMIT $3");
+listed!(
+    OF_USER,
+    "WHERE user_id = $4 AND (created_at, id) > ($1, $2) ORDER BY created_at, id LIMIT $3"
+);
+
+/// The workspace of this identifier.
+pub(in crate::workspace) async fn by_id(db: &Db, id: Uuid) -> sqlx::Result<Option<Listed>> {
+    on_engine!(db.reader(), pool =>
+        sqlx::query_as(BY_ID).bind(id).bind(1_i64).fetch_optional(pool).await)
+}
+
+/// The workspaces of this name, a bounded number, the oldest first: one statement, by an index.
+pub(in crate::workspace) async fn named(
+    db: &Db,
+    name: &Name,
+    most: u32,
+) -> sqlx::Result<Vec<Listed>> {
+    let most = i64::from(most);
+    let mut found: Vec<Listed> = on_engine!(db.reader(), pool => match name {
+        Name::Id(id) => sqlx::query_as(BY_ID_OF_EITHER).bind(id).bind(most).fetch_all(pool).await,
+        Name::Namespace(text) => {
+            sqlx::query_as(BY_NAMESPACE).bind(text).bind(most).fetch_all(pool).await
+        }
+        Name::Email(text) => sqlx::query_as(BY_EMAIL).bind(text).bind(most).fetch_all(pool).await,
+    })?;
+    // Not in SQL, where an order invites a walk along another index.
+    found.sort_by_key(|it| (it.found.created_at, it.found.id));
+    Ok(found)
+}
+
+/// Workspaces of one person or of everybody, oldest first, after this place.
+pub(in crate::workspace) async fn page(
+    db: &Db,
+    owner: Option<Uuid>,
+    after: Cursor,
+    most: u32,
+) -> sqlx::Result<Vec<Listed>> {
+    let most = i64::from(most);
+    on_engine!(db.reader(), pool => match owner {
+        None => sqlx::query_as(ALL)
+            .bind(after.created_at).bind(after.id).bind(most).fetch_all(pool).await,
+        Some(owner) => sqlx::query_as(OF_USER)
+            .bind(after.created_at).bind(after.id).bind(most).bind(owner).fetch_all(pool).await,
+    })
+}
+
+const COUNT: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM workspaces LIMIT $1) AS some_of_them";
+
+/// How many workspaces there are; counting stops at `most`.
+pub(in crate::workspace) async fn count(db: &Db, most: u32) -> sqlx::Result<i64> {
+    on_engine!(db.reader(), pool =>
+        sqlx::query_scalar(COUNT).bind(i64::from(most)).fetch_one(pool).await)
+}
