@@ -1,12 +1,11 @@
 //! The command `audit`: what happened, as the broker's audit trail has it.
 
-use std::collections::HashMap;
-
-use tenant_shared::{AuditEntry, AuditPage, Role};
+use tenant_shared::{AuditEntry, AuditPage, Me};
 use uuid::Uuid;
 
 use crate::{
     account::Account,
+    broker::Items,
     cli::Audit as Options,
     error::Error,
     output::{self, Format},
@@ -19,54 +18,45 @@ use crate::{
 /// Runs `audit`.
 pub(crate) fn audit(choice: &Choice, options: &Options, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
-    let broker = &account.broker;
-    let (items, names) = runtime::block_on(async {
+    let broker = &account.broker.for_a_list();
+    let (items, me) = runtime::block_on(async {
         let id = match &options.workspace {
-            Some(named) => Some(workspace::named(broker, Some(named)).await?),
+            Some(name) => Some(workspace::named(broker, Some(name)).await?),
             None => None,
         };
         let items = broker.audit(id, options.action.as_deref(), options.limit).await?;
-        let mut names = Names::new();
-        if options.shown.output == Format::Table {
-            let me = broker.me().await?;
-            if me.role == Role::Admin {
-                let users = broker.users().await.unwrap_or_default();
-                names.extend(users.into_iter().map(|user| (user.id, user.email)));
-            }
-            names.insert(me.id, me.email);
-        }
-        Ok::<_, Error>((items, names))
+        let is_table = options.shown.output == Format::Table;
+        Ok::<_, Error>((items, if is_table { Some(broker.me().await?) } else { None }))
     })??;
-    let page = AuditPage { items, next_cursor: None };
-    output::show(world, options.shown.output, &page, |it| table(&it.items, &names))?;
+    let Items { items, next_cursor } = items;
+    let page = AuditPage { items, next_cursor };
+    output::show(world, options.shown.output, &page, |it| table(&it.items, me.as_ref()))?;
     if page.items.is_empty() {
         world.say("nothing was found; actions are named as in the table of docs/audit.md");
     }
+    output::say_if_there_is_more(world, page.items.len(), page.next_cursor.is_some());
     Ok(())
 }
 
-/// Addresses of people, for show; without one the identifier has to do.
-type Names = HashMap<Uuid, String>;
-
-fn table(entries: &[AuditEntry], names: &Names) -> String {
+fn table(entries: &[AuditEntry], me: Option<&Me>) -> String {
+    // The broker gives addresses to administrators; everybody knows their own.
+    let who = |id: Option<Uuid>, email: &Option<String>| {
+        let mine = me.filter(|me| Some(me.id) == id).map(|me| me.email.clone());
+        let shown = email.clone().or(mine).or_else(|| id.map(|id| id.to_string()));
+        shown.unwrap_or_default()
+    };
     let rows: Vec<[String; 8]> = entries
         .iter()
         .map(|it| {
-            let text = |field: &Option<String>| output::plain(field.as_deref().unwrap_or_default());
-            let name = |id: Option<Uuid>| {
-                let shown =
-                    |id| names.get(&id).map_or_else(|| id.to_string(), |it| output::plain(it));
-                id.map(shown).unwrap_or_default()
-            };
             [
                 it.created_at.to_string(),
-                output::plain(&it.action),
-                output::plain(&it.outcome),
-                name(it.user_id),
-                name(it.subject_user_id),
-                text(&it.ip_address),
-                text(&it.credential_id),
-                text(&it.reason),
+                it.action.clone(),
+                it.outcome.clone(),
+                who(it.user_id, &it.user_email),
+                who(it.subject_user_id, &it.subject_email),
+                it.ip_address.clone().unwrap_or_default(),
+                it.credential_id.clone().unwrap_or_default(),
+                it.reason.clone().unwrap_or_default(),
             ]
         })
         .collect();

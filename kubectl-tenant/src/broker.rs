@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use tenant_shared::{
     AuditEntry, ChangeEmailRequest, Credential, CredentialId, CredentialInfo, EndedSessions,
-    InitRequest, Me, Revocation, SessionList, SuspendRequest, Suspension, Usage, UserInfo,
+    InitRequest, Me, Name, Revocation, SessionInfo, SuspendRequest, Suspension, Usage, UserInfo,
     UserSuspension, Workspace, WorkspaceList,
 };
 use tokio::time::Instant;
@@ -24,6 +24,7 @@ use crate::{
     lock::{self, Outcome},
     machine::Machine,
     oidc::{self, Issuer, Renewal},
+    output,
     paths::Paths,
     store::{AccessToken, PATIENCE, Session, Sessions, Storage},
     world::{Clock, World},
@@ -32,12 +33,16 @@ use crate::{
 /// Most pages of a list that are read.
 const MOST_PAGES: usize = 1000;
 
-/// A page of a list.
+/// Items of a page that is asked for, at most: what every list of the broker takes.
+const MOST_OF_A_PAGE: usize = 500;
+
+/// A page of a list, or what several pages have together.
 #[derive(serde::Deserialize)]
-struct Page<T> {
-    items: Vec<T>,
+pub(crate) struct Items<T> {
+    pub(crate) items: Vec<T>,
+    /// Where the list goes on, if it does.
     #[serde(default)]
-    next_cursor: Option<String>,
+    pub(crate) next_cursor: Option<String>,
 }
 
 /// What a kubeconfig document of the broker carries.
@@ -92,6 +97,11 @@ impl Broker {
         Self { http: self.http.until(deadline), ..self }
     }
 
+    /// The same with the time that all pages of a list may take.
+    pub(crate) fn for_a_list(self) -> Self {
+        Self { http: self.http.for_a_list(), ..self }
+    }
+
     /// For a machine that acts for a workspace, named by its identifier or namespace.
     pub(crate) fn of_machine(
         identity: &Identity,
@@ -111,10 +121,25 @@ impl Broker {
         self.read(&self.call(Method::GET, "/me", None).await?)
     }
 
-    /// The workspaces of this person, or of everybody for an administrator.
-    pub(crate) async fn workspaces(&self, all: bool) -> Result<WorkspaceList, Error> {
-        let path = if all { "/workspaces?all=true" } else { "/workspaces" };
-        self.read(&self.call(Method::GET, path, None).await?)
+    /// The workspaces of this person.
+    pub(crate) async fn own_workspaces(&self) -> Result<WorkspaceList, Error> {
+        self.read(&self.call(Method::GET, "/workspaces", None).await?)
+    }
+
+    /// The workspaces of this person, or of everybody for an administrator, at most so many.
+    pub(crate) async fn workspaces(&self, all: bool, most: u32) -> Result<Items<Workspace>, Error> {
+        let all: &[_] = if all { &[("all", "true")] } else { &[] };
+        self.items("/workspaces", all, most).await
+    }
+
+    /// The workspaces of this name that this person may see.
+    pub(crate) async fn workspaces_named(&self, name: &Name) -> Result<WorkspaceList, Error> {
+        self.read(&self.call(Method::GET, &lookup("/workspaces", name), None).await?)
+    }
+
+    /// The user of this name, for an administrator.
+    pub(crate) async fn user_named(&self, name: &Name) -> Result<UserInfo, Error> {
+        self.read(&self.call(Method::GET, &lookup("/users", name), None).await?)
     }
 
     /// One workspace.
@@ -150,8 +175,14 @@ impl Broker {
         };
         let path = format!("/workspaces/credentials/kubeconfig?mode={mode}");
         let answer = self.call(Method::GET, &path, None).await?;
-        String::from_utf8(answer.into_body()).map(SecretString::from).map_err(|_| {
-            Error::unreachable(format!("the kubeconfig of {} is no text", self.identity.broker))
+        let text = String::from_utf8(answer.into_body()).ok();
+        // It goes to a terminal or into a file as it is.
+        let text = text.filter(|text| output::lines(text) == *text);
+        text.map(SecretString::from).ok_or_else(|| {
+            let broker = &self.identity.broker;
+            Error::unreachable(format!(
+                "the kubeconfig of {broker} is no text, or has control characters; it was not used"
+            ))
         })
     }
 
@@ -159,7 +190,14 @@ impl Broker {
     pub(crate) async fn credential(&self, workspace: Uuid) -> Result<(Credential, Answer), Error> {
         let path = format!("/workspaces/{workspace}/credentials");
         let answer = self.call(Method::POST, &path, None).await?;
-        Ok((self.read(&answer)?, answer))
+        let credential: Credential = self.read(&answer)?;
+        if !credential.token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let broker = &self.identity.broker;
+            return Err(Error::unreachable(format!(
+                "the token of {broker} has characters that no token has; it was not used"
+            )));
+        }
+        Ok((credential, answer))
     }
 
     /// What a workspace used of the gateway in the last days.
@@ -168,15 +206,15 @@ impl Broker {
         self.read(&self.call(Method::GET, &path, None).await?)
     }
 
-    /// What was issued for a workspace, newest first; what is over only with `all`.
+    /// What was issued for a workspace, newest first, at most so many; what is over only with `all`.
     pub(crate) async fn credentials(
         &self,
         workspace: Uuid,
         all: bool,
-    ) -> Result<Vec<CredentialInfo>, Error> {
+        most: u32,
+    ) -> Result<Items<CredentialInfo>, Error> {
         let all = if all { "true" } else { "false" };
-        let query = [("limit", "500"), ("all", all)];
-        self.items(&format!("/workspaces/{workspace}/credentials"), &query, usize::MAX).await
+        self.items(&format!("/workspaces/{workspace}/credentials"), &[("all", all)], most).await
     }
 
     /// Rows of the audit trail, newest first, at most so many: of one workspace or all that this
@@ -186,12 +224,12 @@ impl Broker {
         workspace: Option<Uuid>,
         action: Option<&str>,
         most: u32,
-    ) -> Result<Vec<AuditEntry>, Error> {
-        let (workspace, limit) = (workspace.map(|id| id.to_string()), most.min(500).to_string());
-        let mut query = vec![("limit", &*limit)];
+    ) -> Result<Items<AuditEntry>, Error> {
+        let workspace = workspace.map(|id| id.to_string());
+        let mut query = Vec::new();
         query.extend(workspace.iter().map(|id| ("workspace_id", &**id)));
         query.extend(action.map(|action| ("action", action)));
-        self.items("/audit-logs", &query, most as usize).await
+        self.items("/audit-logs", &query, most).await
     }
 
     /// Revokes a credential of a workspace.
@@ -210,9 +248,25 @@ impl Broker {
         self.read(&self.call(Method::DELETE, &path, None).await?)
     }
 
-    /// Where this person is signed in.
-    pub(crate) async fn sessions(&self) -> Result<SessionList, Error> {
-        self.read(&self.call(Method::GET, "/me/sessions", None).await?)
+    /// Where this person is signed in, or another one, at most so many sessions.
+    pub(crate) async fn sessions(
+        &self,
+        user: Option<Uuid>,
+        most: u32,
+    ) -> Result<Items<SessionInfo>, Error> {
+        let path = user.map(|id| format!("/users/{id}/sessions"));
+        self.items(path.as_deref().unwrap_or("/me/sessions"), &[], most).await
+    }
+
+    /// Ends one session of another person, or all, for an administrator.
+    pub(crate) async fn end_sessions_of(
+        &self,
+        user: Uuid,
+        session: Option<Uuid>,
+    ) -> Result<EndedSessions, Error> {
+        let session = session.map(|id| format!("?session_id={id}")).unwrap_or_default();
+        let path = format!("/users/{user}/sessions{session}");
+        self.read(&self.call(Method::DELETE, &path, None).await?)
     }
 
     /// Ends one session of this person.
@@ -226,9 +280,9 @@ impl Broker {
         self.read(&self.call(Method::DELETE, &path, None).await?)
     }
 
-    /// All users, for an administrator.
-    pub(crate) async fn users(&self) -> Result<Vec<UserInfo>, Error> {
-        self.items("/users", &[], usize::MAX).await
+    /// Users by address, for an administrator, at most so many.
+    pub(crate) async fn users(&self, most: u32) -> Result<Items<UserInfo>, Error> {
+        self.items("/users", &[], most).await
     }
 
     /// The items of a list, page by page, at most so many.
@@ -236,23 +290,25 @@ impl Broker {
         &self,
         path: &str,
         fixed: &[(&str, &str)],
-        most: usize,
-    ) -> Result<Vec<T>, Error> {
-        let mut items = Vec::new();
-        let mut cursor: Option<String> = None;
+        most: u32,
+    ) -> Result<Items<T>, Error> {
+        let most = most as usize;
+        let mut all = Items { items: Vec::new(), next_cursor: None };
         for _ in 0..MOST_PAGES {
+            let limit = MOST_OF_A_PAGE.min(most - all.items.len()).to_string();
             let mut query = url::form_urlencoded::Serializer::new(String::new());
-            query.extend_pairs(fixed);
-            if let Some(cursor) = &cursor {
+            query.append_pair("limit", &limit).extend_pairs(fixed);
+            if let Some(cursor) = &all.next_cursor {
                 query.append_pair("cursor", cursor);
             }
             let path = format!("{path}?{}", query.finish());
-            let page: Page<T> = self.read(&self.call(Method::GET, &path, None).await?)?;
-            items.extend(page.items);
-            cursor = page.next_cursor;
-            if cursor.is_none() || items.len() >= most {
-                items.truncate(most);
-                return Ok(items);
+            let page: Items<T> = self.read(&self.call(Method::GET, &path, None).await?)?;
+            all.items.extend(page.items);
+            all.next_cursor = page.next_cursor;
+            if all.next_cursor.is_none() || all.items.len() >= most {
+                // An older broker knows no limit.
+                all.items.truncate(most);
+                return Ok(all);
             }
         }
         Err(Error::unreachable(format!(
@@ -478,6 +534,12 @@ impl Broker {
             }
         }
     }
+}
+
+/// The path of a lookup by name.
+fn lookup(list: &str, name: &Name) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    format!("{list}/lookup?{}", query.append_pair("name", &name.to_string()).finish())
 }
 
 fn body(request: &impl Serialize) -> Result<Vec<u8>, Error> {

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use tenant_shared::{CLUSTER_NAME, CredentialId, PLUGIN_COMMAND};
+use tenant_shared::{CLUSTER_NAME, CredentialId, Name, PLUGIN_COMMAND};
 use uuid::Uuid;
 
 use crate::{
@@ -117,6 +117,16 @@ pub(crate) struct Shown {
     pub(crate) output: Format,
 }
 
+/// Commands that show a list.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Listed {
+    /// How many at most; stderr says if there are more
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Login {
     #[command(flatten)]
@@ -176,14 +186,23 @@ pub(crate) struct Sessions {
     #[command(subcommand)]
     pub(crate) action: Option<SessionsAction>,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) listed: ListedSessions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListedSessions {
+    /// Those of another person, by e-mail address, identifier or namespace (administrators)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<Name>,
+    #[command(flatten)]
+    pub(crate) listed: Listed,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsAction {
-    /// List your sessions (the default)
-    List(Shown),
-    /// End one of your sessions, or all
+    /// List sessions (the default)
+    List(ListedSessions),
+    /// End one session, or all
     Revoke(RevokeSession),
 }
 
@@ -196,8 +215,11 @@ pub(crate) struct RevokeSession {
     #[arg(long)]
     pub(crate) all: bool,
     /// All but this one
-    #[arg(long)]
+    #[arg(long, conflicts_with = "user")]
     pub(crate) others: bool,
+    /// Those of another person, by e-mail address, identifier or namespace (administrators)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<Name>,
 }
 
 #[derive(Debug, Args)]
@@ -206,17 +228,17 @@ pub(crate) struct Users {
     #[command(subcommand)]
     pub(crate) action: Option<UsersAction>,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) listed: Listed,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UsersAction {
-    /// List all users (the default)
-    List(Shown),
+    /// List users (the default)
+    List(Listed),
     /// Keep a user out: every session ends at once
     Suspend {
-        /// Identifier of the user
-        id: Uuid,
+        /// E-mail address or identifier of the user, or namespace of their workspace
+        user: Name,
         /// Why, for the audit trail
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
@@ -225,8 +247,8 @@ pub(crate) enum UsersAction {
     },
     /// Let a user in again
     Resume {
-        /// Identifier of the user
-        id: Uuid,
+        /// E-mail address or identifier of the user, or namespace of their workspace
+        user: Name,
         /// Why, for the audit trail
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
@@ -235,8 +257,8 @@ pub(crate) enum UsersAction {
     },
     /// Give a user another e-mail address, so that somebody else can have the old one
     Rename {
-        /// Identifier of the user
-        id: Uuid,
+        /// E-mail address or identifier of the user, or namespace of their workspace
+        user: Name,
         /// The new address; without it the user gets one that is nobody's
         #[arg(long, value_name = "ADDRESS")]
         email: Option<String>,
@@ -283,7 +305,7 @@ pub(crate) struct Workspaces {
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) listed: Listed,
 }
 
 #[derive(Debug, Args)]
@@ -305,22 +327,22 @@ pub(crate) enum CredentialsAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListedCredentials {
-    /// Identifier or namespace of the workspace [default: yours]
-    pub(crate) workspace: Option<String>,
+    /// Namespace or identifier of the workspace, or e-mail address of its owner [default: yours]
+    pub(crate) workspace: Option<Name>,
     /// Those that expired or were revoked, too
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) listed: Listed,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RevokeCredential {
     /// Its identifier in the list, or as the cluster's audit log shows it: JTI=…
     pub(crate) id: CredentialId,
-    /// Identifier or namespace of its workspace, if it is not yours
+    /// Its workspace, if it is not yours: namespace, identifier, or e-mail address of the owner
     #[arg(long, value_name = "WORKSPACE")]
-    pub(crate) workspace: Option<String>,
+    pub(crate) workspace: Option<Name>,
     /// Why, for the audit trail
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
@@ -330,8 +352,8 @@ pub(crate) struct RevokeCredential {
 
 #[derive(Debug, Args)]
 pub(crate) struct Usage {
-    /// Identifier or namespace of the workspace [default: yours]
-    pub(crate) workspace: Option<String>,
+    /// Namespace or identifier of the workspace, or e-mail address of its owner [default: yours]
+    pub(crate) workspace: Option<Name>,
     /// How many days back, today included (UTC)
     #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=35))]
     pub(crate) days: u32,
@@ -341,8 +363,9 @@ pub(crate) struct Usage {
 
 #[derive(Debug, Args)]
 pub(crate) struct Audit {
-    /// Identifier or namespace of a workspace [default: all that you may see]
-    pub(crate) workspace: Option<String>,
+    /// Namespace or identifier of a workspace, or e-mail address of its owner [default: all that you
+    /// may see]
+    pub(crate) workspace: Option<Name>,
     /// Only this action, as the trail names it
     #[arg(long, value_name = "ACTION")]
     pub(crate) action: Option<String>,
@@ -355,8 +378,8 @@ pub(crate) struct Audit {
 
 #[derive(Debug, Args)]
 pub(crate) struct Suspend {
-    /// Identifier or namespace of the workspace
-    pub(crate) workspace: String,
+    /// Namespace or identifier of the workspace, or e-mail address of its owner
+    pub(crate) workspace: Name,
     /// Why, for the audit trail
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,

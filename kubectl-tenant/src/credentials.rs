@@ -6,6 +6,7 @@ use tenant_shared::{
 
 use crate::{
     account::Account,
+    broker::Items,
     cli::{Credentials as Options, CredentialsAction, ListedCredentials, RevokeCredential},
     credential::Cache,
     error::Error,
@@ -30,20 +31,22 @@ pub(crate) fn credentials(
 
 fn list(choice: &Choice, options: &ListedCredentials, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
-    let broker = &account.broker;
-    let items = runtime::block_on(async {
-        let id = workspace::named(broker, options.workspace.as_deref()).await?;
-        broker.credentials(id, options.all).await
+    let broker = &account.broker.for_a_list();
+    let Items { items, next_cursor } = runtime::block_on(async {
+        let id = workspace::named(broker, options.workspace.as_ref()).await?;
+        broker.credentials(id, options.all, options.listed.limit).await
     })??;
-    let page = CredentialPage { items, next_cursor: None };
-    output::show(world, options.shown.output, &page, |it| table(&it.items))
+    let page = CredentialPage { items, next_cursor };
+    output::show(world, options.listed.shown.output, &page, |it| table(&it.items))?;
+    output::say_if_there_is_more(world, page.items.len(), page.next_cursor.is_some());
+    Ok(())
 }
 
 fn revoke(choice: &Choice, options: &RevokeCredential, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
     let broker = &account.broker;
     let revoked = runtime::block_on(async {
-        let id = workspace::named(broker, options.workspace.as_deref()).await?;
+        let id = workspace::named(broker, options.workspace.as_ref()).await?;
         broker.revoke_credential(id, &options.id, options.reason.as_deref()).await
     })??;
     output::show(world, options.shown.output, &revoked, table_of_one)?;
@@ -61,12 +64,12 @@ fn table(credentials: &[CredentialInfo]) -> String {
         .map(|it| {
             let who = it.email.clone().unwrap_or_else(|| it.user_id.to_string());
             [
-                output::plain(&it.credential_id),
+                it.credential_id.clone(),
                 it.kind.as_str().to_owned(),
                 it.state.as_str().to_owned(),
                 if it.bound { "yes" } else { "no" }.to_owned(),
-                output::plain(&who),
-                output::plain(it.client.as_deref().unwrap_or_default()),
+                who,
+                it.client.clone().unwrap_or_default(),
                 it.issued_at.to_string(),
                 it.expires_at.to_string(),
             ]
@@ -78,7 +81,7 @@ fn table(credentials: &[CredentialInfo]) -> String {
 
 fn table_of_one(it: &Revocation) -> String {
     let row = [
-        output::plain(&it.credential_id),
+        it.credential_id.clone(),
         match it.state {
             RevocationState::Revoked => "revoked",
             RevocationState::Revoking => "revoking",
@@ -112,7 +115,7 @@ fn words(it: &Revocation) -> Vec<String> {
                 .collect();
             lines.push(format!(
                 "It is decided but still works: the broker goes on with {}.",
-                output::plain(&open.join(", "))
+                open.join(", ")
             ));
         }
         RevocationState::Revoked => lines.push(format!(

@@ -4,7 +4,7 @@ use std::{fmt, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::Identity;
+use crate::{identity::Identity, output};
 
 /// What kind of failure it is; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,8 @@ pub(crate) struct Error {
 
 impl Error {
     fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None }
+        // What a broker or a library said may be a part of it.
+        Self { kind, message: output::line(&message.into()), hint: None }
     }
 
     pub(crate) fn other(message: impl Into<String>) -> Self {
@@ -89,7 +90,7 @@ impl Error {
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(output::line(&hint.into()));
         self
     }
 }

@@ -14,6 +14,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Longest time for a request from its first byte to the answer's last, and for all requests of a
 /// call that nobody has to do anything for.
 pub(crate) const WHOLE: Duration = Duration::from_secs(15);
+/// Longest time for all pages of a list.
+const LIST: Duration = Duration::from_secs(120);
 const SLOW_HINT: &str =
     "it did not answer in time; check the network, the VPN and the proxy settings";
 /// Larger answers are not for us, in bytes.
@@ -75,6 +77,11 @@ impl Http {
     /// The same client with an end to all of its requests.
     pub(crate) fn until(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
+    }
+
+    /// The same client with the time that all pages of a list may take.
+    pub(crate) fn for_a_list(self) -> Self {
+        self.until(Instant::now() + LIST)
     }
 
     /// How long a request may take from now on.

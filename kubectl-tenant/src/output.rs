@@ -4,6 +4,9 @@ use serde::Serialize;
 
 use crate::{error::Error, world::World};
 
+/// Longest message, in characters.
+const LONGEST_LINE: usize = 2000;
+
 /// How data is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
@@ -26,17 +29,43 @@ pub(crate) fn show<T: Serialize>(
     let unwritable =
         |error: &dyn std::fmt::Display| Error::other(format!("cannot write the data: {error}"));
     let text = match format {
-        Format::Table => table(value),
-        Format::Json => {
-            serde_json::to_string_pretty(value).map_err(|error| unwritable(&error))? + "\n"
+        Format::Table => lines(&table(value)),
+        Format::Json => json(value).map_err(|error| unwritable(&error))?,
+        Format::Yaml => {
+            let text = serde_norway::to_string(value).map_err(|error| unwritable(&error))?;
+            // An escape means itself only in some styles of YAML, but everywhere in JSON, which is
+            // YAML too (YAML 1.2 section 1.2).
+            if text.chars().any(|it| is_hidden(it) && it != '\n') {
+                json(value).map_err(|error| unwritable(&error))?
+            } else {
+                text
+            }
         }
-        Format::Yaml => serde_norway::to_string(value).map_err(|error| unwritable(&error))?,
     };
     world.print(&text)
 }
 
+/// JSON in which characters that a terminal obeys are escaped: `serde_json` escapes only those below
+/// U+0020, because no others have to be (RFC 8259 section 7).
+fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_hidden(character) && character != '\n' {
+            let mut units = [0; 2];
+            let units = character.encode_utf16(&mut units);
+            escaped.extend(units.iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            escaped.push(character);
+        }
+    }
+    Ok(escaped)
+}
+
 /// Columns two spaces apart, the first row in capitals, as kubectl prints them.
 pub(crate) fn columns<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let rows: Vec<[String; N]> =
+        rows.iter().map(|row| row.each_ref().map(|cell| plain(cell))).collect();
     let width = |column: usize| {
         rows.iter()
             .map(|row| row[column].chars().count())
@@ -51,15 +80,53 @@ pub(crate) fn columns<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> 
         padded.join("   ").trim_end().to_owned() + "\n"
     };
     let mut text = line(head.to_vec());
-    for row in rows {
+    for row in &rows {
         text += &line(row.iter().map(String::as_str).collect());
     }
     text
 }
 
-/// Text of a stranger that cannot move the cursor or change colours.
+/// Says that a list goes on after the rows that were shown.
+pub(crate) fn say_if_there_is_more(world: &World, shown: usize, more: bool) {
+    if more {
+        world.say(format!("stopped after {shown}; there are more: --limit NUMBER shows more"));
+    }
+}
+
+/// Whether a terminal obeys a character instead of showing it: control characters (C0, DEL, C1), and
+/// format characters that turn the direction of text, are invisible or divide lines.
+pub(crate) fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// Text from outside on one line, in which a terminal finds nothing to obey.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
+    text.chars().map(|it| if is_hidden(it) { ' ' } else { it }).collect()
+}
+
+/// The same for text of several lines: line feeds stay.
+pub(crate) fn lines(text: &str) -> String {
+    text.chars().map(|it| if is_hidden(it) && it != '\n' { ' ' } else { it }).collect()
+}
+
+/// The same as [`plain`], [`LONGEST_LINE`] characters at most.
+pub(crate) fn line(text: &str) -> String {
+    let mut characters = text.chars();
+    let line: String = characters.by_ref().take(LONGEST_LINE).collect();
+    let end = if characters.next().is_some() { "…" } else { "" };
+    plain(&line) + end
 }
 
 /// A time of this machine's clock, given in Unix seconds, as RFC 3339.
@@ -70,6 +137,26 @@ pub(crate) fn time(seconds: i64) -> tenant_shared::WireTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_left_that_a_terminal_obeys() {
+        let text = "a\u{1b}[2J\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{feff}\r\tb\nc";
+        assert_eq!(plain(text), "a [2J  31m      b c");
+        assert_eq!(lines(text), "a [2J  31m      b\nc");
+        assert_eq!(plain("Zoë, 山田 ☃"), "Zoë, 山田 ☃");
+        assert_eq!(line(&"x".repeat(3000)).chars().count(), LONGEST_LINE + 1);
+        let table = columns(["A", "B"], &[["x\ny".to_owned(), text.to_owned()]]);
+        assert!(table.lines().count() == 2 && !table.contains('\u{9b}'), "{table}");
+    }
+
+    #[test]
+    fn escaped_json_means_the_same() {
+        let text = "\u{0}\u{1b}\u{7f}\u{85}\u{9b}\u{202e}\u{2028}\u{e0001}\n\"ë";
+        let shown = json(&text).unwrap();
+        assert!(shown.trim_end().chars().all(|it| !is_hidden(it)), "{shown}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+        assert_eq!(serde_norway::from_str::<String>(&shown).unwrap(), text);
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

@@ -1,31 +1,41 @@
-//! The command `sessions`: where the person is signed in, and ending that.
+//! The command `sessions`: where a person is signed in, and ending that.
 
-use tenant_shared::SessionInfo;
+use tenant_shared::{SessionInfo, SessionList};
 
 use crate::{
     account::Account,
-    cli::{RevokeSession, Sessions as Options, SessionsAction},
+    broker::Items,
+    cli::{ListedSessions, RevokeSession, Sessions as Options, SessionsAction},
     error::Error,
-    logout,
-    output::{self, Format},
-    runtime,
+    logout, output, runtime,
     store::{Choice, Sessions},
+    users,
     world::World,
 };
 
 /// Runs `sessions`.
 pub(crate) fn sessions(choice: &Choice, options: &Options, world: &mut World) -> Result<(), Error> {
     match &options.action {
-        None => list(choice, options.shown.output, world),
-        Some(SessionsAction::List(shown)) => list(choice, shown.output, world),
+        None => list(choice, &options.listed, world),
+        Some(SessionsAction::List(listed)) => list(choice, listed, world),
         Some(SessionsAction::Revoke(revoked)) => revoke(choice, revoked, world),
     }
 }
 
-fn list(choice: &Choice, format: Format, world: &mut World) -> Result<(), Error> {
+fn list(choice: &Choice, options: &ListedSessions, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
-    let found = runtime::block_on(account.broker.sessions())??;
-    output::show(world, format, &found, |it| table(&it.items))
+    let broker = &account.broker.for_a_list();
+    let Items { items, next_cursor } = runtime::block_on(async {
+        let user = match &options.user {
+            Some(name) => Some(users::named(broker, name).await?),
+            None => None,
+        };
+        broker.sessions(user, options.listed.limit).await
+    })??;
+    let found = SessionList { items, next_cursor };
+    output::show(world, options.listed.shown.output, &found, |it| table(&it.items))?;
+    output::say_if_there_is_more(world, found.items.len(), found.next_cursor.is_some());
+    Ok(())
 }
 
 fn table(sessions: &[SessionInfo]) -> String {
@@ -39,7 +49,7 @@ fn table(sessions: &[SessionInfo]) -> String {
                 it.created_at.to_string(),
                 it.last_used_at.to_string(),
                 it.expires_at.to_string(),
-                output::plain(it.ip_address.as_deref().unwrap_or_default()),
+                it.ip_address.clone().unwrap_or_default(),
             ]
         })
         .collect();
@@ -54,6 +64,20 @@ pub(crate) fn ended(count: u32) -> String {
 fn revoke(choice: &Choice, options: &RevokeSession, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
     let broker = &account.broker;
+    if let Some(name) = &options.user {
+        let ended = runtime::block_on(async {
+            let user = users::named(broker, name).await?;
+            broker.end_sessions_of(user, options.id).await
+        })??;
+        return match (options.id, ended.ended) {
+            (Some(id), 0) => Err(Error::refused(format!("{name} has no session {id}"))
+                .hint(format!("see which there are: kubectl tenant sessions --user {name}"))),
+            (_, count) => {
+                world.say(format!("{}.", self::ended(count)));
+                Ok(())
+            }
+        };
+    }
     let (said, current_ended) = runtime::block_on(async {
         let Some(id) = options.id else {
             let ended = broker.end_sessions(options.others).await?.ended;

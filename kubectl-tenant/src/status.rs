@@ -119,7 +119,7 @@ fn table(status: &Status) -> String {
                 let end = end.map(|until| format!(", until {until} at the latest"));
                 format!(
                     "  Signed in as {} since {}{}\n",
-                    session.email,
+                    output::plain(&session.email),
                     session.signed_in_at,
                     end.unwrap_or_default()
                 )
@@ -127,8 +127,8 @@ fn table(status: &Status) -> String {
         )]);
         text.extend(profile.tokens.iter().map(|token| format!("  {}", token.line())));
         if let Some(error) = &profile.last_error {
-            text.extend([format!("  Failed at {}: {}\n", error.at, error.message)]);
-            text.extend(error.hint.as_ref().map(|hint| format!("    {hint}\n")));
+            text.extend([format!("  Failed at {}: {}\n", error.at, output::line(&error.message))]);
+            text.extend(error.hint.as_ref().map(|hint| format!("    {}\n", output::line(hint))));
         }
     }
     text

@@ -12,7 +12,7 @@ pub(crate) fn usage(choice: &Choice, options: &Options, world: &mut World) -> Re
     let account = Account::open(choice, world)?;
     let broker = &account.broker;
     let usage = runtime::block_on(async {
-        let id = workspace::named(broker, options.workspace.as_deref()).await?;
+        let id = workspace::named(broker, options.workspace.as_ref()).await?;
         broker.usage(id, options.days).await
     })??;
     output::show(world, options.shown.output, &usage, |it| table(&it.items))
@@ -23,8 +23,8 @@ fn table(days: &[UsageDay]) -> String {
         .iter()
         .map(|it| {
             [
-                output::plain(&it.day),
-                output::plain(&it.verb),
+                it.day.clone(),
+                it.verb.clone(),
                 it.requests.to_string(),
                 it.throttled.to_string(),
                 size(it.bytes_up),

@@ -1,11 +1,13 @@
 //! The command `users`: what administrators do with accounts.
 
-use tenant_shared::{UserInfo, UserList, UserStatus, WorkspaceStatus};
+use tenant_shared::{Name, UserInfo, UserList, UserStatus, WorkspaceStatus};
+use uuid::Uuid;
 
 use crate::{
     account::Account,
-    cli::{Users as Options, UsersAction},
-    error::Error,
+    broker::{Broker, Items},
+    cli::{Listed, Users as Options, UsersAction},
+    error::{Error, Kind},
     output::{self, Format},
     runtime,
     store::Choice,
@@ -15,12 +17,14 @@ use crate::{
 /// Runs `users`.
 pub(crate) fn users(choice: &Choice, options: &Options, world: &mut World) -> Result<(), Error> {
     match &options.action {
-        None => list(choice, options.shown.output, world),
-        Some(UsersAction::List(shown)) => list(choice, shown.output, world),
-        Some(UsersAction::Suspend { id, reason, shown }) => {
+        None => list(choice, options.listed, world),
+        Some(UsersAction::List(listed)) => list(choice, *listed, world),
+        Some(UsersAction::Suspend { user, reason, shown }) => {
             let account = Account::open(choice, world)?;
-            let suspended = account.broker.suspend_user(*id, reason.as_deref());
-            let user = runtime::block_on(suspended)??;
+            let user = runtime::block_on(async {
+                let id = named(&account.broker, user).await?;
+                account.broker.suspend_user(id, reason.as_deref()).await
+            })??;
             output::show(world, shown.output, &user, |it| table(std::slice::from_ref(&it.user)))?;
             world.say("Every session of this user has ended.");
             for workspace in &user.workspaces {
@@ -35,17 +39,24 @@ pub(crate) fn users(choice: &Choice, options: &Options, world: &mut World) -> Re
             }
             Ok(())
         }
-        Some(UsersAction::Resume { id, reason, shown }) => {
+        Some(UsersAction::Resume { user, reason, shown }) => {
             let account = Account::open(choice, world)?;
-            let user = runtime::block_on(account.broker.resume_user(*id, reason.as_deref()))??;
+            let user = runtime::block_on(async {
+                let id = named(&account.broker, user).await?;
+                account.broker.resume_user(id, reason.as_deref()).await
+            })??;
             show(&user, shown.output, world)?;
             world.say("Suspended workspaces stay so: kubectl tenant resume ID gives one back.");
             Ok(())
         }
-        Some(UsersAction::Rename { id, email, reason, shown }) => {
+        Some(UsersAction::Rename { user, email, reason, shown }) => {
             let account = Account::open(choice, world)?;
-            let renamed = account.broker.change_email(*id, email.as_deref(), reason.as_deref());
-            show(&runtime::block_on(renamed)??, shown.output, world)?;
+            let renamed = runtime::block_on(async {
+                let id = named(&account.broker, user).await?;
+                account.broker.change_email(id, email.as_deref(), reason.as_deref()).await
+            })??;
+            let id = renamed.id;
+            show(&renamed, shown.output, world)?;
             world.say(format!(
                 "Sessions and workspaces stay as they are. To keep the user out: kubectl tenant users \
                  suspend {id}"
@@ -55,10 +66,23 @@ pub(crate) fn users(choice: &Choice, options: &Options, world: &mut World) -> Re
     }
 }
 
-fn list(choice: &Choice, format: Format, world: &mut World) -> Result<(), Error> {
+/// The user of this name. The broker finds them: a list of all of them may be long.
+pub(crate) async fn named(broker: &Broker, name: &Name) -> Result<Uuid, Error> {
+    match (broker.user_named(name).await, name) {
+        // As for workspaces: what comes next needs no more than an identifier.
+        (Err(error), Name::Id(id)) if error.kind == Kind::Refused => Ok(*id),
+        (found, _) => Ok(found?.id),
+    }
+}
+
+fn list(choice: &Choice, options: Listed, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
-    let items = runtime::block_on(account.broker.users())??;
-    output::show(world, format, &UserList { items, next_cursor: None }, |it| table(&it.items))
+    let broker = account.broker.for_a_list();
+    let Items { items, next_cursor } = runtime::block_on(broker.users(options.limit))??;
+    let found = UserList { items, next_cursor };
+    output::show(world, options.shown.output, &found, |it| table(&it.items))?;
+    output::say_if_there_is_more(world, found.items.len(), found.next_cursor.is_some());
+    Ok(())
 }
 
 fn show(user: &UserInfo, format: Format, world: &mut World) -> Result<(), Error> {

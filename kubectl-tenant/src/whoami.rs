@@ -76,7 +76,7 @@ pub(crate) fn whoami(choice: &Choice, options: Shown, world: &mut World) -> Resu
     let account = Account::open(choice, world)?;
     let (me, list) = runtime::block_on(async {
         let me = account.broker.me().await?;
-        Ok::<_, Error>((me, account.broker.workspaces(false).await?))
+        Ok::<_, Error>((me, account.broker.own_workspaces().await?))
     })??;
     let session = Sessions::new(&account.paths, &account.identity, world).read()?;
     let shown = WhoAmI {
@@ -98,12 +98,12 @@ fn table(it: &WhoAmI) -> String {
         Storage::None => ", not kept",
     });
     let provider = it.me.provider.as_ref().map(|provider| match &provider.username {
-        Some(name) => format!(", {name} at {}", provider.name),
-        None => format!(", of {}", provider.name),
+        Some(name) => output::plain(&format!(", {name} at {}", provider.name)),
+        None => output::plain(&format!(", of {}", provider.name)),
     });
     let mut text = format!(
         "{} ({}{}) at {}{}\nSession until {}{kept}\n",
-        it.me.email,
+        output::plain(&it.me.email),
         it.me.role.as_str(),
         provider.unwrap_or_default(),
         it.broker,
@@ -111,13 +111,13 @@ fn table(it: &WhoAmI) -> String {
         it.me.session_expires_at
     );
     text.extend(it.workspaces.iter().map(|workspace| {
-        format!(
-            "Workspace {} in {} ({}, {})\n",
+        output::plain(&format!(
+            "Workspace {} in {} ({}, {})",
             workspace.namespace,
             workspace.cluster,
             workspace.tier,
             workspace.status.as_str()
-        )
+        )) + "\n"
     }));
     text.extend(it.tokens.iter().map(Token::line));
     text

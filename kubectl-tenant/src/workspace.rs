@@ -3,41 +3,49 @@
 use std::os::unix::fs::PermissionsExt;
 
 use secrecy::ExposeSecret;
-use tenant_shared::{UserInfo, Workspace};
+use tenant_shared::{Name, Workspace, WorkspaceList};
 use uuid::Uuid;
 
 use crate::{
     account::Account,
-    broker::{Broker, Mode},
+    broker::{Broker, Items, Mode},
     cli::{Init, Kubeconfig, Workspaces},
-    error::Error,
+    error::{Error, Kind},
     kubeconfig::{self, Entries},
-    output::{self, Format},
-    runtime,
+    output, runtime,
     store::Choice,
     world::World,
 };
 
-/// The workspace that is named by its identifier or its namespace, or the person's own.
-pub(crate) async fn named(broker: &Broker, named: Option<&str>) -> Result<Uuid, Error> {
-    let Some(named) = named else {
-        let own = broker.workspaces(false).await?.items;
+/// Namespaces that an error names at most.
+const MOST_SUGGESTED: usize = 10;
+
+/// The workspace of this name, or the person's own. The broker finds it: a list of all of them may be
+/// long.
+pub(crate) async fn named(broker: &Broker, name: Option<&Name>) -> Result<Uuid, Error> {
+    let Some(name) = name else {
+        let own = broker.own_workspaces().await?.items;
         return own.first().map(|it| it.id).ok_or_else(|| {
             Error::refused("you have no workspace yet").hint("make one: kubectl tenant init")
         });
     };
-    if let Ok(id) = named.parse() {
-        return Ok(id);
-    }
-    // Their own first: to see everybody's takes an administrator.
-    for all in [false, true] {
-        let known = broker.workspaces(all).await?.items;
-        if let Some(found) = known.iter().find(|it| it.namespace == named) {
-            return Ok(found.id);
+    let found = match (broker.workspaces_named(name).await, name) {
+        // What comes next needs no more than an identifier. A refusal of that says why, and is on
+        // record; an older broker looks nothing up.
+        (Err(error), Name::Id(id)) if error.kind == Kind::Refused => return Ok(*id),
+        (found, _) => found?.items,
+    };
+    match found.as_slice() {
+        [one] => Ok(one.id),
+        [] => Err(Error::refused(format!("there is no workspace of the name {name}"))
+            .hint("kubectl tenant workspaces lists yours, with --all everybody's")),
+        several => {
+            let namespaces: Vec<&str> =
+                several.iter().take(MOST_SUGGESTED).map(|it| it.namespace.as_str()).collect();
+            Err(Error::refused(format!("{name} has {} workspaces", several.len()))
+                .hint(format!("name one of them: {}", namespaces.join(", "))))
         }
     }
-    Err(Error::refused(format!("there is no workspace in a namespace {}", output::plain(named)))
-        .hint("kubectl tenant workspaces lists yours, with --all everybody's"))
 }
 
 /// Runs `init`.
@@ -52,19 +60,17 @@ pub(crate) fn init(choice: &Choice, options: &Init, world: &mut World) -> Result
 /// Runs `workspaces`.
 pub(crate) fn list(choice: &Choice, options: &Workspaces, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
-    let found = runtime::block_on(account.broker.workspaces(options.all))??;
-    let owners = if options.all && options.shown.output == Format::Table {
-        // Only for show: without it the identifiers have to do.
-        runtime::block_on(account.broker.users())?.unwrap_or_default()
-    } else {
-        Vec::new()
-    };
-    output::show(world, options.shown.output, &found, |it| {
-        if options.all { table_of_all(&it.items, &owners) } else { table(&it.items) }
+    let broker = account.broker.for_a_list();
+    let Items { items, next_cursor } =
+        runtime::block_on(broker.workspaces(options.all, options.listed.limit))??;
+    let found = WorkspaceList { items, next_cursor };
+    output::show(world, options.listed.shown.output, &found, |it| {
+        if options.all { table_of_all(&it.items) } else { table(&it.items) }
     })?;
     if found.items.is_empty() {
         world.say("there is none yet; make one: kubectl tenant init");
     }
+    output::say_if_there_is_more(world, found.items.len(), found.next_cursor.is_some());
     Ok(())
 }
 
@@ -81,7 +87,7 @@ pub(crate) fn kubeconfig(
     }
     let mut entries = Entries::read(document.expose_secret(), options.mode, &account.identity)?;
     if options.mode == Mode::Static {
-        let own = runtime::block_on(account.broker.workspaces(false))??;
+        let own = runtime::block_on(account.broker.own_workspaces())??;
         entries.find_workspace(&own.items);
     }
     if options.mode == Mode::Gateway {
@@ -121,14 +127,13 @@ pub(crate) fn kubeconfig(
 }
 
 /// A table of everybody's workspaces.
-fn table_of_all(workspaces: &[Workspace], users: &[UserInfo]) -> String {
+fn table_of_all(workspaces: &[Workspace]) -> String {
     let rows: Vec<[String; 6]> = workspaces
         .iter()
         .map(|it| {
-            let owner = users.iter().find(|user| user.id == it.owner);
             [
                 it.namespace.clone(),
-                owner.map_or_else(|| it.owner.to_string(), |user| user.email.clone()),
+                it.owner_email.clone().unwrap_or_else(|| it.owner.to_string()),
                 status(it),
                 it.tier.clone(),
                 it.cluster.clone(),

@@ -64,6 +64,11 @@ impl World {
         self.stderr.say(line);
     }
 
+    /// Several lines to stderr. What came from outside has to be on one line by now.
+    pub(crate) fn say_lines(&self, text: impl AsRef<str>) {
+        self.stderr.write(&format!("{}\n", text.as_ref()));
+    }
+
     /// Data to stdout.
     pub(crate) fn print(&mut self, data: &str) -> Result<(), crate::error::Error> {
         self.stdout
@@ -113,13 +118,15 @@ impl Messages {
         Self(Arc::new(Mutex::new(Box::new(sink))))
     }
 
-    /// One line. What cannot be written is lost: there is no third place to complain.
+    /// One line, whatever is in it. What cannot be written is lost: there is no third place to complain.
     pub(crate) fn say(&self, line: impl AsRef<str>) {
-        self.write(&format!("{}\n", line.as_ref()));
+        self.write(&format!("{}\n", crate::output::plain(line.as_ref())));
     }
 
-    /// Text without a line end, for a prompt.
+    /// Text as it is but for what a terminal obeys: lines, or a prompt without a line end.
     pub(crate) fn write(&self, text: &str) {
+        // Much of what is said came from outside.
+        let text = crate::output::lines(text);
         let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = sink.write_all(text.as_bytes()).and_then(|()| sink.flush());
     }

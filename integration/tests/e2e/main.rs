@@ -15,6 +15,7 @@ mod init;
 mod install;
 mod isolation;
 mod issuance;
+mod lookup;
 mod machines;
 mod policies;
 mod refusals;

@@ -113,11 +113,11 @@ pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Resu
     output::show(world, options.shown.output, &signed_in, |it| {
         format!(
             "Signed in as {} at {} until {}\nWorkspace {} ({}, {})\nContext {} in {}\n",
-            it.me.email,
+            output::plain(&it.me.email),
             it.broker,
             it.me.session_expires_at,
-            it.workspace.namespace,
-            it.workspace.tier,
+            output::plain(&it.workspace.namespace),
+            output::plain(&it.workspace.tier),
             it.workspace.status.as_str(),
             it.context,
             it.kubeconfig
@@ -185,7 +185,7 @@ async fn own_workspace(
     tier: Option<&str>,
     world: &World,
 ) -> Result<Workspace, Error> {
-    let own = client.workspaces(false).await?.items.into_iter().find(|it| it.owner == me.id);
+    let own = client.own_workspaces().await?.items.into_iter().find(|it| it.owner == me.id);
     let mut workspace = if let Some(found) = own {
         if let Some(tier) = tier.filter(|tier| *tier != found.tier) {
             world.say(format!(

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use crate::{
     error::{Error, Kind},
     oidc::{DeviceCode, Issuer, Polled, Tokens},
+    output,
     world::World,
 };
 
@@ -53,7 +54,7 @@ impl Pace {
 pub(super) async fn by_device(issuer: &Issuer, world: &World) -> Result<Tokens, Error> {
     let code = issuer.begin_device().await?;
     let deadline = Instant::now() + code.lifetime;
-    world.say(instructions(&code));
+    world.say_lines(instructions(&code));
     let mut pace = Pace::new(code.interval);
     let mut outage_is_known = false;
     loop {
@@ -91,7 +92,7 @@ fn instructions(code: &DeviceCode) -> String {
         "Sign in on any device with a browser:\n\n  open       {}\n  enter      {}\n{}\n\
          Waiting, {minutes} min at most (Ctrl-C stops) …",
         code.page,
-        code.user_code,
+        output::plain(&code.user_code),
         complete.unwrap_or_default()
     )
 }

@@ -146,7 +146,7 @@ async fn by_browser(issuer: &Issuer, paste: bool, world: &mut World) -> Result<T
     let bound = Bound::any().await?;
     let attempt = issuer.begin(bound.redirect(), world.entropy)?;
     let mut listener = bound.serve(&attempt.state);
-    world.say(format!("Sign in on this page:\n\n  {}\n", attempt.url));
+    world.say_lines(format!("Sign in on this page:\n\n  {}\n", attempt.url));
     world.say("Waiting for the browser, ten minutes at most (Ctrl-C stops) …");
     open_page(&attempt, world);
     let mut line = if paste && (world.stdin_is_terminal)() {
@@ -225,7 +225,7 @@ async fn redeem(
 
 async fn by_paste(issuer: &Issuer, world: &mut World) -> Result<Tokens, Error> {
     let attempt = issuer.begin(issuer.paste_redirect(), world.entropy)?;
-    world.say(format!("Sign in on this page, in any browser:\n\n  {}\n", attempt.url));
+    world.say_lines(format!("Sign in on this page, in any browser:\n\n  {}\n", attempt.url));
     world.stderr.write("Paste the code here: ");
     let line = read_line(world).await.unwrap_or_default();
     let text = line.trim();

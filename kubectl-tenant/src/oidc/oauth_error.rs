@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::output;
+
 /// Longest text of a stranger that is shown, in characters.
 const LONGEST_TEXT: usize = 300;
 
@@ -22,16 +24,8 @@ impl OauthError {
     /// What to show: the description, else the code.
     pub(super) fn text(&self) -> String {
         let text = self.error_description.as_deref().filter(|text| !text.trim().is_empty());
-        printable(text.unwrap_or(&self.error))
+        output::plain(text.unwrap_or(&self.error)).chars().take(LONGEST_TEXT).collect()
     }
-}
-
-/// Text that cannot move the cursor or change colours, and that ends.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|character| if character.is_control() { ' ' } else { character })
-        .take(LONGEST_TEXT)
-        .collect()
 }
 
 #[cfg(test)]

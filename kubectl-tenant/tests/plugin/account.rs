@@ -191,7 +191,7 @@ fn the_kill_switch_says_what_is_done_and_what_is_open() {
     let said = say(&home, &["resume", &namespace, "-o", "json"]);
     assert_eq!(said.document()["status"], "provisioned");
     let unknown = say(&home, &["resume", "tenant-x"]);
-    assert!(unknown.failed(5).contains("no workspace in a namespace tenant-x"), "{unknown:?}");
+    assert!(unknown.failed(5).contains("not found: none"), "{unknown:?}");
     let expected = [
         (format!("POST /api/v1/workspaces/{id}/suspend"), r#"{"reason":"leaked"}"#.to_owned()),
         (format!("POST /api/v1/workspaces/{id}/resume"), "{}".to_owned()),

@@ -64,7 +64,7 @@ impl Account {
         json!({
             "id": self.workspace(), "namespace": format!("tenant-{}", self.user()),
             "status": "provisioned", "quota": {"cpu": "4", "memory": "8Gi"}, "tier": "basic",
-            "cluster": CLUSTER, "owner": self.user(), "created_at": "2026-01-01T00:00:00Z",
+            "cluster": CLUSTER, "owner": self.user(), "owner_email": self.email(), "created_at": "2026-01-01T00:00:00Z",
         })
     }
 }
@@ -143,6 +143,20 @@ pub(crate) fn answer(asked: &Asked) -> Answer {
         _ if path.starts_with("/api/v1/me/sessions/") => {
             Answer::Given(204, "application/json", String::new())
         }
+        "/api/v1/users/lookup" => {
+            let known = Account(3);
+            found(&asked.path, known, &user(known, "active"))
+        }
+        _ if path.starts_with("/api/v1/users/") && path.ends_with("/sessions") => {
+            if asked.method == "GET" {
+                json_answer(200, &json!({"items": [session(account, 2)]}))
+            } else {
+                json_answer(200, &json!({"ended": 2}))
+            }
+        }
+        "/api/v1/workspaces/lookup" => {
+            found(&asked.path, account, &json!({"items": [account.as_workspace()]}))
+        }
         "/api/v1/users" => users(asked.path.contains("cursor=b%26c")),
         _ if path.starts_with("/api/v1/users/") => {
             let status = if path.ends_with("suspend") { "suspended" } else { "active" };
@@ -193,6 +207,20 @@ fn user(account: Account, status: &str) -> Value {
         "id": account.user(), "email": account.email(), "role": "user", "status": status,
         "created_at": "2026-01-01T00:00:00Z",
     })
+}
+
+/// What a lookup finds, if its name is one of this account's.
+fn found(path: &str, account: Account, found: &Value) -> Answer {
+    let name = path.split_once("?name=").map_or("", |(_, name)| name).replace("%40", "@");
+    let namespace = format!("tenant-{}", account.user());
+    if [account.user(), account.workspace(), account.email(), namespace].contains(&name) {
+        json_answer(200, found)
+    } else {
+        json_answer(
+            404,
+            &json!({"title": "Not found", "status": 404, "code": "not_found", "detail": "none"}),
+        )
+    }
 }
 
 /// Two pages.

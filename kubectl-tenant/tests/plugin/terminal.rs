@@ -1,0 +1,186 @@
+//! What a hostile broker, or a captive portal in its place, makes a terminal show.
+
+use std::{
+    fs::File,
+    io::Read,
+    process::{Command, Stdio},
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    answers::{Answer, Answers, json_answer},
+    support::{Home, WORKSPACE},
+};
+
+/// Sets the title, clears the screen, colours (C0 and C1), deletes, turns the text around, hides.
+const HOSTILE: &str = "bad\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{9d}0;x\u{9c}\u{7f}\u{8}\r\
+    \u{85}\u{200b}\u{200f}\u{202e}\u{2066}\u{2028}\u{feff}\nhint: run evil";
+
+/// Runs a command whose three streams are a pseudo-terminal, and gives what the terminal got.
+fn on_terminal(command: &mut Command) -> String {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let terminal = rustix::fs::open(&name, flags, Mode::empty()).unwrap();
+    let stream = || Stdio::from(terminal.try_clone().unwrap());
+    command.stdin(stream()).stdout(stream()).stderr(stream());
+    let mut child = command.spawn().unwrap();
+    // Reading ends when nobody has the terminal open any more.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    drop(terminal);
+    let (mut master, mut shown, mut piece) = (File::from(master), Vec::new(), [0; 4096]);
+    while let Ok(length @ 1..) = master.read(&mut piece) {
+        shown.extend_from_slice(&piece[..length]);
+    }
+    child.wait().unwrap();
+    String::from_utf8(shown).unwrap()
+}
+
+/// The program's text has line feeds, before which a terminal puts a carriage return.
+fn assert_harmless(shown: &str, what: &str) {
+    let text = shown.replace("\r\n", "\n");
+    let harmless = |it: char| {
+        it == '\n'
+            || !(it.is_control()
+                || matches!(it, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                    | '\u{2060}'..='\u{206f}' | '\u{feff}'))
+    };
+    assert!(text.chars().all(harmless), "{what}: {text:?}");
+    assert!(text.contains("bad"), "{what} shows what was said: {text:?}");
+    let forged = text.lines().any(|line| line.starts_with("hint: run evil"));
+    assert!(!forged, "{what}: a line of the broker's looks like one of ours: {text:?}");
+}
+
+fn workspace() -> Value {
+    json!({
+        "id": WORKSPACE, "namespace": HOSTILE, "status": "provisioned", "tier": HOSTILE,
+        "quota": {"cpu": HOSTILE, "memory": HOSTILE}, "cluster": HOSTILE, "owner": WORKSPACE,
+        "owner_email": HOSTILE, "created_at": "2026-01-01T00:00:00Z",
+    })
+}
+
+/// Good answers with hostile text in them.
+fn data(path: &str) -> Answer {
+    let page = |item: Value| json_answer(200, &json!({"items": [item], "next_cursor": HOSTILE}));
+    match path {
+        "/api/v1/me" => json_answer(
+            200,
+            &json!({
+                "id": WORKSPACE, "email": HOSTILE, "role": "user", "session_id": WORKSPACE,
+                "session_expires_at": "2100-01-01T00:00:00Z",
+                "provider": {"name": HOSTILE, "username": HOSTILE, "removal_seconds": 1},
+            }),
+        ),
+        "/api/v1/workspaces" | "/api/v1/workspaces/lookup" => page(workspace()),
+        "/api/v1/workspaces/credentials/kubeconfig" => {
+            Answer::Given(200, "application/x-yaml", format!("# {HOSTILE}"))
+        }
+        "/api/v1/me/sessions" => page(json!({
+            "id": WORKSPACE, "client": HOSTILE, "created_at": "2026-01-01T00:00:00Z",
+            "last_used_at": "2026-01-01T00:00:00Z", "expires_at": "2026-01-01T00:00:00Z",
+            "ip_address": HOSTILE, "user_agent": HOSTILE, "current": true,
+        })),
+        "/api/v1/users" => page(json!({
+            "id": WORKSPACE, "email": HOSTILE, "role": "user", "status": "active",
+            "created_at": "2026-01-01T00:00:00Z",
+        })),
+        "/api/v1/audit-logs" => page(json!({
+            "id": WORKSPACE, "created_at": "2026-01-01T00:00:00Z", "action": HOSTILE,
+            "outcome": HOSTILE, "user_id": WORKSPACE, "user_email": HOSTILE, "reason": HOSTILE,
+        })),
+        _ => json_answer(
+            200,
+            &json!({
+                "id": WORKSPACE, "status": "suspended",
+                "steps": [{"step": HOSTILE, "result": "open", "duration_ms": 1}],
+            }),
+        ),
+    }
+}
+
+#[test]
+fn data_of_a_hostile_broker_moves_no_cursor() {
+    let broker = Answers::start(|asked, _| data(asked.path.split('?').next().unwrap()));
+    let home = Home::new(&broker.url);
+    home.forge_session(1, 600);
+    for command in [
+        "whoami",
+        "workspaces --limit 1",
+        "workspaces --all --limit 1",
+        "sessions --limit 1",
+        "users --limit 1",
+        "audit --limit 1",
+        "suspend tenant-x --wait 0",
+    ] {
+        for format in ["table", "json", "yaml"] {
+            let args: Vec<&str> = command.split(' ').chain(["-o", format]).collect();
+            let shown = on_terminal(home.command(&args).env("TENANT_BROKER_URL", &broker.url));
+            assert_harmless(&shown, &format!("{command} -o {format}"));
+        }
+    }
+    let print = ["kubeconfig", "--print"];
+    let shown = on_terminal(home.command(&print).env("TENANT_BROKER_URL", &broker.url));
+    assert!(shown.contains("control characters; it was not used"), "{shown:?}");
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+}
+
+#[test]
+fn what_is_hidden_in_data_is_still_there_for_programs() {
+    let broker = Answers::start(|asked, _| data(asked.path.split('?').next().unwrap()));
+    let home = Home::new(&broker.url);
+    home.forge_session(1, 600);
+    for format in ["json", "yaml"] {
+        let args = ["workspaces", "--all", "--limit", "1", "-o", format];
+        let output = home.command(&args).env("TENANT_BROKER_URL", &broker.url).output().unwrap();
+        let document: Value = serde_norway::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["items"][0]["namespace"], HOSTILE, "{format}");
+    }
+}
+
+#[test]
+fn refusals_of_a_hostile_broker_move_no_cursor() {
+    for (status, code) in [
+        (403, HOSTILE),
+        (404, "not_found"),
+        (409, "workspace_not_ready"),
+        (401, "unauthenticated"),
+        (503, "storage_unavailable"),
+    ] {
+        let broker = Answers::start(move |asked, _| match asked.path.as_str() {
+            "/oauth2/token" => {
+                json_answer(400, &json!({"error": "invalid_scope", "error_description": HOSTILE}))
+            }
+            _ => {
+                let problem = json!({
+                    "type": "about:blank", "title": HOSTILE, "status": status, "code": code,
+                    "detail": HOSTILE, "request_id": HOSTILE,
+                });
+                Answer::Given(status, "application/problem+json", problem.to_string())
+            }
+        });
+        let home = Home::new(&broker.url);
+        home.forge_session(1, 600);
+        for command in [
+            &["whoami"][..],
+            &["suspend", "tenant-x"],
+            &["users", "suspend", "a@b.example"],
+            &["get-token", "--workspace", WORKSPACE],
+            // The failure of the call before is stored.
+            &["status"],
+        ] {
+            let shown = on_terminal(home.command(command).env("TENANT_BROKER_URL", &broker.url));
+            assert_harmless(&shown, &format!("{command:?} after {status}"));
+        }
+        // The token endpoint's word, when the session has to be renewed.
+        home.forge_session(1, -1);
+        let shown = on_terminal(home.command(&["whoami"]).env("TENANT_BROKER_URL", &broker.url));
+        assert_harmless(&shown, "whoami with a renewal");
+    }
+}
