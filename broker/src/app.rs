@@ -30,7 +30,7 @@ use crate::{
     cluster::Cluster,
     config::Config,
     credential::{Credentials, Ledger, api::CredentialApi},
-    db::{Db, Location},
+    db::{Db, Location, Shares},
     gateway::{Gateway, api::GatewayApi},
     http::{self, Outer},
     identity::{Identity, IdentityApi},
@@ -38,6 +38,7 @@ use crate::{
     issuer::{self, AuthApi, Issuer},
     operator::{self, Health},
     problem::Failure,
+    rate_limit::RateLimits,
     server::{Answering, Listener},
     signing::{PrivateKey, PublicKeys},
     telemetry::Metrics,
@@ -55,7 +56,7 @@ type Api = (AuthApi, IdentityApi, UserApi, WorkspaceApi, CredentialApi, GatewayA
 /// The broker, put together.
 pub struct App {
     config: Config,
-    db: Db,
+    shares: Shares,
     issuer: Issuer,
     workspaces: Workspaces,
     credentials: Credentials,
@@ -83,16 +84,33 @@ impl std::fmt::Debug for App {
 /// # Errors
 /// It does not answer, or is of a later version.
 pub async fn open_database(config: &Config) -> anyhow::Result<Db> {
+    make_database_folder(config)?;
+    let db = Db::connect(&config.database).await.context(NO_DATABASE)?;
+    migrate(&db).await?;
+    Ok(db)
+}
+
+/// The same, divided between those who use it.
+async fn open_shares(config: &Config) -> anyhow::Result<Shares> {
+    make_database_folder(config)?;
+    let shares = Shares::connect(&config.database).await.context(NO_DATABASE)?;
+    migrate(&shares.signed_in).await?;
+    Ok(shares)
+}
+
+const NO_DATABASE: &str = "cannot open the database (database.url); is it running and may we in?";
+
+fn make_database_folder(config: &Config) -> anyhow::Result<()> {
     if let Location::Sqlite(path) = &config.database
         && let Some(folder) = path.parent()
     {
         private_folder(folder)?;
     }
-    let db = Db::connect(&config.database)
-        .await
-        .context("cannot open the database (database.url); is it running and may we in?")?;
-    db.migrate().await.context("cannot bring the database's tables to this version")?;
-    Ok(db)
+    Ok(())
+}
+
+async fn migrate(db: &Db) -> anyhow::Result<()> {
+    db.migrate().await.context("cannot bring the database's tables to this version")
 }
 
 /// Keys of the audit trail.
@@ -138,7 +156,8 @@ impl App {
     /// A part cannot be used; the text says which setting to look at.
     pub async fn start(config: Config, clock: Clock) -> anyhow::Result<Self> {
         let metrics = Metrics::default();
-        let db = open_database(&config).await?;
+        let shares = open_shares(&config).await?;
+        let db = shares.signed_in.clone();
         let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await?;
         let watch = Watch {
             cluster: cluster.clone(),
@@ -148,8 +167,10 @@ impl App {
             metrics: metrics.clone(),
         };
         let policies_known = Box::pin(watch.start()).await?;
+        let limits = RateLimits::new(config.unauthenticated, metrics.clone());
         let identity =
-            Identity::new(db.clone(), clock.clone(), metrics.clone(), config.browser.clone());
+            Identity::new(db.clone(), clock.clone(), metrics.clone(), config.browser.clone())
+                .limited(shares.unauthenticated.clone(), limits);
         if config.makes_signing_key() {
             private_folder(&config.state_dir)?;
             issuer::keys::generate_if_missing(&config.issuer.signing_key_files[0])
@@ -157,9 +178,9 @@ impl App {
         }
         let issuer = Issuer::start(
             config.issuer.clone(),
-            db.clone(),
+            shares.unauthenticated.clone(),
             clock.clone(),
-            identity.clone(),
+            identity.on(&shares.unauthenticated),
             metrics.clone(),
         )
         .context("cannot start the issuer (issuer.signing_key_files)")?;
@@ -192,29 +213,30 @@ impl App {
             metrics.clone(),
             config.gateway_own_answers,
         );
+        let authority = workspaces.on(&shares.authority);
         let users = Users::new(
-            db.clone(),
+            shares.authority.clone(),
             clock.clone(),
-            identity.clone(),
-            workspaces.clone(),
+            identity.on(&shares.authority),
+            authority.clone(),
             metrics.clone(),
         );
         let api = (
             AuthApi { issuer: issuer.clone() },
             IdentityApi { identity: identity.clone() },
             UserApi { users },
-            WorkspaceApi { workspaces: workspaces.clone() },
+            WorkspaceApi { workspaces: workspaces.clone(), authority },
             CredentialApi {
                 workspaces: workspaces.clone(),
                 credentials: credentials.clone(),
                 broker_url: config.shown_url(),
             },
             GatewayApi { workspaces: workspaces.clone(), gateway: gateway.clone() },
-            AuditApi { db: db.clone(), workspaces: workspaces.clone() },
+            AuditApi { db, workspaces: workspaces.clone() },
         );
         Ok(Self {
             config,
-            db,
+            shares,
             issuer,
             workspaces,
             credentials,
@@ -246,7 +268,7 @@ impl App {
         let tls = config.tls.as_ref().map(tls::server_config).transpose()?;
 
         let draining = Arc::new(AtomicBool::new(false));
-        let health = Health { db: self.db.clone(), draining: Arc::clone(&draining) };
+        let health = Health { db: self.shares.signed_in.clone(), draining: Arc::clone(&draining) };
         let (operator_stop, operator_stopped) = tokio::sync::oneshot::channel::<()>();
         let operator = tokio::spawn(
             Server::new_with_acceptor(TcpAcceptor::from_tokio(operator)?)
@@ -259,12 +281,13 @@ impl App {
         let background = Background::start(
             Parts {
                 workspaces: self.workspaces.clone(),
-                credentials: self.credentials,
+                unfinished: self.workspaces.on(&self.shares.authority),
+                credentials: self.credentials.on(&self.shares.authority),
                 issuer: self.issuer.clone(),
                 sealer: self.sealer,
                 audit_key: self.audit_keys.signing,
                 known_audit_keys: self.audit_keys.known,
-                db: self.db.clone(),
+                db: self.shares.signed_in.clone(),
                 clock: self.clock.clone(),
             },
             &config,
@@ -275,12 +298,13 @@ impl App {
             metrics: self.metrics,
             https: config.public_url.scheme() == "https",
             proxies: config.trusted_proxies.clone(),
+            identity: self.identity.clone(),
         };
         let api = http::for_frontends(service(self.api), self.identity.origins());
         let account = Account {
             identity: self.identity.clone(),
             workspaces: self.workspaces,
-            db: self.db.clone(),
+            db: self.shares.signed_in.clone(),
             broker_url: config.shown_url(),
         };
         let routes = account::routes(issuer::routes(self.issuer), &account)
@@ -304,7 +328,7 @@ impl App {
             listen = %config.listen, operator_listen = %config.operator_listen,
             public_url = %config.public_url, tls = tls.is_some(), "the broker is ready"
         );
-        let keeping = self.gateway.keep(self.rung);
+        let keeping = self.gateway.keep(self.rung, &self.shares.authority);
         let pages = Arc::new(routes.map_to_response().boxed());
         let proxies = config.trusted_proxies;
         let answering = Answering { gateway: self.gateway, proxies, pages };
@@ -313,7 +337,7 @@ impl App {
         background.stop().await;
         drop(operator_stop);
         let _ = operator.await;
-        self.db.close().await;
+        self.shares.close().await;
         tracing::info!("stopped");
         match not_held.get() {
             Some(why) => Err(why.clone().into()),

@@ -23,9 +23,11 @@ const RETENTION: Duration = Duration::from_mins(1);
 /// Whom it is done for.
 #[derive(Debug)]
 pub struct Parts {
-    /// Finished and looked at.
+    /// Whose objects are looked at.
     pub workspaces: Workspaces,
-    /// Whose Secrets go.
+    /// The same, to be finished, on a share of the database that nothing else can use up.
+    pub unfinished: Workspaces,
+    /// Whose Secrets go, on that share.
     pub credentials: Credentials,
     /// Whose rows go, and whose browsers are checked.
     pub issuer: Issuer,
@@ -53,6 +55,7 @@ impl Background {
     pub fn start(parts: Parts, config: &Config) -> Self {
         let Parts {
             workspaces,
+            unfinished,
             credentials,
             issuer,
             sealer,
@@ -63,7 +66,8 @@ impl Background {
         } = parts;
         let sweep = Duration::from_secs(config.sweep_seconds.into());
         let mut loops = JoinSet::new();
-        loops.spawn(sweep_loop(workspaces.clone(), credentials, issuer.clone(), sweep));
+        loops.spawn(sweep_loop(unfinished, credentials, sweep));
+        loops.spawn(purge_loop(issuer.clone(), sweep));
         loops.spawn(sealer.clone().keep());
         loops.spawn(retention_loop(
             db,
@@ -87,13 +91,8 @@ impl Background {
     }
 }
 
-/// Finishes what is half done and forgets what is over, again and again.
-async fn sweep_loop(
-    workspaces: Workspaces,
-    credentials: Credentials,
-    issuer: Issuer,
-    every: Duration,
-) {
+/// Finishes what is half done, again and again.
+async fn sweep_loop(workspaces: Workspaces, credentials: Credentials, every: Duration) {
     let mut ticks = ticks(every);
     loop {
         ticks.tick().await;
@@ -109,6 +108,14 @@ async fn sweep_loop(
         if let Err(error) = workspaces.take_stock().await {
             tracing::error!(error = chain(&error), "the workspaces cannot be counted");
         }
+    }
+}
+
+/// Forgets what is over, again and again; apart from the sweep, which waits for nothing here.
+async fn purge_loop(issuer: Issuer, every: Duration) {
+    let mut ticks = ticks(every);
+    loop {
+        ticks.tick().await;
         if let Err(error) = issuer.purge().await {
             tracing::error!(error = chain(&error), "expired rows cannot be deleted");
         }

@@ -25,7 +25,7 @@ use tenant_shared::Code;
 
 use crate::{
     clock::Clock,
-    identity::Origins,
+    identity::{Identity, Origins, too_many},
     problem::{Failure, REQUEST, RequestFacts},
     proxy::TrustedProxies,
     telemetry::Metrics,
@@ -51,6 +51,8 @@ pub struct Outer {
     pub https: bool,
     /// The proxies whose word counts for where a request came from.
     pub proxies: TrustedProxies,
+    /// Knows the secrets of people who are signed in, and limits everybody else.
+    pub identity: Identity,
 }
 
 impl<E: Endpoint> Middleware<E> for Outer {
@@ -105,7 +107,17 @@ impl<E: Endpoint> Endpoint for OuterEndpoint<E> {
 
 impl<E: Endpoint> OuterEndpoint<E> {
     async fn answer(&self, mut request: Request) -> Response {
-        match tokio::time::timeout(BODY_TIMEOUT, read_body(&mut request)).await {
+        let place = if self.outer.identity.presents_known_secret(request.headers()) {
+            None
+        } else {
+            match self.outer.identity.limits().read_body() {
+                Ok(place) => Some(place),
+                Err(limit) => return too_many(limit).into_response(),
+            }
+        };
+        let read = tokio::time::timeout(BODY_TIMEOUT, read_body(&mut request)).await;
+        drop(place);
+        match read {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => return failure.into_response(),
             Err(_) => {

@@ -5,7 +5,7 @@
 //! | [`clock`], [`secret`], [`cookie`] | time, randomness, cookies |
 //! | [`problem`], [`page`], `list`, [`proxy`], [`config`] | failures, pages, lists in pages, who asks through proxies, settings |
 //! | [`db`], [`telemetry`] | storage on two engines with one SQL text; logs and metrics |
-//! | [`audit`], [`throttle`], [`cluster`] | what happened; how often; the Kubernetes API as the broker |
+//! | [`audit`], [`rate_limit`], [`throttle`], [`cluster`] | what happened; how often, in this process and across replicas; the Kubernetes API as the broker |
 //! | [`identity`], [`access`] | who is calling; may they |
 //! | [`user`] | who there is; suspend and resume people |
 //! | [`workspace`] | is it on; init, suspend, resume; the sweep |
@@ -50,6 +50,7 @@ pub mod operator;
 pub mod page;
 pub mod problem;
 pub mod proxy;
+pub mod rate_limit;
 pub mod secret;
 pub mod server;
 pub mod signing;

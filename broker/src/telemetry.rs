@@ -127,7 +127,7 @@ struct OutcomeLabels {
     outcome: &'static str,
 }
 
-/// Labels of a limit of the gateway.
+/// Labels of a limit.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct LimitLabels {
     limit: &'static str,
@@ -154,6 +154,7 @@ struct Counts {
     drift_rounds: Family<OutcomeLabels, Counter>,
     policies_in_force: Gauge,
     throttled: Family<LimitLabels, Counter>,
+    unauthenticated_refused: Family<LimitLabels, Counter>,
     registry: Registry,
 }
 
@@ -173,7 +174,13 @@ impl Default for Metrics {
         let drift_rounds = Family::<OutcomeLabels, Counter>::default();
         let policies_in_force = Gauge::default();
         let throttled = Family::<LimitLabels, Counter>::default();
+        let unauthenticated_refused = Family::<LimitLabels, Counter>::default();
         let mut registry = Registry::with_prefix("tenant_broker");
+        registry.register(
+            "unauthenticated_refused",
+            "Unauthenticated requests that were refused before the database",
+            unauthenticated_refused.clone(),
+        );
         registry.register(
             "gateway_throttled",
             "Requests that the gateway refused because a tenant sent too many",
@@ -246,6 +253,7 @@ impl Default for Metrics {
             drift_rounds,
             policies_in_force,
             throttled,
+            unauthenticated_refused,
             registry,
         }))
     }
@@ -322,6 +330,11 @@ impl Metrics {
     /// The gateway refused a request.
     pub fn throttled(&self, limit: &'static str) {
         self.0.throttled.get_or_create(&LimitLabels { limit }).inc();
+    }
+
+    /// A limit on unauthenticated requests refused one.
+    pub fn unauthenticated_refused(&self, limit: &'static str) {
+        self.0.unauthenticated_refused.get_or_create(&LimitLabels { limit }).inc();
     }
 
     /// Whether the admission policies were as they have to be when they were last looked at.

@@ -10,7 +10,7 @@ use crate::{
     clock::Clock,
     cluster::Cluster,
     config::{Config, Settings},
-    db::{Db, Location},
+    db::{Db, Location, Shares},
     on_engine,
     telemetry::Metrics,
     workspace::{self, Workspaces},
@@ -48,6 +48,11 @@ impl Place {
     /// Connects as one more process does.
     pub(crate) async fn connect(&self) -> Db {
         Db::connect(&self.location).await.unwrap()
+    }
+
+    /// Connects as a broker that serves does.
+    pub(crate) async fn shares(&self) -> Shares {
+        Shares::connect(&self.location).await.unwrap()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Limits on how often somebody may do a thing, kept in the database so that replicas share them.
 
-use std::net::IpAddr;
-
 use crate::{
     clock::Clock,
     db::{Db, Tx},
-    on_engine, problem,
+    on_engine,
+    rate_limit::Client,
 };
+
+pub use crate::rate_limit::TooMany;
 
 /// What is limited, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,13 +71,6 @@ impl Allowance {
     }
 }
 
-/// Too many: the window ends in so many seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMany {
-    /// Seconds until the window ends, at least 1.
-    pub retry_after: u64,
-}
-
 const TAKE: &str = "\
 INSERT INTO throttles (name, subject, window_start, used) VALUES ($1, $2, $3, 1) \
 ON CONFLICT (name, subject) DO UPDATE SET \
@@ -136,19 +130,7 @@ pub async fn forget(tx: &mut Tx, before_ms: i64) -> sqlx::Result<()> {
 
 /// Where the request under way came from, as the limits by address know it.
 pub fn requester() -> String {
-    subscriber(problem::request_address())
-}
-
-/// An address as the limits know it. One IPv6 subscriber has a whole /64.
-fn subscriber(address: Option<IpAddr>) -> String {
-    match address.map(|address| address.to_canonical()) {
-        Some(IpAddr::V4(address)) => address.to_string(),
-        Some(IpAddr::V6(address)) => {
-            let [a, b, c, d, ..] = address.segments();
-            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
-        }
-        None => "unknown".to_owned(),
-    }
+    Client::of_request().to_string()
 }
 
 fn judge(start: i64, used: i64, now: i64, allowance: Allowance, next: bool) -> Result<(), TooMany> {
@@ -164,14 +146,6 @@ fn judge(start: i64, used: i64, now: i64, allowance: Allowance, next: bool) -> R
 mod tests {
     use super::*;
     use crate::testing::{On, Storage, at_once, on_both_engines};
-
-    #[test]
-    fn a_subscriber_is_one_address() {
-        let of = |text: &str| subscriber(Some(text.parse().unwrap()));
-        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
-        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-    }
 
     on_both_engines!(
         of_many_at_once_exactly_the_allowance_passes,

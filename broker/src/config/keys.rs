@@ -114,6 +114,21 @@ pub const KEYS: &[(&str, &str, &str)] = &[
         "Token exchanges of machines per address in five minutes, good or bad.",
     ),
     (
+        "limits.unauthenticated_per_address",
+        "50",
+        "Requests a second and address that may use the database although they present no session that was good in the last 15 minutes: steps of a sign-in, token requests, unknown tokens and cookies. Ten seconds' worth may come at once. More are answered 429 before the database. Whoever proves a session does not count. Each replica counts for itself.",
+    ),
+    (
+        "limits.unauthenticated",
+        "200",
+        "The same for all addresses together. Three seconds' worth may come at once.",
+    ),
+    (
+        "limits.unauthenticated_at_once",
+        "64",
+        "How many of these requests are under way at once; half of them from one address.",
+    ),
+    (
         "audit.signing_key_files",
         "",
         "PEM files with EC P-256 keys; the first signs the audit trail's checkpoints, all verify them. Empty: the issuer's.",

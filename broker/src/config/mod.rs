@@ -30,6 +30,7 @@ use crate::{
     identity::BrowserSessions,
     issuer::IssuerSettings,
     proxy::TrustedProxies,
+    rate_limit,
     telemetry::{self, LogFormat},
     throttle::Allowance,
 };
@@ -62,6 +63,8 @@ pub struct Config {
     pub tiers: Tiers,
     /// How often a user may call `init`.
     pub init_limit: Allowance,
+    /// What requests without a known session may cost.
+    pub unauthenticated: rate_limit::Settings,
     /// How long requests under way may take when the broker is told to stop, in seconds.
     pub drain_seconds: u32,
     /// How often the sweep looks for unfinished work, in seconds.
@@ -162,6 +165,11 @@ impl Config {
             init_limit: Allowance {
                 count: s.within("limits.init_per_hour", 1, 10_000),
                 window_seconds: HOUR,
+            },
+            unauthenticated: rate_limit::Settings {
+                per_client: s.within("limits.unauthenticated_per_address", 1, 100_000),
+                total: s.within("limits.unauthenticated", 1, 1_000_000),
+                at_once: s.within("limits.unauthenticated_at_once", 2, 10_000),
             },
             drain_seconds: s.within("drain_seconds", 0, 3600),
             sweep_seconds: s.within("sweep_seconds", 1, 3600),

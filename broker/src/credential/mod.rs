@@ -89,6 +89,12 @@ fn action(kind: CredentialKind) -> Action {
 }
 
 impl Credentials {
+    /// The same on another share of the database. The ledger stays where it is.
+    #[must_use]
+    pub fn on(&self, db: &Db) -> Self {
+        Self { db: db.clone(), workspaces: self.workspaces.on(db), ..self.clone() }
+    }
+
     /// Issuing for these workspaces with this ledger; with `bind` every token gets a Secret of its
     /// own.
     pub fn new(

@@ -4,10 +4,18 @@
 //! knows; [`on_engine!`](crate::on_engine) type-checks it for both. A transaction that writes takes
 //! SQLite's one write lock when it begins, so that it cannot fail half-way for want of it.
 
+mod shares;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use shares::Turn;
+pub use shares::{Shares, Turns};
+
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 use sqlx::{
     ConnectOptions as _, Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection,
@@ -29,9 +37,9 @@ const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection to PostgreSQL that was used so lately is not asked first whether it is still there,
 /// which is a round trip each time.
 const SURELY_ALIVE: Duration = Duration::from_secs(1);
-/// Connections of one broker to PostgreSQL.
+/// Connections of one process to PostgreSQL where nothing divides them.
 const POSTGRES_CONNECTIONS: u32 = 16;
-/// Readers of one broker on SQLite; there is one writer beside them.
+/// Readers of one process on SQLite where nothing divides them; there is one writer beside them.
 const SQLITE_READERS: u32 = 4;
 
 /// What a credential's audit row needs before the credential leaves. A default of the server, the
@@ -129,6 +137,58 @@ fn with_time_limits(options: &PgConnectOptions) -> PgConnectOptions {
     options.clone().options(limits.map(|(name, limit)| (name, limit.as_millis().to_string())))
 }
 
+/// With the limits, and the name that `pg_stat_activity` shows.
+fn named(options: &PgConnectOptions) -> PgConnectOptions {
+    with_time_limits(options).application_name("tenant-broker")
+}
+
+fn postgres_pool(connections: u32) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
+        .after_connect(|connection, _| {
+            Box::pin(async move {
+                sqlx::query(COMMIT_DURABLY).execute(connection).await.map(drop)
+            })
+        })
+        .before_acquire(|connection, meta| {
+            Box::pin(async move {
+                if meta.idle_for > SURELY_ALIVE {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
+}
+
+fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        // What is acknowledged survives a power cut, not only a crash.
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(ACQUIRE_TIMEOUT)
+}
+
+/// Nobody hangs up on a file, and asking costs as much as a statement.
+fn sqlite_readers(connections: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
+        .max_connections(connections)
+}
+
+fn sqlite_writer() -> SqlitePoolOptions {
+    // A full disk ends SQLite's transaction but not the driver's, which would then refuse to begin
+    // another one: such a connection is replaced.
+    sqlite_readers(1).before_acquire(|connection, _| {
+        Box::pin(async move { Ok(!connection.is_in_transaction()) })
+    })
+}
+
 /// Whether this is `SQLITE_BUSY`, extended or not: the lowest eight bits are the code.
 fn is_busy(code: Option<&str>) -> bool {
     const SQLITE_BUSY: u32 = 5;
@@ -146,17 +206,23 @@ pub enum Db {
         read: SqlitePool,
         /// The connection that writes.
         write: SqlitePool,
+        /// What a transaction waits for before it queues for that connection.
+        turns: Turns,
     },
 }
 
 /// A transaction that may write. Dropped without [`Tx::commit`], it leaves nothing behind.
 #[derive(Debug)]
-pub struct Tx(Engine<Transaction<'static, Postgres>, Transaction<'static, Sqlite>>);
+pub struct Tx {
+    // Dropped first, so that the connection is on its way back when the next one gets its turn.
+    engine: Engine<Transaction<'static, Postgres>, Transaction<'static, Sqlite>>,
+    _turn: Turn,
+}
 
 impl Tx {
     /// The connection, for statements inside the transaction.
     pub fn connection(&mut self) -> Connection<'_> {
-        match &mut self.0 {
+        match &mut self.engine {
             Engine::Postgres(tx) => Engine::Postgres(tx),
             Engine::Sqlite(tx) => Engine::Sqlite(tx),
         }
@@ -167,7 +233,7 @@ impl Tx {
     /// # Errors
     /// The database cannot say that it is durable.
     pub async fn commit(self) -> sqlx::Result<()> {
-        on_engine!(self.0, tx => tx.commit().await)
+        on_engine!(self.engine, tx => tx.commit().await)
     }
 }
 
@@ -179,53 +245,15 @@ impl Db {
     pub async fn connect(location: &Location) -> sqlx::Result<Self> {
         match location {
             Location::Postgres(options) => {
-                let pool = PgPoolOptions::new()
-                    .max_connections(POSTGRES_CONNECTIONS)
-                    .acquire_timeout(ACQUIRE_TIMEOUT)
-                    .test_before_acquire(false)
-                    .after_connect(|connection, _| {
-                        Box::pin(async move {
-                            sqlx::query(COMMIT_DURABLY).execute(connection).await.map(drop)
-                        })
-                    })
-                    .before_acquire(|connection, meta| {
-                        Box::pin(async move {
-                            if meta.idle_for > SURELY_ALIVE {
-                                connection.ping().await?;
-                            }
-                            Ok(true)
-                        })
-                    })
-                    .connect_with(with_time_limits(options).application_name("tenant-broker"))
-                    .await?;
+                let pool = postgres_pool(POSTGRES_CONNECTIONS).connect_with(named(options)).await?;
                 Ok(Self::Postgres(pool))
             }
             Location::Sqlite(path) => {
-                let options = SqliteConnectOptions::new()
-                    .filename(path)
-                    .create_if_missing(true)
-                    .journal_mode(SqliteJournalMode::Wal)
-                    // What is acknowledged survives a power cut, not only a crash.
-                    .synchronous(SqliteSynchronous::Full)
-                    .foreign_keys(true)
-                    .busy_timeout(ACQUIRE_TIMEOUT);
-                // Nobody hangs up on a file, and asking costs as much as a statement.
-                let pool = SqlitePoolOptions::new()
-                    .acquire_timeout(ACQUIRE_TIMEOUT)
-                    .test_before_acquire(false);
+                let options = sqlite_options(path);
                 change_to_wal(&options).await?;
-                let write = pool
-                    .clone()
-                    .max_connections(1)
-                    // A full disk ends SQLite's transaction but not the driver's, which would then
-                    // refuse to begin another one: such a connection is replaced.
-                    .before_acquire(|connection, _| {
-                        Box::pin(async move { Ok(!connection.is_in_transaction()) })
-                    })
-                    .connect_with(options.clone())
-                    .await?;
-                let read = pool.max_connections(SQLITE_READERS).connect_with(options).await?;
-                Ok(Self::Sqlite { read, write })
+                let write = sqlite_writer().connect_with(options.clone()).await?;
+                let read = sqlite_readers(SQLITE_READERS).connect_with(options).await?;
+                Ok(Self::Sqlite { read, write, turns: Turns::default() })
             }
         }
     }
@@ -271,12 +299,16 @@ impl Db {
     /// # Errors
     /// No connection in time.
     pub async fn begin(&self) -> sqlx::Result<Tx> {
-        Ok(Tx(match self {
-            Self::Postgres(pool) => Engine::Postgres(pool.begin().await?),
-            Self::Sqlite { write, .. } => {
-                Engine::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?)
+        Ok(match self {
+            Self::Postgres(pool) => {
+                Tx { engine: Engine::Postgres(pool.begin().await?), _turn: Turn::default() }
             }
-        }))
+            Self::Sqlite { write, turns, .. } => {
+                let turn = turns.wait().await?;
+                let engine = Engine::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?);
+                Tx { engine, _turn: turn }
+            }
+        })
     }
 
     /// Whether the database answers.
@@ -291,7 +323,7 @@ impl Db {
     pub async fn close(&self) {
         match self {
             Self::Postgres(pool) => pool.close().await,
-            Self::Sqlite { read, write } => {
+            Self::Sqlite { read, write, .. } => {
                 read.close().await;
                 write.close().await;
             }

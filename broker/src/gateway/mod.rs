@@ -36,7 +36,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full, Limited, combinators::BoxBody};
+use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
 use hyper::body::{Body as _, Incoming};
 use tenant_shared::{Code, GATEWAY_PATH};
 use tokio::task::JoinSet;
@@ -64,12 +64,14 @@ use crate::{
     db::Db,
     identity::Identity,
     problem::{Failure, REQUEST, RequestFacts, chain, note},
+    rate_limit::Client,
     telemetry::Metrics,
     workspace::{Rung, Workspaces},
 };
 
-/// Bytes of a refused request that are read all the same, and for how long.
-const MOST_DISCARDED: usize = 1024 * 1024;
+/// Bytes of a refused request that are read all the same, in how many frames, and for how long.
+const MAX_DISCARDED_BYTES: usize = 1024 * 1024;
+const MAX_DISCARDED_FRAMES: usize = 16_384;
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What an answer carries.
@@ -175,10 +177,18 @@ impl Gateway {
         }
     }
 
-    /// Ends what may not go on, and writes down what tenants use, from now on.
-    pub fn keep(&self, rung: Rung) -> Keeping {
+    /// Ends what may not go on, which it asks of this share of the database, and writes down what
+    /// tenants use, from now on.
+    pub fn keep(&self, rung: Rung, authority: &Db) -> Keeping {
+        let closing = Self {
+            db: authority.clone(),
+            identity: self.identity.on(authority),
+            workspaces: self.workspaces.on(authority),
+            credentials: self.credentials.on(authority),
+            ..self.clone()
+        };
         let mut tasks = JoinSet::new();
-        tasks.spawn(self.clone().keep_closing(rung));
+        tasks.spawn(closing.keep_closing(rung));
         tasks.spawn(self.clone().keep_usage());
         Keeping { gateway: self.clone(), tasks }
     }
@@ -211,7 +221,7 @@ impl Gateway {
                     Ok(response) => response,
                     Err(failure) => {
                         if let Some(body) = body {
-                            tokio::spawn(discard(body));
+                            self.discard(body, address);
                         }
                         self.refuse(&failure, &seen, began)
                     }
@@ -326,6 +336,20 @@ impl Gateway {
         self.streams.cut(Why::Stopping, |of| of.kind.is_stream());
     }
 
+    /// Reads and drops what the client of a refused request still sends: a client that is still
+    /// sending would not see the answer, only that the connection breaks. If too many do so already,
+    /// nothing is read, and the server closes the connection (HTTP/2: the stream) after the answer.
+    fn discard(&self, body: Incoming, address: Option<IpAddr>) {
+        if body.is_end_stream() {
+            return;
+        }
+        let Some(place) = self.identity.limits().discard_body(Client::of(address)) else { return };
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(DISCARD_TIMEOUT, drop_frames(body)).await;
+            drop(place);
+        });
+    }
+
     fn refuse(&self, failure: &Failure, seen: &Seen, began: Instant) -> Response<Body> {
         let response = status::answer(failure, &seen.id, seen.is_discovery());
         let status = response.status().as_u16();
@@ -336,11 +360,16 @@ impl Gateway {
     }
 }
 
-/// Reads what a client sends whose request is refused: one that is still sending would not see the
-/// answer, only that the connection breaks.
-async fn discard(body: Incoming) {
-    let rest = Limited::new(body, MOST_DISCARDED).collect();
-    drop(tokio::time::timeout(DISCARD_TIMEOUT, rest).await);
+/// Reads a body frame by frame and keeps nothing of it.
+async fn drop_frames(mut body: Incoming) {
+    let (mut bytes, mut frames) = (0, 0);
+    while let Some(Ok(frame)) = body.frame().await {
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+        frames += 1;
+        if bytes > MAX_DISCARDED_BYTES || frames > MAX_DISCARDED_FRAMES {
+            break;
+        }
+    }
 }
 
 fn cut_off(why: Why) -> Failure {

@@ -2,16 +2,20 @@
 //!
 //! A [`Caller`] is made here only, from an access token or a cookie that the database knows, so
 //! holding one is evidence that somebody is signed in. Looking up a token reads and never writes.
+//! A token that was not good a while ago is looked up within the limits of [`crate::rate_limit`] only.
 
 mod api;
 mod bearer;
 mod browser;
 mod email;
+mod known;
 mod origin;
 mod password;
 pub(crate) mod provider;
 pub(crate) mod session;
 mod user;
+
+use std::time::Instant;
 
 use poem::{
     Request,
@@ -26,6 +30,7 @@ use crate::{
     clock::Clock,
     db::{Db, Tx},
     problem::{Failure, SIGN_IN, note},
+    rate_limit::{self, RateLimits, TooMany},
     secret::{PlainSecret, SecretHash},
     telemetry::Metrics,
 };
@@ -45,6 +50,10 @@ pub(crate) use user::{ACTIVE, User, hold_active};
 #[derive(Clone, Debug)]
 pub struct Identity {
     db: Db,
+    /// For looking up a secret that is not known.
+    unauthenticated: Db,
+    limits: RateLimits,
+    known: known::KnownSecrets,
     clock: Clock,
     metrics: Metrics,
     passwords: password::Passwords,
@@ -186,14 +195,59 @@ pub(crate) enum SignIn {
     },
 }
 
+/// The bearer token of a request; empty if the header has another scheme.
+fn access_token(headers: &HeaderMap) -> Option<PlainSecret> {
+    let value = headers.get(header::AUTHORIZATION)?;
+    let token = value
+        .to_str()
+        .ok()
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim());
+    Some(PlainSecret::presented(token.unwrap_or_default()))
+}
+
+/// The answer to an unauthenticated request beyond the limits.
+pub(crate) fn too_many(limit: TooMany) -> Failure {
+    let text = "too many requests without a valid session come from this address, or from \
+                everywhere; try again after the time in Retry-After";
+    Failure::new(Code::RateLimited, text).retry_after(limit.retry_after)
+}
+
 fn stranger() -> Failure {
     Failure::new(Code::Unauthenticated, SIGN_IN)
 }
 
 impl Identity {
-    /// Identity on this database.
+    /// Identity on this database, without a limit on unauthenticated requests.
     pub fn new(db: Db, clock: Clock, metrics: Metrics, browser: BrowserSessions) -> Self {
-        Self { db, clock, metrics, passwords: password::Passwords::new(), browser }
+        Self {
+            unauthenticated: db.clone(),
+            limits: RateLimits::new(rate_limit::Settings::NONE, metrics.clone()),
+            known: known::KnownSecrets::default(),
+            db,
+            clock,
+            metrics,
+            passwords: password::Passwords::new(),
+            browser,
+        }
+    }
+
+    /// The same with these limits on unauthenticated requests, which use this share of the database.
+    #[must_use]
+    pub fn limited(self, unauthenticated: Db, limits: RateLimits) -> Self {
+        Self { unauthenticated, limits, ..self }
+    }
+
+    /// The same on another share of the database.
+    #[must_use]
+    pub fn on(&self, db: &Db) -> Self {
+        Self { db: db.clone(), ..self.clone() }
+    }
+
+    /// The limits on unauthenticated requests.
+    pub fn limits(&self) -> &RateLimits {
+        &self.limits
     }
 
     /// What the sessions of browsers have in common.
@@ -244,18 +298,19 @@ impl Identity {
         headers: &HeaderMap,
     ) -> Result<Presented, Failure> {
         // A token that is worth nothing is not made good by a cookie beside it.
-        if let Some(value) = headers.get(header::AUTHORIZATION) {
-            let token = value
-                .to_str()
-                .ok()
-                .and_then(|value| value.split_once(' '))
-                .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-                .map(|(_, token)| token.trim());
-            return Ok(Presented::AccessToken(PlainSecret::presented(token.unwrap_or_default())));
+        if let Some(token) = access_token(headers) {
+            return Ok(Presented::AccessToken(token));
         }
         let secret = self.browser.cookie.read(headers).ok_or_else(stranger)?;
         self.browser.origins.check(method, headers)?;
         Ok(Presented::Cookie(secret))
+    }
+
+    /// Whether a request presents a secret that stood for a live session a while ago. That proves
+    /// nothing: it only decides whether the request is limited like that of an unknown client.
+    pub(crate) fn presents_known_secret(&self, headers: &HeaderMap) -> bool {
+        let presented = access_token(headers).or_else(|| self.browser.cookie.read(headers));
+        presented.is_some_and(|secret| self.known.contains(secret.hash(), Instant::now()))
     }
 
     /// Who presents this, a person or a machine.
@@ -300,8 +355,22 @@ impl Identity {
         if !secret.expose().starts_with(prefix) {
             return Err(stranger());
         }
-        let caller = session::caller(&self.db, secret.hash(), self.clock.now_ms()).await?;
-        let caller = caller.ok_or_else(stranger)?;
+        let (hash, now) = (secret.hash(), self.clock.now_ms());
+        let caller = if self.known.contains(hash, Instant::now()) {
+            session::caller(&self.db, hash, now).await?
+        } else {
+            let admitted = self.limits.admit().map_err(too_many)?;
+            let caller = session::caller(&self.unauthenticated, hash, now).await?;
+            if caller.is_some() {
+                admitted.authenticated();
+            }
+            caller
+        };
+        let Some(caller) = caller else {
+            self.known.remove(hash);
+            return Err(stranger());
+        };
+        self.known.insert(hash, Instant::now());
         note("user_id", caller.user_id);
         note("session_id", caller.session_id);
         Ok(caller)

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     audit::{self, Action, Event},
     clock::timestamp,
-    identity::{Bearer, CreateUserError, PasswordError, Which},
+    identity::{self, Bearer, CreateUserError, PasswordError, Which},
     problem::{Failure, note},
     throttle::{self, Limited},
 };
@@ -62,6 +62,7 @@ impl AuthApi {
         if !issuer.settings().local_accounts {
             return Err(Failure::new(Code::Forbidden, NO_PASSWORDS));
         }
+        let _admitted = issuer.identity().limits().admit().map_err(identity::too_many)?;
         let attempt = Attempt::new(issuer, request, &email).await?;
         let user_id = match attempt.judge(SecretString::from(password)).await? {
             Verdict::Accepted(user_id) => user_id,
@@ -133,9 +134,14 @@ impl AuthApi {
             let text = "people cannot make accounts for themselves here; ask an administrator";
             return Err(Failure::new(Code::Forbidden, text));
         }
+        let _admitted = issuer.identity().limits().admit().map_err(identity::too_many)?;
         let subject = throttle::requester();
-        let mut tx = issuer.db().begin().await?;
         let (clock, allowance) = (issuer.clock(), issuer.settings().register);
+        // A refusal only reads.
+        let looked =
+            throttle::look(issuer.db(), clock, Limited::Register, &subject, allowance).await?;
+        looked.map_err(too_many)?;
+        let mut tx = issuer.db().begin().await?;
         let taken = throttle::take(&mut tx, clock, Limited::Register, &subject, allowance).await?;
         tx.commit().await?;
         taken.map_err(too_many)?;

@@ -63,6 +63,7 @@ use crate::{
     clock::Clock,
     db::Db,
     identity::{Identity, session},
+    rate_limit::TooMany,
     telemetry::Metrics,
     throttle::{self, Allowance},
 };
@@ -296,22 +297,70 @@ pub fn routes(issuer: Issuer) -> Route {
             get(answer(at, |issuer, _| async move { discovery::configuration(&issuer) })),
         )
         .at("/oauth2/jwks", get(answer(at, |issuer, _| async move { discovery::jwks(&issuer) })))
-        .at("/oauth2/authorize", get(answer(at, authorize::authorize)))
+        .at("/oauth2/authorize", get(limited(at, pages::too_many, authorize::authorize)))
         .at("/oauth2/token", post(answer(at, token::token)))
-        .at("/oauth2/device_authorization", post(answer(at, device::start)))
-        .at("/oauth2/revoke", post(answer(at, revoke::revoke)))
+        .at("/oauth2/device_authorization", post(limited(at, token::too_many, device::start)))
+        .at("/oauth2/revoke", post(limited(at, token::too_many, revoke::revoke)))
         .at(
             "/oauth2/userinfo",
             get(answer(at, userinfo::userinfo)).post(answer(at, userinfo::userinfo)),
         )
-        .at("/login", get(answer(at, login::form)).post(answer(at, login::submit)))
-        .at("/device", get(answer(at, device::form)).post(answer(at, device::submit)))
-        .at("/login/device", get(answer(at, device::confirm)).post(answer(at, device::decide)))
+        .at(
+            "/login",
+            get(limited(at, pages::too_many, login::form)).post(limited(
+                at,
+                pages::too_many,
+                login::submit,
+            )),
+        )
+        .at(
+            "/device",
+            get(answer(at, device::form)).post(limited(at, pages::too_many, device::submit)),
+        )
+        .at(
+            "/login/device",
+            get(limited(at, pages::too_many, device::confirm)).post(limited(
+                at,
+                pages::too_many,
+                device::decide,
+            )),
+        )
         .at("/login/code", get(answer(at, |_, request| async move { login::show_code(&request) })))
-        .at("/login/with/:name", get(answer(at, connector::start::leave)))
-        .at("/login/callback/:name", get(answer(at, connector::callback::arrive)))
-        .at("/login/backchannel/:name", post(answer(at, connector::logout::sign_out)))
+        .at("/login/with/:name", get(limited(at, pages::too_many, connector::start::leave)))
+        .at("/login/callback/:name", get(limited(at, pages::too_many, connector::callback::arrive)))
+        .at(
+            "/login/backchannel/:name",
+            post(limited(at, token::too_many, connector::logout::sign_out)),
+        )
         .at("/login/style.css", get(answer(at, |_, _| async { pages::stylesheet() })))
+}
+
+/// What answers after the limits on unauthenticated requests let the request pass; `refuse` answers
+/// otherwise. For whatever uses the database or calls a provider, except where
+/// [`Identity::caller`] is the only thing that does.
+fn limited<F, Fut>(
+    issuer: &Issuer,
+    refuse: fn(TooMany) -> Response,
+    handle: F,
+) -> impl Endpoint<Output = Response> + 'static
+where
+    F: Fn(Issuer, Request) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Response> + Send + 'static,
+{
+    let issuer = issuer.clone();
+    let handle = Arc::new(handle);
+    make(move |request| {
+        let (issuer, handle) = (issuer.clone(), Arc::clone(&handle));
+        async move {
+            let admitted = match issuer.identity().limits().admit() {
+                Ok(admitted) => admitted,
+                Err(limit) => return refuse(limit),
+            };
+            let response = handle(issuer, request).await;
+            drop(admitted);
+            response
+        }
+    })
 }
 
 fn answer<F, Fut>(issuer: &Issuer, handle: F) -> impl Endpoint<Output = Response> + 'static

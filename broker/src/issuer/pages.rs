@@ -12,6 +12,7 @@ use super::{Issuer, connector::Choice, redirect::RedirectUri, target::Target};
 use crate::{
     page,
     problem::{self, note},
+    rate_limit::TooMany,
 };
 
 /// The ways to sign in that a page offers.
@@ -199,6 +200,16 @@ pub(super) fn try_again(title: &str, text: &str, seconds: u64) -> Response {
     let text = format!("{text} Try again in a moment.");
     let page = Page::Problem { title, text: &text };
     later(show(StatusCode::SERVICE_UNAVAILABLE, &page), seconds)
+}
+
+/// The page for an unauthenticated request beyond the limits, 429.
+pub(super) fn too_many(limit: TooMany) -> Response {
+    let page = Page::Problem {
+        title: "Too many requests",
+        text: "Too many people or programs that are not signed in use this site from your address, \
+               or from everywhere. Wait a few seconds and try again.",
+    };
+    later(show(StatusCode::TOO_MANY_REQUESTS, &page), limit.retry_after)
 }
 
 /// The answer with `Retry-After`.

@@ -19,6 +19,7 @@ use crate::{
     db::Tx,
     identity::session::{self, Session},
     problem::{self, note},
+    rate_limit::TooMany,
     secret::{NoRandomness, PlainSecret, SecretHash},
 };
 
@@ -183,8 +184,15 @@ fn exchanged(exchanged: &Exchanged) -> Response {
 
 /// Answers a token request.
 pub(super) async fn token(issuer: Issuer, mut request: Request) -> Response {
+    let admitted = match issuer.identity().limits().admit() {
+        Ok(admitted) => admitted,
+        Err(limit) => return too_many(limit),
+    };
     match exchange(&issuer, &mut request).await {
-        Ok(response) => response,
+        Ok(response) => {
+            admitted.authenticated();
+            response
+        }
         Err(error) => error.response(),
     }
 }
@@ -205,6 +213,11 @@ async fn exchange(issuer: &Issuer, request: &mut Request) -> Result<Response, To
         _ => Err(TokenError::GrantType),
     };
     granted.map(|granted| granted.response())
+}
+
+/// The answer to an unauthenticated request beyond the limits.
+pub(super) fn too_many(limit: TooMany) -> Response {
+    TokenError::TooMany(limit.retry_after).response()
 }
 
 /// The client that asks. All are public clients: they have no secret, and one that sends one is

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     page::see_other,
     secret::PlainSecret,
-    throttle::{self, Limited},
+    throttle::{self, Limited, TooMany},
 };
 
 /// What the handle of a request begins with.
@@ -54,19 +54,18 @@ pub(super) async fn begin(issuer: &Issuer, ask: &Ask<'_>) -> sqlx::Result<Respon
         created_at: now,
         expires_at: now + i64::from(seconds) * 1000,
     };
-    let mut tx = issuer.db().begin().await?;
-    let subject = throttle::requester();
-    let allowance = issuer.settings().sign_in_start;
-    let taken =
-        throttle::take(&mut tx, issuer.clock(), Limited::SignInStart, &subject, allowance).await?;
+    let (db, clock) = (issuer.db(), issuer.clock());
+    let (subject, allowance) = (throttle::requester(), issuer.settings().sign_in_start);
+    // A refusal only reads.
+    let looked = throttle::look(db, clock, Limited::SignInStart, &subject, allowance).await?;
+    if let Err(limit) = looked {
+        return Ok(too_many_begun(limit));
+    }
+    let mut tx = db.begin().await?;
+    let taken = throttle::take(&mut tx, clock, Limited::SignInStart, &subject, allowance).await?;
     if let Err(limit) = taken {
         tx.commit().await?;
-        let page = Page::Problem {
-            title: "Too many sign-ins were begun",
-            text: "From your address, in the last five minutes. Wait a few minutes and try again.",
-        };
-        let page = pages::show(StatusCode::TOO_MANY_REQUESTS, &page);
-        return Ok(pages::later(page, limit.retry_after));
+        return Ok(too_many_begun(limit));
     }
     authorization::insert(&mut tx, &new).await?;
     tx.commit().await?;
@@ -76,6 +75,14 @@ pub(super) async fn begin(issuer: &Issuer, ask: &Ask<'_>) -> sqlx::Result<Respon
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     Ok(response)
+}
+
+fn too_many_begun(limit: TooMany) -> Response {
+    let page = Page::Problem {
+        title: "Too many sign-ins were begun",
+        text: "From your address, in the last five minutes. Wait a few minutes and try again.",
+    };
+    pages::later(pages::show(StatusCode::TOO_MANY_REQUESTS, &page), limit.retry_after)
 }
 
 /// A request that waits, and where its answer goes.

@@ -30,6 +30,8 @@ const MOST_WHOLE: u32 = 10_000;
 pub struct WorkspaceApi {
     /// The verbs.
     pub workspaces: Workspaces,
+    /// The same on the share of the database that nothing else can use up.
+    pub authority: Workspaces,
 }
 
 /// Answers of `init`.
@@ -165,8 +167,8 @@ impl WorkspaceApi {
         request: crate::http::OptionalJson<SuspendRequest>,
     ) -> Result<SuspensionAnswer, Failure> {
         let permit = self.permit(&caller.0, Action::SuspendWorkspace, id.0).await?;
-        let found = self.workspaces.existing(id.0).await?;
-        Ok(self.workspaces.suspend(&permit, &found, request.0.reason).await?.into())
+        let found = self.authority.existing(id.0).await?;
+        Ok(self.authority.suspend(&permit, &found, request.0.reason).await?.into())
     }
 
     /// Resume a workspace
@@ -182,8 +184,8 @@ impl WorkspaceApi {
         request: crate::http::OptionalJson<SuspendRequest>,
     ) -> Result<SuspensionAnswer, Failure> {
         let permit = self.permit(&caller.0, Action::ResumeWorkspace, id.0).await?;
-        let found = self.workspaces.existing(id.0).await?;
-        Ok(self.workspaces.resume(&permit, &found, request.0.reason).await?.into())
+        let found = self.authority.existing(id.0).await?;
+        Ok(self.authority.resume(&permit, &found, request.0.reason).await?.into())
     }
 }
 

@@ -105,6 +105,12 @@ impl Workspaces {
         Self { db, clock, cluster, tiers, init_limit, metrics, replica, bell }
     }
 
+    /// The same on another share of the database.
+    #[must_use]
+    pub fn on(&self, db: &Db) -> Self {
+        Self { db: db.clone(), ..self.clone() }
+    }
+
     /// What this workspace may ask of the gateway; of a tier that is configured no more, what `basic` may.
     pub fn gateway_limits(&self, found: &Found) -> GatewayLimits {
         let tier = self.tiers.get(&found.tier).or_else(|| self.tiers.get("basic"));

@@ -134,6 +134,7 @@ impl World {
                 metrics,
                 https: false,
                 proxies: PROXIES.parse().unwrap(),
+                identity: identity.clone(),
             });
         let acceptor = TcpAcceptor::from_tokio(listener).unwrap();
         let server = tokio::spawn(async move {

@@ -1,7 +1,9 @@
-//! A tenant who floods the gateway; see `integration::measure::gateway::flood`.
+//! A tenant who floods the gateway (`integration::measure::gateway::flood`), or, with an argument,
+//! clients that nobody knows (`integration::measure::flood`).
 
 use std::process::ExitCode;
 
+use integration::measure::{flood, gateway};
 use integration::progress::say;
 
 fn main() -> ExitCode {
@@ -9,7 +11,13 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(integration::measure::gateway::flood()));
+        .and_then(|runtime| {
+            if std::env::args().nth(1).as_deref() == Some(flood::ARGUMENT) {
+                runtime.block_on(flood::flood())
+            } else {
+                runtime.block_on(gateway::flood())
+            }
+        });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

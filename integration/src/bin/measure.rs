@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use integration::binaries::{Binaries, Profile};
 use integration::measure::figure::{Figure, Timing};
-use integration::measure::{gateway, issuance, plugin, policies, startup};
+use integration::measure::{flood, gateway, issuance, plugin, policies, startup};
 use integration::progress::say;
 use integration::scratch::Scratch;
 use integration::world::{World, WorldBuilder};
@@ -40,6 +40,12 @@ enum What {
         #[arg(long)]
         only: Option<Part>,
     },
+    /// Issuance and suspension beside a flood of unauthenticated requests
+    Flood {
+        /// Only one of the two engines
+        #[arg(long)]
+        only: Option<Engine>,
+    },
     /// The gateway beside the API server itself, nginx and `kubectl proxy`
     Gateway {
         /// Only one of the five
@@ -52,6 +58,12 @@ enum What {
 enum Part {
     Cost,
     Suspension,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Engine {
+    Sqlite,
+    Postgres,
 }
 
 /// Everything that was measured.
@@ -82,6 +94,7 @@ async fn measure(args: &Args) -> Result<()> {
     let measured = match args.what {
         None => everyday(args).await?,
         Some(What::Policies { only }) => holding(args, only).await?,
+        Some(What::Flood { only }) => flooded(args, only).await?,
         Some(What::Gateway { only }) => forwarding(args, only).await?,
     };
     print(args, &measured)?;
@@ -176,6 +189,36 @@ async fn holding(args: &Args, only: Option<Part>) -> Result<Measured> {
         let world = world(args).start().await?;
         say("measure: suspensions");
         measured.timings = policies::latency(&world, if quick { 2 } else { 5 }).await?;
+    }
+    Ok(measured)
+}
+
+/// Issuance and suspension beside unauthenticated floods, on both engines. The listener is in clear, so
+/// that the flooding client costs as little as it can.
+async fn flooded(args: &Args, only: Option<Engine>) -> Result<Measured> {
+    let quick = args.quick;
+    let plan = flood::Plan {
+        rounds: if quick { 2 } else { 5 },
+        length: Duration::from_secs(if quick { 3 } else { 8 }),
+        suspensions: if quick { 8 } else { 16 },
+    };
+    let mut measured = Measured::default();
+    for (engine, name) in [(Engine::Sqlite, "SQLite"), (Engine::Postgres, "PostgreSQL")] {
+        if only.is_some_and(|only| only != engine) {
+            continue;
+        }
+        say(&format!("measure: floods on {name}"));
+        let world = World::builder()
+            .own_control_plane()
+            .profile(Profile::own())
+            .broker_program(args.broker.clone())
+            .setting("log.level", "info")
+            .steps(|step| say(&format!("measure: {step}")));
+        let world = if engine == Engine::Postgres { world.postgres() } else { world };
+        let place = flood::Place::new(world.start().await?, plan.suspensions).await?;
+        let of_engine = flood::measure(&place, name, plan).await?;
+        measured.figures.extend(of_engine.figures);
+        measured.timings.extend(of_engine.timings);
     }
     Ok(measured)
 }

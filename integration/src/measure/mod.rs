@@ -2,6 +2,7 @@
 //! run, so that a machine whose speed drifts moves both.
 
 pub mod figure;
+pub mod flood;
 pub mod gateway;
 pub mod issuance;
 pub mod plugin;

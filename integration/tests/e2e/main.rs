@@ -25,6 +25,7 @@ mod secrets;
 mod sign_ins;
 mod story;
 mod suspension;
+mod unauthenticated;
 
 use anyhow::Context as _;
 use integration::api::{ApiError, Refused};

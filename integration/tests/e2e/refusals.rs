@@ -20,7 +20,7 @@ const OWN_THINGS: [&str; 7] = [
     "/audit-logs",
 ];
 /// Operations by which a stranger becomes somebody. This list may only shrink.
-const FOR_STRANGERS: [&str; 2] = ["/auth/login", "/auth/register"];
+pub(crate) const FOR_STRANGERS: [&str; 2] = ["/auth/login", "/auth/register"];
 /// Operations for administrators alone.
 const ADMINISTRATORS_THINGS: [&str; 2] = ["/users", "/audit-logs/export"];
 
@@ -29,7 +29,7 @@ const ADMINISTRATORS_THINGS: [&str; 2] = ["/users", "/audit-logs/export"];
 const BY_NAME: [&str; 2] = ["/workspaces/lookup", "/users/lookup"];
 
 /// Every operation of the document: method and path.
-fn operations() -> Vec<(Method, String)> {
+pub(crate) fn operations() -> Vec<(Method, String)> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi/broker.yaml");
     let document: Value = serde_norway::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     let mut operations = Vec::new();
@@ -44,7 +44,7 @@ fn operations() -> Vec<(Method, String)> {
 }
 
 /// The path with a workspace in the place of its parameter.
-fn filled(path: &str, workspace: Uuid) -> String {
+pub(crate) fn filled(path: &str, workspace: Uuid) -> String {
     path.replace("{id}", &workspace.to_string())
         .replace("{credential_id}", "6ba7b810-9dad-11d1-80b4-00c04fd430c8")
         .trim_start_matches('/')

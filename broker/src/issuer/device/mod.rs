@@ -108,8 +108,11 @@ async fn keep(
 ) -> Result<Started, TokenError> {
     let now = clock.now_ms();
     let address = problem::request_address();
-    let mut tx = db.begin().await?;
     let subject = throttle::requester();
+    // A refusal only reads.
+    let looked = throttle::look(db, clock, Limited::DeviceStart, &subject, asked.allowance).await?;
+    looked.map_err(|limit| TokenError::TooMany(limit.retry_after))?;
+    let mut tx = db.begin().await?;
     let taken = throttle::take(&mut tx, clock, Limited::DeviceStart, &subject, asked.allowance);
     if let Err(limit) = taken.await? {
         tx.commit().await?;

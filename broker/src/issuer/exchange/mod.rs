@@ -88,6 +88,10 @@ pub(super) async fn exchange(issuer: &Issuer, sent: &Parameters) -> Result<Excha
     }
     let subscriber = throttle::requester();
     let (clock, allowance) = (issuer.clock(), issuer.settings().exchange);
+    // A refusal only reads.
+    let looked =
+        throttle::look(issuer.db(), clock, Limited::Exchange, &subscriber, allowance).await?;
+    looked.map_err(|limit| TokenError::TooMany(limit.retry_after))?;
     let mut tx = issuer.db().begin().await?;
     let taken = throttle::take(&mut tx, clock, Limited::Exchange, &subscriber, allowance).await?;
     tx.commit().await?;

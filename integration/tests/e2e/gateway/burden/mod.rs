@@ -3,6 +3,7 @@
 
 mod large;
 mod leaving;
+mod refused;
 mod slow;
 mod unread;
 

@@ -1,0 +1,102 @@
+//! Clients that nobody knows, who send bodies that nobody wants, one byte at a time.
+
+use std::time::Duration;
+
+use integration::world::World;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use super::{is_flat, is_served, memory, tenant};
+
+/// Clients at once: more than bodies of refused requests are read for one address.
+const CLIENTS: usize = 200;
+/// Bodies of refused requests of one address that the broker reads at once.
+const READ: usize = 128;
+/// Chunks of one write, and how many of these a client sends at most: less than what ends the reading.
+const CHUNKS: usize = 500;
+const WRITES: usize = 20;
+/// How long a client goes on sending, at most: the broker reads for five seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a client saw.
+struct Seen {
+    /// The first line of the answer.
+    answer: String,
+    /// Bytes that it could send.
+    sent: usize,
+}
+
+/// Sends a body of one-byte chunks that does not end, until the broker closes the connection.
+async fn drip(authority: String, head: String) -> Seen {
+    let mut stream = TcpStream::connect(&authority).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let chunks = "1\r\nx\r\n".repeat(CHUNKS);
+    let (mut reader, mut writer) = stream.split();
+    let mut sent = 0;
+    let mut answer = Vec::new();
+    let send = async {
+        for _ in 0..WRITES {
+            if writer.write_all(chunks.as_bytes()).await.is_err() {
+                break;
+            }
+            sent += chunks.len();
+        }
+        // Nothing more comes, and no end.
+        std::future::pending::<()>().await;
+    };
+    let all = async {
+        tokio::select! {
+            // A connection that the broker resets has no end, but an error.
+            _ = reader.read_to_end(&mut answer) => {}
+            () = send => {}
+        }
+    };
+    tokio::time::timeout(PATIENCE, all).await.expect("the broker keeps the connection");
+    let answer = String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned();
+    Seen { answer, sent }
+}
+
+async fn all(authority: &str, head: &str) -> Vec<Seen> {
+    let mut clients = JoinSet::new();
+    for _ in 0..CLIENTS {
+        clients.spawn(drip(authority.to_owned(), head.to_owned()));
+    }
+    clients.join_all().await
+}
+
+#[tokio::test]
+async fn a_body_of_a_refused_request_is_not_kept() {
+    let world = World::builder().setting("log.level", "warn").start().await.unwrap();
+    let (alice, _) = tenant(&world, "alice").await;
+    let session = alice.sign_in().await.unwrap();
+    let broker = world.broker().url().unwrap();
+    let authority = broker.authority();
+    let head = |path: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: {authority}\r\nTransfer-Encoding: chunked\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\n\r\n"
+        )
+    };
+    is_served(&alice, &session, &world).await;
+    let memory = memory(&world);
+    for round in 0..3 {
+        let seen = all(authority, &head("/clusters/internal-cluster/api/v1/pods")).await;
+        let whole = seen.iter().filter(|seen| seen.sent == CHUNKS * WRITES * 6).count();
+        // Not all answers arrive: that of a connection which is closed while bytes are under way to
+        // the broker can be lost with it.
+        let answered = seen.iter().filter(|seen| seen.answer.starts_with("HTTP/1.1 401")).count();
+        assert!(answered >= READ, "round {round}: {answered} answers, {whole} sent all");
+        is_served(&alice, &session, &world).await;
+    }
+    is_flat(&memory, "refused bodies of one-byte chunks");
+    let metrics = world.broker().metrics().await.unwrap();
+    let closed = "tenant_broker_unauthenticated_refused_total{limit=\"discarded_bodies_at_once\"}";
+    assert!(metrics.contains(closed), "no connection was closed: {metrics}");
+    // The same for what the pages take. It is read whole, 64 KiB at most.
+    for path in ["/oauth2/token", "/api/v1/auth/login", "/nothing"] {
+        all(authority, &head(path)).await;
+        is_served(&alice, &session, &world).await;
+    }
+    is_flat(&memory, "bodies of one-byte chunks");
+}

@@ -1,0 +1,168 @@
+//! Clients that nobody knows: beyond the limits they cost no transaction, and they do not keep people
+//! out who are signed in.
+
+use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use http::{Method, StatusCode, header};
+use integration::api::Api;
+use integration::engine::On;
+use integration::on_both_engines;
+use integration::world::{World, WorldBuilder};
+use secrecy::SecretString;
+use sqlx::Connection as _;
+
+use crate::refusals::{filled, operations};
+
+/// Requests of one kind at once. The broker has 32 of one address under way.
+const AT_ONCE: usize = 120;
+/// Of these are refused at least, however slow the others are.
+const REFUSED: usize = AT_ONCE - 2 * 32;
+/// What the issuer and the pages answer without knowing who asks, and what is sent; all of it needs the
+/// database.
+const BY_ANYBODY: [(Method, &str, &str); 11] = [
+    (Method::GET, "login", ""),
+    (Method::GET, "login?request=tbq_unknown", ""),
+    (Method::POST, "login", "request=tbq_unknown&email=a%40example.com&password=unknown"),
+    (Method::POST, "device", "user_code=BCDF-GHJK"),
+    (Method::GET, "login/device?request=tbq_unknown", ""),
+    (
+        Method::GET,
+        "oauth2/authorize?client_id=kubectl-tenant&redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2F&\
+         response_type=code&scope=openid&code_challenge_method=S256&\
+         code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+        "",
+    ),
+    (Method::POST, "oauth2/device_authorization", "client_id=kubectl-tenant&scope=openid"),
+    (
+        Method::POST,
+        "oauth2/token",
+        "grant_type=refresh_token&client_id=kubectl-tenant&refresh_token=tbr_unknown",
+    ),
+    (
+        Method::POST,
+        "oauth2/token",
+        "grant_type=authorization_code&client_id=kubectl-tenant&code=tbc_unknown&\
+         redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2F&code_verifier=\
+         dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk",
+    ),
+    (Method::POST, "oauth2/revoke", "client_id=kubectl-tenant&token=tbr_unknown"),
+    (Method::POST, "api/v1/auth/login", r#"{"email":"a@example.com","password":"unknown"}"#),
+];
+
+/// One request a second and address, ten at once.
+fn strict(builder: WorldBuilder) -> WorldBuilder {
+    builder.setting("limits.unauthenticated_per_address", 1).setting("log.level", "info")
+}
+
+/// Somebody at this broker with a token that nobody has.
+fn forger(world: &World) -> Api {
+    world.stranger().unwrap().with_token(SecretString::from(format!("tba_{}", "x".repeat(43))))
+}
+
+/// Sends so many of these requests at once and waits until this number of them was refused; the others
+/// wait for the database and are given up.
+async fn refused_at_once(api: &Api, method: &Method, path: &str, body: &str) {
+    let media_type = if body.starts_with('{') {
+        "application/json"
+    } else {
+        "application/x-www-form-urlencoded"
+    };
+    let requests = (0..AT_ONCE).map(|_| {
+        let request = api.request(method.clone(), path).unwrap();
+        let request = if body.is_empty() {
+            request
+        } else {
+            request.header(header::CONTENT_TYPE, media_type).body(body.to_owned())
+        };
+        request.send()
+    });
+    let (mut answers, mut refused) = (requests.collect::<FuturesUnordered<_>>(), 0);
+    while refused < REFUSED {
+        let answer = answers.next().await;
+        let answer = answer.unwrap_or_else(|| panic!("{method} {path}: {refused} were refused"));
+        let answer = answer.unwrap();
+        if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+            let seconds = answer.headers()[header::RETRY_AFTER].to_str().unwrap();
+            assert!(seconds.parse::<u64>().unwrap() >= 1);
+            refused += 1;
+        }
+    }
+}
+
+/// The database does not answer at all, so whatever is answered 429 did not ask it.
+#[tokio::test]
+async fn a_refusal_beyond_the_limits_needs_no_database() {
+    let world = strict(World::builder().own_control_plane().postgres()).start().await.unwrap();
+    let (stranger, forger) = (world.stranger().unwrap(), forger(&world));
+    world.postgres().unwrap().kill().await.unwrap();
+    let at_root = |path: &str| format!("../../{path}");
+    let by_anybody = BY_ANYBODY.iter().map(|(method, path, body)| {
+        let path = at_root(path);
+        (&stranger, method.clone(), path, *body)
+    });
+    // Whatever the document has, with a token that nobody knows.
+    let with_a_token = operations()
+        .into_iter()
+        .filter(|(_, path)| !crate::refusals::FOR_STRANGERS.contains(&path.as_str()))
+        .map(|(method, path)| (&forger, method, filled(&path, uuid::Uuid::nil()), ""));
+    let gateway = [
+        (&forger, Method::GET, at_root("clusters/internal-cluster/api/v1/pods"), ""),
+        (&forger, Method::GET, at_root("oauth2/userinfo"), ""),
+    ];
+    for (api, method, path, body) in by_anybody.chain(with_a_token).chain(gateway) {
+        refused_at_once(api, &method, &path, body).await;
+    }
+    world.postgres().unwrap().start_again().await.unwrap();
+}
+
+on_both_engines!(a_refusal_beyond_the_limits_writes_nothing_and_keeps_nobody_out);
+
+async fn a_refusal_beyond_the_limits_writes_nothing_and_keeps_nobody_out(on: On) {
+    let builder = match on {
+        On::Sqlite => World::builder(),
+        On::Postgres => World::builder().postgres(),
+    };
+    let world = strict(builder).start().await.unwrap();
+    let alice = world.person("alice").await.unwrap().api().await.unwrap();
+    let (workspace, _) = alice.init("basic").await.unwrap();
+    let browser = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+    let browser = browser.build().unwrap();
+    let login = world.broker().url().unwrap().join("login").unwrap();
+    let before = begun(&world).await;
+    let mut passed = 0;
+    for _ in 0..5 {
+        let answers = join_all((0..AT_ONCE).map(|_| browser.get(login.clone()).send())).await;
+        for answer in answers {
+            match answer.unwrap().status() {
+                StatusCode::SEE_OTHER => passed += 1,
+                status => assert_eq!(status, StatusCode::TOO_MANY_REQUESTS),
+            }
+        }
+        // From the same address.
+        alice.credential(workspace.id).await.unwrap();
+    }
+    assert!(passed > 0 && passed < AT_ONCE, "{passed} passed");
+    let [rows, used] = begun(&world).await;
+    let passed = i64::try_from(passed).unwrap();
+    assert_eq!([rows - before[0], used - before[1]], [passed; 2]);
+    let metrics = world.broker().metrics().await.unwrap();
+    let refusals = "tenant_broker_unauthenticated_refused_total{limit=\"requests_per_address\"}";
+    assert!(metrics.contains(refusals), "{metrics}");
+}
+
+/// Rows of sign-ins that were begun, and what is counted against their limit.
+async fn begun(world: &World) -> [i64; 2] {
+    const ROWS: &str = "SELECT COUNT(*) FROM authorizations";
+    const USED: &str = "SELECT CAST(COALESCE(SUM(used), 0) AS BIGINT) FROM throttles \
+                        WHERE name = 'sign_in_start'";
+    let url = world.database_url().unwrap();
+    if url.scheme() == "sqlite" {
+        let mut database = sqlx::SqliteConnection::connect(url.as_str()).await.unwrap();
+        let rows = sqlx::query_scalar(ROWS).fetch_one(&mut database).await.unwrap();
+        [rows, sqlx::query_scalar(USED).fetch_one(&mut database).await.unwrap()]
+    } else {
+        let mut database = sqlx::PgConnection::connect(url.as_str()).await.unwrap();
+        let rows = sqlx::query_scalar(ROWS).fetch_one(&mut database).await.unwrap();
+        [rows, sqlx::query_scalar(USED).fetch_one(&mut database).await.unwrap()]
+    }
+}
