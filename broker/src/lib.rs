@@ -51,6 +51,7 @@ pub mod page;
 pub mod problem;
 pub mod proxy;
 pub mod rate_limit;
+mod request_head;
 pub mod secret;
 pub mod server;
 pub mod signing;

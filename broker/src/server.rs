@@ -11,8 +11,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header, uri::Scheme};
+use http::{Request, Response, uri::Scheme};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -38,6 +37,7 @@ use crate::{
     lanes::Lanes,
     opening::Opening,
     proxy::TrustedProxies,
+    request_head::{self, HeadError},
 };
 
 /// Connections at once; each has a file descriptor, and one more for a request of the gateway under
@@ -53,8 +53,6 @@ const HEAD_TIMEOUT: Duration = Duration::from_mins(1);
 const HTTP2_PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 /// Requests at once on one HTTP/2 connection, as many as API servers take.
 const HTTP2_STREAMS: u32 = 250;
-/// Bytes of the head of a request.
-const MOST_HEAD_BYTES: usize = 64 * 1024;
 
 /// What answers.
 pub struct Answering {
@@ -177,7 +175,7 @@ impl Connection {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
-            .max_buf_size(MOST_HEAD_BYTES)
+            .max_buf_size(request_head::MOST_BYTES)
             .serve_connection(TokioIo::new(io), self.service())
             .with_upgrades();
         until(ending, Box::pin(connection), http1::UpgradeableConnection::graceful_shutdown).await;
@@ -193,7 +191,7 @@ impl Connection {
             .keep_alive_interval(HTTP2_PING.0)
             .keep_alive_timeout(HTTP2_PING.1)
             .max_concurrent_streams(HTTP2_STREAMS)
-            .max_header_list_size(u32::try_from(MOST_HEAD_BYTES).unwrap_or(u32::MAX))
+            .max_header_list_size(u32::try_from(request_head::MOST_BYTES).unwrap_or(u32::MAX))
             // hyper waits for the client's first bytes here without a limit.
             .serve_connection(TokioIo::new(Opening::new(io, HEAD_TIMEOUT)), self.service());
         until(ending, Box::pin(connection), http2::Connection::graceful_shutdown).await;
@@ -218,9 +216,8 @@ impl Connection {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<gateway::Body> {
-        // hyper stops reading at about that size, but takes a longer head that came in one piece.
-        if head_bytes(&request) > MOST_HEAD_BYTES {
-            return too_large();
+        if let Some(error) = HeadError::of(&request) {
+            return error.response().map(gateway::whole);
         }
         if request.uri().path().starts_with(GATEWAY_PATH) {
             let address = self.answering.proxies.client(self.remote.ip(), request.headers());
@@ -249,20 +246,4 @@ async fn until<C: Future>(
         () = ending.cancelled() => shut(connection.as_mut()),
     }
     let _ = connection.await;
-}
-
-/// Bytes of the head, as it is sent in HTTP/1.1.
-fn head_bytes(request: &Request<Incoming>) -> usize {
-    let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
-    let fields = request.headers().iter();
-    path + fields.map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>()
-}
-
-fn too_large() -> Response<gateway::Body> {
-    let text = format!("the head of the request is longer than {} KiB\n", MOST_HEAD_BYTES / 1024);
-    let mut response = Response::new(gateway::whole(Bytes::from(text)));
-    *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-    // What follows may be as long; HTTP/2 has no such header, and ignores it.
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    response
 }

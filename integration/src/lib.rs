@@ -14,6 +14,7 @@
 //! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities and how they are used |
 //! | [`browser`], [`oidc`], [`api`] | the ways to the broker without the plugin |
 //! | [`conformance`] | the suite of Kubernetes itself, directly and through the gateway |
+//! | [`proxied_program`] | a program behind the API server's subresource `proxy` |
 //! | [`streams`] | what a person leaves open: a watch, logs, exec, a forwarded port |
 //! | [`terminal`] | a person's terminal, on which kubectl runs |
 //! | [`progress`] | what a person at the terminal is told |
@@ -46,6 +47,7 @@ pub mod postgres;
 pub mod probe;
 pub mod process;
 pub mod progress;
+pub mod proxied_program;
 pub mod random;
 pub mod scratch;
 pub mod streams;

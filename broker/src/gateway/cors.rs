@@ -2,7 +2,7 @@
 //! Who may *act* with a cookie is decided elsewhere, by the same list.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 
 use crate::identity::Origins;
 
@@ -50,11 +50,6 @@ pub(super) fn readable(headers: &mut HeaderMap, origin: &HeaderValue) {
 fn allow(headers: &mut HeaderMap, origin: &HeaderValue) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
-}
-
-/// Whether a header of the API server's answer speaks of other pages: it knows none of ours.
-pub(super) fn is_of_cors(name: &HeaderName) -> bool {
-    name.as_str().starts_with("access-control-")
 }
 
 #[cfg(test)]

@@ -8,12 +8,17 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty, Full, Limited};
 use tenant_shared::Code;
 
-use super::{Body, Gateway, cut_off, passage::Passage, tokens::Token, visitors::Visitor};
+use super::{
+    Body, Gateway, cut_off, passage::Passage, path::Kind, tokens::Token, visitors::Visitor,
+};
 use crate::{
     cluster::{Travel, UpstreamAnswer},
     identity::Presented,
     problem::Failure,
 };
+
+/// Bytes of the API server's answer to `/version` at most.
+const MOST_VERSION_BYTES: usize = 64 * 1024;
 
 /// What a question carries.
 pub(super) enum Payload {
@@ -30,6 +35,8 @@ pub(super) struct Exchange<'a> {
     pub(super) visitor: Arc<Visitor>,
     /// The namespace that the request names.
     pub(super) namespace: Option<&'a str>,
+    /// What the request does.
+    pub(super) kind: Kind,
     /// How it goes to the API server.
     pub(super) travel: Travel,
     pub(super) passage: Passage,
@@ -57,11 +64,23 @@ impl Exchange<'_> {
             Err(failure) => Box::pin(self.token_of_other_account(failure)).await?,
         };
         let response = self.once(&token, request(method, uri.clone(), headers, body)).await?;
-        if response.status() != StatusCode::UNAUTHORIZED {
+        if response.status() != StatusCode::UNAUTHORIZED
+            || (self.kind == Kind::Proxy && Box::pin(self.is_good(&token)).await?)
+        {
             return Ok(response);
         }
         let again = again.map(|bytes| request(method, uri, headers, whole(bytes)));
         Box::pin(self.with_another_token(&token, again)).await
+    }
+
+    /// Whether the API server takes this token. A program behind `/proxy/` may answer 401 as it likes,
+    /// and must not have the broker issue a new token each time.
+    async fn is_good(&mut self, token: &Token) -> Result<bool, Failure> {
+        let uri = self.gateway.upstream.uri("/version")?;
+        let asked = request(&Method::GET, uri, &HeaderMap::new(), whole(Bytes::new()));
+        let answer = self.once(token, asked).await?;
+        let answer = self.read(answer, MOST_VERSION_BYTES).await?;
+        Ok(answer.status() != StatusCode::UNAUTHORIZED)
     }
 
     async fn with_another_token(

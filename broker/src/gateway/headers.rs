@@ -1,15 +1,15 @@
-//! What is taken off a request before it goes to the API server, and off the answer. Pure.
+//! Which headers of a request go to the API server, and which protocols it may be upgraded to. Pure.
 
-use super::cors::is_of_cors;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Headers that concern one connection only (RFC 9110 section 7.6.1), beside what `Connection`
-/// lists.
-const HOP_BY_HOP: [HeaderName; 7] = [
+/// lists. `Trailer` is one of them because the gateway drops the trailers that it announces.
+const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     header::TE,
+    header::TRAILER,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
     header::PROXY_AUTHENTICATE,
@@ -28,9 +28,40 @@ const OURS: [HeaderName; 9] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// The subprotocol in which a browser may send the API server a token; the gateway's session is
-/// the cookie, and a second identity must not go along.
-const BEARER_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
+/// The WebSocket subprotocol in which a browser may send a token to the API server. The gateway
+/// removes it because a request has one identity, that of its session.
+const BEARER_PROTOCOL: &[u8] = b"base64url.bearer.authorization.k8s.io.";
+
+/// A protocol that a connection may be upgraded to: those that the API server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UpgradeProtocol {
+    /// RFC 6455.
+    WebSocket,
+    /// What kubectl speaks with `KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false`, and before 1.31.
+    Spdy,
+}
+
+impl UpgradeProtocol {
+    /// The protocol of this `Upgrade` header, if the gateway forwards it. Names are compared without
+    /// case because the API server does so.
+    pub(super) fn of(value: &HeaderValue) -> Option<Self> {
+        [Self::WebSocket, Self::Spdy]
+            .into_iter()
+            .find(|protocol| value.as_bytes().eq_ignore_ascii_case(protocol.as_str().as_bytes()))
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::WebSocket => "websocket",
+            Self::Spdy => "SPDY/3.1",
+        }
+    }
+
+    /// The value of the header `Upgrade`.
+    pub(super) fn header(self) -> HeaderValue {
+        HeaderValue::from_static(self.as_str())
+    }
+}
 
 /// Why a request with these headers is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,9 +71,9 @@ pub(super) enum HeaderError {
         "impersonation (Impersonate-* headers, kubectl's --as) is not possible through the gateway"
     )]
     Impersonation,
-    /// More than one `Host` or `Authorization`.
-    #[error("the request has two headers {0}")]
-    Twice(&'static str),
+    /// More than one `Authorization`.
+    #[error("the request has two headers Authorization; send one")]
+    TwoAuthorizations,
 }
 
 /// Refuses what must not be forwarded, not even cleaned.
@@ -53,23 +84,23 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), HeaderError> {
     if headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
         return Err(HeaderError::Impersonation);
     }
-    for name in [header::HOST, header::AUTHORIZATION] {
-        if headers.get_all(&name).iter().nth(1).is_some() {
-            let shown = if name == header::HOST { "Host" } else { "Authorization" };
-            return Err(HeaderError::Twice(shown));
-        }
+    if headers.get_all(header::AUTHORIZATION).iter().nth(1).is_some() {
+        return Err(HeaderError::TwoAuthorizations);
     }
     Ok(())
 }
 
-/// The protocol that a request asks to go on in (`websocket`, `SPDY/3.1`), RFC 9110 section 7.8.
-pub(super) fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
-    let wants = listed(headers).any(|name| name.eq_ignore_ascii_case("upgrade"));
-    headers.get(header::UPGRADE).filter(|_| wants).cloned()
+/// The protocol that a request asks to be upgraded to (RFC 9110 section 7.8). Other protocols and
+/// lists of several are ignored, as a server may do, and the request is answered as it is.
+pub(super) fn upgrade(headers: &HeaderMap) -> Option<UpgradeProtocol> {
+    let mut values = headers.get_all(header::UPGRADE).iter();
+    let protocol = UpgradeProtocol::of(values.next()?)?;
+    let is_asked_for = listed(headers).any(|name| name.eq_ignore_ascii_case("upgrade"));
+    (is_asked_for && values.next().is_none()).then_some(protocol)
 }
 
 /// What `Connection` lists.
-fn listed(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+pub(super) fn listed(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     headers
         .get_all(header::CONNECTION)
         .iter()
@@ -106,37 +137,33 @@ pub(super) fn to_upstream(headers: &mut HeaderMap) {
     drop_bearer_protocol(headers);
 }
 
+/// Keeps the subprotocols that are visible ASCII and carry no credential. Kubernetes' own are no tokens
+/// of RFC 6455 (`SPDY/3.1+portforward.k8s.io`), so the slash passes. Bytes are compared, not text: the
+/// API server finds a credential beside bytes that are no ASCII too.
 fn drop_bearer_protocol(headers: &mut HeaderMap) {
     let name = header::SEC_WEBSOCKET_PROTOCOL;
-    let carries =
-        |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains(BEARER_PROTOCOL));
-    if !headers.get_all(&name).iter().any(carries) {
+    let protocols = |value: &HeaderValue| {
+        let items = value.as_bytes().split(|byte| *byte == b',');
+        items.map(|item| item.trim_ascii().to_vec()).collect::<Vec<_>>()
+    };
+    let is_kept = |protocol: &[u8]| {
+        protocol.iter().all(u8::is_ascii_graphic)
+            && !protocol.windows(BEARER_PROTOCOL.len()).any(|part| part == BEARER_PROTOCOL)
+    };
+    if !headers.contains_key(&name) {
         return;
     }
-    let kept: Vec<String> = headers
-        .get_all(&name)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .filter(|protocol| !protocol.starts_with(BEARER_PROTOCOL))
-        .map(str::to_owned)
-        .collect();
+    let sent: Vec<Vec<u8>> = headers.get_all(&name).iter().flat_map(protocols).collect();
+    if sent.iter().all(|protocol| is_kept(protocol)) {
+        return;
+    }
     headers.remove(&name);
-    if let Ok(value) = HeaderValue::from_str(&kept.join(", "))
+    let kept: Vec<Vec<u8>> =
+        sent.into_iter().filter(|one| !one.is_empty() && is_kept(one)).collect();
+    if let Ok(value) = HeaderValue::from_bytes(&kept.join(&b", "[..]))
         && !kept.is_empty()
     {
         headers.insert(name, value);
-    }
-}
-
-/// Makes the API server's headers those of the answer.
-pub(super) fn to_client(headers: &mut HeaderMap) {
-    remove_hop_by_hop(headers);
-    let foreign: Vec<HeaderName> =
-        headers.keys().filter(|name| is_of_cors(name)).cloned().collect();
-    for name in foreign {
-        headers.remove(name);
     }
 }
 
@@ -165,9 +192,8 @@ mod tests {
         {
             assert_eq!(check(&headers(&[(name, "x")])), Err(HeaderError::Impersonation), "{name}");
         }
-        for name in ["Host", "Authorization"] {
-            assert_eq!(check(&headers(&[(name, "a"), (name, "b")])), Err(HeaderError::Twice(name)));
-        }
+        let two = headers(&[("Authorization", "a"), ("Authorization", "b")]);
+        assert_eq!(check(&two), Err(HeaderError::TwoAuthorizations));
         check(&headers(&[("host", "a"), ("authorization", "Bearer x"), ("accept", "a")])).unwrap();
     }
 
@@ -206,19 +232,63 @@ mod tests {
             ("Trailer", "X-Sum"),
             ("Accept", "a"),
         ]);
-        assert_eq!(upgrade(&given).unwrap(), "websocket");
         to_upstream(&mut given);
-        assert_eq!(names(&given), ["accept", "trailer"]);
-        assert_eq!(upgrade(&headers(&[("Upgrade", "h2c")])), None, "not asked for");
+        assert_eq!(names(&given), ["accept"]);
     }
 
     #[test]
     fn a_token_in_a_subprotocol_stays_here() {
         let mut given = headers(&[(
             "Sec-WebSocket-Protocol",
-            "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.dG9rZW4, v4.channel.k8s.io",
+            "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.dG9rZW4, \
+             SPDY/3.1+portforward.k8s.io",
         )]);
         to_upstream(&mut given);
-        assert_eq!(given["sec-websocket-protocol"], "v5.channel.k8s.io, v4.channel.k8s.io");
+        let kept = "v5.channel.k8s.io, SPDY/3.1+portforward.k8s.io";
+        assert_eq!(given["sec-websocket-protocol"], kept);
+        to_upstream(&mut given);
+        assert_eq!(given["sec-websocket-protocol"], kept);
+    }
+
+    #[test]
+    fn a_byte_that_is_no_ascii_hides_no_token_in_a_subprotocol() {
+        let token = b"base64url.bearer.authorization.k8s.io.dG9rZW4";
+        for (before, after) in [
+            (&b"v4.channel.k8s.io, "[..], &b", \xff"[..]),
+            (b"v4.channel.k8s.io,\xc2\xa0", b""),
+            (b"v4.channel.k8s.io,\xc2\x85", b"\xff"),
+            (b"v4.channel.k8s.io,\t ", b"\t"),
+        ] {
+            let mut given = HeaderMap::new();
+            let value = HeaderValue::from_bytes(&[before, token, after].concat()).unwrap();
+            given.insert(header::SEC_WEBSOCKET_PROTOCOL, value);
+            to_upstream(&mut given);
+            assert_eq!(
+                given["sec-websocket-protocol"], "v4.channel.k8s.io",
+                "{before:?} {after:?}"
+            );
+        }
+        let mut given = HeaderMap::new();
+        given.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_bytes(token).unwrap());
+        to_upstream(&mut given);
+        assert!(given.is_empty());
+    }
+
+    #[test]
+    fn only_websocket_and_spdy_are_upgrades() {
+        use UpgradeProtocol::{Spdy, WebSocket};
+        for (sent, expected) in [
+            (
+                &[("Connection", "keep-alive, Upgrade"), ("Upgrade", "WebSocket")][..],
+                Some(WebSocket),
+            ),
+            (&[("Connection", "upgrade"), ("Upgrade", "SPDY/3.1")], Some(Spdy)),
+            (&[("Connection", "upgrade"), ("Upgrade", "h2c")], None),
+            (&[("Connection", "upgrade"), ("Upgrade", "websocket, h2c")], None),
+            (&[("Connection", "upgrade"), ("Upgrade", "websocket"), ("Upgrade", "h2c")], None),
+            (&[("Upgrade", "websocket")], None),
+        ] {
+            assert_eq!(upgrade(&headers(sent)), expected, "{sent:?}");
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod answer;
+mod answer_headers;
 pub mod api;
 mod closing;
 mod cors;
@@ -53,6 +54,7 @@ use self::{
     share::{Meter, Shares},
     streams::{Facts, Streams},
     tokens::Tokens,
+    upload::UploadError,
     usage::Verb,
     visitors::Visitors,
 };
@@ -124,7 +126,7 @@ impl From<HeaderError> for Failure {
     fn from(error: HeaderError) -> Self {
         let code = match error {
             HeaderError::Impersonation => Code::Forbidden,
-            HeaderError::Twice(_) => Code::InvalidRequest,
+            HeaderError::TwoAuthorizations => Code::InvalidRequest,
         };
         Self::new(code, error.to_string())
     }
@@ -134,10 +136,9 @@ impl From<UpstreamError> for Failure {
     fn from(error: UpstreamError) -> Self {
         note("cause", chain(&error));
         match error {
-            UpstreamError::Connection(error) if upload::stopped(&error) => Self::new(
-                Code::InvalidRequest,
-                "the body of the request stopped: nothing came for a minute",
-            ),
+            UpstreamError::Connection(error) if let Some(error) = UploadError::of(&error) => {
+                Self::new(Code::InvalidRequest, error.to_string())
+            }
             UpstreamError::Path(_) => {
                 Self::new(Code::InvalidRequest, "the path cannot be forwarded")
             }
@@ -290,6 +291,7 @@ impl Gateway {
             presented: &presented,
             visitor: Arc::clone(&visitor),
             namespace: target.namespace,
+            kind: target.kind,
             travel: if outgoing.is_upgrade() {
                 Travel::Upgrade
             } else if target.kind == Kind::Watch {
@@ -317,13 +319,13 @@ impl Gateway {
                     Payload::Stream(exchange.passage.upload(body).boxed())
                 };
                 match exchange.send(&parts.method, path, &outgoing.headers, payload).await {
-                    Ok(response) => return outgoing.answer(response, exchange.passage),
+                    Ok(response) => return outgoing.answer(response, &target, exchange.passage),
                     Err(failure) => Err(failure),
                 }
             }
         };
         match answered {
-            Ok(response) => outgoing.answer(response.map(Full::new), exchange.passage),
+            Ok(response) => outgoing.answer(response.map(Full::new), &target, exchange.passage),
             Err(failure) => {
                 exchange.passage.refused();
                 Err(failure)

@@ -214,7 +214,11 @@ where
         if let Some(Err(_)) = &frame {
             this.passage.ended("the API server broke off");
         }
-        Poll::Ready(frame.map(|frame| frame.map_err(std::io::Error::other)))
+        Poll::Ready(match frame {
+            // A trailer of an answer is a header that the allow-list has not seen.
+            Some(Ok(frame)) if frame.is_trailers() => None,
+            frame => frame.map(|frame| frame.map_err(std::io::Error::other)),
+        })
     }
 
     fn is_end_stream(&self) -> bool {

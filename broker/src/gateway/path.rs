@@ -48,6 +48,8 @@ impl Kind {
 pub(super) struct Target<'a> {
     /// Which cluster.
     pub(super) cluster: &'a str,
+    /// The path of the gateway to it: `/clusters/CLUSTER`.
+    pub(super) gateway: &'a str,
     /// What the API server is asked for, with the query, as it was written.
     pub(super) path_and_query: &'a str,
     /// The namespace that the path names.
@@ -113,6 +115,7 @@ pub(super) fn parse(uri: &Uri) -> Result<Target<'_>, PathError> {
     let names = Names::read(path);
     Ok(Target {
         cluster,
+        gateway: &whole[..GATEWAY_PATH.len() + end],
         path_and_query: if path_and_query.is_empty() { "/" } else { path_and_query },
         namespace: names.namespace,
         resource: names.resource,
@@ -198,10 +201,12 @@ impl<'a> Names<'a> {
     }
 
     fn kind(&self, query: &str) -> Kind {
+        // As `Convert_Slice_string_To_bool` of apimachinery reads options: the first value counts, and
+        // only `0` and `false` in any case are false.
         let says = |name: &str| {
-            url::form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
-                key == name && !matches!(&*value, "false" | "0" | "False" | "f" | "F" | "FALSE")
-            })
+            url::form_urlencoded::parse(query.as_bytes())
+                .find(|(key, _)| key == name)
+                .is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("false"))
         };
         match (self.resource, self.subresource) {
             (Some("pods"), Some("exec" | "attach" | "portforward")) => Kind::Session,
@@ -281,6 +286,32 @@ mod tests {
                 Ok((path.to_owned(), namespace.map(str::to_owned), kind)),
                 "{given}"
             );
+        }
+    }
+
+    #[test]
+    fn options_are_read_as_the_api_server_reads_them() {
+        for (value, is_watch) in [
+            ("", true),
+            ("=", true),
+            ("=1", true),
+            ("=f", true),
+            ("=F", true),
+            ("=no", true),
+            ("=true&watch=false", true),
+            ("=0", false),
+            ("=false", false),
+            ("=fAlSe", false),
+            ("=%66alse", false),
+            ("=false&watch=true", false),
+        ] {
+            let kind = if is_watch { Kind::Watch } else { Kind::Call };
+            let path = format!("/clusters/c/api/v1/pods?watch{value}");
+            assert_eq!(read(&path).unwrap().2, kind, "{path}");
+            let kind = if is_watch { Kind::Follow } else { Kind::Call };
+            let value = value.replace("watch", "follow");
+            let path = format!("/clusters/c/api/v1/namespaces/t/pods/p/log?follow{value}");
+            assert_eq!(read(&path).unwrap().2, kind, "{path}");
         }
     }
 

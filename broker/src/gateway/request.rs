@@ -11,10 +11,11 @@ use hyper::{body::Incoming, upgrade::OnUpgrade};
 use tenant_shared::{Code, GATEWAY_PATH};
 
 use super::{
-    Body,
+    Body, answer_headers,
     exchange::whole,
-    headers,
+    headers::{self, UpgradeProtocol},
     passage::{Download, Passage},
+    path::Target,
     tunnel,
 };
 use crate::{
@@ -100,6 +101,7 @@ impl Seen {
 pub(super) struct Outgoing {
     /// Its headers, cleaned.
     pub(super) headers: HeaderMap,
+    upgrade: Option<UpgradeProtocol>,
     client: Option<OnUpgrade>,
     is_browser: bool,
 }
@@ -120,7 +122,9 @@ impl Outgoing {
             let text = "a WebSocket with a cookie needs the header Origin; browsers send it";
             return Err(Failure::new(Code::ForeignOrigin, text));
         }
-        let is_browser = presented.is_cookie() || sent.contains_key("sec-fetch-site");
+        let is_browser = presented.is_cookie()
+            || sent.contains_key("sec-fetch-site")
+            || sent.contains_key(header::ORIGIN);
         let mut headers = std::mem::take(sent);
         headers::to_upstream(&mut headers);
         if let Ok(id) = HeaderValue::from_str(&seen.id) {
@@ -135,26 +139,28 @@ impl Outgoing {
         let client = match upgrade {
             Some(protocol) => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-                headers.insert(header::UPGRADE, protocol);
+                headers.insert(header::UPGRADE, protocol.header());
                 extensions.remove::<OnUpgrade>()
             }
             None => None,
         };
-        Ok(Self { headers, client, is_browser })
+        Ok(Self { headers, upgrade, client, is_browser })
     }
 
-    /// Whether the client asks to go on in another protocol.
+    /// Whether the client asks for an upgrade.
     pub(super) fn is_upgrade(&self) -> bool {
-        self.headers.contains_key(header::UPGRADE)
+        self.upgrade.is_some()
     }
 
     /// The API server's answer as the client gets it; what follows flows by itself.
     ///
     /// # Errors
-    /// The protocol changes, but the client's connection cannot.
+    /// The answer switches to a protocol that the client did not ask for, or the client's connection
+    /// cannot be upgraded.
     pub(super) fn answer<B>(
         self,
         mut response: Response<B>,
+        target: &Target<'_>,
         mut passage: Passage,
     ) -> Result<Response<Body>, Failure>
     where
@@ -164,19 +170,22 @@ impl Outgoing {
         let status = response.status();
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let server = hyper::upgrade::on(&mut response);
+            let confirmed = response.headers().get(header::UPGRADE).and_then(UpgradeProtocol::of);
+            let (Some(protocol), true) = (confirmed, confirmed == self.upgrade) else {
+                passage.refused();
+                let text = "the answer switches to a protocol that the request did not ask for";
+                return Err(Failure::new(Code::ClusterRefused, text));
+            };
             let Some(client) = self.client else {
                 passage.refused();
                 let text = "this connection cannot be upgraded; use HTTP/1.1";
                 return Err(Failure::new(Code::InvalidRequest, text));
             };
-            let protocol = response.headers().get(header::UPGRADE).cloned();
             let mut answer = Response::new(whole(Bytes::new()));
             *answer.status_mut() = status;
             *answer.headers_mut() = std::mem::take(response.headers_mut());
-            headers::to_client(answer.headers_mut());
-            if let Some(protocol) = protocol {
-                answer.headers_mut().insert(header::UPGRADE, protocol);
-            }
+            answer_headers::filter(answer.headers_mut(), target.gateway, target.path_and_query);
+            answer.headers_mut().insert(header::UPGRADE, protocol.header());
             answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
             passage.answered(status.as_u16());
             tokio::spawn(tunnel::carry(client, server, passage));
@@ -184,7 +193,7 @@ impl Outgoing {
         }
         passage.answered(status.as_u16());
         let (mut head, body) = response.into_parts();
-        headers::to_client(&mut head.headers);
+        answer_headers::filter(&mut head.headers, target.gateway, target.path_and_query);
         if self.is_browser {
             head.headers.insert(header::CONTENT_SECURITY_POLICY, CSP);
             head.headers

@@ -19,7 +19,21 @@ use super::share::Flow;
 /// its tenant's at once, and somebody waits for the answer.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The body of a client's request. It ends with [`io::ErrorKind::TimedOut`] where that does not go on.
+/// Why the body of a client's request cannot be forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UploadError {
+    /// The client sent nothing for [`PATIENCE`].
+    #[error("the body of the request stopped: nothing came for a minute")]
+    Stopped,
+    /// It is not what its framing says: a malformed chunk, or fewer bytes than announced.
+    #[error(
+        "the body of the request is malformed or incomplete; check its chunks or Content-Length"
+    )]
+    Malformed,
+}
+
+/// The body of a client's request, without trailers: a trailer is a header that nobody checked, and
+/// the API server reads none. It ends with an [`UploadError`] where it cannot be forwarded.
 #[derive(Debug)]
 pub(super) struct Upload {
     inner: Incoming,
@@ -41,7 +55,7 @@ impl Upload {
         }
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
         ready!(waiting.as_mut().poll(context));
-        Poll::Ready(io::ErrorKind::TimedOut.into())
+        Poll::Ready(io::Error::other(UploadError::Stopped))
     }
 }
 
@@ -60,7 +74,12 @@ impl Body for Upload {
         };
         this.waiting = None;
         this.flow.carried(frame.as_ref());
-        Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+        Poll::Ready(match frame {
+            Some(Ok(frame)) if frame.is_trailers() => None,
+            Some(Ok(frame)) => Some(Ok(frame)),
+            Some(Err(_)) => Some(Err(io::Error::other(UploadError::Malformed))),
+            None => None,
+        })
     }
 
     fn is_end_stream(&self) -> bool {
@@ -72,11 +91,10 @@ impl Body for Upload {
     }
 }
 
-/// Whether a request to the API server broke off because the client's body did not go on.
-pub(super) fn stopped(error: &hyper::Error) -> bool {
-    error
-        .source()
-        .and_then(|source| source.downcast_ref::<io::Error>())
-        .is_some_and(|source| source.kind() == io::ErrorKind::TimedOut)
-        && error.is_user()
+impl UploadError {
+    /// What a request to the API server broke off with, if the client's body is the reason.
+    pub(super) fn of(error: &hyper::Error) -> Option<Self> {
+        let source = error.source().filter(|_| error.is_user())?.downcast_ref::<io::Error>()?;
+        source.get_ref()?.downcast_ref::<Self>().copied()
+    }
 }

@@ -66,7 +66,15 @@ impl Visitor {
     }
 }
 
-type Known = HashMap<[u8; 32], Arc<Visitor>>;
+/// What a visitor is remembered by: whether it is a cookie, and the hash of the secret. The kind is a
+/// part of it because the same secret may be good as one and not as the other.
+type Key = (bool, [u8; 32]);
+
+type Known = HashMap<Key, Arc<Visitor>>;
+
+fn key(presented: &Presented) -> Key {
+    (presented.is_cookie(), presented.hash().into_bytes())
+}
 
 /// The visitors. Clones share what is remembered.
 #[derive(Clone, Debug)]
@@ -87,7 +95,7 @@ impl Visitors {
     /// # Errors
     /// Nobody who is signed in; the database's.
     pub(super) async fn find(&self, presented: &Presented) -> Result<Arc<Visitor>, Failure> {
-        let key = presented.hash().into_bytes();
+        let key = key(presented);
         let remembered = self.lock().get(&key).cloned();
         if let Some(visitor) = remembered.filter(|visitor| visitor.read_at.elapsed() < GOOD_FOR) {
             return Ok(visitor);
@@ -143,7 +151,7 @@ impl Visitors {
 
     /// Forgets one; their next request asks the database.
     pub(super) fn forget(&self, presented: &Presented) {
-        self.lock().remove(&presented.hash().into_bytes());
+        self.lock().remove(&key(presented));
     }
 
     /// Forgets those of these sessions, and those with a workspace that this picks.
