@@ -79,6 +79,28 @@ impl std::fmt::Debug for App {
     }
 }
 
+/// How far our clock may be from the database's before an operator is warned, in milliseconds.
+const MAX_CLOCK_OFFSET_MS: i64 = 2_000;
+
+/// Compares our clock with the database's, which all replicas have in common. Kill switch and
+/// sessions of another replica are noticed later where clocks differ.
+async fn compare_clocks(db: &Db, clock: &Clock, metrics: &Metrics) -> anyhow::Result<()> {
+    let before = clock.now_ms();
+    let Some(theirs) = db.clock_ms().await.context("cannot read the database's clock")? else {
+        return Ok(());
+    };
+    let offset_ms = i64::midpoint(before, clock.now_ms()) - theirs;
+    metrics.clock_offset(offset_ms);
+    if offset_ms.abs() > MAX_CLOCK_OFFSET_MS {
+        tracing::warn!(
+            offset_ms,
+            "this machine's clock differs from the database's; synchronise both (NTP), because \
+             replicas notice each other's suspensions later otherwise"
+        );
+    }
+    Ok(())
+}
+
 /// Opens the database and brings its tables to this version.
 ///
 /// # Errors
@@ -158,6 +180,7 @@ impl App {
         let metrics = Metrics::default();
         let shares = open_shares(&config).await?;
         let db = shares.signed_in.clone();
+        compare_clocks(&db, &clock, &metrics).await?;
         let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await?;
         let watch = Watch {
             cluster: cluster.clone(),

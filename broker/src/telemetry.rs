@@ -153,6 +153,7 @@ struct Counts {
     drift_open: Family<DriftLabels, Gauge>,
     drift_rounds: Family<OutcomeLabels, Counter>,
     policies_in_force: Gauge,
+    clock_offset_milliseconds: Gauge,
     throttled: Family<LimitLabels, Counter>,
     unauthenticated_refused: Family<LimitLabels, Counter>,
     registry: Registry,
@@ -173,6 +174,7 @@ impl Default for Metrics {
         let drift_open = Family::<DriftLabels, Gauge>::default();
         let drift_rounds = Family::<OutcomeLabels, Counter>::default();
         let policies_in_force = Gauge::default();
+        let clock_offset_milliseconds = Gauge::default();
         let throttled = Family::<LimitLabels, Counter>::default();
         let unauthenticated_refused = Family::<LimitLabels, Counter>::default();
         let mut registry = Registry::with_prefix("tenant_broker");
@@ -238,6 +240,11 @@ impl Default for Metrics {
             "1 if the cluster has the admission policies of tenant-broker install, else 0",
             policies_in_force.clone(),
         );
+        registry.register(
+            "clock_offset_milliseconds",
+            "How far this broker's clock was ahead of PostgreSQL's when it started",
+            clock_offset_milliseconds.clone(),
+        );
         Self(Arc::new(Counts {
             requests,
             request_seconds,
@@ -252,6 +259,7 @@ impl Default for Metrics {
             drift_open,
             drift_rounds,
             policies_in_force,
+            clock_offset_milliseconds,
             throttled,
             unauthenticated_refused,
             registry,
@@ -340,6 +348,11 @@ impl Metrics {
     /// Whether the admission policies were as they have to be when they were last looked at.
     pub fn policies_in_force(&self, they_are: bool) {
         self.0.policies_in_force.set(they_are.into());
+    }
+
+    /// How far our clock is ahead of the database's.
+    pub fn clock_offset(&self, milliseconds: i64) {
+        self.0.clock_offset_milliseconds.set(milliseconds);
     }
 
     /// All of it in the `OpenMetrics` text format.

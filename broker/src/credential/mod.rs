@@ -205,6 +205,14 @@ impl Credentials {
         records::revoked_since(&self.db, since).await
     }
 
+    /// Whether a credential was revoked.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn is_revoked(&self, id: &str) -> sqlx::Result<bool> {
+        records::is_revoked(&self.db, id).await
+    }
+
     fn cluster(&self) -> &Cluster {
         self.workspaces.cluster()
     }

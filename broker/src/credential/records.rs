@@ -128,6 +128,16 @@ pub(super) async fn revoked_since(db: &Db, since: i64) -> sqlx::Result<Vec<Revok
     on_engine!(db.reader(), pool => sqlx::query_as(REVOKED_SINCE).bind(since).fetch_all(pool).await)
 }
 
+const IS_REVOKED: &str = "\
+SELECT COUNT(*) FROM issued_credentials WHERE credential_id = $1 AND revoked_at IS NOT NULL";
+
+/// Whether this credential was revoked.
+pub(super) async fn is_revoked(db: &Db, id: &str) -> sqlx::Result<bool> {
+    let count: i64 = on_engine!(db.reader(), pool =>
+        sqlx::query_scalar(IS_REVOKED).bind(id).fetch_one(pool).await)?;
+    Ok(count > 0)
+}
+
 /// The credential of this id, if it is one of the workspace's.
 pub(super) async fn find(db: &Db, workspace: Uuid, id: &str) -> sqlx::Result<Option<Record>> {
     on_engine!(db.reader(), pool =>

@@ -319,6 +319,18 @@ impl Db {
         on_engine!(self.reader(), pool => sqlx::query("SELECT 1").execute(pool).await.map(drop))
     }
 
+    /// The database's clock in milliseconds since 1970; `None` for SQLite, which has ours.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn clock_ms(&self) -> sqlx::Result<Option<i64>> {
+        const CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
+        match self {
+            Self::Postgres(pool) => sqlx::query_scalar(CLOCK).fetch_one(pool).await.map(Some),
+            Self::Sqlite { .. } => Ok(None),
+        }
+    }
+
     /// Closes the connections, once what is under way has ended.
     pub async fn close(&self) {
         match self {

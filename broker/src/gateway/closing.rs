@@ -2,7 +2,8 @@
 //! end, on this replica or on another.
 //!
 //! The database is asked for what changed lately, not about each stream, so the cost does not grow
-//! with the streams. Twice the same answer does no harm.
+//! with the streams. Twice the same answer does no harm. What is missed here, because the clocks of
+//! replicas differ, [`super::reconcile`] finds.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,8 +28,6 @@ const EVERY: Duration = Duration::from_millis(200);
 /// How far back, in milliseconds: a change is stamped before its transaction ends, and the clocks
 /// of replicas differ.
 const OVERLAP_MS: i64 = 10_000;
-/// How often is asked which sessions have expired, which nobody writes down.
-const SESSIONS_EVERY: Duration = Duration::from_secs(30);
 /// How long streams go on without an answer of the database.
 const UNKNOWN: Duration = Duration::from_mins(1);
 
@@ -49,7 +48,7 @@ impl Gateway {
     pub(super) async fn keep_closing(self, mut rung: Rung) {
         let mut ticks = ticks(EVERY);
         let mut asked_until = self.clock.now_ms();
-        let (mut last, mut sessions_at) = (Instant::now(), Instant::now());
+        let mut last = Instant::now();
         loop {
             let heard = tokio::select! {
                 _ = ticks.tick() => Heard::default(),
@@ -68,14 +67,6 @@ impl Gateway {
                             "streams are cut: the database does not say who may go on"
                         );
                     }
-                }
-            }
-            if sessions_at.elapsed() > SESSIONS_EVERY {
-                sessions_at = Instant::now();
-                self.tokens.purge();
-                self.visitors.purge();
-                if let Err(error) = self.close_expired().await {
-                    tracing::warn!(error = chain(&error), "expired sessions cannot be looked for");
                 }
             }
         }
@@ -127,19 +118,6 @@ impl Gateway {
         });
         if cut > 0 {
             tracing::info!(streams = cut, "streams are cut");
-        }
-        Ok(())
-    }
-
-    async fn close_expired(&self) -> sqlx::Result<()> {
-        let mut over = HashSet::new();
-        for session in self.streams.sessions() {
-            if !self.identity.is_alive(session).await? {
-                over.insert(session);
-            }
-        }
-        if !over.is_empty() {
-            self.streams.cut(Why::SessionEnded, |of| over.contains(&of.session));
         }
         Ok(())
     }

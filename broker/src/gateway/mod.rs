@@ -17,6 +17,7 @@ mod headers;
 mod own;
 mod passage;
 mod path;
+mod reconcile;
 mod request;
 mod review;
 mod share;
@@ -189,7 +190,8 @@ impl Gateway {
             ..self.clone()
         };
         let mut tasks = JoinSet::new();
-        tasks.spawn(closing.keep_closing(rung));
+        tasks.spawn(closing.clone().keep_closing(rung));
+        tasks.spawn(closing.keep_reconciling());
         tasks.spawn(self.clone().keep_usage());
         Keeping { gateway: self.clone(), tasks }
     }

@@ -61,13 +61,9 @@ impl Streams {
         picked.filter(|(_, cut)| cut.now(why)).count()
     }
 
-    /// The sessions that have something under way, each once.
-    pub(super) fn sessions(&self) -> Vec<Uuid> {
-        let mut sessions: Vec<Uuid> =
-            self.table().open.values().map(|(facts, _)| facts.session).collect();
-        sessions.sort_unstable();
-        sessions.dedup();
-        sessions
+    /// What is under way now.
+    pub(super) fn open(&self) -> Vec<Facts> {
+        self.table().open.values().map(|(facts, _)| facts.clone()).collect()
     }
 }
 
@@ -118,7 +114,7 @@ mod tests {
     async fn only_what_is_picked_is_ended_and_what_is_over_is_forgotten() {
         let streams = Streams::default();
         let (one, other) = (streams.enter(facts(1, 7)), streams.enter(facts(2, 7)));
-        assert_eq!(streams.sessions(), [Uuid::from_u128(7)]);
+        assert_eq!(streams.open().len(), 2);
         assert_eq!(streams.cut(Why::Suspended, |of| of.workspace == Uuid::from_u128(1)), 1);
         assert_eq!(one.cut().happened().await, Why::Suspended);
         assert_eq!(other.cut().why(), None);
@@ -126,6 +122,6 @@ mod tests {
         assert_eq!(one.cut().why(), Some(Why::Suspended), "the first reason counts");
         assert_eq!(other.cut().happened().await, Why::Stopping);
         drop((one, other));
-        assert!(streams.sessions().is_empty());
+        assert!(streams.open().is_empty());
     }
 }

@@ -274,6 +274,14 @@ impl Workspaces {
         store::changed_since(&self.db, since).await
     }
 
+    /// Status and ServiceAccount of a workspace now; `None` if there is no such workspace.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn standing(&self, id: Uuid) -> sqlx::Result<Option<Changed>> {
+        store::standing(&self.db, id).await
+    }
+
     /// The same as a transaction sees them.
     ///
     /// # Errors

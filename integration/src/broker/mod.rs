@@ -28,6 +28,12 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 const COMMAND_LIMIT: Duration = Duration::from_secs(40);
 /// How often other ports are tried.
 const PORT_TRIES: u32 = 5;
+/// Where packages put the library, by architecture.
+const FAKETIME: [&str; 3] = [
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
+    "/usr/lib/faketime/libfaketimeMT.so.1",
+];
 
 /// One broker. Clones are the same broker, so that a fault can kill it from wherever it strikes; it
 /// ends with the last of them.
@@ -45,6 +51,8 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     settings: Settings,
+    /// How far its clock is ahead.
+    clock_ahead: Duration,
     process: Option<Process>,
 }
 
@@ -64,8 +72,13 @@ impl Broker {
     ) -> Result<Self> {
         settings.set("state_dir", folder.join("state").display().to_string());
         settings.take_ports(port)?;
-        let state = Mutex::new(State { settings, process: None });
+        let state = Mutex::new(State { settings, clock_ahead: Duration::ZERO, process: None });
         Ok(Self(Arc::new(Inner { program, folder, name: name.to_owned(), state })))
+    }
+
+    /// Sets its clock ahead of the machine's from the next start on, with libfaketime.
+    pub fn set_clock_ahead(&self, by: Duration) {
+        self.lock().clock_ahead = by;
     }
 
     /// Starts it and waits until it is ready.
@@ -102,7 +115,7 @@ impl Broker {
         drop(state);
         self.write_settings()?;
         let process = self
-            .program(&["serve"])
+            .serving()?
             .stop_with(rustix::process::Signal::TERM, Duration::from_secs(4))
             .spawn_logged(&self.log_file())?;
         Ok((process, ready_url))
@@ -281,6 +294,22 @@ impl Broker {
             program = program.env("LLVM_PROFILE_FILE", profile);
         }
         program
+    }
+
+    fn serving(&self) -> Result<Program> {
+        let (serve, ahead) = (self.program(&["serve"]), self.lock().clock_ahead);
+        if ahead.is_zero() {
+            return Ok(serve);
+        }
+        let library = FAKETIME.iter().map(Path::new).find(|path| path.exists()).context(
+            "libfaketime is not there, with which a clock is set ahead; install it: \
+             apt-get install faketime",
+        )?;
+        // Waiting takes as long as it does: only the time of day is another.
+        Ok(serve
+            .env("LD_PRELOAD", library)
+            .env("FAKETIME", format!("+{}s", ahead.as_secs()))
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1"))
     }
 
     fn settings_file(&self) -> PathBuf {

@@ -76,6 +76,13 @@ pub(super) async fn changed_since(db: &Db, since: i64) -> sqlx::Result<Vec<Chang
     on_engine!(db.reader(), pool => sqlx::query_as(CHANGED).bind(since).fetch_all(pool).await)
 }
 
+const STANDING: &str = "SELECT id, status, k8s_sa_uid FROM workspaces WHERE id = $1";
+
+/// The status of a workspace now.
+pub(super) async fn standing(db: &Db, id: Uuid) -> sqlx::Result<Option<Changed>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(STANDING).bind(id).fetch_optional(pool).await)
+}
+
 impl Owned for Found {
     fn id(&self) -> Uuid {
         self.id

@@ -3,6 +3,7 @@
 mod answers;
 mod browser;
 mod burden;
+mod clocks;
 mod defects;
 mod helm;
 mod own;
