@@ -322,6 +322,7 @@ impl App {
             https: config.public_url.scheme() == "https",
             proxies: config.trusted_proxies.clone(),
             identity: self.identity.clone(),
+            cluster: config.cluster.name.clone(),
         };
         let api = http::for_frontends(service(self.api), self.identity.origins());
         let account = Account {

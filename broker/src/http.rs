@@ -21,7 +21,7 @@ use poem_openapi::{
     types::{ParseFromJSON, Type},
 };
 use secrecy::{ExposeSecret as _, SecretString};
-use tenant_shared::Code;
+use tenant_shared::{Code, GATEWAY_PATH};
 
 use crate::{
     clock::Clock,
@@ -53,6 +53,8 @@ pub struct Outer {
     pub proxies: TrustedProxies,
     /// Knows the secrets of people who are signed in, and limits everybody else.
     pub identity: Identity,
+    /// Name of the cluster behind the gateway.
+    pub cluster: String,
 }
 
 impl<E: Endpoint> Middleware<E> for Outer {
@@ -92,7 +94,10 @@ impl<E: Endpoint> Endpoint for OuterEndpoint<E> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let (mut response, notes) = REQUEST
             .scope(facts, async {
-                let response = self.answer(request).await;
+                let mut response = self.answer(request).await;
+                if response.status() == StatusCode::NOT_FOUND && is_kubernetes_discovery(&path) {
+                    response = self.no_kubernetes_here();
+                }
                 let notes = REQUEST.with(|facts| facts.notes.take());
                 (response, notes)
             })
@@ -130,6 +135,30 @@ impl<E: Endpoint> OuterEndpoint<E> {
             Err(error) => Failure::from_poem(error).into_response(),
         }
     }
+}
+
+impl<E> OuterEndpoint<E> {
+    /// What a client of Kubernetes is told that has the broker's address without the gateway's path.
+    /// It is plain text for people: client-go has a text of its own for a 404, whatever the body says.
+    fn no_kubernetes_here(&self) -> Response {
+        let text = format!(
+            "this is the tenant-broker, and the Kubernetes API is below {GATEWAY_PATH}{}: add that path \
+             to the server's address, and with kubectl proxy use --append-server-path\n",
+            self.outer.cluster
+        );
+        Response::builder()
+            .status(StatusCode::NOT_FOUND)
+            .content_type("text/plain; charset=utf-8")
+            .body(text)
+    }
+}
+
+/// Whether a client of Kubernetes asks here which APIs there are.
+fn is_kubernetes_discovery(path: &str) -> bool {
+    matches!(
+        path.trim_end_matches('/'),
+        "/api" | "/apis" | "/version" | "/openapi/v2" | "/openapi/v3"
+    ) || path.starts_with("/apis/")
 }
 
 /// What the client says it is, short enough to be kept.

@@ -175,9 +175,16 @@ impl ResponseError for Failure {
         if let Some(seconds) = self.retry_after {
             response = response.header(poem::http::header::RETRY_AFTER, seconds);
         }
-        if self.code == Code::Unauthenticated {
-            response = response
-                .header(poem::http::header::WWW_AUTHENTICATE, "Bearer realm=\"tenant-broker\"");
+        // RFC 6750 section 3.
+        let challenge = match self.code {
+            Code::Unauthenticated => Some("Bearer realm=\"tenant-broker\""),
+            Code::InsufficientScope => {
+                Some("Bearer realm=\"tenant-broker\", error=\"insufficient_scope\"")
+            }
+            _ => None,
+        };
+        if let Some(challenge) = challenge {
+            response = response.header(poem::http::header::WWW_AUTHENTICATE, challenge);
         }
         response.body(body)
     }

@@ -34,6 +34,8 @@ pub enum Limited {
     Register,
     /// Token exchanges of machines, by address.
     Exchange,
+    /// Access tokens for the gateway, by session.
+    GatewayToken,
 }
 
 impl Limited {
@@ -51,6 +53,7 @@ impl Limited {
             Self::UserCode => "user_code",
             Self::Register => "register",
             Self::Exchange => "exchange",
+            Self::GatewayToken => "gateway_token",
         }
     }
 }

@@ -385,14 +385,32 @@ impl Broker {
         }
     }
 
-    /// The session's access token, for the gateway; with `force` a new one.
-    pub(crate) async fn access_token(
-        &self,
-        refused: Option<&SecretString>,
-        force: bool,
-    ) -> Result<AccessToken, Error> {
-        let known = if force { Some(self.access(None).await?.token) } else { None };
-        self.access(known.as_ref().or(refused)).await
+    /// A new token that is good for the gateway only. kubectl gets no other token of the session,
+    /// because whoever reaches a `kubectl proxy` uses it as well.
+    pub(crate) async fn gateway_token(&self) -> Result<AccessToken, Error> {
+        let access = self.access(None).await?.token;
+        if let Some(token) = self.exchange(&access).await? {
+            return Ok(token);
+        }
+        let access = self.access(Some(&access)).await?.token;
+        self.exchange(&access).await?.ok_or_else(|| {
+            Error::refused(format!("{} gives no token for its gateway", self.identity.broker))
+                .hint("sign in again with `kubectl tenant login`")
+        })
+    }
+
+    async fn exchange(&self, access: &SecretString) -> Result<Option<AccessToken>, Error> {
+        let endpoint = match &self.access {
+            Access::Session(sessions) => sessions.read()?.map(|session| session.token_endpoint),
+            Access::Machine { .. } => {
+                let issuer = Issuer::discover(&self.http, &self.identity.broker).await?;
+                Some(issuer.endpoints()?.0)
+            }
+        };
+        let gone =
+            || Error::sign_in(&self.identity, "there is no session on this machine any more");
+        let endpoint = endpoint.ok_or_else(gone)?;
+        oidc::gateway_token(&self.http, &endpoint, access, &self.clock).await
     }
 
     /// An access token that is not the one that was just refused.

@@ -431,7 +431,7 @@ pub(crate) enum TokenMode {
     /// The API server: a Kubernetes token
     #[default]
     Exec,
-    /// The broker's gateway: the session's access token
+    /// The broker's gateway: an access token that is good for the gateway only
     Gateway,
 }
 

@@ -6,6 +6,8 @@ use uuid::Uuid;
 pub const CLUSTER_NAME: &str = "internal-cluster";
 /// What every path of the broker's gateway begins with; the name of the cluster follows.
 pub const GATEWAY_PATH: &str = "/clusters/";
+/// Scope of an access token that is good for the gateway and nothing else.
+pub const GATEWAY_SCOPE: &str = "gateway";
 /// Context name in every kubeconfig.
 pub const CONTEXT_NAME: &str = "tenant-context";
 /// The ServiceAccount whose tokens a tenant gets; also the user name in every kubeconfig.

@@ -18,6 +18,8 @@ pub enum Code {
     Unauthenticated,
     /// 403: signed in, but not allowed.
     Forbidden,
+    /// 403: the token is for the gateway only; the broker's API takes that of a sign-in.
+    InsufficientScope,
     /// 403: a page of an origin that the broker does not trust made the browser send this.
     ForeignOrigin,
     /// 404: no such thing, or none that this person may know of.
@@ -67,6 +69,7 @@ impl Code {
             Self::UnknownTier => "unknown_tier",
             Self::Unauthenticated => "unauthenticated",
             Self::Forbidden => "forbidden",
+            Self::InsufficientScope => "insufficient_scope",
             Self::ForeignOrigin => "foreign_origin",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
@@ -94,7 +97,7 @@ impl Code {
         match self {
             Self::InvalidRequest | Self::UnknownTier => 400,
             Self::Unauthenticated => 401,
-            Self::Forbidden | Self::ForeignOrigin => 403,
+            Self::Forbidden | Self::InsufficientScope | Self::ForeignOrigin => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::TierConflict
@@ -120,6 +123,7 @@ impl Code {
             Self::UnknownTier => "Unknown tier",
             Self::Unauthenticated => "Sign in first",
             Self::Forbidden => "Not allowed",
+            Self::InsufficientScope => "The token is for the gateway only",
             Self::ForeignOrigin => "Sent by a page of another origin",
             Self::NotFound => "Not found",
             Self::MethodNotAllowed => "Method not allowed",

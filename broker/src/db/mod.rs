@@ -148,9 +148,7 @@ fn postgres_pool(connections: u32) -> PgPoolOptions {
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .test_before_acquire(false)
         .after_connect(|connection, _| {
-            Box::pin(async move {
-                sqlx::query(COMMIT_DURABLY).execute(connection).await.map(drop)
-            })
+            Box::pin(async move { sqlx::query(COMMIT_DURABLY).execute(connection).await.map(drop) })
         })
         .before_acquire(|connection, meta| {
             Box::pin(async move {

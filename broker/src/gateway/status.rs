@@ -51,7 +51,9 @@ pub(super) fn answer(failure: &Failure, request_id: &str, as_text: bool) -> Resp
     if let Some(seconds) = retry_after {
         details["retryAfterSeconds"] = seconds.into();
     }
-    let message = format!("tenant-broker: {} (request {request_id})", problem.detail);
+    // The word is what scripts, and the tests of kubectl, look for.
+    let word = if status == StatusCode::UNAUTHORIZED { "Unauthorized: " } else { "" };
+    let message = format!("tenant-broker: {word}{} (request {request_id})", problem.detail);
     let body = json!({
         "kind": "Status",
         "apiVersion": "v1",
@@ -129,6 +131,9 @@ mod tests {
             (429, &"3".parse().unwrap())
         );
         let failure = Failure::new(Code::Unauthenticated, "sign in");
-        assert!(answer(&failure, "r-1", false).headers().contains_key("www-authenticate"));
+        let refusal = answer(&failure, "r-1", false);
+        assert!(refusal.headers().contains_key("www-authenticate"));
+        let status: serde_json::Value = serde_json::from_slice(refusal.body()).unwrap();
+        assert_eq!(status["message"], "tenant-broker: Unauthorized: sign in (request r-1)");
     }
 }

@@ -22,7 +22,7 @@ use poem::{
     http::{HeaderMap, Method, header},
 };
 use secrecy::SecretString;
-use tenant_shared::{Code, Role};
+use tenant_shared::{Code, GATEWAY_SCOPE, Role};
 use uuid::Uuid;
 
 use crate::{
@@ -97,6 +97,23 @@ impl Caller {
     /// Whether this session may know of a workspace of its user.
     pub fn may_know(&self, workspace: Uuid) -> bool {
         self.workspace_id.is_none_or(|only| only == workspace)
+    }
+
+    /// Whether the token is good for the gateway and nothing else.
+    pub(crate) fn is_gateway_only(&self) -> bool {
+        self.scope == GATEWAY_SCOPE
+    }
+
+    /// The caller, unless the token is for the gateway only.
+    fn of_api(self) -> Result<Self, Failure> {
+        if self.is_gateway_only() {
+            return Err(Failure::new(
+                Code::InsufficientScope,
+                "this token is a kubeconfig's for the gateway, /clusters/…, and the broker's API does \
+                 not take it; use `kubectl tenant`, or `kubectl proxy --append-server-path`",
+            ));
+        }
+        Ok(self)
     }
 
     /// The caller, unless it is a machine.
@@ -266,9 +283,11 @@ impl Identity {
     /// [`Code::Unauthenticated`] for a token that is unknown or expired, or whose session or user
     /// has come to an end; [`Code::StorageUnavailable`] if the database does not answer.
     ///
-    /// [`Code::Forbidden`] for a machine, whose session is for one workspace.
+    /// [`Code::Forbidden`] for a machine, whose session is for one workspace;
+    /// [`Code::InsufficientScope`] for a token that is for the gateway only.
     pub async fn caller(&self, presented: &str) -> Result<Caller, Failure> {
-        self.whose(&Presented::AccessToken(PlainSecret::presented(presented))).await?.person()
+        let presented = Presented::AccessToken(PlainSecret::presented(presented));
+        self.whose(&presented).await?.of_api()?.person()
     }
 
     /// Who sends this request: the bearer of an access token or, without one, a browser with a
@@ -285,7 +304,7 @@ impl Identity {
     /// # Errors
     /// As [`Identity::signed_in`].
     pub async fn signed_in_for_workspace(&self, request: &Request) -> Result<Caller, Failure> {
-        self.whose(&self.presented(request.method(), request.headers())?).await
+        self.whose(&self.presented(request.method(), request.headers())?).await?.of_api()
     }
 
     /// What a request presents to show who sends it; nobody has looked yet whether it is good.
@@ -313,10 +332,10 @@ impl Identity {
         presented.is_some_and(|secret| self.known.contains(secret.hash(), Instant::now()))
     }
 
-    /// Who presents this, a person or a machine.
+    /// Who presents this, a person or a machine, with a token of any scope: for the gateway.
     ///
     /// # Errors
-    /// As [`Identity::caller`].
+    /// As [`Identity::caller`], but for the last two.
     pub(crate) async fn whose(&self, presented: &Presented) -> Result<Caller, Failure> {
         match presented {
             Presented::AccessToken(token) => self.look_up(token, session::ACCESS_PREFIX).await,

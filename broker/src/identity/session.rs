@@ -21,22 +21,31 @@ pub(crate) const ACCESS_PREFIX: &str = "tba_";
 pub(crate) const COOKIE_PREFIX: &str = "tbs_";
 
 const CALLER: &str = "\
-SELECT u.id, u.email, u.role, s.id, s.expires_at, s.scope, s.last_used_at, s.workspace_id \
+SELECT u.id, u.email, u.role, s.id, s.expires_at, s.scope, s.last_used_at, s.workspace_id, t.scope \
 FROM access_tokens t \
 JOIN sessions s ON s.id = t.session_id \
 JOIN users u ON u.id = s.user_id \
 WHERE t.token_hash = $1 AND t.expires_at > $2 AND s.ended_at IS NULL \
   AND s.idle_expires_at > $2 AND s.expires_at > $2 AND u.status = 'active'";
 
-type CallerRow = (Uuid, String, String, Uuid, i64, String, i64, Option<Uuid>);
+type CallerRow = (Uuid, String, String, Uuid, i64, String, i64, Option<Uuid>, Option<String>);
 
 /// Whom this access token stands for, if token, session and user are all alive.
 pub(super) async fn caller(db: &Db, token: SecretHash, now: i64) -> sqlx::Result<Option<Caller>> {
     let row: Option<CallerRow> = on_engine!(db.reader(), pool =>
         sqlx::query_as(CALLER).bind(token.as_bytes()).bind(now).fetch_optional(pool).await)?;
     let Some(row) = row else { return Ok(None) };
-    let (user_id, email, role, session_id, session_expires_at, scope, last_used_at, workspace_id) =
-        row;
+    let (
+        user_id,
+        email,
+        role,
+        session_id,
+        session_expires_at,
+        session_scope,
+        last_used_at,
+        workspace_id,
+        token_scope,
+    ) = row;
     let role = match workspace_id {
         None => parse_role(&role, user_id)?,
         // A machine is nobody's administrator, whoever owns the workspace.
@@ -48,7 +57,7 @@ pub(super) async fn caller(db: &Db, token: SecretHash, now: i64) -> sqlx::Result
         role,
         session_id,
         session_expires_at,
-        scope,
+        scope: token_scope.unwrap_or(session_scope),
         last_used_at,
         workspace_id,
     }))
@@ -294,17 +303,19 @@ pub(crate) async fn end(tx: &mut Tx, id: Uuid, now: i64, why: &str) -> sqlx::Res
 }
 
 const ADD_TOKEN: &str = "\
-INSERT INTO access_tokens (token_hash, session_id, expires_at) VALUES ($1, $2, $3)";
+INSERT INTO access_tokens (token_hash, session_id, expires_at, scope) VALUES ($1, $2, $3, $4)";
 
-/// Makes an access token known.
+/// Makes an access token known. Its scope is the session's, or less if one is given.
 pub(crate) async fn add_access_token(
     tx: &mut Tx,
     token: SecretHash,
     session_id: Uuid,
     expires_at: i64,
+    scope: Option<&str>,
 ) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(ADD_TOKEN)
-        .bind(token.as_bytes()).bind(session_id).bind(expires_at).execute(c).await.map(drop))
+        .bind(token.as_bytes()).bind(session_id).bind(expires_at).bind(scope)
+        .execute(c).await.map(drop))
 }
 
 const OF_TOKEN: &str = "SELECT session_id FROM access_tokens WHERE token_hash = $1";

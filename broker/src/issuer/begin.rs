@@ -98,7 +98,7 @@ pub(super) async fn cookie(
     now: i64,
 ) -> sqlx::Result<Option<HeaderValue>> {
     let Ok(secret) = PlainSecret::generate(session::COOKIE_PREFIX) else { return Ok(None) };
-    session::add_access_token(tx, secret.hash(), session.id, session.expires_at).await?;
+    session::add_access_token(tx, secret.hash(), session.id, session.expires_at, None).await?;
     let seconds = u32::try_from((session.expires_at - now) / 1000).unwrap_or_default();
     Ok(issuer.identity().browser_sessions().cookie.set(&secret, seconds))
 }

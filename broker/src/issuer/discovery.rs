@@ -15,10 +15,12 @@ const KEEP: &str = "public, max-age=300";
 /// `GET /.well-known/openid-configuration` (OpenID Connect Discovery 1.0 section 3, RFC 8414).
 pub(super) fn configuration(issuer: &Issuer) -> Response {
     let name = issuer.name();
-    let mut grant_types = vec!["authorization_code", "refresh_token", super::device::GRANT_TYPE];
-    if !issuer.workloads().is_empty() {
-        grant_types.push(super::exchange::GRANT_TYPE);
-    }
+    let grant_types = [
+        "authorization_code",
+        "refresh_token",
+        super::device::GRANT_TYPE,
+        super::exchange::GRANT_TYPE,
+    ];
     let at = |path: &str| format!("{name}{path}");
     kept(&json!({
         "issuer": name,

@@ -56,7 +56,7 @@ pub(super) enum TokenError {
     /// Too often, from this address.
     #[error("too many requests; try again later")]
     TooMany(u64),
-    /// The token of a machine gives it nothing (RFC 8693 section 2.2.2).
+    /// The token that is presented for exchange gives nothing (RFC 8693 section 2.2.2).
     #[error("{0}")]
     Subject(&'static str),
     /// It asks for more than it was given.
@@ -65,6 +65,9 @@ pub(super) enum TokenError {
     /// The database does not answer.
     #[error("the broker cannot reach its database; try again")]
     Storage(#[from] sqlx::Error),
+    /// The same, and the cause was noted already.
+    #[error("the broker cannot reach its database; try again")]
+    Unavailable,
     /// The provider of a session does not answer.
     #[error("the issuer that this depends on does not answer; nothing has ended, so try again")]
     Provider,
@@ -90,7 +93,9 @@ impl TokenError {
             | Self::AccessDenied
             | Self::ExpiredToken => StatusCode::BAD_REQUEST,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Storage(_) | Self::Provider => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Storage(_) | Self::Unavailable | Self::Provider => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Randomness(_) | Self::Signature(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -106,7 +111,9 @@ impl TokenError {
             Self::SlowDown => "slow_down",
             Self::AccessDenied => "access_denied",
             Self::ExpiredToken => "expired_token",
-            Self::TooMany(_) | Self::Storage(_) | Self::Provider => "temporarily_unavailable",
+            Self::TooMany(_) | Self::Storage(_) | Self::Unavailable | Self::Provider => {
+                "temporarily_unavailable"
+            }
             Self::Randomness(_) | Self::Signature(_) => "server_error",
         }
     }
@@ -123,7 +130,9 @@ impl TokenError {
         let body = json!({ "error": self.code(), "error_description": self.to_string() });
         let mut response = unkept(self.status(), &body);
         match self {
-            Self::Storage(_) | Self::Provider => response = pages::later(response, 5),
+            Self::Storage(_) | Self::Unavailable | Self::Provider => {
+                response = pages::later(response, 5);
+            }
             Self::TooMany(seconds) => response = pages::later(response, *seconds),
             _ => {}
         }
@@ -171,14 +180,17 @@ impl Granted {
     }
 }
 
-/// A machine's token on the wire (RFC 8693 section 2.2.1).
+/// An exchanged token on the wire (RFC 8693 section 2.2.1).
 fn exchanged(exchanged: &Exchanged) -> Response {
-    let body = json!({
+    let mut body = json!({
         "access_token": exchanged.access_token.expose(),
-        "issued_token_type": exchange::GIVEN,
+        "issued_token_type": exchange::ACCESS_TOKEN,
         "token_type": "Bearer",
         "expires_in": exchanged.expires_in,
     });
+    if let Some(scope) = exchanged.scope {
+        body["scope"] = scope.into();
+    }
     unkept(StatusCode::OK, &body)
 }
 
@@ -250,7 +262,7 @@ pub(super) async fn grant(
     let access_token = PlainSecret::generate(session::ACCESS_PREFIX)?;
     let lifetime = i64::from(issuer.settings().access_token_seconds) * 1000;
     let expires_at = (now + lifetime).min(session.expires_at);
-    session::add_access_token(tx, access_token.hash(), session.id, expires_at).await?;
+    session::add_access_token(tx, access_token.hash(), session.id, expires_at, None).await?;
     let refresh_token = if session.has_scope("offline_access") {
         let token = PlainSecret::generate(refresh::PREFIX)?;
         refresh::add(tx, token.hash(), session.id, parent, now).await?;

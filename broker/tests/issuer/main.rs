@@ -11,6 +11,7 @@ mod connector_tokens;
 mod device;
 mod exchange;
 mod frontend;
+mod gateway_token;
 mod login;
 mod openid;
 mod pages;

@@ -135,6 +135,7 @@ impl World {
                 https: false,
                 proxies: PROXIES.parse().unwrap(),
                 identity: identity.clone(),
+                cluster: tenant_shared::CLUSTER_NAME.to_owned(),
             });
         let acceptor = TcpAcceptor::from_tokio(listener).unwrap();
         let server = tokio::spawn(async move {

@@ -115,9 +115,7 @@ fn attempt(
         let broker = broker.until(deadline);
         let before = clock.now();
         if request.gateway {
-            let refused = unwanted.map(|facts| &facts.token);
-            let access = broker.access_token(refused, request.force).await?;
-            return Ok(cache.store_access(request, access));
+            return Ok(cache.store_access(request, broker.gateway_token().await?));
         }
         let (credential, answer) = broker.credential(request.workspace).await?;
         check(credential.workspace_id, request)?;

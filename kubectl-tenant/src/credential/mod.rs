@@ -48,7 +48,7 @@ pub(crate) struct Request {
     pub(crate) machine: Option<Job>,
     pub(crate) cluster: String,
     pub(crate) workspace: Uuid,
-    /// For the broker's gateway: the session's access token.
+    /// For the broker's gateway: an access token that is good for the gateway only.
     pub(crate) gateway: bool,
     /// Get a new token, whatever is cached.
     pub(crate) force: bool,

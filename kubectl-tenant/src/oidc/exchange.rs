@@ -1,13 +1,24 @@
-//! Token exchange (RFC 8693): a machine's OIDC token for a short access token.
+//! Token exchange (RFC 8693): a machine's OIDC token for a short access token, and an access token for
+//! one that is good for the gateway only.
 
 use openidconnect::core::CoreTokenResponse;
-use tenant_shared::PLUGIN_CLIENT_ID;
+use secrecy::{ExposeSecret as _, SecretString};
+use tenant_shared::{GATEWAY_SCOPE, PLUGIN_CLIENT_ID};
 
 use super::{Issuer, access, oauth_error::OauthError};
-use crate::{error::Error, machine::IdToken, store::AccessToken, world::Clock};
+use crate::{
+    error::Error,
+    http::{Failure, Http},
+    machine::IdToken,
+    store::AccessToken,
+    world::Clock,
+};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
+const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+/// What the broker answers where the access token is worth nothing any more (section 2.2.2).
+const INVALID_REQUEST: &str = "invalid_request";
 
 /// What an answer says (RFC 8693 section 2.2).
 enum Said {
@@ -55,6 +66,42 @@ impl Issuer {
             )),
             Said::Nothing => Err(self.http.refusal(&answer)),
         }
+    }
+}
+
+/// Exchanges an access token for one that is good for the gateway only; `None` if the access token is
+/// worth nothing any more.
+pub(crate) async fn gateway_token(
+    http: &Http,
+    token_endpoint: &str,
+    token: &SecretString,
+    clock: &Clock,
+) -> Result<Option<AccessToken>, Error> {
+    let form = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("grant_type", GRANT)
+        .append_pair("subject_token", token.expose_secret())
+        .append_pair("subject_token_type", ACCESS_TOKEN)
+        .append_pair("scope", GATEWAY_SCOPE)
+        .append_pair("client_id", PLUGIN_CLIENT_ID)
+        .finish();
+    let request = ::http::Request::post(token_endpoint)
+        .header(::http::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(form.into_bytes())
+        .map_err(|error| Error::other(format!("the stored session is malformed: {error}")))?;
+    let before = clock.now();
+    let answer = http.send(request).await.map_err(|Failure(error)| error)?;
+    if answer.status().is_success()
+        && let Said::Token(token) = said(true, answer.body(), before)
+    {
+        return Ok(Some(token));
+    }
+    match OauthError::read(answer.body()) {
+        Some(error) if error.error == INVALID_REQUEST => Ok(None),
+        Some(error) if error.error == "unsupported_grant_type" => {
+            Err(Error::refused("the broker issues no tokens for its gateway alone")
+                .hint("the broker is older than kubectl-tenant; ask its operator to update it"))
+        }
+        _ => Err(http.refusal(&answer)),
     }
 }
 

@@ -41,6 +41,7 @@ use crate::{
 };
 
 pub(crate) use device::{DeviceCode, Polled};
+pub(crate) use exchange::gateway_token;
 pub(crate) use renewal::{Renewal, refresh, revoke};
 
 /// What discovery says beyond the types of the crate.

@@ -5,6 +5,7 @@
 //! the workspace owner's, but for that workspace only, and has no refresh token: the machine asks
 //! again with a token that is new.
 
+mod gateway_token;
 mod row;
 mod rule;
 mod workload;
@@ -33,8 +34,8 @@ pub(super) const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exch
 /// Token types that are taken (section 3).
 const TAKEN: [&str; 2] =
     ["urn:ietf:params:oauth:token-type:jwt", "urn:ietf:params:oauth:token-type:id_token"];
-/// The type that is given.
-pub(super) const GIVEN: &str = "urn:ietf:params:oauth:token-type:access_token";
+/// The type of what is given, and of what is exchanged for a token of the gateway.
+pub(super) const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 /// How long a machine's session lives at most, in milliseconds.
 const SESSION_MS: i64 = 900 * 1000;
 /// Bytes of the name of a workspace at most.
@@ -47,11 +48,13 @@ const NO_RULE: TokenError =
 #[derive(Debug)]
 pub(super) struct Workloads(BTreeMap<String, Workload>);
 
-/// A token for a machine, once its transaction is durable.
+/// A token, once its transaction is durable.
 pub(super) struct Exchanged {
     pub(super) access_token: PlainSecret,
     /// In seconds.
     pub(super) expires_in: i64,
+    /// If it is less than the session's.
+    pub(super) scope: Option<&'static str>,
 }
 
 /// A machine that a rule lets in.
@@ -81,8 +84,11 @@ impl Workloads {
     }
 }
 
-/// Exchanges a machine's token.
+/// Exchanges a machine's token for an access token, or an access token for one of the gateway.
 pub(super) async fn exchange(issuer: &Issuer, sent: &Parameters) -> Result<Exchanged, TokenError> {
+    if gateway_token::is_asked_for(sent)? {
+        return gateway_token::issue(issuer, sent).await;
+    }
     if issuer.workloads().is_empty() {
         return Err(TokenError::GrantType);
     }
@@ -126,7 +132,7 @@ impl<'a> Asked<'a> {
         if !TAKEN.contains(&token_type) {
             return Err(TokenError::Subject("subject_token_type must be …:jwt or …:id_token"));
         }
-        if !matches!(sent.optional("requested_token_type", 128)?, None | Some(GIVEN)) {
+        if !matches!(sent.optional("requested_token_type", 128)?, None | Some(ACCESS_TOKEN)) {
             return Err(TokenError::Subject("requested_token_type must be …:access_token"));
         }
         let named = (
@@ -208,7 +214,7 @@ async fn begin(issuer: &Issuer, admitted: Admitted) -> Result<Exchanged, TokenEr
     let mut tx = issuer.db().begin().await?;
     let Some(session) = session::begin(&mut tx, &new).await? else { return Err(NO_RULE) };
     let hash = access_token.hash();
-    session::add_access_token(&mut tx, hash, session.id, session.expires_at).await?;
+    session::add_access_token(&mut tx, hash, session.id, session.expires_at, None).await?;
     let event = Event {
         user_id: Some(owner),
         workspace_id: Some(id),
@@ -221,5 +227,6 @@ async fn begin(issuer: &Issuer, admitted: Admitted) -> Result<Exchanged, TokenEr
     issuer.metrics().action(Action::ExchangeToken, "success");
     note("user_id", owner);
     note("session_id", session.id);
-    Ok(Exchanged { access_token, expires_in: (session.expires_at - now) / 1000 })
+    let expires_in = (session.expires_at - now) / 1000;
+    Ok(Exchanged { access_token, expires_in, scope: None })
 }

@@ -6,6 +6,7 @@ mod burden;
 mod clocks;
 mod defects;
 mod helm;
+mod kubectl_proxy;
 mod own;
 mod raw;
 mod same;
