@@ -14,7 +14,7 @@ pub const CONTEXT_NAME: &str = "tenant-context";
 pub const SERVICE_ACCOUNT_NAME: &str = "sa-tenant-admin";
 /// The RoleBinding that gives [`SERVICE_ACCOUNT_NAME`] its role in its own namespace.
 pub const ROLE_BINDING_NAME: &str = "rb-tenant-admin";
-/// Label that tells people and tools who made an object, with [`MANAGED_BY_VALUE`]. Helm and GitOps tools
+/// Label that tells people and tools who made an object, with [`MANAGED_BY_VALUE`]. Helm and other tools
 /// overwrite it, so nothing is decided by it.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`].

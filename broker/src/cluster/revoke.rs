@@ -12,8 +12,9 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, Preconditions},
 };
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL};
@@ -26,8 +27,12 @@ const MAX_ROUNDS: u32 = 50;
 const ROUND_PAUSE: Duration = Duration::from_millis(50);
 /// RoleBindings that one round looks at.
 const MAX_LISTED: u32 = 500;
-/// Finalizers that are taken off at once.
-const MAX_RELEASES_IN_FLIGHT: usize = 8;
+/// RoleBindings that are deleted or released at once. It is the quota's number of them, so that a slow admission
+/// webhook holds the broker up once.
+const MAX_IN_FLIGHT: usize = 20;
+/// What a path segment may not hold as it is (RFC 3986 section 3.3). The API server takes nearly any name for
+/// RBAC objects, `?` and spaces among it.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl Cluster {
     /// Puts the suspended label on a workspace's namespace, or takes it off. With a uid only on the
@@ -51,64 +56,26 @@ impl Cluster {
         Ok(())
     }
 
-    /// Deletes every RoleBinding of a namespace and lists until none is left, because a 404 proves
-    /// nothing: the tenant may have renamed it. Our own goes first, which carries the people's tokens,
-    /// so that however many a tenant made do not delay it.
+    /// Deletes every RoleBinding of a namespace and lists until none is left in two lists, because a 404
+    /// proves nothing (the tenant may have renamed it), and another API server may have taken a new one
+    /// that the first list does not show yet. Our own, which carries the people's tokens, does not wait for
+    /// the list.
     ///
-    /// A binding that a finalizer or a dependent holds grants its role until it is gone, so bindings are
-    /// deleted in the background, and what is still there loses its finalizers.
+    /// Each is deleted by itself, because the API server ends the deletion of a collection at the first one
+    /// that something refuses. A binding that a finalizer or a dependent holds grants its role until it is
+    /// gone, so bindings are deleted in the background, and what is still there loses its finalizers.
     ///
     /// # Errors
-    /// Some are still there after all rounds; the cluster's.
+    /// Some are still there after all rounds; the cluster's, for one that a round could not delete while it
+    /// got no other one away.
     pub async fn delete_role_bindings(&self, namespace: &str) -> Result<(), ClusterError> {
         let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
-        let ours = ListParams::default().fields(&format!("metadata.name={ROLE_BINDING_NAME}"));
-        let background = DeleteParams::background();
-        // As a collection, for which the broker has the right anyway. A refusal stops nothing: the
-        // rounds below meet it again.
-        let first = api.delete_collection(&background, &ours).await;
-        let mut failed = first.err().map(ClusterError::from);
-        for round in 0..MAX_ROUNDS {
-            // The first list is to see whether there are others, the second whether they are gone.
-            if round > 1 {
-                tokio::time::sleep(ROUND_PAUSE).await;
-            }
-            let left = match api.list_metadata(&ListParams::default().limit(MAX_LISTED)).await {
-                Ok(list) => list.items,
-                // What cannot be listed can be deleted all the same.
-                Err(error) => {
-                    api.delete_collection(&background, &ListParams::default()).await?;
-                    return Err(error.into());
-                }
-            };
-            if left.is_empty() {
-                return Ok(());
-            }
-            let held: Vec<String> = left
-                .iter()
-                .filter(|it| {
-                    it.metadata.deletion_timestamp.is_some() && !it.finalizers().is_empty()
-                })
-                .map(|it| it.name_any())
-                .collect();
-            let released = stream::iter(held)
-                .map(|name| {
-                    let api = &api;
-                    async move { release(api, &name).await }
-                })
-                .buffer_unordered(MAX_RELEASES_IN_FLIGHT)
-                .collect::<Vec<_>>()
-                .await;
-            let deleted = api.delete_collection(&background, &ListParams::default()).await;
-            let deleted = deleted.map(drop).map_err(ClusterError::from);
-            let refused = released.into_iter().chain([deleted]).find_map(Result::err);
-            // The same refusal twice will not go away by itself.
-            if failed.is_some() && refused.is_some() {
-                return Err(refused.or(failed).unwrap_or_else(|| keep_appearing(namespace)));
-            }
-            failed = refused;
-        }
-        Err(failed.unwrap_or_else(|| keep_appearing(namespace)))
+        let (ours, others) = tokio::join!(
+            delete_if_there(&api, ROLE_BINDING_NAME, None),
+            delete_all(&api, namespace)
+        );
+        // If ours could not be deleted, the others' list has met it as well.
+        others.or_else(|error| ours.map(drop).and(Err(error)))
     }
 
     /// Deletes the ServiceAccount, so that its tokens stay dead when a new one is made, and takes off the
@@ -124,27 +91,74 @@ impl Cluster {
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
         match delete_if_there(&api, SERVICE_ACCOUNT_NAME, uid).await? {
             Some(held) if !held.finalizers().is_empty() => {
-                release(&api, SERVICE_ACCOUNT_NAME).await
+                release(&api, SERVICE_ACCOUNT_NAME, held.uid().as_deref()).await
             }
             _ => Ok(()),
         }
     }
 }
 
-fn keep_appearing(namespace: &str) -> ClusterError {
-    ClusterError::Conflict(format!("RoleBindings keep appearing in {namespace}"))
+/// Deletes RoleBindings in rounds until two lists are empty.
+async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<(), ClusterError> {
+    let mut empty_lists = 0;
+    for round in 0..MAX_ROUNDS {
+        if round > 0 {
+            tokio::time::sleep(ROUND_PAUSE).await;
+        }
+        let left = api.list_metadata(&ListParams::default().limit(MAX_LISTED)).await?.items;
+        if left.is_empty() {
+            empty_lists += 1;
+            if empty_lists == 2 {
+                return Ok(());
+            }
+            continue;
+        }
+        empty_lists = 0;
+        let results: Vec<_> = stream::iter(&left)
+            .map(|binding| take_away(api, binding))
+            .buffer_unordered(MAX_IN_FLIGHT)
+            .collect()
+            .await;
+        // While some go, the others are met again in the next round.
+        if results.iter().all(Result::is_err) {
+            return results.into_iter().collect();
+        }
+    }
+    Err(ClusterError::Conflict(format!("RoleBindings keep appearing in {namespace}")))
 }
 
-/// Takes all finalizers off an object; one that is being deleted is gone then.
-async fn release<K>(api: &Api<K>, name: &str) -> Result<(), ClusterError>
+/// Deletes an object that is there; takes the finalizers off one that is being deleted.
+async fn take_away<K>(api: &Api<K>, there: &PartialObjectMeta<K>) -> Result<(), ClusterError>
+where
+    K: Clone
+        + DeserializeOwned
+        + Debug
+        + Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    let (name, uid) = (there.name_any(), there.uid());
+    if there.metadata.deletion_timestamp.is_some() && !there.finalizers().is_empty() {
+        release(api, &name, uid.as_deref()).await
+    } else {
+        delete_if_there(api, &name, uid.as_deref()).await.map(drop)
+    }
+}
+
+/// Takes all finalizers off an object of this uid; one that is being deleted is gone then.
+async fn release<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Result<(), ClusterError>
 where
     K: Clone + DeserializeOwned + Debug + Resource<Scope = NamespaceResourceScope>,
 {
-    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    match api.patch_metadata(name, &PatchParams::default(), &patch).await.map_err(Into::into) {
+    let patch = Patch::Merge(json!({"metadata": {"uid": uid, "finalizers": null}}));
+    let segment = segment(name);
+    match api.patch_metadata(&segment, &PatchParams::default(), &patch).await.map_err(Into::into) {
         Ok(_) | Err(ClusterError::NotFound(_) | ClusterError::Conflict(_)) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// A name as kube puts it into a path: as it is.
+fn segment(name: &str) -> String {
+    utf8_percent_encode(name, SEGMENT).to_string()
 }
 
 /// Deletes an object. With a uid only the one of this uid; it is gone if there is another. Returns the
@@ -160,7 +174,7 @@ where
     let preconditions =
         uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
     let params = DeleteParams { preconditions, ..DeleteParams::background() };
-    match api.delete(name, &params).await.map_err(ClusterError::from) {
+    match api.delete(&segment(name), &params).await.map_err(ClusterError::from) {
         Ok(answer) => Ok(answer.left()),
         Err(ClusterError::NotFound(_)) => Ok(None),
         Err(ClusterError::Conflict(_)) if uid.is_some() => Ok(None),

@@ -27,7 +27,10 @@ pub enum NamespaceStanding {
         uid: String,
     },
     /// It is the one that the broker made, and somebody took the label off: no policy holds there.
-    Relabelled,
+    Relabelled {
+        /// Its uid.
+        uid: String,
+    },
     /// It is another one of the same name.
     Foreign,
     /// There is none.
@@ -53,15 +56,19 @@ impl Cluster {
         if label(&there, WORKSPACE_LABEL) == Some(workspace.to_string()) {
             return Ok(NamespaceStanding::Managed { uid });
         }
-        if recorded.namespace == Some(&*uid) {
-            return Ok(NamespaceStanding::Relabelled);
+        match recorded.namespace {
+            Some(known) if known == uid => return Ok(NamespaceStanding::Relabelled { uid }),
+            Some(_) => return Ok(NamespaceStanding::Foreign),
+            None => {}
         }
         // Workspaces of before the namespace's uid was recorded.
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
         let account = api.get_opt(SERVICE_ACCOUNT_NAME).await?.and_then(|it| it.uid());
         let known = [recorded.service_account, recorded.retired_service_account];
         Ok(match account {
-            Some(uid) if known.contains(&Some(&*uid)) => NamespaceStanding::Relabelled,
+            Some(account) if known.contains(&Some(&*account)) => {
+                NamespaceStanding::Relabelled { uid }
+            }
             _ => NamespaceStanding::Foreign,
         })
     }

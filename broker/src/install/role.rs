@@ -109,7 +109,7 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
             RBAC,
             &["rolebindings"],
             vec![],
-            &["delete", "deletecollection"],
+            &["delete"],
         ),
         rule(
             "suspend: a binding that a finalizer holds grants its role until it is gone. RBAC lets nobody \

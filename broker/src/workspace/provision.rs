@@ -126,7 +126,9 @@ impl Workspaces {
             _ => Action::WorkspaceProvisioned,
         };
         let mut tx = self.db.begin().await?;
-        let created = store::advance(&mut tx, &self.clock, found.id, Event::ObjectsExist).await?;
+        let since = Some(found.status_changed_at);
+        let exist = Event::ObjectsExist;
+        let created = store::advance_since(&mut tx, &self.clock, found.id, exist, since).await?;
         if created {
             store::set_uids(&mut tx, found.id, &made).await?;
             let event = audit::Event {

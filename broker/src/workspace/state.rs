@@ -11,7 +11,8 @@
 //!                                             rights gone ▼      │
 //!                                                     suspended ─┴▶ resuming
 //! ```
-//! Suspend is possible from every state.
+//! Suspend is possible from every state. A suspended workspace is suspending again if rights are found in it
+//! that cannot be taken away at once.
 
 use tenant_shared::WorkspaceStatus as Status;
 
@@ -30,6 +31,8 @@ pub(super) enum Event {
     Suspend,
     /// Nothing of its rights is left.
     RightsGone,
+    /// Rights were found in what was suspended, and could not be taken away at once.
+    RightsFound,
     /// The way back.
     Resume,
 }
@@ -46,6 +49,7 @@ pub(super) fn transition(event: Event) -> (&'static [Status], Status) {
             Status::Suspending,
         ),
         Event::RightsGone => (&[Status::Suspending], Status::Suspended),
+        Event::RightsFound => (&[Status::Suspended], Status::Suspending),
         Event::Resume => (&[Status::Suspended], Status::Resuming),
     }
 }
@@ -58,13 +62,14 @@ pub(super) const UNFINISHED: [Status; 3] =
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 7] = [
+    const EVENTS: [Event; 8] = [
         Event::Retry,
         Event::ObjectsExist,
         Event::Conflict,
         Event::Lost,
         Event::Suspend,
         Event::RightsGone,
+        Event::RightsFound,
         Event::Resume,
     ];
 
@@ -80,7 +85,7 @@ mod tests {
     fn nothing_but_resume_leads_out_of_a_suspension() {
         for event in EVENTS {
             let (from, to) = transition(event);
-            if from.contains(&Status::Suspended) {
+            if from.contains(&Status::Suspended) && event != Event::RightsFound {
                 assert_eq!((event, to), (Event::Resume, Status::Resuming));
             }
             if from.contains(&Status::Suspending) {

@@ -25,13 +25,11 @@ use crate::{
 /// earlier would let an old token in again.
 const TOKEN_CACHE_MS: i64 = TOKEN_CACHE_SECONDS as i64 * 1000;
 
-/// How long one look for RoleBindings or another step may take.
-const STEP_TIMEOUT: Duration = Duration::from_secs(7);
-/// How long the label may take: an admission webhook on namespaces that is down and may be ignored holds the
-/// call for 10 s by default.
-const LABEL_TIMEOUT: Duration = Duration::from_secs(12);
-/// How long the look at the namespace may take before the steps begin without it. All together ends before the
-/// sweep gives a workspace up.
+/// How long the label, one look for RoleBindings or another step may take: an admission webhook that is down
+/// and may be ignored holds a call for 10 s by default, and a call that is given up does nothing.
+const STEP_TIMEOUT: Duration = Duration::from_secs(12);
+/// How long the look at the namespace may take before the steps begin without it. With two looks for
+/// RoleBindings everything ends before the sweep gives a workspace up.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a suspension finds in the place of the namespace.
@@ -52,7 +50,7 @@ impl Target {
     fn of(found: &Found, standing: NamespaceStanding) -> Self {
         match standing {
             NamespaceStanding::Managed { uid } => Self::Managed(uid),
-            NamespaceStanding::Relabelled => Self::Relabelled,
+            NamespaceStanding::Relabelled { .. } => Self::Relabelled,
             // Somebody's own that was in the way from the beginning: nothing was ever made there.
             NamespaceStanding::Foreign if !found.had_rights() => Self::Nothing,
             NamespaceStanding::Foreign => Self::Foreign,
@@ -213,14 +211,22 @@ impl Workspaces {
         let (cluster, namespace) = (&self.cluster, found.k8s_namespace.as_str());
         let looked = cluster.namespace_standing(namespace, found.id, found.recorded_uids());
         let target = match tokio::time::timeout(LOOK_TIMEOUT, looked).await {
-            Ok(Ok(standing)) => Target::of(found, standing),
+            Ok(Ok(standing)) => {
+                // The account's uid, by which a row of an earlier version knows it, is about to go.
+                if let NamespaceStanding::Relabelled { uid } = &standing
+                    && found.k8s_namespace_uid.is_none()
+                {
+                    store::set_namespace_uid(&self.db, found, uid).await?;
+                }
+                Target::of(found, standing)
+            }
             // A cluster that does not say what the namespace is may do what it is asked all the same:
             // the fence lets the broker take rights away in tenants' namespaces only.
             Ok(Err(_)) | Err(_) => Target::Unseen,
         };
         let labelled = Notify::new();
         let label = async {
-            let done = attempt("label_namespace", LABEL_TIMEOUT, self.label(found, &target)).await;
+            let done = attempt("label_namespace", STEP_TIMEOUT, self.label(found, &target)).await;
             labelled.notify_one();
             done
         };
@@ -232,6 +238,9 @@ impl Workspaces {
             // Whatever it brought, the second look decides.
             let _ = tokio::time::timeout(STEP_TIMEOUT, first).await;
             labelled.notified().await;
+            if !self.is_still_meant(found).await {
+                return Ok(());
+            }
             let again = tokio::time::timeout(STEP_TIMEOUT, cluster.delete_role_bindings(namespace));
             Ok(again.await.map_err(|_| WorkspaceError::TimedOut(STEP_TIMEOUT))??)
         };
@@ -243,7 +252,7 @@ impl Workspaces {
         };
         let (label, unbound, unmade) = tokio::join!(
             label,
-            attempt("delete_role_bindings", STEP_TIMEOUT * 2 + LABEL_TIMEOUT, unbind),
+            attempt("delete_role_bindings", STEP_TIMEOUT * 2 + LOOK_TIMEOUT, unbind),
             attempt("delete_service_account", STEP_TIMEOUT, unmake),
         );
         let mut result = Ok(());
@@ -251,7 +260,24 @@ impl Workspaces {
             self.note_failure(found, &tried);
             result = result.and(steps.add(tried));
         }
+        if result.is_err() && found.status() == WorkspaceStatus::Suspended {
+            // What was suspended may have rights again, so the status is taken back, and the sweep goes on.
+            let reason = Some("rights were found that could not be taken away yet".to_owned());
+            let event = audit::Event { reason, ..by_broker(found, Action::SuspendWorkspace) };
+            self.write_down(found, Event::RightsFound, event).await?;
+        }
         result
+    }
+
+    /// Whether a workspace is still to be without rights, as far as the database says: a run that was slow
+    /// must not take away what a resumption gave meanwhile.
+    async fn is_still_meant(&self, found: &Found) -> bool {
+        match store::by_id(&self.db, found.id).await {
+            Ok(Some(now)) => {
+                matches!(now.status(), WorkspaceStatus::Suspending | WorkspaceStatus::Suspended)
+            }
+            Ok(None) | Err(_) => true,
+        }
     }
 
     async fn label(&self, found: &Found, target: &Target) -> Result<(), WorkspaceError> {
@@ -293,7 +319,7 @@ impl Workspaces {
                     }
                     // A workspace that was suspended before anything was made.
                     NamespaceStanding::Missing => Ok(()),
-                    NamespaceStanding::Relabelled => Err(WorkspaceError::Relabelled {
+                    NamespaceStanding::Relabelled { .. } => Err(WorkspaceError::Relabelled {
                         namespace: namespace.to_owned(),
                         workspace: found.id,
                     }),
@@ -325,7 +351,9 @@ impl Workspaces {
         event: Event,
         entry: audit::Event,
     ) -> sqlx::Result<()> {
-        if store::advance(tx, &self.clock, found.id, event).await? {
+        let since = matches!(event, Event::RightsGone | Event::RightsFound)
+            .then_some(found.status_changed_at);
+        if store::advance_since(tx, &self.clock, found.id, event, since).await? {
             audit::record(tx, &self.clock, entry).await?;
         }
         Ok(())

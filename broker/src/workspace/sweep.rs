@@ -3,7 +3,7 @@
 //! Every replica sweeps. A workspace is one replica's at a time, by a claim in its row that ends by
 //! itself; two at once would do no harm, for every step may be run again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
 use tenant_shared::WorkspaceStatus;
@@ -19,6 +19,8 @@ use crate::{problem::chain, telemetry::SweepOutcome};
 const MOST_A_ROUND: u32 = 500;
 /// Workspaces at once: the API server has others to serve.
 const AT_ONCE: usize = 4;
+/// How long a round takes workspaces up: the next one begins with the suspensions that came meanwhile.
+const ROUND_TIME_LIMIT: Duration = Duration::from_secs(30);
 /// How long a workspace may take.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// For how long a workspace is claimed: whatever the replica that holds it does, it has ended.
@@ -32,7 +34,9 @@ impl Workspaces {
     /// The database's.
     pub async fn sweep(&self) -> sqlx::Result<usize> {
         let due = work::due(&self.db, self.clock.now_ms(), MOST_A_ROUND).await?;
+        let began = Instant::now();
         let results: Vec<_> = stream::iter(due)
+            .take_while(|_| std::future::ready(began.elapsed() < ROUND_TIME_LIMIT))
             .map(|found| self.take_up(found))
             .buffer_unordered(AT_ONCE)
             .collect()

@@ -59,7 +59,7 @@ enum Workflow {
 }
 
 /// Which workflow breaks without which right: verb, API group, resource.
-const NEEDED: [(&str, &str, &str, Workflow); 27] = [
+const NEEDED: [(&str, &str, &str, Workflow); 26] = [
     ("create", "", "namespaces", Init),
     ("get", "", "namespaces", FinishInit),
     ("list", "", "namespaces", Doctor),
@@ -83,7 +83,6 @@ const NEEDED: [(&str, &str, &str, Workflow); 27] = [
     ("list", RBAC, "rolebindings", Suspend),
     ("delete", RBAC, "rolebindings", Replace),
     ("patch", RBAC, "rolebindings", SuspendHeld),
-    ("deletecollection", RBAC, "rolebindings", Suspend),
     ("bind", RBAC, "clusterroles", Init),
     ("get", ADMISSION, "validatingadmissionpolicies", Start),
     ("get", ADMISSION, "validatingadmissionpolicybindings", Start),

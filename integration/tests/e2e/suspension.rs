@@ -157,7 +157,7 @@ async fn with_the_cluster_down_the_decision_stands_and_is_carried_out_later() {
 /// What the broker asks of the API server in a suspension, in order.
 const SUSPENSION: [(Method, &str); 4] = [
     (Method::PATCH, ""),
-    (Method::DELETE, "/rolebindings"),
+    (Method::DELETE, "/rolebindings/rb-tenant-admin"),
     (Method::GET, "/rolebindings"),
     (Method::DELETE, "/serviceaccounts/sa-tenant-admin"),
 ];

@@ -167,8 +167,10 @@ impl Workspaces {
             look.report(kind, difference);
             // Whoever took our label off lets others give rights there again.
             let is_relabelled = difference == Difference::Foreign
-                && cluster.namespace_standing(namespace, found.id, found.recorded_uids()).await?
-                    == NamespaceStanding::Relabelled;
+                && matches!(
+                    cluster.namespace_standing(namespace, found.id, found.recorded_uids()).await?,
+                    NamespaceStanding::Relabelled { .. }
+                );
             if difference != Difference::PodSecurity && !is_relabelled {
                 return Ok(look);
             }

@@ -219,7 +219,8 @@ pub(super) async fn of_user_in(tx: &mut Tx, user: Uuid) -> sqlx::Result<Vec<Foun
 const MOVE: &str = "\
 UPDATE workspaces SET status = $1, status_changed_at = $2, sweep_at = $8, sweep_attempts = 0, \
   open_step = NULL \
-WHERE id = $3 AND status IN ($4, $5, $6, $7)";
+WHERE id = $3 AND status IN ($4, $5, $6, $7) \
+  AND status_changed_at = COALESCE($9, status_changed_at)";
 
 /// Moves a workspace on; false if it is in no state from which the event leads.
 pub(super) async fn advance(
@@ -228,13 +229,25 @@ pub(super) async fn advance(
     id: Uuid,
     event: Event,
 ) -> sqlx::Result<bool> {
+    advance_since(tx, clock, id, event, None).await
+}
+
+/// Moves on a workspace whose status is since then what it is; false as well if it changed later: whoever ends
+/// some work ends the one that was begun, not the next of its kind.
+pub(super) async fn advance_since(
+    tx: &mut Tx,
+    clock: &Clock,
+    id: Uuid,
+    event: Event,
+    since: Option<i64>,
+) -> sqlx::Result<bool> {
     let (from, to) = transition(event);
     // Four places, filled up with the first state: one statement serves every event.
     let from = |place: usize| from.get(place).unwrap_or(&from[0]).as_str();
     let moved = on_engine!(tx.connection(), c => sqlx::query(MOVE)
         .bind(to.as_str()).bind(clock.now_ms()).bind(id)
         .bind(from(0)).bind(from(1)).bind(from(2)).bind(from(3))
-        .bind(clock.now_ms() + work::GRACE_MS)
+        .bind(clock.now_ms() + work::GRACE_MS).bind(since)
         .execute(c).await.map(|done| done.rows_affected()))?;
     Ok(moved == 1)
 }

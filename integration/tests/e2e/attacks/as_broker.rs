@@ -231,10 +231,11 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
 
     let to = |namespace: &str| format!("--serviceaccount={namespace}:sa-tenant-admin");
     let (alices, bobs) = (to(&namespace), to(&bob.namespace()));
-    // All bindings of a namespace at once, as a suspension does it.
+    // All bindings of a namespace, one by one, as a suspension does it; as a collection it may not.
     let bindings =
         format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
-    let unbind = ["delete", "--raw", &bindings];
+    are_refused(&broker, &[(&["delete", "--raw", &bindings], RBAC)]).await;
+    let unbind = ["delete", "rolebindings", "--all", "-n", &namespace];
     broker.run(unbind).await.unwrap().success().unwrap();
     let bind = |name: &'static str, role: &'static str, subjects: &[&str]| {
         let mut args = vec!["create", "rolebinding", name, role];

@@ -157,6 +157,18 @@ async fn no_binding_holds_a_suspension_open() {
     prepared.is_suspended_and_comes_back().await;
 }
 
+/// The API server takes nearly any name for RBAC objects. A path that is put together from it names another object, or
+/// none.
+#[tokio::test]
+async fn a_name_hides_no_binding() {
+    let prepared = Prepared::start().await;
+    for name in ["x", "x?y", "x#y", "a b", "ü", "a;b&c=d", "rb-tenant-admin?"] {
+        let held = json!({"finalizers": ["door.example.com/hold"]});
+        prepared.make_as_admin(&prepared.binding(name, &held)).await;
+    }
+    prepared.is_suspended_and_comes_back().await;
+}
+
 #[tokio::test]
 async fn an_account_that_a_finalizer_holds_is_deleted() {
     let prepared = Prepared::start().await;

@@ -103,6 +103,17 @@ struct Refusal<'a> {
 
 impl<'a> Refusal<'a> {
     async fn of(tenant: &'a Tenant, resource: [&str; 2], operation: &str, probe: &[&str]) -> Self {
+        Self::where_it_is(tenant, resource, operation, "true", probe).await
+    }
+
+    /// Only where this expression of CEL is true.
+    async fn where_it_is(
+        tenant: &'a Tenant,
+        resource: [&str; 2],
+        operation: &str,
+        which: &str,
+        probe: &[&str],
+    ) -> Self {
         let name = format!("no-{}-{}", resource[1], tenant.id);
         let spot = if resource[1] == "namespaces" { "request.name" } else { "request.namespace" };
         let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1",
@@ -111,7 +122,7 @@ impl<'a> Refusal<'a> {
                 "matchConstraints": {"resourceRules": [{"apiGroups": [resource[0]],
                     "apiVersions": ["*"], "operations": [operation], "resources": [resource[1]]}]},
                 "matchConditions": [{"name": "here", "expression":
-                    format!("{spot} == '{}' && request.userInfo.username == 'tenant-broker'",
+                    format!("{spot} == '{}' && request.userInfo.username == 'tenant-broker' && {which}",
                         tenant.namespace)}],
                 "validations": [{"expression": "false", "message": "not today"}]}});
         let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1",
@@ -187,6 +198,35 @@ async fn bindings_that_cannot_be_deleted_leave_no_token() {
     refusal.end().await;
     tenant.reaches_suspended().await;
     assert!(!tenant.is_there(&["rolebindings"]).await);
+}
+
+/// In the order of names it comes before the others: the API server ends the deletion of a collection there.
+#[tokio::test]
+async fn a_binding_that_cannot_be_deleted_protects_no_other() {
+    let tenant = Tenant::start(World::builder()).await;
+    let admin = tenant.world.admin_kubectl().unwrap();
+    for name in ["aaa", "door"] {
+        let subject = format!("--serviceaccount={}:default", tenant.namespace);
+        let bind = ["create", "rolebinding", name, "--clusterrole=view", &subject];
+        let bind = bind.into_iter().chain(["-n", &tenant.namespace]);
+        admin.run(bind).await.unwrap().success().unwrap();
+    }
+    let path = format!(
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings/aaa?dryRun=All",
+        tenant.namespace
+    );
+    let (resource, probe) =
+        (["rbac.authorization.k8s.io", "rolebindings"], ["delete", "--raw", &path]);
+    let which = "oldObject.metadata.name == 'aaa'";
+    let refusal = Refusal::where_it_is(&tenant, resource, "DELETE", which, &probe).await;
+    tenant.suspend_leaving(&["delete_role_bindings", "finish"]).await;
+    assert!(tenant.is_there(&["rolebinding", "aaa"]).await);
+    for name in ["door", "rb-tenant-admin"] {
+        assert!(!tenant.is_there(&["rolebinding", name]).await, "{name}");
+    }
+    refusal.end().await;
+    tenant.reaches_suspended().await;
+    assert!(!tenant.is_there(&["rolebinding", "aaa"]).await);
 }
 
 #[tokio::test]

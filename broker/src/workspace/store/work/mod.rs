@@ -1,4 +1,4 @@
-//! Half-done workspaces as a queue: whoever has waited longest comes first, and whatever failed goes
+//! Half-done workspaces as a queue: suspensions and then whoever has waited longest come first, and what failed goes
 //! to the end of it with a back-off that grows.
 
 #[cfg(test)]
@@ -35,13 +35,13 @@ pub(in crate::workspace) fn back_off_ms(status: Status, attempts: i64) -> i64 {
     (FIRST_BACK_OFF_MS << doublings).min(longest)
 }
 
-/// Workspaces with something to finish whose time has come, longest waiting first.
+/// Workspaces with something to finish whose time has come: suspensions first, then the longest waiting.
 pub(in crate::workspace) async fn due(db: &Db, now: i64, most: u32) -> sqlx::Result<Vec<Found>> {
     let [first, second, third] = UNFINISHED;
     on_engine!(db.reader(), pool => sqlx::query_as(select!(
         "WHERE sweep_at <= $1 AND (status IN ($3, $4, $5) \
          OR (status = 'provisioned' AND retired_sa_uid IS NOT NULL)) \
-         ORDER BY sweep_at, id LIMIT $2"
+         ORDER BY CASE WHEN status = 'suspending' THEN 0 ELSE 1 END, sweep_at, id LIMIT $2"
     ))
         .bind(now).bind(i64::from(most)).bind(first.as_str()).bind(second.as_str())
         .bind(third.as_str()).fetch_all(pool).await)

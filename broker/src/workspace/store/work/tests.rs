@@ -13,7 +13,7 @@ use crate::{
 };
 
 on_both_engines!(
-    whoever_waits_longest_comes_first,
+    suspensions_and_then_whoever_waits_longest_come_first,
     what_fails_again_and_again_starves_nothing,
     of_many_at_once_one_takes_a_workspace_up,
     a_claim_ends_with_its_time,
@@ -49,14 +49,14 @@ async fn fail(storage: &Storage, id: Uuid) {
     postpone(&storage.db, &claimed, at, "finish").await.unwrap();
 }
 
-async fn whoever_waits_longest_comes_first(on: On) {
+async fn suspensions_and_then_whoever_waits_longest_come_first(on: On) {
     let storage = Storage::new(on).await;
     let user = storage.user().await;
     let mut unfinished = Vec::new();
     for (status, event) in [
-        (Status::Provisioned, Event::Suspend),
         (Status::Failed, Event::Retry),
         (Status::Suspended, Event::Resume),
+        (Status::Provisioned, Event::Suspend),
     ] {
         let id = storage.workspace(user, status).await;
         moved(&storage, id, event).await;
@@ -72,7 +72,8 @@ async fn whoever_waits_longest_comes_first(on: On) {
     storage.clock.advance(1);
     assert_eq!(ids(&storage).await, unfinished[..1]);
     storage.clock.advance(30);
-    assert_eq!(ids(&storage).await, unfinished);
+    let [first, second, suspension] = unfinished[..] else { unreachable!("three were made") };
+    assert_eq!(ids(&storage).await, [suspension, first, second]);
     assert_eq!(due(&storage.db, storage.clock.now_ms(), 2).await.unwrap().len(), 2);
 }
 
