@@ -42,7 +42,7 @@ use crate::{
     server::{Answering, Listener},
     signing::{PrivateKey, PublicKeys},
     telemetry::Metrics,
-    tls,
+    tier_role, tls,
     user::{Users, api::UserApi},
     workspace::{self, Rung, Workspaces, api::WorkspaceApi},
 };
@@ -67,6 +67,7 @@ pub struct App {
     sealer: Sealer,
     audit_keys: AuditKeys,
     watch: Watch,
+    tier_roles: tier_role::Watch,
     gateway: Gateway,
     rung: Rung,
     /// Whether the cluster's policies were looked at.
@@ -189,6 +190,12 @@ impl App {
             every: Duration::from_secs(u64::from(config.sweep_seconds) * SWEEPS_PER_LOOK),
             metrics: metrics.clone(),
         };
+        let tier_roles = tier_role::Watch {
+            cluster: cluster.clone(),
+            roles: watch.parameters.roles.clone(),
+            every: watch.every,
+            metrics: metrics.clone(),
+        };
         let policies_known = Box::pin(watch.start()).await?;
         let limits = RateLimits::new(config.unauthenticated, metrics.clone());
         let identity =
@@ -270,6 +277,7 @@ impl App {
             sealer,
             audit_keys,
             watch,
+            tier_roles,
             gateway,
             rung,
             policies_known,
@@ -312,6 +320,7 @@ impl App {
                 known_audit_keys: self.audit_keys.known,
                 db: self.shares.signed_in.clone(),
                 clock: self.clock.clone(),
+                tier_roles: self.tier_roles,
             },
             &config,
         );

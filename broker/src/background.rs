@@ -14,6 +14,7 @@ use crate::{
     issuer::Issuer,
     problem::chain,
     signing::{PrivateKey, PublicKeys},
+    tier_role,
     workspace::Workspaces,
 };
 
@@ -41,6 +42,8 @@ pub struct Parts {
     pub db: Db,
     /// Its time.
     pub clock: Clock,
+    /// Looks at the tiers' roles.
+    pub tier_roles: tier_role::Watch,
 }
 
 /// The loops. They end with the value.
@@ -63,6 +66,7 @@ impl Background {
             known_audit_keys,
             db,
             clock,
+            tier_roles,
         } = parts;
         let sweep = Duration::from_secs(config.sweep_seconds.into());
         let mut loops = JoinSet::new();
@@ -77,6 +81,7 @@ impl Background {
             config.audit.retention_days,
         ));
         loops.spawn(check_loop(issuer, sweep));
+        loops.spawn(tier_roles.keep());
         loops.spawn(drift_loop(workspaces, config.drift_seconds));
         Self { loops, sealer }
     }

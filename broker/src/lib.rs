@@ -9,6 +9,7 @@
 //! | [`identity`], [`access`] | who is calling; may they |
 //! | [`user`] | who there is; suspend and resume people |
 //! | [`workspace`] | is it on; init, suspend, resume; the sweep |
+//! | [`tier_role`] | what the tiers' roles really give |
 //! | [`credential`], [`issuer`], [`install`] | two-hour tokens; the OpenID provider; the broker's rights and what holds it |
 //! | [`gateway`] | any Kubernetes call, forwarded with the tenant's token, and ended when it has to be |
 //! | [`account`] | the page on which a person sees and does all that without a terminal |
@@ -59,6 +60,7 @@ pub mod telemetry;
 #[cfg(test)]
 mod testing;
 pub mod throttle;
+pub mod tier_role;
 pub mod tls;
 pub mod user;
 pub mod workspace;

@@ -133,6 +133,13 @@ struct LimitLabels {
     limit: &'static str,
 }
 
+/// Labels of rights of a tier's ClusterRole.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RoleLabels {
+    role: String,
+    leads_out: &'static str,
+}
+
 /// Everything that is counted. Clones share the counts.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Counts>);
@@ -154,6 +161,7 @@ struct Counts {
     drift_rounds: Family<OutcomeLabels, Counter>,
     policies_in_force: Gauge,
     clock_offset_milliseconds: Gauge,
+    role_beyond_admin: Family<RoleLabels, Gauge>,
     throttled: Family<LimitLabels, Counter>,
     unauthenticated_refused: Family<LimitLabels, Counter>,
     registry: Registry,
@@ -175,6 +183,7 @@ impl Default for Metrics {
         let drift_rounds = Family::<OutcomeLabels, Counter>::default();
         let policies_in_force = Gauge::default();
         let clock_offset_milliseconds = Gauge::default();
+        let role_beyond_admin = Family::<RoleLabels, Gauge>::default();
         let throttled = Family::<LimitLabels, Counter>::default();
         let unauthenticated_refused = Family::<LimitLabels, Counter>::default();
         let mut registry = Registry::with_prefix("tenant_broker");
@@ -245,6 +254,11 @@ impl Default for Metrics {
             "How far this broker's clock was ahead of PostgreSQL's when it started",
             clock_offset_milliseconds.clone(),
         );
+        registry.register(
+            "role_rights_beyond_admin",
+            "Resources on which a tier's ClusterRole gives more than the built-in admin",
+            role_beyond_admin.clone(),
+        );
         Self(Arc::new(Counts {
             requests,
             request_seconds,
@@ -260,6 +274,7 @@ impl Default for Metrics {
             drift_rounds,
             policies_in_force,
             clock_offset_milliseconds,
+            role_beyond_admin,
             throttled,
             unauthenticated_refused,
             registry,
@@ -353,6 +368,17 @@ impl Metrics {
     /// How far our clock is ahead of the database's.
     pub fn clock_offset(&self, milliseconds: i64) {
         self.0.clock_offset_milliseconds.set(milliseconds);
+    }
+
+    /// On how many resources a tier's ClusterRole gives more than the built-in admin, and how many of
+    /// these are known to lead out of the namespace.
+    pub fn role_beyond_admin(&self, role: &str, all: usize, leading_out: usize) {
+        let inside = all.saturating_sub(leading_out);
+        for (leads_out, count) in [("yes", leading_out), ("unknown", inside)] {
+            let labels = RoleLabels { role: role.to_owned(), leads_out };
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.0.role_beyond_admin.get_or_create(&labels).set(count);
+        }
     }
 
     /// All of it in the `OpenMetrics` text format.

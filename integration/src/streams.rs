@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -153,7 +154,13 @@ async fn ended(stream: &Captured) -> Instant {
 /// kubectl fails.
 pub async fn make_pod(kubectl: &Kubectl, node: &Node, pod: &str) -> Result<()> {
     let object = node.pod(pod).to_string();
-    kubectl.run_with_input(["apply", "-f", "-"], object).await?.success()?;
+    let made =
+        kubectl.run_with_input(["apply", "-o", "json", "-f", "-"], object).await?.success()?;
+    let made: Pod = serde_json::from_str(&made.stdout).context("read the pod")?;
+    let is_bound = made.spec.is_some_and(|spec| spec.node_name.is_some());
+    if !is_bound {
+        node.bind(&made.metadata.namespace.unwrap_or_default(), pod).await?;
+    }
     let ready = ["wait", "--for=condition=Ready", "--timeout=30s", "pod", pod];
     kubectl.run(ready).await?.success()?;
     Ok(())

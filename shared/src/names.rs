@@ -23,6 +23,8 @@ pub const MANAGED_BY_VALUE: &str = "tenant-broker";
 /// admission policies select by: no other tool writes it, and nobody but the broker and administrators
 /// of the policies may.
 pub const WORKSPACE_LABEL: &str = "tenant-broker.io/workspace";
+/// Label on a namespace that names the tier of its workspace.
+pub const TIER_LABEL: &str = "tenant-broker.io/tier";
 /// Label on a namespace while its workspace is suspended. The broker writes `"true"`; any value counts.
 pub const SUSPENDED_LABEL: &str = "tenant-broker.io/suspended";
 /// What the keys of all labels of ours begin with.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::{
     api::{
         core::v1::{LimitRange, LimitRangeItem, Namespace, ResourceQuota, ServiceAccount},
+        networking::v1::NetworkPolicy,
         rbac::v1::RoleBinding,
     },
     apimachinery::pkg::api::resource::Quantity,
@@ -157,6 +158,15 @@ impl Compared for RoleBinding {
             return Some(Difference::Role);
         }
         (self.subjects != wanted.subjects).then_some(Difference::Subjects)
+    }
+}
+
+impl Compared for NetworkPolicy {
+    const NAME: &'static str = "NetworkPolicy";
+
+    fn differs(&self, wanted: &Self) -> Option<Difference> {
+        // The API server fills in nothing that the broker leaves out.
+        (self.spec != wanted.spec).then_some(Difference::Spec)
     }
 }
 

@@ -13,6 +13,7 @@ mod revoke;
 mod secret;
 mod standing;
 mod survey;
+mod tenants;
 mod token;
 mod upstream;
 
@@ -31,6 +32,7 @@ pub use object::{Object, Outcome, Seen, labels_of};
 pub use rehearse::{Question, Rehearsal, ServerFacts};
 pub use secret::{SECRET_TYPE, TokenSecret};
 pub use standing::{NamespaceStanding, RecordedUids};
+pub use tenants::HeldBinding;
 pub use token::IssuedToken;
 pub use upstream::{Travel, Upstream, UpstreamAnswer, UpstreamBody, UpstreamError};
 

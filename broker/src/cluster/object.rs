@@ -6,6 +6,7 @@ use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope,
     api::{
         core::v1::{LimitRange, Namespace, ResourceQuota, ServiceAccount},
+        networking::v1::NetworkPolicy,
         rbac::v1::RoleBinding,
     },
 };
@@ -36,6 +37,8 @@ pub enum Object {
     ServiceAccount(Box<ServiceAccount>),
     /// What those tokens may do.
     RoleBinding(Box<RoleBinding>),
+    /// Who may connect to its pods.
+    NetworkPolicy(Box<NetworkPolicy>),
 }
 
 /// How an object came to be as it has to be.
@@ -82,6 +85,10 @@ macro_rules! for_kind {
                 let ($api, $wanted) = (namespaced_api($cluster, &**$wanted), &**$wanted);
                 $body
             }
+            Object::NetworkPolicy($wanted) => {
+                let ($api, $wanted) = (namespaced_api($cluster, &**$wanted), &**$wanted);
+                $body
+            }
         }
     };
 }
@@ -95,6 +102,7 @@ impl Object {
             Self::LimitRange(_) => LimitRange::NAME,
             Self::ServiceAccount(_) => ServiceAccount::NAME,
             Self::RoleBinding(_) => RoleBinding::NAME,
+            Self::NetworkPolicy(_) => NetworkPolicy::NAME,
         }
     }
 }
@@ -161,6 +169,7 @@ fn for_name(object: &Object) -> String {
         Object::LimitRange(it) => it.name_any(),
         Object::ServiceAccount(it) => it.name_any(),
         Object::RoleBinding(it) => it.name_any(),
+        Object::NetworkPolicy(it) => it.name_any(),
     }
 }
 

@@ -114,8 +114,8 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<(), Clust
             continue;
         }
         empty_lists = 0;
-        let results: Vec<_> = stream::iter(&left)
-            .map(|binding| take_away(api, binding))
+        let results: Vec<_> = stream::iter(left)
+            .map(|binding| take_away(api.clone(), binding))
             .buffer_unordered(MAX_IN_FLIGHT)
             .collect()
             .await;
@@ -128,7 +128,7 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<(), Clust
 }
 
 /// Deletes an object that is there; takes the finalizers off one that is being deleted.
-async fn take_away<K>(api: &Api<K>, there: &PartialObjectMeta<K>) -> Result<(), ClusterError>
+async fn take_away<K>(api: Api<K>, there: PartialObjectMeta<K>) -> Result<(), ClusterError>
 where
     K: Clone
         + DeserializeOwned
@@ -137,9 +137,9 @@ where
 {
     let (name, uid) = (there.name_any(), there.uid());
     if there.metadata.deletion_timestamp.is_some() && !there.finalizers().is_empty() {
-        release(api, &name, uid.as_deref()).await
+        release(&api, &name, uid.as_deref()).await
     } else {
-        delete_if_there(api, &name, uid.as_deref()).await.map(drop)
+        delete_if_there(&api, &name, uid.as_deref()).await.map(drop)
     }
 }
 

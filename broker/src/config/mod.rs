@@ -8,7 +8,9 @@ mod broker_user;
 mod connector;
 mod files;
 mod frontends;
+mod host_suffix;
 mod keys;
+mod quota;
 mod reference;
 mod settings;
 mod tier;
@@ -19,6 +21,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use url::Url;
 
 pub use broker_user::BrokerUser;
+pub use host_suffix::HostSuffix;
 pub use keys::KEYS;
 pub use reference::reference;
 pub use settings::{Faults, Settings};

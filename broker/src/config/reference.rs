@@ -31,6 +31,15 @@ Amounts are Kubernetes quantities. A workspace keeps the tier it was made with.
 |---|---|---|---|---|
 ";
 
+const QUOTA: &str = "
+Everything else that the ResourceQuota of a workspace says stands in a table `[tiers.NAME.quota]`: its \
+keys are those of `spec.hard`, so that they are quoted in TOML (`\"count/jobs.batch\" = 500`, \
+`\"requests.nvidia.com/gpu\" = 4`). They cannot be set in the environment. Without it:
+
+| key in `[tiers.NAME.quota]` | basic | standard | premium |
+|---|---|---|---|
+";
+
 const CONNECTORS: &str = "
 ## Connectors
 
@@ -56,17 +65,22 @@ one workspace. [Signing in](sign-in.md) has examples.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
     for (key, default, meaning) in KEYS {
-        let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+        let default = code(default);
         // Writing to a String cannot fail.
         let _ = writeln!(page, "| `{key}` | {default} | {meaning} |");
     }
     page.push_str(TIERS);
     for (key, [basic, standard, premium], meaning) in Tiers::documentation() {
-        let _ = writeln!(page, "| `{key}` | `{basic}` | `{standard}` | `{premium}` | {meaning} |");
+        let [basic, standard, premium] = [basic, standard, premium].map(code);
+        let _ = writeln!(page, "| `{key}` | {basic} | {standard} | {premium} | {meaning} |");
+    }
+    page.push_str(QUOTA);
+    for (key, [basic, standard, premium]) in Tiers::counts() {
+        let _ = writeln!(page, "| `{key}` | `{basic}` | `{standard}` | `{premium}` |");
     }
     page.push_str(CONNECTORS);
     for (key, default, meaning) in connector::FIELDS {
-        let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
+        let default = code(default);
         let _ = writeln!(page, "| `{key}` | {default} | {meaning} |");
     }
     page.push_str(WORKLOADS);
@@ -74,4 +88,9 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{key}` | {meaning} |");
     }
     page
+}
+
+/// A value as code; nothing if there is none.
+fn code(value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!("`{value}`") }
 }

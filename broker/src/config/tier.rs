@@ -2,27 +2,39 @@
 
 use std::collections::BTreeMap;
 
-use super::Settings;
+use super::{HostSuffix, Settings, quota};
 
 /// One tier. Amounts are Kubernetes quantities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tier {
     /// Sum of `requests.cpu`, in cores.
     pub cpu: String,
+    /// Sum of `limits.cpu`, in cores.
+    pub cpu_limit: String,
     /// Sum of `limits.memory`.
     pub memory: String,
     /// Number of pods.
     pub pods: String,
     /// Sum of storage that volume claims ask for.
     pub storage: String,
+    /// Sum of `limits.ephemeral-storage`.
+    pub ephemeral_storage: String,
+    /// What else the quota says: keys of `spec.hard` with their amounts.
+    pub counts: BTreeMap<String, String>,
     /// CPU limit of a container that names none.
     pub default_cpu: String,
     /// Memory limit of a container that names none.
     pub default_memory: String,
+    /// Limit of a container's temporary files where it names none.
+    pub default_ephemeral_storage: String,
     /// ClusterRole that the tenant holds in its own namespace.
     pub role: String,
     /// Pod Security level that the namespace enforces: `baseline` or `restricted`.
     pub pod_security: String,
+    /// Whether the namespace has a NetworkPolicy of the broker's, which denies ingress.
+    pub network_policy: bool,
+    /// What hosts of Ingresses and routes have to end with.
+    pub ingress_host_suffix: Option<HostSuffix>,
     /// What it may ask of the gateway.
     pub gateway: GatewayLimits,
 }
@@ -41,22 +53,43 @@ pub struct GatewayLimits {
 }
 
 /// A setting of a tier: its key, and the value in `basic`, `standard` and `premium`.
-const FIELDS: [(&str, [&str; 3], &str); 12] = [
+const FIELDS: [(&str, [&str; 3], &str); 17] = [
     ("cpu", ["4", "8", "16"], "Sum of requests.cpu."),
+    ("cpu_limit", ["12", "24", "48"], "Sum of limits.cpu."),
     ("memory", ["8Gi", "16Gi", "64Gi"], "Sum of limits.memory."),
     ("pods", ["20", "50", "200"], "Number of pods."),
     ("storage", ["20Gi", "100Gi", "500Gi"], "Sum of requests.storage of volume claims."),
     (
+        "ephemeral_storage",
+        ["20Gi", "50Gi", "200Gi"],
+        "Sum of limits.ephemeral-storage: what containers write to the node's disk.",
+    ),
+    (
         "default_cpu",
         ["500m", "500m", "1"],
-        "CPU limit of a container that names none; it requests a fifth of it.",
+        "CPU limit of a container that names none; it requests 50m.",
     ),
     ("default_memory", ["256Mi", "512Mi", "1Gi"], "Memory limit of a container that names none."),
+    (
+        "default_ephemeral_storage",
+        ["1Gi", "1Gi", "1Gi"],
+        "Limit of ephemeral storage of a container that names none; it requests 50Mi.",
+    ),
     ("role", ["admin", "admin", "admin"], "ClusterRole in the tenant's own namespace."),
     (
         "pod_security",
         ["baseline", "baseline", "baseline"],
         "Pod Security level: baseline or restricted.",
+    ),
+    (
+        "network_policy",
+        ["none", "none", "none"],
+        "none, or deny-ingress: the broker makes a NetworkPolicy with which pods accept connections from their own namespace only, until the tenant's policies allow more. It needs `tenant-broker install` again, and reaches existing workspaces within drift_seconds.",
+    ),
+    (
+        "ingress_host_suffix",
+        ["", "", ""],
+        "What hosts of Ingresses and of the Gateway API's routes have to end with, for example `.{namespace}.apps.example.com`; empty: any host but the broker's. It needs `tenant-broker install` again.",
     ),
     (
         "gateway_requests_per_second",
@@ -82,6 +115,8 @@ const FIELDS: [(&str, [&str; 3], &str); 12] = [
 /// A limit of the gateway at most.
 const MOST: u32 = 100_000;
 const MEBIBYTE: u64 = 1024 * 1024;
+/// The value of `network_policy` that asks for one.
+const DENY_INGRESS: &str = "deny-ingress";
 const DEFAULT_TIERS: [&str; 3] = ["basic", "standard", "premium"];
 
 /// The tiers by name.
@@ -105,6 +140,11 @@ impl Tiers {
         let mut names = s.names_below("tiers");
         names.extend(DEFAULT_TIERS.map(str::to_owned));
         Self(names.into_iter().map(|name| (name.clone(), tier(s, &name))).collect())
+    }
+
+    /// All tiers with their names, sorted.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tier)> {
+        self.0.iter().map(|(name, tier)| (name.as_str(), tier))
     }
 
     /// The tier of this name.
@@ -139,6 +179,11 @@ impl Tiers {
     {
         FIELDS.into_iter()
     }
+
+    /// The table of what the quota counts besides: key of `spec.hard` and its values.
+    pub fn counts() -> impl Iterator<Item = (&'static str, [&'static str; 3])> {
+        quota::COUNTS.into_iter()
+    }
 }
 
 fn tier(s: &mut Settings, name: &str) -> Tier {
@@ -147,14 +192,19 @@ fn tier(s: &mut Settings, name: &str) -> Tier {
     }
     let column = DEFAULT_TIERS.iter().position(|tier| *tier == name).unwrap_or(0);
     let number = |text: &str| text.parse::<u32>().ok().filter(|number| (1..=MOST).contains(number));
-    let mut value = |index: usize| {
-        let (field, defaults, _) = FIELDS[index];
+    let mut value = |field: &str| {
+        let defaults = FIELDS.iter().find(|(name, ..)| *name == field).map(|(_, it, _)| it[column]);
         let key = format!("tiers.{name}.{field}");
-        let text = s.given(&key).unwrap_or_else(|| defaults[column].to_owned());
+        let text = s.given(&key).unwrap_or_else(|| defaults.unwrap_or_default().to_owned());
         let fault = match field {
             "role" => (!is_role_name(&text)).then_some("the name of a ClusterRole"),
             "pod_security" => (!["baseline", "restricted"].contains(&text.as_str()))
                 .then_some("baseline or restricted"),
+            "network_policy" => {
+                (!["none", DENY_INGRESS].contains(&text.as_str())).then_some("none or deny-ingress")
+            }
+            "ingress_host_suffix" => (!text.is_empty() && text.parse::<HostSuffix>().is_err())
+                .then_some("a suffix with the namespace in it: .{namespace}.apps.example.com"),
             _ if field.starts_with("gateway_") => {
                 number(&text).is_none().then_some("a number from 1 to 100000")
             }
@@ -165,26 +215,35 @@ fn tier(s: &mut Settings, name: &str) -> Tier {
         }
         text
     };
-    Tier {
-        cpu: value(0),
-        memory: value(1),
-        pods: value(2),
-        storage: value(3),
-        default_cpu: value(4),
-        default_memory: value(5),
-        role: value(6),
-        pod_security: value(7),
+    let tier = Tier {
+        cpu: value("cpu"),
+        cpu_limit: value("cpu_limit"),
+        memory: value("memory"),
+        pods: value("pods"),
+        storage: value("storage"),
+        ephemeral_storage: value("ephemeral_storage"),
+        counts: BTreeMap::new(),
+        default_cpu: value("default_cpu"),
+        default_memory: value("default_memory"),
+        default_ephemeral_storage: value("default_ephemeral_storage"),
+        role: value("role"),
+        pod_security: value("pod_security"),
+        network_policy: value("network_policy") == DENY_INGRESS,
+        ingress_host_suffix: value("ingress_host_suffix").parse().ok(),
         gateway: GatewayLimits {
-            requests_per_second: number(&value(8)).unwrap_or(1),
-            requests_at_once: number(&value(9)).unwrap_or(1),
-            streams: number(&value(10)).unwrap_or(1),
-            bytes_per_second: u64::from(number(&value(11)).unwrap_or(1)) * MEBIBYTE,
+            requests_per_second: number(&value("gateway_requests_per_second")).unwrap_or(1),
+            requests_at_once: number(&value("gateway_requests_at_once")).unwrap_or(1),
+            streams: number(&value("gateway_streams")).unwrap_or(1),
+            bytes_per_second: u64::from(
+                number(&value("gateway_mebibytes_per_second")).unwrap_or(1),
+            ) * MEBIBYTE,
         },
-    }
+    };
+    Tier { counts: quota::counts(s, name, column), ..tier }
 }
 
 /// Digits, perhaps a fraction, and a suffix that Kubernetes knows (apimachinery `resource.Quantity`).
-fn is_quantity(text: &str) -> bool {
+pub(super) fn is_quantity(text: &str) -> bool {
     let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let number = &text[..text.len() - suffix.len()];
     number.parse::<f64>().is_ok_and(f64::is_finite)

@@ -4,6 +4,7 @@
 mod facts;
 mod report;
 mod rights;
+mod tenants;
 mod walls;
 
 pub use report::{Check, Outcome, Report};
@@ -32,5 +33,9 @@ async fn all(
     rights::needed(cluster, parameters, checks).await?;
     rights::forbidden(cluster, checks).await?;
     walls::hold(cluster, parameters, clock, checks).await?;
+    tenants::roles(cluster, parameters, checks).await?;
+    tenants::bindings(cluster, checks).await?;
+    tenants::quotas(cluster, checks).await?;
+    tenants::tier_labels(cluster, parameters, checks).await?;
     facts::tokens(cluster, clock, checks).await
 }

@@ -4,7 +4,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use tenant_shared::{
-    MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME,
+    MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, TIER_LABEL,
     TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
 };
 
@@ -35,11 +35,13 @@ pub(super) async fn hold(
 ) -> Result<(), ClusterError> {
     let id = clock.random_id();
     let level = parameters.pod_security.first().map_or("baseline", String::as_str);
+    let tier = parameters.host_suffixes.first().map_or("basic", |(tier, _)| tier.as_str());
     let namespace = |name: &str, managed_by: &str, level: &str| {
         json!({
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": name, "labels": {
-                MANAGED_BY_LABEL: managed_by, WORKSPACE_LABEL: id, POD_SECURITY: level,
+                MANAGED_BY_LABEL: managed_by, WORKSPACE_LABEL: id, TIER_LABEL: tier,
+                POD_SECURITY: level,
             }},
         })
     };

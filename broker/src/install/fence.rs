@@ -13,12 +13,13 @@
 use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
 use tenant_shared::{
     MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL,
-    TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
+    TIER_LABEL, TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
 };
 
 use super::{
     Parameters,
     guard::MANAGED,
+    network,
     policy::{Message, Namespaces, Policy, rule},
     quoted, quoted_list,
 };
@@ -45,6 +46,9 @@ pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
     let mut policies = vec![namespaces(parameters), objects(parameters)];
     if parameters.bind_tokens {
         policies.push(secrets(parameters));
+    }
+    if parameters.network_policy {
+        policies.push(network::fence(parameters));
     }
     policies.push(outside(parameters));
     policies
@@ -133,6 +137,7 @@ fn namespaces(parameters: &Parameters) -> Policy {
     let made = [
         MANAGED_BY_LABEL,
         WORKSPACE_LABEL,
+        TIER_LABEL,
         POD_SECURITY,
         POD_SECURITY_WARN,
         // The API server's own.
@@ -171,18 +176,19 @@ fn namespaces(parameters: &Parameters) -> Policy {
             (
                 format!(
                     "request.operation != \"CREATE\" || (object.metadata.name.matches({}) && {} == \
-                     {} && {} != \"\" && {} in {})",
+                     {} && {} != \"\" && {} != \"\" && {} in {})",
                     quoted(TENANT),
                     label("object", MANAGED_BY_LABEL),
                     quoted(MANAGED_BY_VALUE),
                     label("object", WORKSPACE_LABEL),
+                    label("object", TIER_LABEL),
                     label("object", POD_SECURITY),
                     quoted_list(&parameters.pod_security),
                 ),
                 Message::Fixed(format!(
                     "the broker may make namespaces tenant-<uuid> only, with the labels \
-                     {MANAGED_BY_LABEL}={MANAGED_BY_VALUE}, {WORKSPACE_LABEL} and {POD_SECURITY} \
-                     of a tier"
+                     {MANAGED_BY_LABEL}={MANAGED_BY_VALUE}, {WORKSPACE_LABEL}, {TIER_LABEL} and \
+                     {POD_SECURITY} of a tier"
                 )),
             ),
             (

@@ -28,13 +28,7 @@ pub(super) const MANAGED: Namespaces = Namespaces::Having(WORKSPACE_LABEL);
 const SUSPENDED: Namespaces = Namespaces::Having(SUSPENDED_LABEL);
 
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
-    vec![
-        secrets(parameters),
-        objects(parameters),
-        namespaces(parameters),
-        suspended(parameters),
-        pods(),
-    ]
+    vec![secrets(parameters), objects(parameters), namespaces(parameters), suspended(parameters)]
 }
 
 fn is_no_system(parameters: &Parameters) -> Vec<(&'static str, String)> {
@@ -62,7 +56,7 @@ pub(super) fn administrator() -> Vec<(&'static str, String)> {
 }
 
 /// What must hold for everybody but administrators.
-fn unless_administrator(expression: &str, message: &str) -> (String, Message) {
+pub(super) fn unless_administrator(expression: &str, message: &str) -> (String, Message) {
     (format!("{expression} || variables.administrator"), Message::Fixed(message.to_owned()))
 }
 
@@ -207,7 +201,7 @@ fn is_tenant() -> String {
 
 /// User names of the accounts in tenants' namespaces. The whole of the namespace's name counts: the
 /// broker itself may be an account of a namespace `tenant-broker`.
-fn tenant_account() -> String {
+pub(super) fn tenant_account() -> String {
     format!("^system:serviceaccount:{}:", TENANT.trim_matches(['^', '$']))
 }
 
@@ -238,26 +232,5 @@ fn suspended(parameters: &Parameters) -> Policy {
             ),
         ],
         namespaces: SUSPENDED,
-    }
-}
-
-fn pods() -> Policy {
-    Policy {
-        name: "tenant-pods",
-        why: "A pod with the session's account would carry a token of up to a year. For everybody, \
-              because controllers make the pods of tenants.",
-        rules: vec![rule("", &["pods"], &["CREATE"], "Namespaced")],
-        conditions: vec![],
-        variables: vec![],
-        validations: vec![(
-            format!(
-                "object.spec.?serviceAccountName.orValue(\"\") != {}",
-                quoted(SERVICE_ACCOUNT_NAME)
-            ),
-            Message::Fixed(format!(
-                "a pod may not run as {SERVICE_ACCOUNT_NAME}: make a ServiceAccount for it"
-            )),
-        )],
-        namespaces: MANAGED,
     }
 }

@@ -12,21 +12,27 @@
 //! | `tenant-broker-fence-*` | the broker | a stolen credential stays inside managed namespaces |
 //! | `tenant-guard-*` | everybody else | nobody is bound from outside |
 //! | `tenant-suspended` | everybody else | nothing is written in a suspended namespace |
-//! | `tenant-pods` | everybody | no pod carries the session's ServiceAccount |
+//! | `tenant-pods` | everybody | no pod carries the session's ServiceAccount, a system priority or a node |
+//! | `tenant-network` | everybody else | no address or host name of others is claimed |
 
 mod admin;
 mod credential;
 mod fence;
 mod flow;
 mod guard;
+mod hosts;
+mod network;
 mod policy;
 mod role;
 mod standing;
 mod tokens;
 mod watch;
+mod workload;
 mod yaml;
 
-use crate::config::{BrokerUser, Config};
+use url::Host;
+
+use crate::config::{BrokerUser, Config, HostSuffix};
 
 pub use admin::Administrator;
 pub use flow::flow_control;
@@ -54,6 +60,12 @@ pub struct Parameters {
     pub audiences: Vec<String>,
     /// Whether tokens are bound to Secrets, which the broker makes and deletes.
     pub bind_tokens: bool,
+    /// The host of `public_url`; none if that is an address, which no Ingress can name.
+    pub public_host: Option<String>,
+    /// Every tier, sorted, with what the hosts of its workspaces end with.
+    pub host_suffixes: Vec<(String, Option<HostSuffix>)>,
+    /// Whether some tier has a default NetworkPolicy, which the broker makes.
+    pub network_policy: bool,
 }
 
 impl Parameters {
@@ -66,6 +78,16 @@ impl Parameters {
             pod_security: owned(config.tiers.pod_security_levels()),
             audiences: config.cluster.audiences.clone(),
             bind_tokens: config.cluster.bind_tokens_to_secrets,
+            public_host: match config.public_url.host() {
+                Some(Host::Domain(name)) if name != "localhost" => Some(name.to_ascii_lowercase()),
+                _ => None,
+            },
+            host_suffixes: config
+                .tiers
+                .iter()
+                .map(|(name, tier)| (name.to_owned(), tier.ingress_host_suffix.clone()))
+                .collect(),
+            network_policy: config.tiers.iter().any(|(_, tier)| tier.network_policy),
         }
     }
 
@@ -81,8 +103,11 @@ impl Parameters {
     /// The admission policies in the order in which they are made. The fence is the last: where it
     /// is in force, the others are.
     pub fn policies(&self) -> Vec<Policy> {
-        let tokens = std::iter::once(tokens::policy(self));
-        tokens.chain(guard::policies(self)).chain(fence::policies(self)).collect()
+        let mut policies = vec![tokens::policy(self)];
+        policies.extend(guard::policies(self));
+        policies.extend([workload::policy(), network::policy(self)]);
+        policies.extend(fence::policies(self));
+        policies
     }
 }
 

@@ -91,6 +91,13 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
             &["bind"],
         ),
         rule(
+            "see what the tiers' roles really give, also what others' roles add to them",
+            RBAC,
+            &["clusterroles"],
+            parameters.roles.iter().map(String::as_str).collect(),
+            &["get"],
+        ),
+        rule(
             "TokenRequest, for this one ServiceAccount name only",
             "",
             &["serviceaccounts/token"],
@@ -144,6 +151,16 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
             &["secrets"],
             vec![],
             &SECRET_VERBS,
+        ));
+    }
+    if parameters.network_policy {
+        rules.push(rule(
+            "make the NetworkPolicy of tiers that have one (network_policy); see when it is altered or \
+             gone",
+            "networking.k8s.io",
+            &["networkpolicies"],
+            vec![],
+            &["create", "get", "list"],
         ));
     }
     rules

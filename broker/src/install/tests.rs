@@ -7,6 +7,20 @@ fn parameters(broker: &str) -> Parameters {
         pod_security: vec!["baseline".into()],
         audiences: vec!["https://kubernetes.default.svc".into()],
         bind_tokens: false,
+        public_host: None,
+        host_suffixes: vec![("basic".into(), None)],
+        network_policy: false,
+    }
+}
+
+fn with_hosts() -> Parameters {
+    Parameters {
+        public_host: Some("tenants.example.com".into()),
+        host_suffixes: vec![
+            ("basic".into(), ".{namespace}.apps.example.com".parse().ok()),
+            ("gold".into(), None),
+        ],
+        ..parameters("tenant-broker")
     }
 }
 
@@ -108,6 +122,38 @@ fn the_condition_for_tokens_has_all_that_the_validations_demand() {
         let demand = expression.strip_prefix(&format!("!({is_broker}) || ")).unwrap();
         assert!(condition.contains(demand), "{demand} is not in {condition}");
     }
+}
+
+#[test]
+fn a_network_policy_is_fenced_before_the_right_is_given() {
+    let with = Parameters { network_policy: true, ..parameters("tenant-broker") };
+    let yaml = manifest(&with);
+    let fence = yaml.find("tenant-broker-fence-network").unwrap();
+    assert!(fence < yaml.find("kind: ClusterRole\n").unwrap());
+    let without = manifest(&parameters("tenant-broker"));
+    assert!(!without.contains("networkpolicies\"") && !without.contains("fence-network"));
+}
+
+/// Or the condition would let through what a validation is there to refuse.
+#[test]
+fn the_condition_for_pods_has_all_that_the_validations_refuse() {
+    let policy = workload::policy();
+    let [(_, condition)] = policy.conditions.as_slice() else { panic!("one condition") };
+    let (binding, pods) = policy.validations.split_first().unwrap();
+    assert!(condition.starts_with(&binding.0[1..]), "{condition}");
+    assert_eq!(pods.len(), 3);
+    for (expression, _) in pods {
+        let wrong = expression.split_once("!(").unwrap().1;
+        let wrong =
+            wrong.trim_end_matches(" || variables.administrator").strip_suffix(')').unwrap();
+        assert!(condition.contains(wrong), "{wrong} is not in {condition}");
+    }
+}
+
+#[test]
+fn the_rules_for_host_names() {
+    let spec = network::policy(&with_hosts()).policy().spec.unwrap();
+    insta::assert_json_snapshot!((spec.variables, spec.validations));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 pub use bell::{Bell, Heard, Rung, bell};
 pub use error::{WorkspaceError, cluster_failure};
-pub use objects::{LIMITS_NAME, QUOTA_NAME};
+pub use objects::{LIMITS_NAME, NETWORK_POLICY_NAME, QUOTA_NAME};
 pub(crate) use progress::Steps;
 pub(crate) use rotate::ROTATION;
 pub(crate) use store::changed_after;

@@ -8,11 +8,17 @@ use k8s_openapi::{
             LimitRange, LimitRangeItem, LimitRangeSpec, Namespace, ResourceQuota,
             ResourceQuotaSpec, ServiceAccount,
         },
+        networking::v1::{
+            NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicySpec,
+        },
         rbac::v1::{RoleBinding, RoleRef, Subject},
     },
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{LabelSelector, ObjectMeta},
+    },
 };
-use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME};
+use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, TIER_LABEL};
 use uuid::Uuid;
 
 use crate::{
@@ -20,22 +26,26 @@ use crate::{
     config::Tier,
 };
 
+const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 /// Name of the ResourceQuota.
 pub const QUOTA_NAME: &str = "tenant-quota";
 /// Name of the LimitRange.
 pub const LIMITS_NAME: &str = "tenant-limits";
-/// RoleBindings in a namespace: each costs a suspension about a millisecond.
-const MOST_ROLE_BINDINGS: &str = "20";
-/// ConfigMaps, and as many Secrets: enough for a person, too few to fill etcd.
-const MOST_CONFIG_OBJECTS: &str = "200";
+/// Name of the NetworkPolicy.
+pub const NETWORK_POLICY_NAME: &str = "tenant-deny-ingress";
 
 /// The objects in the order in which they are made. Limits come before rights: whoever can act is
 /// limited already.
-pub(super) fn desired(workspace: Uuid, namespace: &str, tier: &Tier) -> Vec<Object> {
+pub(super) fn desired(
+    workspace: Uuid,
+    namespace: &str,
+    tier_name: &str,
+    tier: &Tier,
+) -> Vec<Object> {
     let meta = |name: &str| meta(workspace, namespace, name);
-    vec![
+    let mut objects = vec![
         Object::Namespace(Box::new(Namespace {
-            metadata: ObjectMeta { namespace: None, ..namespace_meta(workspace, namespace, tier) },
+            metadata: namespace_meta(workspace, namespace, tier_name, tier),
             ..Namespace::default()
         })),
         Object::ResourceQuota(Box::new(ResourceQuota {
@@ -65,7 +75,56 @@ pub(super) fn desired(workspace: Uuid, namespace: &str, tier: &Tier) -> Vec<Obje
                 ..Subject::default()
             }]),
         })),
-    ]
+    ];
+    if tier.network_policy {
+        // Before there is anybody who could make a pod.
+        objects
+            .insert(1, Object::NetworkPolicy(Box::new(network_policy(meta(NETWORK_POLICY_NAME)))));
+    }
+    objects
+}
+
+/// Pods accept connections from pods of their own namespace, and from where the tenant's own policies
+/// say.
+fn network_policy(metadata: ObjectMeta) -> NetworkPolicy {
+    let same_namespace = NetworkPolicyPeer {
+        pod_selector: Some(LabelSelector::default()),
+        ..NetworkPolicyPeer::default()
+    };
+    NetworkPolicy {
+        metadata,
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(LabelSelector::default()),
+            policy_types: Some(vec!["Ingress".to_owned()]),
+            ingress: Some(vec![NetworkPolicyIngressRule {
+                from: Some(vec![same_namespace]),
+                ports: None,
+            }]),
+            egress: None,
+        }),
+    }
+}
+
+/// The same object as the broker made it before it counted more than nine things. A workspace keeps
+/// what it was made with, so this is no drift.
+pub(super) fn of_older_version(object: &Object, tier: &Tier) -> Option<Object> {
+    match object {
+        Object::ResourceQuota(quota) => {
+            let mut quota = quota.clone();
+            quota.spec.get_or_insert_default().hard = Some(hard_of_older_version(tier));
+            Some(Object::ResourceQuota(quota))
+        }
+        Object::LimitRange(range) => {
+            let mut range = range.clone();
+            for item in &mut range.spec.get_or_insert_default().limits {
+                for amounts in [&mut item.default, &mut item.default_request] {
+                    amounts.get_or_insert_default().remove(EPHEMERAL_STORAGE);
+                }
+            }
+            Some(Object::LimitRange(range))
+        }
+        _ => None,
+    }
 }
 
 /// The ServiceAccount whose tokens the tenant gets.
@@ -94,12 +153,15 @@ pub(super) fn is_name_of<K: Compared>(name: &str, namespace: &str) -> bool {
         ResourceQuota::NAME => name == QUOTA_NAME,
         LimitRange::NAME => name == LIMITS_NAME,
         ServiceAccount::NAME => name == SERVICE_ACCOUNT_NAME,
+        NetworkPolicy::NAME => name == NETWORK_POLICY_NAME,
         _ => name == ROLE_BINDING_NAME,
     }
 }
 
-fn namespace_meta(workspace: Uuid, namespace: &str, tier: &Tier) -> ObjectMeta {
+fn namespace_meta(workspace: Uuid, namespace: &str, tier_name: &str, tier: &Tier) -> ObjectMeta {
     let mut labels = labels_of(workspace);
+    // By it the policies know which rules of the tier hold here.
+    labels.insert(TIER_LABEL.to_owned(), tier_name.to_owned());
     // The broker could not add the level later, and without it a tenant's pod may take the node.
     for mode in ["enforce", "warn"] {
         labels.insert(format!("pod-security.kubernetes.io/{mode}"), tier.pod_security.clone());
@@ -115,25 +177,47 @@ fn quantities<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, Qu
 }
 
 fn hard(tier: &Tier) -> BTreeMap<String, Quantity> {
+    let mut hard = quantities([
+        ("requests.cpu", tier.cpu.as_str()),
+        ("limits.cpu", &tier.cpu_limit),
+        ("limits.memory", &tier.memory),
+        ("requests.storage", &tier.storage),
+        ("limits.ephemeral-storage", &tier.ephemeral_storage),
+        ("pods", &tier.pods),
+    ]);
+    let counts = tier.counts.iter().map(|(key, most)| (key.clone(), Quantity(most.clone())));
+    hard.extend(counts);
+    hard
+}
+
+fn hard_of_older_version(tier: &Tier) -> BTreeMap<String, Quantity> {
     quantities([
         ("requests.cpu", tier.cpu.as_str()),
         ("limits.memory", &tier.memory),
         ("requests.storage", &tier.storage),
         ("pods", &tier.pods),
-        // A port on every node and a machine of the cloud are the operator's to give.
         ("services.nodeports", "0"),
         ("services.loadbalancers", "0"),
-        ("count/configmaps", MOST_CONFIG_OBJECTS),
-        ("count/secrets", MOST_CONFIG_OBJECTS),
-        ("count/rolebindings.rbac.authorization.k8s.io", MOST_ROLE_BINDINGS),
+        ("count/configmaps", "200"),
+        ("count/secrets", "200"),
+        ("count/rolebindings.rbac.authorization.k8s.io", "20"),
     ])
 }
 
+/// A quota for a resource refuses containers that say nothing of it: these defaults say it for them.
 fn container_limits(tier: &Tier) -> LimitRangeItem {
     LimitRangeItem {
         type_: "Container".to_owned(),
-        default: Some(quantities([("cpu", &*tier.default_cpu), ("memory", &tier.default_memory)])),
-        default_request: Some(quantities([("cpu", "50m"), ("memory", &tier.default_memory)])),
+        default: Some(quantities([
+            ("cpu", &*tier.default_cpu),
+            ("memory", &tier.default_memory),
+            (EPHEMERAL_STORAGE, &tier.default_ephemeral_storage),
+        ])),
+        default_request: Some(quantities([
+            ("cpu", "50m"),
+            ("memory", &tier.default_memory),
+            (EPHEMERAL_STORAGE, "50Mi"),
+        ])),
         ..LimitRangeItem::default()
     }
 }
@@ -147,7 +231,19 @@ mod tests {
     fn the_objects_of_the_basic_tier() {
         let settings = Settings::load(None, std::iter::empty(), &[]).unwrap();
         let tiers = Config::from_settings(settings).unwrap().tiers;
-        let objects = desired(Uuid::nil(), "tenant-x", tiers.get("basic").unwrap());
+        let objects = desired(Uuid::nil(), "tenant-x", "basic", tiers.get("basic").unwrap());
         insta::assert_json_snapshot!(objects);
+    }
+
+    /// The guards are in the cluster before the first pod can be.
+    #[test]
+    fn the_network_policy_comes_before_any_right() {
+        let toml = "[tiers.basic]\nnetwork_policy = 'deny-ingress'";
+        let settings = Settings::load(Some(("test.toml", toml)), std::iter::empty(), &[]).unwrap();
+        let tiers = Config::from_settings(settings).unwrap().tiers;
+        let objects = desired(Uuid::nil(), "tenant-x", "basic", tiers.get("basic").unwrap());
+        let kinds: Vec<&str> = objects.iter().map(Object::kind).collect();
+        assert_eq!(kinds[..2], ["Namespace", "NetworkPolicy"]);
+        insta::assert_json_snapshot!(objects[1]);
     }
 }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     access::{CreateWorkspace, Permit},
     audit::{self, Action},
-    cluster::{ClusterError, Object},
+    cluster::{ClusterError, Object, Outcome},
     config::Tier,
     identity::hold_active,
     throttle::{self, Limited},
@@ -162,10 +162,10 @@ impl Workspaces {
             ClusterError::Conflict(format!("the tier {} is configured no more", found.tier))
         })?;
         let mut made = MadeUids::default();
-        for object in objects::desired(found.id, &found.k8s_namespace, tier) {
+        for object in objects::desired(found.id, &found.k8s_namespace, &found.tier, tier) {
             let outcome = match found.status() {
                 WorkspaceStatus::Resuming => self.cluster.create_or_keep(&object).await?,
-                _ => self.cluster.create_or_verify(&object).await?,
+                _ => self.make_object(&object, tier).await?,
             };
             tracing::debug!(
                 workspace = %found.id, kind = outcome.kind, created = outcome.created, "object is there"
@@ -177,6 +177,18 @@ impl Workspaces {
             }
         }
         Ok(made)
+    }
+
+    /// Makes an object. One that an older version of the broker made for this tier is as good.
+    async fn make_object(&self, object: &Object, tier: &Tier) -> Result<Outcome, ClusterError> {
+        let refused = match self.cluster.create_or_verify(object).await {
+            Err(refused @ ClusterError::Conflict(_)) => refused,
+            other => return other,
+        };
+        match objects::of_older_version(object, tier) {
+            Some(older) => self.cluster.create_or_verify(&older).await.map_err(|_| refused),
+            None => Err(refused),
+        }
     }
 
     async fn give_up(&self, found: &Found, why: &str) -> sqlx::Result<()> {

@@ -327,14 +327,15 @@ impl Broker {
 }
 
 /// Gives the broker's identity its rights in the cluster, and fences it in: what `tenant-broker
-/// install --apply` does for an administrator. Returns once the policies are in force.
+/// install --apply` does for an administrator, with these settings (`key=value`). Returns once the
+/// policies are in force.
 ///
 /// # Errors
 /// The API server refuses.
 pub async fn install(
     program: &Path,
     user: &str,
-    bind_tokens: bool,
+    settings: &[String],
     admin: &Kubectl,
     broker: &Kubectl,
 ) -> Result<()> {
@@ -342,8 +343,7 @@ pub async fn install(
         .other(program)
         .args(["install", "--apply", "--set"])
         .arg(format!("cluster.identity={user}"))
-        .arg("--set")
-        .arg(format!("cluster.bind_tokens_to_secrets={bind_tokens}"))
+        .args(settings.iter().map(|setting| format!("--set={setting}")))
         .run(COMMAND_LIMIT)
         .await?
         .success()

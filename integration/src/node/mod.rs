@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use k8s_openapi::api::core::v1::Node as NodeObject;
+use k8s_openapi::api::core::v1::{Node as NodeObject, Pod};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, client};
 use crate::machine;
 use crate::port;
 use crate::probe::{self, Probe};
@@ -50,6 +50,8 @@ const PORT_TRIES: u32 = 5;
 #[derive(Debug)]
 pub struct Node {
     process: Process,
+    /// Kubeconfig of an administrator.
+    admin: PathBuf,
     log: PathBuf,
     files: Scratch,
 }
@@ -78,6 +80,7 @@ impl Node {
         let ours = std::env::var_os("PATH").unwrap_or_default();
         let search = std::iter::once(programs).chain(std::env::split_paths(&ours));
         let search = std::env::join_paths(search).context("the search path of containers")?;
+        let admin = cluster.admin_kubeconfig().to_owned();
         let nodes: Api<NodeObject> = Api::all(cluster.admin().await?);
         for _ in 0..PORT_TRIES {
             let port = port::free()?;
@@ -96,7 +99,7 @@ impl Node {
                 .in_folder(folder)
                 .spawn_logged(&folder.join("kwok.log"))?;
             match ready(&process, &nodes, port).await {
-                Ok(()) => return Ok(Self { process, log, files }),
+                Ok(()) => return Ok(Self { process, admin, log, files }),
                 Err(_) if process.status().is_some() && port::is_taken(&process.log_tail(20)) => {}
                 Err(error) => return Err(error),
             }
@@ -104,17 +107,30 @@ impl Node {
         bail!("every port that was free was taken before KWOK could listen on it")
     }
 
-    /// A pod of this name that runs on the node, for `kubectl apply`.
+    /// A pod of this name, for `kubectl apply`. It runs once [`Node::bind`] has put it on the node: a
+    /// tenant's pod may not name its node.
     pub fn pod(&self, name: &str) -> Value {
         json!({
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name},
-            "spec": {
-                "nodeName": NODE,
-                "containers": [{"name": "main", "image": "registry.k8s.io/pause"}],
-            },
+            "spec": {"containers": [{"name": "main", "image": "registry.k8s.io/pause"}]},
         })
+    }
+
+    /// Puts a pod on the node, as a scheduler does.
+    ///
+    /// # Errors
+    /// The API server refuses, for example because the pod is on a node already.
+    pub async fn bind(&self, namespace: &str, pod: &str) -> Result<()> {
+        let pods: Api<Pod> = Api::namespaced(client(&self.admin).await?, namespace);
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": NODE}});
+        let _: Value = pods
+            .create_subresource("binding", pod, &PostParams::default(), &binding)
+            .await
+            .with_context(|| format!("bind the pod {pod} to the node"))?;
+        Ok(())
     }
 
     /// All pods say this line on standard output.

@@ -27,7 +27,7 @@ pub struct WorldBuilder {
     apiserver_flags: Vec<String>,
     every_controller: bool,
     fault_proxy: bool,
-    bind_tokens: bool,
+    installed: Vec<String>,
     tls: bool,
     node: bool,
     settings: Settings,
@@ -50,7 +50,7 @@ impl Default for WorldBuilder {
             apiserver_flags: Vec::new(),
             every_controller: false,
             fault_proxy: false,
-            bind_tokens: false,
+            installed: Vec::new(),
             tls: false,
             node: false,
             settings,
@@ -114,11 +114,19 @@ impl WorldBuilder {
     /// Every token is bound to a Secret of its own, and the broker has the right to make these, in a
     /// control plane of its own.
     #[must_use]
-    pub fn bind_tokens(mut self) -> Self {
+    pub fn bind_tokens(self) -> Self {
+        self.installed("cluster.bind_tokens_to_secrets", true)
+    }
+
+    /// A setting of all brokers that `tenant-broker install` has to know as well, in a control plane of
+    /// its own.
+    #[must_use]
+    pub fn installed(mut self, key: &str, value: impl Into<toml::Value>) -> Self {
+        let value = value.into();
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         self.own = true;
-        self.bind_tokens = true;
-        self.settings.set("cluster.bind_tokens_to_secrets", true);
-        self
+        self.installed.push(format!("{key}={text}"));
+        self.setting(key, value)
     }
 
     /// The broker serves TLS, with a certificate of the control plane's CA.
@@ -206,7 +214,7 @@ impl WorldBuilder {
         (self.steps)("giving the broker its rights");
         let admin = Kubectl::new(&scratch.folder("operator")?, cluster.admin_kubeconfig(), None)?;
         let broker = Kubectl::new(&scratch.folder("operator")?, cluster.broker_kubeconfig(), None)?;
-        cluster.install(&binaries.tenant_broker(), self.bind_tokens, &admin, &broker).await?;
+        cluster.install(&binaries.tenant_broker(), &self.installed, &admin, &broker).await?;
         let proxy = if self.fault_proxy {
             Some(FaultProxy::start(&cluster, scratch.path()).await?)
         } else {
@@ -331,12 +339,12 @@ impl ControlPlane {
     async fn install(
         &self,
         program: &Path,
-        bind_tokens: bool,
+        settings: &[String],
         admin: &Kubectl,
         broker: &Kubectl,
     ) -> Result<()> {
         self.installed
-            .get_or_try_init(|| broker::install(program, BROKER_USER, bind_tokens, admin, broker))
+            .get_or_try_init(|| broker::install(program, BROKER_USER, settings, admin, broker))
             .await
             .context("give the broker its rights in the cluster")?;
         Ok(())

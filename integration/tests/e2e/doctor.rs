@@ -128,3 +128,161 @@ async fn a_low_maximum_and_another_name_are_found() {
     assert!(!passed);
     has(&with("fail", &checks), "the API server answers");
 }
+
+/// The ClusterRole with this label adds to `admin` without anybody touching `admin`.
+async fn aggregate(world: &World, name: &str, group: &str, resource: &str) {
+    let role = serde_json::json!({"apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}},
+        "rules": [{"apiGroups": [group], "resources": [resource], "verbs": ["get", "create"]}]});
+    let admin = world.admin_kubectl().unwrap();
+    let args = ["create", "-f", "-"];
+    admin.run_with_input(args, role.to_string()).await.unwrap().success().unwrap();
+}
+
+#[tokio::test]
+async fn what_a_role_gives_beyond_the_built_in_admin_is_listed() {
+    let world =
+        World::builder().own_control_plane().setting("sweep_seconds", 1).start().await.unwrap();
+    let (_, checks) = doctor(&world, &[]).await;
+    has(
+        &with("pass", &checks),
+        "role admin was compared with the built-in admin: it gives no more",
+    );
+
+    aggregate(&world, "metrics", "metrics.k8s.io", "pods").await;
+    aggregate(&world, "flux-edit", "kustomize.toolkit.fluxcd.io", "kustomizations").await;
+    let checks = integration::probe::until(
+        "the role to be aggregated",
+        std::time::Duration::from_secs(30),
+        || async {
+            let (passed, checks) = doctor(&world, &[]).await;
+            assert!(passed, "a warning is no failure");
+            let warned = with("warn", &checks).iter().any(|line| line.contains("kustomizations"));
+            Ok(if warned {
+                integration::probe::Probe::Ready(checks)
+            } else {
+                integration::probe::Probe::NotYet(with("warn", &checks).join("\n"))
+            })
+        },
+    )
+    .await
+    .unwrap();
+    has(
+        &with("warn", &checks),
+        "the tiers' role admin does not lead out of the namespace: \
+         kustomizations.kustomize.toolkit.fluxcd.io (create, get): Flux applies it as cluster-admin",
+    );
+    has(&with("pass", &checks), "pods.metrics.k8s.io (create, get)");
+
+    // The broker that runs says so too.
+    let broker = world.broker();
+    integration::probe::until("the metric", std::time::Duration::from_secs(30), || async {
+        let metrics = broker.metrics().await?;
+        let wanted = "tenant_broker_role_rights_beyond_admin{role=\"admin\",leads_out=\"yes\"} 1";
+        let there = metrics.lines().any(|line| line == wanted);
+        Ok(if there {
+            integration::probe::Probe::Ready(())
+        } else {
+            integration::probe::Probe::NotYet(metrics)
+        })
+    })
+    .await
+    .unwrap();
+    let log = broker.log().unwrap();
+    assert!(log.contains("A TIER'S ROLE LEADS OUT OF THE NAMESPACE"), "{log}");
+
+    // A role that is not there, and one that is not the broker's to read.
+    let (passed, checks) = doctor(&world, &["--set=tiers.gold.role=edit"]).await;
+    assert!(!passed);
+    has(&with("fail", &checks), "the tiers' role edit can be read: the broker may not");
+}
+
+/// The table of the built-in `admin` is that of the API server, right by right.
+#[tokio::test]
+async fn the_table_of_the_built_in_admin_is_that_of_the_api_server() {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    let world = World::builder().own_control_plane().start().await.unwrap();
+    let admin = world.admin_kubectl().unwrap();
+    let mut rights: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
+    for part in ["admin", "edit", "view"] {
+        let name = format!("system:aggregate-to-{part}");
+        let role = admin.json(["get", "clusterrole", &name]).await.unwrap();
+        let texts = |value: &Value| -> Vec<String> {
+            let items = value.as_array().into_iter().flatten();
+            items.map(|item| item.as_str().unwrap().to_owned()).collect()
+        };
+        for rule in role["rules"].as_array().unwrap() {
+            for group in texts(&rule["apiGroups"]) {
+                let group = if group.is_empty() { "core".to_owned() } else { group };
+                for resource in texts(&rule["resources"]) {
+                    let verbs = rights.entry((group.clone(), resource)).or_default();
+                    verbs.extend(texts(&rule["verbs"]));
+                }
+            }
+        }
+    }
+    let table: String = rights
+        .into_iter()
+        .map(|((group, resource), verbs)| {
+            let verbs: Vec<String> = verbs.into_iter().collect();
+            format!("{group} {resource} {}\n", verbs.join(" "))
+        })
+        .collect();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../broker/src/tier_role/builtin_admin.txt");
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::write(&path, &table).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap();
+    assert!(there == table, "{} is not what the API server says:\n{table}", path.display());
+}
+
+#[tokio::test]
+async fn bindings_that_somebody_could_hold_on_to_are_found_before_a_suspension() {
+    let world = World::builder().own_control_plane().start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let (_, checks) = doctor(&world, &[]).await;
+    has(&with("pass", &checks), "no RoleBinding of a tenant has finalizers or owners");
+
+    // As one from before the policies, or an operator's.
+    let admin = world.admin_kubectl().unwrap();
+    let namespace = alice.namespace();
+    for (place, name) in [(namespace.as_str(), "held"), ("default", "elsewhere")] {
+        let binding = serde_json::json!({"apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": name, "finalizers": ["x.example/keep"]},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "view"}});
+        let create = ["create", "-n", place, "-f", "-"];
+        admin.run_with_input(create, binding.to_string()).await.unwrap().success().unwrap();
+    }
+    let (passed, checks) = doctor(&world, &[]).await;
+    assert!(passed, "{:#?}", with("fail", &checks));
+    let warned = with("warn", &checks);
+    has(&warned, &format!("1 have, {namespace}/held among them"));
+}
+
+#[tokio::test]
+async fn namespaces_that_a_rule_for_hosts_passes_over_are_found() {
+    let world = World::builder()
+        .installed("tiers.basic.ingress_host_suffix", ".{namespace}.apps.example.com")
+        .start()
+        .await
+        .unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let (passed, checks) = doctor(&world, &[]).await;
+    assert!(passed, "{:#?}", with("fail", &checks));
+    // As an earlier version made it.
+    let label = ["label", "namespace", &alice.namespace(), "tenant-broker.io/tier-"];
+    world.admin_kubectl().unwrap().run(label).await.unwrap().success().unwrap();
+    let (passed, checks) = doctor(&world, &[]).await;
+    assert!(!passed);
+    has(
+        &with("fail", &checks),
+        &format!("1 have no label of their tier, such as {}", alice.namespace()),
+    );
+}

@@ -358,3 +358,68 @@ async fn a_cluster_that_is_away_is_looked_at_when_it_is_back() {
     broken.world.proxy().unwrap().up().await.unwrap();
     assert_eq!(broken.recorded("DriftRepaired", 1).await, ["RoleBinding is not there"]);
 }
+
+/// What the broker made before it counted so much is what these workspaces were made with.
+#[tokio::test]
+async fn the_quota_of_an_earlier_version_is_no_drift_and_stays() {
+    let broken = Broken::start(looking()).await;
+    broken.world.broker().signal(Signal::STOP).unwrap();
+    let older = r#"[{"op": "replace", "path": "/spec/hard", "value": {"requests.cpu": "4",
+        "limits.memory": "8Gi", "requests.storage": "20Gi", "pods": "20",
+        "services.nodeports": "0", "services.loadbalancers": "0", "count/configmaps": "200",
+        "count/secrets": "200", "count/rolebindings.rbac.authorization.k8s.io": "20"}}]"#;
+    broken.kubectl(&["patch", "resourcequota", "tenant-quota", "--type=json", "-p", older]).await;
+    let limits = r#"[{"op": "replace", "path": "/spec/limits/0", "value": {"type": "Container",
+        "default": {"cpu": "500m", "memory": "256Mi"},
+        "defaultRequest": {"cpu": "50m", "memory": "256Mi"}}}]"#;
+    broken.kubectl(&["patch", "limitrange", "tenant-limits", "--type=json", "-p", limits]).await;
+    broken.world.broker().signal(Signal::CONT).unwrap();
+    broken.rounds(2).await;
+    assert!(broken.audited("DriftFound").await.is_empty());
+
+    // The doctor tells them; a suspension and a resumption leave them; a lost workspace takes them up.
+    let report = broken.world.broker().run(&["doctor"]).await.unwrap();
+    assert!(report.stdout.contains("1 are of an earlier version"), "{}", report.stdout);
+    broken.admin.suspend(broken.id, &SuspendRequest::default()).await.unwrap();
+    broken.reaches(WorkspaceStatus::Suspended).await;
+    probe::until("the resumption", PATIENCE, || async {
+        let _ = broken.admin.resume(broken.id, &SuspendRequest::default()).await;
+        let status = broken.api.workspace(broken.id).await?.status;
+        Ok(if status == WorkspaceStatus::Provisioned {
+            Probe::Ready(())
+        } else {
+            Probe::NotYet(format!("{status:?}"))
+        })
+    })
+    .await
+    .unwrap();
+    let quota = broken.object("resourcequota", "tenant-quota").await.unwrap();
+    assert!(quota["spec"]["hard"]["limits.cpu"].is_null(), "{quota}");
+
+    // One amount that is not the tier's, and it is drift.
+    let more = r#"{"spec": {"hard": {"pods": "99"}}}"#;
+    broken.kubectl(&["patch", "resourcequota", "tenant-quota", "-p", more]).await;
+    assert_eq!(broken.recorded("DriftFound", 1).await, ["ResourceQuota has another spec"]);
+    // Deleted, it is made as this version makes it.
+    broken.kubectl(&["delete", "resourcequota", "tenant-quota"]).await;
+    broken.recorded("DriftRepaired", 1).await;
+    let quota = broken.object("resourcequota", "tenant-quota").await.unwrap();
+    assert_eq!(quota["spec"]["hard"]["limits.cpu"], "12", "{quota}");
+}
+
+/// Where a tier has one, also in workspaces that were made before it had.
+#[tokio::test]
+async fn a_network_policy_that_is_not_there_is_made() {
+    let builder = looking().installed("tiers.basic.network_policy", "deny-ingress");
+    let broken = Broken::start(builder).await;
+    let name = "tenant-deny-ingress";
+    broken.kubectl(&["delete", "networkpolicy", name]).await;
+    assert_eq!(broken.recorded("DriftRepaired", 1).await, ["NetworkPolicy is not there"]);
+    assert!(broken.object("networkpolicy", name).await.is_some());
+    // Altered, it is an operator's wish, as with a quota.
+    let open = r#"{"spec": {"ingress": [{}]}}"#;
+    broken.kubectl(&["patch", "networkpolicy", name, "--type=merge", "-p", open]).await;
+    assert_eq!(broken.recorded("DriftFound", 2).await[0], "NetworkPolicy has another spec");
+    broken.rounds(2).await;
+    assert_eq!(broken.audited("DriftRepaired").await.len(), 1);
+}

@@ -28,6 +28,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The broker looks for drift every second; what it has not set right by then it will not.
 const REPAIRED: Duration = Duration::from_secs(10);
 const RBAC: &str = "rbac.authorization.k8s.io";
+const NETWORKING: &str = "networking.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// What somebody wants from the broker.
@@ -59,7 +60,7 @@ enum Workflow {
 }
 
 /// Which workflow breaks without which right: verb, API group, resource.
-const NEEDED: [(&str, &str, &str, Workflow); 26] = [
+const NEEDED: [(&str, &str, &str, Workflow); 30] = [
     ("create", "", "namespaces", Init),
     ("get", "", "namespaces", FinishInit),
     ("list", "", "namespaces", Doctor),
@@ -84,6 +85,10 @@ const NEEDED: [(&str, &str, &str, Workflow); 26] = [
     ("delete", RBAC, "rolebindings", Replace),
     ("patch", RBAC, "rolebindings", SuspendHeld),
     ("bind", RBAC, "clusterroles", Init),
+    ("get", RBAC, "clusterroles", Doctor),
+    ("create", NETWORKING, "networkpolicies", Init),
+    ("get", NETWORKING, "networkpolicies", FinishInit),
+    ("list", NETWORKING, "networkpolicies", Repair),
     ("get", ADMISSION, "validatingadmissionpolicies", Start),
     ("get", ADMISSION, "validatingadmissionpolicybindings", Start),
 ];
@@ -91,6 +96,7 @@ const NEEDED: [(&str, &str, &str, Workflow); 26] = [
 #[tokio::test]
 async fn every_right_is_needed() {
     let builder = World::builder().own_control_plane().bind_tokens();
+    let builder = builder.installed("tiers.basic.network_policy", "deny-ingress");
     let builder = builder.setting("sweep_seconds", 3600).setting("drift_seconds", 1);
     let world = builder.start().await.unwrap();
     let role = Role::open(&world).await.unwrap();

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | RoleBinding gone or altered | made anew: it decides who has rights |
 //! | ServiceAccount gone, foreign or another one | made anew; the one that is there is never adopted |
-//! | ResourceQuota, LimitRange gone | made anew |
-//! | ResourceQuota, LimitRange altered | reported: that may be an operator's wish |
+//! | ResourceQuota, LimitRange, NetworkPolicy gone | made anew |
+//! | ResourceQuota, LimitRange, NetworkPolicy altered | reported: that may be an operator's wish |
+//! | ResourceQuota, LimitRange as an older version made them | nothing: a workspace keeps them |
 //! | Namespace gone or not ours | reported; the workspace has failed until its owner asks again |
 //! | pod security altered, suspended label by hand | reported: the broker must not weaken these, so it may not write them |
 //! | suspended: label gone, any RoleBinding, the ServiceAccount | taken away again |
@@ -19,6 +20,7 @@ use crate::{
     cluster::{
         ClusterError, Compared, Difference, NamespaceStanding, Object, Seen, is_marked_suspended,
     },
+    config::Tier,
     problem::chain,
     workspace::{
         Found, WorkspaceError, Workspaces, objects,
@@ -73,10 +75,10 @@ impl Workspaces {
             tracing::warn!(workspace = %id, tier = found.tier, "the tier is configured no more");
             return Ok(());
         };
-        let wanted = objects::desired(id, &found.k8s_namespace, tier);
+        let wanted = objects::desired(id, &found.k8s_namespace, &found.tier, tier);
         let look = match found.status() {
             WorkspaceStatus::Suspended => self.look_at_suspended(&found, &wanted).await?,
-            _ => self.look_at_working(&found, wanted).await?,
+            _ => self.look_at_working(&found, wanted, tier).await?,
         };
         // Every change of a workspace is in its row before it is in the cluster: if the row is as it
         // was, what was seen is nobody's work under way.
@@ -98,6 +100,7 @@ impl Workspaces {
         &self,
         found: &Found,
         wanted: Vec<Object>,
+        tier: &Tier,
     ) -> Result<Look, WorkspaceError> {
         let mut look = Look::default();
         let mut may_write = true;
@@ -124,10 +127,13 @@ impl Workspaces {
                     look.repair(object, Difference::Replaced, uid);
                 }
                 (_, None) => {}
-                (Object::ResourceQuota(_) | Object::LimitRange(_), Some(difference))
-                    if difference != Difference::Missing =>
-                {
-                    look.report(kind, difference);
+                (
+                    Object::ResourceQuota(_) | Object::LimitRange(_) | Object::NetworkPolicy(_),
+                    Some(difference),
+                ) if difference != Difference::Missing => {
+                    if !self.is_of_older_version(&object, tier).await? {
+                        look.report(kind, difference);
+                    }
                 }
                 // Ours, without its labels: a new one would end every token of the tenant.
                 (Object::ServiceAccount(_), Some(difference @ Difference::Foreign))
@@ -146,6 +152,18 @@ impl Workspaces {
             look.repairs.clear();
         }
         Ok(look)
+    }
+
+    /// Whether what is there is what an older version of the broker made for this tier.
+    async fn is_of_older_version(
+        &self,
+        wanted: &Object,
+        tier: &Tier,
+    ) -> Result<bool, ClusterError> {
+        match objects::of_older_version(wanted, tier) {
+            Some(older) => Ok(self.cluster.see(&older).await?.difference.is_none()),
+            None => Ok(false),
+        }
     }
 
     async fn look_at_suspended(

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::{
     core::v1::{LimitRange, Namespace, ResourceQuota, ServiceAccount},
+    networking::v1::NetworkPolicy,
     rbac::v1::RoleBinding,
 };
 use kube::ResourceExt as _;
@@ -131,19 +132,17 @@ impl Workspaces {
             ));
         }
         self.survey::<ResourceQuota>(settled, &mut suspects, |found, there| {
-            self.wanted(found, |object| match object {
+            self.is_as_made(found, there, |object| match object {
                 Object::ResourceQuota(it) => Some(it),
                 _ => None,
             })
-            .is_some_and(|it| there.compare(&it).is_none())
         })
         .await?;
         self.survey::<LimitRange>(settled, &mut suspects, |found, there| {
-            self.wanted(found, |object| match object {
+            self.is_as_made(found, there, |object| match object {
                 Object::LimitRange(it) => Some(it),
                 _ => None,
             })
-            .is_some_and(|it| there.compare(&it).is_none())
         })
         .await?;
         self.survey::<ServiceAccount>(settled, &mut suspects, |found, there| {
@@ -158,13 +157,48 @@ impl Workspaces {
             .is_some_and(|it| there.compare(&it).is_none())
         })
         .await?;
+        let has_network_policy =
+            |found: &Found| self.tiers.get(&found.tier).is_some_and(|tier| tier.network_policy);
+        if self.tiers.iter().any(|(_, tier)| tier.network_policy) {
+            let with: Settled = settled
+                .iter()
+                .filter(|(_, found)| has_network_policy(found))
+                .map(|(namespace, found)| (namespace.clone(), found.clone()))
+                .collect();
+            self.survey::<NetworkPolicy>(&with, &mut suspects, |found, there| {
+                self.wanted(found, |object| match object {
+                    Object::NetworkPolicy(it) => Some(it),
+                    _ => None,
+                })
+                .is_some_and(|it| there.compare(&it).is_none())
+            })
+            .await?;
+        }
         Ok(suspects)
+    }
+
+    /// Whether a quota or limits are those that this version makes, or those that an older one made:
+    /// a workspace keeps what it was made with.
+    fn is_as_made<K: Compared>(
+        &self,
+        found: &Found,
+        there: &K,
+        pick: impl Fn(Object) -> Option<Box<K>>,
+    ) -> bool {
+        let Some(tier) = self.tiers.get(&found.tier) else { return false };
+        let objects = objects::desired(found.id, &found.k8s_namespace, &found.tier, tier);
+        objects.into_iter().any(|wanted| {
+            let older = objects::of_older_version(&wanted, tier).and_then(&pick);
+            let is_one = |it: &K| there.compare(it).is_none();
+            pick(wanted).is_some_and(|it| is_one(&it)) || older.is_some_and(|it| is_one(&it))
+        })
     }
 
     /// The object of one kind that a workspace has to have; none without its tier.
     fn wanted<K>(&self, found: &Found, pick: impl Fn(Object) -> Option<Box<K>>) -> Option<Box<K>> {
         let tier = self.tiers.get(&found.tier)?;
-        objects::desired(found.id, &found.k8s_namespace, tier).into_iter().find_map(pick)
+        let objects = objects::desired(found.id, &found.k8s_namespace, &found.tier, tier);
+        objects.into_iter().find_map(pick)
     }
 
     /// Adds the workspaces that have no object of a kind that is right. Returns how many have none at

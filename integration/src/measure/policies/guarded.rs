@@ -64,7 +64,7 @@ impl Guarded {
         let kubectl = |kubeconfig: &Path| Kubectl::new(folder, kubeconfig, None);
         let as_admin = kubectl(cluster.admin_kubeconfig())?;
         let as_broker = kubectl(cluster.broker_kubeconfig())?;
-        broker::install(program, BROKER_USER, false, &as_admin, &as_broker).await?;
+        broker::install(program, BROKER_USER, &[], &as_admin, &as_broker).await?;
         let printed = as_admin
             .other(program)
             .args(["install", "--set"])

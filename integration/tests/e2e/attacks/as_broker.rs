@@ -163,6 +163,7 @@ async fn namespaces_are_made_as_tenants_or_not_at_all() {
     let good = json!({
         "app.kubernetes.io/managed-by": "tenant-broker",
         "tenant-broker.io/workspace": "01940000-0000-7000-8000-000000000003",
+        "tenant-broker.io/tier": "basic",
         "pod-security.kubernetes.io/enforce": "baseline",
     });
     let namespace = |name: &str, labels: &serde_json::Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
@@ -182,6 +183,7 @@ async fn namespaces_are_made_as_tenants_or_not_at_all() {
         ("admission.gatekeeper.sh/ignore", json!("")),
         ("resource.kubernetes.io/admin-access", json!("true")),
         ("tenant-broker.io/suspended", json!("false")),
+        ("tenant-broker.io/tier", json!(null)),
     ] {
         let mut labels = good.clone();
         labels[label] = value;

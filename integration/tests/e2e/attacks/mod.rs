@@ -4,9 +4,12 @@
 mod as_broker;
 mod as_tenant;
 mod held_bindings;
+mod network;
+mod quota;
 mod steps;
 mod subresources;
 mod suspension;
+mod workload;
 
 use integration::kubectl::Kubectl;
 

@@ -1,0 +1,136 @@
+//! Which host names a tenant may claim: in an Ingress, in a route or a Gateway of the Gateway API.
+//!
+//! Never the broker's own: its sign-in page would be the tenant's. Never all of them, for what names
+//! no host gets the requests that no one else claims. And where a tier says so
+//! (`ingress_host_suffix`), only names that end with the namespace's own suffix.
+
+use tenant_shared::TIER_LABEL;
+
+use super::{
+    Parameters,
+    fence::{fixed, label},
+    policy::Message,
+    quoted,
+};
+use crate::config::HostSuffix;
+
+/// The Gateway API.
+pub(super) const GATEWAY: &str = "gateway.networking.k8s.io";
+/// Its kinds that name hosts: routes in `spec.hostnames`, the others in `spec.listeners[].hostname`.
+pub(super) const KINDS: [&str; 5] =
+    ["httproutes", "grpcroutes", "tlsroutes", "gateways", "listenersets"];
+/// The annotation with which ingress-nginx gives an Ingress more hosts.
+const ALIAS: &str = "nginx.ingress.kubernetes.io/server-alias";
+/// A suffix that no host name has: a host name has no slash.
+const NONE: &str = "/";
+
+/// What host names are held to.
+pub(super) struct Hosts<'a> {
+    /// The host of `public_url`, unless that is an address.
+    broker: Option<&'a str>,
+    /// Every tier with its suffix; empty if no tier has any.
+    suffixes: Vec<(&'a str, Option<&'a HostSuffix>)>,
+}
+
+impl<'a> Hosts<'a> {
+    pub(super) fn new(parameters: &'a Parameters) -> Self {
+        let suffixes: Vec<_> = parameters
+            .host_suffixes
+            .iter()
+            .map(|(tier, suffix)| (tier.as_str(), suffix.as_ref()))
+            .collect();
+        let any = suffixes.iter().any(|(_, suffix)| suffix.is_some());
+        Self {
+            broker: parameters.public_host.as_deref(),
+            suffixes: if any { suffixes } else { Vec::new() },
+        }
+    }
+
+    /// `hosts` is a list of lists of names, an empty one for "all"; `suffix` is what they end with.
+    pub(super) fn variables(&self) -> Vec<(&'static str, String)> {
+        let listeners = "[object.spec.?listeners.orValue([]).filter(l, !(l.?protocol.orValue(\"\") \
+                         in [\"TCP\", \"UDP\"])).map(l, l.?hostname.orValue(\"\"))]";
+        let names = "[object.spec.?hostnames.orValue([]).size() == 0 ? [\"\"] : \
+                     object.spec.hostnames]";
+        let ingress = "[object.spec.?rules.orValue([]).map(r, r.?host.orValue(\"\"))] + \
+                       object.spec.?tls.orValue([]).map(t, t.?hosts.orValue([])) + \
+                       (has(object.spec.defaultBackend) ? [[\"\"]] : [])";
+        let mut variables = vec![(
+            "hosts",
+            format!(
+                "request.resource.resource == \"ingresses\" ? {ingress} : \
+                 request.resource.resource in [\"gateways\", \"listenersets\"] ? {listeners} : \
+                 request.resource.group == {} ? {names} : []",
+                quoted(GATEWAY)
+            ),
+        )];
+        if !self.suffixes.is_empty() {
+            let tier = label("namespaceObject", TIER_LABEL);
+            let entries: Vec<String> =
+                self.suffixes.iter().map(|(tier, suffix)| entry(tier, *suffix)).collect();
+            // A namespace of an earlier version has no such label: `doctor` counts those.
+            variables.push((
+                "suffix",
+                format!(
+                    "{tier} == \"\" ? \"\" : {{{}}}[?{tier}].orValue({})",
+                    entries.join(", "),
+                    quoted(NONE)
+                ),
+            ));
+        }
+        variables
+    }
+
+    /// What must hold of the names.
+    pub(super) fn validations(&self) -> Vec<(String, Message)> {
+        let all = |rule: &str| format!("variables.hosts.all(names, names.all(h, {rule}))");
+        let mut validations = vec![
+            (
+                all("!(h in [\"\", \"*\"])"),
+                fixed(
+                    "name every host: without a host, or with a default backend, this would get the \
+                     requests for all hosts that nobody else claims",
+                ),
+            ),
+            (
+                format!("!({} in object.metadata.?annotations.orValue({{}}))", quoted(ALIAS)),
+                Message::Fixed(format!(
+                    "the annotation {ALIAS} is not allowed in a tenant's namespace: write the hosts \
+                     into spec.rules"
+                )),
+            ),
+        ];
+        if let Some(broker) = self.broker {
+            let broker = quoted(broker);
+            validations.push((
+                all(&format!(
+                    "!(h.lowerAscii() == {broker} || (h.startsWith(\"*\") && \
+                     {broker}.endsWith(h.lowerAscii().substring(1))))"
+                )),
+                Message::Fixed(format!("{broker} is the host of the broker (public_url)")),
+            ));
+        }
+        if !self.suffixes.is_empty() {
+            validations.push((
+                all("(\".\" + h).endsWith(variables.suffix)"),
+                Message::Built(
+                    "\"hosts of this namespace end with \" + variables.suffix + \
+                     \" (ingress_host_suffix of its tier)\""
+                        .to_owned(),
+                    "hosts end with ingress_host_suffix of the namespace's tier".to_owned(),
+                ),
+            ));
+        }
+        validations
+    }
+}
+
+/// A tier with its suffix, as an entry of a map of CEL.
+fn entry(tier: &str, suffix: Option<&HostSuffix>) -> String {
+    match suffix {
+        None => format!("{}: \"\"", quoted(tier)),
+        Some(HostSuffix { before, after }) => {
+            format!("{}: {} + request.namespace + {}", quoted(tier), quoted(before), quoted(after))
+        }
+    }
+}

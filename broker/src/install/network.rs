@@ -1,0 +1,174 @@
+//! What a tenant may not say to the network API: addresses and host names that are not its own.
+//!
+//! One policy for all kinds, because every policy costs every write in the cluster. A rule for a
+//! group that the cluster does not serve, such as the Gateway API's, matches nothing.
+
+use tenant_shared::WORKSPACE_LABEL;
+
+use super::{
+    Parameters,
+    fence::{NAME, TENANT, WRITES, fixed, is_broker, label},
+    guard::{MANAGED, administrator, is_system, tenant_account, unless_administrator},
+    hosts,
+    policy::{Message, Namespaces, Policy, rule},
+    quoted,
+};
+use crate::workspace::NETWORK_POLICY_NAME;
+
+const NETWORKING: &str = "networking.k8s.io";
+/// Writes that bring something in.
+const CHANGES: [&str; 2] = ["CREATE", "UPDATE"];
+/// Whether the request is for the status of the object.
+const IS_STATUS: &str = "request.?subResource.orValue(\"\") == \"status\"";
+
+/// Whether these are requests for one kind.
+fn is(resource: &str) -> String {
+    format!("request.resource.resource == {}", quoted(resource))
+}
+
+/// External addresses that the Service did not have before: the rule of the admission plugin
+/// `DenyServiceExternalIPs`.
+fn new_external_ip() -> String {
+    "object.spec.?externalIPs.orValue([]).exists(ip, request.operation == \"CREATE\" || \
+     !(ip in oldObject.spec.?externalIPs.orValue([])))"
+        .to_owned()
+}
+
+/// An address of a load balancer that the Service did not ask for before.
+fn new_load_balancer_ip() -> String {
+    let ip = |object: &str| format!("{object}.spec.?loadBalancerIP.orValue(\"\")");
+    let (new, old) = (ip("object"), ip("oldObject"));
+    format!("{new} != \"\" && (request.operation == \"CREATE\" || {new} != {old})")
+}
+
+/// Only where the broker may make NetworkPolicies, and for all namespaces, as the fence for Secrets.
+pub(super) fn fence(parameters: &Parameters) -> Policy {
+    let name = quoted(NETWORK_POLICY_NAME);
+    let is_empty = |field: &str| format!("object.{field}.orValue([]).size() == 0");
+    Policy {
+        name: "tenant-broker-fence-network",
+        why: "The broker makes one NetworkPolicy in each tenant's namespace, always the same. With the \
+              right alone it could open or cut the network of every namespace.",
+        rules: vec![rule(NETWORKING, &["networkpolicies"], &WRITES, "Namespaced")],
+        conditions: vec![("is-broker", is_broker(parameters))],
+        variables: vec![],
+        validations: vec![
+            (
+                format!(
+                    "request.namespace.matches({}) && {} != \"\"",
+                    quoted(TENANT),
+                    label("namespaceObject", WORKSPACE_LABEL),
+                ),
+                fixed("the broker may write NetworkPolicies in managed tenant namespaces only"),
+            ),
+            (
+                format!("request.operation == \"CREATE\" && object.metadata.name == {name}"),
+                Message::Fixed(format!(
+                    "the broker may make the NetworkPolicy {NETWORK_POLICY_NAME} only, and change none"
+                )),
+            ),
+            (
+                format!(
+                    "request.operation != \"CREATE\" || ({} && object.spec.policyTypes == \
+                     [\"Ingress\"] && object.spec.?egress.orValue([]).size() == 0 && \
+                     object.spec.?ingress.orValue([]).size() == 1 && \
+                     object.spec.ingress[0].?ports.orValue([]).size() == 0 && \
+                     object.spec.ingress[0].?from.orValue([]).size() == 1 && \
+                     !has(object.spec.ingress[0].from[0].ipBlock) && \
+                     !has(object.spec.ingress[0].from[0].namespaceSelector) && {} && {} && {})",
+                    selects_all("object.spec"),
+                    selects_all("object.spec.ingress[0].from[0]"),
+                    is_empty("metadata.?finalizers"),
+                    is_empty("metadata.?ownerReferences"),
+                ),
+                fixed(
+                    "the broker's NetworkPolicy denies ingress from other namespaces, and nothing \
+                     holds it or owns it",
+                ),
+            ),
+        ],
+        namespaces: Namespaces::All,
+    }
+}
+
+/// Whether the pod selector of this part of the object selects all pods.
+fn selects_all(part: &str) -> String {
+    let selector = format!("{part}.podSelector");
+    format!(
+        "({selector}.?matchLabels.orValue({{}}).size() == 0 && \
+         {selector}.?matchExpressions.orValue([]).size() == 0)"
+    )
+}
+
+pub(super) fn policy(parameters: &Parameters) -> Policy {
+    let is_tenant = format!("request.userInfo.username.matches({})", quoted(&tenant_account()));
+    let (is_service, is_network_policy) = (is("services"), is("networkpolicies"));
+    let (external, balancer) = (new_external_ip(), new_load_balancer_ip());
+    let is_ours = format!("{NAME} == {}", quoted(NETWORK_POLICY_NAME));
+    // In the order in which it is cheap to know. Only what may be wrong gets to the validations.
+    let mut may_be_wrong = vec![
+        format!("{IS_STATUS} ? {is_tenant}"),
+        format!("{is_service} ? {external} || {balancer}"),
+    ];
+    if parameters.network_policy {
+        may_be_wrong.push(format!("{is_network_policy} ? {is_ours}"));
+    }
+    may_be_wrong.push(
+        "(request.operation == \"CREATE\" || object.spec != oldObject.spec || \
+         object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({}))"
+            .to_owned(),
+    );
+    let may_be_wrong = may_be_wrong.join(" : ");
+    let passes = format!("{} || {}", is_broker(parameters), is_system());
+    let only = |kind: &str, bad: &str, message: &str| {
+        unless_administrator(&format!("!(!({IS_STATUS}) && {kind} && ({bad}))"), message)
+    };
+    let mut validations = vec![
+        unless_administrator(
+            &format!("!({IS_STATUS})"),
+            "the status of a Service or an Ingress is the load balancer's to write",
+        ),
+        only(
+            &is_service,
+            &external,
+            "a Service in a tenant's namespace may not have spec.externalIPs: every node would send \
+             the traffic for such an address to the tenant's pods",
+        ),
+        only(
+            &is_service,
+            &balancer,
+            "a Service in a tenant's namespace may not have spec.loadBalancerIP: the load balancer \
+             chooses the address",
+        ),
+    ];
+    if parameters.network_policy {
+        let message = format!("the NetworkPolicy {NETWORK_POLICY_NAME} belongs to the broker");
+        validations.push(only(&is_network_policy, &is_ours, &message));
+    }
+    let hosts = hosts::Hosts::new(parameters);
+    validations.extend(hosts.validations().into_iter().map(|(expression, message)| {
+        let expression = format!("{IS_STATUS} || {expression} || variables.administrator");
+        (expression, message)
+    }));
+    let mut rules = vec![
+        rule("", &["services"], &CHANGES, "Namespaced"),
+        rule("", &["services/status"], &["UPDATE"], "Namespaced"),
+        rule(NETWORKING, &["ingresses"], &CHANGES, "Namespaced"),
+        rule(NETWORKING, &["ingresses/status"], &["UPDATE"], "Namespaced"),
+        rule(hosts::GATEWAY, &hosts::KINDS, &CHANGES, "Namespaced"),
+    ];
+    if parameters.network_policy {
+        rules.push(rule(NETWORKING, &["networkpolicies"], &WRITES, "Namespaced"));
+    }
+    Policy {
+        name: "tenant-network",
+        why: "Addresses and host names that are not the tenant's: with externalIPs a Service takes \
+              the traffic of every node for any address (CVE-2020-8554), with a host name of an \
+              Ingress or a route that of somebody else's site, the broker's among them.",
+        rules,
+        conditions: vec![("is-wrong", format!("!({passes}) && ({may_be_wrong})"))],
+        variables: [administrator(), hosts.variables()].concat(),
+        validations,
+        namespaces: MANAGED,
+    }
+}

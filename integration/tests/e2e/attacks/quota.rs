@@ -1,0 +1,199 @@
+//! What a tenant tries to use up of what all share.
+
+use std::time::Duration;
+
+use integration::kubectl::Kubectl;
+use integration::probe::{self, Probe};
+use integration::world::World;
+use serde_json::{Value, json};
+
+use super::is_refused;
+
+const QUOTA: &str = "exceeded quota: tenant-quota";
+const CREATE: [&str; 3] = ["create", "-f", "-"];
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Waits until the controller has counted everything: before that the quota refuses nothing.
+async fn until_counted(admin: &Kubectl, namespace: &str) -> Value {
+    probe::until("the quota to be counted", LIMIT, || async {
+        let quota = admin.json(["get", "quota", "tenant-quota", "-n", namespace]).await?;
+        let is_counted =
+            quota["status"]["hard"] == quota["spec"]["hard"] && quota["status"]["used"].is_object();
+        Ok(if is_counted { Probe::Ready(quota) } else { Probe::NotYet(quota.to_string()) })
+    })
+    .await
+    .unwrap()
+}
+
+fn pod(name: &str, resources: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [
+        {"name": "c", "image": "registry.k8s.io/pause", "resources": resources}]}})
+}
+
+#[tokio::test]
+async fn a_container_that_asks_for_little_gets_no_more_than_the_tier_has() {
+    let world = World::builder().start().await.unwrap();
+    let mallory = world.person("mallory").await.unwrap();
+    mallory.login(&[]).await.unwrap().success().unwrap();
+    let kubectl = mallory.kubectl();
+    until_counted(&world.admin_kubectl().unwrap(), &mallory.namespace()).await;
+    for (what, resources) in [
+        ("limits.cpu", json!({"requests": {"cpu": "1m"}, "limits": {"cpu": "64"}})),
+        ("limits.ephemeral-storage", json!({"limits": {"ephemeral-storage": "1Ti"}})),
+    ] {
+        is_refused(kubectl, &CREATE, &pod("greedy", &resources), what).await;
+        is_refused(kubectl, &CREATE, &pod("greedy", &resources), QUOTA).await;
+    }
+    // Who says nothing gets defaults for all that is counted.
+    let modest = pod("modest", &json!({})).to_string();
+    kubectl.run_with_input(CREATE, modest).await.unwrap().success().unwrap();
+    let made = kubectl.json(["get", "pod", "modest"]).await.unwrap();
+    let limits = &made["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!(limits["ephemeral-storage"], "1Gi", "{made}");
+}
+
+/// An object of each kind that `admin` may create and that stays, with the key that counts it.
+fn of_each_kind() -> Vec<(&'static str, Value)> {
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {
+        "containers": [{"name": "c", "image": "registry.k8s.io/pause"}]}});
+    let mut job = template.clone();
+    job["spec"]["restartPolicy"] = json!("Never");
+    let selector = json!({"matchLabels": {"a": "b"}});
+    let object = |version: &str, kind: &str, more: Value| {
+        let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "one"}});
+        for (key, value) in more.as_object().unwrap() {
+            object[key] = value.clone();
+        }
+        object
+    };
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let apps = |kind| {
+        let spec = json!({"replicas": 0, "selector": selector, "template": template});
+        object("apps/v1", kind, json!({"spec": spec}))
+    };
+    let mut daemons = apps("DaemonSet");
+    daemons["spec"].as_object_mut().unwrap().remove("replicas");
+    let claim =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let scaled = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "one"});
+    vec![
+        ("services", object("v1", "Service", json!({"spec": {"ports": [{"port": 80}]}}))),
+        ("persistentvolumeclaims", object("v1", "PersistentVolumeClaim", json!({"spec": claim}))),
+        ("count/pods", object("v1", "Pod", json!({"spec": template["spec"]}))),
+        ("count/configmaps", object("v1", "ConfigMap", json!({}))),
+        ("count/secrets", object("v1", "Secret", json!({}))),
+        ("count/serviceaccounts", object("v1", "ServiceAccount", json!({}))),
+        (
+            "count/replicationcontrollers",
+            object(
+                "v1",
+                "ReplicationController",
+                json!({"spec": {"replicas": 0, "selector": {"a": "b"}, "template": template}}),
+            ),
+        ),
+        ("count/deployments.apps", apps("Deployment")),
+        ("count/statefulsets.apps", apps("StatefulSet")),
+        ("count/daemonsets.apps", daemons),
+        ("count/replicasets.apps", apps("ReplicaSet")),
+        ("count/jobs.batch", object("batch/v1", "Job", json!({"spec": {"template": job}}))),
+        (
+            "count/cronjobs.batch",
+            object(
+                "batch/v1",
+                "CronJob",
+                json!({"spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": job}}}}),
+            ),
+        ),
+        (
+            "count/horizontalpodautoscalers.autoscaling",
+            object(
+                "autoscaling/v2",
+                "HorizontalPodAutoscaler",
+                json!({"spec": {"maxReplicas": 1, "scaleTargetRef": scaled}}),
+            ),
+        ),
+        (
+            "count/poddisruptionbudgets.policy",
+            object("policy/v1", "PodDisruptionBudget", json!({"spec": {"selector": selector}})),
+        ),
+        ("count/roles.rbac.authorization.k8s.io", object(rbac, "Role", json!({"rules": []}))),
+        (
+            "count/rolebindings.rbac.authorization.k8s.io",
+            object(
+                rbac,
+                "RoleBinding",
+                json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                    "name": "view"}}),
+            ),
+        ),
+        (
+            "count/networkpolicies.networking.k8s.io",
+            object("networking.k8s.io/v1", "NetworkPolicy", json!({"spec": {"podSelector": {}}})),
+        ),
+        (
+            "count/ingresses.networking.k8s.io",
+            object(
+                "networking.k8s.io/v1",
+                "Ingress",
+                json!({"spec": {"rules": [{"host": "mine.example.net"}]}}),
+            ),
+        ),
+        (
+            "count/leases.coordination.k8s.io",
+            object("coordination.k8s.io/v1", "Lease", json!({"spec": {}})),
+        ),
+    ]
+}
+
+/// The tier's counts are what its workspaces have: each is set so that nothing more fits.
+#[tokio::test]
+async fn nobody_fills_the_cluster_with_objects_of_any_kind() {
+    let world = World::builder().start().await.unwrap();
+    let mallory = world.person("mallory").await.unwrap();
+    mallory.login(&[]).await.unwrap().success().unwrap();
+    let (kubectl, admin) = (mallory.kubectl(), world.admin_kubectl().unwrap());
+    let namespace = mallory.namespace();
+    let quota = until_counted(&admin, &namespace).await;
+    let hard = quota["spec"]["hard"].as_object().unwrap().clone();
+    let kinds = of_each_kind();
+    let none: serde_json::Map<String, Value> =
+        kinds.iter().map(|(key, _)| ((*key).to_owned(), json!("0"))).collect();
+    for key in none.keys() {
+        let most: u32 = hard[key].as_str().unwrap().parse().unwrap();
+        assert!((1..=1000).contains(&most), "{key}: {most}");
+    }
+    let patch = json!({"spec": {"hard": none}}).to_string();
+    let shrink = ["patch", "quota", "tenant-quota", "-n", &namespace, "-p", &patch];
+    admin.run(shrink).await.unwrap().success().unwrap();
+    until_counted(&admin, &namespace).await;
+    for (key, object) in kinds {
+        is_refused(kubectl, &CREATE, &object, QUOTA).await;
+        is_refused(kubectl, &CREATE, &object, key).await;
+    }
+}
+
+#[tokio::test]
+async fn a_tier_has_the_counts_that_its_table_says() {
+    let world = World::builder()
+        .setting("tiers.basic.cpu_limit", "3")
+        .setting("tiers.basic.quota.count/jobs.batch", "7")
+        .setting("tiers.basic.quota.services.loadbalancers", "1")
+        .setting("tiers.basic.quota.requests.nvidia.com/gpu", "2")
+        .start()
+        .await
+        .unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let admin = world.admin_kubectl().unwrap();
+    let quota =
+        admin.json(["get", "quota", "tenant-quota", "-n", &alice.namespace()]).await.unwrap();
+    for (key, amount) in [
+        ("limits.cpu", "3"),
+        ("count/jobs.batch", "7"),
+        ("services.loadbalancers", "1"),
+        ("requests.nvidia.com/gpu", "2"),
+        ("count/leases.coordination.k8s.io", "50"),
+    ] {
+        assert_eq!(quota["spec"]["hard"][key], amount, "{key}: {quota}");
+    }
+}
