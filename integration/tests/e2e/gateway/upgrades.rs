@@ -30,7 +30,8 @@ async fn only_what_was_asked_for_and_is_known_becomes_a_tunnel() {
     assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("h2c"), "{answer}");
 
     // A subprotocol that carries a token stays here, whatever stands beside it.
-    let websocket = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+    let websocket =
+        b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v4.channel.k8s.io, \
         base64url.bearer.authorization.k8s.io.dG9rZW4, x\xff\r\n";
     let answer = send(&world, &alice, &echo, websocket, "").await;
@@ -39,7 +40,8 @@ async fn only_what_was_asked_for_and_is_known_becomes_a_tunnel() {
 
     // A program that switches to something else has no tunnel.
     let line = format!("GET {path}/switch");
-    let websocket = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+    let websocket =
+        b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     let answer = tokio::time::timeout(
         std::time::Duration::from_secs(20),
