@@ -73,11 +73,8 @@ async fn a_collection_is_not_deleted_at_once() {
     let (system, own) = ("kube-system", mallory.namespace());
     let delete = |path: &str| ["delete".to_owned(), "--raw".to_owned(), path.to_owned()];
     for (kubectl, path, who) in [
-        (
-            &world.broker_kubectl().unwrap(),
-            path(system, "rolebindings"),
-            "tenant-broker-fence-outside",
-        ),
+        (&world.broker_kubectl().unwrap(), path(system, "rolebindings"), RBAC),
+        (&world.broker_kubectl().unwrap(), path(&own, "rolebindings"), RBAC),
         (&world.broker_kubectl().unwrap(), path(&own, "serviceaccounts"), RBAC),
         (&world.broker_kubectl().unwrap(), path(&own, "resourcequotas"), RBAC),
         (mallory.kubectl(), path(&own, "rolebindings"), "tenant-guard-objects"),

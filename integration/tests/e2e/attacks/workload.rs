@@ -96,8 +96,11 @@ async fn no_pod_is_bound_to_a_node_by_hand() {
         is_refused(kubectl, &["create", "--raw", path, "-f", "-"], &binding, PODS).await;
     }
     // The scheduler does the same.
-    let scheduler =
+    let made =
         world.cluster().kubeconfig_for("system:kube-scheduler", None, world.folder()).unwrap();
+    // KUBECONFIG is a list that colons separate.
+    let scheduler = world.folder().join("scheduler.kubeconfig");
+    std::fs::rename(made, &scheduler).unwrap();
     let scheduler = world.kubectl_with(&scheduler).unwrap();
     scheduler
         .run_with_input(["create", "--raw", &pods, "-f", "-"], binding.to_string())
