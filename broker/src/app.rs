@@ -145,6 +145,24 @@ pub struct AuditKeys {
     pub known: PublicKeys,
 }
 
+/// What looks at the policies and at the tiers' roles, again and again.
+fn watches(config: &Config, cluster: &Cluster, metrics: &Metrics) -> (Watch, tier_role::Watch) {
+    let watch = Watch {
+        cluster: cluster.clone(),
+        parameters: Parameters::new(config),
+        allow_missing: config.cluster.allow_missing_policies,
+        every: Duration::from_secs(u64::from(config.sweep_seconds) * SWEEPS_PER_LOOK),
+        metrics: metrics.clone(),
+    };
+    let tier_roles = tier_role::Watch {
+        cluster: cluster.clone(),
+        roles: watch.parameters.roles.clone(),
+        every: watch.every,
+        metrics: metrics.clone(),
+    };
+    (watch, tier_roles)
+}
+
 /// Loads the keys of the audit trail.
 ///
 /// # Errors
@@ -183,19 +201,7 @@ impl App {
         let db = shares.signed_in.clone();
         compare_clocks(&db, &clock, &metrics).await?;
         let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await?;
-        let watch = Watch {
-            cluster: cluster.clone(),
-            parameters: Parameters::new(&config),
-            allow_missing: config.cluster.allow_missing_policies,
-            every: Duration::from_secs(u64::from(config.sweep_seconds) * SWEEPS_PER_LOOK),
-            metrics: metrics.clone(),
-        };
-        let tier_roles = tier_role::Watch {
-            cluster: cluster.clone(),
-            roles: watch.parameters.roles.clone(),
-            every: watch.every,
-            metrics: metrics.clone(),
-        };
+        let (watch, tier_roles) = watches(&config, &cluster, &metrics);
         let policies_known = Box::pin(watch.start()).await?;
         let limits = RateLimits::new(config.unauthenticated, metrics.clone());
         let identity =

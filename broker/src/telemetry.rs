@@ -14,7 +14,7 @@ use prometheus_client::{
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
-    registry::{Registry, Unit},
+    registry::{Metric, Registry, Unit},
 };
 use tenant_shared::WorkspaceStatus;
 use tracing_subscriber::{EnvFilter, layer::SubscriberExt as _, util::SubscriberInitExt as _};
@@ -167,97 +167,87 @@ struct Counts {
     registry: Registry,
 }
 
+/// A new metric of this name, without its prefix, and with this help text.
+fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
 impl Default for Metrics {
     fn default() -> Self {
-        let requests = Family::<RequestLabels, Counter>::default();
-        let request_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 16));
-        let actions = Family::<ActionLabels, Counter>::default();
-        let token_request_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 14));
-        let workspaces = Family::<StatusLabels, Gauge>::default();
-        let oldest_seconds = Family::<StatusLabels, Gauge>::default();
-        let sweep_attempts = Family::<SweepLabels, Counter>::default();
-        let suspension_failures = Family::<StepLabels, Counter>::default();
-        let drift = Family::<DriftLabels, Counter>::default();
-        let drift_repaired = Family::<DriftLabels, Counter>::default();
-        let drift_open = Family::<DriftLabels, Gauge>::default();
-        let drift_rounds = Family::<OutcomeLabels, Counter>::default();
-        let policies_in_force = Gauge::default();
-        let clock_offset_milliseconds = Gauge::default();
-        let role_beyond_admin = Family::<RoleLabels, Gauge>::default();
-        let throttled = Family::<LimitLabels, Counter>::default();
-        let unauthenticated_refused = Family::<LimitLabels, Counter>::default();
         let mut registry = Registry::with_prefix("tenant_broker");
-        registry.register(
+        let request_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 16));
+        let token_request_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 14));
+        let oldest_seconds = Family::<StatusLabels, Gauge>::default();
+        let unauthenticated_refused = registered(
+            &mut registry,
             "unauthenticated_refused",
             "Unauthenticated requests that were refused before the database",
-            unauthenticated_refused.clone(),
         );
-        registry.register(
+        let throttled = registered(
+            &mut registry,
             "gateway_throttled",
             "Requests that the gateway refused because a tenant sent too many",
-            throttled.clone(),
         );
-        registry.register("requests", "Requests answered", requests.clone());
+        let requests = registered(&mut registry, "requests", "Requests answered");
         registry.register_with_unit(
             "request_duration",
             "Time from request to answer",
             Unit::Seconds,
             request_seconds.clone(),
         );
-        registry.register("actions", "Audited actions by outcome", actions.clone());
+        let actions = registered(&mut registry, "actions", "Audited actions by outcome");
         registry.register_with_unit(
             "token_request_duration",
             "Time of a TokenRequest at the Kubernetes API",
             Unit::Seconds,
             token_request_seconds.clone(),
         );
-        registry.register("workspaces", "Workspaces by status", workspaces.clone());
+        let workspaces = registered(&mut registry, "workspaces", "Workspaces by status");
         registry.register_with_unit(
             "workspace_oldest",
             "How long the workspace that is in a status longest has been in it",
             Unit::Seconds,
             oldest_seconds.clone(),
         );
-        registry.register(
+        let sweep_attempts = registered(
+            &mut registry,
             "sweep_attempts",
             "Tries of the sweep to finish a half-done workspace",
-            sweep_attempts.clone(),
         );
-        registry.register(
+        let suspension_failures = registered(
+            &mut registry,
             "suspension_step_failures",
             "Tries of a step of a suspension that left it open",
-            suspension_failures.clone(),
         );
-        registry.register("drift", "Differences found in the cluster", drift.clone());
-        registry.register(
-            "drift_repaired",
-            "Differences that the broker set right",
-            drift_repaired.clone(),
-        );
-        registry.register(
+        let drift = registered(&mut registry, "drift", "Differences found in the cluster");
+        let drift_repaired =
+            registered(&mut registry, "drift_repaired", "Differences that the broker set right");
+        let drift_open = registered(
+            &mut registry,
             "drift_open",
             "Differences that are there now and need an administrator",
-            drift_open.clone(),
         );
-        registry.register(
+        let drift_rounds = registered(
+            &mut registry,
             "drift_rounds",
             "Rounds of this broker over the objects of all workspaces",
-            drift_rounds.clone(),
         );
-        registry.register(
+        let policies_in_force = registered(
+            &mut registry,
             "policies_in_force",
             "1 if the cluster has the admission policies of tenant-broker install, else 0",
-            policies_in_force.clone(),
         );
-        registry.register(
+        let clock_offset_milliseconds = registered(
+            &mut registry,
             "clock_offset_milliseconds",
             "How far this broker's clock was ahead of PostgreSQL's when it started",
-            clock_offset_milliseconds.clone(),
         );
-        registry.register(
+        let role_beyond_admin = registered(
+            &mut registry,
             "role_rights_beyond_admin",
             "Resources on which a tier's ClusterRole gives more than the built-in admin",
-            role_beyond_admin.clone(),
         );
         Self(Arc::new(Counts {
             requests,

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::{
     account::Account,
-    broker::Items,
+    broker::Page,
     cli::Audit as Options,
     error::Error,
     output::{self, Format},
@@ -28,13 +28,13 @@ pub(crate) fn audit(choice: &Choice, options: &Options, world: &mut World) -> Re
         let is_table = options.shown.output == Format::Table;
         Ok::<_, Error>((items, if is_table { Some(broker.me().await?) } else { None }))
     })??;
-    let Items { items, next_cursor } = items;
+    let Page { items, next_cursor, more } = items;
     let page = AuditPage { items, next_cursor };
     output::show(world, options.shown.output, &page, |it| table(&it.items, me.as_ref()))?;
     if page.items.is_empty() {
         world.say("nothing was found; actions are named as in the table of docs/audit.md");
     }
-    output::say_if_there_is_more(world, page.items.len(), page.next_cursor.is_some());
+    output::say_if_there_is_more(world, page.items.len(), more);
     Ok(())
 }
 

@@ -33,16 +33,19 @@ use crate::{
 /// Most pages of a list that are read.
 const MOST_PAGES: usize = 1000;
 
-/// Items of a page that is asked for, at most: what every list of the broker takes.
+/// Page of a page that is asked for, at most: what every list of the broker takes.
 const MOST_OF_A_PAGE: usize = 500;
 
 /// A page of a list, or what several pages have together.
 #[derive(serde::Deserialize)]
-pub(crate) struct Items<T> {
+pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
     /// Where the list goes on, if it does.
     #[serde(default)]
     pub(crate) next_cursor: Option<String>,
+    /// Whether the list goes on, also at a broker of an earlier version that has no cursor.
+    #[serde(skip)]
+    pub(crate) more: bool,
 }
 
 /// What a kubeconfig document of the broker carries.
@@ -127,7 +130,7 @@ impl Broker {
     }
 
     /// The workspaces of this person, or of everybody for an administrator, at most so many.
-    pub(crate) async fn workspaces(&self, all: bool, most: u32) -> Result<Items<Workspace>, Error> {
+    pub(crate) async fn workspaces(&self, all: bool, most: u32) -> Result<Page<Workspace>, Error> {
         let all: &[_] = if all { &[("all", "true")] } else { &[] };
         self.items("/workspaces", all, most).await
     }
@@ -212,7 +215,7 @@ impl Broker {
         workspace: Uuid,
         all: bool,
         most: u32,
-    ) -> Result<Items<CredentialInfo>, Error> {
+    ) -> Result<Page<CredentialInfo>, Error> {
         let all = if all { "true" } else { "false" };
         self.items(&format!("/workspaces/{workspace}/credentials"), &[("all", all)], most).await
     }
@@ -224,7 +227,7 @@ impl Broker {
         workspace: Option<Uuid>,
         action: Option<&str>,
         most: u32,
-    ) -> Result<Items<AuditEntry>, Error> {
+    ) -> Result<Page<AuditEntry>, Error> {
         let workspace = workspace.map(|id| id.to_string());
         let mut query = Vec::new();
         query.extend(workspace.iter().map(|id| ("workspace_id", &**id)));
@@ -253,7 +256,7 @@ impl Broker {
         &self,
         user: Option<Uuid>,
         most: u32,
-    ) -> Result<Items<SessionInfo>, Error> {
+    ) -> Result<Page<SessionInfo>, Error> {
         let path = user.map(|id| format!("/users/{id}/sessions"));
         self.items(path.as_deref().unwrap_or("/me/sessions"), &[], most).await
     }
@@ -281,7 +284,7 @@ impl Broker {
     }
 
     /// Users by address, for an administrator, at most so many.
-    pub(crate) async fn users(&self, most: u32) -> Result<Items<UserInfo>, Error> {
+    pub(crate) async fn users(&self, most: u32) -> Result<Page<UserInfo>, Error> {
         self.items("/users", &[], most).await
     }
 
@@ -291,9 +294,9 @@ impl Broker {
         path: &str,
         fixed: &[(&str, &str)],
         most: u32,
-    ) -> Result<Items<T>, Error> {
+    ) -> Result<Page<T>, Error> {
         let most = most as usize;
-        let mut all = Items { items: Vec::new(), next_cursor: None };
+        let mut all = Page { items: Vec::new(), next_cursor: None, more: false };
         for _ in 0..MOST_PAGES {
             let limit = MOST_OF_A_PAGE.min(most - all.items.len()).to_string();
             let mut query = url::form_urlencoded::Serializer::new(String::new());
@@ -302,11 +305,12 @@ impl Broker {
                 query.append_pair("cursor", cursor);
             }
             let path = format!("{path}?{}", query.finish());
-            let page: Items<T> = self.read(&self.call(Method::GET, &path, None).await?)?;
+            let page: Page<T> = self.read(&self.call(Method::GET, &path, None).await?)?;
             all.items.extend(page.items);
             all.next_cursor = page.next_cursor;
             if all.next_cursor.is_none() || all.items.len() >= most {
-                // An older broker knows no limit.
+                // A broker of an earlier version knows no limit.
+                all.more = all.next_cursor.is_some() || all.items.len() > most;
                 all.items.truncate(most);
                 return Ok(all);
             }

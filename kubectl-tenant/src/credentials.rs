@@ -6,7 +6,7 @@ use tenant_shared::{
 
 use crate::{
     account::Account,
-    broker::Items,
+    broker::Page,
     cli::{Credentials as Options, CredentialsAction, ListedCredentials, RevokeCredential},
     credential::Cache,
     error::Error,
@@ -32,13 +32,13 @@ pub(crate) fn credentials(
 fn list(choice: &Choice, options: &ListedCredentials, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
     let broker = &account.broker.for_a_list();
-    let Items { items, next_cursor } = runtime::block_on(async {
+    let Page { items, next_cursor, more } = runtime::block_on(async {
         let id = workspace::named(broker, options.workspace.as_ref()).await?;
         broker.credentials(id, options.all, options.listed.limit).await
     })??;
     let page = CredentialPage { items, next_cursor };
     output::show(world, options.listed.shown.output, &page, |it| table(&it.items))?;
-    output::say_if_there_is_more(world, page.items.len(), page.next_cursor.is_some());
+    output::say_if_there_is_more(world, page.items.len(), more);
     Ok(())
 }
 

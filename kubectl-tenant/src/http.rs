@@ -15,7 +15,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// call that nobody has to do anything for.
 pub(crate) const WHOLE: Duration = Duration::from_secs(15);
 /// Longest time for all pages of a list.
-const LIST: Duration = Duration::from_secs(120);
+const LIST: Duration = Duration::from_mins(2);
 const SLOW_HINT: &str =
     "it did not answer in time; check the network, the VPN and the proxy settings";
 /// Larger answers are not for us, in bytes.

@@ -4,7 +4,7 @@ use tenant_shared::{SessionInfo, SessionList};
 
 use crate::{
     account::Account,
-    broker::Items,
+    broker::Page,
     cli::{ListedSessions, RevokeSession, Sessions as Options, SessionsAction},
     error::Error,
     logout, output, runtime,
@@ -25,7 +25,7 @@ pub(crate) fn sessions(choice: &Choice, options: &Options, world: &mut World) ->
 fn list(choice: &Choice, options: &ListedSessions, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
     let broker = &account.broker.for_a_list();
-    let Items { items, next_cursor } = runtime::block_on(async {
+    let Page { items, next_cursor, more } = runtime::block_on(async {
         let user = match &options.user {
             Some(name) => Some(users::named(broker, name).await?),
             None => None,
@@ -34,7 +34,7 @@ fn list(choice: &Choice, options: &ListedSessions, world: &mut World) -> Result<
     })??;
     let found = SessionList { items, next_cursor };
     output::show(world, options.listed.shown.output, &found, |it| table(&it.items))?;
-    output::say_if_there_is_more(world, found.items.len(), found.next_cursor.is_some());
+    output::say_if_there_is_more(world, found.items.len(), more);
     Ok(())
 }
 

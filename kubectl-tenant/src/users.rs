@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::{
     account::Account,
-    broker::{Broker, Items},
+    broker::{Broker, Page},
     cli::{Listed, Users as Options, UsersAction},
     error::{Error, Kind},
     output::{self, Format},
@@ -78,10 +78,10 @@ pub(crate) async fn named(broker: &Broker, name: &Name) -> Result<Uuid, Error> {
 fn list(choice: &Choice, options: Listed, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
     let broker = account.broker.for_a_list();
-    let Items { items, next_cursor } = runtime::block_on(broker.users(options.limit))??;
+    let Page { items, next_cursor, more } = runtime::block_on(broker.users(options.limit))??;
     let found = UserList { items, next_cursor };
     output::show(world, options.shown.output, &found, |it| table(&it.items))?;
-    output::say_if_there_is_more(world, found.items.len(), found.next_cursor.is_some());
+    output::say_if_there_is_more(world, found.items.len(), more);
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     account::Account,
-    broker::{Broker, Items, Mode},
+    broker::{Broker, Mode, Page},
     cli::{Init, Kubeconfig, Workspaces},
     error::{Error, Kind},
     kubeconfig::{self, Entries},
@@ -61,7 +61,7 @@ pub(crate) fn init(choice: &Choice, options: &Init, world: &mut World) -> Result
 pub(crate) fn list(choice: &Choice, options: &Workspaces, world: &mut World) -> Result<(), Error> {
     let account = Account::open(choice, world)?;
     let broker = account.broker.for_a_list();
-    let Items { items, next_cursor } =
+    let Page { items, next_cursor, more } =
         runtime::block_on(broker.workspaces(options.all, options.listed.limit))??;
     let found = WorkspaceList { items, next_cursor };
     output::show(world, options.listed.shown.output, &found, |it| {
@@ -70,7 +70,7 @@ pub(crate) fn list(choice: &Choice, options: &Workspaces, world: &mut World) -> 
     if found.items.is_empty() {
         world.say("there is none yet; make one: kubectl tenant init");
     }
-    output::say_if_there_is_more(world, found.items.len(), found.next_cursor.is_some());
+    output::say_if_there_is_more(world, found.items.len(), more);
     Ok(())
 }
 

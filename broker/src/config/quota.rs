@@ -7,7 +7,7 @@ use super::Settings;
 /// Keys of `spec.hard` with their values in `basic`, `standard` and `premium`: everything that the
 /// built-in role `admin` may create and that stays (Events end by themselves). A full namespace is a
 /// small part of what etcd holds, and no tenant uses up the range of Services' addresses.
-pub(super) const COUNTS: [(&str, [&str; 3]); 24] = [
+pub(super) const COUNTS: [(&str, [&str; 3]); 25] = [
     ("services", ["20", "50", "200"]),
     // A port on every node and a machine of the cloud are the operator's to give.
     ("services.nodeports", ["0", "0", "0"]),
@@ -24,6 +24,8 @@ pub(super) const COUNTS: [(&str, [&str; 3]); 24] = [
     ("count/daemonsets.apps", ["20", "20", "20"]),
     // A Deployment keeps ten old ones.
     ("count/replicasets.apps", ["600", "1200", "2400"]),
+    // Controllers keep one for each template of a StatefulSet or DaemonSet, as many as the tenant says.
+    ("count/controllerrevisions.apps", ["600", "1200", "2400"]),
     ("count/jobs.batch", ["100", "200", "500"]),
     ("count/cronjobs.batch", ["50", "100", "200"]),
     ("count/horizontalpodautoscalers.autoscaling", ["50", "100", "200"]),

@@ -318,12 +318,24 @@ pub(crate) async fn add_access_token(
         .execute(c).await.map(drop))
 }
 
-const OF_TOKEN: &str = "SELECT session_id FROM access_tokens WHERE token_hash = $1";
+const OF_TOKEN: &str = "SELECT session_id, scope FROM access_tokens WHERE token_hash = $1";
 
-/// The session of an access token, expired or not.
-pub(crate) async fn of_access_token(db: &Db, token: SecretHash) -> sqlx::Result<Option<Uuid>> {
-    on_engine!(db.reader(), pool => sqlx::query_scalar(OF_TOKEN)
+/// The session of an access token, expired or not, and the token's own scope if it has less than its
+/// session.
+pub(crate) async fn of_access_token(
+    db: &Db,
+    token: SecretHash,
+) -> sqlx::Result<Option<(Uuid, Option<String>)>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(OF_TOKEN)
         .bind(token.as_bytes()).fetch_optional(pool).await)
+}
+
+const END_TOKEN: &str = "DELETE FROM access_tokens WHERE token_hash = $1";
+
+/// Ends one access token and nothing else of its session.
+pub(crate) async fn end_access_token(tx: &mut Tx, token: SecretHash) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(END_TOKEN)
+        .bind(token.as_bytes()).execute(c).await.map(drop))
 }
 
 const FORGET_TOKENS: &str = "DELETE FROM access_tokens WHERE expires_at <= $1";

@@ -86,6 +86,12 @@ impl<'a> Hosts<'a> {
         let all = |rule: &str| format!("variables.hosts.all(names, names.all(h, {rule}))");
         let mut validations = vec![
             (
+                "request.resource.resource != \"gateways\" || \
+                 object.spec.?addresses.orValue([]).size() == 0"
+                    .to_owned(),
+                fixed("a tenant's Gateway may not choose its address (spec.addresses)"),
+            ),
+            (
                 all("!(h in [\"\", \"*\"])"),
                 fixed(
                     "name every host: without a host, or with a default backend, this would get the \

@@ -143,13 +143,26 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
             &["get"],
         ),
     ];
+    rules.extend(optional_rules(parameters));
+    rules
+}
+
+/// The rules for what the configuration switches on.
+fn optional_rules(parameters: &Parameters) -> Vec<Rule<'static>> {
+    let rule = |reason, group, resources, verbs| Rule {
+        reason,
+        group,
+        resources,
+        names: Vec::new(),
+        verbs,
+    };
+    let mut rules = Vec::new();
     if parameters.bind_tokens {
         rules.push(rule(
             "bind each token to an empty Secret of its own, so that it can be revoked alone \
              (cluster.bind_tokens_to_secrets); never read one",
             "",
             &["secrets"],
-            vec![],
             &SECRET_VERBS,
         ));
     }
@@ -159,7 +172,6 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
              gone",
             "networking.k8s.io",
             &["networkpolicies"],
-            vec![],
             &["create", "get", "list"],
         ));
     }

@@ -29,6 +29,10 @@ pub(super) const PREFIX: &str = "tbr_";
 /// Successors of one token at most, which bounds the rows that a client in a loop leaves.
 const MAX_SUCCESSORS: i64 = 16;
 
+/// When a client that retried too often may retry again, in seconds: well before the grace ends, because a use
+/// after it ends the session.
+const RETRY_SECONDS: u64 = 1;
+
 /// One answer for every refresh token that is worth nothing.
 const WORTHLESS: TokenError = TokenError::Grant("the session is over; sign in again");
 
@@ -76,7 +80,7 @@ enum Verdict {
     First,
     /// A retry of a client that did not get the answer.
     Retry,
-    /// One retry too many; the grace ends in so many seconds.
+    /// One retry too many; the next may come after so many seconds.
     TooMany(u64),
     /// A use by somebody who must not have the token.
     Reuse,
@@ -104,7 +108,7 @@ impl Presented {
         if left <= 0 {
             Verdict::Reuse
         } else if self.successors >= MAX_SUCCESSORS {
-            Verdict::TooMany(u64::try_from(left).unwrap_or(0).div_ceil(1000))
+            Verdict::TooMany(RETRY_SECONDS)
         } else {
             Verdict::Retry
         }

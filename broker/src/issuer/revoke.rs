@@ -18,7 +18,7 @@ use crate::{
     secret::PlainSecret,
 };
 
-/// Ends the session of a token, whichever kind it is. 200 also for a token that nobody knows
+/// Ends the session of a token, whichever kind it is; of a token with less than its session, that token. 200 also for a token that nobody knows
 /// (section 2.2), so that there is nothing to learn here.
 pub(super) async fn revoke(issuer: Issuer, mut request: Request) -> Response {
     match end(&issuer, &mut request).await {
@@ -43,7 +43,15 @@ async fn end(issuer: &Issuer, request: &mut Request) -> Result<(), TokenError> {
     }
     let hash = PlainSecret::presented(token).hash();
     let session_id = if token.starts_with(session::ACCESS_PREFIX) {
-        session::of_access_token(issuer.db(), hash).await?
+        match session::of_access_token(issuer.db(), hash).await? {
+            // Whoever has a token for the gateway alone decides over that and not over the session.
+            Some((_, Some(_))) => {
+                let mut tx = issuer.db().begin().await?;
+                session::end_access_token(&mut tx, hash).await?;
+                return Ok(tx.commit().await?);
+            }
+            found => found.map(|(session_id, _)| session_id),
+        }
     } else {
         refresh::session_of(issuer.db(), hash).await?
     };

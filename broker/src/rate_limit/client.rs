@@ -43,7 +43,10 @@ impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::V4(address) => write!(f, "{address}"),
-            Self::V6([a, b, c, d]) => write!(f, "{a:x}:{b:x}:{c:x}:{d:x}::/64"),
+            Self::V6(network) => {
+                network.iter().try_for_each(|group| write!(f, "{group:x}:"))?;
+                f.write_str(":/64")
+            }
             Self::Unknown => f.write_str("unknown"),
         }
     }

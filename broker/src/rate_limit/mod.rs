@@ -27,6 +27,8 @@ const CLIENT_BURST_SECONDS: u32 = 10;
 const TOTAL_BURST_SECONDS: u32 = 3;
 /// Request bodies of unauthenticated clients that are read at once; each is 64 KiB at most.
 const MAX_BODIES: usize = 512;
+/// So many of them of one client, because a body may take its time to arrive.
+const MAX_BODIES_OF_CLIENT: usize = 32;
 /// Bodies of refused requests of the gateway that are read at once, and dropped.
 const MAX_DISCARDED_BODIES: usize = 256;
 
@@ -93,7 +95,7 @@ impl RateLimits {
         Self(Arc::new(Inner {
             rate: Rate::new(client, total, Instant::now()),
             requests: bounded(settings.at_once as usize),
-            bodies: bounded(MAX_BODIES),
+            bodies: InFlight::new(MAX_BODIES, MAX_BODIES_OF_CLIENT),
             discarded: bounded(MAX_DISCARDED_BODIES),
             metrics,
         }))

@@ -49,7 +49,8 @@ impl Workspaces {
         let Some(retired) = found.retired_sa_uid.as_deref().filter(|_| found.is_rotating()) else {
             return Ok(());
         };
-        let deleted = self.cluster.delete_service_account(&found.k8s_namespace, Some(retired));
+        let namespace = found.k8s_namespace.as_str();
+        let deleted = Box::pin(self.cluster.delete_service_account(namespace, Some(retired)));
         steps.run("delete_service_account", deleted).await?;
         let made = self.make_service_account(found, retired);
         let uid = steps.run("create_service_account", made).await?;

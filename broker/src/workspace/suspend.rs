@@ -161,7 +161,7 @@ impl Workspaces {
 
     /// Takes rights away that were given while the kill switch ran.
     pub(super) async fn revoke_again(&self, found: &Found) -> Result<(), WorkspaceError> {
-        self.strip(found, &mut Steps::default()).await
+        Box::pin(self.strip(found, &mut Steps::default())).await
     }
 
     /// Takes the rights away in a task of its own, because the server drops the request's when a client
@@ -191,7 +191,7 @@ impl Workspaces {
         // Streams end while the cluster is at work: no call of the Kubernetes API ends an open one.
         let closing = self.bell.ring();
         let (stripped, closed) = tokio::join!(
-            self.strip(found, steps),
+            Box::pin(self.strip(found, steps)),
             attempt("close_streams", STEP_TIMEOUT, closing.answered())
         );
         self.note_failure(found, &closed);
@@ -244,19 +244,19 @@ impl Workspaces {
             let again = tokio::time::timeout(STEP_TIMEOUT, cluster.delete_role_bindings(namespace));
             Ok(again.await.map_err(|_| WorkspaceError::TimedOut(STEP_TIMEOUT))??)
         };
-        let unmake = async {
+        let delete_account = async {
             if !target.is_to_be_stripped() {
                 return target.untouched(found);
             }
             Ok(cluster.delete_service_account(namespace, None).await?)
         };
-        let (label, unbound, unmade) = tokio::join!(
+        let (label, unbound, account) = tokio::join!(
             label,
             attempt("delete_role_bindings", STEP_TIMEOUT * 2 + LOOK_TIMEOUT, unbind),
-            attempt("delete_service_account", STEP_TIMEOUT, unmake),
+            attempt("delete_service_account", STEP_TIMEOUT, delete_account),
         );
         let mut result = Ok(());
-        for tried in [label, unbound, unmade] {
+        for tried in [label, unbound, account] {
             self.note_failure(found, &tried);
             result = result.and(steps.add(tried));
         }

@@ -7,6 +7,7 @@ use crate::world::{Answer, CLIENT, On, World, on_both_engines};
 on_both_engines!(
     an_access_token_becomes_one_for_the_gateway,
     a_token_for_the_gateway_gives_nothing_else,
+    a_token_for_the_gateway_ends_itself_and_not_the_session,
     what_is_not_asked_for_properly_is_refused,
     a_session_gets_so_many_and_no_more,
 );
@@ -60,6 +61,20 @@ async fn a_token_for_the_gateway_gives_nothing_else(on: On) {
     assert_eq!(info.status, StatusCode::FORBIDDEN, "{info:?}");
     assert!(info.headers["www-authenticate"].to_str().unwrap().contains("insufficient_scope"));
     world.refresh(gateway).await.refused(400, "invalid_grant");
+}
+
+async fn a_token_for_the_gateway_ends_itself_and_not_the_session(on: On) {
+    let world = World::start(on).await;
+    let tokens = world.sign_in().await;
+    let gateway = exchange(&world, &tokens.access, &[]).await.body["access_token"].clone();
+    let gateway = gateway.as_str().unwrap();
+    assert_eq!(world.me(gateway).await, Err(StatusCode::FORBIDDEN));
+    let form = [("token", gateway), ("client_id", CLIENT)];
+    let ended = Answer::of(world.http.post(world.at("/oauth2/revoke")).form(&form)).await;
+    assert_eq!(ended.status, StatusCode::OK);
+    assert_eq!(world.me(gateway).await, Err(StatusCode::UNAUTHORIZED));
+    assert!(world.me(&tokens.access).await.is_ok());
+    world.refresh(&tokens.refresh).await.tokens();
 }
 
 async fn what_is_not_asked_for_properly_is_refused(on: On) {

@@ -2,6 +2,7 @@
 
 use integration::world::World;
 use serde_json::Value;
+use std::fmt::Write as _;
 
 /// Runs it, and returns whether it passed and its checks.
 async fn doctor(world: &World, args: &[&str]) -> (bool, Vec<Value>) {
@@ -223,13 +224,11 @@ async fn the_table_of_the_built_in_admin_is_that_of_the_api_server() {
             }
         }
     }
-    let table: String = rights
-        .into_iter()
-        .map(|((group, resource), verbs)| {
-            let verbs: Vec<String> = verbs.into_iter().collect();
-            format!("{group} {resource} {}\n", verbs.join(" "))
-        })
-        .collect();
+    let mut table = String::new();
+    for ((group, resource), verbs) in rights {
+        let verbs: Vec<String> = verbs.into_iter().collect();
+        writeln!(table, "{group} {resource} {}", verbs.join(" ")).unwrap();
+    }
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../broker/src/tier_role/builtin_admin.txt");
     if std::env::var_os("UPDATE_GENERATED").is_some() {

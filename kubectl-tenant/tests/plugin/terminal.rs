@@ -153,17 +153,16 @@ fn refusals_of_a_hostile_broker_move_no_cursor() {
         (401, "unauthenticated"),
         (503, "storage_unavailable"),
     ] {
-        let broker = Answers::start(move |asked, _| match asked.path.as_str() {
-            "/oauth2/token" => {
-                json_answer(400, &json!({"error": "invalid_scope", "error_description": HOSTILE}))
+        let broker = Answers::start(move |asked, _| {
+            if asked.path == "/oauth2/token" {
+                let refusal = json!({"error": "invalid_scope", "error_description": HOSTILE});
+                return json_answer(400, &refusal);
             }
-            _ => {
-                let problem = json!({
-                    "type": "about:blank", "title": HOSTILE, "status": status, "code": code,
-                    "detail": HOSTILE, "request_id": HOSTILE,
-                });
-                Answer::Given(status, "application/problem+json", problem.to_string())
-            }
+            let problem = json!({
+                "type": "about:blank", "title": HOSTILE, "status": status, "code": code,
+                "detail": HOSTILE, "request_id": HOSTILE,
+            });
+            Answer::Given(status, "application/problem+json", problem.to_string())
         });
         let home = Home::new(&broker.url);
         home.forge_session(1, 600);

@@ -60,16 +60,15 @@ impl Workload {
 
     /// The claims of a machine's token.
     pub(super) async fn verify(&self, token: &str, now: i64) -> Result<Claims, Distrust> {
-        let keys_at = match &self.settings.jwks_uri {
-            Some(address) => address.clone(),
-            None => {
-                let named = self.discovery.get().await?.jwks_uri.clone();
-                if !may_name(&self.settings.issuer, &named) {
-                    let why = format!("it names {named} for its keys, which is not https");
-                    return Err(Distrust::Outage(why));
-                }
-                named
+        let keys_at = if let Some(address) = &self.settings.jwks_uri {
+            address.clone()
+        } else {
+            let named = self.discovery.get().await?.jwks_uri.clone();
+            if !may_name(&self.settings.issuer, &named) {
+                let why = format!("it names {named} for its keys, which is not https");
+                return Err(Distrust::Outage(why));
             }
+            named
         };
         let party = (self.settings.issuer.as_str(), self.settings.audience.as_str());
         Claims::verify(token, Kind::Workload, (&self.keys, &keys_at), party, now).await

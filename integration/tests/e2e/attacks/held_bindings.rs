@@ -109,9 +109,9 @@ async fn a_tenant_gives_its_bindings_no_finalizers_and_no_owners() {
     kubectl.run_with_input(CREATE, plain.to_string()).await.unwrap().success().unwrap();
     let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "controller": true,
         "uid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "blockOwnerDeletion": true}]);
-    let owned = json!({"metadata": {"ownerReferences": owner}}).to_string();
+    let patch_owner = json!({"metadata": {"ownerReferences": owner}}).to_string();
     let patch = |patch| ["patch", "rolebinding", "door", "--type=merge", "-p", patch];
-    are_refused(kubectl, &[(&patch(HOLD), OBJECTS), (&patch(&owned), OBJECTS)]).await;
+    are_refused(kubectl, &[(&patch(HOLD), OBJECTS), (&patch(&patch_owner), OBJECTS)]).await;
     for metadata in
         [json!({"finalizers": ["door.example.com/hold"]}), json!({"ownerReferences": owner})]
     {

@@ -6,6 +6,7 @@ mod as_tenant;
 mod held_bindings;
 mod network;
 mod quota;
+mod releases;
 mod steps;
 mod subresources;
 mod suspension;

@@ -63,6 +63,11 @@ fn answer(request: &str) -> Vec<u8> {
             tunnelled"
                 .to_owned()
         }
+        // What came in, as the first bytes of the tunnel.
+        "tunnel" => format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\
+             {request}"
+        ),
         // What came in, as the body.
         "echo" => {
             let length = request.len();

@@ -128,7 +128,7 @@ async fn what_the_api_server_refuses_the_broker_refuses() {
     let [_, gateway] = &ways;
     let broker = &gateway.authority;
     // hyper refuses more than a hundred headers by itself, without a body.
-    let many: String = (0..101).map(|at| format!("X-{at}: 1\r\n")).collect();
+    let many: String = "X-Again: 1\r\n".repeat(101);
     for (line, more, expected) in [
         (format!("CONNECT {broker}"), "", "405"),
         (format!("TRACE {}/version", gateway.prefix), "", "405"),

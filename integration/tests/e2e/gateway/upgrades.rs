@@ -34,7 +34,9 @@ async fn only_what_was_asked_for_and_is_known_becomes_a_tunnel() {
         b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v4.channel.k8s.io, \
         base64url.bearer.authorization.k8s.io.dG9rZW4, x\xff\r\n";
-    let answer = send(&world, &alice, &echo, websocket, "").await;
+    let tunnel = format!("GET {path}/tunnel");
+    let answer = send(&world, &alice, &tunnel, websocket, "").await;
+    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
     assert!(answer.contains("v4.channel.k8s.io"), "{answer}");
     assert!(!answer.contains("base64url.bearer"), "{answer}");
 

@@ -21,7 +21,7 @@ fn ids(found: &[Listed]) -> Vec<Uuid> {
     found.iter().map(|it| it.found.id).collect()
 }
 
-fn name(text: impl ToString) -> Name {
+fn name(text: &dyn std::fmt::Display) -> Name {
     text.to_string().parse().unwrap()
 }
 
@@ -71,14 +71,14 @@ async fn a_name_is_found_by_each_of_its_forms(on: On) {
     let theirs = storage.workspace(other, Status::Provisioned).await;
 
     let named = async |name: &Name| ids(&named(&storage.db, name, 9).await.unwrap());
-    assert_eq!(named(&name(first)).await, [first]);
+    assert_eq!(named(&name(&first)).await, [first]);
     // A person's name means all of theirs, whatever case the address is typed in.
-    assert_eq!(named(&name(user)).await, [first, second]);
-    assert_eq!(named(&name(format!("{user}@EXAMPLE.com"))).await, [first, second]);
+    assert_eq!(named(&name(&user)).await, [first, second]);
+    assert_eq!(named(&name(&format!("{user}@EXAMPLE.com"))).await, [first, second]);
     // In these tests a namespace is called like the workspace.
     assert_eq!(named(&Name::Namespace(theirs.to_string())).await, [theirs]);
     for nobody in ["tenant-x", "x@example.com", "00000000-0000-0000-0000-000000000000"] {
-        assert!(named(&name(nobody)).await.is_empty(), "{nobody}");
+        assert!(named(&name(&nobody)).await.is_empty(), "{nobody}");
     }
     let like = format!("%{}", &format!("{user}@example.com")[1..]);
     assert!(named(&Name::Email(like)).await.is_empty(), "an exact match only");
@@ -154,7 +154,7 @@ async fn names_and_pages_are_found_by_an_index(on: On) {
         assert!(!scans.iter().any(|scan| plan.contains(scan)), "{statement}\n{plan}");
         assert!(["Index", "USING INDEX"].iter().any(|it| plan.contains(it)), "{plan}");
     }
-    let found = named(&storage.db, &name("user77@example.com"), 9).await.unwrap();
+    let found = named(&storage.db, &name(&"user77@example.com"), 9).await.unwrap();
     assert_eq!(found[0].owner_email, "user77@example.com");
     assert_eq!(count(&storage.db, u32::MAX).await.unwrap(), MANY);
 }

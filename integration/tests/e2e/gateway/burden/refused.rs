@@ -33,14 +33,14 @@ async fn drip(authority: String, head: String) -> Seen {
     stream.write_all(head.as_bytes()).await.unwrap();
     let chunks = "1\r\nx\r\n".repeat(CHUNKS);
     let (mut reader, mut writer) = stream.split();
-    let mut sent = 0;
+    let mut bytes = 0;
     let mut answer = Vec::new();
     let send = async {
         for _ in 0..WRITES {
             if writer.write_all(chunks.as_bytes()).await.is_err() {
                 break;
             }
-            sent += chunks.len();
+            bytes += chunks.len();
         }
         // Nothing more comes, and no end.
         std::future::pending::<()>().await;
@@ -54,7 +54,7 @@ async fn drip(authority: String, head: String) -> Seen {
     };
     tokio::time::timeout(PATIENCE, all).await.expect("the broker keeps the connection");
     let answer = String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned();
-    Seen { answer, sent }
+    Seen { answer, sent: bytes }
 }
 
 async fn all(authority: &str, head: &str) -> Vec<Seen> {
