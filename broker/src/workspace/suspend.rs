@@ -215,8 +215,9 @@ impl Workspaces {
                 // The account's uid, by which a row of an earlier version knows it, is about to go.
                 if let NamespaceStanding::Relabelled { uid } = &standing
                     && found.k8s_namespace_uid.is_none()
+                    && let Err(error) = store::set_namespace_uid(&self.db, found, uid).await
                 {
-                    store::set_namespace_uid(&self.db, found, uid).await?;
+                    tracing::warn!(workspace = %found.id, error = chain(&error), "uid not recorded");
                 }
                 Target::of(found, standing)
             }

@@ -357,6 +357,29 @@ async fn a_namespace_without_its_label_loses_its_rights() {
     }
 }
 
+/// A status is what is true: where rights may be back, the workspace is suspending again.
+#[tokio::test]
+async fn a_suspended_namespace_that_loses_its_label_is_suspending_again() {
+    let tenant = Tenant::start(World::builder().setting("drift_seconds", 1)).await;
+    assert_eq!(tenant.suspend().await.status, WorkspaceStatus::Suspended);
+    tenant.label(&["tenant-broker.io/workspace-", "tenant-broker.io/suspended-"]).await;
+    let back = ["create", "rolebinding", "back", "--clusterrole=admin", "--user=mallory", "-n"];
+    let back = back.into_iter().chain([tenant.namespace.as_str()]);
+    tenant.world.admin_kubectl().unwrap().run(back).await.unwrap().success().unwrap();
+    probe::until("the broker to find it", LIMIT, || async {
+        let workspace = tenant.operator.workspace(tenant.id).await?;
+        let open = workspace.unfinished.map(|it| it.open_steps).unwrap_or_default();
+        let is_open = workspace.status == WorkspaceStatus::Suspending
+            && open == ["label_namespace", "finish"];
+        Ok(if is_open { Probe::Ready(()) } else { Probe::NotYet(format!("{open:?}")) })
+    })
+    .await
+    .unwrap();
+    assert!(!tenant.is_there(&["rolebinding", "back"]).await);
+    tenant.label(&[&format!("tenant-broker.io/workspace={}", tenant.id)]).await;
+    tenant.reaches_suspended().await;
+}
+
 /// A namespace of the same name that somebody else made is left alone, and nobody is told that the workspace
 /// is suspended.
 #[tokio::test]
