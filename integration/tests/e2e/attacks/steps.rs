@@ -154,7 +154,14 @@ impl<'a> Refusal<'a> {
 #[tokio::test]
 async fn a_refused_label_keeps_no_right_alive() {
     let tenant = Tenant::start(World::builder()).await;
-    let probe = ["label", "namespace", &tenant.namespace, "a=b", "--dry-run=server"];
+    // What the fence lets pass, so that it is the other policy that refuses.
+    let probe = [
+        "label",
+        "namespace",
+        &tenant.namespace,
+        "tenant-broker.io/suspended=true",
+        "--dry-run=server",
+    ];
     let refusal = Refusal::of(&tenant, ["", "namespaces"], "UPDATE", &probe).await;
     let suspension = tenant.suspend_leaving(&["label_namespace", "finish"]).await;
     assert!(!tenant.token_works().await, "the tokens that are out");
