@@ -155,6 +155,9 @@ mod tests {
         let shown = json(&text).unwrap();
         assert!(shown.trim_end().chars().all(|it| !is_hidden(it)), "{shown}");
         assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+        // YAML's parsers read the escapes of JSON but for pairs of surrogates.
+        let text = text.replace('\u{e0001}', "");
+        let shown = json(&text).unwrap();
         assert_eq!(serde_norway::from_str::<String>(&shown).unwrap(), text);
     }
 
