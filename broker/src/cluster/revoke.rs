@@ -115,7 +115,7 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<(), Clust
         }
         empty_lists = 0;
         let results: Vec<_> = stream::iter(left)
-            .map(|binding| take_away(api.clone(), binding))
+            .map(|binding| delete_or_release(api.clone(), binding))
             .buffer_unordered(MAX_IN_FLIGHT)
             .collect()
             .await;
@@ -128,7 +128,7 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<(), Clust
 }
 
 /// Deletes an object that is there; takes the finalizers off one that is being deleted.
-async fn take_away<K>(api: Api<K>, there: PartialObjectMeta<K>) -> Result<(), ClusterError>
+async fn delete_or_release<K>(api: Api<K>, there: PartialObjectMeta<K>) -> Result<(), ClusterError>
 where
     K: Clone
         + DeserializeOwned

@@ -39,7 +39,7 @@ enum Target {
     /// The same, without our label.
     Relabelled,
     /// The cluster did not say.
-    Unseen,
+    Unknown,
     /// Another namespace.
     Foreign,
     /// Nothing of the workspace was ever made, or it is gone.
@@ -58,12 +58,12 @@ impl Target {
         }
     }
 
-    fn is_to_be_stripped(&self) -> bool {
-        matches!(self, Self::Managed(_) | Self::Relabelled | Self::Unseen)
+    fn may_have_rights(&self) -> bool {
+        matches!(self, Self::Managed(_) | Self::Relabelled | Self::Unknown)
     }
 
     /// The result of a step that does nothing here.
-    fn untouched(&self, found: &Found) -> Result<(), WorkspaceError> {
+    fn skipped(&self, found: &Found) -> Result<(), WorkspaceError> {
         match self {
             Self::Foreign => Err(WorkspaceError::ForeignNamespace(found.k8s_namespace.clone())),
             _ => Ok(()),
@@ -161,7 +161,7 @@ impl Workspaces {
 
     /// Takes rights away that were given while the kill switch ran.
     pub(super) async fn revoke_again(&self, found: &Found) -> Result<(), WorkspaceError> {
-        Box::pin(self.strip(found, &mut Steps::default())).await
+        Box::pin(self.revoke_rights(found, &mut Steps::default())).await
     }
 
     /// Takes the rights away in a task of its own, because the server drops the request's when a client
@@ -191,7 +191,7 @@ impl Workspaces {
         // Streams end while the cluster is at work: no call of the Kubernetes API ends an open one.
         let closing = self.bell.ring();
         let (stripped, closed) = tokio::join!(
-            Box::pin(self.strip(found, steps)),
+            Box::pin(self.revoke_rights(found, steps)),
             attempt("close_streams", STEP_TIMEOUT, closing.answered())
         );
         self.note_failure(found, &closed);
@@ -207,7 +207,7 @@ impl Workspaces {
     ///
     /// # Errors
     /// The first step that is open; all were tried.
-    async fn strip(&self, found: &Found, steps: &mut Steps) -> Result<(), WorkspaceError> {
+    async fn revoke_rights(&self, found: &Found, steps: &mut Steps) -> Result<(), WorkspaceError> {
         let (cluster, namespace) = (&self.cluster, found.k8s_namespace.as_str());
         let looked = cluster.namespace_standing(namespace, found.id, found.recorded_uids());
         let target = match tokio::time::timeout(LOOK_TIMEOUT, looked).await {
@@ -223,7 +223,7 @@ impl Workspaces {
             }
             // A cluster that does not say what the namespace is may do what it is asked all the same:
             // the fence lets the broker take rights away in tenants' namespaces only.
-            Ok(Err(_)) | Err(_) => Target::Unseen,
+            Ok(Err(_)) | Err(_) => Target::Unknown,
         };
         let labelled = Notify::new();
         let label = async {
@@ -232,22 +232,22 @@ impl Workspaces {
             done
         };
         let unbind = async {
-            if !target.is_to_be_stripped() {
-                return target.untouched(found);
+            if !target.may_have_rights() {
+                return target.skipped(found);
             }
             let first = cluster.delete_role_bindings(namespace);
             // Whatever it brought, the second look decides.
             let _ = tokio::time::timeout(STEP_TIMEOUT, first).await;
             labelled.notified().await;
-            if !self.is_still_meant(found).await {
+            if !self.is_still_suspended(found).await {
                 return Ok(());
             }
             let again = tokio::time::timeout(STEP_TIMEOUT, cluster.delete_role_bindings(namespace));
             Ok(again.await.map_err(|_| WorkspaceError::TimedOut(STEP_TIMEOUT))??)
         };
         let delete_account = async {
-            if !target.is_to_be_stripped() {
-                return target.untouched(found);
+            if !target.may_have_rights() {
+                return target.skipped(found);
             }
             Ok(cluster.delete_service_account(namespace, None).await?)
         };
@@ -272,7 +272,7 @@ impl Workspaces {
 
     /// Whether a workspace is still to be without rights, as far as the database says: a run that was slow
     /// must not take away what a resumption gave meanwhile.
-    async fn is_still_meant(&self, found: &Found) -> bool {
+    async fn is_still_suspended(&self, found: &Found) -> bool {
         match store::by_id(&self.db, found.id).await {
             Ok(Some(now)) => {
                 matches!(now.status(), WorkspaceStatus::Suspending | WorkspaceStatus::Suspended)
@@ -285,12 +285,9 @@ impl Workspaces {
         let mark = |uid| self.cluster.mark_suspended(&found.k8s_namespace, uid, true);
         match target {
             Target::Managed(uid) => Ok(mark(Some(uid)).await?),
-            Target::Unseen => Ok(mark(None).await?),
-            Target::Relabelled => Err(WorkspaceError::Relabelled {
-                namespace: found.k8s_namespace.clone(),
-                workspace: found.id,
-            }),
-            Target::Foreign | Target::Nothing => target.untouched(found),
+            Target::Unknown => Ok(mark(None).await?),
+            Target::Relabelled => Err(relabelled(found)),
+            Target::Foreign | Target::Nothing => target.skipped(found),
         }
     }
 
@@ -320,10 +317,7 @@ impl Workspaces {
                     }
                     // A workspace that was suspended before anything was made.
                     NamespaceStanding::Missing => Ok(()),
-                    NamespaceStanding::Relabelled { .. } => Err(WorkspaceError::Relabelled {
-                        namespace: namespace.to_owned(),
-                        workspace: found.id,
-                    }),
+                    NamespaceStanding::Relabelled { .. } => Err(relabelled(found)),
                     NamespaceStanding::Foreign => {
                         Err(WorkspaceError::ForeignNamespace(namespace.to_owned()))
                     }
@@ -386,6 +380,10 @@ impl Workspaces {
         let now = store::by_id(&self.db, begun.id).await?.ok_or(sqlx::Error::RowNotFound)?;
         Ok(Suspension { id: begun.id, status: now.status(), steps: steps.into_answer(all) })
     }
+}
+
+fn relabelled(found: &Found) -> WorkspaceError {
+    WorkspaceError::Relabelled { namespace: found.k8s_namespace.clone(), workspace: found.id }
 }
 
 fn by_admin(
