@@ -1,10 +1,10 @@
 //! `cargo measure`: each figure beside its floor, in one interleaved run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use integration::binaries::{Binaries, Profile};
 use integration::measure::figure::{Figure, Timing};
@@ -32,13 +32,17 @@ struct Args {
     broker: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum What {
     /// What the admission policies cost the API server, and how soon a suspension cuts off
     Policies {
         /// Only one of the two
         #[arg(long)]
         only: Option<Part>,
+        /// Compare the cost with that of the policies in this manifest, which `tenant-broker
+        /// install` of an earlier version printed, instead of with none
+        #[arg(long, value_name = "MANIFEST")]
+        before: Option<PathBuf>,
     },
     /// Issuance and suspension beside a flood of unauthenticated requests
     Flood {
@@ -91,11 +95,11 @@ fn main() -> ExitCode {
 }
 
 async fn measure(args: &Args) -> Result<()> {
-    let measured = match args.what {
+    let measured = match &args.what {
         None => everyday(args).await?,
-        Some(What::Policies { only }) => holding(args, only).await?,
-        Some(What::Flood { only }) => flooded(args, only).await?,
-        Some(What::Gateway { only }) => forwarding(args, only).await?,
+        Some(What::Policies { only, before }) => holding(args, *only, before.as_deref()).await?,
+        Some(What::Flood { only }) => flooded(args, *only).await?,
+        Some(What::Gateway { only }) => forwarding(args, *only).await?,
     };
     print(args, &measured)?;
     let broken: Vec<&str> = measured
@@ -166,24 +170,29 @@ async fn everyday(args: &Args) -> Result<Measured> {
 }
 
 /// The policies and the kill switch.
-async fn holding(args: &Args, only: Option<Part>) -> Result<Measured> {
+async fn holding(args: &Args, only: Option<Part>, before: Option<&Path>) -> Result<Measured> {
     let quick = args.quick;
     let mut measured = Measured::default();
     if only != Some(Part::Suspension) {
         say("measure: starting two control planes");
         let scratch = Scratch::new("measure")?;
         let programs = Binaries::build(Profile::own(), None, args.broker.as_deref()).await?;
+        let (floor, manifest) = match before {
+            None => (policies::Floor::Without, String::new()),
+            Some(path) => (policies::Floor::Before, read(path)?),
+        };
+        let program = programs.tenant_broker();
         let start = async |name| {
-            policies::Guarded::start(&programs.tenant_broker(), &scratch.path().join(name)).await
+            policies::Guarded::start(&program, &manifest, &scratch.path().join(name)).await
         };
         let servers = [start("one").await?, start("other").await?];
-        say("measure: requests with the policies and without");
+        say("measure: requests with the policies and beside the floor");
         let plan = policies::Plan {
             rounds: if quick { 2 } else { 6 },
             length: Duration::from_millis(150),
             profile: Duration::from_secs(if quick { 3 } else { 10 }),
         };
-        measured.figures = policies::cost(&servers, plan).await?;
+        measured.figures = policies::cost(&servers, floor, plan).await?;
     }
     if only != Some(Part::Cost) {
         let world = world(args).start().await?;
@@ -191,6 +200,17 @@ async fn holding(args: &Args, only: Option<Part>) -> Result<Measured> {
         measured.timings = policies::latency(&world, if quick { 2 } else { 5 }).await?;
     }
     Ok(measured)
+}
+
+/// The manifest of an earlier version, which must have policies.
+fn read(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    ensure!(
+        text.contains("kind: ValidatingAdmissionPolicy"),
+        "{} has no policy: write the output of `tenant-broker install` into it",
+        path.display()
+    );
+    Ok(text)
 }
 
 /// Issuance and suspension beside unauthenticated floods, on both engines. The listener is in clear, so

@@ -1,8 +1,9 @@
 //! What the policies cost the API server for one request.
 //!
-//! Two API servers side by side: one has the policies, the other has none; they are asked in turn
-//! for a fraction of a second each, so that both see the same machine. Then they change places, so
-//! that what is peculiar to one of the two processes falls on both sides alike.
+//! Two API servers side by side: one has the policies, the other has none, or those of an earlier
+//! version; they are asked in turn for a fraction of a second each, so that both see the same
+//! machine. Then they change places, so that what is peculiar to one of the two processes falls on
+//! both sides alike.
 //!
 //! A difference of a few percent is lost in what two such processes differ by anyway. What the
 //! policies cost requests that they are not for is therefore read from the API server's profiler as
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::guarded::Guarded;
+use super::guarded::{Guarded, Set};
 use super::load::Load;
 use crate::measure::figure::{Figure, Promise, Spread};
 
@@ -27,8 +28,23 @@ pub struct Plan {
     pub profile: Duration,
 }
 
-/// What the policies' cost stands beside.
-const WITHOUT: &str = "without the policies";
+/// What the cost of the policies stands beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Floor {
+    /// No policies.
+    Without,
+    /// The policies of an earlier version.
+    Before,
+}
+
+impl Floor {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Without => "without the policies",
+            Self::Before => "with those of before",
+        }
+    }
+}
 
 /// One kind of request, and what its cost is to keep to.
 struct Kind {
@@ -36,16 +52,37 @@ struct Kind {
     load: fn(&Guarded) -> Load,
     /// How often each server is asked in a round: the finer the promise, the oftener.
     turns: usize,
+    /// Beside no policies.
     promise: Promise,
+    /// Beside those of an earlier version.
+    promise_beside_before: Promise,
 }
 
-const KINDS: [Kind; 3] = [
+/// How much more CPU than before a change of the policies.
+const MORE: Promise = Promise::AtMost(1.1);
+
+const KINDS: [Kind; 5] = [
     Kind {
         name: "API server's CPU for a TokenRequest of the broker",
         load: Guarded::tokens,
         turns: 10,
         // Half of what the first set of policies cost.
         promise: Promise::AddedAtMost(0.25),
+        promise_beside_before: MORE,
+    },
+    Kind {
+        name: "API server's CPU for a Service of the tenant",
+        load: Guarded::services,
+        turns: 10,
+        promise: Promise::None,
+        promise_beside_before: MORE,
+    },
+    Kind {
+        name: "API server's CPU for a pod of the tenant",
+        load: Guarded::pods,
+        turns: 10,
+        promise: Promise::None,
+        promise_beside_before: MORE,
     },
     Kind {
         name: "API server's CPU for a ConfigMap elsewhere",
@@ -53,23 +90,25 @@ const KINDS: [Kind; 3] = [
         turns: 24,
         // That is what the profiles are for.
         promise: Promise::None,
+        promise_beside_before: Promise::None,
     },
     Kind {
         name: "API server's CPU for a ServiceAccount elsewhere",
         load: Guarded::service_accounts,
         turns: 4,
         promise: Promise::None,
+        promise_beside_before: Promise::None,
     },
 ];
 
 /// The part of the API server that evaluates policies, as its profiles name it.
 const POLICIES: &str = "admission/plugin/policy/validating.(*Plugin).Validate";
 
-/// CPU for each kind of request with the policies, beside that without them.
+/// CPU for each kind of request with the policies, beside that of the floor.
 ///
 /// # Errors
 /// A request fails, or the policies cannot be changed.
-pub async fn cost(servers: &[Guarded; 2], plan: Plan) -> Result<Vec<Figure>> {
+pub async fn cost(servers: &[Guarded; 2], floor: Floor, plan: Plan) -> Result<Vec<Figure>> {
     let [one, other] = servers;
     let mut pairs = KINDS.map(|_| Vec::with_capacity(plan.rounds));
     for round in 0..plan.rounds {
@@ -87,25 +126,29 @@ pub async fn cost(servers: &[Guarded; 2], plan: Plan) -> Result<Vec<Figure>> {
     }
     let figures = KINDS.iter().zip(&pairs).filter_map(|(kind, pairs)| {
         let pairs: Vec<_> = pairs.iter().map(|(one, other)| (one.median, other.median)).collect();
-        Figure::of_pairs(kind.name, "ms", WITHOUT, &pairs, kind.promise)
+        let promise = match floor {
+            Floor::Without => kind.promise,
+            Floor::Before => kind.promise_beside_before,
+        };
+        Figure::of_pairs(kind.name, "ms", floor.name(), &pairs, promise)
     });
     let mut figures: Vec<_> = figures.collect();
-    figures.extend(shares(servers, plan).await?);
+    figures.extend(shares(servers, floor, plan).await?);
     Ok(figures)
 }
 
 /// How much of its time the API server spends on policies that are not for what it is asked.
-async fn shares(servers: &[Guarded; 2], plan: Plan) -> Result<Option<Figure>> {
+async fn shares(servers: &[Guarded; 2], floor: Floor, plan: Plan) -> Result<Option<Figure>> {
     let mut shares = Vec::with_capacity(plan.rounds);
     for round in 0..plan.rounds {
         let (with, without) = (&servers[round % 2], &servers[(round + 1) % 2]);
-        tokio::try_join!(with.put_up(), without.take_down())?;
+        tokio::try_join!(with.use_set(Set::Current), without.use_set(Set::Floor))?;
         let guarded = with.profile(&with.config_maps(), plan.profile).await?;
         let free = without.profile(&without.config_maps(), plan.profile).await?;
         shares.push((guarded.percent_below(POLICIES), free.percent_below(POLICIES)));
     }
     let name = "API server's time in policies, of all for a ConfigMap elsewhere";
-    Ok(Figure::of_pairs(name, "%", WITHOUT, &shares, Promise::AddedAtMost(2.0)))
+    Ok(Figure::of_pairs(name, "%", floor.name(), &shares, Promise::AddedAtMost(2.0)))
 }
 
 /// For each kind and turn the CPU of a request with the policies and without.
@@ -113,8 +156,8 @@ async fn side_by_side(
     with: &Guarded,
     without: &Guarded,
     plan: Plan,
-) -> Result<[Vec<(f64, f64)>; 3]> {
-    tokio::try_join!(with.put_up(), without.take_down())?;
+) -> Result<[Vec<(f64, f64)>; KINDS.len()]> {
+    tokio::try_join!(with.use_set(Set::Current), without.use_set(Set::Floor))?;
     let mut values = KINDS.map(|kind| Vec::with_capacity(kind.turns));
     for (kind, values) in KINDS.iter().zip(&mut values) {
         let (guarded, free) = ((kind.load)(with), (kind.load)(without));

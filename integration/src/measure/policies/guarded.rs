@@ -1,16 +1,16 @@
-//! A control plane whose admission policies are put up and taken down.
+//! A control plane whose admission policies are exchanged.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use http::Method;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Method};
 use kube::Client;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams,
 };
-use kube::core::TypeMeta;
-use serde::Deserialize as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use tenant_shared::{
     MANAGED_BY_LABEL, MANAGED_BY_VALUE, SERVICE_ACCOUNT_NAME, TOKEN_LIFETIME_SECONDS,
@@ -18,6 +18,7 @@ use tenant_shared::{
 };
 
 use super::load::Load;
+use super::manifest::policies;
 use super::profile::Profile;
 use crate::broker;
 use crate::control_plane::{BROKER_USER, ControlPlane, ControlPlaneOptions};
@@ -35,6 +36,17 @@ const STRANGER: &str = "stranger";
 /// Who may read profiles.
 const PROFILER: &str = "profiler";
 const MASTERS: Option<&str> = Some("system:masters");
+/// The policy that tells which set is in force: it refuses RuntimeClasses and names the set.
+const MARKER: &str = "measure-set";
+
+/// A set of policies with their bindings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Set {
+    /// Those that the measured broker installs.
+    Current,
+    /// What they are compared with: those of another version, or none.
+    Floor,
+}
 
 /// A control plane with a tenant's namespace and one that is none.
 pub struct Guarded {
@@ -42,8 +54,10 @@ pub struct Guarded {
     admin: Client,
     broker: reqwest::Client,
     stranger: reqwest::Client,
+    tenant: reqwest::Client,
     profiler: reqwest::Client,
-    policies: Vec<DynamicObject>,
+    current: Vec<DynamicObject>,
+    floor: Vec<DynamicObject>,
 }
 
 impl std::fmt::Debug for Guarded {
@@ -53,12 +67,12 @@ impl std::fmt::Debug for Guarded {
 }
 
 impl Guarded {
-    /// Starts one below `folder`. The policies are those that `program` (`tenant-broker`) installs,
-    /// and are in force.
+    /// Starts one below `folder`. The current policies are those that `program` (`tenant-broker`)
+    /// installs; `floor` is the manifest of those that they are compared with, empty for none.
     ///
     /// # Errors
-    /// A part does not start, or the API server refuses.
-    pub async fn start(program: &Path, folder: &Path) -> Result<Self> {
+    /// A part does not start, the API server refuses, or a manifest cannot be read.
+    pub async fn start(program: &Path, floor: &str, folder: &Path) -> Result<Self> {
         let options = ControlPlaneOptions { folder: Some(folder.into()), ..Default::default() };
         let cluster = ControlPlane::start(options).await?;
         let kubectl = |kubeconfig: &Path| Kubectl::new(folder, kubeconfig, None);
@@ -72,15 +86,21 @@ impl Guarded {
             .run(CHANGE_LIMIT)
             .await?
             .success()?;
-        let guarded = Self {
+        let current = policies(&printed.stdout)?;
+        ensure!(!current.is_empty(), "tenant-broker install printed no policy");
+        let broker = client(&cluster, cluster.broker_identity())?;
+        let mut guarded = Self {
             admin: cluster.admin().await?,
-            broker: client(&cluster, cluster.broker_identity())?,
             stranger: client(&cluster, &cluster.authority().client(STRANGER, None)?)?,
             profiler: client(&cluster, &cluster.authority().client(PROFILER, MASTERS)?)?,
-            policies: policies(&printed.stdout)?,
+            tenant: broker.clone(),
+            broker,
+            current,
+            floor: policies(floor)?,
             cluster,
         };
-        guarded.make_namespaces().await?;
+        guarded.make_objects().await?;
+        guarded.tenant = guarded.tenant().await?;
         Ok(guarded)
     }
 
@@ -89,24 +109,25 @@ impl Guarded {
         self.cluster.api_server_pid()
     }
 
-    /// Puts the policies up and returns once they are in force.
-    pub(super) async fn put_up(&self) -> Result<()> {
-        for object in &self.policies {
+    /// Exchanges the policies and returns once the set is in force.
+    pub(super) async fn use_set(&self, set: Set) -> Result<()> {
+        let (wanted, other) = match set {
+            Set::Current => (&self.current, &self.floor),
+            Set::Floor => (&self.floor, &self.current),
+        };
+        let key = |object: &DynamicObject| (object.types.clone(), object.metadata.name.clone());
+        for object in wanted {
             self.apply(object.clone()).await?;
         }
-        self.until_fenced(true).await
-    }
-
-    /// Takes them away and returns once they are not in force any more.
-    pub(super) async fn take_down(&self) -> Result<()> {
-        for object in &self.policies {
+        for object in other.iter().filter(|object| wanted.iter().all(|one| key(one) != key(object)))
+        {
             let name = object.metadata.name.as_deref().unwrap_or_default();
             match self.api(object).delete(name, &DeleteParams::default()).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 other => drop(other.with_context(|| format!("delete {name}"))?),
             }
         }
-        self.until_fenced(false).await
+        self.mark(&format!("{set:?}")).await
     }
 
     /// TokenRequests as the broker makes them.
@@ -137,6 +158,29 @@ impl Guarded {
         })
     }
 
+    /// Services that the tenant makes in its namespace: all of it but the write to etcd, so that the
+    /// policies' share is the largest that it can be.
+    pub(super) fn services(&self) -> Load {
+        let path = format!("api/v1/namespaces/{TENANT}/services?dryRun=All");
+        self.load(&self.tenant, Method::POST, &path, |caller, count| {
+            json!({"apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": format!("{caller}-{count}")},
+                "spec": {"selector": {"app": "measured"}, "ports": [{"port": 80}]}})
+        })
+    }
+
+    /// The same with pods.
+    pub(super) fn pods(&self) -> Load {
+        let path = format!("api/v1/namespaces/{TENANT}/pods?dryRun=All");
+        self.load(&self.tenant, Method::POST, &path, |caller, count| {
+            json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": format!("{caller}-{count}")},
+                "spec": {"containers": [{"name": "main", "image": "example.com/app:1",
+                    "resources": {"requests": {"cpu": "10m", "memory": "16Mi"},
+                        "limits": {"cpu": "100m", "memory": "64Mi"}}}]}})
+        })
+    }
+
     /// What the API server does for so long under this load.
     pub(super) async fn profile(&self, load: &Load, length: Duration) -> Result<Profile> {
         let url = format!("{}debug/pprof/profile?seconds={}", self.cluster.url(), length.as_secs());
@@ -161,21 +205,46 @@ impl Guarded {
         Load { client: client.clone(), method, url, body }
     }
 
+    /// Whoever has the tenant's two-hour token.
+    async fn tenant(&self) -> Result<reqwest::Client> {
+        let Load { client, method, url, body } = self.tokens();
+        let answer = client.request(method, url).json(&body("", 0)).send().await?;
+        let answer: Value = answer.error_for_status().context("ask for a token")?.json().await?;
+        let token = answer["status"]["token"].as_str().context("the answer has no token")?;
+        let token = SecretString::from(token);
+        let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))?;
+        bearer.set_sensitive(true);
+        http_client::builder(Some(self.cluster.authority().certificate()))?
+            .default_headers(HeaderMap::from_iter([(AUTHORIZATION, bearer)]))
+            .http1_only()
+            .build()
+            .context("build an HTTP client")
+    }
+
     /// Namespaces, accounts and objects of the loads.
-    async fn make_namespaces(&self) -> Result<()> {
+    async fn make_objects(&self) -> Result<()> {
         let mut objects = vec![
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT, "labels": {
                 MANAGED_BY_LABEL: MANAGED_BY_VALUE, WORKSPACE_LABEL: TENANT,
                 "pod-security.kubernetes.io/enforce": "baseline"}}}),
             json!({"apiVersion": "v1", "kind": "ServiceAccount",
                 "metadata": {"name": SERVICE_ACCOUNT_NAME, "namespace": TENANT}}),
+            // What a pod that names no account runs as; no controller makes it here in time.
+            json!({"apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": "default", "namespace": TENANT}}),
+            binding(
+                TENANT,
+                "admin",
+                &json!({"kind": "ServiceAccount",
+                "name": SERVICE_ACCOUNT_NAME, "namespace": TENANT}),
+            ),
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}}),
-            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-                "metadata": {"name": STRANGER, "namespace": ELSEWHERE},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
-                    "name": "edit"},
-                "subjects": [{"kind": "User", "name": STRANGER,
-                    "apiGroup": "rbac.authorization.k8s.io"}]}),
+            binding(
+                ELSEWHERE,
+                "edit",
+                &json!({"kind": "User", "name": STRANGER,
+                "apiGroup": "rbac.authorization.k8s.io"}),
+            ),
         ];
         for caller in Load::callers() {
             for kind in ["ConfigMap", "ServiceAccount"] {
@@ -210,19 +279,39 @@ impl Guarded {
         }
     }
 
-    /// Tries what the last of the policies refuses.
-    async fn until_fenced(&self, fenced: bool) -> Result<()> {
-        let url =
-            format!("{}api/v1/namespaces/default/serviceaccounts?dryRun=All", self.cluster.url());
-        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": SERVICE_ACCOUNT_NAME}});
+    /// Names the set in a policy of its own, made last, and returns once that is in force. Both sets
+    /// have this policy, so that it costs both alike.
+    async fn mark(&self, set: &str) -> Result<()> {
+        let types = json!("admissionregistration.k8s.io/v1");
+        let policy = json!({"apiVersion": types, "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": MARKER}, "spec": {
+                "matchConstraints": {"matchPolicy": "Exact", "resourceRules": [{
+                    "apiGroups": ["node.k8s.io"], "apiVersions": ["v1"],
+                    "operations": ["CREATE"], "resources": ["runtimeclasses"]}]},
+                "validations": [{"expression": "false", "message": set}]}});
+        let binding = json!({"apiVersion": types, "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": MARKER},
+            "spec": {"policyName": MARKER, "validationActions": ["Deny"]}});
+        for object in [policy, binding] {
+            self.apply(serde_json::from_value(object).context("make the marker")?).await?;
+        }
+        let url = format!("{}apis/node.k8s.io/v1/runtimeclasses?dryRun=All", self.cluster.url());
+        let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
+            "metadata": {"name": "measured"}, "handler": "measured"});
         probe::until("the policies to change", CHANGE_LIMIT, || async {
-            let status = self.broker.post(&url).json(&account).send().await?.status();
-            let is_so = if fenced { status == 403 } else { status == 201 };
-            Ok(if is_so { Probe::Ready(()) } else { Probe::NotYet(status.to_string()) })
+            let answer = self.profiler.post(&url).json(&class).send().await?.text().await?;
+            Ok(if answer.contains(set) { Probe::Ready(()) } else { Probe::NotYet(answer) })
         })
         .await
     }
+}
+
+/// A RoleBinding of somebody to a ClusterRole in a namespace.
+fn binding(namespace: &str, role: &str, subject: &Value) -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": role, "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [subject]})
 }
 
 fn client(
@@ -235,24 +324,4 @@ fn client(
         .http1_only()
         .build()
         .context("build an HTTP client")
-}
-
-/// The policies and their bindings of a manifest, in its order.
-fn policies(manifest: &str) -> Result<Vec<DynamicObject>> {
-    let mut policies = Vec::new();
-    for document in serde_norway::Deserializer::from_str(manifest) {
-        let document = Value::deserialize(document).context("read the manifest")?;
-        let kind = document["kind"].as_str().unwrap_or_default();
-        if kind.starts_with("ValidatingAdmissionPolicy") {
-            let mut object: DynamicObject =
-                serde_json::from_value(document.clone()).context("read a policy")?;
-            object.types = Some(TypeMeta {
-                api_version: document["apiVersion"].as_str().unwrap_or_default().to_owned(),
-                kind: kind.to_owned(),
-            });
-            policies.push(object);
-        }
-    }
-    ensure!(!policies.is_empty(), "tenant-broker install printed no policy");
-    Ok(policies)
 }

@@ -4,9 +4,10 @@
 mod cost;
 mod guarded;
 mod load;
+mod manifest;
 mod profile;
 mod suspension;
 
-pub use cost::{Plan, cost};
+pub use cost::{Floor, Plan, cost};
 pub use guarded::Guarded;
 pub use suspension::latency;
