@@ -79,6 +79,17 @@ impl Users {
         audit::record_refusal(&self.db, &self.clock, event.to_user(id), refusal).await
     }
 
+    /// Refuses somebody who was suspended, or lost the role, while this was decided: as every request
+    /// of theirs from now on.
+    async fn refuse_former_administrator<T>(
+        &self,
+        by: &Caller,
+        action: Action,
+        id: Uuid,
+    ) -> Result<T, Failure> {
+        self.refuse(by, action, id, Failure::new(Code::Unauthenticated, SIGN_IN)).await
+    }
+
     /// A page of users by address, after this one.
     ///
     /// # Errors
@@ -141,11 +152,10 @@ impl Users {
         let reason = reason.unwrap_or_else(|| NO_REASON.to_owned());
         let because = Some(format!("the user was suspended: {reason}"));
         let mut tx = self.db.begin().await?;
-        let Some(changed) = rows::suspend(&mut tx, by.user_id(), id).await? else {
+        let change = async |tx: &mut Tx| rows::set_suspended(tx, id).await;
+        let Some(changed) = rows::by_administrator(&mut tx, by.user_id(), id, change).await? else {
             drop(tx);
-            // As every request of theirs from now on.
-            let refusal = Failure::new(Code::Unauthenticated, SIGN_IN);
-            return self.refuse(by, Action::SuspendUser, id, refusal).await;
+            return self.refuse_former_administrator(by, Action::SuspendUser, id).await;
         };
         // Read after the user's row is changed: an `init` that was faster is seen, a slower one sees
         // that the user is suspended.
@@ -172,7 +182,8 @@ impl Users {
     /// Lets a user in again; sessions from before stay ended, and workspaces suspended.
     ///
     /// # Errors
-    /// 404 if there is no such user; the database's: then nothing was changed.
+    /// 404 if there is no such user, 401 if the caller was suspended meanwhile; the database's: then
+    /// nothing was changed.
     pub async fn resume(
         &self,
         permit: &Permit<ManageUsers>,
@@ -180,8 +191,14 @@ impl Users {
         reason: Option<String>,
     ) -> Result<UserInfo, Failure> {
         self.existing(permit, id).await?;
+        let by = permit.caller();
         let mut tx = self.db.begin().await?;
-        if rows::resume(&mut tx, id).await? {
+        let change = async |tx: &mut Tx| rows::set_active(tx, id).await;
+        let Some(changed) = rows::by_administrator(&mut tx, by.user_id(), id, change).await? else {
+            drop(tx);
+            return self.refuse_former_administrator(by, Action::ResumeUser, id).await;
+        };
+        if changed {
             let reason = reason.as_deref().unwrap_or(NO_REASON);
             self.record(&mut tx, permit, Action::ResumeUser, id, reason).await?;
             tx.commit().await?;
@@ -195,7 +212,7 @@ impl Users {
     ///
     /// # Errors
     /// 400 for text that is no address, 404 if there is no such user, 409 if another user has the
-    /// address; the database's: then nothing was changed.
+    /// address, 401 if the caller was suspended meanwhile; the database's: then nothing was changed.
     pub async fn change_email(
         &self,
         permit: &Permit<ManageUsers>,
@@ -212,14 +229,20 @@ impl Users {
                 .to_owned(),
             None => placeholder(id),
         };
+        let by = permit.caller();
         let mut tx = self.db.begin().await?;
-        let before = match rows::set_email(&mut tx, id, &email).await {
-            Ok(before) => before,
+        let change = async |tx: &mut Tx| rows::set_email(tx, id, &email).await;
+        let before = match rows::by_administrator(&mut tx, by.user_id(), id, change).await {
+            Ok(Some(before)) => before,
+            Ok(None) => {
+                drop(tx);
+                return self.refuse_former_administrator(by, Action::ChangeEmail, id).await;
+            }
             Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
                 drop(tx);
                 let text = "another user has this e-mail address; change theirs first";
                 let refusal = Failure::new(Code::EmailTaken, text);
-                return self.refuse(permit.caller(), Action::ChangeEmail, id, refusal).await;
+                return self.refuse(by, Action::ChangeEmail, id, refusal).await;
             }
             Err(error) => return Err(error.into()),
         };

@@ -88,33 +88,37 @@ async fn hold_administrator(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
 const SUSPEND: &str = "\
 UPDATE users SET status = $2, suspensions = suspensions + 1 WHERE id = $1 AND status <> $2";
 
-async fn set_suspended(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+/// Suspends a user; `false` if they were suspended already.
+pub(super) async fn set_suspended(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
     on_engine!(tx.connection(), c => sqlx::query(SUSPEND)
         .bind(id).bind(SUSPENDED)
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
-/// Suspends a user on the word of an administrator, who stays one until the transaction ends: two who
-/// suspend each other at once do not both succeed. `None` if `by` is no active administrator any more,
-/// `false` if the user is suspended already.
+/// A change of a user's row on the word of an administrator, who stays one until the transaction ends:
+/// two who suspend each other at once do not both succeed. `None` if `by` is no active administrator
+/// any more; the transaction must then be rolled back.
 ///
 /// Both rows are locked in the order of their identifiers, so two such transactions do not wait for
 /// each other.
-pub(super) async fn suspend(tx: &mut Tx, by: Uuid, id: Uuid) -> sqlx::Result<Option<bool>> {
-    let (held, changed) = if by < id {
+pub(super) async fn by_administrator<T>(
+    tx: &mut Tx,
+    by: Uuid,
+    id: Uuid,
+    change: impl AsyncFnOnce(&mut Tx) -> sqlx::Result<T>,
+) -> sqlx::Result<Option<T>> {
+    if by < id {
         let held = hold_administrator(tx, by).await?;
-        (held, held && set_suspended(tx, id).await?)
-    } else {
-        let changed = set_suspended(tx, id).await?;
-        (hold_administrator(tx, by).await?, changed)
-    };
-    Ok(held.then_some(changed))
+        return if held { change(tx).await.map(Some) } else { Ok(None) };
+    }
+    let changed = change(tx).await?;
+    Ok(hold_administrator(tx, by).await?.then_some(changed))
 }
 
 const RESUME: &str = "UPDATE users SET status = $2 WHERE id = $1 AND status <> $2";
 
 /// Lets a user in again; `false` if they were active already.
-pub(super) async fn resume(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+pub(super) async fn set_active(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
     on_engine!(tx.connection(), c => sqlx::query(RESUME)
         .bind(id).bind(ACTIVE)
         .execute(c).await.map(|done| done.rows_affected() == 1))
