@@ -15,6 +15,18 @@ pub enum ClusterError {
     /// Something that is not ours, or not as we made it, is in the way.
     #[error("{0}")]
     Conflict(String),
+    /// The quota controller has not written the status of a ResourceQuota: nothing limits the
+    /// namespace yet.
+    #[error(
+        "the ResourceQuota {quota} of {namespace} is not enforced yet; look whether \
+         kube-controller-manager runs its controller `resourcequota`"
+    )]
+    QuotaNotEnforced {
+        /// Name of the namespace.
+        namespace: String,
+        /// Name of the ResourceQuota.
+        quota: String,
+    },
     /// A token of the wrong kind was issued, and dropped.
     #[error("the cluster issued a token that was dropped: {0}")]
     Token(String),

@@ -1,10 +1,10 @@
 //! Looking at the objects of all workspaces: a few paged lists instead of a question for each.
 
 use k8s_openapi::api::{
-    core::v1::{Namespace, ServiceAccount},
+    core::v1::{Namespace, ResourceQuota, ServiceAccount},
     rbac::v1::RoleBinding,
 };
-use kube::{Api, api::ListParams};
+use kube::{Api, ResourceExt as _, api::ListParams};
 use serde::de::DeserializeOwned;
 use tenant_shared::{SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL};
 
@@ -57,12 +57,34 @@ impl Cluster {
         Ok(!api.list(&ListParams::default().limit(1)).await?.items.is_empty())
     }
 
-    /// Whether the account that sessions act as is there, whoever made it.
+    /// The uid of the account that sessions act as, whoever made it; `None` if it is not there.
     ///
     /// # Errors
     /// The cluster's.
-    pub async fn has_service_account(&self, namespace: &str) -> Result<bool, ClusterError> {
+    pub async fn service_account_uid(
+        &self,
+        namespace: &str,
+    ) -> Result<Option<String>, ClusterError> {
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
-        Ok(api.get_opt(SERVICE_ACCOUNT_NAME).await?.is_some())
+        let there = api.get_metadata_opt(SERVICE_ACCOUNT_NAME).await?;
+        Ok(there.map(|there| there.uid().unwrap_or_default()))
+    }
+
+    /// Whether the API server enforces everything that a ResourceQuota of the namespace asks for:
+    /// quota admission reads `status.hard`, which the controller writes some time after the quota is
+    /// made, and admits whatever is not in it.
+    ///
+    /// # Errors
+    /// The cluster's; [`ClusterError::NotFound`] if there is no such quota.
+    pub async fn quota_is_enforced(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, ClusterError> {
+        let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), namespace);
+        let quota = api.get(name).await?;
+        let wanted = quota.spec.and_then(|spec| spec.hard).unwrap_or_default();
+        let enforced = quota.status.and_then(|status| status.hard).unwrap_or_default();
+        Ok(wanted.keys().all(|key| enforced.contains_key(key)))
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
     if parameters.bind_tokens {
         policies.push(secrets(parameters));
     }
-    if parameters.network_policy {
+    if !parameters.network_policy_tiers.is_empty() {
         policies.push(network::fence(parameters));
     }
     policies.push(outside(parameters));

@@ -64,8 +64,8 @@ pub struct Parameters {
     pub public_host: Option<String>,
     /// Every tier, sorted, with what the hosts of its workspaces end with.
     pub host_suffixes: Vec<(String, Option<HostSuffix>)>,
-    /// Whether some tier has a default NetworkPolicy, which the broker makes.
-    pub network_policy: bool,
+    /// The tiers with a default NetworkPolicy, which the broker makes, sorted.
+    pub network_policy_tiers: Vec<String>,
 }
 
 impl Parameters {
@@ -87,7 +87,12 @@ impl Parameters {
                 .iter()
                 .map(|(name, tier)| (name.to_owned(), tier.ingress_host_suffix.clone()))
                 .collect(),
-            network_policy: config.tiers.iter().any(|(_, tier)| tier.network_policy),
+            network_policy_tiers: config
+                .tiers
+                .iter()
+                .filter(|(_, tier)| tier.network_policy)
+                .map(|(name, _)| name.to_owned())
+                .collect(),
         }
     }
 

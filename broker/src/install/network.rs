@@ -3,7 +3,7 @@
 //! One policy for all kinds, because every policy costs every write in the cluster. A rule for a
 //! group that the cluster does not serve, such as the Gateway API's, matches nothing.
 
-use tenant_shared::WORKSPACE_LABEL;
+use tenant_shared::{TIER_LABEL, WORKSPACE_LABEL};
 
 use super::{
     Parameters,
@@ -11,7 +11,7 @@ use super::{
     guard::{MANAGED, administrator, is_system, tenant_account, unless_administrator},
     hosts,
     policy::{Message, Namespaces, Policy, rule},
-    quoted,
+    quoted, quoted_list,
 };
 use crate::workspace::NETWORK_POLICY_NAME;
 
@@ -44,6 +44,10 @@ fn new_load_balancer_ip() -> String {
 /// Only where the broker may make NetworkPolicies, and for all namespaces, as the fence for Secrets.
 pub(super) fn fence(parameters: &Parameters) -> Policy {
     let name = quoted(NETWORK_POLICY_NAME);
+    let mut tiers = parameters.network_policy_tiers.clone();
+    // Namespaces of an earlier version have no label of their tier.
+    tiers.push(String::new());
+    let tiers = quoted_list(&tiers);
     let is_empty = |field: &str| format!("object.{field}.orValue([]).size() == 0");
     Policy {
         name: "tenant-broker-fence-network",
@@ -55,11 +59,15 @@ pub(super) fn fence(parameters: &Parameters) -> Policy {
         validations: vec![
             (
                 format!(
-                    "request.namespace.matches({}) && {} != \"\"",
+                    "request.namespace.matches({}) && {} != \"\" && {} in {tiers}",
                     quoted(TENANT),
                     label("namespaceObject", WORKSPACE_LABEL),
+                    label("namespaceObject", TIER_LABEL),
                 ),
-                fixed("the broker may write NetworkPolicies in managed tenant namespaces only"),
+                fixed(
+                    "the broker may write NetworkPolicies in managed tenant namespaces only whose tier \
+                     has one (network_policy)",
+                ),
             ),
             (
                 format!("request.operation == \"CREATE\" && object.metadata.name == {name}"),
@@ -106,19 +114,15 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
     let (external, balancer) = (new_external_ip(), new_load_balancer_ip());
     let is_ours = format!("{NAME} == {}", quoted(NETWORK_POLICY_NAME));
     // In the order in which it is cheap to know. Only what may be wrong gets to the validations.
-    let mut may_be_wrong = vec![
+    let may_be_wrong = [
         format!("{IS_STATUS} ? {is_tenant}"),
         format!("{is_service} ? {external} || {balancer}"),
-    ];
-    if parameters.network_policy {
-        may_be_wrong.push(format!("{is_network_policy} ? {is_ours}"));
-    }
-    may_be_wrong.push(
+        format!("{is_network_policy} ? {is_ours}"),
         "(request.operation == \"CREATE\" || object.spec != oldObject.spec || \
          object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({}))"
             .to_owned(),
-    );
-    let may_be_wrong = may_be_wrong.join(" : ");
+    ]
+    .join(" : ");
     let passes = format!("{} || {}", is_broker(parameters), is_system());
     let only = |kind: &str, bad: &str, message: &str| {
         unless_administrator(&format!("!(!({IS_STATUS}) && {kind} && ({bad}))"), message)
@@ -141,25 +145,23 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
              chooses the address",
         ),
     ];
-    if parameters.network_policy {
-        let message = format!("the NetworkPolicy {NETWORK_POLICY_NAME} belongs to the broker");
-        validations.push(only(&is_network_policy, &is_ours, &message));
-    }
+    // Also while no tier has one: a tenant's own of this name would be in the way of a tier's later.
+    let message =
+        format!("the name {NETWORK_POLICY_NAME} is reserved for the broker's NetworkPolicy");
+    validations.push(only(&is_network_policy, &is_ours, &message));
     let hosts = hosts::Hosts::new(parameters);
     validations.extend(hosts.validations().into_iter().map(|(expression, message)| {
         let expression = format!("{IS_STATUS} || {expression} || variables.administrator");
         (expression, message)
     }));
-    let mut rules = vec![
+    let rules = vec![
         rule("", &["services"], &CHANGES, "Namespaced"),
         rule("", &["services/status"], &["UPDATE"], "Namespaced"),
         rule(NETWORKING, &["ingresses"], &CHANGES, "Namespaced"),
         rule(NETWORKING, &["ingresses/status"], &["UPDATE"], "Namespaced"),
         rule(hosts::GATEWAY, &hosts::KINDS, &CHANGES, "Namespaced"),
+        rule(NETWORKING, &["networkpolicies"], &WRITES, "Namespaced"),
     ];
-    if parameters.network_policy {
-        rules.push(rule(NETWORKING, &["networkpolicies"], &WRITES, "Namespaced"));
-    }
     Policy {
         name: "tenant-network",
         why: "Addresses and host names that are not the tenant's: with externalIPs a Service takes \

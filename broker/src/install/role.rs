@@ -166,7 +166,7 @@ fn optional_rules(parameters: &Parameters) -> Vec<Rule<'static>> {
             &SECRET_VERBS,
         ));
     }
-    if parameters.network_policy {
+    if !parameters.network_policy_tiers.is_empty() {
         rules.push(rule(
             "make the NetworkPolicy of tiers that have one (network_policy); see when it is altered or \
              gone",

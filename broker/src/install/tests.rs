@@ -9,7 +9,7 @@ fn parameters(broker: &str) -> Parameters {
         bind_tokens: false,
         public_host: None,
         host_suffixes: vec![("basic".into(), None)],
-        network_policy: false,
+        network_policy_tiers: vec![],
     }
 }
 
@@ -126,12 +126,14 @@ fn the_condition_for_tokens_has_all_that_the_validations_demand() {
 
 #[test]
 fn a_network_policy_is_fenced_before_the_right_is_given() {
-    let with = Parameters { network_policy: true, ..parameters("tenant-broker") };
+    let with =
+        Parameters { network_policy_tiers: vec!["basic".into()], ..parameters("tenant-broker") };
     let yaml = manifest(&with);
     let fence = yaml.find("tenant-broker-fence-network").unwrap();
     assert!(fence < yaml.find("kind: ClusterRole\n").unwrap());
     let without = manifest(&parameters("tenant-broker"));
-    assert!(!without.contains("networkpolicies\"") && !without.contains("fence-network"));
+    let role = without.split_once("kind: ClusterRole\n").unwrap().1;
+    assert!(!role.contains("networkpolicies") && !without.contains("fence-network"));
 }
 
 /// Or the condition would let through what a validation is there to refuse.

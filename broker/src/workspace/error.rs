@@ -95,7 +95,9 @@ impl WorkspaceError {
             Self::Relabelled { .. } => "relabelled",
             Self::ForeignNamespace(_) => "foreign",
             Self::TimedOut(_) => "timeout",
-            Self::Cluster(ClusterError::Unavailable(_)) => "unavailable",
+            Self::Cluster(ClusterError::Unavailable(_) | ClusterError::QuotaNotEnforced { .. }) => {
+                "unavailable"
+            }
             Self::StreamsOpen(_) => "streams_open",
             Self::Conflict(_) => "conflict",
             _ => "refused",
@@ -151,6 +153,11 @@ pub fn cluster_failure(error: &ClusterError) -> Failure {
         ClusterError::Unavailable(_) => Failure::new(
             Code::ClusterUnavailable,
             "the cluster does not answer; try again, what was begun will be finished",
+        ),
+        ClusterError::QuotaNotEnforced { .. } => Failure::new(
+            Code::ClusterUnavailable,
+            "the cluster does not enforce the quota of the namespace yet; try again, what was begun will \
+             be finished",
         ),
         ClusterError::Token(_) => Failure::new(
             Code::TokenLifetimeRefused,

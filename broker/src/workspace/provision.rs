@@ -1,5 +1,7 @@
 //! Init, and the objects that init and resume make.
 
+use std::time::Duration;
+
 use tenant_shared::{Quota, WorkspaceStatus, tenant_namespace};
 
 use super::{
@@ -15,6 +17,12 @@ use crate::{
     identity::hold_active,
     throttle::{self, Limited},
 };
+
+/// How long the quota controller may take until the API server enforces a new quota.
+const QUOTA_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between two looks at the quota; doubled each time up to [`MAX_QUOTA_PAUSE`].
+const QUOTA_PAUSE: Duration = Duration::from_millis(10);
+const MAX_QUOTA_PAUSE: Duration = Duration::from_millis(200);
 
 /// What init found or made.
 #[derive(Debug)]
@@ -163,6 +171,9 @@ impl Workspaces {
         })?;
         let mut made = MadeUids::default();
         for object in objects::desired(found.id, &found.k8s_namespace, &found.tier, tier) {
+            if matches!(object, Object::RoleBinding(_)) {
+                self.until_quota_enforced(&found.k8s_namespace).await?;
+            }
             let outcome = match found.status() {
                 WorkspaceStatus::Resuming => self.cluster.create_or_keep(&object).await?,
                 _ => self.make_object(&object, tier).await?,
@@ -177,6 +188,24 @@ impl Workspaces {
             }
         }
         Ok(made)
+    }
+
+    /// Returns once the API server enforces the quota, so that nobody has rights before that.
+    async fn until_quota_enforced(&self, namespace: &str) -> Result<(), ClusterError> {
+        let quota = objects::QUOTA_NAME;
+        let mut pause = QUOTA_PAUSE;
+        let enforced = async {
+            while !self.cluster.quota_is_enforced(namespace, quota).await? {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(MAX_QUOTA_PAUSE);
+            }
+            Ok(())
+        };
+        let late = |_| {
+            let (namespace, quota) = (namespace.to_owned(), quota.to_owned());
+            Err(ClusterError::QuotaNotEnforced { namespace, quota })
+        };
+        tokio::time::timeout(QUOTA_TIMEOUT, enforced).await.unwrap_or_else(late)
     }
 
     /// Makes an object. One that an older version of the broker made for this tier is as good.

@@ -249,7 +249,18 @@ impl Workspaces {
             if !target.may_have_rights() {
                 return target.skipped(found);
             }
-            Ok(cluster.delete_service_account(namespace, None).await?)
+            let uid = cluster.service_account_uid(namespace).await;
+            // Asked after the uid is read, so that a slow run never deletes the account that a resumption
+            // made meanwhile.
+            if !self.is_still_suspended(found).await {
+                return Ok(());
+            }
+            match uid {
+                Ok(None) => Ok(()),
+                Ok(Some(uid)) => Ok(cluster.delete_service_account(namespace, Some(&uid)).await?),
+                // A cluster that does not show the account may delete it all the same.
+                Err(_) => Ok(cluster.delete_service_account(namespace, None).await?),
+            }
         };
         let (label, unbound, account) = tokio::join!(
             label,

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use integration::api::Api;
 use integration::fault_proxy::{Fault, Rule};
 use integration::probe::{self, Probe};
 use integration::world::World;
+use serde_json::json;
 use tenant_shared::{Code, WorkspaceStatus};
 
 /// The objects of a workspace, in the order in which they are made.
@@ -128,6 +130,34 @@ async fn a_crash_after_any_step_is_finished_by_the_next_sweep() {
         let id = api.workspaces(false).await.unwrap().items[0].id;
         api.credential(id).await.unwrap();
     }
+}
+
+/// Quota admission takes no notice of a quota before its controller has written the status.
+#[tokio::test]
+async fn nobody_has_rights_before_the_quota_is_enforced() {
+    let world = World::builder().fault_proxy().setting("sweep_seconds", 3600).start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    let api = alice.api().await.unwrap();
+    let unseen = json!({"apiVersion": "v1", "kind": "ResourceQuota",
+        "metadata": {"name": "tenant-quota"}, "spec": {"hard": {"pods": "20"}}, "status": {}});
+    let json = HeaderValue::from_static("application/json");
+    let rule = Rule::new(Fault::Answer {
+        status: StatusCode::OK,
+        headers: HeaderMap::from_iter([(CONTENT_TYPE, json)]),
+        body: unseen.to_string(),
+    });
+    let proxy = world.proxy().unwrap();
+    let rule = proxy.add(rule.when(|seen| seen.is(&Method::GET, "/resourcequotas/tenant-quota")));
+    let refusal = super::refused(api.init("basic").await);
+    assert_eq!(refusal.code(), Code::ClusterUnavailable);
+    assert!(refusal.to_string().contains("does not enforce the quota"), "{refusal}");
+    assert!(rule.fired() > 1);
+    // Everything but the binding.
+    assert_eq!(objects(&world, &alice.namespace()).await, OBJECTS.len() - 1);
+
+    proxy.clear();
+    assert!(api.init("basic").await.unwrap().1);
+    assert_eq!(objects(&world, &alice.namespace()).await, OBJECTS.len());
 }
 
 #[tokio::test]

@@ -201,7 +201,7 @@ impl Workspaces {
         if cluster.has_role_bindings(namespace).await? {
             look.report("RoleBinding", Difference::Unexpected);
         }
-        if cluster.has_service_account(namespace).await? {
+        if cluster.service_account_uid(namespace).await?.is_some() {
             look.report("ServiceAccount", Difference::Unexpected);
         }
         Ok(look)

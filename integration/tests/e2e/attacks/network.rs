@@ -355,9 +355,30 @@ async fn a_tier_s_network_policy_stays_and_no_other_is_made_with_the_brokers_cre
     ] {
         is_refused(&broker, &["create", "-n", namespace, "-f", "-"], &object, fence).await;
     }
-    let good = ours(same).to_string();
+    // Whose tier has none is left alone.
+    let admin_sets = async |tier: &str| {
+        let label = format!("tenant-broker.io/tier={tier}");
+        let args = ["label", "--overwrite", "namespace", &own_namespace, &label];
+        admin.run(args).await.unwrap().success().unwrap();
+    };
+    admin_sets("premium").await;
     let create = ["create", "-n", &own_namespace, "-f", "-"];
-    broker.run_with_input(create, good).await.unwrap().success().unwrap();
+    probe::until("the label to count", LIMIT, || async {
+        let dry = ["create", "--dry-run=server", "-n", &own_namespace, "-f", "-"];
+        let tried = broker.run_with_input(dry, ours(same.clone()).to_string()).await?;
+        let refused = tried.stderr.contains("whose tier has one");
+        Ok(if refused { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
+    })
+    .await
+    .unwrap();
+    admin_sets("basic").await;
+    let good = ours(same).to_string();
+    probe::until("the broker's own to be made", LIMIT, || async {
+        let made = broker.run_with_input(create, good.clone()).await?;
+        Ok(if made.status.success() { Probe::Ready(()) } else { Probe::NotYet(made.stderr) })
+    })
+    .await
+    .unwrap();
     are_refused(
         &broker,
         &[
@@ -366,4 +387,17 @@ async fn a_tier_s_network_policy_stays_and_no_other_is_made_with_the_brokers_cre
         ],
     )
     .await;
+}
+
+/// Or a tenant's own would be in the way once its tier has one.
+#[tokio::test]
+async fn the_name_of_the_brokers_network_policy_is_reserved_before_a_tier_has_one() {
+    let world = World::builder().start().await.unwrap();
+    let mallory = tenant(&world, "mallory").await;
+    let policy = |name: &str| {
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": name}, "spec": {"podSelector": {}}})
+    };
+    is_refused(mallory.kubectl(), &CREATE, &policy(NETWORK_POLICY), "is reserved").await;
+    make(mallory.kubectl(), &policy("own")).await;
 }

@@ -13,8 +13,8 @@ const QUOTA: &str = "exceeded quota: tenant-quota";
 const CREATE: [&str; 3] = ["create", "-f", "-"];
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Waits until the controller has counted everything: before that the quota refuses nothing.
-async fn until_counted(admin: &Kubectl, namespace: &str) -> Value {
+/// Waits until a changed quota is enforced. A new one is, before anybody has rights.
+async fn until_enforced(admin: &Kubectl, namespace: &str) -> Value {
     probe::until("the quota to be counted", LIMIT, || async {
         let quota = admin.json(["get", "quota", "tenant-quota", "-n", namespace]).await?;
         let is_counted =
@@ -36,7 +36,6 @@ async fn a_container_that_asks_for_little_gets_no_more_than_the_tier_has() {
     let mallory = world.person("mallory").await.unwrap();
     mallory.login(&[]).await.unwrap().success().unwrap();
     let kubectl = mallory.kubectl();
-    until_counted(&world.admin_kubectl().unwrap(), &mallory.namespace()).await;
     for (what, resources) in [
         ("limits.cpu", json!({"requests": {"cpu": "1m"}, "limits": {"cpu": "64"}})),
         ("limits.ephemeral-storage", json!({"limits": {"ephemeral-storage": "1Ti"}})),
@@ -153,7 +152,7 @@ async fn nobody_fills_the_cluster_with_objects_of_any_kind() {
     mallory.login(&[]).await.unwrap().success().unwrap();
     let (kubectl, admin) = (mallory.kubectl(), world.admin_kubectl().unwrap());
     let namespace = mallory.namespace();
-    let quota = until_counted(&admin, &namespace).await;
+    let quota = admin.json(["get", "quota", "tenant-quota", "-n", &namespace]).await.unwrap();
     let hard = quota["spec"]["hard"].as_object().unwrap().clone();
     let kinds = of_each_kind();
     let none: serde_json::Map<String, Value> =
@@ -165,7 +164,7 @@ async fn nobody_fills_the_cluster_with_objects_of_any_kind() {
     let patch = json!({"spec": {"hard": none}}).to_string();
     let shrink = ["patch", "quota", "tenant-quota", "-n", &namespace, "-p", &patch];
     admin.run(shrink).await.unwrap().success().unwrap();
-    until_counted(&admin, &namespace).await;
+    until_enforced(&admin, &namespace).await;
     for (key, object) in kinds {
         is_refused(kubectl, &CREATE, &object, QUOTA).await;
         is_refused(kubectl, &CREATE, &object, key).await;

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+use http::Method;
 use integration::api::Api;
+use integration::fault_proxy::{Fault, Rule, Seen};
 use integration::kubectl::Kubectl;
 use integration::person::Person;
 use integration::probe::{self, Probe};
@@ -254,6 +256,29 @@ async fn an_account_that_cannot_be_deleted_has_no_rights() {
 }
 
 /// A full etcd refuses what writes and lets what deletes: a tenant can cause it.
+/// A resumption makes a new account. A run of the suspension before it that is slow must not delete that one.
+#[tokio::test]
+async fn an_account_that_was_made_meanwhile_is_not_deleted() {
+    let tenant = Tenant::start(World::builder().fault_proxy()).await;
+    let account = ["serviceaccount", "sa-tenant-admin"];
+    let (admin, namespace) = (tenant.world.admin_kubectl().unwrap(), tenant.namespace.clone());
+    let replace = move |_| {
+        let (admin, namespace) = (admin.clone(), namespace.clone());
+        async move {
+            for verb in ["delete", "create"] {
+                let args = [verb, account[0], account[1], "-n", &namespace];
+                admin.run(args).await.unwrap().success().unwrap();
+            }
+        }
+    };
+    let deletes = |seen: &Seen| seen.is(&Method::DELETE, "/serviceaccounts/sa-tenant-admin");
+    let rule = Rule::new(Fault::before(replace)).when(deletes).nth(1);
+    let rule = tenant.world.proxy().unwrap().add(rule);
+    tenant.suspend().await;
+    assert_eq!(rule.fired(), 1);
+    assert!(tenant.is_there(&account).await);
+}
+
 #[tokio::test]
 async fn a_full_etcd_keeps_no_right_alive() {
     let tenant = Tenant::start(World::builder().own_control_plane()).await;
