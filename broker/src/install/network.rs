@@ -19,7 +19,7 @@ const NETWORKING: &str = "networking.k8s.io";
 /// Writes that bring something in.
 const CHANGES: [&str; 2] = ["CREATE", "UPDATE"];
 /// Whether the request is for the status of the object.
-const IS_STATUS: &str = "request.?subResource.orValue(\"\") == \"status\"";
+const IS_STATUS: &str = "has(request.subResource) && request.subResource == \"status\"";
 
 /// Whether these are requests for one kind.
 fn is(resource: &str) -> String {
@@ -29,16 +29,18 @@ fn is(resource: &str) -> String {
 /// External addresses that the Service did not have before: the rule of the admission plugin
 /// `DenyServiceExternalIPs`.
 fn new_external_ip() -> String {
-    "object.spec.?externalIPs.orValue([]).exists(ip, request.operation == \"CREATE\" || \
-     !(ip in oldObject.spec.?externalIPs.orValue([])))"
+    "has(object.spec.externalIPs) && object.spec.externalIPs.exists(ip, request.operation == \
+     \"CREATE\" || !(ip in oldObject.spec.?externalIPs.orValue([])))"
         .to_owned()
 }
 
 /// An address of a load balancer that the Service did not ask for before.
 fn new_load_balancer_ip() -> String {
-    let ip = |object: &str| format!("{object}.spec.?loadBalancerIP.orValue(\"\")");
-    let (new, old) = (ip("object"), ip("oldObject"));
-    format!("{new} != \"\" && (request.operation == \"CREATE\" || {new} != {old})")
+    let ip = "object.spec.loadBalancerIP";
+    format!(
+        "has({ip}) && {ip} != \"\" && (request.operation == \"CREATE\" || \
+         {ip} != oldObject.spec.?loadBalancerIP.orValue(\"\"))"
+    )
 }
 
 /// Only where the broker may make NetworkPolicies, and for all namespaces, as the fence for Secrets.
@@ -115,8 +117,8 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
     let is_ours = format!("{NAME} == {}", quoted(NETWORK_POLICY_NAME));
     // In the order in which it is cheap to know. Only what may be wrong gets to the validations.
     let may_be_wrong = [
-        format!("{IS_STATUS} ? {is_tenant}"),
-        format!("{is_service} ? {external} || {balancer}"),
+        format!("({IS_STATUS}) ? {is_tenant}"),
+        format!("{is_service} ? ({external}) || ({balancer})"),
         format!("{is_network_policy} ? {is_ours}"),
         "(request.operation == \"CREATE\" || object.spec != oldObject.spec || \
          object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({}))"
@@ -151,7 +153,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
     validations.push(only(&is_network_policy, &is_ours, &message));
     let hosts = hosts::Hosts::new(parameters);
     validations.extend(hosts.validations().into_iter().map(|(expression, message)| {
-        let expression = format!("{IS_STATUS} || {expression} || variables.administrator");
+        let expression = format!("({IS_STATUS}) || {expression} || variables.administrator");
         (expression, message)
     }));
     let rules = vec![
@@ -168,7 +170,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
               the traffic of every node for any address (CVE-2020-8554), with a host name of an \
               Ingress or a route that of somebody else's site, the broker's among them.",
         rules,
-        conditions: vec![("is-wrong", format!("!({passes}) && ({may_be_wrong})"))],
+        conditions: vec![("is-wrong", format!("({may_be_wrong}) && !({passes})"))],
         variables: [administrator(), hosts.variables()].concat(),
         validations,
         namespaces: MANAGED,

@@ -135,7 +135,8 @@ async fn a_crash_after_any_step_is_finished_by_the_next_sweep() {
 /// Quota admission takes no notice of a quota before its controller has written the status.
 #[tokio::test]
 async fn nobody_has_rights_before_the_quota_is_enforced() {
-    let world = World::builder().fault_proxy().setting("sweep_seconds", 3600).start().await.unwrap();
+    let world =
+        World::builder().fault_proxy().setting("sweep_seconds", 3600).start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     let api = alice.api().await.unwrap();
     let unseen = json!({"apiVersion": "v1", "kind": "ResourceQuota",

@@ -158,23 +158,24 @@ impl Guarded {
         })
     }
 
-    /// Services that the tenant makes in its namespace: all of it but the write to etcd, so that the
-    /// policies' share is the largest that it can be.
+    /// Services that the tenant makes in its namespace. They are headless, because the addresses of a
+    /// control plane would run out.
     pub(super) fn services(&self) -> Load {
-        let path = format!("api/v1/namespaces/{TENANT}/services?dryRun=All");
-        self.load(&self.tenant, Method::POST, &path, |caller, count| {
+        let path = format!("api/v1/namespaces/{TENANT}/services");
+        self.load(&self.tenant, Method::POST, &path, |caller, _| {
             json!({"apiVersion": "v1", "kind": "Service",
-                "metadata": {"name": format!("{caller}-{count}")},
-                "spec": {"selector": {"app": "measured"}, "ports": [{"port": 80}]}})
+                "metadata": {"generateName": format!("{caller}-")},
+                "spec": {"clusterIP": "None", "selector": {"app": "measured"},
+                    "ports": [{"port": 80}]}})
         })
     }
 
-    /// The same with pods.
+    /// Pods that the tenant makes in its namespace.
     pub(super) fn pods(&self) -> Load {
-        let path = format!("api/v1/namespaces/{TENANT}/pods?dryRun=All");
-        self.load(&self.tenant, Method::POST, &path, |caller, count| {
+        let path = format!("api/v1/namespaces/{TENANT}/pods");
+        self.load(&self.tenant, Method::POST, &path, |caller, _| {
             json!({"apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": format!("{caller}-{count}")},
+                "metadata": {"generateName": format!("{caller}-")},
                 "spec": {"containers": [{"name": "main", "image": "example.com/app:1",
                     "resources": {"requests": {"cpu": "10m", "memory": "16Mi"},
                         "limits": {"cpu": "100m", "memory": "64Mi"}}}]}})
