@@ -35,6 +35,8 @@ const ELSEWHERE: &str = "elsewhere";
 const STRANGER: &str = "stranger";
 /// Who may read profiles.
 const PROFILER: &str = "profiler";
+/// Addresses for all Services of a measurement.
+const SERVICE_ADDRESSES: &str = "--service-cluster-ip-range=10.0.0.0/16";
 const MASTERS: Option<&str> = Some("system:masters");
 /// The policy that tells which set is in force: it refuses RuntimeClasses and names the set.
 const MARKER: &str = "measure-set";
@@ -73,7 +75,11 @@ impl Guarded {
     /// # Errors
     /// A part does not start, the API server refuses, or a manifest cannot be read.
     pub async fn start(program: &Path, floor: &str, folder: &Path) -> Result<Self> {
-        let options = ControlPlaneOptions { folder: Some(folder.into()), ..Default::default() };
+        let options = ControlPlaneOptions {
+            folder: Some(folder.into()),
+            apiserver_flags: vec![SERVICE_ADDRESSES.to_owned()],
+            ..Default::default()
+        };
         let cluster = ControlPlane::start(options).await?;
         let kubectl = |kubeconfig: &Path| Kubectl::new(folder, kubeconfig, None);
         let as_admin = kubectl(cluster.admin_kubeconfig())?;
@@ -158,15 +164,13 @@ impl Guarded {
         })
     }
 
-    /// Services that the tenant makes in its namespace. They are headless, because the addresses of a
-    /// control plane would run out.
+    /// Services that the tenant makes in its namespace.
     pub(super) fn services(&self) -> Load {
         let path = format!("api/v1/namespaces/{TENANT}/services");
         self.load(&self.tenant, Method::POST, &path, |caller, _| {
             json!({"apiVersion": "v1", "kind": "Service",
                 "metadata": {"generateName": format!("{caller}-")},
-                "spec": {"clusterIP": "None", "selector": {"app": "measured"},
-                    "ports": [{"port": 80}]}})
+                "spec": {"selector": {"app": "measured"}, "ports": [{"port": 80}]}})
         })
     }
 
