@@ -1,13 +1,14 @@
-//! Links the shipped program so that it starts fast: a cache hit is little more than a start.
+//! Linker options that make the shipped program start fast, because a cache hit takes little
+//! longer than the start of the program.
 //!
-//! - At a fixed address. A position-independent program of this size has about eleven thousand
-//!   addresses in it that the loader writes anew at every start, which touches every page of its
-//!   tables. kubectl and every other Go program on Linux are linked at a fixed address, too.
-//!   Libraries, heap and stack stay at random ones.
-//! - With the unwinder inside. It is the only thing of `libgcc_s.so` that is used; finding and
-//!   loading that library takes longer than reading the token.
+//! - A fixed address. A position-independent program of this size contains about eleven thousand
+//!   addresses that the loader relocates at every start, which touches every page of its tables.
+//!   kubectl and every other Go program on Linux are linked at a fixed address, too. Libraries,
+//!   heap and stack stay at random addresses.
+//! - A static unwinder. It is the only part of `libgcc_s.so` that is used; finding and loading that
+//!   library takes longer than reading the token.
 //!
-//! Each is about a tenth of the time that a hit takes; `docs/kubectl-tenant.md` has the figures.
+//! Each saves about a tenth of the time of a hit; `docs/kubectl-tenant.md` has the figures.
 
 use std::env;
 
@@ -20,8 +21,8 @@ fn main() {
         && is("CARGO_CFG_TARGET_ENV", "gnu")
     {
         println!("cargo::rustc-link-arg-bins=-no-pie");
-        // Before the libraries that the compiler adds, so that it is found first. "dylib" leaves the
-        // search to the linker, which knows where its compiler keeps the archive.
+        // It comes before the libraries that the compiler adds, so that it is found first. "dylib"
+        // leaves the search to the linker, which knows where its compiler keeps the archive.
         println!("cargo::rustc-link-lib=dylib=gcc_eh");
     }
 }

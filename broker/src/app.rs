@@ -23,40 +23,40 @@ use poem_openapi::{
 use tokio::net::TcpListener;
 
 use crate::{
-    account::{self, Account},
+    account::{self, AccountPages},
     audit::{api::AuditApi, chain::Sealer},
-    background::{Background, Parts},
+    background::{Background, Dependencies},
     clock::Clock,
     cluster::Cluster,
     config::Config,
     credential::{Credentials, Ledger, api::CredentialApi},
-    db::{Db, Location, Shares},
+    db::{ConnectionShares, Db, Location},
     gateway::{Gateway, api::GatewayApi},
     http::{self, Outer},
     identity::{Identity, IdentityApi},
-    install::{Parameters, Watch},
+    install::{Parameters, PolicyWatcher},
     issuer::{self, AuthApi, Issuer},
     operator::{self, Health},
-    problem::Failure,
-    rate_limit::RateLimits,
-    server::{Answering, Listener},
+    problem::ApiError,
+    rate_limit::RateLimiter,
+    server::{Listener, Services},
     signing::{PrivateKey, PublicKeys},
     telemetry::Metrics,
     tier_role, tls,
     user::{Users, api::UserApi},
-    workspace::{self, Rung, Workspaces, api::WorkspaceApi},
+    workspace::{self, NotificationReceiver, Workspaces, api::WorkspaceApi},
 };
 
-/// How many sweeps go by between two looks at the cluster's policies.
-const SWEEPS_PER_LOOK: u64 = 6;
+/// Number of sweep intervals between two checks of the cluster's admission policies.
+const SWEEPS_PER_POLICY_CHECK: u64 = 6;
 
-/// All operations of the HTTP API.
+/// The handlers of all operations of the HTTP API.
 type Api = (AuthApi, IdentityApi, UserApi, WorkspaceApi, CredentialApi, GatewayApi, AuditApi);
 
-/// The broker, put together.
+/// The broker with all its parts.
 pub struct App {
     config: Config,
-    shares: Shares,
+    shares: ConnectionShares,
     issuer: Issuer,
     workspaces: Workspaces,
     credentials: Credentials,
@@ -66,12 +66,12 @@ pub struct App {
     metrics: Metrics,
     sealer: Sealer,
     audit_keys: AuditKeys,
-    watch: Watch,
-    tier_roles: tier_role::Watch,
+    watch: PolicyWatcher,
+    tier_roles: tier_role::RoleWatcher,
     gateway: Gateway,
-    rung: Rung,
-    /// Whether the cluster's policies were looked at.
-    policies_known: bool,
+    notifications: NotificationReceiver,
+    /// Whether the cluster's admission policies were checked at the start.
+    policies_checked: bool,
 }
 
 impl std::fmt::Debug for App {
@@ -80,11 +80,12 @@ impl std::fmt::Debug for App {
     }
 }
 
-/// How far our clock may be from the database's before an operator is warned, in milliseconds.
+/// Offset between this machine's clock and the database's from which on a warning is logged, in
+/// milliseconds.
 const MAX_CLOCK_OFFSET_MS: i64 = 2_000;
 
-/// Compares our clock with the database's, which all replicas have in common. Kill switch and
-/// sessions of another replica are noticed later where clocks differ.
+/// Compares this machine's clock with the database's, which all replicas share. Where clocks
+/// differ, a replica notices suspensions and sessions of other replicas later.
 async fn compare_clocks(db: &Db, clock: &Clock, metrics: &Metrics) -> anyhow::Result<()> {
     let before = clock.now_ms();
     let Some(theirs) = db.clock_ms().await.context("cannot read the database's clock")? else {
@@ -102,10 +103,10 @@ async fn compare_clocks(db: &Db, clock: &Clock, metrics: &Metrics) -> anyhow::Re
     Ok(())
 }
 
-/// Opens the database and brings its tables to this version.
+/// Opens the database and migrates it to this version.
 ///
 /// # Errors
-/// It does not answer, or is of a later version.
+/// The database does not answer, or its schema is of a later version.
 pub async fn open_database(config: &Config) -> anyhow::Result<Db> {
     make_database_folder(config)?;
     let db = Db::connect(&config.database).await.context(NO_DATABASE)?;
@@ -113,15 +114,16 @@ pub async fn open_database(config: &Config) -> anyhow::Result<Db> {
     Ok(db)
 }
 
-/// The same, divided between those who use it.
-async fn open_shares(config: &Config) -> anyhow::Result<Shares> {
+/// Opens and migrates the database like [`open_database`], with connections divided into shares.
+async fn open_shares(config: &Config) -> anyhow::Result<ConnectionShares> {
     make_database_folder(config)?;
-    let shares = Shares::connect(&config.database).await.context(NO_DATABASE)?;
+    let shares = ConnectionShares::connect(&config.database).await.context(NO_DATABASE)?;
     migrate(&shares.signed_in).await?;
     Ok(shares)
 }
 
-const NO_DATABASE: &str = "cannot open the database (database.url); is it running and may we in?";
+const NO_DATABASE: &str =
+    "cannot open the database (database.url); is it running, and are user and password right?";
 
 fn make_database_folder(config: &Config) -> anyhow::Result<()> {
     if let Location::Sqlite(path) = &config.database
@@ -136,28 +138,32 @@ async fn migrate(db: &Db) -> anyhow::Result<()> {
     db.migrate().await.context("cannot bring the database's tables to this version")
 }
 
-/// Keys of the audit trail.
+/// The signing keys of the audit trail.
 #[derive(Debug)]
 pub struct AuditKeys {
     /// Signs checkpoints.
     pub signing: Arc<PrivateKey>,
-    /// All that signed some.
+    /// Public keys that verify checkpoints, also those of earlier signing keys.
     pub known: PublicKeys,
 }
 
-/// What looks at the policies and at the tiers' roles, again and again.
-fn watches(config: &Config, cluster: &Cluster, metrics: &Metrics) -> (Watch, tier_role::Watch) {
-    let watch = Watch {
+/// The periodic checks of the admission policies and of the tiers' ClusterRoles.
+fn watchers(
+    config: &Config,
+    cluster: &Cluster,
+    metrics: &Metrics,
+) -> (PolicyWatcher, tier_role::RoleWatcher) {
+    let watch = PolicyWatcher {
         cluster: cluster.clone(),
         parameters: Parameters::new(config),
         allow_missing: config.cluster.allow_missing_policies,
-        every: Duration::from_secs(u64::from(config.sweep_seconds) * SWEEPS_PER_LOOK),
+        interval: Duration::from_secs(u64::from(config.sweep_seconds) * SWEEPS_PER_POLICY_CHECK),
         metrics: metrics.clone(),
     };
-    let tier_roles = tier_role::Watch {
+    let tier_roles = tier_role::RoleWatcher {
         cluster: cluster.clone(),
         roles: watch.parameters.roles.clone(),
-        every: watch.every,
+        interval: watch.interval,
         metrics: metrics.clone(),
     };
     (watch, tier_roles)
@@ -166,11 +172,11 @@ fn watches(config: &Config, cluster: &Cluster, metrics: &Metrics) -> (Watch, tie
 /// Loads the keys of the audit trail.
 ///
 /// # Errors
-/// A file that cannot be used; the text names the setting.
+/// A key file cannot be used. The text names the setting.
 pub fn audit_keys(config: &Config) -> anyhow::Result<AuditKeys> {
     const SETTING: &str = "audit.signing_key_files, or issuer.signing_key_files without it";
     let keys = PrivateKey::load(&config.audit.signing_key_files).context(SETTING)?;
-    let mut known = PublicKeys::of(&keys);
+    let mut known = PublicKeys::from_private(&keys);
     if let Some(path) = &config.audit.known_keys_file {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {} (audit.known_keys_file)", path.display()))?;
@@ -181,7 +187,7 @@ pub fn audit_keys(config: &Config) -> anyhow::Result<AuditKeys> {
     Ok(AuditKeys { signing: Arc::new(signing), known })
 }
 
-/// Makes a folder that only its owner may enter, if it is not there.
+/// Creates a folder with mode 0700 unless it exists.
 fn private_folder(path: &Path) -> anyhow::Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -191,23 +197,23 @@ fn private_folder(path: &Path) -> anyhow::Result<()> {
 }
 
 impl App {
-    /// Puts the broker together: database, cluster, issuer. Listens on nothing yet.
+    /// Connects to the database and the cluster and builds all parts. It does not listen yet.
     ///
     /// # Errors
-    /// A part cannot be used; the text says which setting to look at.
+    /// A part cannot be used. The text says which setting to look at.
     pub async fn start(config: Config, clock: Clock) -> anyhow::Result<Self> {
         let metrics = Metrics::default();
         let shares = open_shares(&config).await?;
         let db = shares.signed_in.clone();
         compare_clocks(&db, &clock, &metrics).await?;
         let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await?;
-        let (watch, tier_roles) = watches(&config, &cluster, &metrics);
-        let policies_known = Box::pin(watch.start()).await?;
-        let limits = RateLimits::new(config.unauthenticated, metrics.clone());
+        let (watch, tier_roles) = watchers(&config, &cluster, &metrics);
+        let policies_checked = Box::pin(watch.start()).await?;
+        let limits = RateLimiter::new(config.unauthenticated, metrics.clone());
         let identity =
             Identity::new(db.clone(), clock.clone(), metrics.clone(), config.browser.clone())
-                .limited(shares.unauthenticated.clone(), limits);
-        if config.makes_signing_key() {
+                .with_limits(shares.unauthenticated.clone(), limits);
+        if config.generates_signing_key() {
             private_folder(&config.state_dir)?;
             issuer::keys::generate_if_missing(&config.issuer.signing_key_files[0])
                 .context("cannot make the issuer's signing key in state_dir")?;
@@ -216,13 +222,13 @@ impl App {
             config.issuer.clone(),
             shares.unauthenticated.clone(),
             clock.clone(),
-            identity.on(&shares.unauthenticated),
+            identity.with_db(&shares.unauthenticated),
             metrics.clone(),
         )
         .context("cannot start the issuer (issuer.signing_key_files)")?;
         let audit_keys = audit_keys(&config)?;
         let sealer = Sealer::new(db.clone(), clock.clone(), Arc::clone(&audit_keys.signing));
-        let (bell, rung) = workspace::bell();
+        let (notifier, notifications) = workspace::notification_channel();
         let workspaces = Workspaces::new(
             db.clone(),
             clock.clone(),
@@ -230,7 +236,7 @@ impl App {
             config.tiers.clone(),
             config.init_limit,
             metrics.clone(),
-            bell,
+            notifier,
         );
         let credentials = Credentials::new(
             db.clone(),
@@ -253,7 +259,7 @@ impl App {
         let users = Users::new(
             shares.authority.clone(),
             clock.clone(),
-            identity.on(&shares.authority),
+            identity.with_db(&shares.authority),
             authority.clone(),
             metrics.clone(),
         );
@@ -265,7 +271,7 @@ impl App {
             CredentialApi {
                 workspaces: workspaces.clone(),
                 credentials: credentials.clone(),
-                broker_url: config.shown_url(),
+                broker_url: config.display_url(),
             },
             GatewayApi { workspaces: workspaces.clone(), gateway: gateway.clone() },
             AuditApi { db, workspaces: workspaces.clone() },
@@ -285,16 +291,16 @@ impl App {
             watch,
             tier_roles,
             gateway,
-            rung,
-            policies_known,
+            notifications,
+            policies_checked,
         })
     }
 
     /// Serves until `stop` resolves, then drains.
     ///
     /// # Errors
-    /// An address cannot be listened on, or the cluster, which was away, comes back without the
-    /// policies that hold the broker.
+    /// An address cannot be bound, or the cluster, which was unreachable at the start, turns out
+    /// not to have the admission policies in force.
     pub async fn serve(
         self,
         stop: impl Future<Output = ()> + Send + 'static,
@@ -316,7 +322,7 @@ impl App {
                 ),
         );
         let background = Background::start(
-            Parts {
+            Dependencies {
                 workspaces: self.workspaces.clone(),
                 unfinished: self.workspaces.on(&self.shares.authority),
                 credentials: self.credentials.on(&self.shares.authority),
@@ -339,27 +345,27 @@ impl App {
             identity: self.identity.clone(),
             cluster: config.cluster.name.clone(),
         };
-        let api = http::for_frontends(service(self.api), self.identity.origins());
-        let account = Account {
+        let api = http::with_cors(service(self.api), self.identity.origins());
+        let account = AccountPages {
             identity: self.identity.clone(),
             workspaces: self.workspaces,
             db: self.shares.signed_in.clone(),
-            broker_url: config.shown_url(),
+            broker_url: config.display_url(),
         };
         let routes = account::routes(issuer::routes(self.issuer), &account)
             .nest("/api/v1", api)
             .data(self.identity)
             .with(CatchPanic::new().with_handler(panicked))
             .with(outer);
-        let not_held = Arc::new(OnceLock::new());
-        let (watch, known) = (self.watch, self.policies_known);
-        let found = Arc::clone(&not_held);
+        let policy_failure = Arc::new(OnceLock::new());
+        let (watch, checked) = (self.watch, self.policies_checked);
+        let failure = Arc::clone(&policy_failure);
         let stop = async move {
             tokio::select! {
                 () = stop => {}
-                why = Box::pin(watch.keep(known)) => drop(found.set(why)),
+                error = Box::pin(watch.run(checked)) => drop(failure.set(error)),
             }
-            tracing::info!("stopping: requests under way are finished");
+            tracing::info!("stopping: waiting for requests in flight");
             draining.store(true, Ordering::SeqCst);
         };
         let drain = Duration::from_secs(config.drain_seconds.into());
@@ -367,28 +373,29 @@ impl App {
             listen = %config.listen, operator_listen = %config.operator_listen,
             public_url = %config.public_url, tls = tls.is_some(), "the broker is ready"
         );
-        let keeping = self.gateway.keep(self.rung, &self.shares.authority);
+        let gateway_tasks =
+            self.gateway.spawn_background_tasks(self.notifications, &self.shares.authority);
         let pages = Arc::new(routes.map_to_response().boxed());
         let proxies = config.trusted_proxies;
-        let answering = Answering { gateway: self.gateway, proxies, pages };
-        let served = Listener { tcp: public, tls }.serve(answering, stop, drain).await;
-        keeping.stop().await;
+        let services = Services { gateway: self.gateway, proxies, pages };
+        let served = Listener { tcp: public, tls }.serve(services, stop, drain).await;
+        gateway_tasks.stop().await;
         background.stop().await;
         drop(operator_stop);
         let _ = operator.await;
         self.shares.close().await;
         tracing::info!("stopped");
-        match not_held.get() {
-            Some(why) => Err(why.clone().into()),
-            None => served.context("start the threads that serve connections"),
+        match policy_failure.get() {
+            Some(error) => Err(error.clone().into()),
+            None => served.context("cannot start the worker threads"),
         }
     }
 }
 
-/// The API as its OpenAPI document says it, without the parts that answer.
-struct Described;
+/// The description of the API for its OpenAPI document, without handlers.
+struct ApiDescription;
 
-impl OpenApi for Described {
+impl OpenApi for ApiDescription {
     fn meta() -> Vec<MetaApi> {
         Api::meta()
     }
@@ -402,12 +409,12 @@ impl OpenApi for Described {
 
 /// The OpenAPI document of the broker's API, as YAML.
 pub fn document() -> String {
-    service(Described).spec_yaml()
+    service(ApiDescription).spec_yaml()
 }
 
-/// What a request gets whose handler panicked; the panic itself is in the log.
+/// The response to a request whose handler panicked. The panic itself is in the log.
 fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response {
-    Failure::internal(&std::io::Error::other("a handler panicked")).into_response()
+    ApiError::internal(&std::io::Error::other("a handler panicked")).into_response()
 }
 
 async fn listen(address: std::net::SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
@@ -419,9 +426,9 @@ async fn listen(address: std::net::SocketAddr, setting: &str) -> anyhow::Result<
 fn service<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
     OpenApiService::new(api, "Tenant broker", env!("CARGO_PKG_VERSION"))
         .description(
-            "Gives each person a safe corner of a Kubernetes cluster. Sign in at the issuer that `/.well-known/openid-configuration` describes and send its \
-             access token as bearer token. Every failure is problem details (RFC 9457) with a \
-             stable `code`.",
+            "Gives each person an isolated namespace of a Kubernetes cluster. Sign in at the issuer \
+             that `/.well-known/openid-configuration` describes and send its access token as bearer \
+             token. Every error response is problem details (RFC 9457) with a stable `code`.",
         )
         .server("/api/v1")
 }

@@ -1,4 +1,4 @@
-//! What the broker does by itself, again and again, until it is stopped.
+//! Background tasks: loops that run at an interval until the broker stops.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,41 +12,42 @@ use crate::{
     credential::Credentials,
     db::Db,
     issuer::Issuer,
-    problem::chain,
+    problem::error_chain,
     signing::{PrivateKey, PublicKeys},
     tier_role,
     workspace::Workspaces,
 };
 
-/// How often old audit rows are looked for.
-const RETENTION: Duration = Duration::from_mins(1);
+/// Interval at which expired audit rows are deleted.
+const RETENTION_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Whom it is done for.
+/// The parts of the broker that the background tasks use.
 #[derive(Debug)]
-pub struct Parts {
-    /// Whose objects are looked at.
+pub struct Dependencies {
+    /// Compares the objects of workspaces with the desired state.
     pub workspaces: Workspaces,
-    /// The same, to be finished, on a share of the database that nothing else can use up.
+    /// Finishes interrupted work of workspaces, on connections of the database that other requests
+    /// cannot exhaust.
     pub unfinished: Workspaces,
-    /// Whose Secrets go, on that share.
+    /// Deletes expired Secrets, on the same connections.
     pub credentials: Credentials,
-    /// Whose rows go, and whose browsers are checked.
+    /// Deletes expired rows, and checks the sessions of browsers at the providers.
     pub issuer: Issuer,
     /// Seals audit rows.
     pub sealer: Sealer,
-    /// Signs where old audit rows are cut.
+    /// Signs the anchor that replaces deleted audit rows.
     pub audit_key: Arc<PrivateKey>,
-    /// All keys that signed some.
+    /// All public keys that verify checkpoints.
     pub known_audit_keys: PublicKeys,
-    /// Where the audit trail is.
+    /// The database with the audit trail.
     pub db: Db,
-    /// Its time.
+    /// The clock for the age of audit rows.
     pub clock: Clock,
-    /// Looks at the tiers' roles.
-    pub tier_roles: tier_role::Watch,
+    /// Checks the tiers' ClusterRoles.
+    pub tier_roles: tier_role::RoleWatcher,
 }
 
-/// The loops. They end with the value.
+/// The running loops. They are aborted when the value is dropped.
 #[derive(Debug)]
 pub struct Background {
     loops: JoinSet<()>,
@@ -54,9 +55,9 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts them.
-    pub fn start(parts: Parts, config: &Config) -> Self {
-        let Parts {
+    /// Starts all loops.
+    pub fn start(dependencies: Dependencies, config: &Config) -> Self {
+        let Dependencies {
             workspaces,
             unfinished,
             credentials,
@@ -67,12 +68,12 @@ impl Background {
             db,
             clock,
             tier_roles,
-        } = parts;
+        } = dependencies;
         let sweep = Duration::from_secs(config.sweep_seconds.into());
         let mut loops = JoinSet::new();
         loops.spawn(sweep_loop(unfinished, credentials, sweep));
         loops.spawn(purge_loop(issuer.clone(), sweep));
-        loops.spawn(sealer.clone().keep());
+        loops.spawn(sealer.clone().run());
         loops.spawn(retention_loop(
             db,
             clock,
@@ -81,92 +82,93 @@ impl Background {
             config.audit.retention_days,
         ));
         loops.spawn(check_loop(issuer, sweep));
-        loops.spawn(tier_roles.keep());
+        loops.spawn(tier_roles.run());
         loops.spawn(drift_loop(workspaces, config.drift_seconds));
         Self { loops, sealer }
     }
 
-    /// Stops them, and seals the audit rows that the last requests left.
+    /// Stops all loops, and seals the audit rows of the last requests.
     pub async fn stop(mut self) {
         self.loops.shutdown().await;
-        // If it fails, another replica or the next start does it.
-        if let Err(error) = self.sealer.run().await {
-            tracing::warn!(error = chain(&error), "audit rows stay unsealed for now");
+        // If this fails, another replica or the next start seals them.
+        if let Err(error) = self.sealer.seal_all().await {
+            tracing::warn!(
+                error = error_chain(&error),
+                "sealing the last audit rows failed; the next start seals them"
+            );
         }
     }
 }
 
-/// Finishes what is half done, again and again.
-async fn sweep_loop(workspaces: Workspaces, credentials: Credentials, every: Duration) {
-    let mut ticks = ticks(every);
+/// Finishes interrupted work of workspaces and deletes expired Secrets.
+async fn sweep_loop(workspaces: Workspaces, credentials: Credentials, interval: Duration) {
+    let mut ticks = ticks(interval);
     loop {
         ticks.tick().await;
         if let Err(error) = workspaces.sweep().await {
-            tracing::error!(error = chain(&error), "the sweep cannot read its work");
+            tracing::error!(error = error_chain(&error), "workspace sweep failed");
         }
         if let Err(error) = credentials.sweep().await {
-            tracing::error!(
-                error = chain(&error),
-                "the Secrets of tokens that are over cannot be read"
-            );
+            tracing::error!(error = error_chain(&error), "sweep of expired token Secrets failed");
         }
-        if let Err(error) = workspaces.take_stock().await {
-            tracing::error!(error = chain(&error), "the workspaces cannot be counted");
+        if let Err(error) = workspaces.record_gauges().await {
+            tracing::error!(error = error_chain(&error), "counting workspaces failed");
         }
     }
 }
 
-/// Forgets what is over, again and again; apart from the sweep, which waits for nothing here.
-async fn purge_loop(issuer: Issuer, every: Duration) {
-    let mut ticks = ticks(every);
+/// Deletes expired rows of the issuer. It is a loop of its own, so that the sweep does not wait for
+/// it.
+async fn purge_loop(issuer: Issuer, interval: Duration) {
+    let mut ticks = ticks(interval);
     loop {
         ticks.tick().await;
         if let Err(error) = issuer.purge().await {
-            tracing::error!(error = chain(&error), "expired rows cannot be deleted");
+            tracing::error!(error = error_chain(&error), "deleting expired rows failed");
         }
     }
 }
 
-/// Looks for objects of workspaces that were deleted or altered, again and again.
+/// Detects objects of workspaces that were deleted or changed by others.
 async fn drift_loop(workspaces: Workspaces, seconds: u32) {
     let mut ticks = ticks(Duration::from_secs(seconds.into()));
     loop {
         ticks.tick().await;
-        if let Err(error) = workspaces.look_for_drift(seconds).await {
-            tracing::error!(error = chain(&error), "the objects of workspaces cannot be looked at");
+        if let Err(error) = workspaces.detect_drift(seconds).await {
+            tracing::error!(error = error_chain(&error), "drift detection failed");
         }
     }
 }
 
-/// Asks providers about browsers' sessions, again and again; apart from the sweep, for a provider may
-/// take its time.
-async fn check_loop(issuer: Issuer, every: Duration) {
-    let mut ticks = ticks(every);
+/// Checks browsers' sessions at their providers. It is a loop of its own, because a provider may be
+/// slow.
+async fn check_loop(issuer: Issuer, interval: Duration) {
+    let mut ticks = ticks(interval);
     loop {
         ticks.tick().await;
         if let Err(error) = issuer.check_browsers().await {
-            tracing::error!(error = chain(&error), "the sessions of browsers cannot be checked");
+            tracing::error!(error = error_chain(&error), "checking browser sessions failed");
         }
     }
 }
 
-/// Deletes audit rows that are old enough, again and again.
+/// Deletes audit rows that are older than the retention; 0 `days` keeps all.
 async fn retention_loop(db: Db, clock: Clock, key: Arc<PrivateKey>, known: PublicKeys, days: u32) {
     if days == 0 {
         return;
     }
-    let mut ticks = ticks(RETENTION);
+    let mut ticks = ticks(RETENTION_INTERVAL);
     loop {
         ticks.tick().await;
-        match audit::cut(&db, &clock, &key, &known, days).await {
+        match audit::prune(&db, &clock, &key, &known, days).await {
             Ok(None) => {}
-            // There may be more.
+            // A round is limited, so there may be more rows.
             Ok(Some(sequence)) => {
-                tracing::info!(sequence, days, "old audit rows were deleted up to this one");
+                tracing::info!(sequence, days, "old audit rows deleted up to this sequence");
                 ticks.reset_immediately();
             }
             Err(error) => {
-                tracing::error!(error = chain(&error), "old audit rows cannot be deleted");
+                tracing::error!(error = error_chain(&error), "deleting old audit rows failed");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Time and identifiers: the only callers of the system clock.
+//! The clock and the generators of identifiers: the only callers of the system clock.
 
 use std::{
     sync::{
@@ -12,65 +12,66 @@ use jiff::Timestamp;
 use tokio::time::{Interval, MissedTickBehavior};
 use uuid::Uuid;
 
-/// Ticks at once and then so often; whoever was late does not hurry afterwards.
+/// An interval that ticks immediately and then at every `every`. After a late tick it keeps the
+/// full interval and does not catch up.
 pub(crate) fn ticks(every: Duration) -> Interval {
-    let mut ticks = tokio::time::interval(every);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
+    let mut interval = tokio::time::interval(every);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
 }
 
-/// Where time comes from: the system, or a test that turns the hands itself.
+/// A source of time: the system clock, or a manual clock for tests.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    hands: Option<Arc<AtomicI64>>,
+    manual_ms: Option<Arc<AtomicI64>>,
 }
 
 impl Clock {
-    /// The system's clock.
+    /// The system clock.
     pub fn system() -> Self {
         Self::default()
     }
 
-    /// A clock that stands at this time until [`Clock::advance`].
+    /// A clock that stands still at this time until [`Clock::advance`].
     pub fn manual(at: Timestamp) -> Self {
-        Self { hands: Some(Arc::new(AtomicI64::new(at.as_millisecond()))) }
+        Self { manual_ms: Some(Arc::new(AtomicI64::new(at.as_millisecond()))) }
     }
 
-    /// Milliseconds since 1970, as the database keeps them.
-    #[expect(clippy::disallowed_methods, reason = "the one place that asks the system")]
+    /// The time in milliseconds since 1970, as the database stores it.
+    #[expect(clippy::disallowed_methods, reason = "the only caller of the system clock")]
     pub fn now_ms(&self) -> i64 {
-        match &self.hands {
-            Some(hands) => hands.load(Ordering::SeqCst),
+        match &self.manual_ms {
+            Some(manual_ms) => manual_ms.load(Ordering::SeqCst),
             None => Timestamp::now().as_millisecond(),
         }
     }
 
-    /// The time now, to the millisecond.
+    /// The current time, with millisecond precision.
     pub fn now(&self) -> Timestamp {
         timestamp(self.now_ms())
     }
 
-    /// Moves a manual clock on; the system's clock does not move.
+    /// Advances a manual clock; the system clock is not affected.
     pub fn advance(&self, milliseconds: i64) {
-        if let Some(hands) = &self.hands {
-            hands.fetch_add(milliseconds, Ordering::SeqCst);
+        if let Some(manual_ms) = &self.manual_ms {
+            manual_ms.fetch_add(milliseconds, Ordering::SeqCst);
         }
     }
 
     /// An identifier that sorts by time (UUIDv7, RFC 9562), for rows that are read in order.
-    #[expect(clippy::disallowed_methods, reason = "the one place that makes identifiers")]
+    #[expect(clippy::disallowed_methods, reason = "the only generator of identifiers")]
     pub fn ordered_id(&self) -> Uuid {
         Uuid::now_v7()
     }
 
-    /// An identifier that tells nothing (UUIDv4), for what people see.
-    #[expect(clippy::disallowed_methods, reason = "the one place that makes identifiers")]
+    /// An identifier that reveals nothing (UUIDv4), for what users see.
+    #[expect(clippy::disallowed_methods, reason = "the only generator of identifiers")]
     pub fn random_id(&self) -> Uuid {
         Uuid::new_v4()
     }
 }
 
-/// A time that the database keeps as milliseconds. Milliseconds out of range give 1970.
+/// A time from the milliseconds that the database stores. Milliseconds out of range give 1970.
 pub fn timestamp(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }

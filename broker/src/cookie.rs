@@ -1,4 +1,4 @@
-//! Cookies of the broker's pages.
+//! Cookies that are bound to the broker's host.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use poem::{
 
 use crate::secret::PlainSecret;
 
-/// A cookie that belongs to this host alone and that no script can read.
+/// A cookie that is bound to this host and that no script can read.
 ///
-/// Over https its name has the prefix `__Host-`, with which a browser takes it from this host only
-/// and only over https (RFC 6265bis section 4.1.3.2); the prefix wants the path `/`. Over http,
+/// Over https its name has the prefix `__Host-`, so a browser accepts it from this host only and
+/// only over https (RFC 6265bis section 4.1.3.2); the prefix requires the path `/`. Over http,
 /// which is for loopback, browsers refuse the prefix.
 #[derive(Clone, Debug)]
 pub struct HostCookie {
@@ -22,7 +22,8 @@ pub struct HostCookie {
 }
 
 impl HostCookie {
-    /// A cookie of this name; over http it goes to this path only, for ports share cookies there.
+    /// A cookie of this name. Over http it is sent to this path only, because all ports of a host
+    /// share their cookies.
     pub fn new(name: &str, https: bool, http_path: &'static str) -> Self {
         if https {
             Self { name: format!("__Host-{name}"), path: "/", secure: true }
@@ -31,12 +32,12 @@ impl HostCookie {
         }
     }
 
-    /// The `Set-Cookie` that hands the secret to the browser for so long.
+    /// The `Set-Cookie` value that stores the secret in the browser for this number of seconds.
     pub fn set(&self, secret: &PlainSecret, seconds: u32) -> Option<HeaderValue> {
         self.header(secret.expose(), seconds)
     }
 
-    /// The `Set-Cookie` that takes it back.
+    /// The `Set-Cookie` value that removes the cookie.
     pub fn clear(&self) -> Option<HeaderValue> {
         self.header("", 0)
     }
@@ -46,7 +47,7 @@ impl HostCookie {
         cookie.set_path(self.path);
         cookie.set_http_only(true);
         cookie.set_secure(self.secure);
-        // Lax, not Strict: the person comes from another site's link, or from a terminal.
+        // Lax, not Strict, because people follow a link of another site or of a terminal.
         cookie.set_same_site(SameSite::Lax);
         cookie.set_max_age(Duration::from_secs(seconds.into()));
         let mut value = HeaderValue::from_str(&cookie.to_string()).ok()?;
@@ -54,8 +55,8 @@ impl HostCookie {
         Some(value)
     }
 
-    /// What the browser sends back. A cookie that is sent twice is as good as none: one of the two
-    /// is somebody else's.
+    /// Reads the cookie of a request. A cookie that is sent twice is ignored, because somebody else
+    /// set one of the two.
     pub fn read(&self, headers: &HeaderMap) -> Option<PlainSecret> {
         let mut values = headers
             .get_all(header::COOKIE)
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_one_that_is_sent_once_is_read() {
+    fn a_cookie_is_read_only_if_it_is_sent_once() {
         let cookie = HostCookie::new("tenant-x", false, "/");
         let read =
             |text: &str| cookie.read(&with_cookie(text)).map(|secret| secret.expose().to_owned());
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn over_https_the_cookie_belongs_to_the_host() {
+    fn over_https_the_cookie_is_bound_to_the_host() {
         let secret = PlainSecret::presented("s");
         let text = |https| {
             let header = HostCookie::new("tenant-x", https, "/login").set(&secret, 600).unwrap();

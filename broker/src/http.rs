@@ -1,5 +1,5 @@
-//! What every request passes, in visible order: request id, body limit, the endpoint, failures as
-//! problem details, security headers, one log line.
+//! The outer HTTP stack of pages and API, in this order: request id, body limit, the endpoint,
+//! errors as problem details, security headers, one log line.
 
 use std::{
     cell::RefCell,
@@ -26,32 +26,32 @@ use tenant_shared::{Code, GATEWAY_PATH};
 use crate::{
     clock::Clock,
     identity::{Identity, Origins, too_many},
-    problem::{Failure, REQUEST, RequestFacts},
+    problem::{ApiError, REQUEST, RequestContext},
     proxy::TrustedProxies,
     telemetry::Metrics,
 };
 
-/// Bytes of a request body at most: every body here is a small form or JSON object.
-pub const MOST_BODY_BYTES: usize = 64 * 1024;
-/// How long a client may take to send it.
+/// Limit of a request body in bytes: every body here is a small form or JSON object.
+pub const MAX_BODY_BYTES: usize = 64 * 1024;
+/// Timeout of receiving a request body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Characters of a `User-Agent` that are kept.
-const MOST_USER_AGENT: usize = 200;
-/// Name of the header that carries the request id back.
+/// Length to which a `User-Agent` is truncated, in characters.
+const MAX_USER_AGENT_CHARS: usize = 200;
+/// Response header with the request id.
 pub const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The outer stack as a middleware.
 #[derive(Clone, Debug)]
 pub struct Outer {
-    /// Names requests.
+    /// Source of request ids.
     pub clock: Clock,
-    /// Counts them.
+    /// Counts requests and their duration.
     pub metrics: Metrics,
-    /// Whether people reach the broker over https, and browsers shall never try without.
+    /// Whether people reach the broker over HTTPS; then responses have HSTS.
     pub https: bool,
-    /// The proxies whose word counts for where a request came from.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub proxies: TrustedProxies,
-    /// Knows the secrets of people who are signed in, and limits everybody else.
+    /// Knows the secrets of recent sessions, and limits requests without one.
     pub identity: Identity,
     /// Name of the cluster behind the gateway.
     pub cluster: String,
@@ -77,7 +77,7 @@ impl<E: Endpoint> Endpoint for OuterEndpoint<E> {
 
     async fn call(&self, request: Request) -> poem::Result<Response> {
         let began = Instant::now();
-        // Ours, never the client's: it becomes the Audit-ID of calls to the cluster.
+        // Never an id of the client: it becomes the Audit-ID of calls to the cluster.
         let id = self.outer.clock.random_id().to_string();
         let address = match request.remote_addr() {
             RemoteAddr(poem::Addr::SocketAddr(connection)) => {
@@ -85,7 +85,7 @@ impl<E: Endpoint> Endpoint for OuterEndpoint<E> {
             }
             RemoteAddr(_) => None,
         };
-        let facts = RequestFacts {
+        let context = RequestContext {
             id: id.clone(),
             address,
             user_agent: user_agent(&request),
@@ -93,53 +93,62 @@ impl<E: Endpoint> Endpoint for OuterEndpoint<E> {
         };
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let (mut response, notes) = REQUEST
-            .scope(facts, async {
-                let mut response = self.answer(request).await;
+            .scope(context, async {
+                let mut response = self.respond(request).await;
                 if response.status() == StatusCode::NOT_FOUND && is_kubernetes_discovery(&path) {
                     response = self.no_kubernetes_here();
                 }
-                let notes = REQUEST.with(|facts| facts.notes.take());
+                let notes = REQUEST.with(|context| context.notes.take());
                 (response, notes)
             })
             .await;
-        finish(&mut response, &id, self.outer.https);
+        set_headers(&mut response, &id, self.outer.https);
         let (status, took) = (response.status().as_u16(), began.elapsed());
         self.outer.metrics.request(&method, &path, status, took.as_secs_f64());
-        log(&Line { id: &id, address, method: method.as_str(), path: &path, status, took, notes });
+        write_access_log(&AccessLogLine {
+            id: &id,
+            address,
+            method: method.as_str(),
+            path: &path,
+            status,
+            took,
+            notes,
+        });
         Ok(response)
     }
 }
 
 impl<E: Endpoint> OuterEndpoint<E> {
-    async fn answer(&self, mut request: Request) -> Response {
-        let place = if self.outer.identity.presents_known_secret(request.headers()) {
+    async fn respond(&self, mut request: Request) -> Response {
+        let permit = if self.outer.identity.presents_cached_secret(request.headers()) {
             None
         } else {
             match self.outer.identity.limits().read_body() {
-                Ok(place) => Some(place),
+                Ok(permit) => Some(permit),
                 Err(limit) => return too_many(limit).into_response(),
             }
         };
         let read = tokio::time::timeout(BODY_TIMEOUT, read_body(&mut request)).await;
-        drop(place);
+        drop(permit);
         match read {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => return failure.into_response(),
             Err(_) => {
-                return Failure::new(Code::InvalidRequest, "the body did not arrive in 10 s")
+                return ApiError::new(Code::InvalidRequest, "the body did not arrive in 10 s")
                     .into_response();
             }
         }
         match self.endpoint.call(request).await {
             Ok(response) => response.into_response(),
-            Err(error) => Failure::from_poem(error).into_response(),
+            Err(error) => ApiError::from_poem(error).into_response(),
         }
     }
 }
 
 impl<E> OuterEndpoint<E> {
-    /// What a client of Kubernetes is told that has the broker's address without the gateway's path.
-    /// It is plain text for people: client-go has a text of its own for a 404, whatever the body says.
+    /// The 404 for a Kubernetes client that was given the broker's address without the gateway's
+    /// path. It is plain text for people, because client-go prints a text of its own for a 404,
+    /// whatever the body says.
     fn no_kubernetes_here(&self) -> Response {
         let text = format!(
             "this is the tenant-broker, and the Kubernetes API is below {GATEWAY_PATH}{}: add that path \
@@ -153,7 +162,7 @@ impl<E> OuterEndpoint<E> {
     }
 }
 
-/// Whether a client of Kubernetes asks here which APIs there are.
+/// Whether this is a path of Kubernetes API discovery.
 fn is_kubernetes_discovery(path: &str) -> bool {
     matches!(
         path.trim_end_matches('/'),
@@ -161,38 +170,41 @@ fn is_kubernetes_discovery(path: &str) -> bool {
     ) || path.starts_with("/apis/")
 }
 
-/// What the client says it is, short enough to be kept.
+/// The `User-Agent` without control characters, truncated.
 fn user_agent(request: &Request) -> Option<String> {
     let text = request.header(header::USER_AGENT)?;
-    Some(text.chars().filter(|c| !c.is_control()).take(MOST_USER_AGENT).collect())
+    Some(text.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT_CHARS).collect())
 }
 
-/// Bytes of a body that is too large that are read all the same.
-const MOST_DISCARDED: u64 = 1024 * 1024;
+/// Limit of bytes that are read and discarded of a body that is too large.
+const MAX_DISCARDED_BYTES: u64 = 1024 * 1024;
 
-/// Reads the body whole, within its limit, so that no handler has to think of it.
-async fn read_body(request: &mut Request) -> Result<(), Failure> {
+/// Reads the whole body up to the limit, so that handlers need no limit of their own.
+async fn read_body(request: &mut Request) -> Result<(), ApiError> {
     let too_large = || {
-        Failure::new(Code::PayloadTooLarge, format!("a body has {MOST_BODY_BYTES} bytes at most"))
+        ApiError::new(
+            Code::PayloadTooLarge,
+            format!("the body is larger than {MAX_BODY_BYTES} bytes"),
+        )
     };
     let mut body = request.take_body().into_async_read();
     let mut bytes = Vec::new();
-    let most = MOST_BODY_BYTES as u64;
-    let read = (&mut body).take(most + 1).read_to_end(&mut bytes).await;
-    read.map_err(|_| Failure::new(Code::InvalidRequest, "the body was cut off"))?;
-    if bytes.len() > MOST_BODY_BYTES {
-        // Who is still sending would not see the answer, only that the connection breaks.
-        let _ = tokio::io::copy(&mut body.take(MOST_DISCARDED), &mut tokio::io::sink()).await;
+    let limit = MAX_BODY_BYTES as u64;
+    let read = (&mut body).take(limit + 1).read_to_end(&mut bytes).await;
+    read.map_err(|_| ApiError::new(Code::InvalidRequest, "the body is incomplete"))?;
+    if bytes.len() > MAX_BODY_BYTES {
+        // A client that is still sending would see a connection reset instead of the response.
+        let _ = tokio::io::copy(&mut body.take(MAX_DISCARDED_BYTES), &mut tokio::io::sink()).await;
         return Err(too_large());
     }
     request.set_body(Body::from(bytes));
     Ok(())
 }
 
-/// Lets pages of frontends call the API, and those of no other origin (Fetch Standard, "CORS
-/// protocol"). The request itself is judged by [`Origins::check`] as well: a browser asks before it
-/// sends only some requests.
-pub fn for_frontends<E>(api: E, origins: &Origins) -> impl Endpoint<Output = Response> + use<E>
+/// Allows pages of the listed frontends, and of no other origin, to call the API (Fetch Standard,
+/// "CORS protocol"). [`Origins::check`] checks the request itself as well, because browsers send a
+/// preflight only before some requests.
+pub fn with_cors<E>(api: E, origins: &Origins) -> impl Endpoint<Output = Response> + use<E>
 where
     E: IntoEndpoint<Endpoint: 'static>,
 {
@@ -204,32 +216,33 @@ where
         .allow_headers([header::CONTENT_TYPE, header::AUTHORIZATION])
         .expose_headers([REQUEST_ID_HEADER, header::RETRY_AFTER, header::CONTENT_DISPOSITION])
         .max_age(600);
-    // A page is to read failures too, so they become answers in here.
+    // Errors become responses inside of the CORS layer, so that pages can read them too.
     api.into_endpoint()
-        .catch_all_error(|error| async { Failure::from_poem(error).into_response() })
+        .catch_all_error(|error| async { ApiError::from_poem(error).into_response() })
         .with(cors)
 }
 
-fn finish(response: &mut Response, id: &str, https: bool) {
+/// Sets the request id and the security headers.
+fn set_headers(response: &mut Response, id: &str, https: bool) {
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(id) {
         headers.insert(REQUEST_ID_HEADER, id);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if https {
-        // RFC 6797; a year, as browsers' lists want it.
+        // RFC 6797; a year, which the preload lists of browsers require.
         let value = HeaderValue::from_static("max-age=31536000");
         headers.insert(header::STRICT_TRANSPORT_SECURITY, value);
     }
-    // Pages say themselves what they may load; nothing else is to be shown as a page at all.
+    // Pages set a policy of their own; no other response may be rendered as a page.
     headers
         .entry(header::CONTENT_SECURITY_POLICY)
         .or_insert(HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"));
-    // Most answers are secret or personal; the few that may be kept say so themselves.
+    // Most responses are secret or personal; the few that may be cached say so themselves.
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
 }
 
-struct Line<'a> {
+struct AccessLogLine<'a> {
     id: &'a str,
     address: Option<std::net::IpAddr>,
     method: &'a str,
@@ -239,8 +252,9 @@ struct Line<'a> {
     notes: Vec<(&'static str, String)>,
 }
 
-/// One line a request. The query is left out, for the issuer's carries what is secret.
-fn log(line: &Line<'_>) {
+/// Writes the log line of a request, without the query, because queries of the issuer contain
+/// secrets.
+fn write_access_log(line: &AccessLogLine<'_>) {
     let notes: Vec<String> =
         line.notes.iter().map(|(field, value)| format!("{field}={value:?}")).collect();
     let notes = notes.join(" ");
@@ -264,7 +278,7 @@ fn log(line: &Line<'_>) {
     if line.status >= 500 { line!(error) } else { line!(info) }
 }
 
-/// A JSON body that may be left out; then it is the default.
+/// An optional JSON body; the default if it is left out.
 #[derive(Debug)]
 pub struct OptionalJson<T>(pub T);
 
@@ -319,20 +333,20 @@ impl<'a, T: ParseFromJSON + Default> poem_openapi::ApiExtractor<'a> for Optional
         body: &mut RequestBody,
         _: poem_openapi::ExtractParamOptions<()>,
     ) -> poem::Result<Self> {
-        let bytes = body.take()?.into_bytes_limit(MOST_BODY_BYTES).await?;
+        let bytes = body.take()?.into_bytes_limit(MAX_BODY_BYTES).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
         let media_type = request.content_type().unwrap_or_default();
         if !Self::check_content_type(media_type) {
-            return Err(Failure::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "").into());
+            return Err(ApiError::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "").into());
         }
         *body = RequestBody::new(Body::from(bytes));
         <Self as ParsePayload>::from_request(request, body).await
     }
 }
 
-/// A YAML document that may be secret; saved as `kubeconfig` by a browser.
+/// A YAML document that may contain secrets. Browsers save it as `kubeconfig`.
 #[derive(Debug)]
 pub struct Yaml(pub SecretString);
 
@@ -374,11 +388,11 @@ impl ApiResponse for Yaml {
     fn register(_: &mut Registry) {}
 }
 
-/// Text with one JSON object a line.
+/// Text with one JSON object per line.
 #[derive(Debug)]
 pub struct JsonLines(pub String);
 
-/// The name that log collectors know (<https://jsonlines.org>); none is registered.
+/// The media type that log collectors know (<https://jsonlines.org>); none is registered.
 const JSON_LINES: &str = "application/jsonl";
 
 impl IntoResponse for JsonLines {

@@ -1,35 +1,36 @@
-//! The broker: gives each person a namespace of their own and two-hour credentials for it.
+//! The broker: gives each person an isolated namespace and two-hour credentials for it.
 //!
-//! | room | what it answers |
+//! | module | responsibility |
 //! |---|---|
 //! | [`clock`], [`secret`], [`cookie`] | time, randomness, cookies |
-//! | [`problem`], [`page`], `list`, [`proxy`], [`config`] | failures, pages, lists in pages, who asks through proxies, settings |
+//! | [`problem`], [`page`], `list`, [`proxy`], [`config`] | API errors, HTML pages, paginated lists, client addresses behind proxies, settings |
 //! | [`db`], [`telemetry`] | storage on two engines with one SQL text; logs and metrics |
-//! | [`audit`], [`rate_limit`], [`throttle`], [`cluster`] | what happened; how often, in this process and across replicas; the Kubernetes API as the broker |
-//! | [`identity`], [`access`] | who is calling; may they |
-//! | [`user`] | who there is; suspend and resume people |
-//! | [`workspace`] | is it on; init, suspend, resume; the sweep |
-//! | [`tier_role`] | what the tiers' roles really give |
-//! | [`credential`], [`issuer`], [`install`] | two-hour tokens; the OpenID provider; the broker's rights and what holds it |
-//! | [`gateway`] | any Kubernetes call, forwarded with the tenant's token, and ended when it has to be |
-//! | [`account`] | the page on which a person sees and does all that without a terminal |
-//! | [`doctor`] | is the cluster as it should be, by trying |
-//! | [`http`], [`server`], `lanes`, `opening`, [`tls`] | what every request passes; connections, their threads and first bytes; TLS |
-//! | [`operator`], [`background`] | health and metrics; what is done again and again |
-//! | [`app`], [`cli`] | who knows whom; the commands |
+//! | [`audit`], [`rate_limit`], [`throttle`], [`cluster`] | audit trail; rate limits per process and across replicas; the Kubernetes API as the broker |
+//! | [`identity`], [`access`] | authentication; authorization |
+//! | [`user`] | user accounts; suspending and resuming them |
+//! | [`workspace`] | the life cycle of workspaces: init, suspend, resume, the sweep |
+//! | [`tier_role`] | the permissions that the tiers' ClusterRoles really grant |
+//! | [`credential`], [`issuer`], [`install`] | two-hour tokens; the OpenID provider; the broker's ClusterRole and the admission policies |
+//! | [`gateway`] | the Kubernetes proxy: forwards requests with the tenant's token, and cancels them on revocation |
+//! | [`account`] | the account page in the browser |
+//! | [`doctor`] | diagnostics of the cluster |
+//! | [`http`], [`server`], `workers`, `preface_timeout`, [`tls`] | the outer HTTP stack; connections, their worker threads and timeouts; TLS |
+//! | [`operator`], [`background`] | health and metrics; periodic tasks |
+//! | [`app`], [`cli`] | the composition root; the commands |
 //!
-//! A room uses rooms above its own line only, and of a neighbour only its `mod.rs`.
+//! A module uses modules of the lines above its own only, and of another module only its `mod.rs`.
 //!
-//! The life of a credential: [`http`] names the request; `credential::api` has the caller checked
-//! ([`identity`]), takes the workspace's row, asks [`access`] for a permit and [`workspace`] for an
-//! `Active`; [`credential`] asks the [`cluster`] for a token, has the ledger and the audit row
-//! committed, and only then lets the token leave.
+//! How a credential is issued: [`http`] gives the request an id; `credential::api` authenticates
+//! the caller ([`identity`]), reads the workspace's row, and gets a permit from [`access`] and an
+//! `Active` from [`workspace`]; [`credential`] requests a token from the [`cluster`], commits the
+//! rows of the ledger and of the audit trail, and only then returns the token.
 
 pub mod access;
 pub mod account;
 pub mod app;
 pub mod audit;
 pub mod background;
+mod buffered_log_writer;
 pub mod cli;
 pub mod clock;
 pub mod cluster;
@@ -43,12 +44,10 @@ pub mod http;
 pub mod identity;
 pub mod install;
 pub mod issuer;
-mod lanes;
 mod list;
-mod log_lines;
-mod opening;
 pub mod operator;
 pub mod page;
+mod preface_timeout;
 pub mod problem;
 pub mod proxy;
 pub mod rate_limit;
@@ -63,4 +62,5 @@ pub mod throttle;
 pub mod tier_role;
 pub mod tls;
 pub mod user;
+mod workers;
 pub mod workspace;

@@ -1,4 +1,5 @@
-//! The broker's program: arguments, exit code, nothing else.
+//! The entry point of `tenant-broker`: parses the arguments, starts the runtime, sets the exit
+//! code.
 
 use std::process::ExitCode;
 
@@ -12,7 +13,10 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            #[expect(clippy::print_stderr, reason = "the one place that tells a person why")]
+            #[expect(
+                clippy::print_stderr,
+                reason = "the one place that prints the error of a command"
+            )]
             {
                 eprintln!("error: {error:#}");
             }

@@ -10,18 +10,18 @@ use poem::{
     web::Data,
 };
 
-use crate::{db::Db, problem::chain, telemetry::Metrics};
+use crate::{db::Db, problem::error_chain, telemetry::Metrics};
 
-/// What readiness depends on.
+/// State that `/readyz` depends on.
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// Has to answer.
+    /// Readiness requires that the database answers.
     pub db: Db,
     /// Whether the broker is stopping.
     pub draining: Arc<AtomicBool>,
 }
 
-/// The operators' pages.
+/// The routes `/healthz`, `/readyz` and `/metrics`.
 pub fn routes(health: Health, metrics: Metrics) -> impl Endpoint {
     Route::new()
         .at("/healthz", get(healthz))
@@ -31,30 +31,30 @@ pub fn routes(health: Health, metrics: Metrics) -> impl Endpoint {
         .data(metrics)
 }
 
-/// The process runs.
+/// Liveness: the process runs.
 #[handler]
 fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The broker can answer requests.
+/// Readiness: the broker is not stopping and the database answers.
 #[handler]
 async fn readyz(health: Data<&Health>) -> Response {
-    let why = if health.draining.load(Ordering::SeqCst) {
+    let reason = if health.draining.load(Ordering::SeqCst) {
         "the broker is stopping\n"
     } else if let Err(error) = health.db.ping().await {
-        tracing::warn!(error = chain(&error), "not ready: the database fails");
+        tracing::warn!(error = error_chain(&error), "not ready: the database does not answer");
         "the database does not answer\n"
     } else {
         return "ok\n".into_response();
     };
-    Response::builder().status(StatusCode::SERVICE_UNAVAILABLE).body(why)
+    Response::builder().status(StatusCode::SERVICE_UNAVAILABLE).body(reason)
 }
 
 #[handler]
 #[expect(
     clippy::unused_async,
-    reason = "an async handler takes its data by value, as poem gives it"
+    reason = "poem's `handler` passes `Data` by value to async functions only"
 )]
 async fn render_metrics(metrics: Data<&Metrics>) -> Response {
     Response::builder()

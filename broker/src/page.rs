@@ -1,5 +1,5 @@
-//! What every page of the broker has in common: plain HTML without scripts, from templates that
-//! escape what they show.
+//! HTML pages of the broker: responses with security headers, rendered without scripts from
+//! templates that escape their values.
 
 use askama::Template;
 use poem::{
@@ -7,15 +7,15 @@ use poem::{
     http::{StatusCode, header},
 };
 
-use crate::problem::{self, note};
+use crate::problem::{self, record_field};
 
-/// What a page may load and do: our stylesheet, and forms where there are any. It cannot be framed
-/// and runs nothing (Content Security Policy Level 3).
+/// The `Content-Security-Policy` of pages (CSP Level 3): the broker's own stylesheet and no
+/// scripts; no page can be framed. [`html`] appends the targets of forms.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action";
 
-/// A page as an answer: neither kept, nor framed, nor named to another site. Its forms may lead to
-/// `form_action` (a source list of CSP) and nowhere else.
+/// A page as a response: not cached, not framed, and not sent as a referrer to other sites. Its
+/// forms may submit to `form_action` (a source list of CSP) only.
 pub fn html(status: StatusCode, rendered: askama::Result<String>, form_action: &str) -> Response {
     match rendered {
         Ok(html) => Response::builder()
@@ -30,7 +30,7 @@ pub fn html(status: StatusCode, rendered: askama::Result<String>, form_action: &
             .header(header::CACHE_CONTROL, "no-store")
             .body(html),
         Err(error) => {
-            note("cause", problem::chain(&error));
+            record_field("cause", problem::error_chain(&error));
             Response::builder().status(StatusCode::INTERNAL_SERVER_ERROR).finish()
         }
     }
@@ -44,19 +44,19 @@ struct Message<'a> {
     request_id: Option<String>,
 }
 
-/// A page that says one thing: in a few words, and what to do about it.
+/// A page with a title and a text that says what to do.
 pub fn message(status: StatusCode, title: &str, text: &str) -> Response {
     html(status, Message { title, text, request_id: None }.render(), "'none'")
 }
 
-/// A page for what went wrong, with the number by which an operator finds it in the log.
+/// An error page, with the request id by which an operator finds the cause in the log.
 pub fn problem(status: StatusCode, title: &str, text: &str) -> Response {
     let request_id = problem::request_id();
     html(status, Message { title, text, request_id }.render(), "'none'")
 }
 
-/// Sends the browser to another page. 303, so that what was posted is not posted again
-/// (RFC 9700 section 4.12); neither kept nor named to it.
+/// Redirects the browser to another page. The status is 303, so that a form is not posted again
+/// (RFC 9700 section 4.12). The redirect is not cached and sends no referrer.
 pub fn see_other(location: &str) -> Response {
     Response::builder()
         .status(StatusCode::SEE_OTHER)

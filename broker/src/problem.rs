@@ -1,7 +1,8 @@
-//! The one failure of the HTTP API, and the facts of the request that it is written with.
+//! The error type of the HTTP API (problem details, RFC 9457) and the context of the current
+//! request.
 //!
-//! A domain has an error type of its own; its `api.rs` says which [`Code`] each case is. What a
-//! person may not see (the cause) goes to the one log line of the request, never into the answer.
+//! Each module has an error type of its own; its `api.rs` maps each case to a [`Code`]. The cause
+//! of an internal error goes to the log line of the request, never into the response.
 
 use std::{cell::RefCell, net::IpAddr};
 
@@ -19,75 +20,75 @@ use poem_openapi::{
 use tenant_shared::{Code, PROBLEM_CONTENT_TYPE, Problem};
 
 tokio::task_local! {
-    /// The request that this task answers; set by [`crate::http`].
-    pub static REQUEST: RequestFacts;
+    /// The request that this task handles; set by [`crate::http`] and [`crate::gateway`].
+    pub static REQUEST: RequestContext;
 }
 
-/// What is known of a request before anyone reads it, and what the answer adds for the log line.
+/// Metadata of a request, and the fields that its handler adds to the log line.
 #[derive(Debug)]
-pub struct RequestFacts {
-    /// Identifier of the request, in the answer's `X-Request-Id`.
+pub struct RequestContext {
+    /// Identifier of the request, returned as `X-Request-Id`.
     pub id: String,
-    /// Address that the request came from; behind trusted proxies what they say.
+    /// Address of the client; behind trusted proxies from `X-Forwarded-For`.
     pub address: Option<IpAddr>,
-    /// The program that it says it came from.
+    /// `User-Agent`, without control characters and truncated.
     pub user_agent: Option<String>,
-    /// What the log line adds: caller, cause of a failure.
+    /// Fields for the log line: caller, cause of an error.
     pub notes: RefCell<Vec<(&'static str, String)>>,
 }
 
-/// Adds a field to the log line of the request under way; outside of one it is dropped.
-pub fn note(field: &'static str, value: impl Into<String>) {
-    let _ = REQUEST.try_with(|facts| {
-        if let Ok(mut notes) = facts.notes.try_borrow_mut() {
+/// Adds a field to the log line of the current request. Outside of a request it does nothing.
+pub fn record_field(field: &'static str, value: impl Into<String>) {
+    let _ = REQUEST.try_with(|context| {
+        if let Ok(mut notes) = context.notes.try_borrow_mut() {
             notes.push((field, value.into()));
         }
     });
 }
 
-/// Work of the request under way that goes on without it: what it audits has the request's id and
-/// address.
-pub fn detached<F: Future>(work: F) -> impl Future<Output = F::Output> {
-    let facts = REQUEST.try_with(|facts| RequestFacts {
-        id: facts.id.clone(),
-        address: facts.address,
-        user_agent: facts.user_agent.clone(),
+/// Runs a future, for example as a spawned task, in a copy of the current request's context: its
+/// audit events have the request's id and address.
+pub fn in_request_context<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    let context = REQUEST.try_with(|context| RequestContext {
+        id: context.id.clone(),
+        address: context.address,
+        user_agent: context.user_agent.clone(),
         notes: RefCell::default(),
     });
     async move {
-        match facts {
-            Ok(facts) => REQUEST.scope(facts, work).await,
+        match context {
+            Ok(context) => REQUEST.scope(context, work).await,
             Err(_) => work.await,
         }
     }
 }
 
-/// Identifier of the request under way.
+/// Identifier of the current request.
 pub fn request_id() -> Option<String> {
-    REQUEST.try_with(|facts| facts.id.clone()).ok()
+    REQUEST.try_with(|context| context.id.clone()).ok()
 }
 
-/// Address that the request under way came from.
+/// Client address of the current request.
 pub fn request_address() -> Option<IpAddr> {
-    REQUEST.try_with(|facts| facts.address).ok().flatten()
+    REQUEST.try_with(|context| context.address).ok().flatten()
 }
 
-/// `User-Agent` of the request under way: printable, 200 characters at most.
+/// `User-Agent` of the current request: printable, 200 characters at most.
 pub fn request_user_agent() -> Option<String> {
-    REQUEST.try_with(|facts| facts.user_agent.clone()).ok().flatten()
+    REQUEST.try_with(|context| context.user_agent.clone()).ok().flatten()
 }
 
-/// A request that failed. Becomes problem details (RFC 9457).
+/// An error response: problem details (RFC 9457).
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {detail}", code.as_str())]
-pub struct Failure {
+pub struct ApiError {
     code: Code,
     detail: String,
     retry_after: Option<u64>,
 }
 
-impl Failure {
-    /// A failure with a text for the person: what failed and what to do.
+impl ApiError {
+    /// An error with a text for people: what failed and what to do.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let retry_after = match code {
             Code::ClusterUnavailable | Code::StorageUnavailable => Some(5),
@@ -97,47 +98,47 @@ impl Failure {
         Self { code, detail: detail.into(), retry_after }
     }
 
-    /// The same with `Retry-After`, in seconds, at least 1.
+    /// Sets `Retry-After`, in seconds, at least 1.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds.max(1));
         self
     }
 
-    /// A failure of ours: the cause goes to the log line, the person gets the request id.
+    /// An internal error: the cause goes to the log line, the client gets the request id.
     pub fn internal(cause: &(dyn std::error::Error + 'static)) -> Self {
-        note("cause", chain(cause));
+        record_field("cause", error_chain(cause));
         Self::new(
             Code::Internal,
             "the broker failed; an operator finds the cause in its log by the request id",
         )
     }
 
-    /// The database failed: nothing may leave until it answers again.
+    /// The database failed. The cause goes to the log line.
     pub fn storage(cause: &sqlx::Error) -> Self {
-        note("cause", chain(cause));
+        record_field("cause", error_chain(cause));
         Self::new(
             Code::StorageUnavailable,
             "the broker cannot reach its database, so nothing was done; try again",
         )
     }
 
-    /// Why it failed, for programs.
+    /// The error code, for programs.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// When to come back, in seconds, if that may help.
+    /// Seconds after which a retry may help (`Retry-After`).
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after
     }
 
-    /// Why it failed, for the person.
+    /// The description of the error, for people.
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
-    /// The failure as it is written on the wire.
+    /// The body of the response.
     pub fn problem(&self) -> Problem {
         let mut problem = Problem::new(self.code, self.detail.clone());
         problem.request_id = request_id();
@@ -145,8 +146,8 @@ impl Failure {
     }
 }
 
-/// An error and what caused it, on one line.
-pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+/// An error and its chain of sources on one line, separated by `: `.
+pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -156,19 +157,19 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-impl From<sqlx::Error> for Failure {
+impl From<sqlx::Error> for ApiError {
     fn from(error: sqlx::Error) -> Self {
         Self::storage(&error)
     }
 }
 
-impl ResponseError for Failure {
+impl ResponseError for ApiError {
     fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     fn as_response(&self) -> Response {
-        note("code", self.code.as_str());
+        record_field("code", self.code.as_str());
         let body = serde_json::to_vec(&self.problem()).unwrap_or_default();
         let mut response =
             Response::builder().status(self.status()).content_type(PROBLEM_CONTENT_TYPE);
@@ -190,31 +191,31 @@ impl ResponseError for Failure {
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         self.as_response()
     }
 }
 
-/// The statuses that any operation may fail with, for the OpenAPI document.
-const DOCUMENTED: [(u16, &str); 11] = [
-    (400, "The request cannot be understood."),
+/// The error statuses of all operations, for the OpenAPI document.
+const DOCUMENTED_STATUSES: [(u16, &str); 11] = [
+    (400, "The request is invalid."),
     (401, "No valid session: sign in."),
     (403, "Signed in, but not allowed."),
-    (404, "No such thing, or none that this person may know of."),
+    (404, "The resource does not exist, or the caller may not know of it."),
     (409, "The state of the workspace does not allow this."),
     (413, "The body is too large."),
     (415, "The body is not JSON."),
-    (429, "Too often: `Retry-After` says when to come back."),
-    (500, "A fault of the broker."),
+    (429, "Rate limit exceeded; `Retry-After` says when to try again."),
+    (500, "Internal error of the broker."),
     (502, "The cluster refused, or issued a token that would live too long."),
-    (503, "The cluster or the database does not answer: `Retry-After` says when to come back."),
+    (503, "The cluster or the database does not answer; `Retry-After` says when to try again."),
 ];
 
-impl ApiResponse for Failure {
+impl ApiResponse for ApiError {
     fn meta() -> MetaResponses {
         MetaResponses {
-            responses: DOCUMENTED
+            responses: DOCUMENTED_STATUSES
                 .into_iter()
                 .map(|(status, description)| MetaResponse {
                     description,
@@ -235,36 +236,36 @@ impl ApiResponse for Failure {
     }
 }
 
-impl Failure {
-    /// What an extractor or the router refused.
+impl ApiError {
+    /// Converts an error of an extractor or of the router.
     pub fn from_poem(error: poem::Error) -> Self {
         if error.is::<CorsError>() {
-            let text = "a page of an origin that is not listed in `frontends.origins` asked, or for \
-                        something that no frontend may ask";
+            let text = "the request came from a page of an origin that is not listed in \
+                        `frontends.origins`, or has a method or header that frontends may not use";
             return Self::new(Code::ForeignOrigin, text);
         }
         let status = error.status();
         match error.downcast::<Self>() {
             Ok(failure) => failure,
-            Err(error) => Self::of_status(status, &error.to_string()),
+            Err(error) => Self::from_status(status, &error.to_string()),
         }
     }
 
-    /// The failure that goes with a status that is not ours.
-    pub fn of_status(status: StatusCode, text: &str) -> Self {
+    /// The error for a status that an extractor or the router chose.
+    pub fn from_status(status: StatusCode, text: &str) -> Self {
         let (code, detail) = match status.as_u16() {
             401 => (Code::Unauthenticated, SIGN_IN.to_owned()),
             403 => (Code::Forbidden, "this account may not do that".to_owned()),
-            404 => (Code::NotFound, "there is nothing at this path; see the API's document".into()),
-            405 => (Code::MethodNotAllowed, "this path does not take this method".to_owned()),
+            404 => (Code::NotFound, "no such path; see the OpenAPI document".into()),
+            405 => (Code::MethodNotAllowed, "this path does not support this method".to_owned()),
             411 => (Code::LengthRequired, "send Content-Length with the body".to_owned()),
-            413 => (Code::PayloadTooLarge, "the body is larger than this operation takes".into()),
+            413 => (Code::PayloadTooLarge, "the body is larger than this operation allows".into()),
             415 => {
                 (Code::UnsupportedMediaType, "send JSON with Content-Type: application/json".into())
             }
-            400..=499 => (Code::InvalidRequest, bounded(text)),
+            400..=499 => (Code::InvalidRequest, single_line(text)),
             _ => {
-                note("cause", text);
+                record_field("cause", text);
                 (Code::Internal, "the broker failed; give the request id to an operator".into())
             }
         };
@@ -272,11 +273,11 @@ impl Failure {
     }
 }
 
-/// What a stranger is told.
+/// Text of the error for unauthenticated requests.
 pub const SIGN_IN: &str = "sign in first: run `kubectl tenant login`, or send a valid bearer token";
 
-/// Text that comes from a parser and may quote the request: one line, 300 characters at most.
-fn bounded(text: &str) -> String {
+/// Sanitizes a text of a parser that may quote the request: one line, 300 characters at most.
+fn single_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
 }
 

@@ -1,13 +1,13 @@
-//! Who asked, where proxies stand between people and the broker.
+//! Client addresses behind trusted proxies (`X-Forwarded-For`).
 //!
-//! A connection's own address cannot be forged. What a header says can, so it counts only if the
-//! connection came from a proxy that the operator listed (`trusted_proxies`). Of `X-Forwarded-For`
-//! the rightmost address counts that is not itself a listed proxy: everything to its left was sent
-//! by whoever is there and may be invented.
+//! The address of a connection cannot be forged. A header can, so it is trusted only if the
+//! connection came from a proxy that the operator listed (`trusted_proxies`). The client is the
+//! rightmost address in `X-Forwarded-For` that is not itself a listed proxy: the client may have
+//! invented everything to the left of it.
 //!
-//! One header is read, on purpose: where two are, a proxy that sets one of them passes the other on
-//! as the client wrote it. `Forwarded` (RFC 7239) is the one left out, for few proxies write it and
-//! all write the other.
+//! Only one header is read on purpose: with two headers, a proxy that sets one of them would pass
+//! the other on as the client sent it. `Forwarded` (RFC 7239) is not read, because few proxies set
+//! it and all set the other.
 
 use std::{
     fmt,
@@ -18,34 +18,36 @@ use std::{
 use ipnet::IpNet;
 use poem::http::HeaderMap;
 
-/// Name of the header that proxies append the address to from which they were asked.
+/// The header to which proxies append the address of their client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
-/// Proxies in a row that are looked through; whatever is beyond them counts as the client.
-const MOST_HOPS: usize = 16;
+/// Limit of proxies in a row; the address behind them counts as the client.
+const MAX_HOPS: usize = 16;
 
-/// The proxies that are believed: none unless configured.
+/// The trusted proxies; none unless configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Vec<IpNet>);
 
-/// A text that is neither an address nor a network.
+/// The text is neither an address nor a network.
 #[derive(Debug, PartialEq, Eq)]
-pub struct NoNetwork(String);
+pub struct InvalidNetwork(String);
 
-impl fmt::Display for NoNetwork {
+impl fmt::Display for InvalidNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: addresses or networks, for example 10.0.0.0/8,fd00::/8,192.0.2.7", self.0)
     }
 }
 
 impl FromStr for TrustedProxies {
-    type Err = NoNetwork;
+    type Err = InvalidNetwork;
 
     /// Addresses and networks (RFC 4632, RFC 4291 section 2.3) with commas between them.
-    fn from_str(text: &str) -> Result<Self, NoNetwork> {
+    fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
         let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
         let network = |item: &str| {
             let one = |address: IpAddr| IpNet::from(address.to_canonical());
-            item.parse().or_else(|_| item.parse().map(one)).map_err(|_| NoNetwork(item.to_owned()))
+            item.parse()
+                .or_else(|_| item.parse().map(one))
+                .map_err(|_| InvalidNetwork(item.to_owned()))
         };
         items.map(network).collect::<Result<_, _>>().map(Self)
     }
@@ -56,21 +58,23 @@ impl TrustedProxies {
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// The address that a request came from: the connection's, or, if that is a listed proxy's, what
-    /// the chain of proxies says.
+    /// The client address of a request: the connection's, or the one from `X-Forwarded-For` if the
+    /// connection came from a listed proxy.
     pub fn client(&self, connection: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut nearest = connection.to_canonical();
-        // Each line and each element is to the right of the one before it (RFC 9110 section 5.3).
+        // Header lines form one list, each to the right of the line before it (RFC 9110 section
+        // 5.3).
         let mut elements = headers
             .get_all(FORWARDED_FOR)
             .iter()
             .rev()
             .flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b','));
-        for _ in 0..MOST_HOPS {
+        for _ in 0..MAX_HOPS {
             if !self.contains(nearest) {
                 break;
             }
-            // What is no address stands for somebody whom the proxy did not name: the proxy counts.
+            // An element that is no address means that the proxy did not know its client: the proxy
+            // counts.
             let Some(address) = elements.next().and_then(address) else { break };
             nearest = address;
         }
@@ -78,7 +82,7 @@ impl TrustedProxies {
     }
 }
 
-/// An element of the header: an address, with a port behind it as some proxies write it.
+/// Parses an element of the header: an address, with or without a port.
 fn address(element: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(element).ok()?.trim_matches([' ', '\t']);
     let address = text
@@ -106,20 +110,24 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_listed_proxy_says_counts() {
-        let seen = |lines| client("10.0.0.0/8, fd00::/8", "10.0.0.1", lines);
-        assert_eq!(seen(&[]), "10.0.0.1");
-        assert_eq!(seen(&["192.0.2.1"]), "192.0.2.1");
-        assert_eq!(seen(&["1.2.3.4, 192.0.2.1"]), "192.0.2.1", "the left one is invented");
-        assert_eq!(seen(&["1.2.3.4", "192.0.2.1"]), "192.0.2.1", "lines are one list");
-        assert_eq!(seen(&["192.0.2.1, 10.9.9.9,fd00::1"]), "192.0.2.1", "two proxies more");
-        assert_eq!(seen(&["10.0.0.2, 10.0.0.3"]), "10.0.0.2", "somebody inside");
-        assert_eq!(seen(&["192.0.2.1, unknown"]), "10.0.0.1", "nobody is named");
-        assert_eq!(seen(&["192.0.2.1, unknown, 10.0.0.4"]), "10.0.0.4");
-        assert_eq!(seen(&["192.0.2.1:4711"]), "192.0.2.1");
-        assert_eq!(seen(&["[2001:db8::1]:4711"]), "2001:db8::1");
-        assert_eq!(seen(&["[2001:db8::1]"]), "2001:db8::1");
-        assert_eq!(seen(&["::ffff:192.0.2.1"]), "192.0.2.1");
+    fn only_headers_of_listed_proxies_count() {
+        let client_of = |lines| client("10.0.0.0/8, fd00::/8", "10.0.0.1", lines);
+        assert_eq!(client_of(&[]), "10.0.0.1");
+        assert_eq!(client_of(&["192.0.2.1"]), "192.0.2.1");
+        assert_eq!(client_of(&["1.2.3.4, 192.0.2.1"]), "192.0.2.1", "the left one may be forged");
+        assert_eq!(client_of(&["1.2.3.4", "192.0.2.1"]), "192.0.2.1", "lines are one list");
+        assert_eq!(client_of(&["192.0.2.1, 10.9.9.9,fd00::1"]), "192.0.2.1", "two more proxies");
+        assert_eq!(client_of(&["10.0.0.2, 10.0.0.3"]), "10.0.0.2", "the client is inside");
+        assert_eq!(
+            client_of(&["192.0.2.1, unknown"]),
+            "10.0.0.1",
+            "the proxy did not name its client"
+        );
+        assert_eq!(client_of(&["192.0.2.1, unknown, 10.0.0.4"]), "10.0.0.4");
+        assert_eq!(client_of(&["192.0.2.1:4711"]), "192.0.2.1");
+        assert_eq!(client_of(&["[2001:db8::1]:4711"]), "2001:db8::1");
+        assert_eq!(client_of(&["[2001:db8::1]"]), "2001:db8::1");
+        assert_eq!(client_of(&["::ffff:192.0.2.1"]), "192.0.2.1");
         assert_eq!(client("10.0.0.0/8", "::ffff:10.0.0.1", &["192.0.2.1"]), "192.0.2.1");
         assert_eq!(client("10.0.0.0/8", "192.0.2.9", &["10.0.0.1"]), "192.0.2.9");
         assert_eq!(client("", "10.0.0.1", &["192.0.2.1"]), "10.0.0.1");
@@ -127,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_named() {
+    fn an_invalid_network_is_named_in_the_error() {
         for text in ["10.0.0.0/33", "proxy.example.com", "10.0.0.0/8,*"] {
             assert!(text.parse::<TrustedProxies>().is_err(), "{text}");
         }
         assert_eq!("10.0.0.0/8,*".parse::<TrustedProxies>().unwrap_err().0, "*");
     }
 
-    /// A header line as anybody may send it.
+    /// An arbitrary header line.
     fn line() -> impl Strategy<Value = Vec<u8>> {
         let element = prop_oneof![
             any::<IpAddr>().prop_map(|address| address.to_string().into_bytes()),
@@ -154,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_is_no_proxy_changes_nothing(
+        fn headers_of_unlisted_addresses_are_ignored(
             connection: IpAddr, lines in proptest::collection::vec(line(), 0..4)
         ) {
             let proxies: TrustedProxies = "127.0.0.0/8,::1".parse().unwrap();
@@ -164,14 +172,14 @@ mod tests {
         }
 
         #[test]
-        fn whatever_a_client_sends_is_left_of_its_own_address(
+        fn a_client_behind_a_proxy_cannot_forge_its_address(
             client: IpAddr, lines in proptest::collection::vec(line(), 0..4)
         ) {
             let proxies: TrustedProxies = "127.0.0.0/8".parse().unwrap();
             let client = client.to_canonical();
             prop_assume!(!proxies.contains(client));
             let mut forged = headers(&lines);
-            // As a proxy does that appends to what came.
+            // The proxy appends its client's address to the received header.
             forged.append(FORWARDED_FOR, HeaderValue::from_str(&client.to_string()).unwrap());
             prop_assert_eq!(proxies.client("127.0.0.1".parse().unwrap(), &forged), client);
         }

@@ -1,40 +1,43 @@
-//! Checks of a request's head that hyper leaves to the server, for all paths and before anything else is
-//! read. What is refused here is refused by Go's `net/http` too, and so by the API server: a request
-//! that two servers read differently must not pass one and reach the other.
+//! Validation of the request head (request smuggling): the checks that hyper leaves to the server,
+//! for all paths and before the request is read.
+//!
+//! Go's `net/http`, and so the API server, refuses the same requests: a request that two servers
+//! read differently must not pass one and reach the other.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 
-/// Bytes of path, query and headers at most, as they are sent in HTTP/1.1.
-pub(crate) const MOST_BYTES: usize = 64 * 1024;
-/// Methods that some path takes.
+/// Limit of path, query and headers together, in bytes as sent in HTTP/1.1.
+pub(crate) const MAX_BYTES: usize = 64 * 1024;
+/// Methods that are supported by at least one path.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
-/// Why a head is refused.
+/// The reason why a request head is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeadError {
-    /// It is longer than [`MOST_BYTES`].
+    /// The head is longer than [`MAX_BYTES`].
     TooLong,
-    /// `CONNECT` or `TRACE`.
+    /// The method is `CONNECT` or `TRACE`.
     Method,
     /// HTTP/1.1 without `Host` (RFC 9112 section 3.2).
     NoHost,
-    /// More than one `Host`, or one that is none.
+    /// More than one `Host`, or a malformed one.
     BadHost,
-    /// Anything but `chunked`, once (RFC 9112 section 6.1).
+    /// A `Transfer-Encoding` other than a single `chunked` (RFC 9112 section 6.1).
     TransferEncoding,
-    /// Anything but `100-continue` (RFC 9110 section 10.1.1).
+    /// An `Expect` other than `100-continue` (RFC 9110 section 10.1.1).
     Expect,
 }
 
 impl HeadError {
-    /// What is wrong with this request's head.
-    pub(crate) fn of<B>(request: &Request<B>) -> Option<Self> {
+    /// The first error in this request's head, if there is any.
+    pub(crate) fn check<B>(request: &Request<B>) -> Option<Self> {
         let headers = request.headers();
-        // hyper stops reading at about that size, but takes a longer head that came in one piece.
-        if bytes(request) > MOST_BYTES {
+        // hyper stops reading at about this size, but accepts a longer head that arrives in one
+        // read.
+        if size(request) > MAX_BYTES {
             return Some(Self::TooLong);
         }
         if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
@@ -69,7 +72,7 @@ impl HeadError {
     fn text(self) -> Cow<'static, str> {
         match self {
             Self::TooLong => {
-                let kib = MOST_BYTES / 1024;
+                let kib = MAX_BYTES / 1024;
                 format!("the head of the request is longer than {kib} KiB; send fewer or shorter headers\n")
                     .into()
             }
@@ -88,8 +91,8 @@ impl HeadError {
         }
     }
 
-    /// The refusal. It ends the connection, because what follows the head cannot be trusted to be the
-    /// body; HTTP/2 has no such header, and ignores it.
+    /// The error response. It closes the connection, because the bytes after the head may not be
+    /// the body. HTTP/2 has no `Connection` header; there it is ignored.
     pub(crate) fn response(self) -> Response<Bytes> {
         let mut response = Response::new(match self.text() {
             Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
@@ -107,7 +110,7 @@ impl HeadError {
     }
 }
 
-/// Whether a header is absent, or there once with this value in any case.
+/// Whether a header is absent, or present once with this value (case-insensitive).
 fn is_only(headers: &HeaderMap, name: &header::HeaderName, value: &str) -> bool {
     let mut sent = headers.get_all(name).iter();
     match (sent.next(), sent.next()) {
@@ -117,12 +120,14 @@ fn is_only(headers: &HeaderMap, name: &header::HeaderName, value: &str) -> bool 
     }
 }
 
-/// A byte of a host and port (RFC 3986 section 3.2), as Go's `httpguts.ValidHostHeader` has it.
+/// Whether a byte is allowed in `Host` (RFC 3986 section 3.2); the same set as Go's
+/// `httpguts.ValidHostHeader`.
 fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
 }
 
-fn bytes<B>(request: &Request<B>) -> usize {
+/// Size of path, query and headers in HTTP/1.1, in bytes.
+fn size<B>(request: &Request<B>) -> usize {
     let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
     let fields = request.headers().iter();
     path + fields.map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>()
@@ -137,7 +142,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        HeadError::of(&request.body(()).unwrap())
+        HeadError::check(&request.body(()).unwrap())
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Secrets that the broker hands out: random, shown once, kept only as a hash.
+//! Secrets that the broker issues: random, sent once, stored only as a hash.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Random bytes of a secret: 256 bits, beyond guessing.
+/// Random bytes of a secret: 256 bits, which cannot be guessed.
 const SECRET_BYTES: usize = 32;
 
-/// Letters of a code that a person types (RFC 8628 section 6.1).
+/// Alphabet of user codes (RFC 8628 section 6.1).
 pub const USER_CODE_LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 
-/// The randomness of the operating system failed.
+/// The operating system's random number generator failed.
 #[derive(Debug, thiserror::Error)]
 #[error("the operating system gave no randomness: {0}")]
 pub struct NoRandomness(#[from] getrandom::Error);
 
-/// Bytes that nobody can guess.
+/// Returns cryptographically secure random bytes.
 ///
 /// # Errors
-/// The operating system has no randomness to give.
+/// The operating system's random number generator failed.
 #[expect(clippy::disallowed_methods, reason = "the one place that asks for randomness")]
 pub fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
     let mut bytes = [0; N];
@@ -29,26 +29,27 @@ pub fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
     Ok(bytes)
 }
 
-/// A secret in clear, on its way to the one who asked for it. It does not print.
+/// A secret in plain text. `Debug` does not print it.
 #[derive(Clone)]
 pub struct PlainSecret(SecretString);
 
 impl PlainSecret {
-    /// A new secret: `prefix` and 43 characters of base64url. The prefix tells a finder what it is.
+    /// Generates a secret: `prefix` and 43 characters of base64url. The prefix tells what kind of
+    /// secret it is, for secret scanners too.
     ///
     /// # Errors
-    /// The operating system has no randomness to give.
+    /// The operating system's random number generator failed.
     pub fn generate(prefix: &str) -> Result<Self, NoRandomness> {
         let bytes: [u8; SECRET_BYTES] = random()?;
         Ok(Self(format!("{prefix}{}", URL_SAFE_NO_PAD.encode(bytes)).into()))
     }
 
-    /// A code that a person types: eight of twenty letters, `XXXX-XXXX` (RFC 8628 section 6.1: no
-    /// vowels, so that no words come out, and no digits to mistake for letters). About 34 bits, so
-    /// tries have to be limited and its life short.
+    /// Generates a code for a person to type: eight of twenty letters, `XXXX-XXXX` (RFC 8628
+    /// section 6.1: no vowels, so that no words appear, and no digits that look like letters). It
+    /// has about 34 bits, so attempts must be rate limited and its lifetime must be short.
     ///
     /// # Errors
-    /// The operating system has no randomness to give.
+    /// The operating system's random number generator failed.
     #[expect(clippy::disallowed_methods, reason = "the one place that asks for randomness")]
     pub fn generate_user_code() -> Result<Self, NoRandomness> {
         let mut code = String::with_capacity(9);
@@ -59,7 +60,7 @@ impl PlainSecret {
                 if code.len() == 4 {
                     code.push('-');
                 }
-                // The remainder of a byte that is not below a multiple of 20 would favour letters.
+                // Rejection sampling: 240 is the largest multiple of 20, so no letter is favoured.
                 if byte < 240 && code.len() < 9 {
                     code.push(char::from(USER_CODE_LETTERS[usize::from(byte % 20)]));
                 }
@@ -68,17 +69,17 @@ impl PlainSecret {
         Ok(Self(code.into()))
     }
 
-    /// A secret that somebody presents.
+    /// Wraps a secret that a client presents.
     pub fn presented(text: impl Into<String>) -> Self {
         Self(text.into().into())
     }
 
-    /// The text itself, for the one answer that carries it.
+    /// The secret in plain text, for the response that carries it.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
 
-    /// What the database keeps of it.
+    /// The hash that the database stores.
     pub fn hash(&self) -> SecretHash {
         SecretHash(Sha256::digest(self.expose().as_bytes()).into())
     }
@@ -90,25 +91,25 @@ impl fmt::Debug for PlainSecret {
     }
 }
 
-/// SHA-256 of a [`PlainSecret`]. A fast hash is right here: 256 random bits cannot be guessed.
+/// SHA-256 of a [`PlainSecret`]. A fast hash is sufficient, because 256 random bits cannot be
+/// guessed.
 #[derive(Clone, Copy)]
 pub struct SecretHash([u8; 32]);
 
 impl SecretHash {
-    /// For the database.
+    /// The bytes, as the database stores them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// As a key of what is remembered for a moment.
+    /// The bytes, as a cache key.
     pub fn into_bytes(self) -> [u8; 32] {
         self.0
     }
 
-    /// Whether this is the hash that the database kept; takes as long for a wrong one as for the
-    /// right one.
-    pub fn matches(&self, kept: &[u8]) -> bool {
-        self.0.as_slice().ct_eq(kept).into()
+    /// Whether this is the stored hash; compares in constant time.
+    pub fn matches(&self, stored: &[u8]) -> bool {
+        self.0.as_slice().ct_eq(stored).into()
     }
 }
 
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_for_people_have_their_shape_and_differ() {
+    fn user_codes_have_their_format_and_differ() {
         let codes: Vec<_> = (0..100).map(|_| PlainSecret::generate_user_code().unwrap()).collect();
         for code in &codes {
             let bytes = code.expose().as_bytes();

@@ -1,6 +1,8 @@
-//! Accepts connections and serves HTTP/1.1 and HTTP/2 on them, within limits: connections, headers and
-//! their time. With TLS the client chooses (ALPN), without it is HTTP/1.1. Requests of the gateway go
-//! to the gateway as they come; everything else goes to the pages and the API.
+//! The HTTP server: accepts connections and serves HTTP/1.1 and HTTP/2 on them.
+//!
+//! It limits the number of connections, the size of request heads and the time that they take. With
+//! TLS the client chooses the protocol (ALPN); without TLS it is HTTP/1.1. Requests below
+//! `/clusters/` go to the gateway unread; all others go to the pages and the API.
 
 use std::{
     convert::Infallible,
@@ -34,170 +36,180 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     gateway::{self, Gateway},
-    lanes::Lanes,
-    opening::Opening,
+    preface_timeout::PrefaceTimeout,
     proxy::TrustedProxies,
     request_head::{self, HeadError},
+    workers::Workers,
 };
 
-/// Connections at once; each has a file descriptor, and one more for a request of the gateway under
-/// way, unless that is a watch.
-const MOST_CONNECTIONS: usize = 16_384;
-/// How long a handshake may take. They have no limit of their own: whoever does not go on with one
-/// would keep others from beginning theirs.
+/// Limit of concurrent connections. Each needs a file descriptor, and a second one while a request
+/// of the gateway is in flight, unless that is a watch.
+const MAX_CONNECTIONS: usize = 16_384;
+/// Timeout of a TLS handshake. The number of handshakes has no limit of its own, because clients
+/// that stall theirs would keep others from starting one.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the first bytes and the head of a request may take, and how long an idle HTTP/1.1
-/// connection is kept.
+/// Timeout of the first bytes of a connection, of the head of a request, and of an idle HTTP/1.1
+/// connection.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(1);
-/// How often a silent HTTP/2 connection is asked whether it is alive, and how long it may take.
-const HTTP2_PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
-/// Requests at once on one HTTP/2 connection, as many as API servers take.
-const HTTP2_STREAMS: u32 = 250;
+/// Interval of PING frames on an idle HTTP/2 connection.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
+/// Timeout of the answer to a PING frame.
+const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// Limit of concurrent requests on one HTTP/2 connection, the same as the API server's.
+const MAX_HTTP2_STREAMS: u32 = 250;
 
-/// What answers.
-pub struct Answering {
-    /// Requests below `/clusters/`.
+/// The services behind the listener.
+pub struct Services {
+    /// Serves requests below `/clusters/`.
     pub gateway: Gateway,
-    /// The proxies whose word counts for where a request came from.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub proxies: TrustedProxies,
-    /// All others.
+    /// Serves all other requests: pages and API.
     pub pages: Arc<BoxEndpoint<'static, poem::Response>>,
 }
 
-impl std::fmt::Debug for Answering {
+impl std::fmt::Debug for Services {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Answering")
+        f.write_str("Services")
     }
 }
 
-/// A bound listener and how it speaks.
+/// A bound listener, with or without TLS.
 #[derive(Debug)]
 pub struct Listener {
-    /// Where.
+    /// The bound socket.
     pub tcp: TcpListener,
-    /// TLS, if it is served here.
+    /// The TLS identity, if TLS is terminated here.
     pub tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl Listener {
-    /// Serves until `stop` resolves; then accepts nothing more, tells clients to go elsewhere, ends
-    /// the gateway's streams and lets requests under way finish for `drain`.
+    /// Serves until `stop` resolves. Then it accepts no more connections, shuts the others down
+    /// gracefully, ends the gateway's streams and gives requests in flight the time `drain` to
+    /// finish.
     ///
     /// # Errors
-    /// The threads for it cannot be started.
+    /// The worker threads cannot be started.
     pub async fn serve(
         self,
-        answering: Answering,
+        services: Services,
         stop: impl Future<Output = ()>,
         drain: Duration,
     ) -> io::Result<()> {
-        let lanes = Lanes::start()?;
-        // Shared, for each connection would keep a copy of it: more than its buffers take.
-        let answering = Arc::new(answering);
+        let workers = Workers::start()?;
+        // Shared, because a copy per connection would be larger than the connection's buffers.
+        let services = Arc::new(services);
         let local = self.tcp.local_addr().ok();
         let tls = self.tls.map(TlsAcceptor::from);
         let https = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
-        let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        let (ending, serving) = (CancellationToken::new(), TaskTracker::new());
+        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
         let mut stop = pin!(stop);
         loop {
             let accepted = tokio::select! {
                 accepted = accept(&self.tcp, &connections) => accepted,
                 () = &mut stop => break,
             };
-            let Some((stream, remote, place)) = accepted else {
-                // Out of file descriptors, most likely: give others time to close some.
+            let Some((stream, remote, permit)) = accepted else {
+                // Most likely the process is out of file descriptors: wait until some are closed.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
             let connection = Connection {
-                answering: Arc::clone(&answering),
+                services: Arc::clone(&services),
                 local,
                 remote,
                 scheme: https.clone(),
-                ending: ending.clone(),
+                shutdown: shutdown.clone(),
             };
-            let (tls, serving_then) = (tls.clone(), serving.clone());
-            // A task of its own, so that the room that a handshake needs goes with it.
-            let begin = async move {
-                // Its events come to the thread that it is served on.
+            let (tls, connection_tasks) = (tls.clone(), tasks.clone());
+            // A separate task, so that the memory of the handshake is freed with it.
+            let start = async move {
+                // Registers the socket with the runtime of this worker thread.
                 let Ok(stream) = TcpStream::from_std(stream) else { return };
                 let Some(tls) = tls else {
-                    serving_then.spawn(connection.serve_http1(stream, place));
+                    connection_tasks.spawn(connection.serve_http1(stream, permit));
                     return;
                 };
-                let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
-                let Ok(Ok(stream)) = shaken.await else { return };
-                // On the heap, for a future keeps room for each place that a value is moved to.
+                let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
+                let Ok(Ok(stream)) = handshake.await else { return };
+                // On the heap, because a future reserves space for every variable that a value is
+                // moved to.
                 let stream = Box::new(stream);
                 if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                    serving_then.spawn(connection.serve_http2(stream, place));
+                    connection_tasks.spawn(connection.serve_http2(stream, permit));
                 } else {
-                    serving_then.spawn(connection.serve_http1(stream, place));
+                    connection_tasks.spawn(connection.serve_http1(stream, permit));
                 }
             };
-            serving.spawn_on(begin, lanes.next());
+            tasks.spawn_on(start, workers.next());
         }
         drop(self.tcp);
-        answering.gateway.stop();
-        ending.cancel();
-        serving.close();
-        let _ = tokio::time::timeout(drain, serving.wait()).await;
-        lanes.write_log_lines().await;
+        services.gateway.stop();
+        shutdown.cancel();
+        tasks.close();
+        let _ = tokio::time::timeout(drain, tasks.wait()).await;
+        workers.flush_log_lines().await;
         Ok(())
     }
 }
 
 type Accepted = (std::net::TcpStream, SocketAddr, OwnedSemaphorePermit);
 
-/// Waits for room, then for a connection.
+/// Waits until the limit of connections allows another one, and accepts it.
 async fn accept(listener: &TcpListener, connections: &Arc<Semaphore>) -> Option<Accepted> {
-    let place = Arc::clone(connections).acquire_owned().await.ok()?;
+    let permit = Arc::clone(connections).acquire_owned().await.ok()?;
     let (stream, remote) = listener.accept().await.ok()?;
     let _ = stream.set_nodelay(true);
-    Some((stream.into_std().ok()?, remote, place))
+    Some((stream.into_std().ok()?, remote, permit))
 }
 
 struct Connection {
-    answering: Arc<Answering>,
+    services: Arc<Services>,
     local: Option<SocketAddr>,
     remote: SocketAddr,
     scheme: Scheme,
-    ending: CancellationToken,
+    shutdown: CancellationToken,
 }
 
 impl Connection {
-    async fn serve_http1<Io>(self, io: Io, _place: OwnedSemaphorePermit)
+    async fn serve_http1<Io>(self, io: Io, _permit: OwnedSemaphorePermit)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let ending = self.ending.clone();
+        let shutdown = self.shutdown.clone();
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
-            .max_buf_size(request_head::MOST_BYTES)
+            .max_buf_size(request_head::MAX_BYTES)
             .serve_connection(TokioIo::new(io), self.service())
             .with_upgrades();
-        until(ending, Box::pin(connection), http1::UpgradeableConnection::graceful_shutdown).await;
+        serve_until_cancelled(
+            shutdown,
+            Box::pin(connection),
+            http1::UpgradeableConnection::graceful_shutdown,
+        )
+        .await;
     }
 
-    async fn serve_http2<Io>(self, io: Io, _place: OwnedSemaphorePermit)
+    async fn serve_http2<Io>(self, io: Io, _permit: OwnedSemaphorePermit)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let ending = self.ending.clone();
+        let shutdown = self.shutdown.clone();
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
-            .keep_alive_interval(HTTP2_PING.0)
-            .keep_alive_timeout(HTTP2_PING.1)
-            .max_concurrent_streams(HTTP2_STREAMS)
-            .max_header_list_size(u32::try_from(request_head::MOST_BYTES).unwrap_or(u32::MAX))
-            // hyper waits for the client's first bytes here without a limit.
-            .serve_connection(TokioIo::new(Opening::new(io, HEAD_TIMEOUT)), self.service());
-        until(ending, Box::pin(connection), http2::Connection::graceful_shutdown).await;
+            .keep_alive_interval(HTTP2_PING_INTERVAL)
+            .keep_alive_timeout(HTTP2_PING_TIMEOUT)
+            .max_concurrent_streams(MAX_HTTP2_STREAMS)
+            .max_header_list_size(u32::try_from(request_head::MAX_BYTES).unwrap_or(u32::MAX))
+            // hyper itself waits for the client's first bytes without a limit.
+            .serve_connection(TokioIo::new(PrefaceTimeout::new(io, HEAD_TIMEOUT)), self.service());
+        serve_until_cancelled(shutdown, Box::pin(connection), http2::Connection::graceful_shutdown)
+            .await;
     }
 
-    /// Answers the requests of the connection.
+    /// The service that handles the requests of this connection.
     fn service(
         self,
     ) -> impl Service<
@@ -209,19 +221,19 @@ impl Connection {
         let this = Arc::new(self);
         service_fn(move |request| {
             let this = Arc::clone(&this);
-            // A connection keeps room for one of these as long as it lives, a watch's too; the
-            // pointer is small, and what it points to goes once the answer has begun.
-            Box::pin(async move { Ok(this.answer(request).await) })
+            // A connection reserves space for this future as long as it lives, also during a watch.
+            // The pointer is small, and the boxed future is freed once the response has begun.
+            Box::pin(async move { Ok(this.respond(request).await) })
         })
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<gateway::Body> {
-        if let Some(error) = HeadError::of(&request) {
-            return error.response().map(gateway::whole);
+    async fn respond(&self, request: Request<Incoming>) -> Response<gateway::Body> {
+        if let Some(error) = HeadError::check(&request) {
+            return error.response().map(gateway::full_body);
         }
         if request.uri().path().starts_with(GATEWAY_PATH) {
-            let address = self.answering.proxies.client(self.remote.ip(), request.headers());
-            return self.answering.gateway.answer(request, Some(address)).await;
+            let address = self.services.proxies.client(self.remote.ip(), request.headers());
+            return self.services.gateway.handle(request, Some(address)).await;
         }
         let local = self.local.unwrap_or(self.remote);
         let request = poem::Request::from((
@@ -230,20 +242,21 @@ impl Connection {
             RemoteAddr(self.remote.into()),
             self.scheme.clone(),
         ));
-        self.answering.pages.get_response(request).await.into()
+        self.services.pages.get_response(request).await.into()
     }
 }
 
-/// Serves a connection to its end, which is asked for once everything is to end.
-async fn until<C: Future>(
-    ending: CancellationToken,
+/// Serves a connection to its end. Once `shutdown` is cancelled, the connection is asked to shut
+/// down gracefully.
+async fn serve_until_cancelled<C: Future>(
+    shutdown: CancellationToken,
     mut connection: Pin<Box<C>>,
-    shut: fn(Pin<&mut C>),
+    graceful_shutdown: fn(Pin<&mut C>),
 ) {
-    // A client that breaks off is no news; its requests have their lines.
+    // An aborted connection is not logged; its requests have log lines of their own.
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = ending.cancelled() => shut(connection.as_mut()),
+        () = shutdown.cancelled() => graceful_shutdown(connection.as_mut()),
     }
     let _ = connection.await;
 }

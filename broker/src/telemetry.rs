@@ -1,8 +1,8 @@
-//! Logs and metrics.
+//! Telemetry: logs and Prometheus metrics.
 //!
-//! What a log level may say: `error` needs an operator; `warn` may; `info` is one line a request
-//! and one for each change of state; `debug` and `trace` add what libraries say. No level may carry
-//! a token, a password or a session secret.
+//! Log levels: `error` needs an operator; `warn` may need one; `info` is one line per request and
+//! per change of state; `debug` and `trace` add the messages of libraries. No level may contain a
+//! token, a password or a session secret.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -19,15 +19,15 @@ use prometheus_client::{
 use tenant_shared::WorkspaceStatus;
 use tracing_subscriber::{EnvFilter, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use crate::log_lines::LogLines;
+use crate::buffered_log_writer::BufferedLogWriter;
 
-/// How a log line is written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -43,15 +43,16 @@ impl FromStr for LogFormat {
     }
 }
 
-/// A filter such as `info` or `tenant_broker=debug,kube=warn`.
+/// Parses a log filter such as `info` or `tenant_broker=debug,kube=warn`.
 ///
 /// # Errors
-/// Text that is no filter.
+/// The text is not a filter.
 pub fn log_filter(text: &str) -> Result<EnvFilter, String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-    // A lone word that is no level would be taken as the name of a module, and all be silent.
-    let lone = !text.contains(['=', ',', '[']);
-    if lone && !LEVELS.contains(&text.to_lowercase().as_str()) {
+    // A single word that is not a level would be taken as the name of a module, and silence
+    // everything.
+    let single_word = !text.contains(['=', ',', '[']);
+    if single_word && !LEVELS.contains(&text.to_lowercase().as_str()) {
         return Err(format!("one of {}, or a filter", LEVELS.join(", ")));
     }
     EnvFilter::try_new(text).map_err(|error| error.to_string())
@@ -60,15 +61,15 @@ pub fn log_filter(text: &str) -> Result<EnvFilter, String> {
 /// Starts logging to stderr, once per process.
 pub fn start_logging(filter: EnvFilter, format: LogFormat) {
     let registry = tracing_subscriber::registry().with(filter);
-    let layer = tracing_subscriber::fmt::layer().with_writer(LogLines);
-    // A second call (tests) finds logging started already, which is as good.
+    let layer = tracing_subscriber::fmt::layer().with_writer(BufferedLogWriter);
+    // A second call (in tests) finds logging already started, which is fine.
     let _ = match format {
         LogFormat::Text => registry.with(layer.with_ansi(false)).try_init(),
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     };
 }
 
-/// Labels of a request; every value is from a closed set.
+/// Labels of a request; the values of each are a closed set.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestLabels {
     method: &'static str,
@@ -76,7 +77,7 @@ struct RequestLabels {
     status: u16,
 }
 
-/// Labels of an outcome.
+/// Labels of an audited action.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ActionLabels {
     action: &'static str,
@@ -89,62 +90,62 @@ struct StatusLabels {
     status: &'static str,
 }
 
-/// Labels of a try of the sweep.
+/// Labels of an attempt of the sweep.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct SweepLabels {
     status: &'static str,
     outcome: &'static str,
 }
 
-/// How the sweep's work on a workspace ended.
+/// Outcome of an attempt of the sweep on a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepOutcome {
-    /// It is finished.
+    /// The workspace reached its target status.
     Done,
     /// A step failed.
     Failed,
-    /// It took too long.
+    /// The attempt timed out.
     TimedOut,
 }
 
-/// Labels of a difference in the cluster.
+/// Labels of a difference (drift) in the cluster.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct DriftLabels {
     kind: String,
     what: String,
 }
 
-/// Labels of a step of a suspension that could not be done.
+/// Labels of a failed step of a suspension.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct StepLabels {
     step: &'static str,
     cause: &'static str,
 }
 
-/// Labels of how something ended.
+/// Labels of an outcome.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OutcomeLabels {
     outcome: &'static str,
 }
 
-/// Labels of a limit.
+/// Labels of a rate limit.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct LimitLabels {
     limit: &'static str,
 }
 
-/// Labels of rights of a tier's ClusterRole.
+/// Labels of the permissions of a tier's ClusterRole.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RoleLabels {
     role: String,
     leads_out: &'static str,
 }
 
-/// Everything that is counted. Clones share the counts.
+/// All metrics. Clones share the counts.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Counts>);
 
-/// One allocation, for every request of the gateway has a clone.
+/// One allocation, because every request of the gateway has a clone.
 #[derive(Debug)]
 struct Counts {
     requests: Family<RequestLabels, Counter>,
@@ -167,8 +168,8 @@ struct Counts {
     registry: Registry,
 }
 
-/// A new metric of this name, without its prefix, and with this help text.
-fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+/// Registers a new metric with this name, without the prefix, and this help text.
+fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
@@ -180,74 +181,71 @@ impl Default for Metrics {
         let request_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 16));
         let token_request_seconds = Histogram::new(exponential_buckets(0.000_5, 2.0, 14));
         let oldest_seconds = Family::<StatusLabels, Gauge>::default();
-        let unauthenticated_refused = registered(
+        let unauthenticated_refused = register(
             &mut registry,
             "unauthenticated_refused",
             "Unauthenticated requests that were refused before the database",
         );
-        let throttled = registered(
+        let throttled = register(
             &mut registry,
             "gateway_throttled",
-            "Requests that the gateway refused because a tenant sent too many",
+            "Requests that the gateway refused because a tenant exceeded a limit",
         );
-        let requests = registered(&mut registry, "requests", "Requests answered");
+        let requests = register(&mut registry, "requests", "Answered requests");
         registry.register_with_unit(
             "request_duration",
-            "Time from request to answer",
+            "Time from request to response",
             Unit::Seconds,
             request_seconds.clone(),
         );
-        let actions = registered(&mut registry, "actions", "Audited actions by outcome");
+        let actions = register(&mut registry, "actions", "Audited actions by outcome");
         registry.register_with_unit(
             "token_request_duration",
             "Time of a TokenRequest at the Kubernetes API",
             Unit::Seconds,
             token_request_seconds.clone(),
         );
-        let workspaces = registered(&mut registry, "workspaces", "Workspaces by status");
+        let workspaces = register(&mut registry, "workspaces", "Workspaces by status");
         registry.register_with_unit(
             "workspace_oldest",
-            "How long the workspace that is in a status longest has been in it",
+            "Time that the oldest workspace of a status has been in it",
             Unit::Seconds,
             oldest_seconds.clone(),
         );
-        let sweep_attempts = registered(
+        let sweep_attempts = register(
             &mut registry,
             "sweep_attempts",
-            "Tries of the sweep to finish a half-done workspace",
+            "Attempts of the sweep to finish a workspace in a transitional status",
         );
-        let suspension_failures = registered(
+        let suspension_failures = register(
             &mut registry,
             "suspension_step_failures",
-            "Tries of a step of a suspension that left it open",
+            "Failed attempts of a step of a suspension",
         );
-        let drift = registered(&mut registry, "drift", "Differences found in the cluster");
+        let drift = register(&mut registry, "drift", "Differences found in the cluster");
         let drift_repaired =
-            registered(&mut registry, "drift_repaired", "Differences that the broker set right");
-        let drift_open = registered(
-            &mut registry,
-            "drift_open",
-            "Differences that are there now and need an administrator",
-        );
-        let drift_rounds = registered(
+            register(&mut registry, "drift_repaired", "Differences that the broker repaired");
+        let drift_open =
+            register(&mut registry, "drift_open", "Current differences that need an administrator");
+        let drift_rounds = register(
             &mut registry,
             "drift_rounds",
             "Rounds of this broker over the objects of all workspaces",
         );
-        let policies_in_force = registered(
+        let policies_in_force = register(
             &mut registry,
             "policies_in_force",
             "1 if the cluster has the admission policies of tenant-broker install, else 0",
         );
-        let clock_offset_milliseconds = registered(
+        let clock_offset_milliseconds = register(
             &mut registry,
             "clock_offset_milliseconds",
             "How far this broker's clock was ahead of PostgreSQL's when it started",
         );
-        let role_beyond_admin = registered(
+        let role_beyond_admin = register(
             &mut registry,
             "role_rights_beyond_admin",
-            "Resources on which a tier's ClusterRole gives more than the built-in admin",
+            "Resources on which a tier's ClusterRole grants more than the built-in admin",
         );
         Self(Arc::new(Counts {
             requests,
@@ -273,32 +271,32 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A request was answered.
+    /// Counts an answered request and its duration.
     pub fn request(&self, method: &poem::http::Method, path: &str, status: u16, seconds: f64) {
         let labels = RequestLabels { method: method_label(method), area: area(path), status };
         self.0.requests.get_or_create(&labels).inc();
         self.0.request_seconds.observe(seconds);
     }
 
-    /// An audited action ended.
+    /// Counts an audited action.
     pub fn action(&self, action: crate::audit::Action, outcome: &'static str) {
         self.0.actions.get_or_create(&ActionLabels { action: action.as_str(), outcome }).inc();
     }
 
-    /// A TokenRequest was answered.
+    /// Records the duration of a TokenRequest.
     pub fn token_request(&self, seconds: f64) {
         self.0.token_request_seconds.observe(seconds);
     }
 
-    /// So many workspaces have a status, the first of them for so many seconds.
-    pub fn workspaces(&self, status: WorkspaceStatus, count: i64, oldest_seconds: i64) {
+    /// Sets the number of workspaces in a status, and how long the oldest has been in it.
+    pub fn set_workspaces(&self, status: WorkspaceStatus, count: i64, oldest_seconds: i64) {
         let labels = StatusLabels { status: status.as_str() };
         self.0.workspaces.get_or_create(&labels).set(count);
         self.0.oldest_seconds.get_or_create(&labels).set(oldest_seconds);
     }
 
-    /// The sweep worked on a workspace in this status.
-    pub fn swept(&self, status: WorkspaceStatus, outcome: SweepOutcome) {
+    /// Counts an attempt of the sweep on a workspace in this status.
+    pub fn sweep_attempt(&self, status: WorkspaceStatus, outcome: SweepOutcome) {
         let outcome = match outcome {
             SweepOutcome::Done => "done",
             SweepOutcome::Failed => "failed",
@@ -308,25 +306,25 @@ impl Metrics {
         self.0.sweep_attempts.get_or_create(&labels).inc();
     }
 
-    /// A step of a suspension is open for this cause.
+    /// Counts a failed step of a suspension.
     pub fn suspension_step_failed(&self, step: &'static str, cause: &'static str) {
         self.0.suspension_failures.get_or_create(&StepLabels { step, cause }).inc();
     }
 
-    /// A difference was found that was not known.
+    /// Counts a new difference.
     pub fn drift_found(&self, kind: &str, what: &str) {
         let labels = DriftLabels { kind: kind.to_owned(), what: what.to_owned() };
         self.0.drift.get_or_create(&labels).inc();
     }
 
-    /// A difference was set right.
+    /// Counts a repaired difference.
     pub fn drift_repaired(&self, kind: &str, what: &str) {
         let labels = DriftLabels { kind: kind.to_owned(), what: what.to_owned() };
         self.0.drift_repaired.get_or_create(&labels).inc();
     }
 
-    /// What differs now: kind, what, and in how many workspaces.
-    pub fn open_drift(&self, counts: &[(String, String, i64)]) {
+    /// Sets the current differences: kind, difference, and number of workspaces.
+    pub fn set_open_drift(&self, counts: &[(String, String, i64)]) {
         self.0.drift_open.clear();
         for (kind, what, count) in counts {
             let labels = DriftLabels { kind: kind.clone(), what: what.clone() };
@@ -334,34 +332,34 @@ impl Metrics {
         }
     }
 
-    /// A round over all objects ended.
+    /// Counts a round over the objects of all workspaces.
     pub fn drift_round(&self, done: bool) {
         let outcome = if done { "done" } else { "failed" };
         self.0.drift_rounds.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
-    /// The gateway refused a request.
+    /// Counts a request that the gateway refused.
     pub fn throttled(&self, limit: &'static str) {
         self.0.throttled.get_or_create(&LimitLabels { limit }).inc();
     }
 
-    /// A limit on unauthenticated requests refused one.
+    /// Counts a request that a limit on unauthenticated requests refused.
     pub fn unauthenticated_refused(&self, limit: &'static str) {
         self.0.unauthenticated_refused.get_or_create(&LimitLabels { limit }).inc();
     }
 
-    /// Whether the admission policies were as they have to be when they were last looked at.
-    pub fn policies_in_force(&self, they_are: bool) {
-        self.0.policies_in_force.set(they_are.into());
+    /// Sets whether the admission policies were in force at the last check.
+    pub fn policies_in_force(&self, in_force: bool) {
+        self.0.policies_in_force.set(in_force.into());
     }
 
-    /// How far our clock is ahead of the database's.
+    /// Sets how far our clock is ahead of that of the database.
     pub fn clock_offset(&self, milliseconds: i64) {
         self.0.clock_offset_milliseconds.set(milliseconds);
     }
 
-    /// On how many resources a tier's ClusterRole gives more than the built-in admin, and how many of
-    /// these are known to lead out of the namespace.
+    /// Sets on how many resources a tier's ClusterRole grants more than the built-in `admin`, and
+    /// how many of these are known to lead out of the namespace.
     pub fn role_beyond_admin(&self, role: &str, all: usize, leading_out: usize) {
         let inside = all.saturating_sub(leading_out);
         for (leads_out, count) in [("yes", leading_out), ("unknown", inside)] {
@@ -371,7 +369,7 @@ impl Metrics {
         }
     }
 
-    /// All of it in the `OpenMetrics` text format.
+    /// Renders all metrics in the `OpenMetrics` text format.
     pub fn render(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
@@ -380,7 +378,7 @@ impl Metrics {
     }
 }
 
-/// Methods that a label may hold; a stranger can invent others.
+/// Maps a method to a label value; clients can invent other methods.
 fn method_label(method: &poem::http::Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -394,7 +392,7 @@ fn method_label(method: &poem::http::Method) -> &'static str {
     }
 }
 
-/// The part of the service that a path belongs to.
+/// Maps a path to the part of the service that serves it.
 fn area(path: &str) -> &'static str {
     [
         ("/clusters/", "gateway"),

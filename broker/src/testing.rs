@@ -1,4 +1,4 @@
-//! Fresh databases for the tests of the modules that keep rows, on both engines.
+//! Fixtures for unit tests with a database: fresh databases on both engines.
 
 use integration::postgres::{Database, Postgres};
 pub(crate) use integration::{engine::On, on_both_engines};
@@ -10,33 +10,33 @@ use crate::{
     clock::Clock,
     cluster::Cluster,
     config::{Config, Settings},
-    db::{Db, Location, Shares},
+    db::{ConnectionShares, Db, Location},
     on_engine,
     telemetry::Metrics,
     workspace::{self, Workspaces},
 };
 
-/// Where a database is that nobody else uses. It goes away with the value.
-pub(crate) struct Place {
+/// An empty database of its own, deleted with the value.
+pub(crate) struct TestDatabase {
     location: Location,
     folder: TempDir,
     _database: Option<Database>,
 }
 
-impl Place {
+impl TestDatabase {
     pub(crate) async fn new(on: On) -> Self {
         match on {
-            On::Sqlite => Self::of(None),
+            On::Sqlite => Self::at_location(None),
             On::Postgres => Self::on_server(&Postgres::shared().await.unwrap()).await,
         }
     }
 
-    /// On a server that the test may break.
+    /// A database on a server that the test may break.
     pub(crate) async fn on_server(server: &Postgres) -> Self {
-        Self::of(Some(server.database("storage").await.unwrap()))
+        Self::at_location(Some(server.database("storage").await.unwrap()))
     }
 
-    fn of(database: Option<Database>) -> Self {
+    fn at_location(database: Option<Database>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let location = match &database {
             None => Location::Sqlite(folder.path().join("broker.db")),
@@ -45,45 +45,45 @@ impl Place {
         Self { location, folder, _database: database }
     }
 
-    /// Connects as one more process does.
+    /// Connects like another process.
     pub(crate) async fn connect(&self) -> Db {
         Db::connect(&self.location).await.unwrap()
     }
 
-    /// Connects as a broker that serves does.
-    pub(crate) async fn shares(&self) -> Shares {
-        Shares::connect(&self.location).await.unwrap()
+    /// Connects like `tenant-broker serve`, with divided connections.
+    pub(crate) async fn shares(&self) -> ConnectionShares {
+        ConnectionShares::connect(&self.location).await.unwrap()
     }
 }
 
-/// A database of its own with all tables, and a clock that stands still.
+/// A migrated database and a manual clock.
 pub(crate) struct Storage {
     pub(crate) db: Db,
     pub(crate) clock: Clock,
-    // Goes after the connections to it.
-    pub(crate) place: Place,
+    // Last field: dropped after the connections.
+    pub(crate) database: TestDatabase,
 }
 
 impl Storage {
     pub(crate) async fn new(on: On) -> Self {
-        Self::at(Place::new(on).await).await
+        Self::at(TestDatabase::new(on).await).await
     }
 
-    pub(crate) async fn at(place: Place) -> Self {
-        let db = place.connect().await;
+    pub(crate) async fn at(database: TestDatabase) -> Self {
+        let db = database.connect().await;
         db.migrate().await.unwrap();
         let clock = Clock::manual("2026-01-02T03:04:05.678Z".parse().unwrap());
-        Self { db, clock, place }
+        Self { db, clock, database }
     }
 
-    /// One number that a statement gives.
+    /// Runs a statement that returns one number.
     pub(crate) async fn number(&self, statement: &'static str) -> i64 {
         on_engine!(self.db.reader(), pool =>
             sqlx::query_scalar(statement).fetch_one(pool).await)
         .unwrap()
     }
 
-    /// A user who is there.
+    /// Inserts an active user.
     pub(crate) async fn user(&self) -> Uuid {
         let id = self.clock.random_id();
         let mut tx = self.db.begin().await.unwrap();
@@ -96,7 +96,7 @@ impl Storage {
         id
     }
 
-    /// A workspace of this user that is there, in a namespace named after its id.
+    /// Inserts a workspace of this user, in a namespace named after its id.
     pub(crate) async fn workspace(&self, user: Uuid, status: WorkspaceStatus) -> Uuid {
         let id = self.clock.random_id();
         let uid = (status != WorkspaceStatus::Provisioning).then_some(SA_UID);
@@ -113,23 +113,23 @@ impl Storage {
     }
 }
 
-/// The uid of the ServiceAccount of [`Storage::workspace`], if it is past its making.
+/// The uid of the ServiceAccount of [`Storage::workspace`], unless it is still provisioning.
 pub(crate) const SA_UID: &str = "sa-1";
 
-/// A cluster that does not answer, at once.
-const NOWHERE: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+/// Kubeconfig of a cluster that refuses connections at once.
+const UNREACHABLE_KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
   "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
   "users": [{"name": "c", "user": {"token": "t"}}],
   "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]}"#;
 
 impl Storage {
-    /// A cluster that does not answer.
+    /// A cluster that refuses connections.
     pub(crate) async fn no_cluster(&self) -> Cluster {
         let config = self.config();
         Cluster::connect(&config.cluster, self.clock.clone(), Metrics::default()).await.unwrap()
     }
 
-    /// The verbs on these rows, with a cluster that does not answer.
+    /// Workspaces on this database, with a cluster that refuses connections.
     pub(crate) async fn workspaces(&self) -> Workspaces {
         let (db, clock, config) = (self.db.clone(), self.clock.clone(), self.config());
         let metrics = Metrics::default();
@@ -141,21 +141,21 @@ impl Storage {
             config.tiers,
             config.init_limit,
             metrics,
-            workspace::bell().0,
+            workspace::notification_channel().0,
         )
     }
 
     fn config(&self) -> Config {
-        let kubeconfig = self.place.folder.path().join("nowhere.kubeconfig");
-        std::fs::write(&kubeconfig, NOWHERE).unwrap();
+        let kubeconfig = self.database.folder.path().join("nowhere.kubeconfig");
+        std::fs::write(&kubeconfig, UNREACHABLE_KUBECONFIG).unwrap();
         let arguments = [format!("cluster.kubeconfig={}", kubeconfig.display())];
         let settings = Settings::load(None, std::iter::empty(), &arguments).unwrap();
         Config::from_settings(settings).unwrap()
     }
 }
 
-/// Runs so many at once, each as a task of its own, and returns what they returned.
-pub(crate) async fn at_once<T: Send + 'static>(
+/// Runs the futures concurrently, each as a task of its own, and returns their results.
+pub(crate) async fn run_concurrently<T: Send + 'static>(
     tasks: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>,
 ) -> Vec<T> {
     let tasks: tokio::task::JoinSet<T> = tasks.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Limits on how often somebody may do a thing, kept in the database so that replicas share them.
+//! Rate limits with fixed windows, stored in the database so that replicas share them.
 
 use crate::{
     clock::Clock,
@@ -7,39 +7,40 @@ use crate::{
     rate_limit::Client,
 };
 
-pub use crate::rate_limit::TooMany;
+pub use crate::rate_limit::RateLimited;
 
-/// What is limited, and how.
+/// An action that is rate limited, and the subject it is counted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limited {
+pub enum RateLimit {
     /// `POST /workspaces/init`, by user.
     Init,
-    /// Sign-in attempts that failed, by account and address.
+    /// Failed sign-in attempts, by account and address.
     SignInAccount,
-    /// Sign-in attempts that failed, by address.
+    /// Failed sign-in attempts, by address.
     SignInAddress,
-    /// Sign-ins at a provider that were refused, by address.
+    /// Refused sign-ins at a provider, by address.
     SignInProvider,
-    /// Sign-in attempts that failed, by account, from browsers that nobody signed in with before.
+    /// Failed sign-in attempts, by account, from browsers in which nobody signed in before.
     SignInEverywhere,
-    /// Sign-in attempts that failed, by account and a browser that signed in as it before.
+    /// Failed sign-in attempts, by account and browser, from browsers that signed in to this
+    /// account before.
     SignInKnownBrowser,
-    /// Sign-ins begun, finished or not, by address: each is a row until it is over.
+    /// Started sign-ins, finished or not, by address, because each is a row until it ends.
     SignInStart,
-    /// Device codes asked for, by address.
+    /// Device codes, by address.
     DeviceStart,
-    /// User codes typed that were wrong, by address.
+    /// Wrong user codes, by address.
     UserCode,
-    /// Accounts that people made for themselves, by address.
+    /// Self-registered accounts, by address.
     Register,
-    /// Token exchanges of machines, by address.
-    Exchange,
+    /// Token exchanges of workloads, by address.
+    TokenExchange,
     /// Access tokens for the gateway, by session.
     GatewayToken,
 }
 
-impl Limited {
-    /// Name in the database.
+impl RateLimit {
+    /// The `name` of its rows in the table `throttles`.
     fn name(self) -> &'static str {
         match self {
             Self::Init => "init",
@@ -52,18 +53,18 @@ impl Limited {
             Self::DeviceStart => "device_start",
             Self::UserCode => "user_code",
             Self::Register => "register",
-            Self::Exchange => "exchange",
+            Self::TokenExchange => "exchange",
             Self::GatewayToken => "gateway_token",
         }
     }
 }
 
-/// So many in a window of so long.
+/// The permitted number of uses in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// How many.
+    /// Permitted uses in a window.
     pub count: u32,
-    /// Length of the window, in seconds. It begins with the first use.
+    /// Length of the window, in seconds. A window begins with its first use.
     pub window_seconds: u32,
 }
 
@@ -81,111 +82,121 @@ ON CONFLICT (name, subject) DO UPDATE SET \
   window_start = CASE WHEN throttles.window_start <= $4 THEN $3 ELSE throttles.window_start END \
 RETURNING window_start, used";
 
-const LOOK: &str = "\
+const PEEK: &str = "\
 SELECT window_start, used FROM throttles WHERE name = $1 AND subject = $2 AND window_start > $3";
 
-const FORGET: &str = "DELETE FROM throttles WHERE window_start <= $1";
+const DELETE_EXPIRED: &str = "DELETE FROM throttles WHERE window_start <= $1";
 
-/// Counts one use and says whether it is still within the allowance. One statement decides, so two
-/// requests at once cannot both be the last one allowed.
+/// Counts one use and checks it against the allowance. One statement does both, so two concurrent
+/// requests cannot both be the last permitted one.
 ///
 /// # Errors
-/// The outer error is the database's.
+/// The outer error is that of the database.
 pub async fn take(
     tx: &mut Tx,
     clock: &Clock,
-    limited: Limited,
+    limit: RateLimit,
     subject: &str,
     allowance: Allowance,
-) -> sqlx::Result<Result<(), TooMany>> {
+) -> sqlx::Result<Result<(), RateLimited>> {
     let now = clock.now_ms();
     let (start, used): (i64, i64) = on_engine!(tx.connection(), c => sqlx::query_as(TAKE)
-        .bind(limited.name()).bind(subject).bind(now).bind(now - allowance.window_ms())
+        .bind(limit.name()).bind(subject).bind(now).bind(now - allowance.window_ms())
         .fetch_one(c).await)?;
-    Ok(judge(start, used, now, allowance, false))
+    Ok(check(start, used, now, allowance, false))
 }
 
-/// Whether the next use would be within the allowance; counts nothing.
+/// Checks whether the next use would be within the allowance, without counting it.
 ///
 /// # Errors
-/// The outer error is the database's.
-pub async fn look(
+/// The outer error is that of the database.
+pub async fn peek(
     db: &Db,
     clock: &Clock,
-    limited: Limited,
+    limit: RateLimit,
     subject: &str,
     allowance: Allowance,
-) -> sqlx::Result<Result<(), TooMany>> {
+) -> sqlx::Result<Result<(), RateLimited>> {
     let now = clock.now_ms();
-    let row: Option<(i64, i64)> = on_engine!(db.reader(), pool => sqlx::query_as(LOOK)
-        .bind(limited.name()).bind(subject).bind(now - allowance.window_ms())
+    let row: Option<(i64, i64)> = on_engine!(db.reader(), pool => sqlx::query_as(PEEK)
+        .bind(limit.name()).bind(subject).bind(now - allowance.window_ms())
         .fetch_optional(pool).await)?;
-    Ok(row.map_or(Ok(()), |(start, used)| judge(start, used, now, allowance, true)))
+    Ok(row.map_or(Ok(()), |(start, used)| check(start, used, now, allowance, true)))
 }
 
-/// Forgets windows that began before this time; they no longer decide anything.
+/// Deletes windows that began before this time; they have expired.
 ///
 /// # Errors
-/// The database's.
-pub async fn forget(tx: &mut Tx, before_ms: i64) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(FORGET).bind(before_ms).execute(c).await.map(drop))
+/// The database failed.
+pub async fn delete_expired(tx: &mut Tx, before_ms: i64) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(DELETE_EXPIRED).bind(before_ms).execute(c).await.map(drop))
 }
 
-/// Where the request under way came from, as the limits by address know it.
-pub fn requester() -> String {
-    Client::of_request().to_string()
+/// The subject of the limits by address: the client of the current request.
+pub fn client_key() -> String {
+    Client::current().to_string()
 }
 
-fn judge(start: i64, used: i64, now: i64, allowance: Allowance, next: bool) -> Result<(), TooMany> {
-    let used = used + i64::from(next);
+fn check(
+    start: i64,
+    used: i64,
+    now: i64,
+    allowance: Allowance,
+    peek: bool,
+) -> Result<(), RateLimited> {
+    let used = used + i64::from(peek);
     if used <= i64::from(allowance.count) {
         return Ok(());
     }
     let left = start + allowance.window_ms() - now;
-    Err(TooMany { retry_after: u64::try_from(left.max(0)).unwrap_or(0).div_ceil(1000).max(1) })
+    Err(RateLimited { retry_after: u64::try_from(left.max(0)).unwrap_or(0).div_ceil(1000).max(1) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{On, Storage, at_once, on_both_engines};
+    use crate::testing::{On, Storage, on_both_engines, run_concurrently};
 
     on_both_engines!(
-        of_many_at_once_exactly_the_allowance_passes,
+        exactly_the_allowance_of_concurrent_requests_passes,
         a_window_ends_to_the_millisecond_and_begins_with_the_next_use,
-        looking_counts_nothing_and_sees_what_the_next_use_would,
+        peeking_does_not_count_and_predicts_the_next_use,
         names_and_subjects_do_not_share_a_window,
-        what_is_not_committed_is_not_counted,
-        only_windows_that_are_over_are_forgotten,
+        an_uncommitted_use_is_not_counted,
+        only_expired_windows_are_deleted,
     );
 
     const THREE_A_MINUTE: Allowance = Allowance { count: 3, window_seconds: 60 };
 
-    async fn take_as(storage: &Storage, limited: Limited, subject: &str) -> Result<(), TooMany> {
+    async fn take_as(
+        storage: &Storage,
+        limit: RateLimit,
+        subject: &str,
+    ) -> Result<(), RateLimited> {
         let mut tx = storage.db.begin().await.unwrap();
-        let taken = take(&mut tx, &storage.clock, limited, subject, THREE_A_MINUTE).await.unwrap();
+        let taken = take(&mut tx, &storage.clock, limit, subject, THREE_A_MINUTE).await.unwrap();
         tx.commit().await.unwrap();
         taken
     }
 
-    async fn take_one(storage: &Storage) -> Result<(), TooMany> {
-        take_as(storage, Limited::Init, "ada").await
+    async fn take_one(storage: &Storage) -> Result<(), RateLimited> {
+        take_as(storage, RateLimit::Init, "ada").await
     }
 
-    async fn look_once(storage: &Storage) -> Result<(), TooMany> {
-        look(&storage.db, &storage.clock, Limited::Init, "ada", THREE_A_MINUTE).await.unwrap()
+    async fn peek_once(storage: &Storage) -> Result<(), RateLimited> {
+        peek(&storage.db, &storage.clock, RateLimit::Init, "ada", THREE_A_MINUTE).await.unwrap()
     }
 
-    async fn of_many_at_once_exactly_the_allowance_passes(on: On) {
+    async fn exactly_the_allowance_of_concurrent_requests_passes(on: On) {
         let storage = Storage::new(on).await;
         let allowance = Allowance { count: 5, window_seconds: 60 };
-        // Two processes, for replicas share the count.
-        let processes = [storage.db.clone(), storage.place.connect().await];
-        let results = at_once((0..32).map(|n| {
+        // Two processes, because replicas share the count.
+        let processes = [storage.db.clone(), storage.database.connect().await];
+        let results = run_concurrently((0..32).map(|n| {
             let (db, clock) = (processes[n % 2].clone(), storage.clock.clone());
             async move {
                 let mut tx = db.begin().await.unwrap();
-                let taken = take(&mut tx, &clock, Limited::Init, "ada", allowance).await.unwrap();
+                let taken = take(&mut tx, &clock, RateLimit::Init, "ada", allowance).await.unwrap();
                 tx.commit().await.unwrap();
                 taken
             }
@@ -193,7 +204,7 @@ mod tests {
         .await;
         assert_eq!(results.iter().filter(|taken| taken.is_ok()).count(), 5);
         let refused: Vec<_> = results.into_iter().filter_map(Result::err).collect();
-        assert_eq!(refused, [TooMany { retry_after: 60 }; 27]);
+        assert_eq!(refused, [RateLimited { retry_after: 60 }; 27]);
         assert_eq!(storage.number("SELECT used FROM throttles").await, 32);
     }
 
@@ -203,57 +214,57 @@ mod tests {
         storage.clock.advance(59_000);
         take_one(&storage).await.unwrap();
         take_one(&storage).await.unwrap();
-        assert_eq!(take_one(&storage).await, Err(TooMany { retry_after: 1 }));
+        assert_eq!(take_one(&storage).await, Err(RateLimited { retry_after: 1 }));
         storage.clock.advance(999);
-        assert_eq!(take_one(&storage).await, Err(TooMany { retry_after: 1 }), "1 ms is left");
-        assert_eq!(look_once(&storage).await, Err(TooMany { retry_after: 1 }), "1 ms is left");
+        assert_eq!(take_one(&storage).await, Err(RateLimited { retry_after: 1 }), "1 ms is left");
+        assert_eq!(peek_once(&storage).await, Err(RateLimited { retry_after: 1 }), "1 ms is left");
         storage.clock.advance(1);
-        assert_eq!(look_once(&storage).await, Ok(()), "the window has ended");
-        // The new window begins now, not at the end of the old one, and with nothing used.
+        assert_eq!(peek_once(&storage).await, Ok(()), "the window has ended");
+        // The new window begins now, not at the end of the old one, and starts at zero.
         storage.clock.advance(30_000);
         for _ in 0..3 {
             take_one(&storage).await.unwrap();
         }
-        assert_eq!(take_one(&storage).await, Err(TooMany { retry_after: 60 }));
+        assert_eq!(take_one(&storage).await, Err(RateLimited { retry_after: 60 }));
         storage.clock.advance(500);
-        assert_eq!(take_one(&storage).await, Err(TooMany { retry_after: 60 }), "rounded up");
+        assert_eq!(take_one(&storage).await, Err(RateLimited { retry_after: 60 }), "rounded up");
         storage.clock.advance(59_500);
         take_one(&storage).await.unwrap();
     }
 
-    async fn looking_counts_nothing_and_sees_what_the_next_use_would(on: On) {
+    async fn peeking_does_not_count_and_predicts_the_next_use(on: On) {
         let storage = Storage::new(on).await;
         for _ in 0..5 {
-            look_once(&storage).await.unwrap();
+            peek_once(&storage).await.unwrap();
         }
         assert_eq!(storage.number("SELECT COUNT(*) FROM throttles").await, 0);
         for _ in 0..3 {
-            look_once(&storage).await.unwrap();
+            peek_once(&storage).await.unwrap();
             take_one(&storage).await.unwrap();
         }
-        assert_eq!(look_once(&storage).await, Err(TooMany { retry_after: 60 }));
+        assert_eq!(peek_once(&storage).await, Err(RateLimited { retry_after: 60 }));
         assert_eq!(storage.number("SELECT used FROM throttles").await, 3);
     }
 
     async fn names_and_subjects_do_not_share_a_window(on: On) {
         let storage = Storage::new(on).await;
-        let all = [Limited::Init, Limited::SignInAccount, Limited::SignInAddress];
-        for limited in all {
+        let all = [RateLimit::Init, RateLimit::SignInAccount, RateLimit::SignInAddress];
+        for limit in all {
             for subject in ["ada", "Ada", ""] {
                 for _ in 0..3 {
-                    take_as(&storage, limited, subject).await.unwrap();
+                    take_as(&storage, limit, subject).await.unwrap();
                 }
-                take_as(&storage, limited, subject).await.unwrap_err();
+                take_as(&storage, limit, subject).await.unwrap_err();
             }
         }
         assert_eq!(storage.number("SELECT COUNT(*) FROM throttles WHERE used = 4").await, 9);
     }
 
-    async fn what_is_not_committed_is_not_counted(on: On) {
+    async fn an_uncommitted_use_is_not_counted(on: On) {
         let storage = Storage::new(on).await;
         for _ in 0..9 {
             let mut tx = storage.db.begin().await.unwrap();
-            take(&mut tx, &storage.clock, Limited::Init, "ada", THREE_A_MINUTE)
+            take(&mut tx, &storage.clock, RateLimit::Init, "ada", THREE_A_MINUTE)
                 .await
                 .unwrap()
                 .unwrap();
@@ -261,15 +272,15 @@ mod tests {
         assert_eq!(storage.number("SELECT COUNT(*) FROM throttles").await, 0);
     }
 
-    async fn only_windows_that_are_over_are_forgotten(on: On) {
+    async fn only_expired_windows_are_deleted(on: On) {
         let storage = Storage::new(on).await;
-        take_as(&storage, Limited::Init, "old").await.unwrap();
+        take_as(&storage, RateLimit::Init, "old").await.unwrap();
         let old = storage.clock.now_ms();
         storage.clock.advance(1);
-        take_as(&storage, Limited::Init, "young").await.unwrap();
+        take_as(&storage, RateLimit::Init, "young").await.unwrap();
         for (before, left) in [(old - 1, 2), (old, 1)] {
             let mut tx = storage.db.begin().await.unwrap();
-            forget(&mut tx, before).await.unwrap();
+            delete_expired(&mut tx, before).await.unwrap();
             tx.commit().await.unwrap();
             assert_eq!(storage.number("SELECT COUNT(*) FROM throttles").await, left);
         }

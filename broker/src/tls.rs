@@ -6,35 +6,35 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 
 use crate::config::TlsFiles;
 
-/// Certificate or key cannot be used.
+/// The certificate or the key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file.
+    /// A file cannot be read or is not PEM.
     #[error("cannot read {path}")]
     File {
-        /// Its path.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The error of the PEM parser.
         source: rustls_pki_types::pem::Error,
     },
-    /// The pair.
+    /// Certificate and key do not belong together, or are not supported.
     #[error("the certificate (tls.cert_file) and the key (tls.key_file) cannot be used together")]
     Pair(#[source] rustls::Error),
 }
 
-/// Reads certificate and key.
+/// Reads certificate and key, and builds the TLS configuration with ALPN for HTTP/2 and HTTP/1.1.
 ///
 /// # Errors
-/// A file is not what it should be.
+/// A file cannot be read, or the pair cannot be used.
 pub fn server_config(files: &TlsFiles) -> Result<Arc<rustls::ServerConfig>, TlsError> {
-    let wrong = |path: &Path| {
+    let file_error = |path: &Path| {
         let path = path.display().to_string();
         move |source| TlsError::File { path, source }
     };
     let chain = CertificateDer::pem_file_iter(&files.cert_file)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(wrong(&files.cert_file))?;
-    let key = PrivateKeyDer::from_pem_file(&files.key_file).map_err(wrong(&files.key_file))?;
+        .map_err(file_error(&files.cert_file))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key_file).map_err(file_error(&files.key_file))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -1,29 +1,29 @@
-//! Files that are written from the code, committed, and compared here.
+//! Tests that the committed generated files match the code.
 //! `UPDATE_GENERATED=1 cargo test -p tenant-broker --test generated` rewrites them.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::path::Path;
 
-fn compare(file: &str, wanted: &str) {
+fn compare(file: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     if std::env::var_os("UPDATE_GENERATED").is_some() {
-        std::fs::write(&path, wanted).unwrap();
+        std::fs::write(&path, expected).unwrap();
     }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    let actual = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        there == wanted,
-        "{file} is not what the code says; \
+        actual == expected,
+        "{file} differs from the code; \
          run UPDATE_GENERATED=1 cargo test -p tenant-broker --test generated"
     );
 }
 
 #[test]
-fn the_openapi_document() {
+fn the_openapi_document_is_up_to_date() {
     compare("openapi/broker.yaml", &tenant_broker::app::document());
 }
 
 #[test]
-fn the_reference_of_settings() {
+fn the_reference_of_settings_is_up_to_date() {
     compare("docs/configuration.md", &tenant_broker::config::reference());
 }

@@ -1,6 +1,6 @@
 // A certified OpenID client (npm openid-client) that uses an issuer as any stock client does, and
-// does by itself what a person does in a browser. One JSON line for each thing that worked; a
-// failure ends it. The certified provider beside it is for the other direction.
+// acts as the person at the browser too. It prints one JSON line for each step that succeeds and
+// ends at the first failure. The certified provider next to it tests the other direction.
 import * as client from 'openid-client';
 
 const [issuer, clientId, redirectUri, email, password] = process.argv.slice(2);

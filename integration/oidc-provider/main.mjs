@@ -1,8 +1,8 @@
-// An OpenID provider for the tests: the certified library, with people who can be changed while it
-// runs, keys that are rotated on command, and answers that can be spoilt on purpose.
+// An OpenID provider for the tests: the certified library, with people that can be changed at
+// runtime, keys that are rotated on command, and responses that can be corrupted on purpose.
 //
-// `node main.mjs` listens on a free port of 127.0.0.1 and writes `ready: URL`. `POST
-// /control/COMMAND` with a JSON body gives the commands below.
+// `node main.mjs` listens on a free port of 127.0.0.1 and prints `ready: URL`. `POST
+// /control/COMMAND` with a JSON body runs the commands below.
 
 import { createHmac, createPublicKey, generateKeyPairSync, randomUUID, sign } from 'node:crypto';
 import { createServer } from 'node:http';

@@ -1,4 +1,4 @@
-// Where the provider keeps what it issues: this process. Two providers, one before and one after a
+// The provider's storage: the memory of this process. Two providers, one before and one after a
 // change of configuration, share it, so that tokens outlive the change.
 
 const kept = new Map();

@@ -1,4 +1,4 @@
-//! A client of the broker's HTTP API, as a frontend has one.
+//! A client of the broker's HTTP API, as a frontend uses it.
 
 use std::fmt;
 
@@ -24,14 +24,14 @@ pub struct Api {
     token: Option<SecretString>,
 }
 
-/// An answer that is no success.
+/// A response whose status is not a success.
 #[derive(Clone, Debug)]
 pub struct Refused {
     /// The HTTP status.
     pub status: StatusCode,
-    /// The answer's headers.
+    /// The response headers.
     pub headers: HeaderMap,
-    /// The answer's body.
+    /// The response body.
     pub body: String,
     /// The body, if it is problem details.
     pub problem: Option<Problem>,
@@ -57,17 +57,17 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Why a call gave no value: the broker refused, or did not answer as it should.
+/// The reason why a call returned no value: the broker refused, or its response is invalid.
 #[derive(Debug)]
 pub enum ApiError {
-    /// The broker answered with a failure.
+    /// The broker responded with an error status.
     Refused(Box<Refused>),
-    /// There was no answer, or one that is none.
+    /// There was no response, or it could not be parsed.
     Broken(anyhow::Error),
 }
 
 impl ApiError {
-    /// The refusal, if it is one.
+    /// Returns the refusal, if the error is one.
     pub fn refused(&self) -> Option<&Refused> {
         match self {
             Self::Refused(refused) => Some(refused),
@@ -88,35 +88,35 @@ impl fmt::Display for ApiError {
 impl std::error::Error for ApiError {}
 
 impl Api {
-    /// The API of the broker at this URL, called without a token.
+    /// Returns a client of the broker at this URL that sends no token.
     ///
     /// # Errors
-    /// The URL cannot have paths, or the CA is no certificate.
+    /// The URL cannot be a base, or the CA is no certificate.
     pub fn anonymous(broker: &Url, authority: Option<&str>) -> Result<Self> {
         let base = broker.join("api/v1/").context("make the API's URL")?;
         Ok(Self { base, http: http_client(authority)?, token: None })
     }
 
-    /// The same with this bearer token.
+    /// Returns the same client with this bearer token.
     #[must_use]
     pub fn with_token(mut self, token: SecretString) -> Self {
         self.token = Some(token);
         self
     }
 
-    /// The same caller at another broker, for example a replica.
+    /// Returns the same caller at another broker, for example a replica.
     ///
     /// # Errors
-    /// The URL cannot have paths.
+    /// The URL cannot be a base.
     pub fn at(mut self, broker: &Url) -> Result<Self> {
         self.base = broker.join("api/v1/").context("make the API's URL")?;
         Ok(self)
     }
 
-    /// A request for a path below `/api/v1/`, with the token.
+    /// Builds a request for a path below `/api/v1/`, with the token.
     ///
     /// # Errors
-    /// The path is none.
+    /// The path is invalid.
     pub fn request(&self, method: Method, path: &str) -> Result<RequestBuilder> {
         let url = self.base.join(path.trim_start_matches('/')).context("make a URL")?;
         let request = self.http.request(method, url);
@@ -126,7 +126,8 @@ impl Api {
         })
     }
 
-    /// `POST /workspaces/init`: the workspace, and whether it is new (201) or was there (200).
+    /// `POST /workspaces/init`: returns the workspace, and whether it is new (201) or existed
+    /// (200).
     ///
     /// # Errors
     /// [`ApiError`].
@@ -138,7 +139,7 @@ impl Api {
         Ok((read(answer).await?, is_new))
     }
 
-    /// `GET /workspaces`; with `all` those of everybody, which takes an administrator.
+    /// `GET /workspaces`; `all` lists everybody's workspaces and needs an administrator.
     ///
     /// # Errors
     /// [`ApiError`].
@@ -178,8 +179,8 @@ impl Api {
         self.get(&format!("workspaces/{id}/credentials?{query}")).await
     }
 
-    /// `DELETE /workspaces/{id}/credentials/{credential_id}`; whether it was done at once (200) or goes
-    /// on (202) is in its state.
+    /// `DELETE /workspaces/{id}/credentials/{credential_id}`; the returned state tells whether the
+    /// revocation is complete (200) or continues (202).
     ///
     /// # Errors
     /// [`ApiError`].

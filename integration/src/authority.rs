@@ -21,7 +21,7 @@ pub struct Identity {
 }
 
 /// A certificate authority that the API server, its clients and the fault proxy trust. Its
-/// certificates do not expire within the life of anything here.
+/// certificates do not expire within the life of any test.
 pub struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
@@ -40,7 +40,8 @@ impl fmt::Debug for Identity {
 }
 
 impl Authority {
-    /// The authority kept in this folder (`ca.crt`, `ca.key`), made if there is none.
+    /// Opens the authority kept in this folder (`ca.crt`, `ca.key`) and creates it if it is
+    /// missing.
     ///
     /// # Errors
     /// The files cannot be read or written, or are no key and certificate.
@@ -64,12 +65,12 @@ impl Authority {
         Ok(Self { certificate, issuer: Issuer::new(params, key) })
     }
 
-    /// The authority's certificate, PEM.
+    /// Returns the authority's certificate as PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// A certificate for a server at 127.0.0.1 and localhost.
+    /// Issues a certificate for a server at 127.0.0.1 and localhost.
     ///
     /// # Errors
     /// Key generation or signing failed.
@@ -79,8 +80,8 @@ impl Authority {
         self.issue(params, common_name, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A client certificate: Kubernetes takes the common name as the user and the organization as
-    /// the group (Kubernetes documentation, "X509 client certificates").
+    /// Issues a client certificate: Kubernetes takes the common name as the user and the
+    /// organization as the group (Kubernetes documentation, "X509 client certificates").
     ///
     /// # Errors
     /// Key generation or signing failed.
@@ -110,8 +111,8 @@ impl Authority {
     }
 }
 
-/// A P-256 key pair that signs tokens (ES256): private key in PKCS #8, then the public key,
-/// because kube-apiserver does not read the public half out of a PKCS #8 file.
+/// Generates a P-256 key pair that signs tokens (ES256): the private key in PKCS #8, then the
+/// public key, because kube-apiserver does not read the public half out of a PKCS #8 file.
 ///
 /// # Errors
 /// Key generation failed.

@@ -12,31 +12,32 @@ use crate::process::{Captured, Program};
 use crate::progress::say;
 use crate::scratch::Scratch;
 
-/// How long a build may take; a first one compiles every dependency.
-const LIMIT: Duration = Duration::from_hours(1);
+/// Time limit of a build; a first one compiles every dependency.
+const BUILD_TIMEOUT: Duration = Duration::from_hours(1);
 
 const BROKER: &str = "tenant-broker";
-/// Those that a person or a test runs.
+/// The programs that a person or a test runs.
 const PROGRAMS: [&str; 5] = [BROKER, "kubectl-tenant", "headless-sign-in", "time-one", "flood"];
 
-/// How the programs are compiled.
+/// The cargo profile of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Fast to build, with checks.
+    /// Fast to build, with debug assertions.
     Dev,
     /// As it is shipped.
     Release,
 }
 
 impl Profile {
-    /// The profile that this harness was compiled with, so that both share what is compiled.
+    /// Returns the profile that this harness was compiled with, so that both share what is
+    /// compiled.
     pub fn own() -> Self {
         if cfg!(debug_assertions) { Self::Dev } else { Self::Release }
     }
 }
 
-/// The programs, in a folder of their own: a build that somebody starts meanwhile does not change
-/// them under a running test.
+/// The programs, copied into a folder of their own: a concurrent build does not change them under a
+/// running test.
 #[derive(Debug)]
 pub struct Binaries {
     folder: PathBuf,
@@ -44,7 +45,7 @@ pub struct Binaries {
     _scratch: Scratch,
 }
 
-/// What cargo reports of one compiled target; other messages lack these fields.
+/// The fields of cargo's message about one compiled target; other messages lack them.
 #[derive(Deserialize)]
 struct Artifact {
     executable: Option<PathBuf>,
@@ -52,22 +53,23 @@ struct Artifact {
 }
 
 impl Binaries {
-    /// Builds them, with the cargo that runs us or the one on `PATH`, into this folder or into a
-    /// temporary one. Nothing is compiled if they are up to date. `broker` takes the place of the
-    /// workspace's own.
+    /// Builds the programs, with the cargo that runs us or the one on `PATH`, into this folder or
+    /// into a temporary one. Nothing is compiled if they are up to date. `broker` replaces the
+    /// workspace's own broker.
     ///
     /// # Errors
-    /// cargo is missing or fails; what it said is in the message. `broker` cannot be read.
+    /// cargo is missing or fails (its output is in the message), or `broker` cannot be read.
     pub async fn build(
         profile: Profile,
         folder: Option<&Path>,
         broker: Option<&Path>,
     ) -> Result<Self> {
-        // All binaries of the workspace at once: a narrower choice would turn other features of the
-        // dependencies on, and compile them a second time.
+        // All binaries of the workspace at once: building fewer would enable other features of the
+        // dependencies and compile them a second time.
         let mut artifacts = compile(profile, &["--workspace"]).await?;
         if profile == Profile::Release {
-            // What is measured is what `cargo install` makes: the plugin with its own features.
+            // The measured plugin is the one that `cargo install` makes, with its own features
+            // only.
             let plugin = compile(profile, &["--package", "kubectl-tenant"]).await?;
             artifacts.splice(0..0, plugin);
         }
@@ -84,9 +86,9 @@ impl Binaries {
                 .with_context(|| format!("cargo did not say where it put {name}"))?;
             let program = broker.filter(|_| name == BROKER).unwrap_or(program);
             let copy = folder.join(name);
-            // One of an earlier run in a kept folder.
+            // The copy of an earlier run in a kept folder.
             let _ = std::fs::remove_file(&copy);
-            // A second name for the file costs nothing, but cannot cross file systems.
+            // A hard link costs nothing, but cannot cross file systems.
             if std::fs::hard_link(program, &copy).is_err() {
                 std::fs::copy(program, &copy)
                     .with_context(|| format!("copy {} to {}", program.display(), copy.display()))?;
@@ -96,7 +98,7 @@ impl Binaries {
         Ok(Self { folder, compiled, _scratch: scratch })
     }
 
-    /// The programs that the tests of one process share, in the harness's own profile.
+    /// Returns the programs that the tests of one process share, in the harness's own profile.
     ///
     /// # Errors
     /// As [`Binaries::build`]; the next caller tries again.
@@ -110,37 +112,37 @@ impl Binaries {
             .cloned()
     }
 
-    /// The folder to put in front of a `PATH`; kubectl finds its plugin there.
+    /// Returns the folder to put in front of `PATH`; kubectl finds its plugin there.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// How many compilation units were not up to date.
+    /// Returns the number of compilation units that were not up to date.
     pub fn compiled(&self) -> usize {
         self.compiled
     }
 
-    /// The broker.
+    /// Path of the broker.
     pub fn tenant_broker(&self) -> PathBuf {
         self.folder.join(BROKER)
     }
 
-    /// The plugin.
+    /// Path of the plugin.
     pub fn kubectl_tenant(&self) -> PathBuf {
         self.folder.join("kubectl-tenant")
     }
 
-    /// The program that measures one other process.
+    /// Path of the program that measures one other process.
     pub fn time_one(&self) -> PathBuf {
         self.folder.join("time-one")
     }
 
-    /// The program of a tenant who floods the gateway.
+    /// Path of the flooding client.
     pub fn flood(&self) -> PathBuf {
         self.folder.join("flood")
     }
 
-    /// The program to set as `BROWSER`.
+    /// Path of the program to set as `BROWSER`.
     pub fn headless_sign_in(&self) -> PathBuf {
         self.folder.join("headless-sign-in")
     }
@@ -158,8 +160,10 @@ async fn compile(profile: Profile, packages: &[&str]) -> Result<Vec<Artifact>> {
     if profile == Profile::Release {
         build = build.arg("--release");
     }
-    // Build scripts look at these; as they are here, they are about us.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| is_about_us(&name.to_string_lossy())) {
+    // Build scripts read these variables, and here they describe the harness.
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| is_cargo_variable(&name.to_string_lossy()))
+    {
         build = build.without_env(name);
     }
     let build = build.spawn_captured()?;
@@ -171,23 +175,23 @@ async fn compile(profile: Profile, packages: &[&str]) -> Result<Vec<Artifact>> {
     Ok(finished.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// Says how far the build is, every ten seconds.
+/// Prints the progress of the build every ten seconds.
 async fn report(build: &Captured) -> Result<()> {
     let start = Instant::now();
     while tokio::time::timeout(Duration::from_secs(10), build.process().wait()).await.is_err() {
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > BUILD_TIMEOUT {
             break;
         }
-        // What is compiled, or that another cargo has to finish first.
-        let told = build.stderr()?;
-        let now = told.lines().next_back().unwrap_or("cargo build").trim();
+        // The line says what is compiled, or that another cargo has to finish first.
+        let output = build.stderr()?;
+        let now = output.lines().next_back().unwrap_or("cargo build").trim();
         say(&format!("  after {} s: {now}", start.elapsed().as_secs()));
     }
     Ok(())
 }
 
 /// Whether cargo set this variable for the program that it runs.
-fn is_about_us(name: &str) -> bool {
+fn is_cargo_variable(name: &str) -> bool {
     let exact = [
         "CARGO_BIN_NAME",
         "CARGO_CRATE_NAME",

@@ -1,4 +1,4 @@
-//! A real browser, told what to do over the Chrome `DevTools` protocol.
+//! A real browser, controlled over the Chrome `DevTools` protocol.
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
 /// A page with one paragraph.
 const BLANK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\
     Connection: close\r\n\r\n<p>hi!";
-/// How long a page may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Time limit for a page.
+const PAGE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A page of another origin on loopback: nothing but a place to call somebody from. Returns its
-/// origin; it is there until the test's runtime ends.
+/// Serves a blank page from another origin on loopback, to call the broker from. Returns its
+/// origin; the page exists until the test's runtime ends.
 ///
 /// # Errors
 /// There is no free port.
@@ -34,7 +34,7 @@ pub async fn foreign_page() -> Result<String> {
     let origin = format!("http://{}", listener.local_addr()?);
     tokio::spawn(async move {
         while let Ok((mut connection, _)) = listener.accept().await {
-            // Whatever is asked for, the answer is the page; who hangs up is not waited for.
+            // Every request gets the same page; a client that disconnects is ignored.
             let _ = connection.read(&mut vec![0; 4096]).await;
             let _ = connection.write_all(BLANK).await;
         }
@@ -59,7 +59,7 @@ struct Pipe {
 }
 
 impl Pipe {
-    /// One command and its result; messages end with a zero byte.
+    /// Sends one command and returns its result; messages end with a zero byte.
     async fn call(&mut self, tab: Option<&str>, method: &str, parameters: Value) -> Result<Value> {
         self.calls += 1;
         let mut message = json!({ "id": self.calls, "method": method, "params": parameters });
@@ -73,7 +73,7 @@ impl Pipe {
             self.from.read_until(0, &mut bytes).await?;
             ensure!(bytes.pop() == Some(0), "chromium ended at {method}");
             let answer: Value = serde_json::from_slice(&bytes)?;
-            // Others are events, which are not listened to.
+            // All other messages are events, which are ignored.
             if answer["id"] == self.calls {
                 ensure!(answer.get("error").is_none(), "{method}: {answer}");
                 return Ok(answer["result"].clone());
@@ -83,17 +83,17 @@ impl Pipe {
 }
 
 impl Chromium {
-    /// Starts the browser; it ends with the value.
+    /// Starts the browser; it ends when the value is dropped.
     ///
     /// # Errors
-    /// There is none (the text says how to install one), or it does not start.
+    /// Chromium is not installed (the text says how to install it), or does not start.
     pub async fn start() -> Result<Self> {
         let program = ["chromium", "chromium-browser", "google-chrome"]
             .iter()
             .find_map(|name| machine::find(name))
             .context("a browser is needed for this: sudo apt-get install chromium")?;
         let profile = tempfile::tempdir()?;
-        // Commands come in on descriptor 3, answers go out on 4.
+        // Commands come in on descriptor 3, responses go out on 4.
         let mut command = Command::new("sh");
         command
             .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"])
@@ -104,7 +104,7 @@ impl Chromium {
                 "--no-proxy-server",
                 "--disable-background-networking",
             ])
-            // Its sandbox refuses root. The pages are our own.
+            // Chromium's sandbox refuses root. The pages are our own.
             .arg("--no-sandbox")
             .arg(format!("--user-data-dir={}", profile.path().display()));
         let mut process = command
@@ -127,7 +127,7 @@ impl Chromium {
         Ok(Self { pipe: Mutex::new(pipe), tab, _process: process, _profile: profile })
     }
 
-    /// One command of the protocol to the tab.
+    /// Sends one command of the protocol to the tab.
     ///
     /// # Errors
     /// The browser refuses it or has ended.
@@ -135,7 +135,7 @@ impl Chromium {
         self.pipe.lock().await.call(Some(&self.tab), method, parameters).await
     }
 
-    /// Goes to a page.
+    /// Navigates to a page.
     ///
     /// # Errors
     /// As [`Chromium::call`].
@@ -143,7 +143,7 @@ impl Chromium {
         self.call("Page.navigate", json!({ "url": url })).await.map(drop)
     }
 
-    /// The value of an expression on the page; null where it throws. A promise is waited for.
+    /// Evaluates an expression on the page; null if it throws. A promise is awaited.
     ///
     /// # Errors
     /// As [`Chromium::call`].
@@ -156,20 +156,20 @@ impl Chromium {
     /// Waits until an expression on the page is true.
     ///
     /// # Errors
-    /// It does not become so within a minute.
+    /// It is not true within a minute.
     pub async fn until(&self, expression: &str) -> Result<()> {
         let holds = || async {
-            // While a page goes and the next one comes there is nothing to ask.
+            // During a navigation there is no page to evaluate it on.
             Ok(match self.value(expression).await {
                 Ok(Value::Bool(true)) => Probe::Ready(()),
                 Ok(other) => Probe::NotYet(format!("it is {other}")),
                 Err(error) => Probe::NotYet(error.to_string()),
             })
         };
-        probe::until(expression, PATIENCE, holds).await
+        probe::until(expression, PAGE_TIMEOUT, holds).await
     }
 
-    /// Fills a field in and leaves the rest to the page.
+    /// Fills in a field and leaves the events to the page.
     ///
     /// # Errors
     /// The field does not appear.
@@ -179,18 +179,18 @@ impl Chromium {
         self.value(&format!("document.querySelector({selector}).value = {text}")).await.map(drop)
     }
 
-    /// Clicks on something.
+    /// Clicks on an element.
     ///
     /// # Errors
-    /// It does not appear.
+    /// The element does not appear.
     pub async fn click(&self, selector: &str) -> Result<()> {
         let selector = json!(selector);
         self.until(&format!("document.querySelector({selector}) !== null")).await?;
         self.value(&format!("document.querySelector({selector}).click()")).await.map(drop)
     }
 
-    /// Keeps a picture of the page as `<target folder>/screenshots/<name>.png`, for people to look
-    /// at, and says where.
+    /// Saves a screenshot of the page as `<target folder>/screenshots/<name>.png`, for people to
+    /// look at, and prints its path.
     ///
     /// # Errors
     /// It cannot be made or written.
@@ -199,7 +199,7 @@ impl Chromium {
         let picture = self.call("Page.captureScreenshot", whole).await?;
         let picture = STANDARD.decode(picture["data"].as_str().context("no picture")?)?;
         let program = std::env::current_exe()?;
-        // cargo marks it as a cache.
+        // cargo marks its target folder as a cache.
         let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
         let target = target.context("the folder of build results")?;
         let folder = target.join("screenshots");

@@ -1,16 +1,16 @@
-//! The two engines that rows may be kept in; tests of rows run on both.
+//! The two database engines; tests of stored data run on both.
 
-/// Which engine a test runs on.
+/// The engine that a test runs on.
 #[derive(Clone, Copy, Debug)]
 pub enum On {
-    /// The embedded one.
+    /// SQLite, embedded in the broker.
     Sqlite,
-    /// A real server.
+    /// A PostgreSQL server.
     Postgres,
 }
 
-/// Makes each test, which takes an [`On`], two: `sqlite::…` and `postgres::…`. Whoever uses it
-/// depends on tokio with its macros.
+/// Turns each test, which takes an [`On`], into two: `sqlite::…` and `postgres::…`. The calling
+/// crate must depend on tokio with its macros.
 #[macro_export]
 macro_rules! on_both_engines {
     ($($test:ident),* $(,)?) => {

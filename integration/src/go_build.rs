@@ -1,4 +1,4 @@
-//! Building programs with Go from a module that pins them, once for this user.
+//! Builds of Go programs from a module that pins them, once for this user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,55 +10,55 @@ use crate::machine;
 use crate::process::{Captured, Program};
 use crate::progress::say;
 
-/// How long a build may take, a slow download included.
-const LIMIT: Duration = Duration::from_mins(30);
-/// How often it says how far it is.
-const TURN: Duration = Duration::from_secs(10);
+/// Time limit of a build, including a slow download.
+const BUILD_TIMEOUT: Duration = Duration::from_mins(30);
+/// Interval between two progress lines.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A program of a Go module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GoProgram {
-    /// Its name in the cache.
+    /// File name in the cache.
     pub(crate) name: &'static str,
-    /// Its package.
+    /// Import path of its package.
     pub(crate) package: &'static str,
-    /// The name that `go build` gives to its output.
+    /// File name that `go build` gives to its output.
     pub(crate) output: &'static str,
 }
 
-/// The tests of a package, as a program.
+/// The tests of a package, compiled into a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GoTests {
-    /// Its name in the cache.
+    /// File name in the cache.
     pub(crate) name: &'static str,
-    /// The package.
+    /// Import path of the package.
     pub(crate) package: &'static str,
 }
 
-/// Programs that one module pins.
+/// The programs that one module pins.
 #[derive(Debug)]
 pub(crate) struct GoBuild<'a> {
-    /// What is built, for a person.
+    /// Name of the programs, for messages.
     pub(crate) what: &'a str,
-    /// How long that takes on 2 cores, for a person who waits.
+    /// Duration of the build on 2 cores, for messages.
     pub(crate) takes: &'a str,
-    /// The module's `go.mod`.
+    /// Text of the module's `go.mod`.
     pub(crate) go_mod: &'a str,
-    /// Its checksums.
+    /// Text of the module's `go.sum`.
     pub(crate) go_sum: &'a str,
-    /// The programs.
+    /// Programs to build.
     pub(crate) programs: &'a [GoProgram],
-    /// Tests that are programs.
+    /// Test programs to build.
     pub(crate) tests: &'a [GoTests],
-    /// For the linker, for example to stamp a version.
+    /// Linker flags, for example to stamp a version.
     pub(crate) linker_flags: &'a str,
 }
 
 impl GoBuild<'_> {
-    /// The folder in our cache that has the programs; they are built if one is not there yet.
+    /// Returns the folder in our cache that has the programs, and builds them if one is missing.
     ///
     /// # Errors
-    /// There is no cache or no Go, or the build fails.
+    /// There is no cache folder or no Go, or the build fails.
     pub(crate) async fn in_cache(&self, name: &str, version: &str) -> Result<PathBuf> {
         let cache = machine::cache_folder().context("no HOME, so there is no cache folder")?;
         let cache = cache.join(name).join(version);
@@ -80,7 +80,7 @@ impl GoBuild<'_> {
     pub(crate) async fn build(&self, go: &Path, cache: &Path) -> Result<()> {
         fs::create_dir_all(cache)
             .with_context(|| format!("make the folder {}", cache.display()))?;
-        let _lock = machine::lock(cache, &format!("builds {}", self.what), LIMIT).await?;
+        let _lock = machine::lock(cache, &format!("builds {}", self.what), BUILD_TIMEOUT).await?;
         if self.made().all(|(name, _)| cache.join(name).is_file()) {
             return Ok(());
         }
@@ -108,7 +108,7 @@ impl GoBuild<'_> {
         Ok(())
     }
 
-    /// Names in the cache, and those that Go gives.
+    /// Pairs of the name in the cache and the name of Go's output.
     fn made(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let programs = self.programs.iter().map(|program| (program.name, program.output));
         programs.chain(self.tests.iter().map(|tests| (tests.name, tests.name)))
@@ -125,11 +125,11 @@ impl GoBuild<'_> {
 
     async fn build_tests(&self, go: &Path, work: &Path, start: Instant) -> Result<()> {
         for tests in self.tests {
-            // What they are made of comes first, for there Go says how far it is.
+            // The imports are built first, because Go prints its progress for them.
             let imports = r#"{{join .TestImports "\n"}}{{"\n"}}{{join .XTestImports "\n"}}"#;
             let list = Self::go(go, work)
                 .args(["list", "-mod=readonly", "-f", imports, tests.package])
-                .run(LIMIT)
+                .run(BUILD_TIMEOUT)
                 .await?;
             let list = self.needs(list.success())?;
             let build = self.building(go, work).args(list.stdout.split_whitespace());
@@ -156,15 +156,15 @@ impl GoBuild<'_> {
         ])
     }
 
-    /// Waits for the end of a build, and says how far it is by what it told so far.
+    /// Waits for the end of a build and prints its progress, derived from its output.
     async fn finish(
         &self,
         build: Captured,
         start: Instant,
         progress: impl Fn(&str) -> String,
     ) -> Result<()> {
-        while tokio::time::timeout(TURN, build.process().wait()).await.is_err() {
-            if start.elapsed() > LIMIT {
+        while tokio::time::timeout(PROGRESS_INTERVAL, build.process().wait()).await.is_err() {
+            if start.elapsed() > BUILD_TIMEOUT {
                 break;
             }
             let progress = progress(&build.stderr()?);
@@ -177,7 +177,7 @@ impl GoBuild<'_> {
     fn go(go: &Path, work: &Path) -> Program {
         Program::new(go)
             .env("CGO_ENABLED", "0")
-            // A person's own defaults must not change what is built.
+            // A person's own defaults must not change the build.
             .without_env("GOFLAGS")
             .env("GOWORK", "off")
             .in_folder(work)
@@ -193,12 +193,12 @@ impl GoBuild<'_> {
     }
 }
 
-/// How far a build is, by what Go told.
-fn packages(told: &str) -> String {
-    format!("{} packages", told.lines().count())
+/// Counts the packages in Go's output, as progress.
+fn packages(output: &str) -> String {
+    format!("{} packages", output.lines().count())
 }
 
-/// The pinned version of a module in the text of a `go.mod`, for example `v1.36.3`.
+/// Returns the pinned version of a module from the text of a `go.mod`, for example `v1.36.3`.
 pub(crate) fn version_of(module: &str, go_mod: &str) -> Option<String> {
     go_mod.lines().find_map(|line| {
         let mut words = line.split_whitespace();

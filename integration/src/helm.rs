@@ -10,18 +10,18 @@ use crate::go_build::{GoBuild, GoProgram, version_of};
 use crate::kubectl::Kubectl;
 use crate::process::Finished;
 
-/// The Go module that names and pins it.
+/// The Go module that names and pins Helm.
 const GO_MOD: &str = include_str!("../helm/go.mod");
-/// Its checksums.
+/// The checksums of the module's dependencies.
 const GO_SUM: &str = include_str!("../helm/go.sum");
-/// Which module it is.
+/// Path of Helm's module.
 const MODULE: &str = "helm.sh/helm/v4";
 const PROGRAMS: [GoProgram; 1] =
     [GoProgram { name: "helm", package: "helm.sh/helm/v4/cmd/helm", output: "helm" }];
-/// How long one command may take.
-const LIMIT: Duration = Duration::from_mins(2);
+/// Time limit of one command.
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Helm with the home and the kubeconfig of somebody's kubectl.
+/// Helm with the home and the kubeconfig of a person's kubectl.
 #[derive(Clone, Debug)]
 pub struct Helm {
     program: PathBuf,
@@ -29,27 +29,27 @@ pub struct Helm {
 }
 
 impl Helm {
-    /// The pinned one; built if it is not there yet, which takes minutes.
+    /// Returns the pinned Helm, and builds it if it is missing, which takes minutes.
     ///
     /// # Errors
     /// There is no Go to build it with, or the build fails.
-    pub async fn of(kubectl: &Kubectl) -> Result<Self> {
+    pub async fn for_kubectl(kubectl: &Kubectl) -> Result<Self> {
         Ok(Self { program: find().await?, kubectl: kubectl.clone() })
     }
 
-    /// Runs it to its end, at most two minutes. A failure exit status is no error here.
+    /// Runs Helm to its end, at most two minutes. A failure exit status is no error here.
     ///
     /// # Errors
-    /// It cannot be started or does not end.
+    /// Helm cannot be started or does not end.
     pub async fn run<A: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = A>,
     ) -> Result<Finished> {
-        self.kubectl.other(&self.program).args(args).run(LIMIT).await
+        self.kubectl.other(&self.program).args(args).run(COMMAND_TIMEOUT).await
     }
 }
 
-/// Not one of `PATH`: what is tried is a version that is known.
+/// Ignores `PATH`, because the tests need a known version.
 async fn find() -> Result<PathBuf> {
     let version = version_of(MODULE, GO_MOD)
         .with_context(|| format!("helm/go.mod names no version of {MODULE}"))?;

@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, ClientBuilder};
 
-/// A client that trusts this CA (PEM) and nobody else, follows no redirect and uses no proxy of
-/// the environment. An answer may pause for a minute at most.
+/// Returns a client that trusts only this CA (PEM), follows no redirect and uses no proxy of the
+/// environment. A response may pause for a minute at most.
 ///
 /// # Errors
 /// The text is no certificate.
@@ -15,7 +15,7 @@ pub fn http_client(authority: Option<&str>) -> Result<Client> {
     builder(authority)?.build().context("build an HTTP client")
 }
 
-/// The same, before it is built.
+/// Returns the same client's builder.
 pub(crate) fn builder(authority: Option<&str>) -> Result<ClientBuilder> {
     use_ring();
     let roots = authority
@@ -31,8 +31,8 @@ pub(crate) fn builder(authority: Option<&str>) -> Result<ClientBuilder> {
         .user_agent("kubectl-tenant-integration"))
 }
 
-/// Makes *ring* the TLS provider of this process; later calls change nothing.
+/// Makes *ring* the TLS provider of this process; later calls have no effect.
 pub(crate) fn use_ring() {
-    // The error says that there is one already, which is this one.
+    // The error only says that a provider is installed already, which is this one.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

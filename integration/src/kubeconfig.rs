@@ -1,4 +1,4 @@
-//! Kubeconfig files with everything embedded, for the harness's own identities.
+//! Kubeconfig files with embedded credentials, for the harness's own identities.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub fn write(
     write_with(file, server, authority, user, &credential)
 }
 
-/// The same for somebody with a bearer token.
+/// Writes the same for a user with a bearer token.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -55,7 +55,7 @@ fn write_with(
         "kind": "Config",
         "clusters": [{
             "name": "development",
-            // kubectl prints the URL as it stands here: without the slash that `Url` adds.
+            // kubectl prints the URL as it is here: without the slash that `Url` appends.
             "cluster": {
                 "server": server.as_str().trim_end_matches('/'),
                 "certificate-authority-data": STANDARD.encode(authority),

@@ -1,4 +1,4 @@
-//! kubectl as one person runs it.
+//! kubectl, as one person runs it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,22 +9,21 @@ use anyhow::{Context, Result};
 use crate::machine;
 use crate::process::{Captured, Finished, Program};
 
-/// How long one command may take.
-const LIMIT: Duration = Duration::from_mins(1);
+/// Time limit of one command.
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// kubectl with a home and a kubeconfig of its own, and nothing of the environment of whoever runs
-/// the harness.
+/// kubectl with a home and a kubeconfig of its own, and nothing of the harness's environment.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
     program: PathBuf,
     env: Vec<(OsString, OsString)>,
 }
 
-/// Every kubectl of this machine: `kubectl` on `PATH`, and those of other versions that some packages
-/// put beside it, for example `kubectl.1.28`.
+/// Returns every kubectl of this machine: `kubectl` on `PATH`, and other versions that some
+/// packages install next to it, for example `kubectl.1.28`.
 ///
 /// # Errors
-/// There is none.
+/// There is no kubectl.
 pub fn all_versions() -> Result<Vec<PathBuf>> {
     let first = machine::find("kubectl").context("kubectl is not on PATH")?;
     let first = first.canonicalize().context("resolve the path of kubectl")?;
@@ -42,11 +41,11 @@ pub fn all_versions() -> Result<Vec<PathBuf>> {
 }
 
 impl Kubectl {
-    /// The kubectl on `PATH`, in this home and with this kubeconfig. It finds its plugins in
-    /// `plugins`, and behind that on `PATH`.
+    /// Returns the kubectl on `PATH`, with this home and this kubeconfig. It finds its plugins in
+    /// `plugins`, then on `PATH`.
     ///
     /// # Errors
-    /// There is no kubectl; the message has the install line.
+    /// There is no kubectl; the message has the install command.
     pub fn new(home: &Path, kubeconfig: &Path, plugins: Option<&Path>) -> Result<Self> {
         let program = machine::find("kubectl").context(
             "kubectl is not on PATH. Install it:\n    \
@@ -69,76 +68,78 @@ impl Kubectl {
         Ok(Self { program, env })
     }
 
-    /// The same with one more variable.
+    /// Adds an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// The same with another kubectl, for example an older one.
+    /// Replaces the program, for example with an older kubectl.
     #[must_use]
     pub fn with_program(mut self, program: PathBuf) -> Self {
         self.program = program;
         self
     }
 
-    /// The kubectl that is run.
+    /// Path of the kubectl that is run.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// The command, for whoever wants to change it before it runs.
+    /// Returns the command unstarted, so that the caller can change it.
     pub fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Program {
         self.other(&self.program).args(args)
     }
 
-    /// Another program in the same environment, for example the plugin itself.
+    /// Returns another program in the same environment, for example the plugin itself.
     pub fn other(&self, program: &Path) -> Program {
         self.env.iter().fold(Program::new(program).clear_env(), |program, (name, value)| {
             program.env(name, value)
         })
     }
 
-    /// Runs it to its end, at most a minute. A failure exit status is no error here.
+    /// Runs kubectl to its end, at most a minute. A failure exit status is no error here.
     ///
     /// # Errors
-    /// It cannot be started or does not end.
+    /// kubectl cannot be started or does not end.
     pub async fn run<A: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = A>,
     ) -> Result<Finished> {
-        self.command(args).run(LIMIT).await
+        self.command(args).run(COMMAND_TIMEOUT).await
     }
 
-    /// Runs it with this on its standard input, for example for `apply -f -`.
+    /// Runs kubectl with this standard input, for example for `apply -f -`.
     ///
     /// # Errors
-    /// It cannot be started or does not end.
+    /// kubectl cannot be started or does not end.
     pub async fn run_with_input<A: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = A>,
         input: impl Into<Vec<u8>>,
     ) -> Result<Finished> {
-        self.command(args).input(input).run(LIMIT).await
+        self.command(args).input(input).run(COMMAND_TIMEOUT).await
     }
 
-    /// Runs it with `-o json` and reads what it prints.
+    /// Runs kubectl with `-o json` and parses its output.
     ///
     /// # Errors
-    /// It fails, or prints something else.
+    /// kubectl fails, or prints something else.
     pub async fn json<A: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = A>,
     ) -> Result<serde_json::Value> {
-        let finished = self.command(args).args(["-o", "json"]).run(LIMIT).await?.success()?;
+        let finished =
+            self.command(args).args(["-o", "json"]).run(COMMAND_TIMEOUT).await?.success()?;
         serde_json::from_str(&finished.stdout).context("read the JSON that kubectl printed")
     }
 
-    /// Starts it and leaves it running, for example `get -w`. It ends with the value.
+    /// Starts kubectl and leaves it running, for example `get -w`. It ends when the value is
+    /// dropped.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// kubectl cannot be started.
     pub fn spawn<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Result<Captured> {
         self.command(args).spawn_captured()
     }

@@ -1,23 +1,23 @@
-//! The harness over real programs.
+//! The test harness over real programs.
 //!
-//! A test asks [`world::World`] for what it needs and gets real programs: a control plane
+//! A test describes what it needs to [`world::World`] and gets real programs: a control plane
 //! ([`control_plane`]), the broker ([`broker`]), PostgreSQL ([`postgres`]), kubectl ([`kubectl`]),
 //! a company's OpenID provider ([`oidc_provider`]) and people with a home and a browser
-//! ([`person`]). Nothing is imitated; faults come from outside, by
-//! signals and by a proxy before the API server ([`fault_proxy`]). Only what a pod does is played, by
-//! KWOK ([`node`]): there is no container engine.
+//! ([`person`]). Nothing is mocked; faults come from outside, by signals and by a proxy in front of
+//! the API server ([`fault_proxy`]). Only the containers of pods are simulated, by KWOK ([`node`]),
+//! because there is no container engine.
 //!
-//! | What is where | |
+//! | Modules | Contents |
 //! |---|---|
-//! | [`process`], [`scratch`], [`port`], [`probe`] | children and folders that go away, whatever happens |
-//! | [`machine`], [`binaries`] | programs of the machine, programs of this workspace |
-//! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities and how they are used |
-//! | [`browser`], [`oidc`], [`api`] | the ways to the broker without the plugin |
-//! | [`conformance`] | the suite of Kubernetes itself, directly and through the gateway |
+//! | [`process`], [`scratch`], [`port`], [`probe`] | child processes and folders with guaranteed cleanup, ports, polling |
+//! | [`machine`], [`binaries`] | programs of the machine and of this workspace |
+//! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities, and clients that use them |
+//! | [`browser`], [`oidc`], [`api`] | access to the broker without the plugin |
+//! | [`conformance`] | the Kubernetes conformance suite, directly and through the gateway |
 //! | [`proxied_program`] | a program behind the API server's subresource `proxy` |
-//! | [`streams`] | what a person leaves open: a watch, logs, exec, a forwarded port |
+//! | [`streams`] | long-lived streams: a watch, logs, exec, a forwarded port |
 //! | [`terminal`] | a person's terminal, on which kubectl runs |
-//! | [`progress`] | what a person at the terminal is told |
+//! | [`progress`] | progress lines on standard error |
 
 pub mod acceptance;
 pub mod api;

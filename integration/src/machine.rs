@@ -1,4 +1,4 @@
-//! What the machine has: programs, folders, accounts.
+//! Programs, folders and accounts of the machine.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::probe::{self, Probe};
 use crate::process::Account;
 use crate::progress::say;
 
-/// The program of this name in the first folder of a search path that has it.
+/// Returns the program of this name from the first folder of a search path that has it.
 pub fn find_in(search_path: &OsStr, name: &str) -> Option<PathBuf> {
     std::env::split_paths(search_path)
         .filter(|folder| folder.is_absolute())
@@ -22,7 +22,7 @@ pub fn find_in(search_path: &OsStr, name: &str) -> Option<PathBuf> {
         .find(|file| is_executable(file))
 }
 
-/// The program of this name on our `PATH`.
+/// Returns the program of this name on our `PATH`.
 pub fn find(name: &str) -> Option<PathBuf> {
     find_in(&std::env::var_os("PATH")?, name)
 }
@@ -31,7 +31,7 @@ fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// Where this project keeps what can be made again: below `XDG_CACHE_HOME`, else `~/.cache`.
+/// Returns the cache folder of this project: below `XDG_CACHE_HOME`, else `~/.cache`.
 pub fn cache_folder() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     set("XDG_CACHE_HOME")
@@ -41,22 +41,22 @@ pub fn cache_folder() -> Option<PathBuf> {
         .map(|cache| cache.join("kubectl-tenant"))
 }
 
-/// Waits for the right to fill this folder; it ends with the value, or with the process. `does`
-/// completes "another process …".
+/// Waits for the lock on this folder; it is released when the file is dropped, or when the process
+/// ends. `does` completes the message "another process …".
 ///
 /// # Errors
 /// The folder cannot be written to, or `limit` passed.
 pub(crate) async fn lock(folder: &Path, does: &str, limit: Duration) -> Result<File> {
     let path = folder.join(".lock");
     let file = File::create(&path).with_context(|| format!("open {}", path.display()))?;
-    let mut told = false;
+    let mut reported = false;
     probe::until(&format!("another process that {does}"), limit, || {
         std::future::ready(match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Probe::Ready(())),
             Err(Errno::WOULDBLOCK) => {
-                if !told {
+                if !reported {
                     say(&format!("another process {does}; waiting for it"));
-                    told = true;
+                    reported = true;
                 }
                 Ok(Probe::NotYet(format!("{} is locked", path.display())))
             }
@@ -67,7 +67,8 @@ pub(crate) async fn lock(folder: &Path, does: &str, limit: Duration) -> Result<F
     Ok(file)
 }
 
-/// The account to run a program as that refuses root: `nobody` when we are root, else ours.
+/// Returns the account for programs that refuse to run as root: `nobody` if we are root, else
+/// `None`.
 ///
 /// # Errors
 /// We are root and the machine has no account `nobody`.
@@ -81,7 +82,7 @@ pub fn unprivileged_account() -> Result<Option<Account>> {
     )
 }
 
-/// The account of this name in the text of passwd(5).
+/// Finds the account of this name in the text of passwd(5).
 fn parse_account(accounts: &str, name: &str) -> Option<Account> {
     accounts.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -1,5 +1,5 @@
-//! Signing in by the protocol itself: authorization code with PKCE (RFC 6749, RFC 7636), written
-//! down step by step so that a test can do any step wrong.
+//! Sign-in by the protocol itself: authorization code with PKCE (RFC 6749, RFC 7636), in separate
+//! steps so that a test can do any step wrong.
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
@@ -15,7 +15,7 @@ use crate::browser::Browser;
 use crate::http_client::http_client;
 use crate::random;
 
-/// An issuer, by its discovery document (OpenID Connect Discovery 1.0 section 3).
+/// An issuer, known by its discovery document (OpenID Connect Discovery 1.0 section 3).
 #[derive(Clone, Debug)]
 pub struct Issuer {
     http: Client,
@@ -23,46 +23,46 @@ pub struct Issuer {
     metadata: Metadata,
 }
 
-/// What is used of the discovery document.
+/// The fields of the discovery document that are used.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Metadata {
-    /// The issuer, as its tokens name it.
+    /// The issuer identifier, as its tokens name it.
     pub issuer: String,
-    /// Where a sign-in begins.
+    /// URL at which a sign-in starts.
     pub authorization_endpoint: Url,
-    /// Where codes and refresh tokens are exchanged.
+    /// URL that exchanges codes and refresh tokens.
     pub token_endpoint: Url,
-    /// Where a session is ended.
+    /// URL that ends a session.
     pub revocation_endpoint: Url,
-    /// The keys of ID tokens.
+    /// URL of the keys that sign ID tokens.
     pub jwks_uri: Url,
 }
 
-/// A sign-in that has begun.
+/// A started authorization request.
 #[derive(Clone, Debug)]
-pub struct Attempt {
-    /// The address to open in a browser.
+pub struct AuthorizationRequest {
+    /// The URL to open in a browser.
     pub url: Url,
-    /// The value that must come back as `state`.
+    /// The value that must be returned as `state`.
     pub state: String,
     /// The value that must be in the ID token.
     pub nonce: String,
-    /// The secret behind the challenge (RFC 7636 section 4.1).
+    /// The secret behind the code challenge (RFC 7636 section 4.1).
     pub verifier: String,
-    /// Where the browser is sent with the code.
+    /// The URL that the browser is redirected to with the code.
     pub redirect_uri: Url,
 }
 
-/// The answer of the token endpoint.
+/// The response of the token endpoint.
 #[derive(Clone, Debug, Deserialize)]
-pub struct Session {
-    /// For the API.
+pub struct TokenResponse {
+    /// The token for the API.
     pub access_token: SecretString,
-    /// For the next access token; each works once.
+    /// The token for the next access token; each works once.
     pub refresh_token: SecretString,
-    /// Who signed in; absent after a refresh if the issuer leaves it out.
+    /// The identity of the user; absent after a refresh if the issuer leaves it out.
     pub id_token: Option<SecretString>,
-    /// Life of the access token in seconds.
+    /// Lifetime of the access token in seconds.
     pub expires_in: u64,
 }
 
@@ -70,7 +70,7 @@ impl Issuer {
     /// Reads the discovery document below this URL.
     ///
     /// # Errors
-    /// It cannot be read, or names another issuer.
+    /// The document cannot be read, or names another issuer.
     pub async fn discover(url: &Url, authority: Option<&str>) -> Result<Self> {
         let http = http_client(authority)?;
         let well_known = url.join(".well-known/openid-configuration").context("make a URL")?;
@@ -89,12 +89,12 @@ impl Issuer {
         &self.metadata
     }
 
-    /// Begins a sign-in, as the plugin does. Nobody listens on the redirect address: whoever opens
-    /// the URL stops there.
+    /// Starts an authorization request, as the plugin does. No server listens on the redirect URI:
+    /// the browser stops there.
     ///
     /// # Errors
     /// The system gives no random bytes.
-    pub fn begin(&self) -> Result<Attempt> {
+    pub fn begin(&self) -> Result<AuthorizationRequest> {
         let redirect_uri: Url = "http://127.0.0.1:9/callback".parse().context("make a URL")?;
         let verifier = URL_SAFE_NO_PAD.encode(random::bytes(32)?);
         let (state, nonce) = (random::hex(16)?, random::hex(16)?);
@@ -109,18 +109,23 @@ impl Issuer {
             .append_pair("nonce", &nonce)
             .append_pair("code_challenge", &challenge)
             .append_pair("code_challenge_method", "S256");
-        Ok(Attempt { url, state, nonce, verifier, redirect_uri })
+        Ok(AuthorizationRequest { url, state, nonce, verifier, redirect_uri })
     }
 
-    /// Lets a person sign in with a fresh browser and returns the address that it is sent back to,
-    /// with the code in it.
+    /// Signs a person in with a fresh browser and returns the URL that the browser is redirected
+    /// to, which contains the code.
     ///
     /// # Errors
     /// The issuer refuses.
-    pub async fn authorize(&self, attempt: &Attempt, email: &str, password: &str) -> Result<Url> {
+    pub async fn authorize(
+        &self,
+        request: &AuthorizationRequest,
+        email: &str,
+        password: &str,
+    ) -> Result<Url> {
         let browser = Browser::new(self.authority.as_deref())?;
-        let browser = browser.stopping_at(attempt.redirect_uri.clone());
-        let page = browser.sign_in(attempt.url.clone(), email, password).await?;
+        let browser = browser.stopping_at(request.redirect_uri.clone());
+        let page = browser.sign_in(request.url.clone(), email, password).await?;
         ensure!(page.status.is_redirection(), "sign-in ended at {}:\n{}", page.url, page.body);
         Ok(page.url)
     }
@@ -129,7 +134,11 @@ impl Issuer {
     ///
     /// # Errors
     /// A value is missing or wrong, or the issuer refuses.
-    pub async fn redeem(&self, attempt: &Attempt, callback: &Url) -> Result<Session> {
+    pub async fn redeem(
+        &self,
+        request: &AuthorizationRequest,
+        callback: &Url,
+    ) -> Result<TokenResponse> {
         let value = |name: &str| {
             callback
                 .query_pairs()
@@ -137,16 +146,16 @@ impl Issuer {
                 .map(|(_, value)| value.into_owned())
                 .with_context(|| format!("{callback} has no {name}"))
         };
-        ensure!(value("state")? == attempt.state, "the callback's state is not ours");
+        ensure!(value("state")? == request.state, "the callback's state is not ours");
         ensure!(value("iss")? == self.metadata.issuer, "the callback's iss is another issuer");
         let code = value("code")?;
         let answer = self
             .token(&[
                 ("grant_type", "authorization_code"),
                 ("code", &code),
-                ("redirect_uri", attempt.redirect_uri.as_str()),
+                ("redirect_uri", request.redirect_uri.as_str()),
                 ("client_id", PLUGIN_CLIENT_ID),
-                ("code_verifier", &attempt.verifier),
+                ("code_verifier", &request.verifier),
             ])
             .await?;
         session(answer).await
@@ -156,17 +165,17 @@ impl Issuer {
     ///
     /// # Errors
     /// The issuer refuses.
-    pub async fn sign_in(&self, email: &str, password: &str) -> Result<Session> {
-        let attempt = self.begin()?;
-        let callback = self.authorize(&attempt, email, password).await?;
-        self.redeem(&attempt, &callback).await
+    pub async fn sign_in(&self, email: &str, password: &str) -> Result<TokenResponse> {
+        let request = self.begin()?;
+        let callback = self.authorize(&request, email, password).await?;
+        self.redeem(&request, &callback).await
     }
 
     /// Exchanges a refresh token for new tokens.
     ///
     /// # Errors
     /// The issuer refuses.
-    pub async fn refresh(&self, refresh_token: &SecretString) -> Result<Session> {
+    pub async fn refresh(&self, refresh_token: &SecretString) -> Result<TokenResponse> {
         let answer = self
             .token(&[
                 ("grant_type", "refresh_token"),
@@ -177,7 +186,7 @@ impl Issuer {
         session(answer).await
     }
 
-    /// Ends the session of this token (RFC 7009).
+    /// Revokes the session of this token (RFC 7009).
     ///
     /// # Errors
     /// The issuer refuses.
@@ -188,20 +197,20 @@ impl Issuer {
         Ok(())
     }
 
-    /// Sends these fields to the token endpoint, right or wrong, and returns what it answers.
+    /// Sends these fields to the token endpoint, right or wrong, and returns the response.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The issuer does not respond.
     pub async fn token(&self, fields: &[(&str, &str)]) -> Result<Response> {
         let request = self.http.post(self.metadata.token_endpoint.clone()).form(fields);
         request.send().await.context("call the token endpoint")
     }
 }
 
-async fn session(answer: Response) -> Result<Session> {
+async fn session(answer: Response) -> Result<TokenResponse> {
     let status = answer.status();
     let body = answer.text().await.context("read the token endpoint's answer")?;
-    // A refusal has no secret in it, an answer has.
+    // An error response contains no secret; a successful one does.
     ensure!(status.is_success(), "the token endpoint answers {status}: {body}");
     serde_json::from_str(&body).context("read the token endpoint's answer")
 }

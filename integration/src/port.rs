@@ -1,11 +1,11 @@
-//! Ports of 127.0.0.1.
+//! Free ports of 127.0.0.1.
 
 use std::net::{Ipv4Addr, TcpListener};
 
 use anyhow::{Context, Result};
 
-/// A port that nobody listens on now. Somebody else may take it before it is used, so whoever
-/// starts a server on it starts it again on another one when its log says [`is_taken`].
+/// Returns a port that is free now. Another process may take it before it is used, so the caller
+/// retries with another port when the server's log says [`is_taken`].
 ///
 /// # Errors
 /// The system has no free port.
@@ -14,7 +14,7 @@ pub fn free() -> Result<u16> {
     Ok(listener.local_addr().context("find a free port")?.port())
 }
 
-/// This port if nobody listens on it, else another one.
+/// Returns this port if it is free, else another one.
 ///
 /// # Errors
 /// The system has no free port.
@@ -22,7 +22,7 @@ pub fn prefer(port: u16) -> Result<u16> {
     if is_free(port) { Ok(port) } else { free() }
 }
 
-/// Whether nobody listens on this port.
+/// Whether this port is free.
 pub fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

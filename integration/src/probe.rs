@@ -1,35 +1,35 @@
-//! Waiting for something to become true: a probe, a short interval, a deadline; never a guess.
+//! Polling of a condition with a short interval and a deadline, instead of fixed sleeps.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// What one look at a thing says.
+/// The result of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe<T> {
-    /// It is so; waiting is over.
+    /// The condition holds.
     Ready(T),
-    /// Not so yet, and what was seen instead; the last such text is in the error.
+    /// The condition does not hold yet; the last such text is in the error.
     NotYet(String),
 }
 
-/// Pause between two looks.
-const INTERVAL: Duration = Duration::from_millis(15);
-/// What one look and its pause count for at most: while a machine is put to sleep, its clock goes on
-/// and the program that is waited for does not.
-const LOOK: Duration = Duration::from_secs(2);
+/// Pause between two attempts.
+const POLL_INTERVAL: Duration = Duration::from_millis(15);
+/// Maximum time that one attempt and its pause count for. While a machine is suspended its clock
+/// goes on, but the program that is waited for does not.
+const MAX_ATTEMPT_TIME: Duration = Duration::from_secs(2);
 
-/// Looks again and again until it is ready. `what` completes "waited for …".
+/// Polls until the probe is ready. `what` completes "waited for …".
 ///
 /// # Errors
-/// The probe says that it can never become ready, or `limit` passed.
+/// The probe fails, because the condition can never hold, or `limit` passed.
 pub async fn until<T, F>(what: &str, limit: Duration, mut probe: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<Probe<T>>>,
 {
     let mut waited = Duration::ZERO;
     loop {
-        let look = Instant::now();
+        let attempt = Instant::now();
         let seen = match probe().await? {
             Probe::Ready(value) => return Ok(value),
             Probe::NotYet(seen) => seen,
@@ -37,7 +37,7 @@ where
         if waited >= limit {
             bail!("waited {limit:?} for {what}: {seen}");
         }
-        tokio::time::sleep(INTERVAL).await;
-        waited += look.elapsed().min(LOOK);
+        tokio::time::sleep(POLL_INTERVAL).await;
+        waited += attempt.elapsed().min(MAX_ATTEMPT_TIME);
     }
 }

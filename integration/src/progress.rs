@@ -1,10 +1,10 @@
-//! What a person at the terminal is told while they wait.
+//! Progress lines for a person at the terminal.
 
 use std::io::Write;
 
-/// One line on standard error. It goes past the test runner's capture, so that a first run that
-/// builds for minutes does not look stuck.
+/// Prints one line on standard error. It bypasses the test runner's capture, so that a first run
+/// that builds for minutes does not look stuck.
 pub fn say(line: &str) {
-    // With standard error closed there is nobody to tell.
+    // An error means that standard error is closed.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

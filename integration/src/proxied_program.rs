@@ -1,8 +1,8 @@
 //! A program in a pod that the API server reaches by the subresource `proxy` of pods.
 //!
 //! No container runs. The API server dials the addresses of pods through this program, which is its
-//! egress proxy (`EgressSelectorConfiguration`), and answers each request itself, byte for byte as a
-//! test says. It listens on a socket of the machine, because the API server dials no pod on loopback.
+//! egress proxy (`EgressSelectorConfiguration`) and responds to each request itself, byte for byte
+//! as a test defines. It listens on a Unix socket, because the API server dials no pod on loopback.
 
 use std::path::PathBuf;
 
@@ -14,13 +14,14 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::kubectl::Kubectl;
 use crate::scratch::Scratch;
 
-/// Bytes of a request at most.
+/// Size limit of a request in bytes.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
-/// The address that a pod claims; nothing listens there.
+/// The address that a pod claims; no server listens there.
 const POD_IP: &str = "10.64.0.1";
 
-/// What the program answers to a request, both as they are on the wire. The connection ends behind it.
-pub type Answer = fn(request: &str) -> Vec<u8>;
+/// The function that maps a request to its response, both as on the wire. The connection ends after
+/// it.
+pub type Responder = fn(request: &str) -> Vec<u8>;
 
 /// The program. It serves until the test's runtime ends.
 #[derive(Debug)]
@@ -29,11 +30,11 @@ pub struct ProxiedProgram {
 }
 
 impl ProxiedProgram {
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Errors
     /// Its socket or its configuration cannot be made.
-    pub fn start(answer: Answer) -> Result<Self> {
+    pub fn start(answer: Responder) -> Result<Self> {
         let files = Scratch::new("egress")?;
         let socket = files.path().join("socket");
         let listener = UnixListener::bind(&socket).context("listen")?;
@@ -44,7 +45,7 @@ impl ProxiedProgram {
                 "name": "cluster",
                 "connection": {
                     "proxyProtocol": "HTTPConnect",
-                    // By TCP the API server takes no proxy without TLS.
+                    // Over TCP the API server accepts no proxy without TLS.
                     "transport": {"uds": {"udsName": socket}},
                 },
             }],
@@ -53,22 +54,22 @@ impl ProxiedProgram {
         std::fs::write(&file, config.to_string())
             .context("write the configuration of the API server's egress")?;
         tokio::spawn(async move {
-            // The socket is there as long as somebody listens.
+            // The socket exists as long as the program listens.
             let _files = files;
             while let Ok((connection, _)) = listener.accept().await {
-                // A client that breaks off is the test's business.
+                // The test handles a client that disconnects.
                 tokio::spawn(async move { drop(serve(connection, answer).await) });
             }
         });
         Ok(Self { config: file })
     }
 
-    /// The API server's flag that makes it dial pods here.
+    /// Returns the API server's flag that makes it dial pods through this program.
     pub fn apiserver_flag(&self) -> String {
         format!("--egress-selector-config-file={}", self.config.display())
     }
 
-    /// Makes a pod, in the namespace of the tenant's kubectl, whose port 80 is the program.
+    /// Creates a pod, in the namespace of the tenant's kubectl, whose port 80 is the program.
     ///
     /// # Errors
     /// kubectl fails.
@@ -89,8 +90,8 @@ impl ProxiedProgram {
     }
 }
 
-/// Serves one connection: `CONNECT` of the API server, then a request for the pod.
-async fn serve(mut connection: UnixStream, answer: Answer) -> Result<()> {
+/// Serves one connection: the API server's `CONNECT`, then a request for the pod.
+async fn serve(mut connection: UnixStream, answer: Responder) -> Result<()> {
     read_until(&mut connection, Vec::new(), |bytes| bytes.ends_with(b"\r\n\r\n")).await?;
     connection.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
     let head = read_until(&mut connection, Vec::new(), |bytes| bytes.ends_with(b"\r\n\r\n"));
@@ -106,13 +107,13 @@ async fn serve(mut connection: UnixStream, answer: Answer) -> Result<()> {
     let request = String::from_utf8_lossy(&request).into_owned();
     connection.write_all(&answer(&request)).await?;
     connection.shutdown().await?;
-    // Closed while bytes of the client are unread, the connection would be reset.
+    // Closing while bytes of the client are unread would reset the connection.
     let mut rest = [0; 4096];
     while connection.read(&mut rest).await? > 0 {}
     Ok(())
 }
 
-/// Reads until what was read is whole, and nothing that follows it.
+/// Reads until the data is complete, and no further.
 async fn read_until(
     connection: &mut UnixStream,
     mut bytes: Vec<u8>,

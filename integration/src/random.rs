@@ -5,10 +5,10 @@ use std::fmt::Write;
 use anyhow::{Result, anyhow};
 use rustls::crypto::ring;
 
-/// `count` random bytes from the system, as the TLS library draws them.
+/// Returns `count` random bytes from the system, as the TLS library draws them.
 ///
 /// # Errors
-/// The system has none.
+/// The system has no random bytes.
 pub fn bytes(count: usize) -> Result<Vec<u8>> {
     let mut bytes = vec![0; count];
     ring::default_provider()
@@ -18,10 +18,10 @@ pub fn bytes(count: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `count` random bytes as lower-case hexadecimal digits.
+/// Returns `count` random bytes as lower-case hexadecimal digits.
 ///
 /// # Errors
-/// The system has none.
+/// The system has no random bytes.
 pub fn hex(count: usize) -> Result<String> {
     let mut digits = String::with_capacity(2 * count);
     for byte in bytes(count)? {

@@ -1,4 +1,4 @@
-//! Folders for what a run writes.
+//! Temporary folders of a run.
 
 use std::fs::DirBuilder;
 use std::io::Write;
@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 
 use crate::process::guardian;
 
-/// A temporary folder that only this user can enter. It goes away with the value, or with the
-/// process; after a panic it stays, so that its logs can be read, and says where it is.
+/// A temporary folder that only this user can enter. It is removed with the value, or when the
+/// process ends. After a panic it stays, so that its logs can be read, and its path is printed.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -19,7 +19,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A new empty folder in the system's place for temporary files. `purpose` is in its name.
+    /// Creates an empty folder in the system's folder for temporary files. Its name contains
+    /// `purpose`.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -33,7 +34,7 @@ impl Scratch {
         Ok(Self { path, keep: AtomicBool::new(false) })
     }
 
-    /// A folder that the caller named and that stays; made if it is missing.
+    /// Opens a permanent folder at this path, and creates it if it is missing.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -45,12 +46,12 @@ impl Scratch {
         Ok(Self { path, keep: AtomicBool::new(true) })
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A folder in it that only this user can enter, made if it is missing.
+    /// Returns a folder in it that only this user can enter, and creates it if it is missing.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -60,10 +61,10 @@ impl Scratch {
         Ok(path)
     }
 
-    /// Leaves the folder where it is, and says so once on standard error.
+    /// Keeps the folder, and prints so once on standard error.
     pub fn keep(&self) {
         if !self.keep.swap(true, Ordering::Relaxed) {
-            let _ = guardian::forget_folder(&self.path);
+            let _ = guardian::release_folder(&self.path);
             let _ = writeln!(std::io::stderr(), "kept for reading: {}", self.path.display());
         }
     }
@@ -75,18 +76,18 @@ impl Drop for Scratch {
             self.keep();
         }
         if !self.keep.load(Ordering::Relaxed) {
-            // What cannot be removed now, the guardian tries once more.
+            // The guardian tries once more to remove what remains.
             if std::fs::remove_dir_all(&self.path).is_ok() {
-                let _ = guardian::forget_folder(&self.path);
+                let _ = guardian::release_folder(&self.path);
             }
         }
     }
 }
 
-/// Makes a folder that only this user can enter, if it is not there.
+/// Creates a folder that only this user can enter, if it is missing.
 ///
 /// # Errors
-/// It cannot be made.
+/// The folder cannot be created.
 pub fn private_folder(path: &Path) -> Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -95,14 +96,14 @@ pub fn private_folder(path: &Path) -> Result<()> {
         .with_context(|| format!("make the folder {}", path.display()))
 }
 
-/// Writes a file that only this user can read, in the place of what was there.
+/// Writes a file that only this user can read, and replaces an existing one.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn write_private(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("."));
-        // Born with mode 0600, so that it is never open to others.
+        // Created with mode 0600, so that others can never open it.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(contents.as_ref())?;
         file.persist(path)?;

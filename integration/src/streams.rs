@@ -1,4 +1,4 @@
-//! What a person leaves open: a watch, a log that is followed, a command, a forwarded port.
+//! Long-lived streams of a person: a watch, a followed log, a command, a forwarded port.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use crate::kubectl::Kubectl;
 use crate::node::{ECHO_PORT, Node};
 use crate::process::Captured;
 
-/// How long anything may take that is no stream.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of every step that is no stream.
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One stream of each kind, opened by kubectl in one pod and the namespace of its context.
 #[derive(Debug)]
@@ -26,9 +26,9 @@ pub struct OpenStreams {
     connection: TcpStream,
 }
 
-/// When each stream ended.
+/// The end time of each stream.
 #[derive(Clone, Copy, Debug)]
-pub struct Ends {
+pub struct StreamEnds {
     /// `get configmaps -w`.
     pub watch: Instant,
     /// `logs -f`.
@@ -39,8 +39,8 @@ pub struct Ends {
     pub forward: Instant,
 }
 
-impl Ends {
-    /// All of them, with a name for a person.
+impl StreamEnds {
+    /// Returns all end times with the stream's name.
     pub fn all(&self) -> [(&'static str, Instant); 4] {
         [
             ("watch", self.watch),
@@ -52,12 +52,12 @@ impl Ends {
 }
 
 impl OpenStreams {
-    /// Opens them, and returns when something came through each. The command of `exec` speaks again
-    /// after `silent`. `word` is as for [`OpenStreams::still_work`]. All pods of a node log the same,
-    /// so `logs -f` shows what others write too.
+    /// Opens the streams, and returns when data has come through each. The command of `exec` prints
+    /// again after `silent`. `word` is as for [`OpenStreams::still_work`]. All pods of a node have
+    /// the same log, so `logs -f` shows the lines of other tests too.
     ///
     /// # Errors
-    /// One ends, or nothing comes through.
+    /// A stream ends, or no data comes through.
     pub async fn open(
         kubectl: &Kubectl,
         node: &Node,
@@ -73,38 +73,44 @@ impl OpenStreams {
         let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
             .await
             .context("connect to the forwarded port")?;
-        exec.until_stdout("exec to say something", PATIENCE, |said| said.contains("here")).await?;
+        exec.until_stdout("exec to say something", STEP_TIMEOUT, |said| said.contains("here"))
+            .await?;
         let mut streams = Self { kubectl: kubectl.clone(), watch, logs, exec, forward, connection };
         streams.logs_follow(node).await?;
         streams.still_work(node, word).await?;
         Ok(streams)
     }
 
-    /// `logs --tail=0` says nothing of what came before it was there.
+    /// `logs --tail=0` omits lines from before it was attached.
     async fn logs_follow(&self, node: &Node) -> Result<()> {
         let start = Instant::now();
         while !self.logs.stdout()?.contains("following") {
-            ensure!(start.elapsed() < PATIENCE, "logs -f shows nothing: {}", self.logs.stderr()?);
+            ensure!(
+                start.elapsed() < STEP_TIMEOUT,
+                "logs -f shows nothing: {}",
+                self.logs.stderr()?
+            );
             node.log("following")?;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         Ok(())
     }
 
-    /// Sends something new through each. `word` is part of names, so it is lower case and new.
+    /// Sends new data through each stream. `word` is part of names, so it must be lower case and
+    /// new.
     ///
     /// # Errors
-    /// One has ended, or nothing comes through.
+    /// A stream has ended, or no data comes through.
     pub async fn still_work(&mut self, node: &Node, word: &str) -> Result<()> {
         let name = format!("seen-{word}");
         self.kubectl.run(["create", "configmap", &name]).await?.success()?;
-        self.watch.until_stdout("the watch", PATIENCE, |said| said.contains(&name)).await?;
+        self.watch.until_stdout("the watch", STEP_TIMEOUT, |said| said.contains(&name)).await?;
         node.log(word)?;
-        self.logs.until_stdout("logs -f", PATIENCE, |said| said.contains(word)).await?;
+        self.logs.until_stdout("logs -f", STEP_TIMEOUT, |said| said.contains(word)).await?;
         ensure!(self.exec.process().status().is_none(), "exec ended: {}", self.exec.stderr()?);
         self.connection.write_all(word.as_bytes()).await.context("write to the forwarded port")?;
         let mut back = vec![0; word.len()];
-        tokio::time::timeout(PATIENCE, self.connection.read_exact(&mut back))
+        tokio::time::timeout(STEP_TIMEOUT, self.connection.read_exact(&mut back))
             .await
             .context("nothing comes back through the forwarded port")?
             .context("read from the forwarded port")?;
@@ -112,20 +118,20 @@ impl OpenStreams {
         Ok(())
     }
 
-    /// Waits until the command of `exec` has spoken again.
+    /// Waits until the command of `exec` has printed again.
     ///
     /// # Errors
-    /// It ended, or says nothing.
+    /// The command ended, or prints nothing.
     pub async fn exec_speaks(&self) -> Result<()> {
-        self.exec.until_stdout("exec", PATIENCE, |said| said.contains("there")).await?;
+        self.exec.until_stdout("exec", STEP_TIMEOUT, |said| said.contains("there")).await?;
         Ok(())
     }
 
-    /// Waits until all have ended, at most for `limit`.
+    /// Waits until all streams have ended, at most for `limit`.
     ///
     /// # Errors
-    /// One goes on.
-    pub async fn end(self, limit: Duration) -> Result<Ends> {
+    /// A stream is still open.
+    pub async fn end(self, limit: Duration) -> Result<StreamEnds> {
         let Self { watch, logs, exec, forward, mut connection, .. } = self;
         let closed = async {
             let mut rest = [0; 64];
@@ -139,7 +145,7 @@ impl OpenStreams {
                 let still: Vec<_> = still.map(|one| one.process().status()).into();
                 format!("after {limit:?} not all streams have ended: {still:?}")
             })?;
-        Ok(Ends { watch: watch_end, logs: logs_end, exec: exec_end, forward: forward_end })
+        Ok(StreamEnds { watch: watch_end, logs: logs_end, exec: exec_end, forward: forward_end })
     }
 }
 
@@ -148,7 +154,7 @@ async fn ended(stream: &Captured) -> Instant {
     Instant::now()
 }
 
-/// Makes a pod on the node in the namespace of this kubectl's context, and waits until it runs.
+/// Creates a pod on the node in the namespace of this kubectl's context, and waits until it runs.
 ///
 /// # Errors
 /// kubectl fails.
@@ -166,19 +172,20 @@ pub async fn make_pod(kubectl: &Kubectl, node: &Node, pod: &str) -> Result<()> {
     Ok(())
 }
 
-/// Forwards a free port of loopback to this one of a pod.
+/// Forwards a free port of loopback to this port of a pod.
 ///
 /// # Errors
 /// kubectl ends.
 pub async fn forward(kubectl: &Kubectl, pod: &str, port: u16) -> Result<(Captured, u16)> {
     let forward = kubectl.spawn(["port-forward", &format!("pod/{pod}"), &format!(":{port}")])?;
-    let said =
-        forward.until_stdout("a forwarded port", PATIENCE, |said| local(said).is_some()).await?;
+    let said = forward
+        .until_stdout("a forwarded port", STEP_TIMEOUT, |said| local(said).is_some())
+        .await?;
     let local = local(&said).context("kubectl names no port")?;
     Ok((forward, local))
 }
 
-/// The port in `Forwarding from 127.0.0.1:PORT -> 7`.
+/// Parses the port in `Forwarding from 127.0.0.1:PORT -> 7`.
 fn local(said: &str) -> Option<u16> {
     let (_, rest) = said.split_once("127.0.0.1:")?;
     rest.split_whitespace().next()?.parse().ok()

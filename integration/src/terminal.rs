@@ -1,4 +1,4 @@
-//! A person's terminal: a pseudo-terminal on which one program runs, and what it shows.
+//! A person's terminal: a pseudo-terminal with one program, and its output.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,24 +18,24 @@ use crate::kubectl::Kubectl;
 use crate::probe::{self, Probe};
 use crate::process::Captured;
 
-/// Runs what follows on the terminal that it is told first.
+/// Shell code that runs its arguments on the terminal that the first argument names.
 const ON_TERMINAL: &str = "tty=$1; shift; exec \"$@\" <\"$tty\" >\"$tty\" 2>&1";
 
-/// A terminal with a program. Both end with the value.
+/// A terminal with a program. Both end when the value is dropped.
 #[derive(Debug)]
 pub struct Terminal {
     program: Captured,
     master: File,
     shown: Arc<Mutex<Vec<u8>>>,
-    /// Keeps the terminal there before the program has opened it.
+    /// Keeps the terminal open until the program has opened it.
     _slave: OwnedFd,
 }
 
 impl Terminal {
-    /// Runs kubectl with these arguments on a terminal of so many columns and rows.
+    /// Runs kubectl with these arguments on a terminal of this many columns and rows.
     ///
     /// # Errors
-    /// There is no terminal, or kubectl cannot be started.
+    /// No terminal is available, or kubectl cannot be started.
     pub fn run<A: AsRef<OsStr>>(
         kubectl: &Kubectl,
         args: impl IntoIterator<Item = A>,
@@ -64,7 +64,7 @@ impl Terminal {
             .name("terminal".to_owned())
             .spawn(move || {
                 let mut piece = [0; 4096];
-                // It ends with an error when nobody has the terminal open any more.
+                // The read fails once no process has the terminal open any more.
                 while let Ok(length @ 1..) = reader.read(&mut piece) {
                     let mut shown = showing.lock().unwrap_or_else(PoisonError::into_inner);
                     shown.extend_from_slice(&piece[..length]);
@@ -74,12 +74,12 @@ impl Terminal {
         Ok(Self { program, master, shown, _slave: slave })
     }
 
-    /// The program.
+    /// The program on the terminal.
     pub fn program(&self) -> &Captured {
         &self.program
     }
 
-    /// Types this.
+    /// Types this text.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -87,13 +87,13 @@ impl Terminal {
         (&self.master).write_all(text.as_bytes()).context("type into the terminal")
     }
 
-    /// Everything that was shown so far.
+    /// Returns the whole output so far.
     pub fn shown(&self) -> String {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&shown).into_owned()
     }
 
-    /// Waits until this is shown.
+    /// Waits until the output contains this text.
     ///
     /// # Errors
     /// `limit` passed, or the program ended first.
@@ -110,7 +110,7 @@ impl Terminal {
         .await
     }
 
-    /// Makes the terminal so many columns wide and rows high, and tells the program, as a terminal
+    /// Resizes the terminal to this many columns and rows, and signals the program, as a terminal
     /// does.
     ///
     /// # Errors

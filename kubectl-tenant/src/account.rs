@@ -1,44 +1,44 @@
-//! A person at a broker: what every command that asks the broker begins with.
+//! The opened account of a command: which account it acts for, and the client for its broker.
 
 use tokio::time::Instant;
 
 use crate::{
+    account_key::AccountKey,
     broker::Broker,
     error::Error,
     http,
-    identity::Identity,
-    machine::{self, Machine},
     paths::Paths,
-    store::{Choice, Profiles, Sessions},
+    store::{AccountFlags, Profiles, SessionStore},
+    workload_identity::{self, WorkloadIdentity},
     world::World,
 };
 
-/// An account and the way to its broker.
+/// An account with its paths, profiles and broker client.
 pub(crate) struct Account {
     pub(crate) paths: Paths,
     pub(crate) profiles: Profiles,
-    pub(crate) identity: Identity,
+    pub(crate) key: AccountKey,
     pub(crate) broker: Broker,
 }
 
 impl Account {
-    /// Chooses the account and makes sure that there is a session, or a machine's token.
-    pub(crate) fn open(choice: &Choice, world: &World) -> Result<Self, Error> {
-        let paths = Paths::of(&world.env)?;
+    /// Chooses the account and checks that there is a session or the OIDC token of a workload.
+    pub(crate) fn open(flags: &AccountFlags, world: &World) -> Result<Self, Error> {
+        let paths = Paths::from_env(&world.env)?;
         let profiles = Profiles::read(&paths.config, &world.stderr)?;
-        let identity = profiles.choose(choice, &world.env)?;
-        let ca = profiles.ca_file(&identity, &world.env);
-        if let Some(machine) = Machine::of(choice, &world.env)? {
-            let workspace = machine::workspace(&world.env)?;
-            let broker = Broker::of_machine(&identity, ca.as_deref(), &machine, workspace, world)?;
-            let broker = broker.until(Instant::now() + http::WHOLE);
-            return Ok(Self { paths, profiles, identity, broker });
+        let key = profiles.choose(flags, &world.env)?;
+        let ca = profiles.ca_file(&key, &world.env);
+        if let Some(workload) = WorkloadIdentity::from_env(flags, &world.env)? {
+            let workspace = workload_identity::workspace_from_env(&world.env)?;
+            let broker = Broker::for_workload(&key, ca.as_deref(), &workload, workspace, world)?;
+            let broker = broker.with_deadline(Instant::now() + http::TOTAL_TIMEOUT);
+            return Ok(Self { paths, profiles, key, broker });
         }
-        if !Sessions::new(&paths, &identity, world).exists() {
-            return Err(Error::sign_in(&identity, "there is no session on this machine"));
+        if !SessionStore::new(&paths, &key, world).exists() {
+            return Err(Error::sign_in(&key, "there is no session on this machine"));
         }
-        let broker = Broker::new(&identity, ca.as_deref(), &paths, world)?;
-        let broker = broker.until(Instant::now() + http::WHOLE);
-        Ok(Self { paths, profiles, identity, broker })
+        let broker = Broker::new(&key, ca.as_deref(), &paths, world)?;
+        let broker = broker.with_deadline(Instant::now() + http::TOTAL_TIMEOUT);
+        Ok(Self { paths, profiles, key, broker })
     }
 }

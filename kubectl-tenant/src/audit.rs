@@ -1,4 +1,4 @@
-//! The command `audit`: what happened, as the broker's audit trail has it.
+//! The command `audit`: entries of the broker's audit trail.
 
 use tenant_shared::{AuditEntry, AuditPage, Me};
 use uuid::Uuid;
@@ -10,18 +10,22 @@ use crate::{
     error::Error,
     output::{self, Format},
     runtime,
-    store::Choice,
+    store::AccountFlags,
     workspace,
     world::World,
 };
 
 /// Runs `audit`.
-pub(crate) fn audit(choice: &Choice, options: &Options, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(choice, world)?;
-    let broker = &account.broker.for_a_list();
+pub(crate) fn audit(
+    flags: &AccountFlags,
+    options: &Options,
+    world: &mut World,
+) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
+    let broker = &account.broker.with_list_timeout();
     let (items, me) = runtime::block_on(async {
         let id = match &options.workspace {
-            Some(name) => Some(workspace::named(broker, Some(name)).await?),
+            Some(name) => Some(workspace::resolve(broker, Some(name)).await?),
             None => None,
         };
         let items = broker.audit(id, options.action.as_deref(), options.limit).await?;
@@ -32,14 +36,14 @@ pub(crate) fn audit(choice: &Choice, options: &Options, world: &mut World) -> Re
     let page = AuditPage { items, next_cursor };
     output::show(world, options.shown.output, &page, |it| table(&it.items, me.as_ref()))?;
     if page.items.is_empty() {
-        world.say("nothing was found; actions are named as in the table of docs/audit.md");
+        world.say("no entries were found; docs/audit.md lists the names of actions");
     }
-    output::say_if_there_is_more(world, page.items.len(), more);
+    output::report_truncation(world, page.items.len(), more);
     Ok(())
 }
 
 fn table(entries: &[AuditEntry], me: Option<&Me>) -> String {
-    // The broker gives addresses to administrators; everybody knows their own.
+    // The broker returns e-mail addresses to administrators only; everybody knows their own.
     let who = |id: Option<Uuid>, email: &Option<String>| {
         let mine = me.filter(|me| Some(me.id) == id).map(|me| me.email.clone());
         let shown = email.clone().or(mine).or_else(|| id.map(|id| id.to_string()));

@@ -1,4 +1,4 @@
-//! The broker's API as calls, each with the session's access token.
+//! Client for the broker's API: one method for each call, authenticated with an access token.
 
 use std::{
     path::Path,
@@ -17,159 +17,162 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
+    account_key::AccountKey,
     broker_url::BrokerUrl,
     error::{Error, Kind},
-    http::{Answer, Failure, Http},
-    identity::Identity,
-    lock::{self, Outcome},
-    machine::Machine,
-    oidc::{self, Issuer, Renewal},
+    http::{Http, RequestError, Response},
+    lock::{self, LockOutcome},
+    oidc::{self, Issuer, RefreshOutcome},
     output,
     paths::Paths,
-    store::{AccessToken, PATIENCE, Session, Sessions, Storage},
+    store::{AccessToken, KEYRING_TIMEOUT, Session, SessionStore, Storage},
+    workload_identity::WorkloadIdentity,
     world::{Clock, World},
 };
 
-/// Most pages of a list that are read.
-const MOST_PAGES: usize = 1000;
+/// Maximum number of pages that are read of a list.
+const MAX_PAGES: usize = 1000;
 
-/// Page of a page that is asked for, at most: what every list of the broker takes.
-const MOST_OF_A_PAGE: usize = 500;
+/// Maximum number of items that are requested per page: the maximum of every list of the broker.
+const MAX_PAGE_SIZE: usize = 500;
 
-/// A page of a list, or what several pages have together.
+/// A page of a list, or the concatenation of several pages.
 #[derive(serde::Deserialize)]
 pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
-    /// Where the list goes on, if it does.
+    /// Cursor of the next page, if there is one.
     #[serde(default)]
     pub(crate) next_cursor: Option<String>,
-    /// Whether the list goes on, also at a broker of an earlier version that has no cursor.
+    /// Whether the list has more items, also at an older broker without cursors.
     #[serde(skip)]
     pub(crate) more: bool,
 }
 
-/// What a kubeconfig document of the broker carries.
+/// Kind of credential in a kubeconfig document of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Mode {
-    /// The call of this plugin: renews itself.
+    /// A call of this plugin, which renews the token.
     Exec,
-    /// A token of two hours, in the file.
+    /// A token of two hours in the file.
     Static,
-    /// The call of this plugin, for the broker's gateway instead of the API server.
+    /// A call of this plugin; requests go to the broker's gateway, not the API server.
     Gateway,
 }
 
-/// A broker and the session with it.
+/// Client for a broker and an account at it.
 pub(crate) struct Broker {
     pub(crate) http: Http,
-    identity: Identity,
-    access: Access,
+    account: AccountKey,
+    access: AccessTokenSource,
     clock: Clock,
 }
 
-/// Where access tokens come from.
-enum Access {
+/// Source of access tokens.
+enum AccessTokenSource {
     /// The session of a person.
-    Session(Sessions),
-    /// A machine's own token, exchanged for each process anew.
-    Machine {
-        machine: Machine,
+    Session(SessionStore),
+    /// The OIDC token of a workload, exchanged once per process.
+    Workload {
+        workload: WorkloadIdentity,
         workspace: String,
-        /// What the last exchange brought.
+        /// Access token of the last exchange.
         token: Mutex<Option<AccessToken>>,
     },
 }
 
 impl Broker {
     pub(crate) fn new(
-        identity: &Identity,
+        account: &AccountKey,
         ca: Option<&Path>,
         paths: &Paths,
         world: &World,
     ) -> Result<Self, Error> {
         Ok(Self {
-            http: Http::new(identity, ca)?,
-            identity: identity.clone(),
-            access: Access::Session(Sessions::new(paths, identity, world)),
+            http: Http::new(account, ca)?,
+            account: account.clone(),
+            access: AccessTokenSource::Session(SessionStore::new(paths, account, world)),
             clock: world.clock.clone(),
         })
     }
 
-    /// The same with an end to everything that is asked of it.
-    pub(crate) fn until(self, deadline: Instant) -> Self {
-        Self { http: self.http.until(deadline), ..self }
+    /// Sets a deadline for all requests of this client.
+    pub(crate) fn with_deadline(self, deadline: Instant) -> Self {
+        Self { http: self.http.with_deadline(deadline), ..self }
     }
 
-    /// The same with the time that all pages of a list may take.
-    pub(crate) fn for_a_list(self) -> Self {
-        Self { http: self.http.for_a_list(), ..self }
+    /// Gives this client the timeout of reading all pages of a list.
+    pub(crate) fn with_list_timeout(self) -> Self {
+        Self { http: self.http.with_list_timeout(), ..self }
     }
 
-    /// For a machine that acts for a workspace, named by its identifier or namespace.
-    pub(crate) fn of_machine(
-        identity: &Identity,
+    /// Client for a workload that acts for a workspace, named by its identifier or namespace.
+    pub(crate) fn for_workload(
+        account: &AccountKey,
         ca: Option<&Path>,
-        machine: &Machine,
+        workload: &WorkloadIdentity,
         workspace: String,
         world: &World,
     ) -> Result<Self, Error> {
-        let access =
-            Access::Machine { machine: machine.clone(), workspace, token: Mutex::new(None) };
-        let http = Http::new(identity, ca)?;
-        Ok(Self { http, identity: identity.clone(), access, clock: world.clock.clone() })
+        let access = AccessTokenSource::Workload {
+            workload: workload.clone(),
+            workspace,
+            token: Mutex::new(None),
+        };
+        let http = Http::new(account, ca)?;
+        Ok(Self { http, account: account.clone(), access, clock: world.clock.clone() })
     }
 
-    /// Who is signed in.
+    /// Returns the signed-in user.
     pub(crate) async fn me(&self) -> Result<Me, Error> {
-        self.read(&self.call(Method::GET, "/me", None).await?)
+        self.parse(&self.call(Method::GET, "/me", None).await?)
     }
 
-    /// The workspaces of this person.
+    /// Lists the workspaces of this user.
     pub(crate) async fn own_workspaces(&self) -> Result<WorkspaceList, Error> {
-        self.read(&self.call(Method::GET, "/workspaces", None).await?)
+        self.parse(&self.call(Method::GET, "/workspaces", None).await?)
     }
 
-    /// The workspaces of this person, or of everybody for an administrator, at most so many.
-    pub(crate) async fn workspaces(&self, all: bool, most: u32) -> Result<Page<Workspace>, Error> {
+    /// Lists at most `limit` workspaces: of this user, or of all users for an administrator.
+    pub(crate) async fn workspaces(&self, all: bool, limit: u32) -> Result<Page<Workspace>, Error> {
         let all: &[_] = if all { &[("all", "true")] } else { &[] };
-        self.items("/workspaces", all, most).await
+        self.list("/workspaces", all, limit).await
     }
 
-    /// The workspaces of this name that this person may see.
+    /// Looks up the workspaces of this name that this user may see.
     pub(crate) async fn workspaces_named(&self, name: &Name) -> Result<WorkspaceList, Error> {
-        self.read(&self.call(Method::GET, &lookup("/workspaces", name), None).await?)
+        self.parse(&self.call(Method::GET, &lookup_path("/workspaces", name), None).await?)
     }
 
-    /// The user of this name, for an administrator.
+    /// Looks up the user of this name, for an administrator.
     pub(crate) async fn user_named(&self, name: &Name) -> Result<UserInfo, Error> {
-        self.read(&self.call(Method::GET, &lookup("/users", name), None).await?)
+        self.parse(&self.call(Method::GET, &lookup_path("/users", name), None).await?)
     }
 
-    /// One workspace.
+    /// Returns one workspace.
     pub(crate) async fn workspace(&self, id: Uuid) -> Result<Workspace, Error> {
-        read(
-            &self.identity.broker,
+        parse_json(
+            &self.account.broker,
             &self.call(Method::GET, &format!("/workspaces/{id}"), None).await?,
         )
     }
 
-    /// Suspends a workspace, or resumes it.
+    /// Suspends or resumes a workspace; `verb` is `suspend` or `resume`.
     pub(crate) async fn set_workspace(
         &self,
         id: Uuid,
         verb: &str,
         reason: Option<&str>,
     ) -> Result<Suspension, Error> {
-        self.set(&format!("/workspaces/{id}/{verb}"), reason).await
+        self.post_reason(&format!("/workspaces/{id}/{verb}"), reason).await
     }
 
-    /// Makes this person's workspace, or finds it made.
+    /// Creates this user's workspace, or returns the existing one.
     pub(crate) async fn init(&self, tier: &str) -> Result<Workspace, Error> {
-        let body = body(&InitRequest { tier: tier.to_owned() })?;
-        self.read(&self.call(Method::POST, "/workspaces/init", Some(body)).await?)
+        let body = json_body(&InitRequest { tier: tier.to_owned() })?;
+        self.parse(&self.call(Method::POST, "/workspaces/init", Some(body)).await?)
     }
 
-    /// The kubeconfig document, YAML.
+    /// Downloads the kubeconfig document, YAML.
     pub(crate) async fn kubeconfig(&self, mode: Mode) -> Result<SecretString, Error> {
         let mode = match mode {
             Mode::Exec => "exec",
@@ -177,62 +180,66 @@ impl Broker {
             Mode::Gateway => "gateway",
         };
         let path = format!("/workspaces/credentials/kubeconfig?mode={mode}");
-        let answer = self.call(Method::GET, &path, None).await?;
-        let text = String::from_utf8(answer.into_body()).ok();
-        // It goes to a terminal or into a file as it is.
-        let text = text.filter(|text| output::lines(text) == *text);
+        let response = self.call(Method::GET, &path, None).await?;
+        let text = String::from_utf8(response.into_body()).ok();
+        // The document goes to a terminal or into a file unchanged.
+        let text = text.filter(|text| output::sanitize_lines(text) == *text);
         text.map(SecretString::from).ok_or_else(|| {
-            let broker = &self.identity.broker;
+            let broker = &self.account.broker;
             Error::unreachable(format!(
-                "the kubeconfig of {broker} is no text, or has control characters; it was not used"
+                "the kubeconfig from {broker} is not text, or has control characters; it was not used"
             ))
         })
     }
 
-    /// A Kubernetes token for a workspace, and the answer's header.
-    pub(crate) async fn credential(&self, workspace: Uuid) -> Result<(Credential, Answer), Error> {
+    /// Issues a Kubernetes token for a workspace; the response has the headers.
+    pub(crate) async fn credential(
+        &self,
+        workspace: Uuid,
+    ) -> Result<(Credential, Response), Error> {
         let path = format!("/workspaces/{workspace}/credentials");
-        let answer = self.call(Method::POST, &path, None).await?;
-        let credential: Credential = self.read(&answer)?;
+        let response = self.call(Method::POST, &path, None).await?;
+        let credential: Credential = self.parse(&response)?;
         if !credential.token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            let broker = &self.identity.broker;
+            let broker = &self.account.broker;
             return Err(Error::unreachable(format!(
-                "the token of {broker} has characters that no token has; it was not used"
+                "the token from {broker} has invalid characters; it was not used"
             )));
         }
-        Ok((credential, answer))
+        Ok((credential, response))
     }
 
-    /// What a workspace used of the gateway in the last days.
+    /// Returns the gateway usage of a workspace in the last days.
     pub(crate) async fn usage(&self, workspace: Uuid, days: u32) -> Result<Usage, Error> {
         let path = format!("/workspaces/{workspace}/usage?days={days}");
-        self.read(&self.call(Method::GET, &path, None).await?)
+        self.parse(&self.call(Method::GET, &path, None).await?)
     }
 
-    /// What was issued for a workspace, newest first, at most so many; what is over only with `all`.
+    /// Lists at most `limit` credentials of a workspace, newest first; with `all` also those that
+    /// ended.
     pub(crate) async fn credentials(
         &self,
         workspace: Uuid,
         all: bool,
-        most: u32,
+        limit: u32,
     ) -> Result<Page<CredentialInfo>, Error> {
         let all = if all { "true" } else { "false" };
-        self.items(&format!("/workspaces/{workspace}/credentials"), &[("all", all)], most).await
+        self.list(&format!("/workspaces/{workspace}/credentials"), &[("all", all)], limit).await
     }
 
-    /// Rows of the audit trail, newest first, at most so many: of one workspace or all that this
-    /// person may see, of one action or all.
+    /// Lists at most `limit` rows of the audit trail, newest first: of one workspace or of all that
+    /// this user may see, of one action or of all.
     pub(crate) async fn audit(
         &self,
         workspace: Option<Uuid>,
         action: Option<&str>,
-        most: u32,
+        limit: u32,
     ) -> Result<Page<AuditEntry>, Error> {
         let workspace = workspace.map(|id| id.to_string());
         let mut query = Vec::new();
         query.extend(workspace.iter().map(|id| ("workspace_id", &**id)));
         query.extend(action.map(|action| ("action", action)));
-        self.items("/audit-logs", &query, most).await
+        self.list("/audit-logs", &query, limit).await
     }
 
     /// Revokes a credential of a workspace.
@@ -246,22 +253,22 @@ impl Broker {
             let mut query = url::form_urlencoded::Serializer::new(String::new());
             format!("?{}", query.append_pair("reason", reason).finish())
         });
-        // An id has no character that a path would have to escape.
+        // An id has no character that has to be escaped in a path.
         let path = format!("/workspaces/{workspace}/credentials/{id}{}", query.unwrap_or_default());
-        self.read(&self.call(Method::DELETE, &path, None).await?)
+        self.parse(&self.call(Method::DELETE, &path, None).await?)
     }
 
-    /// Where this person is signed in, or another one, at most so many sessions.
+    /// Lists at most `limit` sessions of this user or of another one.
     pub(crate) async fn sessions(
         &self,
         user: Option<Uuid>,
-        most: u32,
+        limit: u32,
     ) -> Result<Page<SessionInfo>, Error> {
         let path = user.map(|id| format!("/users/{id}/sessions"));
-        self.items(path.as_deref().unwrap_or("/me/sessions"), &[], most).await
+        self.list(path.as_deref().unwrap_or("/me/sessions"), &[], limit).await
     }
 
-    /// Ends one session of another person, or all, for an administrator.
+    /// Revokes one session or all sessions of another user, for an administrator.
     pub(crate) async fn end_sessions_of(
         &self,
         user: Uuid,
@@ -269,77 +276,77 @@ impl Broker {
     ) -> Result<EndedSessions, Error> {
         let session = session.map(|id| format!("?session_id={id}")).unwrap_or_default();
         let path = format!("/users/{user}/sessions{session}");
-        self.read(&self.call(Method::DELETE, &path, None).await?)
+        self.parse(&self.call(Method::DELETE, &path, None).await?)
     }
 
-    /// Ends one session of this person.
+    /// Revokes one session of this user.
     pub(crate) async fn end_session(&self, id: Uuid) -> Result<(), Error> {
         self.call(Method::DELETE, &format!("/me/sessions/{id}"), None).await.map(drop)
     }
 
-    /// Ends every session of this person, or all but the one that asks.
+    /// Revokes every session of this user, or all but the current one.
     pub(crate) async fn end_sessions(&self, keep_current: bool) -> Result<EndedSessions, Error> {
         let path = format!("/me/sessions?keep_current={keep_current}");
-        self.read(&self.call(Method::DELETE, &path, None).await?)
+        self.parse(&self.call(Method::DELETE, &path, None).await?)
     }
 
-    /// Users by address, for an administrator, at most so many.
-    pub(crate) async fn users(&self, most: u32) -> Result<Page<UserInfo>, Error> {
-        self.items("/users", &[], most).await
+    /// Lists at most `limit` users by e-mail address, for an administrator.
+    pub(crate) async fn users(&self, limit: u32) -> Result<Page<UserInfo>, Error> {
+        self.list("/users", &[], limit).await
     }
 
-    /// The items of a list, page by page, at most so many.
-    async fn items<T: DeserializeOwned>(
+    /// Lists at most `limit` items, page by page.
+    async fn list<T: DeserializeOwned>(
         &self,
         path: &str,
         fixed: &[(&str, &str)],
-        most: u32,
+        limit: u32,
     ) -> Result<Page<T>, Error> {
-        let most = most as usize;
+        let limit = limit as usize;
         let mut all = Page { items: Vec::new(), next_cursor: None, more: false };
-        for _ in 0..MOST_PAGES {
-            let limit = MOST_OF_A_PAGE.min(most - all.items.len()).to_string();
+        for _ in 0..MAX_PAGES {
+            let page_size = MAX_PAGE_SIZE.min(limit - all.items.len()).to_string();
             let mut query = url::form_urlencoded::Serializer::new(String::new());
-            query.append_pair("limit", &limit).extend_pairs(fixed);
+            query.append_pair("limit", &page_size).extend_pairs(fixed);
             if let Some(cursor) = &all.next_cursor {
                 query.append_pair("cursor", cursor);
             }
             let path = format!("{path}?{}", query.finish());
-            let page: Page<T> = self.read(&self.call(Method::GET, &path, None).await?)?;
+            let page: Page<T> = self.parse(&self.call(Method::GET, &path, None).await?)?;
             all.items.extend(page.items);
             all.next_cursor = page.next_cursor;
-            if all.next_cursor.is_none() || all.items.len() >= most {
-                // A broker of an earlier version knows no limit.
-                all.more = all.next_cursor.is_some() || all.items.len() > most;
-                all.items.truncate(most);
+            if all.next_cursor.is_none() || all.items.len() >= limit {
+                // An older broker ignores the limit.
+                all.more = all.next_cursor.is_some() || all.items.len() > limit;
+                all.items.truncate(limit);
                 return Ok(all);
             }
         }
         Err(Error::unreachable(format!(
-            "{} gives more than {MOST_PAGES} pages of {path}",
-            self.identity.broker
+            "{} returned more than {MAX_PAGES} pages of {path}",
+            self.account.broker
         )))
     }
 
-    /// Keeps a user out, and suspends their workspaces.
+    /// Suspends a user and their workspaces.
     pub(crate) async fn suspend_user(
         &self,
         id: Uuid,
         reason: Option<&str>,
     ) -> Result<UserSuspension, Error> {
-        self.set(&format!("/users/{id}/suspend"), reason).await
+        self.post_reason(&format!("/users/{id}/suspend"), reason).await
     }
 
-    /// Lets a user in again.
+    /// Resumes a suspended user.
     pub(crate) async fn resume_user(
         &self,
         id: Uuid,
         reason: Option<&str>,
     ) -> Result<UserInfo, Error> {
-        self.set(&format!("/users/{id}/resume"), reason).await
+        self.post_reason(&format!("/users/{id}/resume"), reason).await
     }
 
-    /// Gives a user another address; without one, an address that is nobody's.
+    /// Changes a user's e-mail address; without `email` to a placeholder that nobody owns.
     pub(crate) async fn change_email(
         &self,
         id: Uuid,
@@ -347,87 +354,100 @@ impl Broker {
         reason: Option<&str>,
     ) -> Result<UserInfo, Error> {
         let (email, reason) = (email.map(str::to_owned), reason.map(str::to_owned));
-        let body = body(&ChangeEmailRequest { email, reason })?;
-        self.read(&self.call(Method::POST, &format!("/users/{id}/email"), Some(body)).await?)
+        let body = json_body(&ChangeEmailRequest { email, reason })?;
+        self.parse(&self.call(Method::POST, &format!("/users/{id}/email"), Some(body)).await?)
     }
 
-    async fn set<T: DeserializeOwned>(&self, path: &str, reason: Option<&str>) -> Result<T, Error> {
-        let body = body(&SuspendRequest { reason: reason.map(str::to_owned) })?;
-        self.read(&self.call(Method::POST, path, Some(body)).await?)
+    async fn post_reason<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        reason: Option<&str>,
+    ) -> Result<T, Error> {
+        let body = json_body(&SuspendRequest { reason: reason.map(str::to_owned) })?;
+        self.parse(&self.call(Method::POST, path, Some(body)).await?)
     }
 
-    fn read<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T, Error> {
-        read(&self.identity.broker, answer)
+    fn parse<T: DeserializeOwned>(&self, response: &Response) -> Result<T, Error> {
+        parse_json(&self.account.broker, response)
     }
 
-    /// One call. An access token that the broker does not take is renewed once.
+    /// Sends one API call. Renews an access token that the broker rejects once.
     async fn call(
         &self,
         method: Method,
         path: &str,
         body: Option<Vec<u8>>,
-    ) -> Result<Answer, Error> {
-        let access = self.access(None).await?.token;
+    ) -> Result<Response, Error> {
+        let access = self.access_token(None).await?.token;
         match self.send(&method, path, body.clone(), &access).await {
             Err(error) if error.kind == Kind::SignIn => {
-                let access = self.access(Some(&access)).await?.token;
-                self.send(&method, path, body, &access).await.map_err(|error| self.final_no(error))
+                let access = self.access_token(Some(&access)).await?.token;
+                self.send(&method, path, body, &access)
+                    .await
+                    .map_err(|error| self.without_sign_in(error))
             }
             other => other,
         }
     }
 
-    /// A machine cannot sign in: what would send a person there is a plain no.
-    fn final_no(&self, error: Error) -> Error {
+    /// Turns a sign-in error of a workload into a refusal, because a workload cannot sign in.
+    fn without_sign_in(&self, error: Error) -> Error {
         match (&self.access, error.kind) {
-            (Access::Machine { .. }, Kind::SignIn) => Error::refused(format!(
-                "{} does not take what it gave for the OIDC token of this machine",
-                self.identity.broker
+            (AccessTokenSource::Workload { .. }, Kind::SignIn) => Error::refused(format!(
+                "{} rejects the access token that it issued for the OIDC token of this machine",
+                self.account.broker
             ))
             .hint(error.hint.unwrap_or_default()),
             _ => error,
         }
     }
 
-    /// A new token that is good for the gateway only. kubectl gets no other token of the session,
-    /// because whoever reaches a `kubectl proxy` uses it as well.
+    /// Gets a new access token that is valid for the gateway only. kubectl gets no other token of
+    /// the session, because everybody who can reach a `kubectl proxy` uses that token as well.
     pub(crate) async fn gateway_token(&self) -> Result<AccessToken, Error> {
-        let access = self.access(None).await?.token;
-        if let Some(token) = self.exchange(&access).await? {
+        let access = self.access_token(None).await?.token;
+        if let Some(token) = self.exchange_for_gateway(&access).await? {
             return Ok(token);
         }
-        let access = self.access(Some(&access)).await?.token;
-        self.exchange(&access).await?.ok_or_else(|| {
-            Error::refused(format!("{} gives no token for its gateway", self.identity.broker))
+        let access = self.access_token(Some(&access)).await?.token;
+        self.exchange_for_gateway(&access).await?.ok_or_else(|| {
+            Error::refused(format!("{} issued no token for its gateway", self.account.broker))
                 .hint("sign in again with `kubectl tenant login`")
         })
     }
 
-    async fn exchange(&self, access: &SecretString) -> Result<Option<AccessToken>, Error> {
+    async fn exchange_for_gateway(
+        &self,
+        access: &SecretString,
+    ) -> Result<Option<AccessToken>, Error> {
         let endpoint = match &self.access {
-            Access::Session(sessions) => sessions.read()?.map(|session| session.token_endpoint),
-            Access::Machine { .. } => {
-                let issuer = Issuer::discover(&self.http, &self.identity.broker).await?;
+            AccessTokenSource::Session(sessions) => {
+                sessions.read()?.map(|session| session.token_endpoint)
+            }
+            AccessTokenSource::Workload { .. } => {
+                let issuer = Issuer::discover(&self.http, &self.account.broker).await?;
                 Some(issuer.endpoints()?.0)
             }
         };
-        let gone =
-            || Error::sign_in(&self.identity, "there is no session on this machine any more");
+        let gone = || Error::sign_in(&self.account, "there is no session on this machine any more");
         let endpoint = endpoint.ok_or_else(gone)?;
-        oidc::gateway_token(&self.http, &endpoint, access, &self.clock).await
+        oidc::exchange_for_gateway_token(&self.http, &endpoint, access, &self.clock).await
     }
 
-    /// An access token that is not the one that was just refused.
-    async fn access(&self, refused: Option<&SecretString>) -> Result<AccessToken, Error> {
+    /// Returns an access token that differs from the one that was just rejected.
+    async fn access_token(&self, rejected: Option<&SecretString>) -> Result<AccessToken, Error> {
         match &self.access {
-            Access::Session(sessions) => self.of_session(sessions, refused).await,
-            Access::Machine { machine, workspace, token } => {
+            AccessTokenSource::Session(sessions) => {
+                self.session_access_token(sessions, rejected).await
+            }
+            AccessTokenSource::Workload { workload, workspace, token } => {
                 let known = token.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                if let (Some(known), None) = (known, refused) {
+                if let (Some(known), None) = (known, rejected) {
                     return Ok(known);
                 }
-                let issuer = Issuer::discover(&self.http, &self.identity.broker).await?;
-                let new = issuer.exchange(&machine.token()?, workspace, &self.clock).await?;
+                let issuer = Issuer::discover(&self.http, &self.account.broker).await?;
+                let new =
+                    issuer.exchange_id_token(&workload.token()?, workspace, &self.clock).await?;
                 *token.lock().unwrap_or_else(PoisonError::into_inner) = Some(new.clone());
                 Ok(new)
             }
@@ -440,114 +460,119 @@ impl Broker {
         path: &str,
         body: Option<Vec<u8>>,
         access: &SecretString,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Response, Error> {
         let malformed =
-            |error: http::Error| Error::other(format!("cannot form a request: {error}"));
+            |error: http::Error| Error::other(format!("cannot build a request: {error}"));
         let mut bearer =
             header::HeaderValue::try_from(format!("Bearer {}", access.expose_secret()))
-                .map_err(|_| Error::sign_in(&self.identity, "the stored session is malformed"))?;
+                .map_err(|_| Error::sign_in(&self.account, "the stored session is malformed"))?;
         bearer.set_sensitive(true);
         let mut request = Request::builder()
             .method(method)
-            .uri(self.identity.broker.join(&format!("/api/v1{path}")))
+            .uri(self.account.broker.join(&format!("/api/v1{path}")))
             .header(header::AUTHORIZATION, bearer);
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let request = request.body(body.unwrap_or_default()).map_err(malformed)?;
-        let answer = self.http.send(request).await.map_err(|Failure(error)| error)?;
-        if answer.status().is_success() { Ok(answer) } else { Err(self.http.refusal(&answer)) }
+        let response = self.http.send(request).await.map_err(|RequestError(error)| error)?;
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(self.http.refusal(&response))
+        }
     }
 
-    /// An access token that is good by its time, and is not the one that was just refused.
+    /// Returns an access token that has not expired and differs from the one that was just
+    /// rejected.
     ///
-    /// The refresh token works once: using it is a matter of one process at a time, which looks
-    /// again after it got the lock, because the one before it may have done the work.
-    async fn of_session(
+    /// The refresh token works once, so only one process at a time may use it. Each process checks
+    /// again after it got the lock, because the previous holder may have renewed the session.
+    async fn session_access_token(
         &self,
-        sessions: &Sessions,
-        refused: Option<&SecretString>,
+        sessions: &SessionStore,
+        rejected: Option<&SecretString>,
     ) -> Result<AccessToken, Error> {
-        let is_good = |session: &Session| {
-            session.access.is_good(self.clock.now())
-                && refused.is_none_or(|refused| {
-                    refused.expose_secret() != session.access.token.expose_secret()
+        let is_usable = |session: &Session| {
+            session.access.is_usable(self.clock.now())
+                && rejected.is_none_or(|rejected| {
+                    rejected.expose_secret() != session.access.token.expose_secret()
                 })
         };
-        let good = || sessions.read().ok().flatten().filter(|session| is_good(session));
+        let usable = || sessions.read().ok().flatten().filter(|session| is_usable(session));
         if sessions.read()?.is_none() {
-            return Err(Error::sign_in(&self.identity, "there is no session on this machine"));
+            return Err(Error::sign_in(&self.account, "there is no session on this machine"));
         }
-        if let Some(session) = good() {
+        if let Some(session) = usable() {
             return Ok(session.access);
         }
         let path = sessions.lock_path();
-        let _lock = match lock::acquire(path, self.http.time_left(), good).await? {
-            Outcome::Held(lock) => lock,
-            Outcome::Answered(session) => return Ok(session.access),
-            Outcome::Busy(who) => {
+        let _lock = match lock::acquire(path, self.http.time_left(), usable).await? {
+            LockOutcome::Acquired(lock) => lock,
+            LockOutcome::Satisfied(session) => return Ok(session.access),
+            LockOutcome::TimedOut(who) => {
                 return Err(Error::other(format!(
                     "another kubectl-tenant is renewing the session and does not finish (lock {who})"
                 ))
                 .hint("end that process, then try again"));
             }
         };
-        if let Some(session) = good() {
+        if let Some(session) = usable() {
             return Ok(session.access);
         }
-        self.renew(sessions).await
+        self.refresh_session(sessions).await
     }
 
-    /// Renews the session. The caller holds the lock.
-    async fn renew(&self, sessions: &Sessions) -> Result<AccessToken, Error> {
-        let gone =
-            || Error::sign_in(&self.identity, "there is no session on this machine any more");
-        // Before the old refresh token is used up there must be a place for its successor.
+    /// Renews the session with its refresh token. The caller holds the lock.
+    async fn refresh_session(&self, sessions: &SessionStore) -> Result<AccessToken, Error> {
+        let gone = || Error::sign_in(&self.account, "there is no session on this machine any more");
+        // The successor needs a file before the old refresh token is used up.
         let mut pending = sessions.prepare()?;
         let mut session = sessions.read()?.ok_or_else(gone)?;
         let mut raced = false;
         loop {
             let refresh_token = sessions.refresh_token(&session)?.ok_or_else(|| {
                 Error::sign_in(
-                    &self.identity,
+                    &self.account,
                     match session.storage {
                         Storage::None => {
                             "the last sign-in is over, and --storage none keeps nothing"
                         }
-                        _ => "the session's secret is gone from where it was kept",
+                        _ => "the session's refresh token is no longer in its storage",
                     },
                 )
             })?;
-            let renewal = oidc::refresh(
+            let refresh = oidc::refresh(
                 &self.http,
-                &self.identity.broker,
+                &self.account.broker,
                 &session.token_endpoint,
                 &refresh_token,
                 &self.clock,
             );
-            match renewal.await? {
-                Renewal::Tokens(access, successor) => {
+            match refresh.await? {
+                RefreshOutcome::Tokens(access, successor) => {
                     session.access = access;
                     match successor {
                         Some(successor) => {
-                            let how = (PATIENCE, true);
+                            let how = (KEYRING_TIMEOUT, true);
                             sessions.save(pending, &mut session, &successor, how)?;
                         }
                         None => pending.write(&session)?,
                     }
                     return Ok(session.access);
                 }
-                Renewal::Ended(why) => {
-                    // Where locks do not work another process may have been faster.
+                RefreshOutcome::InvalidGrant(why) => {
+                    // Where locks do not work, another process may have used the refresh token
+                    // first.
                     let again = sessions.read()?.ok_or_else(gone)?;
                     let same = sessions.refresh_token(&again)?.is_some_and(|again| {
                         again.expose_secret() == refresh_token.expose_secret()
                     });
                     if same || raced {
                         sessions.remove()?;
-                        return Err(Error::sign_in(&self.identity, why));
+                        return Err(Error::sign_in(&self.account, why));
                     }
-                    if again.access.is_good(self.clock.now()) {
+                    if again.access.is_usable(self.clock.now()) {
                         return Ok(again.access);
                     }
                     (session, raced) = (again, true);
@@ -558,22 +583,22 @@ impl Broker {
     }
 }
 
-/// The path of a lookup by name.
-fn lookup(list: &str, name: &Name) -> String {
+/// Path of a lookup by name.
+fn lookup_path(list: &str, name: &Name) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     format!("{list}/lookup?{}", query.append_pair("name", &name.to_string()).finish())
 }
 
-fn body(request: &impl Serialize) -> Result<Vec<u8>, Error> {
+fn json_body(request: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(request)
         .map_err(|error| Error::other(format!("cannot write the request: {error}")))
 }
 
-fn read<T: DeserializeOwned>(url: &BrokerUrl, answer: &Answer) -> Result<T, Error> {
-    serde_json::from_slice(answer.body()).map_err(|error| {
-        // The position of the fault, never the body: it may hold a token.
+fn parse_json<T: DeserializeOwned>(url: &BrokerUrl, response: &Response) -> Result<T, Error> {
+    serde_json::from_slice(response.body()).map_err(|error| {
+        // Only the position of the fault, because the body may contain a token.
         Error::unreachable(format!(
-            "{url} gave an answer that cannot be read (line {}, column {})",
+            "{url} sent a response that cannot be read (line {}, column {})",
             error.line(),
             error.column()
         ))

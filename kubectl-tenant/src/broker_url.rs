@@ -1,4 +1,4 @@
-//! The broker's address in one canonical form.
+//! Broker URLs in one canonical form.
 
 use std::{fmt, net::IpAddr};
 
@@ -7,15 +7,15 @@ use url::{Host, Url};
 
 use crate::error::Error;
 
-/// A broker's base URL and, equally, its issuer: `https`, lower-case host, no default port, no
-/// slash at the end, no query, no user. Plain `http` only to this very machine: anywhere else it
-/// would send sessions and tokens in clear.
+/// A broker's base URL, which is also its issuer identifier: `https`, lower-case host, no default
+/// port, no trailing slash, no query, no user information. Plain `http` is accepted only for a
+/// loopback address, because anywhere else it would send sessions and tokens unencrypted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct BrokerUrl(String);
 
 impl BrokerUrl {
-    /// Reads what a person or a kubeconfig says.
+    /// Parses a URL from the command line or from a kubeconfig.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let bad = |why: &str| {
             Error::usage(format!("the broker URL {text:?} cannot be used: {why}"))
@@ -39,7 +39,7 @@ impl BrokerUrl {
             "http" if is_loopback(&url) => {}
             "http" => {
                 return Err(Error::usage(format!(
-                    "the broker URL {text:?} is plain http, which would send your session in clear"
+                    "the broker URL {text:?} is plain http, which would send your session unencrypted"
                 ))
                 .hint(
                     "use https; plain http is accepted for 127.0.0.1, [::1] and localhost only",
@@ -54,12 +54,12 @@ impl BrokerUrl {
         &self.0
     }
 
-    /// The URL of a path that begins with a slash.
+    /// Appends a path, which begins with a slash.
     pub(crate) fn join(&self, path: &str) -> String {
         format!("{}{path}", self.0)
     }
 
-    /// Whether the broker runs on this very machine.
+    /// Whether the broker runs on this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         Url::parse(&self.0).is_ok_and(|url| is_loopback(&url))
     }
@@ -69,12 +69,12 @@ impl BrokerUrl {
     }
 }
 
-/// Whether secrets may be sent to this URL: `https`, or this very machine.
+/// Whether secrets may be sent to this URL: `https`, or a loopback address.
 pub(crate) fn is_safe(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url))
 }
 
-/// What most people mean by an address without `https://`.
+/// The error for an address without a scheme, with the URL that was probably meant.
 fn without_scheme(text: &str) -> Error {
     let meant = |scheme: &str| Url::parse(&format!("{scheme}://{text}")).ok();
     let local = meant("http").filter(is_loopback);
@@ -124,7 +124,7 @@ mod tests {
     use crate::error::Kind;
 
     #[test]
-    fn spellings_of_one_broker_are_one_broker() {
+    fn spellings_of_one_url_are_equal() {
         for text in [
             "https://broker.example.com",
             "HTTPS://Broker.Example.com:443/",
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_stays_on_this_machine() {
+    fn plain_http_needs_a_loopback_address() {
         for text in ["http://127.0.0.1:8080", "http://[::1]:8080", "http://localhost"] {
             assert!(BrokerUrl::parse(text).unwrap().is_loopback(), "{text}");
         }
@@ -147,7 +147,7 @@ mod tests {
         {
             let error = BrokerUrl::parse(text).unwrap_err();
             assert_eq!(error.kind, Kind::Usage);
-            assert!(error.message.contains("in clear"), "{error}");
+            assert!(error.message.contains("unencrypted"), "{error}");
         }
     }
 
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_urls_are_refused() {
         for text in
             ["", "broker", "ftp://x", "https://u:p@x", "https://x?a", "https://x#a", "file:///x"]
         {

@@ -1,4 +1,4 @@
-//! The command line, and the list of environment variables.
+//! The command line: commands, flags and environment variables.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -10,18 +10,20 @@ use crate::{
     broker::Mode,
     kubeconfig,
     output::Format,
-    store::{Choice, Storage},
+    store::{AccountFlags, Storage},
 };
 
-/// The account, if `--profile` does not name it.
+/// Environment variable with the name of the account, if `--profile` does not name it.
 pub(crate) const PROFILE_ENV: &str = "TENANT_PROFILE";
-/// Where the session is kept, if `--storage` does not say.
+/// Environment variable that says where the session is stored, if `--storage` does not say.
 pub(crate) const STORAGE_ENV: &str = "TENANT_STORAGE";
-/// The workspace of a machine, by identifier or namespace.
+/// Environment variable with the workspace of a machine, by identifier or namespace.
 pub(crate) const WORKSPACE_ENV: &str = "TENANT_WORKSPACE";
-/// PEM file whose certificates are trusted besides the system's.
+/// Environment variable with the path of a PEM file whose certificates are trusted besides the
+/// system's.
 pub(crate) const CA_ENV: &str = "TENANT_BROKER_CA";
-/// `1` lets `get-token` open a browser when kubectl says that a person is at the terminal.
+/// Environment variable: `1` lets `get-token` open a browser when kubectl says that a person is at
+/// the terminal.
 pub(crate) const AUTO_LOGIN_ENV: &str = "TENANT_AUTO_LOGIN";
 
 const AFTER_HELP: &str = "\
@@ -49,44 +51,44 @@ Exit codes:
   4  the broker cannot be reached or cannot answer now
   5  the broker refused: not allowed, suspended, not found, conflict";
 
-/// A corner of a cluster of your own: sign in once, then use kubectl as ever.
+/// Your own namespace in a shared cluster: sign in once, then use kubectl as usual.
 #[derive(Debug, Parser)]
 #[command(name = PLUGIN_COMMAND, bin_name = "kubectl tenant", version, after_help = AFTER_HELP)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) choice: Choice,
+    pub(crate) flags: AccountFlags,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Sign in, make your workspace if there is none, and point kubectl at it
+    /// Sign in, create your workspace if there is none, and point kubectl at it
     Login(Login),
     /// End the session and delete what is stored here
     Logout(Logout),
     /// Show who is signed in, where, and until when
     Whoami(Shown),
-    /// List where you are signed in, or end that
+    /// List your sessions, or end them
     Sessions(Sessions),
     /// List, suspend and resume users (administrators)
     Users(Users),
-    /// List the accounts that are used here, or choose the current one
+    /// List the accounts on this machine, or choose the current one
     Profiles(Profiles),
-    /// Make your workspace
+    /// Create your workspace
     Init(Init),
     /// List your workspaces
     Workspaces(Workspaces),
     /// List the credentials of a workspace, or revoke one
     Credentials(Credentials),
-    /// Show what went through the gateway for a workspace
+    /// Show the gateway usage of a workspace
     Usage(Usage),
-    /// Show what happened: sign-ins, tokens that left, suspensions, refusals
+    /// Show the audit trail: sign-ins, issued tokens, suspensions, refusals
     Audit(Audit),
-    /// Cut a workspace off: nothing is issued, its tokens stop working (administrators)
+    /// Suspend a workspace: no new tokens, and old ones stop working (administrators)
     Suspend(Suspend),
-    /// Give a suspended workspace back (administrators)
+    /// Resume a suspended workspace (administrators)
     Resume(Suspend),
     /// Merge your workspace into the kubeconfig, or print it
     Kubeconfig(Kubeconfig),
@@ -94,14 +96,14 @@ pub(crate) enum Command {
     GetToken(GetToken),
     /// Show sessions, tokens and the last failure, without asking the broker
     Status(Shown),
-    /// Print a script that completes commands
+    /// Print a shell completion script
     Completion {
         /// The shell; `kubectl` prints the script that kubectl itself looks for
         shell: Shell,
     },
     /// Show the version
     Version(Shown),
-    /// What kubectl asks when it completes `kubectl tenant …`
+    /// Completions for kubectl when it completes `kubectl tenant …`
     #[command(name = "__complete", hide = true, disable_help_flag = true)]
     Complete {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -109,18 +111,18 @@ pub(crate) enum Command {
     },
 }
 
-/// Commands that show data.
+/// Flags of commands that show data.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Shown {
-    /// How to show it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Format,
 }
 
-/// Commands that show a list.
+/// Flags of commands that show a list.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Listed {
-    /// How many at most; stderr says if there are more
+    /// Maximum number of rows; stderr says if there are more
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -130,12 +132,12 @@ pub(crate) struct Listed {
 #[derive(Debug, Args)]
 pub(crate) struct Login {
     #[command(flatten)]
-    pub(crate) way: WayFlags,
+    pub(crate) method: SignInFlags,
     /// Where to keep the session; remembered for this account [default: keyring if there is one,
     /// else file]
     #[arg(long, value_enum, value_name = "WHERE")]
     pub(crate) storage: Option<Storage>,
-    /// Tier of the workspace, if one has to be made [default: basic]
+    /// Tier of the workspace, if one has to be created [default: basic]
     #[arg(long, value_name = "TIER")]
     pub(crate) tier: Option<String>,
     /// Make the new context the current one (the default)
@@ -150,32 +152,32 @@ pub(crate) struct Login {
     pub(crate) shown: Shown,
 }
 
-/// How to sign in, if not as it fits the machine.
+/// Flags that override the sign-in method that fits the machine.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct WayFlags {
-    /// Do not open a browser: show an address for any browser and read the code from here
+pub(crate) struct SignInFlags {
+    /// Do not open a browser: show an address for any browser and read the code from stdin
     #[arg(long)]
     pub(crate) no_browser: bool,
-    /// Sign in on another device: show a code to type there (chosen by itself over SSH, in
-    /// containers and without a desktop)
+    /// Sign in on another device: show a code to type there (the default over SSH, in containers and
+    /// without a desktop)
     #[arg(long, conflicts_with = "no_browser")]
     pub(crate) device: bool,
 }
 
-/// What kubeconfig entries look like.
+/// Flags for the names in kubeconfig entries.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Naming {
     /// Name of context, cluster and user in the kubeconfig [default: the broker's names]
     #[arg(long, visible_alias = "name", value_name = "NAME", value_parser = kubeconfig::check_name)]
     pub(crate) context: Option<String>,
-    /// File of this plugin in the kubeconfig, for programs that do not search PATH
+    /// Absolute path of this plugin in the kubeconfig, for programs that do not search PATH
     #[arg(long, value_name = "FILE", value_parser = absolute)]
     pub(crate) command_path: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Logout {
-    /// End every session of yours at the broker, on other machines and in browsers, too
+    /// End all your sessions at the broker, including other machines and browsers
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -191,7 +193,7 @@ pub(crate) struct Sessions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListedSessions {
-    /// Those of another person, by e-mail address, identifier or namespace (administrators)
+    /// Sessions of another user, by e-mail address, identifier or namespace (administrators)
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<Name>,
     #[command(flatten)]
@@ -208,16 +210,16 @@ pub(crate) enum SessionsAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct RevokeSession {
-    /// Its identifier in the list
+    /// Identifier of the session in the list
     #[arg(required_unless_present_any = ["all", "others"], conflicts_with_all = ["all", "others"])]
     pub(crate) id: Option<Uuid>,
-    /// All of them, this one as well
+    /// Every session, including this one
     #[arg(long)]
     pub(crate) all: bool,
-    /// All but this one
+    /// Every session except this one
     #[arg(long, conflicts_with = "user")]
     pub(crate) others: bool,
-    /// Those of another person, by e-mail address, identifier or namespace (administrators)
+    /// Sessions of another user, by e-mail address, identifier or namespace (administrators)
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<Name>,
 }
@@ -235,34 +237,34 @@ pub(crate) struct Users {
 pub(crate) enum UsersAction {
     /// List users (the default)
     List(Listed),
-    /// Keep a user out: every session ends at once
+    /// Suspend a user: every session ends at once
     Suspend {
         /// E-mail address or identifier of the user, or namespace of their workspace
         user: Name,
-        /// Why, for the audit trail
+        /// Reason, for the audit trail
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]
         shown: Shown,
     },
-    /// Let a user in again
+    /// Resume a suspended user
     Resume {
         /// E-mail address or identifier of the user, or namespace of their workspace
         user: Name,
-        /// Why, for the audit trail
+        /// Reason, for the audit trail
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]
         shown: Shown,
     },
-    /// Give a user another e-mail address, so that somebody else can have the old one
+    /// Change a user's e-mail address, so that somebody else can have the old one
     Rename {
         /// E-mail address or identifier of the user, or namespace of their workspace
         user: Name,
-        /// The new address; without it the user gets one that is nobody's
+        /// New address; without it the user gets a placeholder that no mailbox can have
         #[arg(long, value_name = "ADDRESS")]
         email: Option<String>,
-        /// Why, for the audit trail
+        /// Reason, for the audit trail
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]
@@ -283,9 +285,9 @@ pub(crate) struct Profiles {
 pub(crate) enum ProfilesAction {
     /// List the accounts (the default)
     List(Shown),
-    /// Make an account the current one
+    /// Choose the current account
     Use {
-        /// Its name in the list
+        /// Name of the account in the list
         name: String,
     },
 }
@@ -301,7 +303,7 @@ pub(crate) struct Init {
 
 #[derive(Debug, Args)]
 pub(crate) struct Workspaces {
-    /// Everybody's (administrators)
+    /// Workspaces of all users (administrators)
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -319,9 +321,9 @@ pub(crate) struct Credentials {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CredentialsAction {
-    /// List what was issued and works: tokens of kubectl and of downloaded kubeconfigs (the default)
+    /// List credentials that still work: tokens of kubectl and of downloaded kubeconfigs (the default)
     List(ListedCredentials),
-    /// Revoke one; the answer says which others end with it
+    /// Revoke a credential; the output says which others end with it
     Revoke(RevokeCredential),
 }
 
@@ -329,7 +331,7 @@ pub(crate) enum CredentialsAction {
 pub(crate) struct ListedCredentials {
     /// Namespace or identifier of the workspace, or e-mail address of its owner [default: yours]
     pub(crate) workspace: Option<Name>,
-    /// Those that expired or were revoked, too
+    /// Include expired and revoked credentials
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -338,12 +340,12 @@ pub(crate) struct ListedCredentials {
 
 #[derive(Debug, Args)]
 pub(crate) struct RevokeCredential {
-    /// Its identifier in the list, or as the cluster's audit log shows it: JTI=…
+    /// Identifier in the list, or as the cluster's audit log shows it: JTI=…
     pub(crate) id: CredentialId,
-    /// Its workspace, if it is not yours: namespace, identifier, or e-mail address of the owner
+    /// Workspace, if it is not yours: namespace, identifier, or e-mail address of the owner
     #[arg(long, value_name = "WORKSPACE")]
     pub(crate) workspace: Option<Name>,
-    /// Why, for the audit trail
+    /// Reason, for the audit trail
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
@@ -354,7 +356,7 @@ pub(crate) struct RevokeCredential {
 pub(crate) struct Usage {
     /// Namespace or identifier of the workspace, or e-mail address of its owner [default: yours]
     pub(crate) workspace: Option<Name>,
-    /// How many days back, today included (UTC)
+    /// Number of days, including today (UTC)
     #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=35))]
     pub(crate) days: u32,
     #[command(flatten)]
@@ -366,10 +368,10 @@ pub(crate) struct Audit {
     /// Namespace or identifier of a workspace, or e-mail address of its owner [default: all that you
     /// may see]
     pub(crate) workspace: Option<Name>,
-    /// Only this action, as the trail names it
+    /// Only this action, as the audit trail names it
     #[arg(long, value_name = "ACTION")]
     pub(crate) action: Option<String>,
-    /// How many, the newest first
+    /// Maximum number of rows, newest first
     #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -380,10 +382,10 @@ pub(crate) struct Audit {
 pub(crate) struct Suspend {
     /// Namespace or identifier of the workspace, or e-mail address of its owner
     pub(crate) workspace: Name,
-    /// Why, for the audit trail
+    /// Reason, for the audit trail
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// How long to wait for steps that are open; the broker goes on without it
+    /// How long to wait for open steps; the broker goes on with them in any case
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub(crate) wait: u32,
     #[command(flatten)]
@@ -392,16 +394,16 @@ pub(crate) struct Suspend {
 
 #[derive(Debug, Args)]
 pub(crate) struct Kubeconfig {
-    /// exec: renews itself; static: a token of two hours; gateway: through the broker
+    /// exec: the plugin renews the token; static: a token of two hours; gateway: via the broker
     #[arg(long, value_enum, default_value_t = Mode::Exec)]
     pub(crate) mode: Mode,
     /// Print the broker's document and change nothing
     #[arg(long, conflicts_with_all = ["dry_run", "use_context", "context", "command_path"])]
     pub(crate) print: bool,
-    /// Print what the kubeconfig would become and change nothing
+    /// Print the resulting kubeconfig and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Make the context the current one
+    /// Set the current context to this one
     #[arg(long = "use")]
     pub(crate) use_context: bool,
     #[command(flatten)]
@@ -416,15 +418,15 @@ pub(crate) struct GetToken {
     /// Identifier of the workspace
     #[arg(long, value_name = "UUID")]
     pub(crate) workspace: Uuid,
-    /// For whom the token is
+    /// Where the token is used
     #[arg(long, value_enum, default_value_t)]
     pub(crate) mode: TokenMode,
-    /// Get a new token, whatever is cached
+    /// Get a new token, even if a cached one is good
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// For whom a token is.
+/// Where a token is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TokenMode {
@@ -435,7 +437,7 @@ pub(crate) enum TokenMode {
     Gateway,
 }
 
-/// Shells that completion scripts are made for.
+/// Shells that have a completion script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Shell {
     Bash,
@@ -464,15 +466,15 @@ mod tests {
     }
 
     #[test]
-    fn the_way_of_a_hit_means_what_clap_means() {
+    fn the_cache_hit_parser_agrees_with_clap() {
         let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
         let line = format!("x get-token --cluster=c --workspace={id} --broker=https://b.example");
         let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let hit = tenant_cached_token::Request::of_args(&args).unwrap();
+        let hit = tenant_cached_token::CacheKey::from_args(&args).unwrap();
         let cli = Cli::try_parse_from(&args).unwrap();
         let Command::GetToken(slow) = cli.command else { panic!("another command") };
         assert_eq!(hit.cluster, slow.cluster);
         assert_eq!(hit.workspace, slow.workspace.to_string());
-        assert_eq!(hit.broker, cli.choice.broker.unwrap());
+        assert_eq!(hit.broker, cli.flags.broker.unwrap());
     }
 }

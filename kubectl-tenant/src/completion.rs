@@ -1,4 +1,4 @@
-//! Completion: scripts for shells, and the answers that kubectl asks for.
+//! Completion: scripts for shells, and the completions that kubectl asks for.
 
 use std::ffi::OsString;
 
@@ -16,8 +16,8 @@ use crate::{
 /// kubectl completes a plugin by running `kubectl_complete-NAME` from `PATH`.
 const KUBECTL_SCRIPT: &str = "#!/bin/sh\nexec kubectl-tenant __complete \"$@\"\n";
 
-/// What cobra calls `ShellCompDirectiveNoFileComp`: file names are no answers.
-const NO_FILES: &str = ":4";
+/// cobra's `ShellCompDirectiveNoFileComp`: do not complete file names.
+const NO_FILE_COMPLETION: &str = ":4";
 
 /// Runs `completion`.
 pub(crate) fn script(shell: Shell, world: &mut World) -> Result<(), Error> {
@@ -36,7 +36,7 @@ pub(crate) fn script(shell: Shell, world: &mut World) -> Result<(), Error> {
 
 /// Runs `__complete`: the last word is the one being typed. Prints one candidate per line and
 /// cobra's directive.
-pub(crate) fn answer(words: &[OsString], world: &mut World) -> Result<(), Error> {
+pub(crate) fn complete(words: &[OsString], world: &mut World) -> Result<(), Error> {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
     let (typed, before) = words.split_last().unwrap_or((&"", &[]));
     let mut command = Cli::command();
@@ -70,15 +70,16 @@ pub(crate) fn answer(words: &[OsString], world: &mut World) -> Result<(), Error>
         }
     }
     candidates.retain(|candidate| candidate.starts_with(typed));
-    candidates.push(NO_FILES.to_owned());
+    candidates.push(NO_FILE_COMPLETION.to_owned());
     world.print(&(candidates.join("\n") + "\n"))
 }
 
-/// The accounts that are used here. A question for completion has no room for failures.
+/// Names of the accounts on this machine. Errors are ignored, because a completion cannot show
+/// them.
 fn profile_names(world: &World) -> Vec<String> {
-    let nobody = Messages::to(std::io::sink());
-    Paths::of(&world.env)
-        .and_then(|paths| Profiles::read(&paths.config, &nobody))
+    let discard = Messages::to(std::io::sink());
+    Paths::from_env(&world.env)
+        .and_then(|paths| Profiles::read(&paths.config, &discard))
         .map(|profiles| profiles.all().map(|it| it.name().to_owned()).collect())
         .unwrap_or_default()
 }

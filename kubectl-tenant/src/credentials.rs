@@ -1,4 +1,4 @@
-//! The command `credentials`: what was issued for a workspace, and taking one back.
+//! The command `credentials`: lists the credentials of a workspace and revokes one.
 
 use tenant_shared::{
     CredentialInfo, CredentialPage, Revocation, RevocationState, RevokedBy, StepResult,
@@ -11,51 +11,55 @@ use crate::{
     credential::Cache,
     error::Error,
     output, runtime,
-    store::Choice,
+    store::AccountFlags,
     workspace,
     world::World,
 };
 
 /// Runs `credentials`.
 pub(crate) fn credentials(
-    choice: &Choice,
+    flags: &AccountFlags,
     options: &Options,
     world: &mut World,
 ) -> Result<(), Error> {
     match &options.action {
-        None => list(choice, &options.listed, world),
-        Some(CredentialsAction::List(listed)) => list(choice, listed, world),
-        Some(CredentialsAction::Revoke(revoked)) => revoke(choice, revoked, world),
+        None => list(flags, &options.listed, world),
+        Some(CredentialsAction::List(listed)) => list(flags, listed, world),
+        Some(CredentialsAction::Revoke(revoked)) => revoke(flags, revoked, world),
     }
 }
 
-fn list(choice: &Choice, options: &ListedCredentials, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(choice, world)?;
-    let broker = &account.broker.for_a_list();
+fn list(flags: &AccountFlags, options: &ListedCredentials, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
+    let broker = &account.broker.with_list_timeout();
     let Page { items, next_cursor, more } = runtime::block_on(async {
-        let id = workspace::named(broker, options.workspace.as_ref()).await?;
+        let id = workspace::resolve(broker, options.workspace.as_ref()).await?;
         broker.credentials(id, options.all, options.listed.limit).await
     })??;
     let page = CredentialPage { items, next_cursor };
     output::show(world, options.listed.shown.output, &page, |it| table(&it.items))?;
-    output::say_if_there_is_more(world, page.items.len(), more);
+    output::report_truncation(world, page.items.len(), more);
     Ok(())
 }
 
-fn revoke(choice: &Choice, options: &RevokeCredential, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(choice, world)?;
+fn revoke(
+    flags: &AccountFlags,
+    options: &RevokeCredential,
+    world: &mut World,
+) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
     let broker = &account.broker;
     let revoked = runtime::block_on(async {
-        let id = workspace::named(broker, options.workspace.as_ref()).await?;
+        let id = workspace::resolve(broker, options.workspace.as_ref()).await?;
         broker.revoke_credential(id, &options.id, options.reason.as_deref()).await
     })??;
     output::show(world, options.shown.output, &revoked, table_of_one)?;
-    for line in words(&revoked) {
+    for line in explanation(&revoked) {
         world.say(line);
     }
     let all = revoked.by == Some(RevokedBy::ServiceAccount);
     let ended = |id: &str| all || (revoked.by.is_some() && id == revoked.credential_id);
-    Cache::forget_revoked(&account.paths.tokens(), &account.identity, revoked.workspace_id, ended)
+    Cache::remove_revoked(&account.paths.tokens(), &account.key, revoked.workspace_id, ended)
 }
 
 fn table(credentials: &[CredentialInfo]) -> String {
@@ -99,12 +103,12 @@ fn table_of_one(it: &Revocation) -> String {
     output::columns(["ID", "STATE", "BY", "OTHERS"], &[row])
 }
 
-/// What a person has to know about it.
-fn words(it: &Revocation) -> Vec<String> {
+/// Messages that explain a revocation.
+fn explanation(it: &Revocation) -> Vec<String> {
     let mut lines = Vec::new();
     match it.state {
         RevocationState::Over => {
-            return vec!["It was over already, so nothing was done.".to_owned()];
+            return vec!["The credential was no longer valid, so nothing was done.".to_owned()];
         }
         RevocationState::Revoking => {
             let open: Vec<&str> = it
@@ -114,7 +118,7 @@ fn words(it: &Revocation) -> Vec<String> {
                 .map(|step| step.step.as_str())
                 .collect();
             lines.push(format!(
-                "It is decided but still works: the broker goes on with {}.",
+                "The revocation is recorded, but the credential may still work: the broker goes on with {}.",
                 open.join(", ")
             ));
         }
@@ -130,7 +134,7 @@ fn words(it: &Revocation) -> Vec<String> {
             it.others_revoked
         )),
         Some(RevokedBy::Secret) => {
-            lines.push("The workspace's other credentials go on.".to_owned());
+            lines.push("The workspace's other credentials remain valid.".to_owned());
         }
         None => {}
     }

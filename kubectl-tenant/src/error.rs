@@ -1,24 +1,24 @@
-//! The one failure type: what failed, what to do about it, and the exit code that says so.
+//! The plugin's error type: what failed, what to do about it, and the exit code.
 
 use std::{fmt, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{identity::Identity, output};
+use crate::{account_key::AccountKey, output};
 
-/// What kind of failure it is; decides the exit code.
+/// Kind of an error; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
-    /// Anything that is none of the others.
+    /// Every other error.
     Other,
-    /// The command line cannot be understood.
+    /// The command line is invalid.
     Usage,
     /// There is no session, or it ended: a person has to sign in.
     SignIn,
     /// The broker cannot be reached or cannot answer now: network failures, 5xx and 429.
     Unreachable,
-    /// The broker answered and said no: forbidden, suspended, not found, conflict.
+    /// The broker refused the request: forbidden, suspended, not found, conflict.
     Refused,
 }
 
@@ -35,21 +35,21 @@ impl Kind {
     }
 }
 
-/// A failure as a person reads it. Never holds a secret.
+/// An error as a person reads it. Never contains a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Error {
-    /// Decides the exit code.
+    /// Kind of the error, which decides the exit code.
     pub(crate) kind: Kind,
-    /// What failed, one line.
+    /// What failed, on one line.
     pub(crate) message: String,
-    /// What to do about it, one line.
+    /// What to do about it, on one line.
     pub(crate) hint: Option<String>,
 }
 
 impl Error {
     fn new(kind: Kind, message: impl Into<String>) -> Self {
-        // What a broker or a library said may be a part of it.
-        Self { kind, message: output::line(&message.into()), hint: None }
+        // The text may contain parts of a broker's response or a library's message.
+        Self { kind, message: output::sanitize_message(&message.into()), hint: None }
     }
 
     pub(crate) fn other(message: impl Into<String>) -> Self {
@@ -68,29 +68,29 @@ impl Error {
         Self::new(Kind::Refused, message)
     }
 
-    /// The line that names the one thing to do. Complete without its hint, because programs that
-    /// show only one line of a plugin's stderr show this one.
-    pub(crate) fn sign_in(identity: &Identity, why: impl Into<String>) -> Self {
-        let flags = identity.flags();
+    /// The error that tells a person to sign in. The message is complete without its hint, because
+    /// programs that show only one line of a plugin's stderr show this line.
+    pub(crate) fn sign_in(account: &AccountKey, why: impl Into<String>) -> Self {
+        let flags = account.flags();
         Self::new(
             Kind::SignIn,
-            format!("not signed in at {identity}; run: kubectl tenant login {flags}"),
+            format!("not signed in at {account}; run: kubectl tenant login {flags}"),
         )
         .hint(why)
     }
 
-    /// A file operation that failed.
+    /// A failed file operation; `doing` is a verb with its object, as in "cannot open …".
     pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Self {
         Self::other(format!("cannot {doing} {}: {error}", path.display()))
     }
 
-    /// The data did not get out.
+    /// The data could not be written to stdout.
     pub(crate) fn unwritable(error: &io::Error) -> Self {
         Self::other(format!("cannot write to stdout: {error}"))
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(output::line(&hint.into()));
+        self.hint = Some(output::sanitize_message(&hint.into()));
         self
     }
 }

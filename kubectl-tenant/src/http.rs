@@ -1,4 +1,4 @@
-//! The one HTTP client: time limits, TLS trust, proxies, and what an answer may weigh.
+//! The HTTP client: timeouts, TLS trust, proxies and the maximum size of a response.
 
 use std::{fmt, path::Path, time::Duration};
 
@@ -7,56 +7,56 @@ use reqwest::{Certificate, redirect};
 use tenant_shared::{Code, Problem};
 use tokio::time::Instant;
 
-use crate::{error::Error, identity::Identity};
+use crate::{account_key::AccountKey, error::Error};
 
-/// Longest time for a connection, name resolution and TLS included.
-const CONNECT: Duration = Duration::from_secs(5);
-/// Longest time for a request from its first byte to the answer's last, and for all requests of a
-/// call that nobody has to do anything for.
-pub(crate) const WHOLE: Duration = Duration::from_secs(15);
-/// Longest time for all pages of a list.
-const LIST: Duration = Duration::from_mins(2);
-const SLOW_HINT: &str =
-    "it did not answer in time; check the network, the VPN and the proxy settings";
-/// Larger answers are not for us, in bytes.
-const LARGEST: usize = 1024 * 1024;
+/// Timeout of a connection, name resolution and TLS handshake included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a request from its first byte to the last byte of the response, and of all requests
+/// of a call that needs no action of a person.
+pub(crate) const TOTAL_TIMEOUT: Duration = Duration::from_secs(15);
+/// Timeout of reading all pages of a list.
+const LIST_TIMEOUT: Duration = Duration::from_mins(2);
+const TIMEOUT_HINT: &str =
+    "the broker did not answer in time; check the network, the VPN and the proxy settings";
+/// Maximum size of a response body, in bytes.
+const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// Speaks HTTP with one broker.
+/// HTTP client for one broker.
 #[derive(Clone)]
 pub(crate) struct Http {
     client: reqwest::Client,
-    /// When there has to be an end, however many requests it takes.
+    /// Deadline of all requests, however many there are.
     deadline: Option<Instant>,
-    identity: Identity,
+    account: AccountKey,
 }
 
-/// What came back.
-pub(crate) type Answer = http::Response<Vec<u8>>;
+/// A response with its whole body.
+pub(crate) type Response = http::Response<Vec<u8>>;
 
-/// Why nothing usable came back: the network, or an answer that says "not now".
+/// No usable response: a network failure, a 5xx or a 429.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure(pub(crate) Error);
+pub(crate) struct RequestError(pub(crate) Error);
 
-impl fmt::Display for Failure {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for RequestError {}
 
 impl Http {
     /// Builds the client; `ca` is a PEM file whose certificates are trusted besides the system's.
-    /// Costs milliseconds, so it is built only when something has to be asked.
-    pub(crate) fn new(identity: &Identity, ca: Option<&Path>) -> Result<Self, Error> {
-        let broker = &identity.broker;
-        // Fails only if it is already set, which is what is wanted.
+    /// Building costs milliseconds, so it is done only when a request has to be sent.
+    pub(crate) fn new(account: &AccountKey, ca: Option<&Path>) -> Result<Self, Error> {
+        let broker = &account.broker;
+        // Fails only if a provider is already installed, which is just as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("kubectl-tenant/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT)
-            .timeout(WHOLE)
-            // A redirect would carry a session or a token where nobody meant it to go.
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(TOTAL_TIMEOUT)
+            // A redirect could send a session or a token to an unintended host.
             .redirect(redirect::Policy::none());
         if broker.is_loopback() {
             builder = builder.no_proxy();
@@ -69,97 +69,101 @@ impl Http {
             builder
         };
         let client = builder.build().map_err(|error| {
-            Error::other(format!("cannot set up the HTTP client: {}", causes(&error)))
+            Error::other(format!("cannot set up the HTTP client: {}", innermost_cause(&error)))
         })?;
-        Ok(Self { client, deadline: None, identity: identity.clone() })
+        Ok(Self { client, deadline: None, account: account.clone() })
     }
 
-    /// The same client with an end to all of its requests.
-    pub(crate) fn until(self, deadline: Instant) -> Self {
+    /// Sets a deadline for all requests of this client.
+    pub(crate) fn with_deadline(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
 
-    /// The same client with the time that all pages of a list may take.
-    pub(crate) fn for_a_list(self) -> Self {
-        self.until(Instant::now() + LIST)
+    /// Gives this client the timeout of reading all pages of a list.
+    pub(crate) fn with_list_timeout(self) -> Self {
+        self.with_deadline(Instant::now() + LIST_TIMEOUT)
     }
 
     /// How long a request may take from now on.
     pub(crate) fn time_left(&self) -> Duration {
-        self.deadline
-            .map_or(WHOLE, |deadline| deadline.saturating_duration_since(Instant::now()).min(WHOLE))
+        self.deadline.map_or(TOTAL_TIMEOUT, |deadline| {
+            deadline.saturating_duration_since(Instant::now()).min(TOTAL_TIMEOUT)
+        })
     }
 
-    /// The failure of a broker that took too long, request by request.
-    pub(crate) fn too_slow(&self) -> Error {
+    /// The error for a deadline that passed, whether in one request or in several.
+    pub(crate) fn timed_out(&self) -> Error {
         Error::unreachable(format!(
-            "the broker {} cannot be reached: no answer within the time limit",
-            self.identity.broker
+            "the broker {} cannot be reached: no response within the time limit",
+            self.account.broker
         ))
-        .hint(SLOW_HINT)
+        .hint(TIMEOUT_HINT)
     }
 
-    /// Sends a request and reads the whole answer. A 5xx is a [`Failure`], so that nobody can take
-    /// it for a no; every other status is the caller's to read.
-    pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<Answer, Failure> {
+    /// Sends a request and reads the whole response. A 5xx or 429 is a [`RequestError`], so that no
+    /// caller takes it for a refusal; every other status is returned to the caller.
+    pub(crate) async fn send(
+        &self,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<Response, RequestError> {
         let path = request.uri().path().to_owned();
-        let unreachable = |error: &reqwest::Error| Failure(self.unreachable(error));
+        let unreachable = |error: &reqwest::Error| RequestError(self.unreachable(error));
         let mut request =
             reqwest::Request::try_from(request).map_err(|error| unreachable(&error))?;
         let left = self.time_left();
         if left.is_zero() {
-            return Err(Failure(self.too_slow()));
+            return Err(RequestError(self.timed_out()));
         }
         *request.timeout_mut() = Some(left);
-        let mut response =
+        let mut received =
             self.client.execute(request).await.map_err(|error| unreachable(&error))?;
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&error))? {
+        while let Some(chunk) = received.chunk().await.map_err(|error| unreachable(&error))? {
             body.extend_from_slice(&chunk);
-            if body.len() > LARGEST {
-                return Err(Failure(Error::unreachable(format!(
-                    "{}{path} answered with more than {LARGEST} bytes",
-                    self.identity.broker
+            if body.len() > MAX_BODY_BYTES {
+                return Err(RequestError(Error::unreachable(format!(
+                    "{}{path} answered with more than {MAX_BODY_BYTES} bytes",
+                    self.account.broker
                 ))));
             }
         }
-        let mut answer = http::Response::new(body);
-        *answer.status_mut() = response.status();
-        *answer.headers_mut() = response.headers().clone();
-        if answer.status().is_server_error() || answer.status().as_u16() == 429 {
-            return Err(Failure(self.not_now(&answer)));
+        let mut response = http::Response::new(body);
+        *response.status_mut() = received.status();
+        *response.headers_mut() = received.headers().clone();
+        if response.status().is_server_error() || response.status().as_u16() == 429 {
+            return Err(RequestError(self.unavailable(&response)));
         }
-        Ok(answer)
+        Ok(response)
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Error {
-        let why = causes(error);
+        let why = innermost_cause(error);
         let hint = if why.contains("certificate") {
             "if the broker's certificate comes from a private CA, set TENANT_BROKER_CA to its PEM file"
         } else if error.is_timeout() {
-            SLOW_HINT
+            TIMEOUT_HINT
         } else {
             "check the address, the network, the VPN and the proxy settings"
         };
-        Error::unreachable(format!("the broker {} cannot be reached: {why}", self.identity.broker))
+        Error::unreachable(format!("the broker {} cannot be reached: {why}", self.account.broker))
             .hint(hint)
     }
 
-    /// 5xx and 429: whatever was asked is not answered, try again later.
-    fn not_now(&self, answer: &Answer) -> Error {
-        let status = answer.status();
-        let error = match problem(answer) {
+    /// The error for a 5xx or 429: the request was not handled, try again later.
+    fn unavailable(&self, response: &Response) -> Error {
+        let status = response.status();
+        let error = match problem(response) {
             Some(problem) => Error::unreachable(format!(
                 "the broker {} cannot answer now: {}{}",
-                self.identity.broker,
+                self.account.broker,
                 problem.detail,
                 request_id(&problem)
             )),
             None => {
-                Error::unreachable(format!("the broker {} answered {status}", self.identity.broker))
+                Error::unreachable(format!("the broker {} answered {status}", self.account.broker))
             }
         };
-        match answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()) {
+        match response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()) {
             Some(seconds) if seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
                 error.hint(format!("try again in {seconds} s"))
             }
@@ -167,22 +171,22 @@ impl Http {
         }
     }
 
-    /// What a refusal means: only the broker's own words count. An answer that is not in the
-    /// broker's form came from something in between, and is no reason to send anybody to a login.
-    pub(crate) fn refusal(&self, answer: &Answer) -> Error {
-        let Some(problem) = problem(answer) else {
+    /// The error for a refusal. Only a response in the broker's own format counts as one. Any other
+    /// response came from a proxy or a captive portal and is no reason to ask for a sign-in.
+    pub(crate) fn refusal(&self, response: &Response) -> Error {
+        let Some(problem) = problem(response) else {
             return Error::unreachable(format!(
                 "{} answered {}, but not as a tenant broker does",
-                self.identity.broker,
-                answer.status()
+                self.account.broker,
+                response.status()
             ))
             .hint("check the address; a proxy or a captive portal may be in between");
         };
         let id = request_id(&problem);
         match problem.code() {
-            Code::Unauthenticated => Error::sign_in(&self.identity, problem.detail),
+            Code::Unauthenticated => Error::sign_in(&self.account, problem.detail),
             Code::WorkspaceSuspended => Error::refused(format!("the workspace is suspended{id}"))
-                .hint(format!("ask an administrator of {}", self.identity.broker)),
+                .hint(format!("ask an administrator of {}", self.account.broker)),
             Code::WorkspaceNotReady => {
                 Error::refused(format!("{}{id}", problem.detail)).hint("try again in a few seconds")
             }
@@ -191,7 +195,7 @@ impl Http {
             Code::TierConflict => Error::refused(format!("{}{id}", problem.detail))
                 .hint("leave out --tier to use the workspace as it is"),
             Code::NotFound => Error::refused(format!("not found: {}{id}", problem.detail))
-                .hint("see what is yours: kubectl tenant workspaces"),
+                .hint("list your workspaces: kubectl tenant workspaces"),
             _ => Error::refused(format!(
                 "the broker refused ({}): {}{id}",
                 problem.code, problem.detail
@@ -202,14 +206,14 @@ impl Http {
 
 /// Seconds by which the server's clock is ahead of `now`, from the `Date` header (RFC 9110
 /// section 6.6.1).
-pub(crate) fn clock_offset(answer: &Answer, now: i64) -> Option<i64> {
-    let date = answer.headers().get(DATE)?.to_str().ok()?;
+pub(crate) fn clock_offset(response: &Response, now: i64) -> Option<i64> {
+    let date = response.headers().get(DATE)?.to_str().ok()?;
     let date = jiff::fmt::rfc2822::parse(date).ok()?;
     Some(date.timestamp().as_second() - now)
 }
 
-fn problem(answer: &Answer) -> Option<Problem> {
-    serde_json::from_slice(answer.body()).ok()
+fn problem(response: &Response) -> Option<Problem> {
+    serde_json::from_slice(response.body()).ok()
 }
 
 fn request_id(problem: &Problem) -> String {
@@ -229,10 +233,10 @@ fn certificates(path: &Path) -> Result<Vec<Certificate>, Error> {
     }
 }
 
-/// The innermost cause, which says most, without repeating what the outer ones quote of it.
-fn causes(error: &reqwest::Error) -> String {
+/// The innermost cause of an error, which says most. The outer ones only quote it.
+fn innermost_cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        return "no answer within the time limit".to_owned();
+        return "no response within the time limit".to_owned();
     }
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {

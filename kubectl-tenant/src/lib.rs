@@ -2,23 +2,24 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `credential` | `get-token` when it is not a hit: how a new token is had |
-//! | `login` | sign-in: loopback listener or paste, then workspace and kubeconfig |
-//! | `machine` | an OIDC token of a CI provider instead of a person |
+//! | `credential` | `get-token` after a cache miss: gets a new token |
+//! | `login` | sign-in: loopback listener, paste or device code, then workspace and kubeconfig |
+//! | `workload_identity` | the OIDC token of a CI provider instead of a person's sign-in |
 //! | `oidc` | the OpenID Connect client |
-//! | `broker`, `http` | the broker's API, and what a failure of it means |
-//! | `identity`, `store` | accounts, and what is kept of them on disk |
-//! | `kubeconfig` | the merge that loses nothing |
-//! | `account` | what every command begins with that asks the broker |
+//! | `broker`, `http` | the client for the broker's API, and the errors of its responses |
+//! | `account_key`, `store` | accounts, and their sessions and profiles on disk |
+//! | `kubeconfig` | the merge that preserves everything else in the kubeconfig |
+//! | `account` | the account and broker client that every online command opens first |
 //! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `usage`, `status`, `version`, `completion` | the other commands |
-//! | `private_file`, `lock`, `paths` | files, and who may touch them |
-//! | `world` | everything ambient, so that [`run`] is the whole program, in a test too |
+//! | `private_file`, `lock`, `paths` | private files, locks between processes, folders |
+//! | `world` | every side effect behind one struct, so that [`run`] is the whole program, also in a test |
 //!
-//! The life of `kubectl get pods`: kubectl runs `kubectl-tenant get-token …`; the first thing that
-//! [`run`] does is to hand the command line to [`tenant_cached_token::hit`], which opens one file,
-//! finds the token good and prints it. Nothing that can talk to a network exists in that process.
+//! The life of `kubectl get pods`: kubectl runs `kubectl-tenant get-token …`. [`run`] first passes
+//! the command line to [`tenant_cached_token::try_hit`], which opens one file, finds a valid token
+//! and prints it. Nothing in that process can open a network connection.
 
 mod account;
+mod account_key;
 mod audit;
 mod broker;
 mod broker_url;
@@ -28,12 +29,10 @@ mod credential;
 mod credentials;
 mod error;
 mod http;
-mod identity;
 mod kubeconfig;
 mod lock;
 mod login;
 mod logout;
-mod machine;
 mod oidc;
 mod output;
 mod paths;
@@ -48,26 +47,28 @@ mod usage;
 mod users;
 mod version;
 mod whoami;
+mod workload_identity;
 mod workspace;
 mod world;
 
 use std::ffi::OsString;
 
 use clap::Parser;
-use tenant_cached_token::Outcome as Hit;
+use tenant_cached_token::HitOutcome;
 
 pub use tenant_cached_token::Parent;
 pub use world::{Clock, Env, Input, Keyring, Messages, World};
 
 use cli::{Cli, Command, TokenMode};
-use credential::{Job, Request};
+use credential::{GetTokenRequest, Workload};
 use error::{Error, Kind};
-use machine::Machine;
+use workload_identity::WorkloadIdentity;
 
-/// Runs the program: `args` begins with its name. Returns the exit code, which `--help` explains.
+/// Runs the program: `args` begins with the program's name. Returns the exit code; `--help` lists
+/// them.
 pub fn run(args: &[OsString], world: &mut World) -> u8 {
     let World { env, clock, parent, stdout, .. } = world;
-    let hit = tenant_cached_token::hit(
+    let hit = tenant_cached_token::try_hit(
         args,
         &|name| env.get(name),
         &|| clock.now(),
@@ -77,12 +78,12 @@ pub fn run(args: &[OsString], world: &mut World) -> u8 {
     run_after(hit, args, world)
 }
 
-/// [`run`] for whoever has looked for a hit already, in less than a world.
-pub fn run_after(hit: Hit, args: &[OsString], world: &mut World) -> u8 {
+/// Runs the program after [`tenant_cached_token::try_hit`] was tried; `hit` is its outcome.
+pub fn run_after(hit: HitOutcome, args: &[OsString], world: &mut World) -> u8 {
     let outcome = match hit {
-        Hit::Printed(Ok(())) => return 0,
-        Hit::Printed(Err(error)) => Err(Error::unwritable(&error)),
-        Hit::NotAHit => match Cli::try_parse_from(args) {
+        HitOutcome::Printed(Ok(())) => return 0,
+        HitOutcome::Printed(Err(error)) => Err(Error::unwritable(&error)),
+        HitOutcome::Miss => match Cli::try_parse_from(args) {
             Ok(cli) => dispatch(cli, world),
             Err(error) => return explain(&error, world),
         },
@@ -100,28 +101,30 @@ pub fn run_after(hit: Hit, args: &[OsString], world: &mut World) -> u8 {
 }
 
 fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
-    let choice = &cli.choice;
+    let flags = &cli.flags;
     match cli.command {
-        Command::Login(options) => login::login(choice, &options, world),
-        Command::Logout(options) => logout::logout(choice, &options, world),
-        Command::Whoami(shown) => whoami::whoami(choice, shown, world),
-        Command::Sessions(options) => sessions::sessions(choice, &options, world),
-        Command::Users(options) => users::users(choice, &options, world),
+        Command::Login(options) => login::login(flags, &options, world),
+        Command::Logout(options) => logout::logout(flags, &options, world),
+        Command::Whoami(shown) => whoami::whoami(flags, shown, world),
+        Command::Sessions(options) => sessions::sessions(flags, &options, world),
+        Command::Users(options) => users::users(flags, &options, world),
         Command::Profiles(options) => profiles::profiles(&options, world),
-        Command::Init(options) => workspace::init(choice, &options, world),
-        Command::Workspaces(options) => workspace::list(choice, &options, world),
-        Command::Credentials(options) => credentials::credentials(choice, &options, world),
-        Command::Usage(options) => usage::usage(choice, &options, world),
-        Command::Audit(options) => audit::audit(choice, &options, world),
-        Command::Suspend(options) => suspension::suspend(choice, &options, world),
-        Command::Resume(options) => suspension::resume(choice, &options, world),
-        Command::Kubeconfig(options) => workspace::kubeconfig(choice, &options, world),
+        Command::Init(options) => workspace::init(flags, &options, world),
+        Command::Workspaces(options) => workspace::list(flags, &options, world),
+        Command::Credentials(options) => credentials::credentials(flags, &options, world),
+        Command::Usage(options) => usage::usage(flags, &options, world),
+        Command::Audit(options) => audit::audit(flags, &options, world),
+        Command::Suspend(options) => suspension::suspend(flags, &options, world),
+        Command::Resume(options) => suspension::resume(flags, &options, world),
+        Command::Kubeconfig(options) => workspace::kubeconfig(flags, &options, world),
         Command::GetToken(options) => {
-            let paths = paths::Paths::of(&world.env)?;
+            let paths = paths::Paths::from_env(&world.env)?;
             let profiles = store::Profiles::read(&paths.config, &world.stderr)?;
-            let request = Request {
-                identity: profiles.choose(choice, &world.env)?,
-                machine: Machine::of(choice, &world.env)?.map(|it| Job::of(&it)).transpose()?,
+            let request = GetTokenRequest {
+                account: profiles.choose(flags, &world.env)?,
+                workload: WorkloadIdentity::from_env(flags, &world.env)?
+                    .map(|it| Workload::new(&it))
+                    .transpose()?,
                 cluster: options.cluster,
                 workspace: options.workspace,
                 gateway: options.mode == TokenMode::Gateway,
@@ -129,14 +132,14 @@ fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
             };
             credential::get_token(&request, world)
         }
-        Command::Status(shown) => status::status(choice, shown, world),
+        Command::Status(shown) => status::status(flags, shown, world),
         Command::Completion { shell } => completion::script(shell, world),
         Command::Version(shown) => version::version(shown, world),
-        Command::Complete { words } => completion::answer(&words, world),
+        Command::Complete { words } => completion::complete(&words, world),
     }
 }
 
-/// What clap has to say: help is data, a mistake is not.
+/// Prints a message of clap: help goes to stdout, a usage error to stderr.
 fn explain(error: &clap::Error, world: &mut World) -> u8 {
     let text = error.render().to_string();
     if !error.use_stderr() {

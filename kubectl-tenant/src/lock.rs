@@ -1,8 +1,9 @@
-//! Advisory locks between processes of one person.
+//! Advisory locks between the processes of one user.
 //!
-//! The operating system's `flock` on a file of its own, which is never deleted: a lock dies with
-//! its holder, and the file's existence means nothing. Where a file system has no locks (some
-//! network homes) the work goes on without: a second call to the broker is better than none.
+//! A lock is the operating system's `flock` on a file of its own, which is never deleted: the lock
+//! ends with its holder, and the file's existence means nothing. Where a file system has no locks
+//! (some network homes) the program goes on without one, because a second call to the broker is
+//! better than none.
 
 use std::{
     fs::File,
@@ -19,62 +20,64 @@ use tokio::time::Instant;
 
 use crate::{error::Error, private_file};
 
-/// How long one process waits for another.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(15);
+/// Timeout of waiting for another process.
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How often a waiting process looks again.
-const PROBE: Duration = Duration::from_millis(20);
+/// Interval at which a waiting process tries again.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The lock, until it is dropped.
+/// A held lock, released when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock {
     /// [`None`] where the file system has no locks.
     _file: Option<File>,
 }
 
-/// How waiting ended.
+/// Outcome of waiting for a lock.
 #[derive(Debug)]
-pub(crate) enum Outcome<T> {
+pub(crate) enum LockOutcome<T> {
     /// This process holds the lock.
-    Held(Lock),
-    /// What was wanted appeared while waiting.
-    Answered(T),
-    /// Somebody else still holds it; the text names the file and, if known, the process.
-    Busy(String),
+    Acquired(Lock),
+    /// The other process produced the result that this one wanted.
+    Satisfied(T),
+    /// Another process still holds the lock; the text names the file and, if known, the process.
+    TimedOut(String),
 }
 
-/// Takes the lock, or gives up when `wait` is over. Meanwhile `look` is asked again and again
-/// whether the other process has already brought what this one wants.
+/// Takes the lock, or gives up after `timeout`. While it waits, it calls `find_result` to see
+/// whether the other process has produced the result that this one wants.
 pub(crate) async fn acquire<T>(
     path: &Path,
-    wait: Duration,
-    mut look: impl FnMut() -> Option<T>,
-) -> Result<Outcome<T>, Error> {
-    let Some(mut file) = open(path)? else { return Ok(Outcome::Held(Lock { _file: None })) };
-    let deadline = Instant::now() + wait;
+    timeout: Duration,
+    mut find_result: impl FnMut() -> Option<T>,
+) -> Result<LockOutcome<T>, Error> {
+    let Some(mut file) = open(path)? else {
+        return Ok(LockOutcome::Acquired(Lock { _file: None }));
+    };
+    let deadline = Instant::now() + timeout;
     loop {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                sign(&mut file);
-                return Ok(Outcome::Held(Lock { _file: Some(file) }));
+                write_process_id(&mut file);
+                return Ok(LockOutcome::Acquired(Lock { _file: Some(file) }));
             }
             Err(Errno::WOULDBLOCK | Errno::INTR) => {}
             Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                return Ok(Outcome::Held(Lock { _file: None }));
+                return Ok(LockOutcome::Acquired(Lock { _file: None }));
             }
             Err(error) => return Err(Error::file("lock", path, &error.into())),
         }
-        if let Some(answer) = look() {
-            return Ok(Outcome::Answered(answer));
+        if let Some(value) = find_result() {
+            return Ok(LockOutcome::Satisfied(value));
         }
         if Instant::now() >= deadline {
-            return Ok(Outcome::Busy(holder(&mut file, path)));
+            return Ok(LockOutcome::TimedOut(describe_holder(&mut file, path)));
         }
-        tokio::time::sleep(PROBE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Opens the lock's file; [`None`] on a file system where nothing can be written.
+/// Opens the lock file; [`None`] on a file system that cannot be written.
 fn open(path: &Path) -> Result<Option<File>, Error> {
     if let Some(folder) = path.parent()
         && private_file::make_folder(folder).is_err()
@@ -89,15 +92,15 @@ fn open(path: &Path) -> Result<Option<File>, Error> {
     }
 }
 
-/// Leaves the process number for whoever waits in vain. Nothing depends on it.
-fn sign(file: &mut File) {
+/// Writes the process id into the lock file, for the message of a process that waits in vain.
+fn write_process_id(file: &mut File) {
     let _ = file
         .set_len(0)
         .and_then(|()| file.rewind())
         .and_then(|()| write!(file, "{}", std::process::id()));
 }
 
-fn holder(file: &mut File, path: &Path) -> String {
+fn describe_holder(file: &mut File, path: &Path) -> String {
     let mut text = String::new();
     let pid = file
         .rewind()
@@ -114,40 +117,47 @@ fn holder(file: &mut File, path: &Path) -> String {
 mod tests {
     use super::*;
 
-    const AT_ONCE: Duration = Duration::ZERO;
+    const NO_WAIT: Duration = Duration::ZERO;
 
     #[tokio::test]
-    async fn one_holds_it_and_the_next_is_told_who() {
+    async fn a_timeout_names_the_holder() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("locks/x.lock");
-        let first = acquire(&path, AT_ONCE, || None::<()>).await.unwrap();
-        assert!(matches!(first, Outcome::Held(_)));
-        let Outcome::Busy(who) = acquire(&path, AT_ONCE, || None::<()>).await.unwrap() else {
+        let first = acquire(&path, NO_WAIT, || None::<()>).await.unwrap();
+        assert!(matches!(first, LockOutcome::Acquired(_)));
+        let LockOutcome::TimedOut(who) = acquire(&path, NO_WAIT, || None::<()>).await.unwrap()
+        else {
             panic!("two hold one lock")
         };
         assert!(who.contains("x.lock") && who.contains(&std::process::id().to_string()), "{who}");
         drop(first);
-        assert!(matches!(acquire(&path, AT_ONCE, || None::<()>).await.unwrap(), Outcome::Held(_)));
+        assert!(matches!(
+            acquire(&path, NO_WAIT, || None::<()>).await.unwrap(),
+            LockOutcome::Acquired(_)
+        ));
     }
 
     #[tokio::test]
-    async fn waiting_ends_when_the_answer_is_there() {
+    async fn waiting_ends_when_the_result_exists() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("x.lock");
-        let _first = acquire(&path, AT_ONCE, || None::<()>).await.unwrap();
+        let _first = acquire(&path, NO_WAIT, || None::<()>).await.unwrap();
         let mut looks = 0;
-        let outcome = acquire(&path, LONGEST_WAIT, || {
+        let outcome = acquire(&path, LOCK_TIMEOUT, || {
             looks += 1;
             (looks == 3).then_some("answer")
         });
-        assert!(matches!(outcome.await.unwrap(), Outcome::Answered("answer")));
+        assert!(matches!(outcome.await.unwrap(), LockOutcome::Satisfied("answer")));
     }
 
     #[tokio::test]
-    async fn no_place_for_a_lock_is_no_obstacle() {
+    async fn a_missing_lock_folder_is_no_error() {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("file"), "").unwrap();
         let path = home.path().join("file/x.lock");
-        assert!(matches!(acquire(&path, AT_ONCE, || None::<()>).await.unwrap(), Outcome::Held(_)));
+        assert!(matches!(
+            acquire(&path, NO_WAIT, || None::<()>).await.unwrap(),
+            LockOutcome::Acquired(_)
+        ));
     }
 }

@@ -1,51 +1,56 @@
-//! The command `logout`: the broker first, so that what is deleted here works nowhere else either.
+//! The command `logout`: ends the session at the broker first, then deletes the local files, so
+//! that what is deleted here works nowhere else.
 
 use crate::{
+    account_key::AccountKey,
     broker::Broker,
     cli::Logout,
-    credential::{Cache, Failures},
+    credential::{Cache, NegativeCache},
     error::Error,
     http::Http,
-    identity::Identity,
     lock, oidc,
     paths::Paths,
     runtime,
-    store::{Choice, Profiles, Session, Sessions},
+    store::{AccountFlags, Profiles, Session, SessionStore},
     world::World,
 };
 
 /// Runs `logout`.
-pub(crate) fn logout(choice: &Choice, options: &Logout, world: &mut World) -> Result<(), Error> {
-    let paths = Paths::of(&world.env)?;
+pub(crate) fn logout(
+    flags: &AccountFlags,
+    options: &Logout,
+    world: &mut World,
+) -> Result<(), Error> {
+    let paths = Paths::from_env(&world.env)?;
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
-    let identity = profiles.choose(choice, &world.env)?;
-    let sessions = Sessions::new(&paths, &identity, world);
+    let account = profiles.choose(flags, &world.env)?;
+    let sessions = SessionStore::new(&paths, &account, world);
     if options.all && sessions.exists() {
-        let ca = profiles.ca_file(&identity, &world.env);
-        let broker = Broker::new(&identity, ca.as_deref(), &paths, world)?;
+        let ca = profiles.ca_file(&account, &world.env);
+        let broker = Broker::new(&account, ca.as_deref(), &paths, world)?;
         let ended = runtime::block_on(broker.end_sessions(false))?.map_err(|error| {
             let hint = error.hint.map(|hint| format!("{hint}; ")).unwrap_or_default();
             Error { hint: None, ..error }.hint(format!(
                 "{hint}nothing was ended or deleted; kubectl tenant logout signs out here only"
             ))
         })?;
-        runtime::block_on(forget(&sessions, &identity, &paths))??;
-        let ended = crate::sessions::ended(ended.ended);
-        world.say(format!("Signed out everywhere at {identity}: {ended}."));
+        runtime::block_on(delete_local_state(&sessions, &account, &paths))??;
+        let ended = crate::sessions::ended_text(ended.ended);
+        world.say(format!("Signed out everywhere at {account}: {ended}."));
         return Ok(());
     }
     let (known, revoked) = runtime::block_on(async {
-        // A renewal that is under way would put back what is deleted here. One that does not end
-        // must not keep anybody from signing out.
-        let lock = lock::acquire(sessions.lock_path(), lock::LONGEST_WAIT, || None::<()>).await?;
+        // A renewal in flight would store again what is deleted here. A renewal that hangs must not
+        // keep anybody from signing out.
+        let lock = lock::acquire(sessions.lock_path(), lock::LOCK_TIMEOUT, || None::<()>).await?;
         let session = sessions.read()?;
         let revoked = match &session {
             None => Ok(()),
             Some(session) => {
-                let ca = profiles.ca_file(&identity, &world.env);
-                let broker = Broker::new(&identity, ca.as_deref(), &paths, world);
+                let ca = profiles.ca_file(&account, &world.env);
+                let broker = Broker::new(&account, ca.as_deref(), &paths, world);
                 match broker {
-                    Ok(broker) => end(session, &sessions, &broker).await,
+                    Ok(broker) => end_at_broker(session, &sessions, &broker).await,
                     Err(error) => Err(error),
                 }
             }
@@ -54,43 +59,47 @@ pub(crate) fn logout(choice: &Choice, options: &Logout, world: &mut World) -> Re
         drop(lock);
         Ok::<_, Error>((session.is_some(), revoked))
     })??;
-    Cache::forget(&paths.tokens(), &identity)?;
-    Failures::new(&paths).forget(&identity);
+    Cache::remove_account(&paths.tokens(), &account)?;
+    NegativeCache::new(&paths).remove_account(&account);
     if let Err(error) = revoked {
         world.say(format!(
-            "warning: the session could not be ended at {identity} ({error}); it is deleted here \
+            "warning: the session could not be ended at {account} ({error}); it is deleted here \
              and ends there by itself"
         ));
     }
     world.say(if known {
-        format!("Signed out at {identity}. The entries in the kubeconfig are still there.")
+        format!("Signed out at {account}. The entries in the kubeconfig are still there.")
     } else {
-        format!("Nobody was signed in at {identity}.")
+        format!("Nobody was signed in at {account}.")
     });
     Ok(())
 }
 
-/// Deletes everything of an account that its sign-in brought.
-pub(crate) async fn forget(
-    sessions: &Sessions,
-    identity: &Identity,
+/// Deletes the session, tokens and cached failures of an account.
+pub(crate) async fn delete_local_state(
+    sessions: &SessionStore,
+    account: &AccountKey,
     paths: &Paths,
 ) -> Result<(), Error> {
-    let lock = lock::acquire(sessions.lock_path(), lock::LONGEST_WAIT, || None::<()>).await?;
+    let lock = lock::acquire(sessions.lock_path(), lock::LOCK_TIMEOUT, || None::<()>).await?;
     sessions.remove()?;
     drop(lock);
-    Cache::forget(&paths.tokens(), identity)?;
-    Failures::new(paths).forget(identity);
+    Cache::remove_account(&paths.tokens(), account)?;
+    NegativeCache::new(paths).remove_account(account);
     Ok(())
 }
 
-/// Ends a session at the broker.
-async fn end(session: &Session, sessions: &Sessions, broker: &Broker) -> Result<(), Error> {
+/// Revokes a session at the broker.
+async fn end_at_broker(
+    session: &Session,
+    sessions: &SessionStore,
+    broker: &Broker,
+) -> Result<(), Error> {
     let http: &Http = &broker.http;
     match (sessions.refresh_token(session)?, &session.revocation_endpoint) {
         (Some(token), Some(endpoint)) => oidc::revoke(http, endpoint, &token).await,
-        (Some(_), None) => Err(Error::other("it has no way to end a session")),
-        // Nothing long-lived was kept: the access token can do it, as long as it lives.
+        (Some(_), None) => Err(Error::other("the broker has no revocation endpoint")),
+        // Without a refresh token the access token revokes the session, as long as it lives.
         (None, _) => {
             let me = broker.me().await?;
             broker.end_session(me.session_id).await

@@ -1,25 +1,25 @@
-//! Data for people and for programs.
+//! Output formats: tables, JSON and YAML, without characters that a terminal obeys.
 
 use serde::Serialize;
 
 use crate::{error::Error, world::World};
 
-/// Longest message, in characters.
-const LONGEST_LINE: usize = 2000;
+/// Maximum length of a message, in characters.
+const MAX_MESSAGE_CHARS: usize = 2000;
 
-/// How data is shown.
+/// Output format of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// Columns or lines, for people. May change.
+    /// Columns or lines for people; may change.
     #[default]
     Table,
-    /// JSON, with the fields of the broker's HTTP API. Fields are added, never renamed.
+    /// JSON with the fields of the broker's HTTP API; fields are added, never renamed.
     Json,
     /// The same as YAML.
     Yaml,
 }
 
-/// Shows a value: as data, or as the text that `table` makes.
+/// Prints a value: as JSON or YAML, or as the text that `table` renders.
 pub(crate) fn show<T: Serialize>(
     world: &mut World,
     format: Format,
@@ -29,13 +29,13 @@ pub(crate) fn show<T: Serialize>(
     let unwritable =
         |error: &dyn std::fmt::Display| Error::other(format!("cannot write the data: {error}"));
     let text = match format {
-        Format::Table => lines(&table(value)),
+        Format::Table => sanitize_lines(&table(value)),
         Format::Json => json(value).map_err(|error| unwritable(&error))?,
         Format::Yaml => {
             let text = serde_norway::to_string(value).map_err(|error| unwritable(&error))?;
-            // An escape means itself only in some styles of YAML, but everywhere in JSON, which is
-            // YAML too (YAML 1.2 section 1.2).
-            if text.chars().any(|it| is_hidden(it) && it != '\n') {
+            // An escape is interpreted only in some styles of YAML, but everywhere in JSON, and
+            // JSON is valid YAML (YAML 1.2 section 1.2).
+            if text.chars().any(|it| is_terminal_unsafe(it) && it != '\n') {
                 json(value).map_err(|error| unwritable(&error))?
             } else {
                 text
@@ -45,13 +45,13 @@ pub(crate) fn show<T: Serialize>(
     world.print(&text)
 }
 
-/// JSON in which characters that a terminal obeys are escaped: `serde_json` escapes only those below
-/// U+0020, because no others have to be (RFC 8259 section 7).
+/// Renders JSON and escapes characters that a terminal obeys. `serde_json` escapes only those below
+/// U+0020, because RFC 8259 section 7 requires no others.
 fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
     let text = serde_json::to_string_pretty(value)? + "\n";
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
-        if is_hidden(character) && character != '\n' {
+        if is_terminal_unsafe(character) && character != '\n' {
             let mut units = [0; 2];
             let units = character.encode_utf16(&mut units);
             escaped.extend(units.iter().map(|unit| format!("\\u{unit:04x}")));
@@ -62,10 +62,10 @@ fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
     Ok(escaped)
 }
 
-/// Columns two spaces apart, the first row in capitals, as kubectl prints them.
+/// Renders columns three spaces apart, with the head in capitals, as kubectl prints them.
 pub(crate) fn columns<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
-        rows.iter().map(|row| row.each_ref().map(|cell| plain(cell))).collect();
+        rows.iter().map(|row| row.each_ref().map(|cell| sanitize(cell))).collect();
     let width = |column: usize| {
         rows.iter()
             .map(|row| row[column].chars().count())
@@ -86,16 +86,16 @@ pub(crate) fn columns<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> 
     text
 }
 
-/// Says that a list goes on after the rows that were shown.
-pub(crate) fn say_if_there_is_more(world: &World, shown: usize, more: bool) {
+/// Reports that a list has more rows than were printed.
+pub(crate) fn report_truncation(world: &World, shown: usize, more: bool) {
     if more {
         world.say(format!("stopped after {shown}; there are more: --limit NUMBER shows more"));
     }
 }
 
-/// Whether a terminal obeys a character instead of showing it: control characters (C0, DEL, C1), and
-/// format characters that turn the direction of text, are invisible or divide lines.
-pub(crate) fn is_hidden(character: char) -> bool {
+/// Whether a terminal obeys a character instead of showing it: control characters (C0, DEL, C1),
+/// and format characters that change the direction of text, are invisible or separate lines.
+pub(crate) fn is_terminal_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
@@ -111,25 +111,26 @@ pub(crate) fn is_hidden(character: char) -> bool {
         )
 }
 
-/// Text from outside on one line, in which a terminal finds nothing to obey.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|it| if is_hidden(it) { ' ' } else { it }).collect()
+/// Replaces characters that a terminal obeys, and line feeds, by spaces, for untrusted text on one
+/// line.
+pub(crate) fn sanitize(text: &str) -> String {
+    text.chars().map(|it| if is_terminal_unsafe(it) { ' ' } else { it }).collect()
 }
 
-/// The same for text of several lines: line feeds stay.
-pub(crate) fn lines(text: &str) -> String {
-    text.chars().map(|it| if is_hidden(it) && it != '\n' { ' ' } else { it }).collect()
+/// Like [`sanitize`], but keeps line feeds, for untrusted text of several lines.
+pub(crate) fn sanitize_lines(text: &str) -> String {
+    text.chars().map(|it| if is_terminal_unsafe(it) && it != '\n' { ' ' } else { it }).collect()
 }
 
-/// The same as [`plain`], [`LONGEST_LINE`] characters at most.
-pub(crate) fn line(text: &str) -> String {
+/// Like [`sanitize`], and truncates the text to [`MAX_MESSAGE_CHARS`] characters.
+pub(crate) fn sanitize_message(text: &str) -> String {
     let mut characters = text.chars();
-    let line: String = characters.by_ref().take(LONGEST_LINE).collect();
+    let line: String = characters.by_ref().take(MAX_MESSAGE_CHARS).collect();
     let end = if characters.next().is_some() { "…" } else { "" };
-    plain(&line) + end
+    sanitize(&line) + end
 }
 
-/// A time of this machine's clock, given in Unix seconds, as RFC 3339.
+/// Converts Unix seconds of this machine's clock to RFC 3339.
 pub(crate) fn time(seconds: i64) -> tenant_shared::WireTime {
     jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH).into()
 }
@@ -139,23 +140,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_that_a_terminal_obeys() {
+    fn terminal_unsafe_characters_are_replaced() {
         let text = "a\u{1b}[2J\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{feff}\r\tb\nc";
-        assert_eq!(plain(text), "a [2J  31m      b c");
-        assert_eq!(lines(text), "a [2J  31m      b\nc");
-        assert_eq!(plain("Zoë, 山田 ☃"), "Zoë, 山田 ☃");
-        assert_eq!(line(&"x".repeat(3000)).chars().count(), LONGEST_LINE + 1);
+        assert_eq!(sanitize(text), "a [2J  31m      b c");
+        assert_eq!(sanitize_lines(text), "a [2J  31m      b\nc");
+        assert_eq!(sanitize("Zoë, 山田 ☃"), "Zoë, 山田 ☃");
+        assert_eq!(sanitize_message(&"x".repeat(3000)).chars().count(), MAX_MESSAGE_CHARS + 1);
         let table = columns(["A", "B"], &[["x\ny".to_owned(), text.to_owned()]]);
         assert!(table.lines().count() == 2 && !table.contains('\u{9b}'), "{table}");
     }
 
     #[test]
-    fn escaped_json_means_the_same() {
+    fn escaped_json_has_the_same_value() {
         let text = "\u{0}\u{1b}\u{7f}\u{85}\u{9b}\u{202e}\u{2028}\u{e0001}\n\"ë";
         let shown = json(&text).unwrap();
-        assert!(shown.trim_end().chars().all(|it| !is_hidden(it)), "{shown}");
+        assert!(shown.trim_end().chars().all(|it| !is_terminal_unsafe(it)), "{shown}");
         assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
-        // YAML's parsers read the escapes of JSON but for pairs of surrogates.
+        // YAML parsers read the escapes of JSON except surrogate pairs.
         let text = text.replace('\u{e0001}', "");
         let shown = json(&text).unwrap();
         assert_eq!(serde_norway::from_str::<String>(&shown).unwrap(), text);

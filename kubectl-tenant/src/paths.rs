@@ -1,32 +1,32 @@
-//! Where the plugin keeps its files: the XDG base directories, each with its own folder.
+//! Folders of the plugin: one in each XDG base directory.
 
 use std::path::PathBuf;
 
 use crate::{error::Error, world::Env};
 
-/// The folders; none of them need exist.
+/// The folders; they need not exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Paths {
-    /// `profiles.json`.
+    /// Folder of `profiles.json`.
     pub(crate) config: PathBuf,
-    /// Sessions, locks, and what failed last.
+    /// Folder of sessions, locks and cached failures.
     pub(crate) state: PathBuf,
-    /// Kubernetes tokens: all of it can be made again.
+    /// Folder of Kubernetes tokens; everything in it can be recreated.
     pub(crate) cache: PathBuf,
 }
 
 impl Paths {
-    /// `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`, else their defaults in `HOME`.
-    /// A relative value is ignored, as the XDG base directory specification asks.
-    pub(crate) fn of(env: &Env) -> Result<Self, Error> {
+    /// Folders in `XDG_CONFIG_HOME`, `XDG_STATE_HOME` and `XDG_CACHE_HOME`, else in their defaults
+    /// below `HOME`. A relative value is ignored, as the XDG base directory specification demands.
+    pub(crate) fn from_env(env: &Env) -> Result<Self, Error> {
         Ok(Self {
-            config: base(env, "XDG_CONFIG_HOME", ".config")?,
-            state: base(env, "XDG_STATE_HOME", ".local/state")?,
-            cache: base(env, "XDG_CACHE_HOME", ".cache")?,
+            config: xdg_folder(env, "XDG_CONFIG_HOME", ".config")?,
+            state: xdg_folder(env, "XDG_STATE_HOME", ".local/state")?,
+            cache: xdg_folder(env, "XDG_CACHE_HOME", ".cache")?,
         })
     }
 
-    /// The cached Kubernetes tokens.
+    /// Folder of the cached Kubernetes tokens.
     pub(crate) fn tokens(&self) -> PathBuf {
         self.cache.join("tokens")
     }
@@ -44,8 +44,8 @@ impl Paths {
     }
 }
 
-fn base(env: &Env, variable: &str, default: &str) -> Result<PathBuf, Error> {
-    tenant_cached_token::folder(&|name| env.get(name), variable, default).ok_or_else(|| {
+fn xdg_folder(env: &Env, variable: &str, default: &str) -> Result<PathBuf, Error> {
+    tenant_cached_token::xdg_folder(&|name| env.get(name), variable, default).ok_or_else(|| {
         Error::other("there is no home folder: HOME is not set")
             .hint(format!("set HOME or {variable} to an absolute path"))
     })

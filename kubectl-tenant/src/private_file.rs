@@ -1,8 +1,8 @@
-//! Files that hold secrets: read with suspicion, replaced at once or not at all.
+//! Private files for secrets: validated on read, atomically replaced on write.
 //!
-//! Reading refuses what somebody else owns and repairs what others could read. Writing goes to a
-//! temporary file in the same folder, which is flushed and then renamed: a reader, and a crash,
-//! see the old file or the new one.
+//! Reading rejects a file of another user and repairs a mode that lets others read it. Writing goes
+//! to a temporary file in the same folder, which is synced and then renamed, so that a reader sees
+//! the old file or the new one, also after a crash.
 
 use std::{
     fs::{self, File},
@@ -13,59 +13,70 @@ use std::{
 
 use rustix::fs::{Mode, OFlags};
 
-use tenant_cached_token::{LARGEST_FILE, OTHERS};
+use tenant_cached_token::{MAX_FILE_BYTES, NON_OWNER_MODE_BITS};
 
 use crate::error::Error;
 
-/// What was found at a path.
-pub(crate) enum Found {
-    /// Nothing.
-    Absent,
-    /// A file that must not be trusted; the text says why.
-    Foreign(String),
-    /// The file, its bytes, and a remark if its mode had to be repaired.
-    Bytes {
-        /// Open for reading, and for writing if the file system allows.
+/// Result of reading a private file.
+pub(crate) enum PrivateFile {
+    /// There is no file.
+    Missing,
+    /// The file must not be trusted; the text says why.
+    Untrusted(String),
+    /// The contents of a trusted file.
+    Contents {
+        /// The file, open for reading, and for writing if the file system permits.
         file: File,
-        /// Everything in it.
+        /// All bytes of the file.
         bytes: Vec<u8>,
-        /// What the person should know.
-        remark: Option<String>,
+        /// Warning for the person, if the mode had to be repaired.
+        warning: Option<String>,
     },
 }
 
-/// Reads a private file: one `open`, no link followed.
-pub(crate) fn read(path: &Path) -> Result<Found, Error> {
+/// Reads a private file with one `open`, without following links.
+pub(crate) fn read(path: &Path) -> Result<PrivateFile, Error> {
     let mut file = match open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Absent),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(PrivateFile::Missing),
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
-            return Ok(Found::Foreign(format!("{} is a symbolic link", path.display())));
+            return Ok(PrivateFile::Untrusted(format!("{} is a symbolic link", path.display())));
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return Ok(Found::Foreign(format!("{} cannot be opened: {error}", path.display())));
+            return Ok(PrivateFile::Untrusted(format!(
+                "{} cannot be opened: {error}",
+                path.display()
+            )));
         }
         Err(error) => return Err(Error::file("open", path, &error)),
     };
-    let facts = file.metadata().map_err(|error| Error::file("read", path, &error))?;
+    let metadata = file.metadata().map_err(|error| Error::file("read", path, &error))?;
     let me = rustix::process::geteuid().as_raw();
-    if !facts.is_file() || facts.len() > LARGEST_FILE {
-        return Ok(Found::Foreign(format!("{} is not a file of this program", path.display())));
-    }
-    if facts.uid() != me {
-        return Ok(Found::Foreign(format!(
-            "{} belongs to user {} and you are user {me}",
-            path.display(),
-            facts.uid()
+    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
+        return Ok(PrivateFile::Untrusted(format!(
+            "{} is not a file of this program",
+            path.display()
         )));
     }
-    let remark = if facts.mode() & OTHERS == 0 { None } else { Some(close(&file, path, &facts)?) };
-    let mut bytes = Vec::with_capacity(usize::try_from(facts.len()).unwrap_or(0) + 1);
+    if metadata.uid() != me {
+        return Ok(PrivateFile::Untrusted(format!(
+            "{} belongs to user {} and you are user {me}",
+            path.display(),
+            metadata.uid()
+        )));
+    }
+    let warning = if metadata.mode() & NON_OWNER_MODE_BITS == 0 {
+        None
+    } else {
+        Some(make_private(&file, path, &metadata)?)
+    };
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0) + 1);
     file.read_to_end(&mut bytes).map_err(|error| Error::file("read", path, &error))?;
-    Ok(Found::Bytes { file, bytes, remark })
+    Ok(PrivateFile::Contents { file, bytes, warning })
 }
 
-/// Opens for reading and writing, on a read-only file system for reading. Never blocks on a pipe.
+/// Opens for reading and writing, or for reading on a read-only file system. Never blocks on a
+/// pipe.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     rustix::fs::open(path, OFlags::RDWR | flags, Mode::empty())
@@ -79,7 +90,7 @@ fn open(path: &Path) -> io::Result<File> {
         .map_err(io::Error::from)
 }
 
-fn close(file: &File, path: &Path, facts: &fs::Metadata) -> Result<String, Error> {
+fn make_private(file: &File, path: &Path, metadata: &fs::Metadata) -> Result<String, Error> {
     file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(|error| {
         Error::file("make private", path, &error)
             .hint(format!("others can read it; delete it: rm {}", path.display()))
@@ -87,38 +98,40 @@ fn close(file: &File, path: &Path, facts: &fs::Metadata) -> Result<String, Error
     Ok(format!(
         "warning: {} could be read by others (mode {:04o}); it is now 0600",
         path.display(),
-        facts.mode() & 0o7777
+        metadata.mode() & 0o7777
     ))
 }
 
-/// Makes a folder of ours, and those above it, private.
+/// Creates a folder and its parents with mode 0700, or repairs the mode of an existing folder.
 pub(crate) fn make_folder(folder: &Path) -> Result<(), Error> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)
         .map_err(|error| Error::file("make the folder", folder, &error))?;
-    let facts = fs::metadata(folder).map_err(|error| Error::file("read", folder, &error))?;
-    if facts.mode() & OTHERS != 0 && facts.uid() == rustix::process::geteuid().as_raw() {
+    let metadata = fs::metadata(folder).map_err(|error| Error::file("read", folder, &error))?;
+    if metadata.mode() & NON_OWNER_MODE_BITS != 0
+        && metadata.uid() == rustix::process::geteuid().as_raw()
+    {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
             .map_err(|error| Error::file("make private", folder, &error))?;
     }
     Ok(())
 }
 
-/// A file that is being replaced. Made before a secret is fetched that would be lost if there were
-/// no place to keep it.
+/// A file that is being replaced. It is prepared before a secret is requested that would be lost if
+/// it could not be stored.
 pub(crate) struct Replacement {
     temporary: tempfile::NamedTempFile,
     path: PathBuf,
 }
 
 impl Replacement {
-    /// Makes sure that the file can be written.
+    /// Creates the temporary file, which proves that the file can be written.
     pub(crate) fn begin(path: &Path) -> Result<Self, Error> {
         let folder = path.parent().unwrap_or(Path::new("/"));
         make_folder(folder)?;
-        // Mode 0600 is what the crate gives to its files.
+        // The crate creates its files with mode 0600.
         let temporary = tempfile::Builder::new()
             .prefix(".new-")
             .tempfile_in(folder)
@@ -126,12 +139,12 @@ impl Replacement {
         Ok(Self { temporary, path: path.to_owned() })
     }
 
-    /// Puts these bytes in the file's place, on the disk before the name points at them.
+    /// Writes, syncs and renames the temporary file.
     pub(crate) fn finish(self, bytes: &[u8]) -> Result<(), Error> {
-        self.put(bytes, true)
+        self.persist(bytes, true)
     }
 
-    fn put(mut self, bytes: &[u8], sync: bool) -> Result<(), Error> {
+    fn persist(mut self, bytes: &[u8], sync: bool) -> Result<(), Error> {
         let written = self
             .temporary
             .write_all(bytes)
@@ -144,17 +157,17 @@ impl Replacement {
     }
 }
 
-/// Replaces a private file.
+/// Atomically replaces a private file.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     Replacement::begin(path)?.finish(bytes)
 }
 
-/// Replaces a file whose loss in a power failure costs nothing, without waiting for the disk.
-pub(crate) fn write_note(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    Replacement::begin(path)?.put(bytes, false)
+/// Replaces a file without syncing it, for data that may be lost in a power failure.
+pub(crate) fn write_unsynced(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    Replacement::begin(path)?.persist(bytes, false)
 }
 
-/// Deletes a file; one that is not there is as good as deleted.
+/// Deletes a file; a missing one is no error.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -164,7 +177,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Sets an unreadable file aside, for whoever wants to know what happened to it.
+/// Renames an unreadable file to `*.corrupt`, so that it can be examined, and returns a warning.
 pub(crate) fn quarantine(path: &Path) -> String {
     let aside = path.with_extension("corrupt");
     match fs::rename(path, &aside) {
@@ -186,14 +199,14 @@ mod tests {
 
     fn bytes_of(path: &Path) -> Vec<u8> {
         match read(path).unwrap() {
-            Found::Bytes { bytes, .. } => bytes,
-            Found::Absent => panic!("absent"),
-            Found::Foreign(why) => panic!("{why}"),
+            PrivateFile::Contents { bytes, .. } => bytes,
+            PrivateFile::Missing => panic!("absent"),
+            PrivateFile::Untrusted(why) => panic!("{why}"),
         }
     }
 
     #[test]
-    fn what_is_written_is_private_and_read_back() {
+    fn written_files_are_private_and_read_back() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a/b/secret.json");
         write(&path, b"one").unwrap();
@@ -205,38 +218,38 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_read_is_closed_and_said() {
+    fn a_readable_mode_is_repaired_with_a_warning() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("secret.json");
         write(&path, b"one").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let Found::Bytes { remark, .. } = read(&path).unwrap() else { panic!("no file") };
-        assert!(remark.unwrap().contains("mode 0644"));
+        let PrivateFile::Contents { warning, .. } = read(&path).unwrap() else { panic!("no file") };
+        assert!(warning.unwrap().contains("mode 0644"));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
     }
 
     #[test]
-    fn links_pipes_and_giants_are_not_ours() {
+    fn links_pipes_and_large_files_are_untrusted() {
         let home = tempfile::tempdir().unwrap();
         let (target, link) = (home.path().join("target"), home.path().join("link"));
         write(&target, b"one").unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        assert!(matches!(read(&link).unwrap(), Found::Foreign(_)));
+        assert!(matches!(read(&link).unwrap(), PrivateFile::Untrusted(_)));
         let pipe = home.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::from_raw_mode(0o600)).unwrap();
-        assert!(matches!(read(&pipe).unwrap(), Found::Foreign(_)));
+        assert!(matches!(read(&pipe).unwrap(), PrivateFile::Untrusted(_)));
         let giant = home.path().join("giant");
-        write(&giant, &vec![b'x'; usize::try_from(LARGEST_FILE).unwrap() + 1]).unwrap();
-        assert!(matches!(read(&giant).unwrap(), Found::Foreign(_)));
-        assert!(matches!(read(&home.path().join("none")).unwrap(), Found::Absent));
+        write(&giant, &vec![b'x'; usize::try_from(MAX_FILE_BYTES).unwrap() + 1]).unwrap();
+        assert!(matches!(read(&giant).unwrap(), PrivateFile::Untrusted(_)));
+        assert!(matches!(read(&home.path().join("none")).unwrap(), PrivateFile::Missing));
     }
 
     #[test]
-    fn what_cannot_be_read_is_set_aside() {
+    fn unreadable_files_are_quarantined() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("secret.json");
         write(&path, b"{").unwrap();
         assert!(quarantine(&path).contains("secret.corrupt"));
-        assert!(matches!(read(&path).unwrap(), Found::Absent));
+        assert!(matches!(read(&path).unwrap(), PrivateFile::Missing));
     }
 }

@@ -1,4 +1,4 @@
-//! The command `profiles`: the accounts that are used here.
+//! The command `profiles`: lists the accounts on this machine and selects the current one.
 
 use serde::Serialize;
 use tenant_shared::WireTime;
@@ -9,17 +9,17 @@ use crate::{
     error::Error,
     output::{self, Format},
     paths::Paths,
-    store::{Choice, Profiles, Sessions},
+    store::{AccountFlags, Profiles, SessionStore},
     world::World,
 };
 
-/// What `profiles` shows.
+/// Output of `profiles`.
 #[derive(Serialize)]
 struct Shown {
     items: Vec<Item>,
 }
 
-/// One account.
+/// An account in the list.
 #[derive(Serialize)]
 struct Item {
     name: String,
@@ -44,25 +44,25 @@ pub(crate) fn profiles(options: &Options, world: &mut World) -> Result<(), Error
 }
 
 fn list(format: Format, world: &mut World) -> Result<(), Error> {
-    let paths = Paths::of(&world.env)?;
+    let paths = Paths::from_env(&world.env)?;
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
     let mut items = Vec::new();
-    for identity in profiles.all() {
-        let session = Sessions::new(&paths, identity, world).read()?;
+    for account in profiles.all() {
+        let session = SessionStore::new(&paths, account, world).read()?;
         items.push(Item {
-            name: identity.name().to_owned(),
-            current: profiles.current.as_ref() == Some(identity),
-            broker: identity.broker.clone(),
+            name: account.name().to_owned(),
+            current: profiles.current.as_ref() == Some(account),
+            broker: account.broker.clone(),
             signed_in: session.is_some(),
             email: session.as_ref().map(|it| it.email.clone()).filter(|email| !email.is_empty()),
             session_expires_at: session.and_then(|it| it.expires_at),
-            context: profiles.of(identity).entry_name(identity),
+            context: profiles.get(account).entry_name(account),
         });
     }
-    let nobody = items.is_empty();
+    let is_empty = items.is_empty();
     output::show(world, format, &Shown { items }, table)?;
-    if nobody {
-        world.say("there is none yet; sign in: kubectl tenant login --broker https://…");
+    if is_empty {
+        world.say("there are no accounts yet; sign in: kubectl tenant login --broker https://…");
     }
     Ok(())
 }
@@ -89,20 +89,20 @@ fn table(shown: &Shown) -> String {
 }
 
 fn make_current(name: &str, world: &mut World) -> Result<(), Error> {
-    let paths = Paths::of(&world.env)?;
+    let paths = Paths::from_env(&world.env)?;
     let mut profiles = Profiles::read(&paths.config, &world.stderr)?;
-    let choice = Choice { broker: None, profile: Some(name.to_owned()) };
-    let identity = profiles.choose(&choice, &world.env)?;
-    if !profiles.all().any(|known| *known == identity) {
+    let flags = AccountFlags { broker: None, profile: Some(name.to_owned()) };
+    let account = profiles.choose(&flags, &world.env)?;
+    if !profiles.all().any(|known| *known == account) {
         return Err(Error::usage(format!("there is no profile {name:?}"))
-            .hint("see them: kubectl tenant profiles"));
+            .hint("list them: kubectl tenant profiles"));
     }
-    world.say(format!("{identity} is the current account of kubectl tenant."));
-    if let Some(context) = profiles.of(&identity).entry_name(&identity) {
+    world.say(format!("{account} is the current account of kubectl tenant."));
+    if let Some(context) = profiles.get(&account).entry_name(&account) {
         world.say(format!(
             "kubectl has a current context of its own: kubectl config use-context {context}"
         ));
     }
-    profiles.current = Some(identity);
+    profiles.current = Some(account);
     profiles.write(&paths.config)
 }

@@ -1,4 +1,4 @@
-//! The command `sessions`: where a person is signed in, and ending that.
+//! The command `sessions`: lists and revokes the sessions of a user.
 
 use tenant_shared::{SessionInfo, SessionList};
 
@@ -8,33 +8,37 @@ use crate::{
     cli::{ListedSessions, RevokeSession, Sessions as Options, SessionsAction},
     error::Error,
     logout, output, runtime,
-    store::{Choice, Sessions},
+    store::{AccountFlags, SessionStore},
     users,
     world::World,
 };
 
 /// Runs `sessions`.
-pub(crate) fn sessions(choice: &Choice, options: &Options, world: &mut World) -> Result<(), Error> {
+pub(crate) fn sessions(
+    flags: &AccountFlags,
+    options: &Options,
+    world: &mut World,
+) -> Result<(), Error> {
     match &options.action {
-        None => list(choice, &options.listed, world),
-        Some(SessionsAction::List(listed)) => list(choice, listed, world),
-        Some(SessionsAction::Revoke(revoked)) => revoke(choice, revoked, world),
+        None => list(flags, &options.listed, world),
+        Some(SessionsAction::List(listed)) => list(flags, listed, world),
+        Some(SessionsAction::Revoke(revoked)) => revoke(flags, revoked, world),
     }
 }
 
-fn list(choice: &Choice, options: &ListedSessions, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(choice, world)?;
-    let broker = &account.broker.for_a_list();
+fn list(flags: &AccountFlags, options: &ListedSessions, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
+    let broker = &account.broker.with_list_timeout();
     let Page { items, next_cursor, more } = runtime::block_on(async {
         let user = match &options.user {
-            Some(name) => Some(users::named(broker, name).await?),
+            Some(name) => Some(users::resolve(broker, name).await?),
             None => None,
         };
         broker.sessions(user, options.listed.limit).await
     })??;
     let found = SessionList { items, next_cursor };
     output::show(world, options.listed.shown.output, &found, |it| table(&it.items))?;
-    output::say_if_there_is_more(world, found.items.len(), more);
+    output::report_truncation(world, found.items.len(), more);
     Ok(())
 }
 
@@ -56,24 +60,24 @@ fn table(sessions: &[SessionInfo]) -> String {
     output::columns(["CURRENT", "ID", "CLIENT", "SINCE", "LAST USED", "UNTIL", "ADDRESS"], &rows)
 }
 
-/// How many sessions ended, in words.
-pub(crate) fn ended(count: u32) -> String {
+/// Text for the number of revoked sessions.
+pub(crate) fn ended_text(count: u32) -> String {
     if count == 1 { "1 session ended".to_owned() } else { format!("{count} sessions ended") }
 }
 
-fn revoke(choice: &Choice, options: &RevokeSession, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(choice, world)?;
+fn revoke(flags: &AccountFlags, options: &RevokeSession, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
     let broker = &account.broker;
     if let Some(name) = &options.user {
         let ended = runtime::block_on(async {
-            let user = users::named(broker, name).await?;
+            let user = users::resolve(broker, name).await?;
             broker.end_sessions_of(user, options.id).await
         })??;
         return match (options.id, ended.ended) {
             (Some(id), 0) => Err(Error::refused(format!("{name} has no session {id}"))
-                .hint(format!("see which there are: kubectl tenant sessions --user {name}"))),
+                .hint(format!("list them: kubectl tenant sessions --user {name}"))),
             (_, count) => {
-                world.say(format!("{}.", self::ended(count)));
+                world.say(format!("{}.", ended_text(count)));
                 Ok(())
             }
         };
@@ -81,16 +85,16 @@ fn revoke(choice: &Choice, options: &RevokeSession, world: &mut World) -> Result
     let (said, current_ended) = runtime::block_on(async {
         let Some(id) = options.id else {
             let ended = broker.end_sessions(options.others).await?.ended;
-            return Ok::<_, Error>((format!("{}.", self::ended(ended)), !options.others));
+            return Ok::<_, Error>((format!("{}.", ended_text(ended)), !options.others));
         };
         let current = broker.me().await?.session_id;
         broker.end_session(id).await?;
         Ok((format!("The session {id} has ended."), id == current))
     })??;
     if current_ended {
-        let sessions = Sessions::new(&account.paths, &account.identity, world);
-        runtime::block_on(logout::forget(&sessions, &account.identity, &account.paths))??;
-        world.say(format!("{said} Signed out at {}.", account.identity));
+        let sessions = SessionStore::new(&account.paths, &account.key, world);
+        runtime::block_on(logout::delete_local_state(&sessions, &account.key, &account.paths))??;
+        world.say(format!("{said} Signed out at {}.", account.key));
     } else {
         world.say(said);
     }

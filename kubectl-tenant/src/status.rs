@@ -1,41 +1,41 @@
-//! The command `status`: what is stored here, and what failed last. Asks nobody.
+//! The command `status`: the local state and the last failure, without asking the broker.
 
 use serde::Serialize;
 use tenant_shared::WireTime;
 
 use crate::{
+    account_key::{AccountKey, ProfileName},
     broker_url::BrokerUrl,
     cli::Shown,
-    credential::{Failure, Failures},
+    credential::{CachedFailure, NegativeCache},
     error::{Error, Kind},
-    identity::{Identity, ProfileName},
     output,
     paths::Paths,
-    store::{Choice, Profiles, Sessions, Storage},
-    whoami::Token,
+    store::{AccountFlags, Profiles, SessionStore, Storage},
+    whoami::TokenInfo,
     world::World,
 };
 
-/// What `status` shows.
+/// Output of `status`.
 #[derive(Serialize)]
 struct Status {
     profiles: Vec<ProfileStatus>,
 }
 
-/// One account.
+/// Status of an account.
 #[derive(Serialize)]
 struct ProfileStatus {
     broker: BrokerUrl,
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<ProfileName>,
-    /// Whether it is the current one.
+    /// Whether this is the current account.
     default: bool,
     session: Option<SessionStatus>,
-    tokens: Vec<Token>,
+    tokens: Vec<TokenInfo>,
     last_error: Option<LastError>,
 }
 
-/// A session, without its secrets.
+/// A session without its secrets.
 #[derive(Serialize)]
 struct SessionStatus {
     email: String,
@@ -44,7 +44,7 @@ struct SessionStatus {
     storage: Storage,
 }
 
-/// What failed last and has not worked since.
+/// The last failure of a token that has not worked since.
 #[derive(Serialize)]
 struct LastError {
     at: WireTime,
@@ -56,8 +56,8 @@ struct LastError {
     workspace: String,
 }
 
-impl From<Failure> for LastError {
-    fn from(failure: Failure) -> Self {
+impl From<CachedFailure> for LastError {
+    fn from(failure: CachedFailure) -> Self {
         Self {
             at: output::time(failure.at),
             kind: failure.kind,
@@ -71,33 +71,33 @@ impl From<Failure> for LastError {
 }
 
 /// Runs `status`.
-pub(crate) fn status(choice: &Choice, options: Shown, world: &mut World) -> Result<(), Error> {
-    let paths = Paths::of(&world.env)?;
+pub(crate) fn status(flags: &AccountFlags, options: Shown, world: &mut World) -> Result<(), Error> {
+    let paths = Paths::from_env(&world.env)?;
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
-    let only = profiles.chosen(choice, &world.env)?;
-    let mut failures = Failures::new(&paths).all();
-    // A kubeconfig can name a broker that nobody signed in at here.
-    let mut identities: Vec<Identity> = profiles.all().cloned().collect();
-    identities.extend(failures.iter().map(Failure::identity));
-    identities.sort();
-    identities.dedup();
-    identities.retain(|identity| only.as_ref().is_none_or(|only| only.covers(identity)));
+    let only = profiles.filter(flags, &world.env)?;
+    let mut failures = NegativeCache::new(&paths).all();
+    // A kubeconfig can name a broker at which nobody signed in on this machine.
+    let mut accounts: Vec<AccountKey> = profiles.all().cloned().collect();
+    accounts.extend(failures.iter().map(CachedFailure::account));
+    accounts.sort();
+    accounts.dedup();
+    accounts.retain(|account| only.as_ref().is_none_or(|only| only.matches(account)));
     let mut shown = Status { profiles: Vec::new() };
-    for identity in identities {
-        let session = Sessions::new(&paths, &identity, world).read()?;
-        let last = failures.iter().position(|failure| failure.identity() == identity);
+    for account in accounts {
+        let session = SessionStore::new(&paths, &account, world).read()?;
+        let last = failures.iter().position(|failure| failure.account() == account);
         shown.profiles.push(ProfileStatus {
-            default: profiles.current.as_ref() == Some(&identity),
+            default: profiles.current.as_ref() == Some(&account),
             session: session.map(|session| SessionStatus {
                 email: session.email,
                 signed_in_at: output::time(session.signed_in_at),
                 session_expires_at: session.expires_at,
                 storage: session.storage,
             }),
-            tokens: Token::of(&paths, &identity, world.clock.now()),
+            tokens: TokenInfo::list_for(&paths, &account, world.clock.now()),
             last_error: last.map(|index| failures.remove(index).into()),
-            broker: identity.broker,
-            profile: identity.profile,
+            broker: account.broker,
+            profile: account.profile,
         });
     }
     output::show(world, options.output, &shown, table)
@@ -119,7 +119,7 @@ fn table(status: &Status) -> String {
                 let end = end.map(|until| format!(", until {until} at the latest"));
                 format!(
                     "  Signed in as {} since {}{}\n",
-                    output::plain(&session.email),
+                    output::sanitize(&session.email),
                     session.signed_in_at,
                     end.unwrap_or_default()
                 )
@@ -127,8 +127,14 @@ fn table(status: &Status) -> String {
         )]);
         text.extend(profile.tokens.iter().map(|token| format!("  {}", token.line())));
         if let Some(error) = &profile.last_error {
-            text.extend([format!("  Failed at {}: {}\n", error.at, output::line(&error.message))]);
-            text.extend(error.hint.as_ref().map(|hint| format!("    {}\n", output::line(hint))));
+            text.extend([format!(
+                "  Failed at {}: {}\n",
+                error.at,
+                output::sanitize_message(&error.message)
+            )]);
+            text.extend(
+                error.hint.as_ref().map(|hint| format!("    {}\n", output::sanitize_message(hint))),
+            );
         }
     }
     text

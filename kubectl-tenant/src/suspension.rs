@@ -1,4 +1,4 @@
-//! The commands `suspend` and `resume`: the kill switch for a workspace, and the way back.
+//! The commands `suspend` (the kill switch for a workspace) and `resume`.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::{
     cli::Suspend,
     error::{Error, Kind},
     output, runtime,
-    store::Choice,
+    store::AccountFlags,
     workspace,
     world::World,
 };
 
-/// How often the broker is asked how far it is.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Interval at which the broker is asked for the progress.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is asked for.
+/// The operation of the command.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum Operation {
     Suspend,
     Resume,
 }
 
-impl Wish {
+impl Operation {
     fn verb(self) -> &'static str {
         match self {
             Self::Suspend => "suspend",
@@ -35,125 +35,147 @@ impl Wish {
         }
     }
 
-    fn goal(self) -> WorkspaceStatus {
+    fn target_status(self) -> WorkspaceStatus {
         match self {
             Self::Suspend => WorkspaceStatus::Suspended,
             Self::Resume => WorkspaceStatus::Provisioned,
         }
     }
 
-    fn way(self) -> WorkspaceStatus {
+    fn transitional_status(self) -> WorkspaceStatus {
         match self {
             Self::Suspend => WorkspaceStatus::Suspending,
             Self::Resume => WorkspaceStatus::Resuming,
         }
     }
 
-    /// What holds from the moment of the decision on, whatever is open.
-    fn decided(self) -> &'static str {
+    /// What is true as soon as the decision is recorded, whichever steps are open.
+    fn decided_text(self) -> &'static str {
         match self {
-            Self::Suspend => "Nothing is issued for it any more",
-            Self::Resume => "It is to be given back",
+            Self::Suspend => "No credentials are issued for it any more",
+            Self::Resume => "The resumption is recorded",
         }
     }
 
-    fn done(self, id: Uuid) -> String {
+    fn done_text(self, id: Uuid) -> String {
         match self {
             Self::Suspend => format!("Workspace {id} is suspended: its tokens work no more."),
-            Self::Resume => format!("Workspace {id} works again; tokens from before stay dead."),
+            Self::Resume => format!(
+                "Workspace {id} works again; tokens from before the suspension remain invalid."
+            ),
         }
     }
 }
 
 /// Runs `suspend`.
-pub(crate) fn suspend(choice: &Choice, options: &Suspend, world: &mut World) -> Result<(), Error> {
-    run(choice, options, Wish::Suspend, world)
+pub(crate) fn suspend(
+    flags: &AccountFlags,
+    options: &Suspend,
+    world: &mut World,
+) -> Result<(), Error> {
+    run(flags, options, Operation::Suspend, world)
 }
 
 /// Runs `resume`.
-pub(crate) fn resume(choice: &Choice, options: &Suspend, world: &mut World) -> Result<(), Error> {
-    run(choice, options, Wish::Resume, world)
+pub(crate) fn resume(
+    flags: &AccountFlags,
+    options: &Suspend,
+    world: &mut World,
+) -> Result<(), Error> {
+    run(flags, options, Operation::Resume, world)
 }
 
-fn run(choice: &Choice, options: &Suspend, wish: Wish, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(choice, world)?;
-    // The answer may take its time, and then comes the waiting.
+fn run(
+    flags: &AccountFlags,
+    options: &Suspend,
+    operation: Operation,
+    world: &mut World,
+) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
+    // The request itself may take long, and the polling comes after it.
     let deadline = Instant::now() + Duration::from_secs(options.wait.into());
-    let broker = account.broker.until(deadline + crate::http::WHOLE);
-    let id = runtime::block_on(workspace::named(&broker, Some(&options.workspace)))??;
-    let asked = broker.set_workspace(id, wish.verb(), options.reason.as_deref());
-    match runtime::block_on(asked)? {
-        Ok(answer) => {
-            output::show(world, options.shown.output, &answer, table)?;
-            if answer.status == wish.goal() && open(&answer.steps).is_empty() {
-                world.say(wish.done(id));
+    let broker = account.broker.with_deadline(deadline + crate::http::TOTAL_TIMEOUT);
+    let id = runtime::block_on(workspace::resolve(&broker, Some(&options.workspace)))??;
+    let request = broker.set_workspace(id, operation.verb(), options.reason.as_deref());
+    match runtime::block_on(request)? {
+        Ok(response) => {
+            output::show(world, options.shown.output, &response, table)?;
+            if response.status == operation.target_status()
+                && open_steps(&response.steps).is_empty()
+            {
+                world.say(operation.done_text(id));
                 return Ok(());
             }
             world.say(format!(
                 "{}, but these steps are open: {}. The broker goes on with them by itself.",
-                wish.decided(),
-                open(&answer.steps).join(", ")
+                operation.decided_text(),
+                open_steps(&response.steps).join(", ")
             ));
-            for step in &answer.steps {
+            for step in &response.steps {
                 if let Some(detail) = &step.detail {
                     world.say(format!("{}: {detail}", step.step));
                 }
             }
         }
-        // A cluster that is silent makes the answer late; the decision may stand all the same.
+        // A cluster that does not answer delays the response, but the decision may be recorded all
+        // the same.
         Err(error) if error.kind == Kind::Unreachable => {
             let workspace = runtime::block_on(broker.workspace(id))?;
-            if !workspace.is_ok_and(|it| it.status == wish.goal() || it.status == wish.way()) {
+            if !workspace.is_ok_and(|it| {
+                it.status == operation.target_status()
+                    || it.status == operation.transitional_status()
+            }) {
                 return Err(error);
             }
-            world.say(format!("{}; the broker is at work.", wish.decided()));
+            world.say(format!("{}; the broker is still working on it.", operation.decided_text()));
         }
         Err(error) => return Err(error),
     }
-    match runtime::block_on(wait(&broker, id, wish, deadline, world))?? {
+    match runtime::block_on(wait_for_completion(&broker, id, operation, deadline, world))?? {
         None => {
-            world.say(wish.done(id));
+            world.say(operation.done_text(id));
             Ok(())
         }
         Some(last) => Err(Error::unreachable(format!(
             "the workspace is {}, not {}; open: {}",
             last.status.as_str(),
-            wish.goal().as_str(),
-            steps_of(&last).join(", ")
+            operation.target_status().as_str(),
+            unfinished_steps(&last).join(", ")
         ))
         .hint("the broker goes on by itself: kubectl tenant workspaces --all shows how far it is")),
     }
 }
 
-/// Waits until the broker is through; gives the workspace as it was last if it is not in time.
-async fn wait(
+/// Polls until the operation is complete. After the deadline it returns the last state of the
+/// workspace.
+async fn wait_for_completion(
     broker: &Broker,
     id: Uuid,
-    wish: Wish,
+    operation: Operation,
     deadline: Instant,
     world: &World,
 ) -> Result<Option<Workspace>, Error> {
-    let mut said = Vec::new();
+    let mut reported = Vec::new();
     loop {
         let workspace = broker.workspace(id).await?;
-        if workspace.status == wish.goal() {
+        if workspace.status == operation.target_status() {
             return Ok(None);
         }
-        let open = steps_of(&workspace);
-        if open != said {
+        let open = unfinished_steps(&workspace);
+        if open != reported {
             world.say(format!("{}: open: {}", workspace.status.as_str(), open.join(", ")));
-            said = open;
+            reported = open;
         }
-        // Somebody decided otherwise meanwhile, or it cannot be done.
+        // The operation was replaced by another one meanwhile, or it failed.
         let is_under_way = workspace.unfinished.is_some();
-        if !is_under_way || Instant::now() + PAUSE > deadline {
+        if !is_under_way || Instant::now() + POLL_INTERVAL > deadline {
             return Ok(Some(workspace));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-fn open(steps: &[Step]) -> Vec<&str> {
+fn open_steps(steps: &[Step]) -> Vec<&str> {
     steps
         .iter()
         .filter(|step| step.result == StepResult::Open)
@@ -161,12 +183,12 @@ fn open(steps: &[Step]) -> Vec<&str> {
         .collect()
 }
 
-fn steps_of(workspace: &Workspace) -> Vec<String> {
+fn unfinished_steps(workspace: &Workspace) -> Vec<String> {
     workspace.unfinished.as_ref().map(|it| it.open_steps.clone()).unwrap_or_default()
 }
 
-fn table(answer: &Suspension) -> String {
-    let rows: Vec<[String; 3]> = answer
+fn table(response: &Suspension) -> String {
+    let rows: Vec<[String; 3]> = response
         .steps
         .iter()
         .map(|step| {

@@ -1,18 +1,22 @@
-//! The command `usage`: what went through the gateway for a workspace.
+//! The command `usage`: gateway usage of a workspace.
 
 use tenant_shared::UsageDay;
 
 use crate::{
-    account::Account, cli::Usage as Options, error::Error, output, runtime, store::Choice,
+    account::Account, cli::Usage as Options, error::Error, output, runtime, store::AccountFlags,
     workspace, world::World,
 };
 
 /// Runs `usage`.
-pub(crate) fn usage(choice: &Choice, options: &Options, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(choice, world)?;
+pub(crate) fn usage(
+    flags: &AccountFlags,
+    options: &Options,
+    world: &mut World,
+) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
     let broker = &account.broker;
     let usage = runtime::block_on(async {
-        let id = workspace::named(broker, options.workspace.as_ref()).await?;
+        let id = workspace::resolve(broker, options.workspace.as_ref()).await?;
         broker.usage(id, options.days).await
     })??;
     output::show(world, options.shown.output, &usage, |it| table(&it.items))
@@ -36,7 +40,7 @@ fn table(days: &[UsageDay]) -> String {
     output::columns(["DAY", "VERB", "REQUESTS", "THROTTLED", "SENT", "RECEIVED", "STREAMS"], &rows)
 }
 
-/// Bytes with a binary prefix and three digits (IEC 80000-13).
+/// Formats a number of bytes with a binary prefix (IEC 80000-13) and at most four digits.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut whole, mut rest, mut unit) = (bytes, 0, 0);
@@ -55,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_short() {
+    fn sizes_are_abbreviated() {
         for (bytes, text) in [
             (0, "0 B"),
             (1023, "1023 B"),

@@ -1,4 +1,4 @@
-//! The command `users`: what administrators do with accounts.
+//! The command `users`: user administration.
 
 use tenant_shared::{Name, UserInfo, UserList, UserStatus, WorkspaceStatus};
 use uuid::Uuid;
@@ -10,19 +10,23 @@ use crate::{
     error::{Error, Kind},
     output::{self, Format},
     runtime,
-    store::Choice,
+    store::AccountFlags,
     world::World,
 };
 
 /// Runs `users`.
-pub(crate) fn users(choice: &Choice, options: &Options, world: &mut World) -> Result<(), Error> {
+pub(crate) fn users(
+    flags: &AccountFlags,
+    options: &Options,
+    world: &mut World,
+) -> Result<(), Error> {
     match &options.action {
-        None => list(choice, options.listed, world),
-        Some(UsersAction::List(listed)) => list(choice, *listed, world),
+        None => list(flags, options.listed, world),
+        Some(UsersAction::List(listed)) => list(flags, *listed, world),
         Some(UsersAction::Suspend { user, reason, shown }) => {
-            let account = Account::open(choice, world)?;
+            let account = Account::open(flags, world)?;
             let user = runtime::block_on(async {
-                let id = named(&account.broker, user).await?;
+                let id = resolve(&account.broker, user).await?;
                 account.broker.suspend_user(id, reason.as_deref()).await
             })??;
             output::show(world, shown.output, &user, |it| table(std::slice::from_ref(&it.user)))?;
@@ -40,19 +44,21 @@ pub(crate) fn users(choice: &Choice, options: &Options, world: &mut World) -> Re
             Ok(())
         }
         Some(UsersAction::Resume { user, reason, shown }) => {
-            let account = Account::open(choice, world)?;
+            let account = Account::open(flags, world)?;
             let user = runtime::block_on(async {
-                let id = named(&account.broker, user).await?;
+                let id = resolve(&account.broker, user).await?;
                 account.broker.resume_user(id, reason.as_deref()).await
             })??;
             show(&user, shown.output, world)?;
-            world.say("Suspended workspaces stay so: kubectl tenant resume ID gives one back.");
+            world.say(
+                "Suspended workspaces stay suspended; to resume one: kubectl tenant resume ID",
+            );
             Ok(())
         }
         Some(UsersAction::Rename { user, email, reason, shown }) => {
-            let account = Account::open(choice, world)?;
+            let account = Account::open(flags, world)?;
             let renamed = runtime::block_on(async {
-                let id = named(&account.broker, user).await?;
+                let id = resolve(&account.broker, user).await?;
                 account.broker.change_email(id, email.as_deref(), reason.as_deref()).await
             })??;
             let id = renamed.id;
@@ -66,22 +72,23 @@ pub(crate) fn users(choice: &Choice, options: &Options, world: &mut World) -> Re
     }
 }
 
-/// The user of this name. The broker finds them: a list of all of them may be long.
-pub(crate) async fn named(broker: &Broker, name: &Name) -> Result<Uuid, Error> {
+/// Resolves a name to a user's identifier. The broker looks it up, because the list of all users
+/// may be long.
+pub(crate) async fn resolve(broker: &Broker, name: &Name) -> Result<Uuid, Error> {
     match (broker.user_named(name).await, name) {
-        // As for workspaces: what comes next needs no more than an identifier.
+        // As for workspaces, an identifier needs no lookup.
         (Err(error), Name::Id(id)) if error.kind == Kind::Refused => Ok(*id),
         (found, _) => Ok(found?.id),
     }
 }
 
-fn list(choice: &Choice, options: Listed, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(choice, world)?;
-    let broker = account.broker.for_a_list();
+fn list(flags: &AccountFlags, options: Listed, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
+    let broker = account.broker.with_list_timeout();
     let Page { items, next_cursor, more } = runtime::block_on(broker.users(options.limit))??;
     let found = UserList { items, next_cursor };
     output::show(world, options.shown.output, &found, |it| table(&it.items))?;
-    output::say_if_there_is_more(world, found.items.len(), more);
+    output::report_truncation(world, found.items.len(), more);
     Ok(())
 }
 

@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use crate::{cli::Shown, error::Error, output, world::World};
 
-/// What `version` shows.
+/// Output of `version`.
 #[derive(Serialize)]
 struct Version {
     #[serde(rename = "version")]
     number: &'static str,
-    /// Commit it was built from, if the build knew.
+    /// Commit that the program was built from, if the build knew it.
     commit: Option<&'static str>,
     os: &'static str,
     arch: &'static str,

@@ -1,23 +1,23 @@
-//! The command `whoami`: who is signed in, where, until when.
+//! The command `whoami`: the signed-in user, their session and workspaces.
 
 use serde::Serialize;
 use tenant_shared::{Me, WireTime, Workspace};
 
 use crate::{
     account::Account,
+    account_key::{AccountKey, ProfileName},
     broker_url::BrokerUrl,
     cli::{Shown, TokenMode},
     credential::{Cache, belongs_to, mode},
     error::Error,
-    identity::{Identity, ProfileName},
     output,
     paths::Paths,
     runtime,
-    store::{Choice, Sessions, Storage},
+    store::{AccountFlags, SessionStore, Storage},
     world::World,
 };
 
-/// What `whoami` shows: the API's `Me`, and what belongs to it.
+/// Output of `whoami`: the API's `Me` with the local state.
 #[derive(Serialize)]
 struct WhoAmI {
     broker: BrokerUrl,
@@ -25,18 +25,18 @@ struct WhoAmI {
     profile: Option<ProfileName>,
     #[serde(flatten)]
     me: Me,
-    /// Where the session is kept.
+    /// Where the session is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     storage: Option<Storage>,
     workspaces: Vec<Workspace>,
-    /// Cached tokens for clusters.
-    tokens: Vec<Token>,
+    /// Cached tokens of the account.
+    tokens: Vec<TokenInfo>,
 }
 
-/// A cached token for a cluster, without the token.
+/// A cached token, without the token itself.
 #[derive(Serialize)]
-pub(crate) struct Token {
-    /// For whom it is.
+pub(crate) struct TokenInfo {
+    /// Where the token is used.
     mode: TokenMode,
     cluster: String,
     workspace: String,
@@ -44,45 +44,45 @@ pub(crate) struct Token {
     expires_at: WireTime,
 }
 
-impl Token {
-    /// The cached tokens of an account that are still good.
-    pub(crate) fn of(paths: &Paths, identity: &Identity, now: i64) -> Vec<Self> {
+impl TokenInfo {
+    /// Lists the cached tokens of an account that have not expired.
+    pub(crate) fn list_for(paths: &Paths, account: &AccountKey, now: i64) -> Vec<Self> {
         Cache::all(&paths.tokens())
             .into_iter()
-            .filter(|(_, facts)| belongs_to(facts, identity) && facts.expires_at > now)
-            .map(|(_, facts)| Self {
-                mode: mode(&facts),
-                cluster: facts.cluster,
-                workspace: facts.workspace,
-                credential_id: facts.credential_id,
-                expires_at: output::time(facts.expires_at),
+            .filter(|(_, entry)| belongs_to(entry, account) && entry.expires_at > now)
+            .map(|(_, entry)| Self {
+                mode: mode(&entry),
+                cluster: entry.cluster,
+                workspace: entry.workspace,
+                credential_id: entry.credential_id,
+                expires_at: output::time(entry.expires_at),
             })
             .collect()
     }
 
-    /// One line for people.
+    /// Renders one line for a person.
     pub(crate) fn line(&self) -> String {
-        let way = match self.mode {
+        let route = match self.mode {
             TokenMode::Exec => "directly",
             TokenMode::Gateway => "through the gateway",
         };
         let Self { workspace, cluster, expires_at, .. } = self;
-        format!("Token for {workspace} in {cluster}, {way}, until {expires_at}\n")
+        format!("Token for {workspace} in {cluster}, {route}, until {expires_at}\n")
     }
 }
 
 /// Runs `whoami`.
-pub(crate) fn whoami(choice: &Choice, options: Shown, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(choice, world)?;
+pub(crate) fn whoami(flags: &AccountFlags, options: Shown, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
     let (me, list) = runtime::block_on(async {
         let me = account.broker.me().await?;
         Ok::<_, Error>((me, account.broker.own_workspaces().await?))
     })??;
-    let session = Sessions::new(&account.paths, &account.identity, world).read()?;
+    let session = SessionStore::new(&account.paths, &account.key, world).read()?;
     let shown = WhoAmI {
-        tokens: Token::of(&account.paths, &account.identity, world.clock.now()),
-        broker: account.identity.broker,
-        profile: account.identity.profile,
+        tokens: TokenInfo::list_for(&account.paths, &account.key, world.clock.now()),
+        broker: account.key.broker,
+        profile: account.key.profile,
         me,
         storage: session.map(|session| session.storage),
         workspaces: list.items,
@@ -98,12 +98,12 @@ fn table(it: &WhoAmI) -> String {
         Storage::None => ", not kept",
     });
     let provider = it.me.provider.as_ref().map(|provider| match &provider.username {
-        Some(name) => output::plain(&format!(", {name} at {}", provider.name)),
-        None => output::plain(&format!(", of {}", provider.name)),
+        Some(name) => output::sanitize(&format!(", {name} at {}", provider.name)),
+        None => output::sanitize(&format!(", of {}", provider.name)),
     });
     let mut text = format!(
         "{} ({}{}) at {}{}\nSession until {}{kept}\n",
-        output::plain(&it.me.email),
+        output::sanitize(&it.me.email),
         it.me.role.as_str(),
         provider.unwrap_or_default(),
         it.broker,
@@ -111,7 +111,7 @@ fn table(it: &WhoAmI) -> String {
         it.me.session_expires_at
     );
     text.extend(it.workspaces.iter().map(|workspace| {
-        output::plain(&format!(
+        output::sanitize(&format!(
             "Workspace {} in {} ({}, {})",
             workspace.namespace,
             workspace.cluster,
@@ -119,6 +119,6 @@ fn table(it: &WhoAmI) -> String {
             workspace.status.as_str()
         )) + "\n"
     }));
-    text.extend(it.tokens.iter().map(Token::line));
+    text.extend(it.tokens.iter().map(TokenInfo::line));
     text
 }

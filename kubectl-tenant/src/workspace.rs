@@ -1,4 +1,4 @@
-//! The commands about workspaces: `init`, `workspaces`, `kubeconfig`.
+//! The commands `init`, `workspaces` and `kubeconfig`.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -13,35 +13,35 @@ use crate::{
     error::{Error, Kind},
     kubeconfig::{self, Entries},
     output, runtime,
-    store::Choice,
+    store::AccountFlags,
     world::World,
 };
 
-/// Namespaces that an error names at most.
-const MOST_SUGGESTED: usize = 10;
+/// Maximum number of namespaces that an error suggests.
+const MAX_SUGGESTIONS: usize = 10;
 
-/// The workspace of this name, or the person's own. The broker finds it: a list of all of them may be
-/// long.
-pub(crate) async fn named(broker: &Broker, name: Option<&Name>) -> Result<Uuid, Error> {
+/// Resolves a name to a workspace's identifier; without a name, the user's own workspace. The
+/// broker looks it up, because the list of all workspaces may be long.
+pub(crate) async fn resolve(broker: &Broker, name: Option<&Name>) -> Result<Uuid, Error> {
     let Some(name) = name else {
         let own = broker.own_workspaces().await?.items;
         return own.first().map(|it| it.id).ok_or_else(|| {
-            Error::refused("you have no workspace yet").hint("make one: kubectl tenant init")
+            Error::refused("you have no workspace yet").hint("create one: kubectl tenant init")
         });
     };
     let found = match (broker.workspaces_named(name).await, name) {
-        // What comes next needs no more than an identifier. A refusal of that says why, and is on
-        // record; an older broker looks nothing up.
+        // An identifier needs no lookup: the next request is refused with the reason and recorded
+        // in the audit trail. An older broker has no lookup.
         (Err(error), Name::Id(id)) if error.kind == Kind::Refused => return Ok(*id),
         (found, _) => found?.items,
     };
     match found.as_slice() {
         [one] => Ok(one.id),
-        [] => Err(Error::refused(format!("there is no workspace of the name {name}"))
+        [] => Err(Error::refused(format!("there is no workspace named {name}"))
             .hint("kubectl tenant workspaces lists yours, with --all everybody's")),
         several => {
             let namespaces: Vec<&str> =
-                several.iter().take(MOST_SUGGESTED).map(|it| it.namespace.as_str()).collect();
+                several.iter().take(MAX_SUGGESTIONS).map(|it| it.namespace.as_str()).collect();
             Err(Error::refused(format!("{name} has {} workspaces", several.len()))
                 .hint(format!("name one of them: {}", namespaces.join(", "))))
         }
@@ -49,8 +49,8 @@ pub(crate) async fn named(broker: &Broker, name: Option<&Name>) -> Result<Uuid, 
 }
 
 /// Runs `init`.
-pub(crate) fn init(choice: &Choice, options: &Init, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(choice, world)?;
+pub(crate) fn init(flags: &AccountFlags, options: &Init, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
     let workspace = runtime::block_on(account.broker.init(&options.tier))??;
     output::show(world, options.shown.output, &workspace, |it| table(std::slice::from_ref(it)))?;
     world.say("to use it with kubectl: kubectl tenant kubeconfig --use");
@@ -58,9 +58,13 @@ pub(crate) fn init(choice: &Choice, options: &Init, world: &mut World) -> Result
 }
 
 /// Runs `workspaces`.
-pub(crate) fn list(choice: &Choice, options: &Workspaces, world: &mut World) -> Result<(), Error> {
-    let account = Account::open(choice, world)?;
-    let broker = account.broker.for_a_list();
+pub(crate) fn list(
+    flags: &AccountFlags,
+    options: &Workspaces,
+    world: &mut World,
+) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
+    let broker = account.broker.with_list_timeout();
     let Page { items, next_cursor, more } =
         runtime::block_on(broker.workspaces(options.all, options.listed.limit))??;
     let found = WorkspaceList { items, next_cursor };
@@ -68,39 +72,39 @@ pub(crate) fn list(choice: &Choice, options: &Workspaces, world: &mut World) -> 
         if options.all { table_of_all(&it.items) } else { table(&it.items) }
     })?;
     if found.items.is_empty() {
-        world.say("there is none yet; make one: kubectl tenant init");
+        world.say("there is no workspace yet; create one: kubectl tenant init");
     }
-    output::say_if_there_is_more(world, found.items.len(), more);
+    output::report_truncation(world, found.items.len(), more);
     Ok(())
 }
 
 /// Runs `kubeconfig`.
 pub(crate) fn kubeconfig(
-    choice: &Choice,
+    flags: &AccountFlags,
     options: &Kubeconfig,
     world: &mut World,
 ) -> Result<(), Error> {
-    let mut account = Account::open(choice, world)?;
+    let mut account = Account::open(flags, world)?;
     let document = runtime::block_on(account.broker.kubeconfig(options.mode))??;
     if options.print {
         return world.print(document.expose_secret());
     }
-    let mut entries = Entries::read(document.expose_secret(), options.mode, &account.identity)?;
+    let mut entries = Entries::read(document.expose_secret(), options.mode, &account.key)?;
     if options.mode == Mode::Static {
         let own = runtime::block_on(account.broker.own_workspaces())??;
-        entries.find_workspace(&own.items);
+        entries.set_workspace_by_namespace(&own.items);
     }
     if options.mode == Mode::Gateway {
-        // kubectl has to trust the broker as this program does.
-        if let Some(ca) = account.profiles.ca_file(&account.identity, &world.env) {
+        // kubectl has to trust the same CA as this program.
+        if let Some(ca) = account.profiles.ca_file(&account.key, &world.env) {
             entries.trust(&ca)?;
         }
     }
-    let mut profile = account.profiles.of(&account.identity);
-    let mut name = profile.entry_name(&account.identity);
+    let mut profile = account.profiles.get(&account.key);
+    let mut name = profile.entry_name(&account.key);
     if let Some(context) = &options.naming.context {
         name = Some(context.clone());
-        // The name for next time is that of the entries that stay.
+        // Only the name of entries that stay is stored for the next time.
         if options.mode != Mode::Static {
             profile.context.clone_from(&name);
         }
@@ -111,12 +115,13 @@ pub(crate) fn kubeconfig(
     if options.dry_run {
         return Ok(());
     }
-    if profile != account.profiles.of(&account.identity) {
-        account.profiles.set(&account.identity, profile);
+    if profile != account.profiles.get(&account.key) {
+        account.profiles.set(&account.key, profile);
         account.profiles.write(&account.paths.config)?;
     }
     world.say(format!("Context {} is in {}", installed.context, installed.path.display()));
-    let mode = std::fs::metadata(&installed.path).map_or(0, |facts| facts.permissions().mode());
+    let mode =
+        std::fs::metadata(&installed.path).map_or(0, |metadata| metadata.permissions().mode());
     if options.mode == Mode::Static && mode & 0o077 != 0 {
         world.say(format!(
             "warning: others can read {}, and there is a token in it now: chmod 600 it",
@@ -126,7 +131,7 @@ pub(crate) fn kubeconfig(
     Ok(())
 }
 
-/// A table of everybody's workspaces.
+/// Renders the table of all users' workspaces.
 fn table_of_all(workspaces: &[Workspace]) -> String {
     let rows: Vec<[String; 6]> = workspaces
         .iter()
@@ -144,8 +149,8 @@ fn table_of_all(workspaces: &[Workspace]) -> String {
     output::columns(["NAMESPACE", "OWNER", "STATUS", "TIER", "CLUSTER", "ID"], &rows)
 }
 
-/// The status, with what the broker goes on with and whether something is wrong in the cluster; the
-/// details are in the other formats.
+/// Status with the number of open steps and whether there is drift; the other formats have the
+/// details.
 fn status(workspace: &Workspace) -> String {
     let mut text = workspace.status.as_str().to_owned();
     if let Some(unfinished) = &workspace.unfinished {
@@ -161,7 +166,7 @@ fn status(workspace: &Workspace) -> String {
     text
 }
 
-/// A table of workspaces.
+/// Renders the table of a user's own workspaces.
 pub(crate) fn table(workspaces: &[Workspace]) -> String {
     let rows: Vec<[String; 6]> = workspaces
         .iter()

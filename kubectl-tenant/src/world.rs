@@ -1,4 +1,4 @@
-//! Everything ambient in one struct, so that the whole program runs inside a test.
+//! Every side effect behind one struct, so that the whole program can run inside a test.
 
 use std::{
     collections::HashMap,
@@ -15,34 +15,34 @@ use tenant_cached_token::Parent;
 
 pub use crate::store::Keyring;
 
-/// What the program takes from outside: everything it may see, and nothing else is looked at.
+/// Everything that the program uses of its environment.
 pub struct World {
     /// Environment variables.
     pub env: Env,
-    /// The time.
+    /// Current time.
     pub clock: Clock,
     /// Fills a buffer with unpredictable bytes.
     pub entropy: fn(&mut [u8]) -> io::Result<()>,
     /// Standard input.
     pub stdin: Input,
-    /// Whether a person types at standard input.
+    /// Whether standard input is a terminal.
     pub stdin_is_terminal: fn() -> bool,
-    /// Standard output: data only.
+    /// Standard output, for data only.
     pub stdout: Box<dyn Write + Send>,
-    /// Standard error: everything else.
+    /// Standard error, for everything else.
     pub stderr: Messages,
-    /// Shows a page to the person; an error says why that was not possible.
+    /// Opens a page in a browser; an error says why that was not possible.
     pub browser: fn(&Env, &str) -> io::Result<()>,
-    /// Whether this machine is a container.
+    /// Whether this process runs in a container.
     pub in_container: fn() -> bool,
-    /// Where long-lived secrets may be kept.
+    /// Keyring for long-lived secrets.
     pub keyring: Keyring,
-    /// The process that started this one.
+    /// The parent process.
     pub parent: fn() -> Option<Parent>,
 }
 
 impl World {
-    /// The real one.
+    /// The environment of this process.
     pub fn system() -> Self {
         Self {
             env: Env::Process,
@@ -59,17 +59,17 @@ impl World {
         }
     }
 
-    /// A line to stderr.
+    /// Prints one line to stderr.
     pub(crate) fn say(&self, line: impl AsRef<str>) {
         self.stderr.say(line);
     }
 
-    /// Several lines to stderr. What came from outside has to be on one line by now.
+    /// Prints several lines to stderr. Untrusted text in it must already be on one line.
     pub(crate) fn say_lines(&self, text: impl AsRef<str>) {
         self.stderr.write(&format!("{}\n", text.as_ref()));
     }
 
-    /// Data to stdout.
+    /// Prints data to stdout.
     pub(crate) fn print(&mut self, data: &str) -> Result<(), crate::error::Error> {
         self.stdout
             .write_all(data.as_bytes())
@@ -78,28 +78,28 @@ impl World {
     }
 }
 
-/// Standard input, read in the background, so that waiting for it can be given up.
+/// Standard input, which is read in the background so that a wait for it can be abandoned.
 #[derive(Clone)]
 pub enum Input {
-    /// That of this process.
+    /// Standard input of this process.
     Process,
-    /// A test's.
-    Given(Arc<Mutex<Box<dyn BufRead + Send>>>),
+    /// A reader, in tests.
+    Reader(Arc<Mutex<Box<dyn BufRead + Send>>>),
 }
 
 impl Input {
-    /// Input comes from there.
+    /// Input from a reader.
     pub fn from(source: impl Read + Send + 'static) -> Self {
-        Self::Given(Arc::new(Mutex::new(Box::new(BufReader::new(source)))))
+        Self::Reader(Arc::new(Mutex::new(Box::new(BufReader::new(source)))))
     }
 
     /// Reads a line of at most `limit` bytes; empty at the end of the input.
     pub(crate) fn line(&self, limit: u64) -> String {
         let mut line = Vec::new();
-        // A line that cannot be read is an empty one.
+        // A line that cannot be read counts as empty.
         let _ = match self {
             Self::Process => io::stdin().lock().take(limit).read_until(b'\n', &mut line),
-            Self::Given(source) => {
+            Self::Reader(source) => {
                 let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
                 (&mut **source).take(limit).read_until(b'\n', &mut line)
             }
@@ -108,31 +108,33 @@ impl Input {
     }
 }
 
-/// Standard error, for whoever has something to say.
+/// Standard error, shared by everything that prints messages.
 #[derive(Clone)]
 pub struct Messages(Arc<Mutex<Box<dyn Write + Send>>>);
 
 impl Messages {
-    /// Messages go there.
+    /// Messages go to this writer.
     pub fn to(sink: impl Write + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(Box::new(sink))))
     }
 
-    /// One line, whatever is in it. What cannot be written is lost: there is no third place to complain.
+    /// Prints one line and sanitizes it. A failed write is ignored, because there is no other place
+    /// to report it.
     pub(crate) fn say(&self, line: impl AsRef<str>) {
-        self.write(&format!("{}\n", crate::output::plain(line.as_ref())));
+        self.write(&format!("{}\n", crate::output::sanitize(line.as_ref())));
     }
 
-    /// Text as it is but for what a terminal obeys: lines, or a prompt without a line end.
+    /// Prints text without the characters that a terminal obeys: lines, or a prompt without a line
+    /// end.
     pub(crate) fn write(&self, text: &str) {
-        // Much of what is said came from outside.
-        let text = crate::output::lines(text);
+        // Much of the text comes from outside.
+        let text = crate::output::sanitize_lines(text);
         let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = sink.write_all(text.as_bytes()).and_then(|()| sink.flush());
     }
 }
 
-/// Podman and Docker leave these files in every container.
+/// Podman and Docker create these files in every container.
 fn in_container() -> bool {
     ["/run/.containerenv", "/.dockerenv"].into_iter().any(|path| Path::new(path).exists())
 }
@@ -142,17 +144,17 @@ fn os_entropy(buffer: &mut [u8]) -> io::Result<()> {
     getrandom::fill(buffer).map_err(io::Error::other)
 }
 
-/// Environment variables: the process's own, or a test's.
+/// Environment variables: of this process, or fixed ones in tests.
 #[derive(Clone, Debug)]
 pub enum Env {
-    /// Those of this process.
+    /// The variables of this process.
     Process,
-    /// Exactly these.
+    /// Exactly these variables.
     Fixed(HashMap<OsString, OsString>),
 }
 
 impl Env {
-    /// The value of a variable; an empty one counts as not set.
+    /// Value of a variable; an empty one counts as not set.
     pub fn get(&self, name: &str) -> Option<OsString> {
         match self {
             Self::Process => std::env::var_os(name),
@@ -161,13 +163,13 @@ impl Env {
         .filter(|value| !value.is_empty())
     }
 
-    /// The value of a variable that must be text, [`None`] if it is not set or no UTF-8.
+    /// Value of a variable as text; [`None`] if it is not set or not UTF-8.
     pub fn text(&self, name: &str) -> Option<String> {
         self.get(name).and_then(|value| value.into_string().ok())
     }
 }
 
-/// Where the time comes from.
+/// Source of the current time.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The system's clock.
@@ -177,7 +179,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Now, in whole seconds since 1970 (UTC).
+    /// Current time in whole Unix seconds (UTC).
     pub fn now(&self) -> i64 {
         match self {
             Self::System => tenant_cached_token::now(),

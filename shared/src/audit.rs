@@ -1,63 +1,63 @@
-//! The audit trail as it is read.
+//! Audit trail entries.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::WireTime;
 
-/// One row of the audit trail.
+/// An entry of the audit trail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
 #[serde(default)]
 pub struct AuditEntry {
-    /// Identifier of the row; later rows have greater ones.
+    /// Identifier of the entry; later entries have greater ones.
     pub id: Uuid,
-    /// When it was recorded (RFC 3339, UTC).
+    /// When the entry was recorded (RFC 3339, UTC).
     pub created_at: WireTime,
-    /// What happened, for example `IssueKubeconfig`.
+    /// Name of the action, for example `IssueKubeconfig`.
     pub action: String,
-    /// `success` or `refused`.
+    /// Outcome of the action: `success` or `refused`.
     pub outcome: String,
-    /// Who did it; absent when nobody was signed in.
+    /// User who acted; absent when nobody was signed in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<Uuid>,
-    /// Their e-mail address now; only in answers to administrators.
+    /// Current e-mail address of that user; only in responses to administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_email: Option<String>,
-    /// To whom it was done; absent where that is nobody else.
+    /// User who was acted on; absent if that is nobody else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject_user_id: Option<Uuid>,
-    /// Their e-mail address now; only in answers to administrators.
+    /// Current e-mail address of that user; only in responses to administrators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject_email: Option<String>,
-    /// The workspace it happened to.
+    /// Workspace that was acted on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace_id: Option<Uuid>,
-    /// The session it happened in.
+    /// Session in which the user acted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<Uuid>,
-    /// The session it was done to; absent where that is no other one.
+    /// Session that was acted on; absent if that is no other one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject_session_id: Option<Uuid>,
-    /// The credential that left, by the `jti` that the cluster's audit log shows too.
+    /// `jti` of the credential that was issued or revoked, as in the cluster's audit log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential_id: Option<String>,
-    /// Address the request came from.
+    /// IP address that the request came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_address: Option<String>,
-    /// The request, as in the log and in the answer's `X-Request-Id`.
+    /// Request id, as in the log and in the response header `X-Request-Id`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Why, where a person gave a reason or the broker refused.
+    /// Reason, if a person gave one or the broker refused the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl AuditEntry {
-    /// What this person may see of the row: what another user did to them, but not that user's address
-    /// and session. The address of somebody who was not signed in stays, because it tells the person
-    /// who tried to be them.
+    /// Redacts the entry for this user: the IP address and session of another user who acted on
+    /// them are removed. The address of a request without a session stays, because it shows who
+    /// tried to sign in as them.
     #[must_use]
     pub fn shown_to(mut self, reader: Uuid) -> Self {
         if self.user_id.is_some_and(|actor| actor != reader) {
@@ -95,9 +95,9 @@ impl Default for AuditEntry {
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
 pub struct AuditPage {
-    /// The rows.
+    /// Entries of the page.
     pub items: Vec<AuditEntry>,
-    /// Give this as `cursor` to get the next page; absent on the last one.
+    /// Parameter `cursor` for the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Credentials: a Kubernetes token for a workspace.
+//! Kubernetes credentials of a workspace.
 
 use std::fmt;
 
@@ -7,24 +7,25 @@ use uuid::Uuid;
 
 use crate::WireTime;
 
-/// Lifetime of every Kubernetes token in seconds: two hours, asked for and checked, never longer.
+/// Lifetime of every Kubernetes token in seconds: two hours. The broker requests and verifies it,
+/// and never accepts a longer one.
 pub const TOKEN_LIFETIME_SECONDS: u32 = 7200;
 
-/// Answer of `POST /workspaces/{id}/credentials`.
+/// Response body of `POST /workspaces/{id}/credentials`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct Credential {
-    /// The Kubernetes bearer token: a JWT of the workspace's ServiceAccount. Keep it secret.
+    /// Kubernetes bearer token: a JWT of the workspace's ServiceAccount. Keep it secret.
     pub token: String,
-    /// When the token ends, by the cluster's clock (RFC 3339, UTC).
+    /// When the token expires, by the cluster's clock (RFC 3339, UTC).
     pub expiration_timestamp: WireTime,
-    /// Seconds until then, by the broker's clock at the time of the answer: a client whose own
-    /// clock is wrong adds this to its own time. At most 7200.
+    /// Seconds until the token expires, by the broker's clock at the time of the response: a client
+    /// whose own clock is wrong adds this to its own time. At most 7200.
     pub expires_in: u32,
-    /// The token's `jti`: the id under which the ledger, the audit trail and the cluster's own
-    /// audit log know it. Not secret.
+    /// `jti` of the token: its id in the ledger, in the audit trail and in the cluster's own audit
+    /// log. Not secret.
     pub credential_id: String,
-    /// The workspace the token is for.
+    /// Workspace that the token is for.
     pub workspace_id: Uuid,
 }
 

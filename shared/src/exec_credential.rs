@@ -1,4 +1,5 @@
-//! The exec credential plugin protocol of client-go, `client.authentication.k8s.io` v1 and v1beta1.
+//! Exec credential plugin protocol of client-go, `client.authentication.k8s.io` v1 and v1beta1
+//! (KEP-541).
 
 use std::fmt;
 
@@ -6,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::WireTime;
 
-/// API versions of the protocol. What comes in must go out again, or client-go refuses it.
+/// API version of the protocol. The response must have the version of the request, or client-go
+/// rejects it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExecApiVersion {
     /// `client.authentication.k8s.io/v1`, since Kubernetes 1.22.
@@ -28,11 +30,11 @@ impl ExecApiVersion {
     }
 }
 
-/// What the plugin needs of `KUBERNETES_EXEC_INFO`. Everything else in there, such as
-/// `spec.cluster` with its free-form `config`, is not read, so that it cannot break anything.
+/// The part of `KUBERNETES_EXEC_INFO` that the plugin needs. Everything else, such as
+/// `spec.cluster` with its free-form `config`, is ignored, so that it cannot cause an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecInfo {
-    /// Version to answer in.
+    /// API version of the response.
     pub api_version: ExecApiVersion,
     /// Whether a person is at a terminal that the plugin may use.
     pub interactive: bool,
@@ -43,7 +45,7 @@ pub struct ExecInfo {
 pub enum ExecInfoError {
     /// Not a JSON object of the protocol.
     Malformed(String),
-    /// A version of the protocol that is not spoken here.
+    /// A version of the protocol that is not supported.
     Version(String),
 }
 
@@ -66,10 +68,10 @@ impl fmt::Display for ExecInfoError {
 impl std::error::Error for ExecInfoError {}
 
 impl ExecInfo {
-    /// Reads the value of `KUBERNETES_EXEC_INFO`.
+    /// Parses the value of `KUBERNETES_EXEC_INFO`.
     ///
     /// # Errors
-    /// Text that is no JSON object, or a version other than v1 and v1beta1.
+    /// The text is not a JSON object, or its version is neither v1 nor v1beta1.
     pub fn parse(text: &str) -> Result<Self, ExecInfoError> {
         #[derive(Deserialize)]
         struct Info {
@@ -93,10 +95,10 @@ impl ExecInfo {
     }
 }
 
-/// What the plugin prints: exactly one such document.
+/// Output of the plugin: exactly one such document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecCredential {
-    /// As asked for in [`ExecInfo`].
+    /// API version of the request in [`ExecInfo`].
     #[serde(rename = "apiVersion")]
     pub api_version: ExecApiVersion,
     /// Always `ExecCredential`.
@@ -105,13 +107,14 @@ pub struct ExecCredential {
     pub status: ExecCredentialStatus,
 }
 
-/// The credential inside an [`ExecCredential`].
+/// Credential in an [`ExecCredential`].
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecCredentialStatus {
-    /// Until when client-go may use the token without asking again, by the client's own clock.
+    /// Until when client-go may use the token without calling the plugin again, by the client's own
+    /// clock.
     pub expiration_timestamp: WireTime,
-    /// The bearer token.
+    /// Bearer token.
     pub token: String,
 }
 
@@ -125,7 +128,7 @@ impl fmt::Debug for ExecCredentialStatus {
 }
 
 impl ExecCredential {
-    /// A document with this token, in this version.
+    /// Creates a document with this token, in this API version.
     pub fn new(api_version: ExecApiVersion, token: String, until: WireTime) -> Self {
         Self {
             api_version,
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_are_read_with_whatever_else_is_there() {
+    fn both_versions_are_read_and_unknown_fields_are_ignored() {
         let info = ExecInfo::parse(
             "{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1beta1\",\
              \"spec\":{\"cluster\":{\"config\":{\"any\":[1]}},\"interactive\":true,\"new\":1}}\n",
@@ -150,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_and_other_text_are_named() {
+    fn other_versions_and_malformed_text_are_errors() {
         let error = ExecInfo::parse(r#"{"apiVersion":"client.authentication.k8s.io/v1alpha1"}"#);
         assert!(matches!(error, Err(ExecInfoError::Version(_))));
         assert!(matches!(ExecInfo::parse("nonsense"), Err(ExecInfoError::Malformed(_))));
     }
 
     #[test]
-    fn the_token_does_not_print() {
+    fn debug_output_hides_the_token() {
         let credential = ExecCredential::new(
             ExecApiVersion::V1,
             "s3cret".into(),

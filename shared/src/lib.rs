@@ -1,14 +1,13 @@
-//! What travels between the broker, the plugin and a frontend.
+//! Wire types of the HTTP API, shared by the broker, the plugin and other clients.
 //!
-//! Wire types only. A response may gain fields in a later version, so clients ignore fields that
-//! they do not know; requests refuse unknown fields, so that a typing mistake is not lost.
-//! With the feature `openapi` every type also describes itself in `openapi/broker.yaml`.
+//! A response may gain fields in a later version, so clients ignore unknown fields. Requests reject
+//! unknown fields, so that a misspelled one is not silently ignored. With the feature `openapi`
+//! every type also describes itself in `openapi/broker.yaml`.
 
 mod audit;
 mod credential;
 mod exec_credential;
 mod name;
-mod names;
 mod problem;
 mod revocation;
 mod session;
@@ -16,6 +15,7 @@ mod suspension;
 mod time;
 mod usage;
 mod user;
+mod well_known;
 mod workspace;
 
 pub use audit::{AuditEntry, AuditPage};
@@ -23,17 +23,11 @@ pub use credential::{Credential, TOKEN_LIFETIME_SECONDS};
 pub use exec_credential::{
     ExecApiVersion, ExecCredential, ExecCredentialStatus, ExecInfo, ExecInfoError,
 };
-pub use name::{MOST_NAME_BYTES, Name, NameError};
-pub use names::{
-    BROKER_ENV, BROWSER_CLIENT_ID, CLUSTER_NAME, CONTEXT_NAME, EXTENSION_NAME, GATEWAY_PATH,
-    GATEWAY_SCOPE, LABEL_PREFIX, MANAGED_BY_LABEL, MANAGED_BY_VALUE, PLUGIN_CLIENT_ID,
-    PLUGIN_COMMAND, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL, TIER_LABEL,
-    TOKEN_SECRET_PREFIX, WORKSPACE_LABEL, tenant_namespace,
-};
+pub use name::{MAX_NAME_BYTES, Name, NameError};
 pub use problem::{Code, PROBLEM_CONTENT_TYPE, Problem};
 pub use revocation::{
     CredentialId, CredentialIdError, CredentialInfo, CredentialKind, CredentialPage,
-    CredentialState, MOST_CREDENTIAL_ID_BYTES, Revocation, RevocationState, RevokedBy,
+    CredentialState, MAX_CREDENTIAL_ID_BYTES, Revocation, RevocationState, RevokedBy,
     TOKEN_CACHE_SECONDS,
 };
 pub use session::{
@@ -43,6 +37,12 @@ pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use time::WireTime;
 pub use usage::{Usage, UsageDay};
 pub use user::{ChangeEmailRequest, UserInfo, UserList, UserStatus, UserSuspension};
+pub use well_known::{
+    BROKER_ENV, BROWSER_CLIENT_ID, CLUSTER_NAME, CONTEXT_NAME, EXTENSION_NAME, GATEWAY_PATH,
+    GATEWAY_SCOPE, LABEL_PREFIX, MANAGED_BY_LABEL, MANAGED_BY_VALUE, PLUGIN_CLIENT_ID,
+    PLUGIN_COMMAND, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL, TIER_LABEL,
+    TOKEN_SECRET_PREFIX, WORKSPACE_LABEL, tenant_namespace,
+};
 pub use workspace::{
     Drift, InitRequest, Quota, Unfinished, Workspace, WorkspaceList, WorkspaceStatus,
 };

@@ -1,28 +1,28 @@
-//! What a person types to name a workspace or a user.
+//! Names of workspaces and users on the command line and in lookups.
 
 use std::fmt;
 
 use uuid::Uuid;
 
-/// Longest name, in bytes: that of an e-mail address (RFC 5321 section 4.5.3.1.3).
-pub const MOST_NAME_BYTES: usize = 254;
-/// Longest name of a namespace, in bytes (RFC 1123, "label").
-const MOST_LABEL_BYTES: usize = 63;
+/// Maximum length of a name, in bytes: that of an e-mail address (RFC 5321 section 4.5.3.1.3).
+pub const MAX_NAME_BYTES: usize = 254;
+/// Maximum length of a namespace's name, in bytes (RFC 1123, "label").
+const MAX_LABEL_BYTES: usize = 63;
 
-/// The name of a workspace or of a user: an identifier of either, the namespace of the workspace, or
-/// the e-mail address of the user. A name of a user also names their workspaces, and a name of a
-/// workspace its owner.
+/// Name of a workspace or of a user: the identifier of either, the namespace of the workspace, or
+/// the e-mail address of the user. A user's name also names their workspaces, and a workspace's
+/// name its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Name {
-    /// The identifier of a workspace or of a user.
+    /// Identifier of a workspace or of a user.
     Id(Uuid),
-    /// The namespace of a workspace, a DNS label.
+    /// Namespace of a workspace, a DNS label.
     Namespace(String),
-    /// The e-mail address of a user, in lower case as the broker stores it.
+    /// E-mail address of a user, in lower case as the broker stores it.
     Email(String),
 }
 
-/// A text that names neither a workspace nor a user.
+/// Error for a text that names neither a workspace nor a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameError;
 
@@ -31,7 +31,7 @@ impl fmt::Display for NameError {
         write!(
             f,
             "write a namespace (tenant-…), an identifier (UUID) or an e-mail address \
-             (name@example.com), {MOST_NAME_BYTES} bytes at most"
+             (name@example.com), {MAX_NAME_BYTES} bytes at most"
         )
     }
 }
@@ -43,7 +43,7 @@ impl std::str::FromStr for Name {
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         let text = text.trim_matches(' ');
-        if text.len() > MOST_NAME_BYTES || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if text.len() > MAX_NAME_BYTES || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(NameError);
         }
         if let Ok(id) = text.parse() {
@@ -68,7 +68,7 @@ impl fmt::Display for Name {
 }
 
 fn is_label(text: &str) -> bool {
-    (1..=MOST_LABEL_BYTES).contains(&text.len())
+    (1..=MAX_LABEL_BYTES).contains(&text.len())
         && text.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
         && !text.starts_with('-')
         && !text.ends_with('-')

@@ -1,60 +1,62 @@
-//! The one shape of every failure: RFC 9457 problem details.
+//! Problem details: the format of every error response (RFC 9457).
 
 use serde::{Deserialize, Serialize};
 
 /// Media type of [`Problem`] (RFC 9457 section 3).
 pub const PROBLEM_CONTENT_TYPE: &str = "application/problem+json";
 
-/// Why a request failed, for programs. The set only grows; a client takes a code that it does not
-/// know as [`Code::Unknown`] and goes by the HTTP status.
+/// Machine-readable error code. The set only grows; a client treats an unknown code as
+/// [`Code::Unknown`] and relies on the HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// 400: the request cannot be understood; the detail says where.
+    /// 400: the request is malformed; the detail says where.
     InvalidRequest,
     /// 400: the tier is not one of the broker's tiers.
     UnknownTier,
-    /// 401: no valid session; sign in.
+    /// 401: there is no valid session; sign in.
     Unauthenticated,
-    /// 403: signed in, but not allowed.
+    /// 403: the user is signed in, but not allowed to do this.
     Forbidden,
-    /// 403: the token is for the gateway only; the broker's API takes that of a sign-in.
+    /// 403: the token is valid for the gateway only; the broker's API needs the access token of a
+    /// sign-in.
     InsufficientScope,
-    /// 403: a page of an origin that the broker does not trust made the browser send this.
+    /// 403: the request comes from a page of an origin that the broker does not trust.
     ForeignOrigin,
-    /// 404: no such thing, or none that this person may know of.
+    /// 404: the resource does not exist, or this user may not know of it.
     NotFound,
     /// 405: the path exists, the method does not.
     MethodNotAllowed,
     /// 409: the workspace exists with another tier.
     TierConflict,
-    /// 409: an object in the cluster is in the way and is not ours.
+    /// 409: an object in the cluster has the required name and does not belong to the broker.
     NamespaceConflict,
     /// 409: the workspace is suspended.
     WorkspaceSuspended,
     /// 409: the owner of the workspace is suspended.
     OwnerSuspended,
-    /// 409: the workspace is not in a state that allows this yet; try again.
+    /// 409: the workspace is not in a state that allows this yet; retry.
     WorkspaceNotReady,
     /// 409: another user has the e-mail address.
     EmailTaken,
-    /// 411: the length of the body must be given.
+    /// 411: the request has no `Content-Length`.
     LengthRequired,
-    /// 413: the body is larger than the operation takes.
+    /// 413: the body is larger than the operation accepts.
     PayloadTooLarge,
-    /// 415: the body is not of the type that the operation takes.
+    /// 415: the body has a media type that the operation does not accept.
     UnsupportedMediaType,
-    /// 429: too often; `Retry-After` says when to come back.
+    /// 429: there were too many requests; `Retry-After` says when to retry.
     RateLimited,
     /// 500: a fault of the broker; the request id finds it in the broker's log.
     Internal,
-    /// 502: the cluster issued a token that would live too long, and it was dropped.
+    /// 502: the cluster issued a token with too long a lifetime, which the broker dropped.
     TokenLifetimeRefused,
-    /// 502: the cluster refused what the broker asked; an operator has to look.
+    /// 502: the cluster refused a request of the broker; an operator has to act.
     ClusterRefused,
-    /// 503: the cluster does not answer; `Retry-After` says when to come back.
+    /// 503: the cluster does not respond; `Retry-After` says when to retry.
     ClusterUnavailable,
-    /// 503: the database does not answer, so nothing may leave; `Retry-After` says when.
+    /// 503: the database does not respond, so nothing may be issued; `Retry-After` says when to
+    /// retry.
     StorageUnavailable,
     /// A code of a newer broker.
     #[serde(other)]
@@ -62,7 +64,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The code as it is written on the wire, for example `not_found`.
+    /// Name of the code on the wire, for example `not_found`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InvalidRequest => "invalid_request",
@@ -92,7 +94,7 @@ impl Code {
         }
     }
 
-    /// The HTTP status that goes with the code.
+    /// HTTP status of the code.
     pub fn status(self) -> u16 {
         match self {
             Self::InvalidRequest | Self::UnknownTier => 400,
@@ -116,7 +118,7 @@ impl Code {
         }
     }
 
-    /// A short text that is the same for every occurrence (RFC 9457 section 3.1.3).
+    /// Short text that is the same for every occurrence of the code (RFC 9457 section 3.1.3).
     pub fn title(self) -> &'static str {
         match self {
             Self::InvalidRequest => "Invalid request",
@@ -124,11 +126,11 @@ impl Code {
             Self::Unauthenticated => "Sign in first",
             Self::Forbidden => "Not allowed",
             Self::InsufficientScope => "The token is for the gateway only",
-            Self::ForeignOrigin => "Sent by a page of another origin",
+            Self::ForeignOrigin => "Foreign origin",
             Self::NotFound => "Not found",
             Self::MethodNotAllowed => "Method not allowed",
             Self::TierConflict => "The workspace has another tier",
-            Self::NamespaceConflict => "Something in the cluster is in the way",
+            Self::NamespaceConflict => "Conflicting object in the cluster",
             Self::WorkspaceSuspended => "The workspace is suspended",
             Self::OwnerSuspended => "The owner of the workspace is suspended",
             Self::WorkspaceNotReady => "The workspace is not ready",
@@ -146,24 +148,24 @@ impl Code {
     }
 }
 
-/// Problem details (RFC 9457) with this API's two extension members, `code` and `request_id`.
+/// Problem details (RFC 9457) with the extension members `code` and `request_id`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
 pub struct Problem {
-    /// URI reference of the kind of problem: `about:blank`, the code says more.
+    /// URI reference of the problem type: `about:blank`, because the code identifies the problem.
     #[serde(rename = "type", default = "about_blank")]
     #[cfg_attr(feature = "openapi", oai(rename = "type"))]
     pub kind: String,
-    /// Short text, the same for every occurrence of the code.
+    /// Short text that is the same for every occurrence of the code.
     pub title: String,
     /// HTTP status code.
     pub status: u16,
-    /// Stable name of the failure, snake case, for programs.
+    /// Stable, machine-readable name of the error, in snake case.
     pub code: String,
     /// What failed and what to do about it, for people.
     pub detail: String,
-    /// Finds the request in the broker's log and audit trail.
+    /// Request id, which finds the request in the broker's log and audit trail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
 }
@@ -173,7 +175,7 @@ fn about_blank() -> String {
 }
 
 impl Problem {
-    /// A problem of this code with a text for people.
+    /// Creates a problem of this code, with a text for people.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
             kind: about_blank(),
@@ -185,7 +187,7 @@ impl Problem {
         }
     }
 
-    /// The code, [`Code::Unknown`] if this version does not know it.
+    /// Parses the code; [`Code::Unknown`] if this version does not know it.
     pub fn code(&self) -> Code {
         serde_json::from_value(serde_json::Value::String(self.code.clone()))
             .unwrap_or(Code::Unknown)

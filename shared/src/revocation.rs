@@ -1,4 +1,4 @@
-//! What was issued, and taking one credential back.
+//! Credentials in the ledger, and the revocation of one.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use uuid::Uuid;
 
 use crate::{Step, WireTime};
 
-/// How long an API server goes on accepting a token that it accepted once, after what the token
-/// depends on is gone, in seconds (`TokenSuccessCacheTTL` of Kubernetes, which has no setting).
+/// Seconds for which an API server may still accept a token that it accepted before, after the
+/// token became invalid (`TokenSuccessCacheTTL` of Kubernetes, which has no setting).
 pub const TOKEN_CACHE_SECONDS: u32 = 10;
 
-/// Longest id of a credential, in bytes.
-pub const MOST_CREDENTIAL_ID_BYTES: usize = 128;
+/// Maximum length of a credential's id, in bytes.
+pub const MAX_CREDENTIAL_ID_BYTES: usize = 128;
 
-/// What the cluster's audit log writes before the id.
+/// Prefix of the id in the cluster's audit log.
 const AUDIT_LOG_PREFIX: &str = "JTI=";
 
-/// The id of a credential: its `jti`. Letters, digits and `-_.:`, 128 at most.
+/// Id of a credential: its `jti`. Letters, digits and `-_.:`, 128 at most.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CredentialId(String);
 
-/// A text that cannot be the id of a credential.
+/// Error for a text that cannot be the id of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CredentialIdError;
 
@@ -29,7 +29,7 @@ impl fmt::Display for CredentialIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the id of a credential has 1 to {MOST_CREDENTIAL_ID_BYTES} letters, digits or -_.: \
+            "the id of a credential has 1 to {MAX_CREDENTIAL_ID_BYTES} letters, digits or -_.: \
              and may begin with {AUDIT_LOG_PREFIX} as in the cluster's audit log"
         )
     }
@@ -40,12 +40,12 @@ impl std::error::Error for CredentialIdError {}
 impl std::str::FromStr for CredentialId {
     type Err = CredentialIdError;
 
-    /// Reads an id, also as the cluster's audit log writes it
+    /// Parses an id, also as the cluster's audit log writes it
     /// (`authentication.kubernetes.io/credential-id`): `JTI=…`.
     fn from_str(text: &str) -> Result<Self, CredentialIdError> {
         let id = text.strip_prefix(AUDIT_LOG_PREFIX).unwrap_or(text);
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
-        if (1..=MOST_CREDENTIAL_ID_BYTES).contains(&id.len()) && id.bytes().all(is_good) {
+        if (1..=MAX_CREDENTIAL_ID_BYTES).contains(&id.len()) && id.bytes().all(is_good) {
             Ok(Self(id.to_owned()))
         } else {
             Err(CredentialIdError)
@@ -54,7 +54,7 @@ impl std::str::FromStr for CredentialId {
 }
 
 impl CredentialId {
-    /// The id without a prefix.
+    /// The id without the prefix.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -66,17 +66,17 @@ impl fmt::Display for CredentialId {
     }
 }
 
-/// How a credential left the broker.
+/// How a credential was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Enum))]
 #[cfg_attr(feature = "openapi", oai(rename_all = "snake_case"))]
 pub enum CredentialKind {
-    /// As the answer to the exec plugin, which renews it.
+    /// In a response to the exec plugin, which renews it.
     Exec,
-    /// In a kubeconfig that somebody downloaded.
+    /// In a kubeconfig that a user downloaded.
     Kubeconfig,
-    /// Not at all: the gateway keeps it in memory and renews it.
+    /// Not delivered: the gateway keeps it in memory and renews it.
     Gateway,
     /// A kind of a newer broker.
     #[serde(other)]
@@ -84,7 +84,7 @@ pub enum CredentialKind {
 }
 
 impl CredentialKind {
-    /// As written on the wire and in the database.
+    /// Name on the wire and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Exec => "exec",
@@ -94,7 +94,7 @@ impl CredentialKind {
         }
     }
 
-    /// The kind of this name.
+    /// Parses the name of a kind.
     pub fn parse(name: &str) -> Self {
         [Self::Exec, Self::Kubeconfig, Self::Gateway]
             .into_iter()
@@ -103,19 +103,20 @@ impl CredentialKind {
     }
 }
 
-/// Whether a credential works.
+/// Whether a credential is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Enum))]
 #[cfg_attr(feature = "openapi", oai(rename_all = "snake_case"))]
 pub enum CredentialState {
-    /// It works until it expires.
+    /// The credential is valid until it expires.
     Live,
-    /// It was revoked, by itself or with another one.
+    /// The credential was revoked, by itself or together with another one.
     Revoked,
-    /// Its workspace was suspended since, or its ServiceAccount replaced.
+    /// The workspace was suspended after the credential was issued, or its ServiceAccount was
+    /// replaced.
     Withdrawn,
-    /// Its time is over.
+    /// The credential has expired.
     Expired,
     /// A state of a newer broker.
     #[serde(other)]
@@ -123,7 +124,7 @@ pub enum CredentialState {
 }
 
 impl CredentialState {
-    /// As written on the wire.
+    /// Name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Live => "live",
@@ -135,106 +136,107 @@ impl CredentialState {
     }
 }
 
-/// A credential in the ledger; never the credential itself.
+/// A credential in the ledger, without the token itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
 pub struct CredentialInfo {
-    /// Its `jti`, under which the audit trail and the cluster's own audit log know it (there with
-    /// the prefix `JTI=`).
+    /// `jti` of the credential, as in the audit trail and in the cluster's own audit log (there
+    /// with the prefix `JTI=`).
     pub credential_id: String,
-    /// The workspace it is for.
+    /// Workspace that the credential is for.
     pub workspace_id: Uuid,
-    /// How it left the broker.
+    /// How the credential was delivered.
     pub kind: CredentialKind,
-    /// Whether it works.
+    /// Whether the credential is valid.
     pub state: CredentialState,
-    /// Whether it is bound to a Secret of its own, so that it can be revoked without the others.
+    /// Whether the credential is bound to a Secret of its own, so that it can be revoked without
+    /// the others.
     pub bound: bool,
-    /// Who got it.
+    /// User who got the credential.
     pub user_id: Uuid,
-    /// Their e-mail address.
+    /// E-mail address of that user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
-    /// The session in which they got it.
+    /// Session in which the user got it.
     pub session_id: Uuid,
-    /// What that session signed in with: `kubectl-tenant`, or `browser`; absent if the session is
-    /// forgotten.
+    /// Client of that session: `kubectl-tenant`, or `browser`; absent if the session was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// When it was issued (RFC 3339, UTC).
+    /// When the credential was issued (RFC 3339, UTC).
     pub issued_at: WireTime,
-    /// When it ends by itself.
+    /// When the credential expires.
     pub expires_at: WireTime,
-    /// When it was revoked.
+    /// When the credential was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<WireTime>,
-    /// The credential whose revocation ended this one, if it was another.
+    /// Id of the credential whose revocation ended this one, if it was another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_with: Option<String>,
 }
 
-/// A page of the ledger of a workspace, newest first.
+/// A page of the credentials of a workspace, newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
 pub struct CredentialPage {
-    /// The credentials.
+    /// Credentials of the page.
     pub items: Vec<CredentialInfo>,
-    /// Give this as `cursor` to get the next page; absent on the last one.
+    /// Parameter `cursor` for the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// How far a revocation is.
+/// Progress of a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Enum))]
 #[cfg_attr(feature = "openapi", oai(rename_all = "snake_case"))]
 pub enum RevocationState {
-    /// What the credential depends on is gone from the cluster.
+    /// The object that the credential depends on is gone from the cluster.
     Revoked,
-    /// The decision stands; the broker goes on with the open steps.
+    /// The revocation is recorded; the broker retries the open steps.
     Revoking,
-    /// There was nothing to do: it had expired, or its workspace was suspended since.
+    /// Nothing was done, because the credential had expired or its workspace was suspended since.
     Over,
 }
 
-/// What a credential was revoked by.
+/// Object whose removal revokes a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Enum))]
 #[cfg_attr(feature = "openapi", oai(rename_all = "snake_case"))]
 pub enum RevokedBy {
-    /// The Secret that it alone is bound to is deleted.
+    /// The Secret that only this credential is bound to is deleted.
     Secret,
-    /// The workspace's ServiceAccount is replaced: all credentials of the workspace end.
+    /// The ServiceAccount of the workspace is replaced: all credentials of the workspace end.
     ServiceAccount,
 }
 
-/// Answer of `DELETE /workspaces/{id}/credentials/{credential_id}`: 200 when every step is done, 202
-/// when the broker goes on with some.
+/// Response body of `DELETE /workspaces/{id}/credentials/{credential_id}`: 200 when every step is
+/// done, 202 when the broker retries open steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
 pub struct Revocation {
-    /// The credential.
+    /// Id of the credential.
     pub credential_id: String,
-    /// Its workspace.
+    /// Workspace of the credential.
     pub workspace_id: Uuid,
-    /// How far it is.
+    /// Progress of the revocation.
     pub state: RevocationState,
-    /// What it was revoked by; absent if there was nothing to do.
+    /// Object whose removal revokes the credential; absent if nothing was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<RevokedBy>,
-    /// How many other live credentials of the workspace ended with it. Exec plugins get new ones.
+    /// Number of other valid credentials of the workspace that end with it. Exec plugins get new
+    /// ones.
     pub others_revoked: u32,
-    /// Their ids, the newest first, 100 at most.
+    /// Ids of those credentials, the newest first, 100 at most.
     pub others: Vec<String>,
-    /// For so many seconds after the last step an API server may still accept the token, if it
-    /// accepted it shortly before.
+    /// Seconds after the last step for which an API server may still accept the token, if it
+    /// accepted the token shortly before.
     pub accepted_for_seconds: u32,
-    /// The steps in the order in which they ran: `record`, then `delete_secret`, or
+    /// Steps in their order of execution: `record`, then `delete_secret`, or
     /// `delete_service_account` and `create_service_account`, then `finish`.
     pub steps: Vec<Step>,
 }
@@ -244,19 +246,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_taken_as_the_cluster_writes_it_and_nothing_else() {
+    fn ids_are_parsed_with_and_without_the_audit_log_prefix() {
         let id = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
         for text in [id.to_owned(), format!("JTI={id}")] {
             assert_eq!(text.parse::<CredentialId>().unwrap().as_str(), id);
         }
-        let long = "x".repeat(MOST_CREDENTIAL_ID_BYTES + 1);
+        let long = "x".repeat(MAX_CREDENTIAL_ID_BYTES + 1);
         for text in ["", "JTI=", "jti=x", "a b", "a/b", "../x", "JTI=JTI=x", "ä", "a\n", &long] {
             assert_eq!(text.parse::<CredentialId>(), Err(CredentialIdError), "{text}");
         }
     }
 
     #[test]
-    fn words_of_a_newer_broker_are_understood_as_such() {
+    fn unknown_values_of_a_newer_broker_are_accepted() {
         assert_eq!(
             serde_json::from_str::<CredentialState>("\"asleep\"").unwrap(),
             CredentialState::Other

@@ -1,11 +1,11 @@
-//! Who is signed in.
+//! Users and their sessions, as they see themselves.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::WireTime;
 
-/// What a user may do beyond their own workspace.
+/// Role of a user in the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Enum))]
@@ -13,12 +13,12 @@ use crate::WireTime;
 pub enum Role {
     /// Uses their own workspace.
     User,
-    /// Sees, suspends and resumes every workspace and reads the whole audit trail.
+    /// Administrator: sees, suspends and resumes every workspace and reads the whole audit trail.
     Admin,
 }
 
 impl Role {
-    /// As written on the wire and in the database.
+    /// Name on the wire and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -26,117 +26,120 @@ impl Role {
         }
     }
 
-    /// The role of this name, if there is one.
+    /// Parses the name of a role.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::User, Self::Admin].into_iter().find(|role| role.as_str() == name)
     }
 }
 
-/// Answer of `GET /me`.
+/// Response body of `GET /me`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct Me {
-    /// The user's identifier; their namespace is `tenant-` and this.
+    /// Identifier of the user; the name of their namespace is `tenant-` followed by it.
     pub id: Uuid,
-    /// The e-mail address they sign in with.
+    /// E-mail address that the user signs in with.
     pub email: String,
-    /// What they may do.
+    /// Role of the user.
     pub role: Role,
-    /// The session that this request used.
+    /// Session of this request.
     pub session_id: Uuid,
     /// When the session ends at the latest, however often it is used (RFC 3339, UTC).
     pub session_expires_at: WireTime,
-    /// The provider that the session began at; absent for a local account.
+    /// Identity provider of the session; absent for a local account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
     pub provider: Option<SignedInAt>,
 }
 
-/// Where somebody signed in who has no password here.
+/// Identity provider of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct SignedInAt {
-    /// The provider's name in the broker's configuration.
+    /// Name of the provider in the broker's configuration.
     pub name: String,
-    /// What the person is called there, as it was at the sign-in.
+    /// Name of the user at the provider, as of the sign-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
     pub username: Option<String>,
-    /// How long a person whom the provider removed keeps access at most, in seconds: a bridged
-    /// outage, the last access token and the last Kubernetes token together.
+    /// Maximum time in seconds for which a user who was removed at the provider keeps access: a
+    /// bridged outage, the last access token and the last Kubernetes token together.
     pub removal_seconds: i64,
 }
 
-/// A session that is alive: one sign-in of one program or browser.
+/// An active session: one sign-in of a program or a browser.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct SessionInfo {
-    /// Identifier, for ending it.
+    /// Identifier of the session, for its revocation.
     pub id: Uuid,
-    /// What signed in: `kubectl-tenant`, or `browser` for a session with a cookie.
+    /// Client of the session: `kubectl-tenant`, or `browser` for a session with a cookie.
     pub client: String,
-    /// When it began (RFC 3339, UTC).
+    /// When the session began (RFC 3339, UTC).
     pub created_at: WireTime,
-    /// When it was used last, to the minute for browsers and to the token's renewal for programs.
+    /// When the session was last used: to the minute for browsers, to the renewal of the token for
+    /// programs.
     pub last_used_at: WireTime,
-    /// When it ends at the latest.
+    /// When the session ends at the latest.
     pub expires_at: WireTime,
-    /// Address that it began from.
+    /// IP address of the sign-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
     pub ip_address: Option<String>,
-    /// What the program or browser called itself when it signed in; its word only.
+    /// User agent of the sign-in, as the client reported it; not verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
     pub user_agent: Option<String>,
-    /// Whether it is the session that this request used.
+    /// Whether this is the session of this request.
     pub current: bool,
 }
 
-/// Answer of `GET /me/sessions` and of `GET /users/{id}/sessions`.
+/// Response body of `GET /me/sessions` and of `GET /users/{id}/sessions`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct SessionList {
-    /// The newest first.
+    /// Sessions, the newest first.
     pub items: Vec<SessionInfo>,
-    /// For the next page: the parameter `cursor`; none on the last page.
+    /// Parameter `cursor` for the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
     pub next_cursor: Option<String>,
 }
 
-/// How many sessions a request ended.
+/// Number of sessions that a request revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct EndedSessions {
-    /// Those that were alive until now.
+    /// Number of sessions that were active until now.
     pub ended: u32,
 }
 
-/// Body of `POST /auth/login`. It does not print.
+/// Request body of `POST /auth/login`.
+// It has no `Debug`, so that a password is never logged.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 #[cfg_attr(feature = "openapi", oai(deny_unknown_fields))]
 pub struct SignInRequest {
-    /// The address of the account, 254 bytes at most.
+    /// E-mail address of the account, 254 bytes at most.
     #[cfg_attr(feature = "openapi", oai(validator(max_length = 254)))]
     pub email: String,
-    /// The password, 1024 bytes at most.
+    /// Password, 1024 bytes at most.
     #[cfg_attr(feature = "openapi", oai(validator(max_length = 1024)))]
     pub password: String,
 }
 
-/// Body of `POST /auth/register`. It does not print.
+/// Request body of `POST /auth/register`.
+// It has no `Debug`, so that a password is never logged.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 #[cfg_attr(feature = "openapi", oai(deny_unknown_fields))]
 pub struct RegisterRequest {
-    /// The address to sign in with, 254 bytes at most; nobody verifies it.
+    /// E-mail address to sign in with, 254 bytes at most; it is not verified.
     #[cfg_attr(feature = "openapi", oai(validator(max_length = 254)))]
     pub email: String,
-    /// A password of 8 to 1024 bytes.
+    /// Password of 8 to 1024 bytes.
     #[cfg_attr(feature = "openapi", oai(validator(max_length = 1024)))]
     pub password: String,
 }

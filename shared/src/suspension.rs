@@ -1,35 +1,36 @@
-//! The kill switch and its way back.
+//! Suspension (the kill switch) and resumption of a workspace.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::WorkspaceStatus;
 
-/// Body of `suspend` and `resume`, of workspaces and of users. The whole body may be left out.
+/// Request body of `suspend` and `resume`, of workspaces and of users. The whole body may be left
+/// out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 #[cfg_attr(feature = "openapi", oai(deny_unknown_fields, skip_serializing_if_is_none))]
 pub struct SuspendRequest {
-    /// Why, in words, for the audit trail; at most 500 characters.
+    /// Reason for the audit trail; at most 500 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", oai(validator(max_length = 500)))]
     pub reason: Option<String>,
 }
 
-/// How a step ended.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Enum))]
 #[cfg_attr(feature = "openapi", oai(rename_all = "snake_case"))]
 pub enum StepResult {
-    /// Done and checked.
+    /// The step is done and verified.
     Done,
-    /// Not done yet; the broker goes on trying.
+    /// The step is not done yet; the broker retries it.
     Open,
 }
 
-/// One step of a suspension or of a resumption.
+/// A step of a suspension or of a resumption.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
@@ -38,26 +39,25 @@ pub struct Step {
     /// `delete_service_account`, `close_streams`, `finish`, and for a resumption `unlabel_namespace`,
     /// `create_objects`.
     pub step: String,
-    /// How it ended.
+    /// Result of the step.
     pub result: StepResult,
-    /// How long it took, in milliseconds.
+    /// Duration of the step in milliseconds.
     pub duration_ms: f64,
-    /// Why an open step of a suspension could not be done, as the cluster said it; at most 500
-    /// characters.
+    /// Why an open step of a suspension failed, as the cluster reported it; at most 500 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// Answer of `suspend` (200 when every step is done, 202 when the broker goes on with some) and of
-/// `resume`.
+/// Response body of `suspend` (200 when every step is done, 202 when the broker retries open steps)
+/// and of `resume`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct Suspension {
-    /// The workspace.
+    /// Identifier of the workspace.
     pub id: Uuid,
-    /// Its status now.
+    /// Current status of the workspace.
     pub status: WorkspaceStatus,
-    /// The steps. Those of a suspension do not wait for each other: one that is open kept none from
-    /// being tried.
+    /// Steps of the operation. The steps of a suspension are independent: an open step does not
+    /// prevent the others from being tried.
     pub steps: Vec<Step>,
 }

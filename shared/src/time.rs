@@ -1,19 +1,19 @@
-//! Points in time on the wire.
+//! Timestamps on the wire.
 
 use std::{fmt, str::FromStr};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A point in time as RFC 3339 in UTC, whole seconds when written (`2026-11-21T09:00:00Z`).
-/// Any offset and fraction is read.
+/// A timestamp in RFC 3339. It is written in UTC with whole seconds (`2026-11-21T09:00:00Z`); any
+/// offset and fraction is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(transparent)]
 pub struct WireTime(pub Timestamp);
 
 impl fmt::Display for WireTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Seconds always fit: the timestamp came from a valid one.
+        // The seconds of a valid timestamp are always in range.
         let seconds = Timestamp::from_second(self.0.as_second()).unwrap_or(self.0);
         write!(f, "{seconds}")
     }

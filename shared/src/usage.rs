@@ -1,35 +1,35 @@
-//! What a workspace used of the gateway.
+//! Gateway usage of a workspace.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// What a workspace used of the gateway on one day with one verb.
+/// Gateway usage of a workspace on one day with one verb.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct UsageDay {
-    /// The day, in UTC: `2026-11-21`.
+    /// Day in UTC, for example `2026-11-21`.
     pub day: String,
     /// `get`, `list`, `watch`, `connect` (exec, attach, port-forward, logs -f, proxy), `create`,
     /// `update`, `patch` or `delete`.
     pub verb: String,
-    /// Requests that went on to the API server.
+    /// Number of requests that were forwarded to the API server.
     pub requests: u64,
-    /// Requests that were refused because there were too many.
+    /// Number of requests that a rate limit refused.
     pub throttled: u64,
-    /// Bytes from the client.
+    /// Bytes received from the client.
     pub bytes_up: u64,
-    /// Bytes from the API server.
+    /// Bytes received from the API server.
     pub bytes_down: u64,
-    /// How long streams that ended on the day had been open, together, in seconds.
+    /// Total duration in seconds of the streams that ended on this day.
     pub stream_seconds: u64,
 }
 
-/// What a workspace used of the gateway.
+/// Gateway usage of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct Usage {
-    /// Which.
+    /// Identifier of the workspace.
     pub workspace_id: Uuid,
-    /// By day, the newest first, and by verb.
+    /// Usage by day, the newest first, and by verb.
     pub items: Vec<UsageDay>,
 }

@@ -5,15 +5,15 @@ use uuid::Uuid;
 
 use crate::{Role, Suspension, WireTime};
 
-/// Whether a user may sign in.
+/// Status of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Enum))]
 #[cfg_attr(feature = "openapi", oai(rename_all = "snake_case"))]
 pub enum UserStatus {
-    /// May sign in.
+    /// The user may sign in.
     Active,
-    /// May not; all sessions have ended.
+    /// The user may not sign in; all of their sessions have ended.
     Suspended,
 }
 
@@ -21,56 +21,57 @@ pub enum UserStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct UserInfo {
-    /// Identifier.
+    /// Identifier of the user.
     pub id: Uuid,
-    /// The e-mail address they sign in with.
+    /// E-mail address that the user signs in with.
     pub email: String,
-    /// What they may do.
+    /// Role of the user.
     pub role: Role,
-    /// Whether they may sign in.
+    /// Status of the user.
     pub status: UserStatus,
-    /// When they were made (RFC 3339, UTC).
+    /// When the user was created (RFC 3339, UTC).
     pub created_at: WireTime,
 }
 
-/// Body of `POST /users/{id}/email`. The whole body may be left out.
+/// Request body of `POST /users/{id}/email`. The whole body may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 #[cfg_attr(feature = "openapi", oai(deny_unknown_fields, skip_serializing_if_is_none))]
 pub struct ChangeEmailRequest {
-    /// The new address. Without it the user gets `ID@no-verified-email.invalid`, which is nobody's.
+    /// New e-mail address. Without it the user gets the placeholder `ID@no-verified-email.invalid`,
+    /// which nobody owns.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", oai(validator(max_length = 254)))]
     pub email: Option<String>,
-    /// Why, in words, for the audit trail; at most 500 characters.
+    /// Reason for the audit trail; at most 500 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", oai(validator(max_length = 500)))]
     pub reason: Option<String>,
 }
 
-/// Answer of `GET /users`.
+/// Response body of `GET /users`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct UserList {
-    /// By e-mail address.
+    /// Users, sorted by e-mail address.
     pub items: Vec<UserInfo>,
-    /// For the next page: the parameter `cursor`; none on the last page.
+    /// Parameter `cursor` for the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
     pub next_cursor: Option<String>,
 }
 
-/// Answer of `POST /users/{id}/suspend`: 200 when every step is done, 202 when the broker goes on with
-/// some.
+/// Response body of `POST /users/{id}/suspend`: 200 when every step is done, 202 when the broker
+/// retries open steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct UserSuspension {
-    /// The user, who has no session any more.
+    /// The suspended user, who has no session any more.
     #[serde(flatten)]
     #[cfg_attr(feature = "openapi", oai(flatten))]
     pub user: UserInfo,
-    /// Their workspaces, which are suspended too.
+    /// Workspaces of the user, which are suspended too.
     #[serde(default)]
     pub workspaces: Vec<Suspension>,
 }

@@ -1,7 +1,7 @@
-//! May they: a person and an action give a permit, or a refusal.
+//! Authorization: checks that a caller may take an action, and returns a [`Permit`] or a refusal.
 //!
-//! A [`Permit`] can only be made here, and what it allows takes one: a forgotten check does not
-//! compile. Who may do what:
+//! Only this module makes a [`Permit`], and each protected function takes one, so a forgotten check
+//! does not compile. The rules:
 //!
 //! | action | owner | administrator | another person |
 //! |---|---|---|---|
@@ -13,43 +13,43 @@
 //! | see everybody's workspaces and audit rows | 403 | yes | 403 |
 //! | see, find, suspend, resume and rename users, end their sessions | 403 | yes | 403 |
 //!
-//! A machine (a session for one workspace) sees and uses that workspace as its owner does, gets 404
-//! for every other and 403 for everything else, also where the owner is an administrator.
+//! A machine (its session is restricted to one workspace) sees and uses that workspace as its owner
+//! does. It gets 404 for every other workspace and 403 for everything else, even if the owner is an
+//! administrator.
 //!
-//! 404 where even the existence is nobody else's business, 403 where the answer does not depend on
-//! what exists.
+//! A refusal is 404 where even the existence must not be revealed, and 403 where the answer does
+//! not depend on what exists.
 
 use std::marker::PhantomData;
 
 use tenant_shared::{Code, Role};
 use uuid::Uuid;
 
-use crate::{identity::Caller, problem::Failure};
+use crate::{identity::Caller, problem::ApiError};
 
-/// Make a workspace of one's own.
+/// Action: create a workspace of the caller's own.
 #[derive(Debug)]
 pub struct CreateWorkspace;
-/// See a workspace.
+/// Action: see a workspace.
 #[derive(Debug)]
 pub struct ReadWorkspace;
-/// Get credentials of a workspace.
+/// Action: get credentials of a workspace.
 #[derive(Debug)]
 pub struct UseWorkspace;
-/// Revoke a credential of a workspace.
+/// Action: revoke a credential of a workspace.
 #[derive(Debug)]
 pub struct RevokeCredentials;
-/// Suspend or resume any workspace.
+/// Action: suspend or resume any workspace.
 #[derive(Debug)]
 pub struct SuspendWorkspaces;
-/// See what everybody has and did.
+/// Action: see everybody's workspaces and audit rows.
 #[derive(Debug)]
 pub struct ReadEverything;
-
-/// See, suspend, resume and rename users and end their sessions.
+/// Action: see, suspend, resume and rename users and end their sessions.
 #[derive(Debug)]
 pub struct ManageUsers;
 
-/// Proof that a person may do `A`, on one workspace or in general.
+/// Proof that a caller may take action `A`, on one workspace or in general.
 #[derive(Debug)]
 pub struct Permit<A> {
     caller: Caller,
@@ -62,26 +62,26 @@ impl<A> Permit<A> {
         Self { caller: caller.clone(), workspace, action: PhantomData }
     }
 
-    /// Who holds it.
+    /// The caller who has the permit.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// The workspace it is for, if it is for one.
+    /// The workspace that the permit is for, if it is for one.
     pub fn workspace(&self) -> Option<Uuid> {
         self.workspace
     }
 }
 
-/// Something that belongs to a person.
+/// A resource that belongs to a user.
 pub trait Owned {
-    /// Its identifier.
+    /// Identifier of the resource.
     fn id(&self) -> Uuid;
-    /// Whose it is.
+    /// Identifier of the user who owns the resource.
     fn owner(&self) -> Uuid;
 }
 
-/// Anyone signed in may make a workspace of their own.
+/// Every authenticated user may create a workspace of their own.
 pub fn create_workspace(caller: &Caller) -> Permit<CreateWorkspace> {
     Permit::grant(caller, None)
 }
@@ -90,12 +90,15 @@ pub fn create_workspace(caller: &Caller) -> Permit<CreateWorkspace> {
 ///
 /// # Errors
 /// 404 for everybody else.
-pub fn read_workspace(caller: &Caller, of: &impl Owned) -> Result<Permit<ReadWorkspace>, Failure> {
-    let is_theirs = of.owner() == caller.user_id() || caller.role() == Role::Admin;
-    if is_theirs && caller.may_know(of.id()) {
-        Ok(Permit::grant(caller, Some(of.id())))
+pub fn read_workspace(
+    caller: &Caller,
+    resource: &impl Owned,
+) -> Result<Permit<ReadWorkspace>, ApiError> {
+    let is_visible = resource.owner() == caller.user_id() || caller.role() == Role::Admin;
+    if is_visible && caller.is_scoped_to(resource.id()) {
+        Ok(Permit::grant(caller, Some(resource.id())))
     } else {
-        Err(no_such_workspace())
+        Err(workspace_not_found())
     }
 }
 
@@ -103,12 +106,15 @@ pub fn read_workspace(caller: &Caller, of: &impl Owned) -> Result<Permit<ReadWor
 ///
 /// # Errors
 /// 403 for administrators, 404 for everybody else.
-pub fn use_workspace(caller: &Caller, of: &impl Owned) -> Result<Permit<UseWorkspace>, Failure> {
-    read_workspace(caller, of)?;
-    if of.owner() == caller.user_id() {
-        Ok(Permit::grant(caller, Some(of.id())))
+pub fn use_workspace(
+    caller: &Caller,
+    resource: &impl Owned,
+) -> Result<Permit<UseWorkspace>, ApiError> {
+    read_workspace(caller, resource)?;
+    if resource.owner() == caller.user_id() {
+        Ok(Permit::grant(caller, Some(resource.id())))
     } else {
-        Err(Failure::new(Code::Forbidden, "only its owner gets credentials of a workspace"))
+        Err(ApiError::new(Code::Forbidden, "only its owner gets credentials of a workspace"))
     }
 }
 
@@ -118,55 +124,55 @@ pub fn use_workspace(caller: &Caller, of: &impl Owned) -> Result<Permit<UseWorks
 /// 404 for everybody else.
 pub fn revoke_credentials(
     caller: &Caller,
-    of: &impl Owned,
-) -> Result<Permit<RevokeCredentials>, Failure> {
-    read_workspace(caller, of)?;
-    Ok(Permit::grant(caller, Some(of.id())))
+    resource: &impl Owned,
+) -> Result<Permit<RevokeCredentials>, ApiError> {
+    read_workspace(caller, resource)?;
+    Ok(Permit::grant(caller, Some(resource.id())))
 }
 
 /// Administrators may suspend and resume.
 ///
 /// # Errors
 /// 403 for everybody else.
-pub fn suspend_workspaces(caller: &Caller) -> Result<Permit<SuspendWorkspaces>, Failure> {
-    administrator(caller)
+pub fn suspend_workspaces(caller: &Caller) -> Result<Permit<SuspendWorkspaces>, ApiError> {
+    require_administrator(caller)
 }
 
 /// Administrators may see everything.
 ///
 /// # Errors
 /// 403 for everybody else.
-pub fn read_everything(caller: &Caller) -> Result<Permit<ReadEverything>, Failure> {
-    administrator(caller)
+pub fn read_everything(caller: &Caller) -> Result<Permit<ReadEverything>, ApiError> {
+    require_administrator(caller)
 }
 
 /// Administrators may manage users.
 ///
 /// # Errors
 /// 403 for everybody else.
-pub fn manage_users(caller: &Caller) -> Result<Permit<ManageUsers>, Failure> {
-    administrator(caller)
+pub fn manage_users(caller: &Caller) -> Result<Permit<ManageUsers>, ApiError> {
+    require_administrator(caller)
 }
 
-fn administrator<A>(caller: &Caller) -> Result<Permit<A>, Failure> {
+fn require_administrator<A>(caller: &Caller) -> Result<Permit<A>, ApiError> {
     match caller.role() {
         Role::Admin if caller.only_workspace().is_none() => Ok(Permit::grant(caller, None)),
-        _ => Err(Failure::new(Code::Forbidden, "only an administrator may do that")),
+        _ => Err(ApiError::new(Code::Forbidden, "only an administrator may do that")),
     }
 }
 
-/// What is said of a name that nothing has, or nothing that this person may know of.
-pub fn nothing_of_this_name() -> Failure {
-    Failure::new(
+/// The error for a name that does not exist, or that the caller must not learn about.
+pub fn name_not_found() -> ApiError {
+    ApiError::new(
         Code::NotFound,
         "nothing that you may see has this name: write the namespace (tenant-…), the identifier, or \
          the e-mail address or identifier of the owner",
     )
 }
 
-/// What is said of a workspace that does not exist, or that this person may not know of.
-pub fn no_such_workspace() -> Failure {
-    Failure::new(
+/// The error for a workspace that does not exist, or that the caller must not learn about.
+pub fn workspace_not_found() -> ApiError {
+    ApiError::new(
         Code::NotFound,
         "there is no such workspace; `kubectl tenant workspaces` lists yours",
     )

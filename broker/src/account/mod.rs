@@ -1,6 +1,6 @@
-//! The account page: my workspace, my kubeconfig, the commands, my sessions, what happened.
+//! The account pages: a user's workspace, kubeconfig, commands, sessions and audit trail.
 //!
-//! Plain HTML and forms. A form counts only if one of our own pages sent it.
+//! Plain HTML with forms. A form is accepted only if its request has our own origin.
 
 use askama::Template;
 use poem::{
@@ -18,29 +18,29 @@ use crate::{
     access,
     audit::{self, Filter},
     db::Db,
-    identity::{Caller, Identity, Which},
+    identity::{Caller, Identity, SessionSelector},
     page::{self, see_other},
-    problem::Failure,
-    workspace::{Found, Workspaces},
+    problem::ApiError,
+    workspace::{WorkspaceRow, Workspaces},
 };
 
-/// Sessions on the page.
-const MOST_SESSIONS: u32 = 50;
-/// Entries of the audit trail on the page.
-const MOST_ENTRIES: u32 = 10;
-/// Bytes of a form at most: an identifier or the name of a tier.
-const MOST_FORM_BYTES: usize = 1024;
+/// Maximum number of sessions on the page.
+const MAX_SESSIONS: u32 = 50;
+/// Maximum number of audit entries on the page.
+const MAX_ENTRIES: u32 = 10;
+/// Maximum size of a form in bytes: it has an identifier or the name of a tier.
+const MAX_FORM_BYTES: usize = 1024;
 
-/// The account page. Clones share everything.
+/// The account pages. Clones share everything.
 #[derive(Clone, Debug)]
-pub struct Account {
-    /// Who is there, and their sessions.
+pub struct AccountPages {
+    /// Users and their sessions.
     pub identity: Identity,
-    /// Their workspaces.
+    /// The workspace service.
     pub workspaces: Workspaces,
-    /// Where the audit trail is.
+    /// The database, for the audit trail.
     pub db: Db,
-    /// Where people reach the broker, without a slash at its end.
+    /// Public URL of the broker, without a trailing slash.
     pub broker_url: String,
 }
 
@@ -58,67 +58,73 @@ struct AccountTemplate<'a> {
     entries: Vec<AuditEntry>,
 }
 
-/// Its pages, to be put at the root.
-pub fn routes(route: Route, account: &Account) -> Route {
+/// Adds the account pages to the root route.
+pub fn routes(route: Route, account: &AccountPages) -> Route {
     route
         .at("/", get(make(|_| async { see_other("/account") })))
-        .at("/account", get(on_page(account, show)))
-        .at("/account/workspace", post(on_form(account, make_workspace)))
-        .at("/account/end-session", post(on_form(account, end_session)))
-        .at("/account/sign-out", post(on_form(account, sign_out)))
-        .at("/account/sign-out-everywhere", post(on_form(account, sign_out_everywhere)))
+        .at("/account", get(authenticated_page(account, show)))
+        .at("/account/workspace", post(authenticated_form(account, make_workspace)))
+        .at("/account/end-session", post(authenticated_form(account, end_session)))
+        .at("/account/sign-out", post(authenticated_form(account, sign_out)))
+        .at("/account/sign-out-everywhere", post(authenticated_form(account, sign_out_everywhere)))
 }
 
-/// Shows a page to somebody signed in; sends everybody else to sign in first.
-fn on_page<F, Fut>(account: &Account, page: F) -> impl Endpoint<Output = Response> + 'static
+/// Shows a page to a signed-in user; redirects everybody else to the sign-in page.
+fn authenticated_page<F, Fut>(
+    account: &AccountPages,
+    page: F,
+) -> impl Endpoint<Output = Response> + 'static
 where
-    F: Fn(Account, Caller) -> Fut + Send + Sync + Copy + 'static,
-    Fut: Future<Output = Result<Response, Failure>> + Send + 'static,
+    F: Fn(AccountPages, Caller) -> Fut + Send + Sync + Copy + 'static,
+    Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
 {
     let account = account.clone();
     make(move |request| {
         let account = account.clone();
         async move {
-            match account.identity.page_visitor(&request).await {
+            match account.identity.authenticate_page(&request).await {
                 Ok(caller) => page(account, caller).await.unwrap_or_else(|error| problem(&error)),
-                Err(error) => sign_in_or(&error),
+                Err(error) => sign_in_or_problem(&error),
             }
         }
     })
 }
 
-/// Does what a form of ours asks, for somebody signed in, and shows the page again.
-fn on_form<F, Fut>(account: &Account, act: F) -> impl Endpoint<Output = Response> + 'static
+/// Runs the action of a form for a signed-in user, after a check of the request's origin.
+fn authenticated_form<F, Fut>(
+    account: &AccountPages,
+    act: F,
+) -> impl Endpoint<Output = Response> + 'static
 where
-    F: Fn(Account, Caller, String) -> Fut + Send + Sync + Copy + 'static,
-    Fut: Future<Output = Result<Response, Failure>> + Send + 'static,
+    F: Fn(AccountPages, Caller, String) -> Fut + Send + Sync + Copy + 'static,
+    Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
 {
     let account = account.clone();
     make(move |mut request: Request| {
         let account = account.clone();
         async move {
-            let body = request.take_body().into_bytes_limit(MOST_FORM_BYTES).await;
+            let body = request.take_body().into_bytes_limit(MAX_FORM_BYTES).await;
             let body = body.unwrap_or_default();
             let caller = match account.identity.origins().check(request.method(), request.headers())
             {
-                Ok(()) => account.identity.page_visitor(&request).await,
+                Ok(()) => account.identity.authenticate_page(&request).await,
                 Err(foreign) => return problem(&foreign),
             };
             match caller {
                 Ok(caller) => {
-                    // Every form here has one field.
+                    // Every form of these pages has one field.
                     let value = form_urlencoded::parse(&body).next();
                     let value = value.map(|(_, value)| value.into_owned()).unwrap_or_default();
                     let done = act(account, caller, value).await;
                     done.unwrap_or_else(|error| problem(&error))
                 }
-                Err(error) => sign_in_or(&error),
+                Err(error) => sign_in_or_problem(&error),
             }
         }
     })
 }
 
-fn sign_in_or(error: &Failure) -> Response {
+fn sign_in_or_problem(error: &ApiError) -> Response {
     if error.code() == Code::Unauthenticated {
         see_other("/login?return_to=/account")
     } else {
@@ -126,20 +132,20 @@ fn sign_in_or(error: &Failure) -> Response {
     }
 }
 
-fn problem(error: &Failure) -> Response {
-    let wire = error.problem();
-    let status = StatusCode::from_u16(wire.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    page::problem(status, &wire.title, &wire.detail)
+fn problem(error: &ApiError) -> Response {
+    let body = error.problem();
+    let status = StatusCode::from_u16(body.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    page::problem(status, &body.title, &body.detail)
 }
 
-async fn show(account: Account, caller: Caller) -> Result<Response, Failure> {
-    let found = account.workspaces.of_user(caller.user_id()).await?;
-    let workspace = found.first().map(Found::wire);
+async fn show(account: AccountPages, caller: Caller) -> Result<Response, ApiError> {
+    let workspaces = account.workspaces.for_user(caller.user_id()).await?;
+    let workspace = workspaces.first().map(WorkspaceRow::to_api);
     let is_usable = workspace.as_ref().is_some_and(|w| w.status == WorkspaceStatus::Provisioned);
     let sessions =
-        account.identity.sessions_of(&caller, caller.user_id(), None, MOST_SESSIONS).await?;
+        account.identity.sessions_of(&caller, caller.user_id(), None, MAX_SESSIONS).await?;
     let filter = Filter { user_id: Some(caller.user_id()), ..Filter::default() };
-    let rows = audit::read(&account.db, &filter, MOST_ENTRIES).await?;
+    let rows = audit::read(&account.db, &filter, MAX_ENTRIES).await?;
     let template = AccountTemplate {
         email: caller.email(),
         is_admin: caller.role() == Role::Admin,
@@ -149,46 +155,50 @@ async fn show(account: Account, caller: Caller) -> Result<Response, Failure> {
         broker_url: &account.broker_url,
         sessions: sessions.items,
         more_sessions: sessions.next_cursor.is_some(),
-        entries: rows.into_iter().map(audit::Row::wire).collect(),
+        entries: rows.into_iter().map(audit::Row::into_api).collect(),
     };
     Ok(page::html(StatusCode::OK, template.render(), "'self'"))
 }
 
 async fn make_workspace(
-    account: Account,
+    account: AccountPages,
     caller: Caller,
     tier: String,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     let permit = access::create_workspace(&caller);
     account.workspaces.init(&permit, &tier).await?;
     Ok(see_other("/account"))
 }
 
-async fn end_session(account: Account, caller: Caller, id: String) -> Result<Response, Failure> {
+async fn end_session(
+    account: AccountPages,
+    caller: Caller,
+    id: String,
+) -> Result<Response, ApiError> {
     let id: Uuid = id.parse().map_err(|_| {
-        Failure::new(Code::InvalidRequest, "the form names no session; open the page again")
+        ApiError::new(Code::InvalidRequest, "the form has no session identifier; reload the page")
     })?;
-    // One that is over already is what was asked for.
-    account.identity.end_sessions(&caller, caller.user_id(), Which::One(id)).await?;
+    // A session that ended already is no error.
+    account.identity.end_sessions(&caller, caller.user_id(), SessionSelector::One(id)).await?;
     Ok(see_other("/account"))
 }
 
-async fn sign_out(account: Account, caller: Caller, _: String) -> Result<Response, Failure> {
-    let which = Which::One(caller.session_id());
+async fn sign_out(account: AccountPages, caller: Caller, _: String) -> Result<Response, ApiError> {
+    let which = SessionSelector::One(caller.session_id());
     account.identity.end_sessions(&caller, caller.user_id(), which).await?;
     Ok(signed_out(&account))
 }
 
 async fn sign_out_everywhere(
-    account: Account,
+    account: AccountPages,
     caller: Caller,
     _: String,
-) -> Result<Response, Failure> {
-    account.identity.end_sessions(&caller, caller.user_id(), Which::All).await?;
+) -> Result<Response, ApiError> {
+    account.identity.end_sessions(&caller, caller.user_id(), SessionSelector::All).await?;
     Ok(signed_out(&account))
 }
 
-fn signed_out(account: &Account) -> Response {
+fn signed_out(account: &AccountPages) -> Response {
     let text = "Close this window, or open the account page to sign in again.";
     let mut response = page::message(StatusCode::OK, "You are signed out", text);
     if let Some(cookie) = account.identity.browser_sessions().cookie.clear() {

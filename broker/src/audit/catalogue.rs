@@ -1,20 +1,20 @@
-//! The catalogue: everything that leaves a row, and nothing else does.
+//! The catalogue of audit actions: only these actions leave a row in the audit trail.
 
-/// Declares each action once: its name is what is kept and shown, its docstring what the
-/// documentation says.
+/// Declares each action once: its name is stored and shown, and its doc comment goes to the
+/// documentation.
 macro_rules! catalogue {
     ($(#[doc = $meaning:literal] $name:ident,)+) => {
-        /// Everything that leaves a row.
+        /// An audited action.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Action {
             $(#[doc = $meaning] $name,)+
         }
 
         impl Action {
-            /// Each with what it means, in the order of the documentation.
+            /// Each action with its meaning, in the order of the documentation.
             pub const ALL: &[(Self, &'static str)] = &[$((Self::$name, $meaning)),+];
 
-            /// As kept and shown.
+            /// The name that is stored and shown.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name),)+
@@ -25,11 +25,11 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    /// A user was made.
+    /// A user was created.
     CreateUser,
     /// Somebody signed in, or was refused.
     SignIn,
-    /// A provider gave or took the administrator's role.
+    /// A provider granted or revoked the administrator role.
     ChangeRole,
     /// A machine's token was exchanged for a session, or refused.
     ExchangeToken,
@@ -37,49 +37,49 @@ catalogue! {
     SignOut,
     /// A session was ended by the provider that it began at.
     ProviderLogout,
-    /// A refresh token was used by two: the session is ended.
+    /// A refresh token was reused: the session was ended.
     RefreshReuse,
-    /// An authorization code was used again: the session is ended.
+    /// An authorization code was reused: the session was ended.
     CodeReuse,
-    /// A person decided about a device that asked to act for them.
+    /// A user allowed or denied a device that asked to act for them.
     DeviceDecision,
     /// An administrator suspended a user.
     SuspendUser,
-    /// An administrator let a user in again.
+    /// An administrator resumed a user.
     ResumeUser,
-    /// An administrator gave a user another e-mail address, or was refused.
+    /// An administrator changed the e-mail address of a user, or was refused.
     ChangeEmail,
-    /// A workspace was asked for, or refused.
+    /// A workspace was requested, or refused.
     InitWorkspace,
-    /// A workspace's objects all exist.
+    /// All objects of a workspace exist.
     WorkspaceProvisioned,
-    /// A static kubeconfig with a token left.
+    /// A static kubeconfig with a token was issued.
     IssueKubeconfig,
-    /// A token for the exec plugin left.
+    /// A token for the exec plugin was issued.
     IssueCredential,
-    /// A token for the gateway was made; it stays in the broker's memory.
+    /// A token for the gateway was issued; it stays in the broker's memory.
     IssueGatewayToken,
-    /// One credential was revoked, or that was refused.
+    /// A credential was revoked, or the revocation was refused.
     RevokeCredential,
-    /// What a revoked credential depended on is gone from the cluster.
+    /// The cluster object that a revoked credential depended on is gone.
     CredentialRevoked,
-    /// A workspace has another ServiceAccount: no older credential works any more.
+    /// A workspace has a new ServiceAccount: no older credential works any more.
     ServiceAccountReplaced,
     /// The kill switch was used.
     SuspendWorkspace,
-    /// The kill switch has run to its end.
+    /// The kill switch has completed.
     WorkspaceSuspended,
-    /// A workspace was given back.
+    /// The resumption of a workspace was started.
     ResumeWorkspace,
-    /// A workspace works again.
+    /// The resumption of a workspace has completed.
     WorkspaceResumed,
     /// An object of a workspace was found deleted or altered.
     DriftFound,
-    /// The broker made it again as it has to be.
+    /// The broker restored such an object.
     DriftRepaired,
-    /// It is as it has to be again by another hand.
+    /// Somebody else restored such an object.
     DriftEnded,
-    /// Old rows were deleted as `audit.retention_days` says.
+    /// Old rows were deleted, as configured by `audit.retention_days`.
     CutAuditTrail,
 }
 

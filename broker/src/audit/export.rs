@@ -1,33 +1,36 @@
-//! The trail as JSON Lines, in the order of the chain, so that a copy elsewhere can be verified.
+//! Export of the audit trail as JSON Lines, in the order of the chain, so that a copy can be
+//! verified elsewhere.
 //!
-//! Only sealed rows are exported: a row that is committed late gets a later number, so a reader who
-//! remembers the last number never misses one.
+//! Only sealed rows are exported. A row that is committed late gets a later number, so a reader who
+//! remembers the last number never misses a row.
 
-use super::chain::{Hash, Line, State, between, checkpoints, hash_at};
+use super::chain::{Hash, Line, State, checkpoints, hash_at, sealed_rows};
 use crate::{db::Db, on_engine};
 
-/// Rows that a page may have above what was asked for: a batch of the sealer is not torn.
-const SLACK: u32 = 500;
+/// Rows that a page may have above the requested limit, because a page never splits a batch of the
+/// sealer.
+const MAX_EXTRA_ROWS: u32 = 500;
 
-const LAST_WITHIN: &str = "\
+const LAST_CHECKPOINT: &str = "\
 SELECT MAX(sequence) FROM audit_checkpoints WHERE sequence > $1 AND sequence <= $2";
 
-const NEXT: &str = "SELECT MIN(sequence) FROM audit_checkpoints WHERE sequence > $1";
+const NEXT_CHECKPOINT: &str = "SELECT MIN(sequence) FROM audit_checkpoints WHERE sequence > $1";
 
-/// Lines that can be verified on their own: they begin with where they begin and end at a checkpoint.
+/// Lines that can be verified on their own: the first line says where they start, and the last one
+/// is a checkpoint.
 #[derive(Debug)]
-pub struct Page {
-    /// The lines.
+pub struct ExportPage {
+    /// The lines in the order of the chain.
     pub lines: Vec<Line>,
-    /// The last row's number: `after` of the next page.
+    /// Number of the last row: `after` of the next page.
     pub next: i64,
 }
 
-impl Page {
-    /// As JSON Lines, each with its end.
+impl ExportPage {
+    /// The page as JSON Lines; each line ends with a newline.
     ///
     /// # Errors
-    /// None in practice.
+    /// Serialization fails; it does not in practice.
     pub fn to_json_lines(&self) -> serde_json::Result<String> {
         let mut text = String::new();
         for line in &self.lines {
@@ -38,23 +41,28 @@ impl Page {
     }
 }
 
-/// The rows after this number, about as many as asked for; `None` if there is none yet. Rows that
-/// were cut are not there: the page then begins with the anchor.
+/// Reads the rows after number `after`, about `limit` of them; `None` if there are none yet. If
+/// these rows were pruned, the page starts with the anchor.
 ///
 /// # Errors
-/// The database's.
-pub async fn page(db: &Db, after: i64, limit: u32) -> sqlx::Result<Option<Page>> {
+/// The database failed.
+pub async fn export_page(db: &Db, after: i64, limit: u32) -> sqlx::Result<Option<ExportPage>> {
     loop {
         let state = State::read(db).await?;
-        let page = from(db, &state, after.max(0), limit).await?;
-        // Rows that are cut between two statements leave a hole.
+        let page = read_page(db, &state, after.max(0), limit).await?;
+        // Rows that are pruned between two statements would leave a gap.
         if State::read(db).await?.anchor_sequence == state.anchor_sequence {
             return Ok(page);
         }
     }
 }
 
-async fn from(db: &Db, state: &State, after: i64, limit: u32) -> sqlx::Result<Option<Page>> {
+async fn read_page(
+    db: &Db,
+    state: &State,
+    after: i64,
+    limit: u32,
+) -> sqlx::Result<Option<ExportPage>> {
     let first = match state.anchor() {
         Some(anchor) if after <= state.anchor_sequence => anchor,
         _ if after == 0 => Line::Start { sequence: 0, hash: Hash::GENESIS },
@@ -64,26 +72,28 @@ async fn from(db: &Db, state: &State, after: i64, limit: u32) -> sqlx::Result<Op
         },
     };
     let after = after.max(state.anchor_sequence);
-    let most = after.saturating_add(limit.into());
-    let within: Option<i64> = on_engine!(db.reader(), pool => sqlx::query_scalar(LAST_WITHIN)
-        .bind(after).bind(most).fetch_one(pool).await)?;
+    let max = after.saturating_add(limit.into());
+    let within: Option<i64> = on_engine!(db.reader(), pool => sqlx::query_scalar(LAST_CHECKPOINT)
+        .bind(after).bind(max).fetch_one(pool).await)?;
     let end = match within {
         Some(end) => Some(end),
-        None => on_engine!(db.reader(), pool => sqlx::query_scalar(NEXT)
+        None => on_engine!(db.reader(), pool => sqlx::query_scalar(NEXT_CHECKPOINT)
             .bind(after).fetch_one(pool).await)?,
     };
     let Some(next) = end else { return Ok(None) };
-    let most = i64::from(limit) + i64::from(SLACK);
-    let rows = between(db, after, next, most).await?;
-    let marks = checkpoints(db, after, next, most).await?;
+    let max = i64::from(limit) + i64::from(MAX_EXTRA_ROWS);
+    let rows = sealed_rows(db, after, next, max).await?;
+    let checkpoints = checkpoints(db, after, next, max).await?;
     let mut lines = vec![first];
-    let mut marks = marks.into_iter().peekable();
+    let mut checkpoints = checkpoints.into_iter().peekable();
     for row in rows {
         let sequence = row.sequence;
         lines.push(Line::Row(Box::new(row)));
-        while let Some((sequence, signed)) = marks.next_if(|mark| mark.0 <= sequence) {
+        while let Some((sequence, signed)) =
+            checkpoints.next_if(|checkpoint| checkpoint.0 <= sequence)
+        {
             lines.push(Line::Checkpoint { sequence, signed });
         }
     }
-    Ok(Some(Page { lines, next }))
+    Ok(Some(ExportPage { lines, next }))
 }

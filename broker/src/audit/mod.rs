@@ -1,8 +1,8 @@
-//! The audit trail: who did what, recorded in the same transaction as the thing itself.
+//! The audit trail: who did what, recorded in the same transaction as the change itself.
 //!
-//! Events are a closed catalogue. A row never holds a secret; a credential is named by its `jti`,
-//! which the cluster's own audit log shows too. Rows are written when things happen and chained soon
-//! afterwards ([`chain`]), so that nobody changes them later without being seen.
+//! Events are a closed catalogue. A row never holds a secret; it names a credential by its `jti`,
+//! which the audit log of the cluster shows too. Rows are written when the events happen and are
+//! chained shortly afterwards ([`chain`]), so that a later change to a row is detectable.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ use crate::{
     clock::Clock,
     db::{Db, Tx},
     on_engine,
-    problem::{self, Failure},
+    problem::{self, ApiError},
 };
 
-/// The columns of a [`Row`], for statements that are put together at compile time.
+/// The columns of a [`Row`], for statements that are concatenated at compile time.
 macro_rules! columns {
     () => {
         "id, user_id, workspace_id, action, ip_address, created_at, outcome, session_id, \
@@ -28,66 +28,66 @@ macro_rules! columns {
 pub mod api;
 mod catalogue;
 pub mod chain;
+mod credential;
 mod export;
 mod retention;
 #[cfg(test)]
 mod tests;
-mod who;
 
 pub use catalogue::Action;
-pub use export::{Page, page};
-pub use retention::cut;
-pub use who::{Issuance, NotACredential, who};
+pub use credential::{InvalidCredentialId, Issuance, resolve_credential};
+pub use export::{ExportPage, export_page};
+pub use retention::prune;
 
-/// How the trail is kept.
+/// Settings of the audit trail.
 #[derive(Clone, Debug, Default)]
 pub struct AuditSettings {
-    /// PEM files with EC P-256 keys; the first signs checkpoints, all are known.
+    /// PEM files with EC P-256 keys; the first key signs checkpoints, all of them verify.
     pub signing_key_files: Vec<PathBuf>,
-    /// JSON Web Key Set with public keys that signed checkpoints earlier.
+    /// JSON Web Key Set with public keys that signed earlier checkpoints.
     pub known_keys_file: Option<PathBuf>,
-    /// Rows are deleted after so many days; 0 keeps them for ever.
+    /// Rows are deleted after this number of days; 0 keeps them forever.
     pub retention_days: u32,
 }
 
-/// How it ended.
+/// The outcome of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was done.
+pub enum EventOutcome {
+    /// The action succeeded.
     Success,
-    /// It was not.
+    /// The action was refused.
     Refused,
 }
 
-/// One thing that happened. Address and request id come from the request under way.
+/// One event. The address and the request id come from the current request.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// What.
+    /// The action of the catalogue.
     pub action: Action,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Who did it, if that is known: somebody who was signed in, or showed who they are.
+    /// The outcome of an event.
+    pub outcome: EventOutcome,
+    /// The actor, if known: a user who was signed in, or who proved their identity.
     pub user_id: Option<Uuid>,
-    /// To whom, where that is somebody else.
+    /// The user whom the action affected, if that is not the actor.
     pub subject_user_id: Option<Uuid>,
-    /// To which workspace.
+    /// The workspace that the action affected.
     pub workspace_id: Option<Uuid>,
-    /// In which session.
+    /// The session in which the actor acted.
     pub session_id: Option<Uuid>,
-    /// To which session, where that is another one.
+    /// The session that the action affected, if that is not the session of the actor.
     pub subject_session_id: Option<Uuid>,
-    /// Which credential left (its `jti`).
+    /// The credential (its `jti`) that was issued or revoked.
     pub credential_id: Option<String>,
-    /// Why, in words; never a secret.
+    /// The reason as text; never a secret.
     pub reason: Option<String>,
 }
 
 impl Event {
-    /// An event that was done; the other facts are added with struct update.
+    /// An event that succeeded; callers add the other fields with struct update syntax.
     pub fn success(action: Action) -> Self {
         Self {
             action,
-            outcome: Outcome::Success,
+            outcome: EventOutcome::Success,
             user_id: None,
             subject_user_id: None,
             workspace_id: None,
@@ -98,28 +98,33 @@ impl Event {
         }
     }
 
-    /// The same, done to this person; they stand in the row only if the actor is somebody else.
+    /// Sets the affected user. The row names them only if they are not the actor.
     #[must_use]
     pub fn to_user(mut self, user_id: Uuid) -> Self {
         self.subject_user_id = (self.user_id != Some(user_id)).then_some(user_id);
         self
     }
 
-    /// The same, done to this session; it stands in the row only if it was done in another one.
+    /// Sets the affected session. The row names it only if it is not the session of the actor.
     #[must_use]
     pub fn to_session(mut self, session_id: Uuid) -> Self {
         self.subject_session_id = (self.session_id != Some(session_id)).then_some(session_id);
         self
     }
 
-    /// An event that was refused, and why.
+    /// An event that was refused, with the reason.
     pub fn refused(action: Action, reason: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Refused, reason: Some(reason.into()), ..Self::success(action) }
+        Self {
+            outcome: EventOutcome::Refused,
+            reason: Some(reason.into()),
+            ..Self::success(action)
+        }
     }
 
-    /// With the facts of the request under way, ready to be recorded by another task.
-    pub fn stamped(self, clock: &Clock) -> Stamped {
-        Stamped {
+    /// Adds the id, the time, and the address and request id of the current request, so that
+    /// another task can record the event.
+    pub fn with_request_context(self, clock: &Clock) -> StampedEvent {
+        StampedEvent {
             id: clock.ordered_id(),
             created_at: clock.now_ms(),
             ip_address: problem::request_address().map(|address| address.to_string()),
@@ -129,9 +134,9 @@ impl Event {
     }
 }
 
-/// An event with when, from where and in which request.
+/// An event with its id, time, client address and request id.
 #[derive(Clone, Debug)]
-pub struct Stamped {
+pub struct StampedEvent {
     id: Uuid,
     created_at: i64,
     ip_address: Option<String>,
@@ -144,23 +149,23 @@ INSERT INTO audit_logs (id, user_id, workspace_id, action, ip_address, created_a
   session_id, credential_id, request_id, reason, subject_user_id, subject_session_id) \
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 
-/// Records an event: durable with the transaction, or not at all.
+/// Records an event: it becomes durable with the transaction, or not at all.
 ///
 /// # Errors
-/// The database's; then what was to be audited must not happen.
+/// The database failed; the audited action must not happen then.
 pub async fn record(tx: &mut Tx, clock: &Clock, event: Event) -> sqlx::Result<()> {
-    record_stamped(tx, &event.stamped(clock)).await
+    record_stamped(tx, &event.with_request_context(clock)).await
 }
 
-/// Records an event that was stamped elsewhere.
+/// Records an event that already carries its id, time and request context.
 ///
 /// # Errors
 /// As [`record`].
-pub async fn record_stamped(tx: &mut Tx, stamped: &Stamped) -> sqlx::Result<()> {
+pub async fn record_stamped(tx: &mut Tx, stamped: &StampedEvent) -> sqlx::Result<()> {
     let event = &stamped.event;
     let outcome = match event.outcome {
-        Outcome::Success => "success",
-        Outcome::Refused => "refused",
+        EventOutcome::Success => "success",
+        EventOutcome::Refused => "refused",
     };
     on_engine!(tx.connection(), c => sqlx::query(INSERT)
         .bind(stamped.id)
@@ -182,43 +187,47 @@ pub async fn record_stamped(tx: &mut Tx, stamped: &Stamped) -> sqlx::Result<()> 
 /// Records an event in a transaction of its own, for refusals that change nothing else.
 ///
 /// # Errors
-/// The database's.
-pub async fn record_alone(db: &Db, clock: &Clock, event: Event) -> sqlx::Result<()> {
+/// The database failed.
+pub async fn record_in_own_tx(db: &Db, clock: &Clock, event: Event) -> sqlx::Result<()> {
     let mut tx = db.begin().await?;
     record(&mut tx, clock, event).await?;
     tx.commit().await
 }
 
-/// Records, alone, that somebody asked for what they may not have, and gives the refusal back.
+/// Records a refused request in a transaction of its own and returns the refusal.
 ///
 /// # Errors
-/// The refusal, always; the database's, if it could not be recorded.
+/// Always: the refusal, or the database error if the refusal could not be recorded.
 pub async fn record_refusal<T>(
     db: &Db,
     clock: &Clock,
     event: Event,
-    refusal: Failure,
-) -> Result<T, Failure> {
-    let event =
-        Event { outcome: Outcome::Refused, reason: Some(refusal.detail().to_owned()), ..event };
-    record_alone(db, clock, event).await?;
+    refusal: ApiError,
+) -> Result<T, ApiError> {
+    let event = Event {
+        outcome: EventOutcome::Refused,
+        reason: Some(refusal.detail().to_owned()),
+        ..event
+    };
+    record_in_own_tx(db, clock, event).await?;
     Err(refusal)
 }
 
-/// Which rows to read.
+/// Filter of a query; a field that is `None` matches every row.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only rows that this user made, or that happened to them or to a workspace of theirs.
+    /// Only rows of which this user is the actor or the subject, or that concern a workspace of
+    /// theirs.
     pub user_id: Option<Uuid>,
-    /// Only this workspace.
+    /// Only rows of this workspace.
     pub workspace_id: Option<Uuid>,
-    /// Only this action.
+    /// Only rows with this action.
     pub action: Option<String>,
-    /// Only rows before this one.
+    /// Only rows older than this row (the cursor).
     pub before: Option<Uuid>,
 }
 
-/// A row as the database gives it; as JSON it is a line of an export.
+/// A row as stored; its JSON form is a line of an export.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, Deserialize)]
 pub struct Row {
     id: Uuid,
@@ -248,15 +257,15 @@ pub struct Row {
 }
 
 impl Row {
-    /// Why, in words.
+    /// The reason as text.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 }
 
-/// A row with the addresses that its people have now.
+/// A row with the current e-mail addresses of its users.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct Addressed {
+pub struct RowWithEmails {
     #[sqlx(flatten)]
     row: Row,
     user_email: Option<String>,
@@ -278,7 +287,7 @@ ORDER BY id DESC LIMIT $8"
 }
 
 const SELECT: &str = filtered!("");
-const SELECT_ADDRESSED: &str = filtered!(
+const SELECT_WITH_EMAILS: &str = filtered!(
     ", (SELECT u.email FROM users u WHERE u.id = audit_logs.user_id) AS user_email, \
        (SELECT u.email FROM users u WHERE u.id = audit_logs.subject_user_id) AS subject_email"
 );
@@ -286,17 +295,21 @@ const SELECT_ADDRESSED: &str = filtered!(
 /// Reads rows, newest first.
 ///
 /// # Errors
-/// The database's.
+/// The database failed.
 pub async fn read(db: &Db, filter: &Filter, limit: u32) -> sqlx::Result<Vec<Row>> {
     select(db, SELECT, filter, limit).await
 }
 
-/// Reads rows, newest first, with people's addresses: for administrators.
+/// Reads rows, newest first, with e-mail addresses: for administrators.
 ///
 /// # Errors
-/// The database's.
-pub async fn read_addressed(db: &Db, filter: &Filter, limit: u32) -> sqlx::Result<Vec<Addressed>> {
-    select(db, SELECT_ADDRESSED, filter, limit).await
+/// The database failed.
+pub async fn read_with_emails(
+    db: &Db,
+    filter: &Filter,
+    limit: u32,
+) -> sqlx::Result<Vec<RowWithEmails>> {
+    select(db, SELECT_WITH_EMAILS, filter, limit).await
 }
 
 async fn select<T>(

@@ -1,8 +1,9 @@
-//! Deletes old rows, up to a checkpoint, and signs that it did.
+//! Retention of the audit trail: old rows are deleted up to a checkpoint, and a signed anchor
+//! records that.
 
 use super::{
     Action, Event,
-    chain::{ANCHOR, CHECKPOINT, Mark, SealError, State},
+    chain::{ANCHOR, CHECKPOINT, CheckpointClaims, SealError, State},
     record,
 };
 use crate::{
@@ -13,12 +14,12 @@ use crate::{
 };
 
 /// A day, in milliseconds.
-const DAY: i64 = 24 * 3600 * 1000;
-/// Rows of one transaction at most, about: whoever writes meanwhile waits for it.
-const STEP: i64 = 10_000;
+const DAY_MS: i64 = 24 * 3600 * 1000;
+/// Approximate number of rows that one transaction deletes; other writers wait for it.
+const MAX_ROWS: i64 = 10_000;
 
-/// The last checkpoint that is old enough, and the first one that there is.
-const OLD: &str = "\
+/// The last checkpoint that is old enough, and the time of the first checkpoint of all.
+const LAST_EXPIRED: &str = "\
 SELECT sequence, signed, (SELECT MIN(created_at) FROM audit_checkpoints) FROM audit_checkpoints \
 WHERE created_at <= $1 AND sequence <= $2 ORDER BY sequence DESC LIMIT 1";
 
@@ -28,36 +29,40 @@ UPDATE audit_chain SET anchor_sequence = $1, anchor = $2 WHERE anchor_sequence =
 const DELETE_ROWS: &str = "DELETE FROM audit_logs WHERE sequence <= $1";
 const DELETE_CHECKPOINTS: &str = "DELETE FROM audit_checkpoints WHERE sequence <= $1";
 
-/// Deletes rows that were sealed more than so many days ago, once a day's worth is over; returns up
-/// to which number, if any. Any number of replicas may try at once.
+/// Deletes rows that were sealed more than `days` days ago, once at least a day's worth of them has
+/// expired. Returns the number of the last deleted row, if any. Several replicas may run this
+/// concurrently.
 ///
-/// The age is the signed one, so nobody who can only write to the database has rows deleted early.
+/// The age is that of the signed checkpoint, so an attacker who can only write to the database
+/// cannot have rows deleted early.
 ///
 /// # Errors
-/// Nothing was deleted.
-pub async fn cut(
+/// The database or the signature check failed; nothing was deleted.
+pub async fn prune(
     db: &Db,
     clock: &Clock,
     key: &PrivateKey,
     known: &PublicKeys,
     days: u32,
 ) -> Result<Option<i64>, SealError> {
-    let limit = clock.now_ms() - i64::from(days) * DAY;
+    let limit = clock.now_ms() - i64::from(days) * DAY_MS;
     let state = State::read(db).await?;
-    let old: Option<(i64, String, i64)> = on_engine!(db.reader(), pool => sqlx::query_as(OLD)
-        .bind(limit).bind(state.anchor_sequence + STEP)
+    let old: Option<(i64, String, i64)> = on_engine!(db.reader(), pool => sqlx::query_as(LAST_EXPIRED)
+        .bind(limit).bind(state.anchor_sequence + MAX_ROWS)
         .fetch_optional(pool).await)?;
     let Some((sequence, signed, first)) = old else { return Ok(None) };
-    if first > limit - DAY {
+    if first > limit - DAY_MS {
         return Ok(None);
     }
-    let mark: Mark = known.open(CHECKPOINT, &signed).map_err(|_| {
-        SealError::Tampered("the checkpoint to cut at is not signed by a known key")
+    let checkpoint: CheckpointClaims = known.verify(CHECKPOINT, &signed).map_err(|_| {
+        SealError::Tampered("the checkpoint to prune up to is not signed by a known key")
     })?;
-    if mark.sequence != sequence || mark.at.as_millisecond() > limit {
-        return Err(SealError::Tampered("the checkpoint to cut at is not what was signed"));
+    if checkpoint.sequence != sequence || checkpoint.at.as_millisecond() > limit {
+        return Err(SealError::Tampered(
+            "the checkpoint to prune up to differs from what was signed",
+        ));
     }
-    let anchor = Mark { at: clock.now(), ..mark };
+    let anchor = CheckpointClaims { at: clock.now(), ..checkpoint };
     let anchor = key.sign(ANCHOR, &anchor)?;
 
     let mut tx = db.begin().await?;
@@ -65,7 +70,7 @@ pub async fn cut(
         .bind(sequence).bind(&anchor).bind(state.anchor_sequence)
         .execute(c).await.map(|done| done.rows_affected() == 1))?;
     if !moved {
-        // Another replica was first.
+        // Another replica was faster.
         return Ok(None);
     }
     for statement in [DELETE_ROWS, DELETE_CHECKPOINTS] {
@@ -76,7 +81,7 @@ pub async fn cut(
         reason: Some(format!(
             "rows {} to {sequence}, sealed until {}, older than {days} days",
             state.anchor_sequence + 1,
-            mark.at
+            checkpoint.at
         )),
         ..Event::success(Action::CutAuditTrail)
     };

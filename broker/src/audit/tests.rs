@@ -1,23 +1,23 @@
-//! The audit trail on both engines: what is kept, who sees it, in which order.
+//! Tests of the audit trail on both engines: stored fields, visibility and order.
 
 use std::collections::BTreeSet;
 
 use tenant_shared::WorkspaceStatus;
 
 use super::*;
-use crate::testing::{On, Storage, at_once, on_both_engines};
+use crate::testing::{On, Storage, on_both_engines, run_concurrently};
 
 on_both_engines!(
-    a_row_says_everything_that_was_known,
-    what_is_not_committed_is_not_recorded,
-    a_person_sees_what_they_did_and_what_happened_to_their_workspace,
+    a_row_stores_every_known_field,
+    an_uncommitted_event_is_not_recorded,
+    a_user_sees_their_actions_and_the_events_of_their_workspace,
     filters_narrow_and_are_exact,
     pages_show_every_row_once_newest_first,
-    rows_that_come_between_two_pages_do_not_move_them,
+    new_rows_between_two_pages_do_not_shift_the_pages,
 );
 
 async fn append(storage: &Storage, event: Event) -> Uuid {
-    let stamped = event.stamped(&storage.clock);
+    let stamped = event.with_request_context(&storage.clock);
     let mut tx = storage.db.begin().await.unwrap();
     record_stamped(&mut tx, &stamped).await.unwrap();
     tx.commit().await.unwrap();
@@ -32,11 +32,11 @@ fn reversed(ids: &[Uuid]) -> Vec<Uuid> {
     ids.iter().rev().copied().collect()
 }
 
-async fn a_row_says_everything_that_was_known(on: On) {
+async fn a_row_stores_every_known_field(on: On) {
     let storage = Storage::new(on).await;
     let id = || storage.clock.random_id();
     let (user, workspace, session) = (id(), id(), id());
-    let full = Stamped {
+    let full = StampedEvent {
         id: storage.clock.ordered_id(),
         created_at: storage.clock.now_ms(),
         ip_address: Some("2001:db8::1".to_owned()),
@@ -52,7 +52,7 @@ async fn a_row_says_everything_that_was_known(on: On) {
     let mut tx = storage.db.begin().await.unwrap();
     record_stamped(&mut tx, &full).await.unwrap();
     tx.commit().await.unwrap();
-    record_alone(&storage.db, &storage.clock, Event::success(Action::SignIn)).await.unwrap();
+    record_in_own_tx(&storage.db, &storage.clock, Event::success(Action::SignIn)).await.unwrap();
 
     let mut rows = read(&storage.db, &Filter::default(), 9).await.unwrap();
     let row = rows.pop().unwrap();
@@ -72,22 +72,22 @@ async fn a_row_says_everything_that_was_known(on: On) {
     assert_eq!((bare.request_id, bare.reason), (None, None));
     assert!(rows.is_empty());
 
-    // A row is never written over.
+    // A row is never overwritten.
     let mut tx = storage.db.begin().await.unwrap();
     let error = record_stamped(&mut tx, &full).await.unwrap_err();
     assert!(error.as_database_error().unwrap().is_unique_violation(), "{error}");
 }
 
-async fn what_is_not_committed_is_not_recorded(on: On) {
+async fn an_uncommitted_event_is_not_recorded(on: On) {
     let storage = Storage::new(on).await;
     let mut tx = storage.db.begin().await.unwrap();
     record(&mut tx, &storage.clock, Event::success(Action::SignIn)).await.unwrap();
-    assert!(seen(&storage, &Filter::default()).await.is_empty(), "nobody else sees it yet");
+    assert!(seen(&storage, &Filter::default()).await.is_empty(), "not visible before the commit");
     drop(tx);
     assert!(seen(&storage, &Filter::default()).await.is_empty());
 }
 
-async fn a_person_sees_what_they_did_and_what_happened_to_their_workspace(on: On) {
+async fn a_user_sees_their_actions_and_the_events_of_their_workspace(on: On) {
     let storage = Storage::new(on).await;
     let (ada, ben, admin) = (storage.user().await, storage.user().await, storage.user().await);
     let of_ada = storage.workspace(ada, WorkspaceStatus::Provisioned).await;
@@ -111,9 +111,9 @@ async fn a_person_sees_what_they_did_and_what_happened_to_their_workspace(on: On
     assert_eq!(as_user(ben).await, [his, by_her_to_his]);
     assert_eq!(as_user(admin).await, [by_admin_to_hers]);
     assert!(as_user(storage.clock.random_id()).await.is_empty());
-    assert!(as_user(Uuid::nil()).await.is_empty(), "rows of nobody belong to nobody");
+    assert!(as_user(Uuid::nil()).await.is_empty(), "rows without a user belong to nobody");
     assert_eq!(seen(&storage, &Filter::default()).await, reversed(&everything));
-    // Filters narrow what a person sees and never widen it.
+    // Filters narrow what a user sees and never widen it.
     let foreign = Filter { user_id: Some(ben), workspace_id: Some(of_ada), ..Filter::default() };
     assert!(seen(&storage, &foreign).await.is_empty());
 }
@@ -146,7 +146,7 @@ async fn filters_narrow_and_are_exact(on: On) {
     assert!(read(&storage.db, &Filter::default(), 0).await.unwrap().is_empty());
 }
 
-/// Reads page after page, with something happening in between.
+/// Reads page after page and runs `between` after each of them.
 async fn paged(storage: &Storage, limit: u32, mut between: impl AsyncFnMut()) -> Vec<Uuid> {
     let (mut ids, mut filter) = (Vec::new(), Filter::default());
     loop {
@@ -161,11 +161,11 @@ async fn paged(storage: &Storage, limit: u32, mut between: impl AsyncFnMut()) ->
 
 async fn pages_show_every_row_once_newest_first(on: On) {
     let storage = Storage::new(on).await;
-    // Written by many at once, as requests do.
-    let written = at_once((0..40).map(|_| {
+    // Concurrent writers, as in production.
+    let written = run_concurrently((0..40).map(|_| {
         let (db, clock) = (storage.db.clone(), storage.clock.clone());
         async move {
-            let stamped = Event::success(Action::SignIn).stamped(&clock);
+            let stamped = Event::success(Action::SignIn).with_request_context(&clock);
             let mut tx = db.begin().await.unwrap();
             record_stamped(&mut tx, &stamped).await.unwrap();
             tx.commit().await.unwrap();
@@ -173,7 +173,7 @@ async fn pages_show_every_row_once_newest_first(on: On) {
         }
     }))
     .await;
-    // Ids carry their time, so newest first is greatest first.
+    // Ids contain their time, so newest first is greatest first.
     let newest_first =
         reversed(&written.into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
     assert_eq!(newest_first.len(), 40);
@@ -182,7 +182,7 @@ async fn pages_show_every_row_once_newest_first(on: On) {
     }
 }
 
-async fn rows_that_come_between_two_pages_do_not_move_them(on: On) {
+async fn new_rows_between_two_pages_do_not_shift_the_pages(on: On) {
     let storage = Storage::new(on).await;
     let mut written = Vec::new();
     for _ in 0..12 {

@@ -1,4 +1,4 @@
-//! `tenant-broker audit`: what an auditor does, offline.
+//! `tenant-broker audit`: verify, export and search the audit trail without a running broker.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 
-use super::{Output, Settable, print};
+use super::{ConfigArgs, Output, print};
 use crate::{
     app,
     audit::{self, chain},
@@ -20,48 +20,50 @@ use crate::{
     signing::PublicKeys,
 };
 
-/// Exit code where nothing could be said: no database, no file, no keys.
-const COULD_NOT_LOOK: u8 = 2;
-/// Rows of a page of an export.
-const PAGE: u32 = 1000;
-/// After how long a person is told how far it is, and how often.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Exit code if nothing could be verified: no database, file or keys.
+const EXIT_UNREADABLE: u8 = 2;
+/// Number of rows that an export reads at a time.
+const PAGE_SIZE: u32 = 1000;
+/// Time after which progress is reported, and interval of the reports.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which `export --follow` looks for new rows.
+const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AuditCommand {
-    /// Find out whether somebody changed the trail: exit code 0 if not, 1 if so, 2 if it cannot be
-    /// read
-    Verify(Verify),
+    /// Verify that nobody changed the trail: exit code 0 if it is intact, 1 if not, 2 if it cannot
+    /// be read
+    Verify(VerifyArgs),
     /// Print the trail as JSON Lines, in the order of its chain
     Export {
         #[command(flatten)]
-        settable: Settable,
-        /// Only what comes after this row
+        config_args: ConfigArgs,
+        /// Only rows after this sequence
         #[arg(long, value_name = "SEQUENCE", default_value_t = 0)]
         after: i64,
-        /// Wait for more, until Ctrl-C
+        /// Wait for new rows until Ctrl-C
         #[arg(long)]
         follow: bool,
     },
-    /// Say who a credential was issued to; the cluster's audit log names it in
+    /// Print to whom a credential was issued; the cluster's audit log has its identifier in
     /// authentication.kubernetes.io/credential-id
     Who {
         #[command(flatten)]
-        settable: Settable,
-        /// The identifier, with or without JTI=
+        config_args: ConfigArgs,
+        /// The identifier of the credential, with or without JTI=
         credential_id: String,
-        /// How to print it
+        /// Output format
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Print the public keys that checkpoints are verified with (JSON Web Key Set)
-    Keys(Settable),
+    /// Print the public keys that verify checkpoints (JSON Web Key Set)
+    Keys(ConfigArgs),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Verify {
+pub(super) struct VerifyArgs {
     #[command(flatten)]
-    settable: Settable,
+    config_args: ConfigArgs,
     /// An export, instead of the database of the configuration
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -70,11 +72,11 @@ pub(super) struct Verify {
     keys: Option<PathBuf>,
     /// A head that an earlier run printed: the trail must still contain it
     #[arg(long, value_name = "SEQUENCE:HASH")]
-    expect: Option<chain::Expected>,
-    /// The file begins after this row on purpose
+    expect: Option<chain::Head>,
+    /// The sequence after which the file begins, if it is a partial export
     #[arg(long, value_name = "SEQUENCE", requires = "file")]
     after: Option<i64>,
-    /// How to print what was found
+    /// Output format of the report
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
@@ -84,23 +86,25 @@ pub(super) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
         AuditCommand::Verify(arguments) => match verify(arguments).await {
             Ok(code) => return Ok(code),
             Err(error) => {
-                tell(&format!("error: {error:#}\n"));
-                return Ok(ExitCode::from(COULD_NOT_LOOK));
+                print_to_stderr(&format!("error: {error:#}\n"));
+                return Ok(ExitCode::from(EXIT_UNREADABLE));
             }
         },
-        AuditCommand::Export { settable, after, follow } => {
-            let db = open(&settable.load()?).await?;
+        AuditCommand::Export { config_args, after, follow } => {
+            let db = open(&config_args.load()?).await?;
             export(&db, after, follow).await?;
             db.close().await;
         }
-        AuditCommand::Who { settable, credential_id, output } => {
-            let db = open(&settable.load()?).await?;
-            let found = audit::who(&db, &credential_id).await.context("the database failed")??;
+        AuditCommand::Who { config_args, credential_id, output } => {
+            let db = open(&config_args.load()?).await?;
+            let found = audit::resolve_credential(&db, &credential_id)
+                .await
+                .context("the database failed")??;
             db.close().await;
             let Some(issuance) = found else {
                 bail!(
-                    "no credential {credential_id} is on the ledger of this broker: it was issued by \
-                     another one, or not by a broker at all"
+                    "credential {credential_id} is not on the ledger of this broker: it was issued by \
+                     another broker, or not by a broker"
                 );
             };
             print(&match output {
@@ -108,35 +112,35 @@ pub(super) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
                 Output::Json => serde_json::to_string_pretty(&issuance)? + "\n",
             })?;
         }
-        AuditCommand::Keys(settable) => {
-            let keys = app::audit_keys(&settable.load()?)?.known;
-            print(&(serde_json::to_string_pretty(&keys.set())? + "\n"))?;
+        AuditCommand::Keys(config_args) => {
+            let keys = app::audit_keys(&config_args.load()?)?.known;
+            print(&(serde_json::to_string_pretty(&keys.to_jwks())? + "\n"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The database as it is: an auditor changes nothing, and makes no new file.
+/// Opens the database without migrating it and without creating a new file.
 async fn open(config: &Config) -> anyhow::Result<Db> {
     if let Location::Sqlite(path) = &config.database
         && !path.exists()
     {
         bail!("there is no database {} (database.url)", path.display());
     }
-    Db::connect(&config.database)
-        .await
-        .context("cannot open the database (database.url); is it running and may we in?")
+    Db::connect(&config.database).await.context(
+        "cannot open the database (database.url); is it running, and are user and password right?",
+    )
 }
 
-async fn verify(arguments: Verify) -> anyhow::Result<ExitCode> {
-    let Verify { settable, file, keys, expect, after, output } = arguments;
+async fn verify(arguments: VerifyArgs) -> anyhow::Result<ExitCode> {
+    let VerifyArgs { config_args, file, keys, expect, after, output } = arguments;
     let keys = match keys {
         Some(path) => {
             let text = std::fs::read_to_string(&path)
                 .with_context(|| format!("cannot read the keys {}", path.display()))?;
             PublicKeys::parse(&text).with_context(|| format!("{} (--keys)", path.display()))?
         }
-        None => app::audit_keys(&settable.load()?)?.known,
+        None => app::audit_keys(&config_args.load()?)?.known,
     };
     let mut progress = Progress::new();
     let outcome = if let Some(path) = file {
@@ -147,10 +151,10 @@ async fn verify(arguments: Verify) -> anyhow::Result<ExitCode> {
         chain::verify_file(lines, &keys, start, expect, |rows| progress.at(rows))
             .with_context(|| format!("cannot read the export {}", path.display()))?
     } else {
-        let db = open(&settable.load()?).await?;
+        let db = open(&config_args.load()?).await?;
         let outcome = chain::verify_database(&db, &keys, expect, |rows| progress.at(rows));
         let outcome = outcome.await.context(
-            "cannot read the audit trail; `tenant-broker migrate` brings tables to this version",
+            "cannot read the audit trail; `tenant-broker migrate` migrates the database to this version",
         )?;
         db.close().await;
         outcome
@@ -164,14 +168,17 @@ async fn verify(arguments: Verify) -> anyhow::Result<ExitCode> {
 }
 
 async fn export(db: &Db, mut after: i64, follow: bool) -> anyhow::Result<()> {
-    let mut ticks = tokio::time::interval(PATIENCE);
+    let mut ticks = tokio::time::interval(FOLLOW_INTERVAL);
     let out = std::io::stdout();
     loop {
-        match audit::page(db, after, PAGE).await.context("cannot read the audit trail")? {
+        match audit::export_page(db, after, PAGE_SIZE)
+            .await
+            .context("cannot read the audit trail")?
+        {
             Some(page) => {
                 let text = page.to_json_lines()?;
                 match out.lock().write_all(text.as_bytes()) {
-                    // Whoever reads has enough (`| head`).
+                    // The reader closed the pipe (`| head`).
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
                     written => written?,
                 }
@@ -183,35 +190,35 @@ async fn export(db: &Db, mut after: i64, follow: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Says on stderr how far it is, if it takes long.
+/// Reports the progress of a long verification on stderr.
 struct Progress {
     began: Instant,
-    said: Option<Instant>,
+    reported_at: Option<Instant>,
 }
 
 impl Progress {
     fn new() -> Self {
-        Self { began: Instant::now(), said: None }
+        Self { began: Instant::now(), reported_at: None }
     }
 
     fn at(&mut self, rows: u64) {
-        if self.said.unwrap_or(self.began).elapsed() < PATIENCE {
+        if self.reported_at.unwrap_or(self.began).elapsed() < PROGRESS_INTERVAL {
             return;
         }
-        self.said = Some(Instant::now());
-        // On one line where somebody looks on.
+        self.reported_at = Some(Instant::now());
+        // A terminal shows the progress on one line.
         let end = if std::io::stderr().is_terminal() { "\r" } else { "\n" };
-        tell(&format!("{rows} rows are as they were sealed …{end}"));
+        print_to_stderr(&format!("{rows} rows are intact …{end}"));
     }
 
     fn end(&self) {
-        if self.said.is_some() && std::io::stderr().is_terminal() {
-            tell("\n");
+        if self.reported_at.is_some() && std::io::stderr().is_terminal() {
+            print_to_stderr("\n");
         }
     }
 }
 
-fn tell(text: &str) {
-    // Nobody to tell is no failure.
+fn print_to_stderr(text: &str) {
+    // A closed stderr is no error.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -18,14 +18,14 @@ use crate::{
     app::{self, App},
     clock::Clock,
     cluster::Cluster,
-    config::{BrokerUser, Config, Settings},
+    config::{Config, KubernetesUser, Settings},
     doctor,
     identity::Identity,
     install::{self, Administrator, Parameters},
     telemetry::{self, Metrics},
 };
 
-/// Gives each person a safe corner of a Kubernetes cluster.
+/// Gives each person an isolated namespace of a Kubernetes cluster.
 #[derive(Debug, Parser)]
 #[command(name = "tenant-broker", version, about, max_term_width = 100)]
 pub struct Cli {
@@ -35,67 +35,67 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the broker until SIGTERM or Ctrl-C, then finish what is under way
-    Serve(Settable),
-    /// Bring the database's tables to this version (serve does it too)
-    Migrate(Settable),
+    /// Run the broker until SIGTERM or Ctrl-C, then finish requests in flight
+    Serve(ConfigArgs),
+    /// Migrate the database to this version (serve does it too)
+    Migrate(ConfigArgs),
     /// Manage local accounts
     #[command(subcommand)]
     User(UserCommand),
-    /// Give the broker its rights and the admission policies that hold it; prints them by default
+    /// Install the ClusterRole of the broker and the admission policies; prints them by default
     Install(InstallArgs),
-    /// Try with the broker's own credential what must work and what must not; changes nothing
+    /// Check the cluster with the broker's own credential; changes nothing
     Doctor {
         #[command(flatten)]
-        settable: Settable,
-        /// How to print what was found
+        config_args: ConfigArgs,
+        /// Output format of the report
         #[arg(short, long, value_enum, default_value_t)]
         output: Output,
     },
     /// Verify, export and search the audit trail
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// Check the configuration, report every fault, and say what is in force
-    CheckConfig(Settable),
+    /// Check the configuration: report all faults, or print the main settings
+    CheckConfig(ConfigArgs),
     /// Print the OpenAPI document of the HTTP API
     Openapi,
 }
 
-/// How data is printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum Output {
-    /// For people
+    /// Table for people
     #[default]
     Table,
-    /// For programs
+    /// JSON for programs
     Json,
 }
 
-/// Where settings come from.
+/// The arguments with settings.
 #[derive(Debug, Args)]
-struct Settable {
+struct ConfigArgs {
     /// TOML file with the settings; docs/configuration.md lists them
     #[arg(long, value_name = "FILE", env = "TENANT_BROKER_CONFIG")]
     config: Option<PathBuf>,
-    /// Set one setting, for example --set log.level=debug; wins over file and environment
+    /// Override a setting of file and environment, for example --set log.level=debug
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 enum UserCommand {
-    /// Make a local account; prints its identifier
+    /// Create a local account; prints its identifier
     Create {
         #[command(flatten)]
-        settable: Settable,
+        config_args: ConfigArgs,
         /// The e-mail address to sign in with
         #[arg(long)]
         email: String,
-        /// An administrator: sees, suspends and resumes every workspace
+        /// Make it an administrator, who can see, suspend and resume every workspace
         #[arg(long)]
         admin: bool,
         /// Read the password from the first line of standard input (it is never an argument,
-        /// for those are seen by everybody on the machine)
+        /// because everybody on the machine can see arguments)
         #[arg(long, required = true)]
         password_stdin: bool,
     },
@@ -104,28 +104,29 @@ enum UserCommand {
 #[derive(Debug, Args)]
 struct InstallArgs {
     #[command(flatten)]
-    settable: Settable,
+    config_args: ConfigArgs,
     #[command(flatten)]
     mode: InstallMode,
-    /// Add flow schemas: lanes of the API server for the broker, one of them for suspensions
+    /// Add priority levels of the API server (API Priority and Fairness) for the broker, one of
+    /// them for suspensions
     #[arg(long, conflicts_with = "uninstall")]
     flow_schema: bool,
-    /// An administrator's kubeconfig; by default the one that kubectl would take
+    /// An administrator's kubeconfig; by default the one that kubectl would use
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// A context of it
+    /// A context of that kubeconfig
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
     /// After applying, write a kubeconfig for the broker with a certificate that the cluster signs;
-    /// again before its days are over
+    /// renew it in time
     #[arg(long, value_name = "FILE", requires = "apply")]
     credential: Option<PathBuf>,
-    /// How long that certificate is asked to live
+    /// Requested lifetime of that certificate
     #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u16).range(1..=3650))]
     credential_days: u16,
 }
 
-/// What `install` does; without any it prints.
+/// The mode of `install`; the default is to print.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 #[expect(clippy::struct_excessive_bools, reason = "clap excludes all but one")]
@@ -133,18 +134,18 @@ struct InstallMode {
     /// Print the manifest, for `kubectl apply --server-side -f -`
     #[arg(long)]
     print: bool,
-    /// Apply it with an administrator's rights (server-side apply)
+    /// Apply it with an administrator's credential (server-side apply)
     #[arg(long)]
     apply: bool,
-    /// Show what applying would change; the exit code is 1 if anything
+    /// Show what applying would change; the exit code is 1 if there are changes
     #[arg(long)]
     diff: bool,
-    /// Delete what install made; tenants' namespaces stay
+    /// Delete all installed objects; tenants' namespaces stay
     #[arg(long)]
     uninstall: bool,
 }
 
-impl Settable {
+impl ConfigArgs {
     fn load(&self) -> anyhow::Result<Config> {
         let file = match &self.config {
             Some(path) => {
@@ -155,8 +156,9 @@ impl Settable {
             None => None,
         };
         let file = file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()));
-        // TENANT_BROKER_CONFIG names the file; URL and CA are what the plugin and people set.
-        let not_ours = [
+        // TENANT_BROKER_CONFIG names the file; the others are variables of the plugin and of
+        // people.
+        let other_variables = [
             "TENANT_BROKER_CONFIG",
             "TENANT_BROKER_URL",
             "TENANT_BROKER_URLS",
@@ -166,38 +168,38 @@ impl Settable {
         ];
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(name, _)| !not_ours.contains(&name.as_str()));
+            .filter(|(name, _)| !other_variables.contains(&name.as_str()));
         let settings = Settings::load(file, environment, &self.set)?;
         Ok(Config::from_settings(settings)?)
     }
 }
 
 impl Cli {
-    /// Runs the command.
+    /// Runs the command and returns its exit code.
     ///
     /// # Errors
-    /// What failed and what to do.
+    /// The command failed; the text says what to do.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            Command::Serve(settable) => {
-                let config = settable.load()?;
+            Command::Serve(config_args) => {
+                let config = config_args.load()?;
                 config.check_files()?;
                 Box::pin(serve(config)).await?;
             }
-            Command::Migrate(settable) => {
-                app::open_database(&settable.load()?).await?.close().await;
+            Command::Migrate(config_args) => {
+                app::open_database(&config_args.load()?).await?.close().await;
             }
-            Command::User(UserCommand::Create { settable, email, admin, password_stdin: _ }) => {
+            Command::User(UserCommand::Create { config_args, email, admin, password_stdin: _ }) => {
                 let role = if admin { Role::Admin } else { Role::User };
-                create_user(&settable.load()?, &email, role).await?;
+                create_user(&config_args.load()?, &email, role).await?;
             }
             Command::Install(args) => return Box::pin(install(args)).await,
-            Command::Doctor { settable, output } => {
-                return Box::pin(doctor(&settable.load()?, output)).await;
+            Command::Doctor { config_args, output } => {
+                return Box::pin(doctor(&config_args.load()?, output)).await;
             }
             Command::Audit(command) => return Box::pin(audit::run(command)).await,
-            Command::CheckConfig(settable) => {
-                let config = settable.load()?;
+            Command::CheckConfig(config_args) => {
+                let config = config_args.load()?;
                 config.check_files()?;
                 check_config(&config)?;
             }
@@ -240,23 +242,23 @@ async fn create_user(config: &Config, email: &str, role: Role) -> anyhow::Result
 }
 
 async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
-    let parameters = Parameters::new(&args.settable.load()?);
+    let parameters = Parameters::new(&args.config_args.load()?);
     let mut manifest = install::manifest(&parameters);
     if args.flow_schema {
-        manifest += &install::flow_control(&parameters);
+        manifest += &install::flow_schemas(&parameters);
     }
     let InstallMode { print: _, apply, diff, uninstall } = args.mode;
     if !(apply || diff || uninstall) {
         print(&manifest)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Before anything is applied.
+    // Checked before anything is applied.
     let credential = match (&args.credential, &parameters.broker) {
         (None, _) => None,
-        (Some(file), BrokerUser::User(user)) => Some((file, user)),
-        (Some(_), BrokerUser::ServiceAccount { .. }) => bail!(
-            "--credential: cluster.identity is a ServiceAccount, whose credential its pod is given; \
-             leave cluster.kubeconfig out there"
+        (Some(file), KubernetesUser::User(user)) => Some((file, user)),
+        (Some(_), KubernetesUser::ServiceAccount { .. }) => bail!(
+            "--credential: cluster.identity is a ServiceAccount, whose pod gets its credential from \
+             Kubernetes; run the broker there without cluster.kubeconfig"
         ),
     };
     let administrator = Administrator::connect(args.kubeconfig.as_deref(), args.context).await?;
@@ -291,7 +293,7 @@ async fn doctor(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
 
 fn check_config(config: &Config) -> anyhow::Result<()> {
     print(&format!(
-        "the configuration is sound\n  listen           {}\n  operator_listen  {}\n  \
+        "the configuration is valid\n  listen           {}\n  operator_listen  {}\n  \
          public_url       {}\n  database         {}\n  cluster          {}\n  tiers            {}\n",
         config.listen,
         config.operator_listen,
@@ -306,7 +308,7 @@ fn check_config(config: &Config) -> anyhow::Result<()> {
     ))
 }
 
-/// Data goes to stdout; one that is closed early (`| head`) is no failure.
+/// Writes data to stdout. A closed pipe (`| head`) is no error.
 fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -1,4 +1,4 @@
-//! What can be wrong with an object that is there. Pure.
+//! Drift of an object: the ways in which it can differ from the desired one. Pure.
 
 use std::collections::BTreeMap;
 
@@ -18,36 +18,36 @@ use super::{
     quantity,
 };
 
-/// The label that decides what pods may do to the node.
+/// The label that sets the Pod Security level of a namespace.
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
-/// How an object differs from how it has to be.
+/// How an object differs from the desired one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Difference {
-    /// It is not there.
+    /// It does not exist.
     Missing,
-    /// It does not carry our labels, or those of another workspace.
+    /// It lacks the broker's labels, or carries those of another workspace.
     Foreign,
     /// It is being deleted.
     Terminating,
-    /// The namespace enforces another pod security level.
+    /// The namespace enforces another Pod Security level.
     PodSecurity,
     /// The namespace has the suspended label, or lacks it.
     SuspendedLabel,
-    /// Other amounts.
+    /// Its spec differs, for example the amounts of a quota.
     Spec,
     /// It binds another role.
     Role,
     /// It binds somebody else.
     Subjects,
-    /// It is another object of the same name: its uid changed.
+    /// It was recreated by somebody else: its uid changed.
     Replaced,
-    /// It is there and must not be.
+    /// It exists and must not.
     Unexpected,
 }
 
 impl Difference {
-    /// As kept, shown and counted.
+    /// The name in the database, the API and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Missing => "missing",
@@ -63,32 +63,32 @@ impl Difference {
         }
     }
 
-    /// In words, after the name of the object.
+    /// A description that follows the name of the object.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Missing => "is not there",
-            Self::Foreign => "exists and is not ours",
+            Self::Missing => "does not exist",
+            Self::Foreign => "exists and is not managed by the broker",
             Self::Terminating => "is being deleted",
             Self::PodSecurity => "enforces another pod security level",
             Self::SuspendedLabel => "has another suspended label than its workspace",
             Self::Spec => "has another spec",
             Self::Role => "binds another role",
             Self::Subjects => "binds somebody else",
-            Self::Replaced => "was made anew by somebody else",
-            Self::Unexpected => "is there although the workspace is suspended",
+            Self::Replaced => "was recreated by somebody else",
+            Self::Unexpected => "exists although the workspace is suspended",
         }
     }
 }
 
-/// A kind of object that workspaces are made of.
+/// A kind of object that workspaces consist of.
 pub trait Compared: Resource<DynamicType = ()> {
-    /// Its name, for example `RoleBinding`.
+    /// The kind, for example `RoleBinding`.
     const NAME: &'static str;
 
-    /// How this one, which is ours, differs from the one that is wanted.
+    /// How an object with the right labels differs from the desired one.
     fn differs(&self, wanted: &Self) -> Option<Difference>;
 
-    /// How this one differs from the one that is wanted.
+    /// How the object differs from the desired one.
     fn compare(&self, wanted: &Self) -> Option<Difference>
     where
         Self: Sized,
@@ -135,9 +135,9 @@ impl Compared for LimitRange {
 
     fn differs(&self, wanted: &Self) -> Option<Difference> {
         let limits = |range: &Self| range.spec.clone().map(|spec| spec.limits).unwrap_or_default();
-        let (there, wanted) = (limits(self), limits(wanted));
-        let same = there.len() == wanted.len()
-            && there.iter().zip(&wanted).all(|(there, wanted)| same_limits(there, wanted));
+        let (actual, wanted) = (limits(self), limits(wanted));
+        let same = actual.len() == wanted.len()
+            && actual.iter().zip(&wanted).all(|(actual, wanted)| same_limits(actual, wanted));
         (!same).then_some(Difference::Spec)
     }
 }
@@ -165,7 +165,7 @@ impl Compared for NetworkPolicy {
     const NAME: &'static str = "NetworkPolicy";
 
     fn differs(&self, wanted: &Self) -> Option<Difference> {
-        // The API server fills in nothing that the broker leaves out.
+        // The API server sets no defaults for the fields that the broker leaves out.
         (self.spec != wanted.spec).then_some(Difference::Spec)
     }
 }

@@ -1,24 +1,24 @@
-//! How the cluster fails.
+//! Errors of the cluster.
 
-/// Why the cluster did not do what the broker asked.
+/// A request to the cluster failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// It does not answer, or is too busy: try again.
+    /// The API server does not respond or is overloaded; a retry may succeed.
     #[error("the cluster does not answer")]
     Unavailable(#[source] kube::Error),
-    /// It refused: the broker's rights or a policy stand against it.
+    /// RBAC, an admission policy or validation refused the request.
     #[error("the cluster refused")]
     Refused(#[source] kube::Error),
-    /// The object is not there.
-    #[error("the object is not there")]
+    /// The object does not exist.
+    #[error("the object does not exist")]
     NotFound(#[source] kube::Error),
-    /// Something that is not ours, or not as we made it, is in the way.
+    /// An object that the broker did not make, or that was changed, has the name.
     #[error("{0}")]
     Conflict(String),
-    /// The quota controller has not written the status of a ResourceQuota: nothing limits the
+    /// The quota controller has not written the status of a ResourceQuota, so nothing limits the
     /// namespace yet.
     #[error(
-        "the ResourceQuota {quota} of {namespace} is not enforced yet; look whether \
+        "the ResourceQuota {quota} of {namespace} is not enforced yet; check that \
          kube-controller-manager runs its controller `resourcequota`"
     )]
     QuotaNotEnforced {
@@ -27,7 +27,7 @@ pub enum ClusterError {
         /// Name of the ResourceQuota.
         quota: String,
     },
-    /// A token of the wrong kind was issued, and dropped.
+    /// The cluster issued a token that is not as requested; it was dropped.
     #[error("the cluster issued a token that was dropped: {0}")]
     Token(String),
 }
@@ -35,7 +35,7 @@ pub enum ClusterError {
 impl From<kube::Error> for ClusterError {
     fn from(error: kube::Error) -> Self {
         match &error {
-            // 422 is how an admission policy without a reason refuses.
+            // An admission policy without a reason refuses with 422.
             kube::Error::Api(status) => match status.code {
                 404 => Self::NotFound(error),
                 409 => Self::Conflict(status.message.clone()),

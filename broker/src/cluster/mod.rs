@@ -1,18 +1,19 @@
-//! The cluster: the broker's own connection to its API server, and the few things it does there.
+//! The cluster: the broker's client of the Kubernetes API server, and the operations it performs
+//! there.
 //!
-//! Everything here runs as the broker's restricted identity. An object is made with create and, if
-//! it is there already, compared; nothing foreign is adopted, changed or deleted.
+//! Everything here runs as the broker's restricted identity. An object is created or, if it exists
+//! already, compared; objects that the broker did not make are never adopted, changed or deleted.
 
 mod difference;
+mod dry_run;
 mod error;
-mod look;
+mod managed_objects;
+mod namespace_ownership;
 mod object;
 mod quantity;
-mod rehearse;
 mod revoke;
 mod secret;
-mod standing;
-mod survey;
+mod self_review;
 mod tenants;
 mod token;
 mod upstream;
@@ -26,15 +27,15 @@ use kube::{
 };
 
 pub use difference::{Compared, Difference, is_marked_suspended};
+pub use dry_run::{AccessReview, DryRunResult, ServerFacts};
 pub use error::ClusterError;
-pub use look::KnownAs;
-pub use object::{Object, Outcome, Seen, labels_of};
-pub use rehearse::{Question, Rehearsal, ServerFacts};
+pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
+pub use object::{EnsuredObject, Object, ObjectComparison, labels_of};
 pub use secret::{SECRET_TYPE, TokenSecret};
-pub use standing::{NamespaceStanding, RecordedUids};
+pub use self_review::UserInfo;
 pub use tenants::HeldBinding;
 pub use token::IssuedToken;
-pub use upstream::{Travel, Upstream, UpstreamAnswer, UpstreamBody, UpstreamError};
+pub use upstream::{Transport, Upstream, UpstreamError, UpstreamRequestBody, UpstreamResponseBody};
 
 use crate::{clock::Clock, config::ClusterSettings, telemetry::Metrics};
 
@@ -43,16 +44,16 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the API server may stay silent.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a person's kubeconfig says of the cluster.
+/// The part of a kubeconfig that describes the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// URL of the API server.
     pub server: String,
-    /// The CA's certificates as base64 of PEM; without them the system's CAs are trusted.
+    /// The CA certificates as base64 of PEM; if there are none, the system's CAs are trusted.
     pub certificate_authority_data: Option<String>,
 }
 
-/// One cluster, reached as the broker.
+/// A cluster, accessed with the broker's identity. Clones share its connections.
 #[derive(Clone)]
 pub struct Cluster {
     name: String,
@@ -72,35 +73,35 @@ impl std::fmt::Debug for Cluster {
 /// The cluster's settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig.
+    /// The kubeconfig cannot be read or used.
     #[error("cannot use the kubeconfig {path} (cluster.kubeconfig)")]
     Kubeconfig {
-        /// Its path.
+        /// Path of the kubeconfig.
         path: String,
-        /// Why.
+        /// The cause.
         source: kube::config::KubeconfigError,
     },
-    /// Not in a pod either.
+    /// No kubeconfig is configured, and the broker does not run in a pod.
     #[error(
         "cluster.kubeconfig is not set and this is not a pod of the cluster; \
          name the broker's kubeconfig (`tenant-broker install --apply --credential FILE` makes one)"
     )]
     NotInCluster(#[source] kube::config::InClusterError),
-    /// The client.
+    /// The client or its TLS configuration cannot be built.
     #[error("cannot prepare the connection to the cluster")]
     Client(#[source] kube::Error),
-    /// The CA file.
+    /// The CA file cannot be read.
     #[error("cannot read the CA of the cluster {path}")]
     CaFile {
-        /// Its path.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
 }
 
 impl Cluster {
-    /// Prepares the connection; does not open it yet, so the cluster may be down.
+    /// Builds the clients without opening a connection, so the cluster may be down.
     ///
     /// # Errors
     /// The settings cannot be used.
@@ -111,19 +112,19 @@ impl Cluster {
     ) -> Result<Self, ConnectError> {
         let mut config = match &settings.kubeconfig {
             Some(path) => {
-                let wrong =
+                let unusable =
                     |source| ConnectError::Kubeconfig { path: path.display().to_string(), source };
-                let kubeconfig = Kubeconfig::read_from(path).map_err(wrong)?;
+                let kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
                 Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
                     .await
-                    .map_err(wrong)?
+                    .map_err(unusable)?
             }
             None => Config::incluster().map_err(ConnectError::NotInCluster)?,
         };
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = Some(READ_TIMEOUT);
         config.write_timeout = Some(READ_TIMEOUT);
-        // A caller waits: it is told to come back instead.
+        // A caller waits for the result, so it is told to retry instead.
         config.default_retry = false;
         let endpoint = endpoint(settings, &config)?;
         let upstream = Upstream::new(&config)?;
@@ -131,17 +132,17 @@ impl Cluster {
         Ok(Self { name: settings.name.clone(), client, endpoint, upstream, clock, metrics })
     }
 
-    /// Its name in workspaces and kubeconfigs.
+    /// The cluster's name in workspaces and kubeconfigs.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The way there for requests that bring their own token.
+    /// The connections for requests that bring their own token.
     pub fn upstream(&self) -> &Upstream {
         &self.upstream
     }
 
-    /// How people reach it.
+    /// The endpoint that kubeconfigs name.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -169,7 +170,7 @@ fn endpoint(settings: &ClusterSettings, config: &Config) -> Result<Endpoint, Con
     })
 }
 
-/// A certificate as PEM (RFC 7468).
+/// Encodes a DER certificate as PEM (RFC 7468).
 pub fn pem(der: &[u8]) -> String {
     let body = STANDARD.encode(der);
     let lines: Vec<&str> =

@@ -1,4 +1,5 @@
-//! Create and verify: an object is made, or it is there already exactly as we would have made it.
+//! Idempotent creation: an object is created, or it exists already exactly as the broker would
+//! have created it.
 
 use std::collections::BTreeMap;
 
@@ -23,45 +24,46 @@ use super::{
     difference::{Compared, Difference},
 };
 
-/// An object of a workspace, as it has to be.
+/// The desired state of an object of a workspace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Object {
     /// The tenant's namespace.
     Namespace(Box<Namespace>),
-    /// What it may use.
+    /// The total resources of the namespace.
     ResourceQuota(Box<ResourceQuota>),
-    /// What a container gets that names no limits.
+    /// The defaults of containers that name no requests or limits.
     LimitRange(Box<LimitRange>),
-    /// Whose tokens people get.
+    /// The account whose tokens the workspace's users get.
     ServiceAccount(Box<ServiceAccount>),
-    /// What those tokens may do.
+    /// The role that those tokens have in the namespace.
     RoleBinding(Box<RoleBinding>),
-    /// Who may connect to its pods.
+    /// The sources that may connect to pods of the namespace.
     NetworkPolicy(Box<NetworkPolicy>),
 }
 
-/// How an object came to be as it has to be.
+/// An object that exists as desired.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct EnsuredObject {
     /// Kind of the object.
     pub kind: &'static str,
     /// The object's `metadata.uid`.
     pub uid: String,
-    /// Whether it was made just now.
+    /// Whether this call created it.
     pub created: bool,
 }
 
-/// How an object of the cluster compares with how it has to be.
+/// An object of the cluster, compared with the desired one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// What is wrong with it.
+pub struct ObjectComparison {
+    /// The difference, if there is one.
     pub difference: Option<Difference>,
-    /// The uid of what is there; empty if nothing is.
+    /// The uid of the existing object; empty if there is none.
     pub uid: String,
 }
 
-/// Runs one body for whichever kind an object is: it gets the API of the kind and what is wanted.
+/// Runs one body for whichever kind an object is: it gets the API of the kind and the desired
+/// object.
 macro_rules! for_kind {
     ($cluster:expr, $object:expr, |$api:ident, $wanted:ident| $body:expr) => {
         match $object {
@@ -94,7 +96,7 @@ macro_rules! for_kind {
 }
 
 impl Object {
-    /// Its kind.
+    /// The kind, for example `RoleBinding`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Namespace(_) => Namespace::NAME,
@@ -108,68 +110,70 @@ impl Object {
 }
 
 impl Cluster {
-    /// Makes an object, or checks that the one that is there is ours and as it has to be.
+    /// Creates an object, or verifies that the existing one belongs to the workspace and is as
+    /// desired.
     ///
     /// # Errors
-    /// [`ClusterError::Conflict`] if it is not; the object is left as it is.
-    pub async fn create_or_verify(&self, object: &Object) -> Result<Outcome, ClusterError> {
-        let outcome = self.create_or_see(object).await?;
-        match outcome.1 {
-            None => Ok(outcome.0),
-            Some(difference) => Err(in_the_way(object, difference)),
+    /// The request failed; [`ClusterError::Conflict`] if the existing object differs. It is not
+    /// changed then.
+    pub async fn create_or_verify(&self, object: &Object) -> Result<EnsuredObject, ClusterError> {
+        let (ensured, difference) = self.create_or_compare(object).await?;
+        match difference {
+            None => Ok(ensured),
+            Some(difference) => Err(conflict(object, difference)),
         }
     }
 
-    /// As [`Cluster::create_or_verify`], but what limits a workspace may have been changed by an
-    /// administrator: a quota or limits that are ours with another spec are taken as they are.
+    /// As [`Cluster::create_or_verify`], but a quota or limit range of the workspace with another
+    /// spec is accepted, because an administrator may have changed it.
     ///
     /// # Errors
     /// As [`Cluster::create_or_verify`].
-    pub async fn create_or_keep(&self, object: &Object) -> Result<Outcome, ClusterError> {
-        let outcome = self.create_or_see(object).await?;
-        match outcome.1 {
-            None | Some(Difference::Spec) => Ok(outcome.0),
-            Some(difference) => Err(in_the_way(object, difference)),
+    pub async fn create_or_accept(&self, object: &Object) -> Result<EnsuredObject, ClusterError> {
+        let (ensured, difference) = self.create_or_compare(object).await?;
+        match difference {
+            None | Some(Difference::Spec) => Ok(ensured),
+            Some(difference) => Err(conflict(object, difference)),
         }
     }
 
-    async fn create_or_see(
+    async fn create_or_compare(
         &self,
         object: &Object,
-    ) -> Result<(Outcome, Option<Difference>), ClusterError> {
+    ) -> Result<(EnsuredObject, Option<Difference>), ClusterError> {
         for_kind!(self, object, |api, wanted| ensure(&api, wanted).await)
     }
 
-    /// Looks how an object is.
+    /// Gets an object and compares it with the desired one.
     ///
     /// # Errors
-    /// The cluster's.
-    pub async fn see(&self, object: &Object) -> Result<Seen, ClusterError> {
-        for_kind!(self, object, |api, wanted| see(&api, wanted).await)
+    /// The request failed.
+    pub async fn get_and_compare(&self, object: &Object) -> Result<ObjectComparison, ClusterError> {
+        for_kind!(self, object, |api, wanted| get_and_compare(&api, wanted).await)
     }
 
-    /// Deletes an object if it is still this one.
+    /// Deletes an object if it still has this uid; an object that does not exist is no error.
     ///
     /// # Errors
-    /// The cluster's; [`ClusterError::Conflict`] if it is another one now.
-    pub async fn delete_this(&self, object: &Object, uid: &str) -> Result<(), ClusterError> {
+    /// The request failed; [`ClusterError::Conflict`] if the object has another uid.
+    pub async fn delete_with_uid(&self, object: &Object, uid: &str) -> Result<(), ClusterError> {
         for_kind!(self, object, |api, wanted| delete(&api, wanted, uid).await)
     }
 }
 
-fn in_the_way(object: &Object, difference: Difference) -> ClusterError {
-    let name = for_name(object);
+fn conflict(object: &Object, difference: Difference) -> ClusterError {
+    let name = name_of(object);
     ClusterError::Conflict(format!("{} {name} {}", object.kind(), difference.text()))
 }
 
-fn for_name(object: &Object) -> String {
+fn name_of(object: &Object) -> String {
     match object {
-        Object::Namespace(it) => it.name_any(),
-        Object::ResourceQuota(it) => it.name_any(),
-        Object::LimitRange(it) => it.name_any(),
-        Object::ServiceAccount(it) => it.name_any(),
-        Object::RoleBinding(it) => it.name_any(),
-        Object::NetworkPolicy(it) => it.name_any(),
+        Object::Namespace(object) => object.name_any(),
+        Object::ResourceQuota(object) => object.name_any(),
+        Object::LimitRange(object) => object.name_any(),
+        Object::ServiceAccount(object) => object.name_any(),
+        Object::RoleBinding(object) => object.name_any(),
+        Object::NetworkPolicy(object) => object.name_any(),
     }
 }
 
@@ -187,34 +191,38 @@ where
     Api::namespaced(cluster.client.clone(), &object.namespace().unwrap_or_default())
 }
 
-async fn ensure<K>(api: &Api<K>, wanted: &K) -> Result<(Outcome, Option<Difference>), ClusterError>
+async fn ensure<K>(
+    api: &Api<K>,
+    wanted: &K,
+) -> Result<(EnsuredObject, Option<Difference>), ClusterError>
 where
     K: Compared + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
 {
     let kind = K::NAME;
     match api.create(&PostParams::default(), wanted).await {
-        Ok(made) => {
-            let uid = made.uid().unwrap_or_default();
-            Ok((Outcome { kind, uid, created: true }, None))
+        Ok(created) => {
+            let uid = created.uid().unwrap_or_default();
+            Ok((EnsuredObject { kind, uid, created: true }, None))
         }
         Err(kube::Error::Api(status)) if already_exists(&status) => {
-            let there = api.get(&wanted.name_any()).await?;
-            let uid = there.uid().unwrap_or_default();
-            Ok((Outcome { kind, uid, created: false }, there.compare(wanted)))
+            let existing = api.get(&wanted.name_any()).await?;
+            let uid = existing.uid().unwrap_or_default();
+            Ok((EnsuredObject { kind, uid, created: false }, existing.compare(wanted)))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-async fn see<K>(api: &Api<K>, wanted: &K) -> Result<Seen, ClusterError>
+async fn get_and_compare<K>(api: &Api<K>, wanted: &K) -> Result<ObjectComparison, ClusterError>
 where
     K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
 {
     Ok(match api.get_opt(&wanted.name_any()).await? {
-        None => Seen { difference: Some(Difference::Missing), uid: String::new() },
-        Some(there) => {
-            Seen { difference: there.compare(wanted), uid: there.uid().unwrap_or_default() }
-        }
+        None => ObjectComparison { difference: Some(Difference::Missing), uid: String::new() },
+        Some(existing) => ObjectComparison {
+            difference: existing.compare(wanted),
+            uid: existing.uid().unwrap_or_default(),
+        },
     })
 }
 
@@ -223,8 +231,8 @@ where
     K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-    let this = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-    match api.delete(&wanted.name_any(), &this).await.map_err(ClusterError::from) {
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+    match api.delete(&wanted.name_any(), &params).await.map_err(ClusterError::from) {
         Ok(_) | Err(ClusterError::NotFound(_)) => Ok(()),
         Err(error) => Err(error),
     }
@@ -238,12 +246,12 @@ pub(super) fn label<K: Resource>(object: &K, name: &str) -> Option<String> {
     object.meta().labels.as_ref().and_then(|labels| labels.get(name)).cloned()
 }
 
-/// Whether an object names the same workspace.
-pub(super) fn is_ours<K: Resource>(there: &K, wanted: &K) -> bool {
-    label(there, WORKSPACE_LABEL) == label(wanted, WORKSPACE_LABEL)
+/// Whether an object carries the label of the same workspace.
+pub(super) fn is_ours<K: Resource>(existing: &K, wanted: &K) -> bool {
+    label(existing, WORKSPACE_LABEL) == label(wanted, WORKSPACE_LABEL)
 }
 
-/// The labels of every object of a workspace.
+/// The labels of every object that the broker makes for a workspace.
 pub fn labels_of(workspace: uuid::Uuid) -> BTreeMap<String, String> {
     BTreeMap::from([
         (MANAGED_BY_LABEL.to_owned(), MANAGED_BY_VALUE.to_owned()),

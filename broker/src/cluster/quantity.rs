@@ -1,24 +1,24 @@
-//! Kubernetes quantities, compared by what they say: an API server writes `0.5` as `500m` and
-//! `1024Mi` as `1Gi`.
+//! Comparison of Kubernetes quantities by amount, because an API server normalizes `0.5` to `500m`
+//! and `1024Mi` to `1Gi`.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Digits of a quantity at most; longer ones are compared as they are written.
-const MOST_DIGITS: usize = 18;
+/// The number of digits that are parsed; longer quantities are compared as text.
+const MAX_DIGITS: usize = 18;
 
-/// Whether both say the same amount.
+/// Whether both are the same amount.
 pub(super) fn same(one: &Quantity, other: &Quantity) -> bool {
     one == other
         || amount(&one.0).is_some_and(|amount_of_one| Some(amount_of_one) == amount(&other.0))
 }
 
-/// The amount in units of 10⁻⁹; `None` if it is none, or too large to be compared.
+/// The amount in units of 10⁻⁹; `None` if the text is no quantity, or the amount is too large.
 fn amount(text: &str) -> Option<i128> {
     let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let number = &text[..text.len() - suffix.len()];
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{fraction}");
-    if digits.is_empty() || digits.len() > MOST_DIGITS || fraction.contains('.') {
+    if digits.is_empty() || digits.len() > MAX_DIGITS || fraction.contains('.') {
         return None;
     }
     let digits: i128 = digits.parse().ok()?;
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_the_same_however_it_is_written() {
+    fn equal_amounts_in_different_notations_are_the_same() {
         for (one, other) in [
             ("0.5", "500m"),
             ("1024Mi", "1Gi"),
@@ -74,13 +74,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(one in ".{0,40}", other in "[0-9.]{0,25}[numkKMGTPEi]{0,3}") {
+        fn no_input_panics(one in ".{0,40}", other in "[0-9.]{0,25}[numkKMGTPEi]{0,3}") {
             let _ = same_text(&one, &other);
             prop_assert!(same_text(&other, &other));
         }
 
         #[test]
-        fn a_thousand_of_the_smaller_unit_is_one_of_the_larger(count in 1_u32..100_000) {
+        fn a_thousand_milli_units_are_one_unit(count in 1_u32..100_000) {
             let thousand = format!("{count}000m");
             prop_assert!(same_text(&thousand, &count.to_string()));
             let other = (count + 1).to_string();

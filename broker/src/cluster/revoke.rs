@@ -1,4 +1,4 @@
-//! Taking rights away, step by step; every step is idempotent.
+//! Revocation of access in the cluster; every step is idempotent.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -21,25 +21,25 @@ use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL};
 
 use super::{Cluster, ClusterError};
 
-/// How often the list of RoleBindings is asked for until it is empty.
+/// The number of list requests for RoleBindings until two in a row have to be empty.
 const MAX_ROUNDS: u32 = 50;
 /// Pause between rounds, because another API server may lag behind by as much.
-const ROUND_PAUSE: Duration = Duration::from_millis(50);
-/// RoleBindings that one round looks at.
+const ROUND_INTERVAL: Duration = Duration::from_millis(50);
+/// RoleBindings per round.
 const MAX_LISTED: u32 = 500;
-/// RoleBindings that are deleted or released at once. It is the quota's number of them, so that a slow admission
-/// webhook holds the broker up once.
+/// RoleBindings that are deleted or lose their finalizers concurrently. It is the number that the
+/// quota allows, so that a slow admission webhook delays the broker once.
 const MAX_IN_FLIGHT: usize = 20;
-/// What a path segment may not hold as it is (RFC 3986 section 3.3). The API server takes nearly any name for
-/// RBAC objects, `?` and spaces among it.
+/// The characters that are percent-encoded in a path segment (RFC 3986 section 3.3). The API server
+/// accepts nearly any name for RBAC objects, including `?` and spaces.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl Cluster {
-    /// Puts the suspended label on a workspace's namespace, or takes it off. With a uid only on the
+    /// Sets the suspended label on a workspace's namespace, or removes it; with a uid, only on a
     /// namespace of this uid.
     ///
     /// # Errors
-    /// The cluster's; [`ClusterError::Conflict`] if the namespace has another uid.
+    /// The request failed; [`ClusterError::Conflict`] if the namespace has another uid.
     pub async fn mark_suspended(
         &self,
         namespace: &str,
@@ -56,42 +56,43 @@ impl Cluster {
         Ok(())
     }
 
-    /// Deletes every RoleBinding of a namespace and lists until none is left in two lists, because a 404
-    /// proves nothing (the tenant may have renamed it), and another API server may have taken a new one
-    /// that the first list does not show yet. Our own, which carries the people's tokens, does not wait for
-    /// the list.
+    /// Deletes all RoleBindings of a namespace, in rounds until two lists are empty: a 404 proves
+    /// nothing, because the tenant may have renamed the binding, and another API server may have
+    /// accepted a new one that the first list does not show yet. The broker's own binding, which
+    /// gives the issued tokens their role, is deleted without waiting for the list.
     ///
-    /// Each is deleted by itself, because the API server ends the deletion of a collection at the first one
-    /// that something refuses. A binding that a finalizer or a dependent holds grants its role until it is
-    /// gone, so bindings are deleted in the background, and what is still there loses its finalizers.
+    /// Each binding is deleted with its own request, because the API server stops the deletion of a
+    /// collection at the first object whose deletion is refused. A binding that is held by a
+    /// finalizer or a dependent grants its role until it is gone. So bindings are deleted with
+    /// background propagation, and those that still exist lose their finalizers.
     ///
     /// # Errors
-    /// Some are still there after all rounds; the cluster's, for one that a round could not delete while it
-    /// got no other one away.
+    /// Some bindings still exist after all rounds; in one round, no binding could be deleted.
     pub async fn delete_role_bindings(&self, namespace: &str) -> Result<(), ClusterError> {
         let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
         let (ours, others) = tokio::join!(
-            delete_if_there(&api, ROLE_BINDING_NAME, None),
+            delete_if_exists(&api, ROLE_BINDING_NAME, None),
             delete_all(&api, namespace)
         );
-        // If ours could not be deleted, the others' list has met it as well.
+        // If our own binding could not be deleted, the rounds have tried it as well.
         others.or_else(|error| ours.map(drop).and(Err(error)))
     }
 
-    /// Deletes the ServiceAccount, so that its tokens stay dead when a new one is made, and takes off the
-    /// finalizers that hold it. With a uid only the one of this uid: another one in its place stays.
+    /// Deletes the ServiceAccount, so that its tokens stay invalid when a new one is created, and
+    /// removes the finalizers that hold it. With a uid, only a ServiceAccount of this uid is
+    /// deleted.
     ///
     /// # Errors
-    /// The cluster's.
+    /// The request failed.
     pub async fn delete_service_account(
         &self,
         namespace: &str,
         uid: Option<&str>,
     ) -> Result<(), ClusterError> {
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
-        match delete_if_there(&api, SERVICE_ACCOUNT_NAME, uid).await? {
+        match delete_if_exists(&api, SERVICE_ACCOUNT_NAME, uid).await? {
             Some(held) if !held.finalizers().is_empty() => {
-                release(&api, SERVICE_ACCOUNT_NAME, held.uid().as_deref()).await
+                remove_finalizers(&api, SERVICE_ACCOUNT_NAME, held.uid().as_deref()).await
             }
             _ => Ok(()),
         }
@@ -103,7 +104,7 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<(), Clust
     let mut empty_lists = 0;
     for round in 0..MAX_ROUNDS {
         if round > 0 {
-            tokio::time::sleep(ROUND_PAUSE).await;
+            tokio::time::sleep(ROUND_INTERVAL).await;
         }
         let left = api.list_metadata(&ListParams::default().limit(MAX_LISTED)).await?.items;
         if left.is_empty() {
@@ -115,11 +116,11 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<(), Clust
         }
         empty_lists = 0;
         let results: Vec<_> = stream::iter(left)
-            .map(|binding| delete_or_release(api.clone(), binding))
+            .map(|binding| delete_or_remove_finalizers(api.clone(), binding))
             .buffer_unordered(MAX_IN_FLIGHT)
             .collect()
             .await;
-        // While some go, the others are met again in the next round.
+        // As long as some are deleted, the next round tries the others again.
         if results.iter().all(Result::is_err) {
             return results.into_iter().collect();
         }
@@ -127,24 +128,31 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<(), Clust
     Err(ClusterError::Conflict(format!("RoleBindings keep appearing in {namespace}")))
 }
 
-/// Deletes an object that is there; takes the finalizers off one that is being deleted.
-async fn delete_or_release<K>(api: Api<K>, there: PartialObjectMeta<K>) -> Result<(), ClusterError>
+/// Deletes an object; removes the finalizers of one that is being deleted.
+async fn delete_or_remove_finalizers<K>(
+    api: Api<K>,
+    existing: PartialObjectMeta<K>,
+) -> Result<(), ClusterError>
 where
     K: Clone
         + DeserializeOwned
         + Debug
         + Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
 {
-    let (name, uid) = (there.name_any(), there.uid());
-    if there.metadata.deletion_timestamp.is_some() && !there.finalizers().is_empty() {
-        release(&api, &name, uid.as_deref()).await
+    let (name, uid) = (existing.name_any(), existing.uid());
+    if existing.metadata.deletion_timestamp.is_some() && !existing.finalizers().is_empty() {
+        remove_finalizers(&api, &name, uid.as_deref()).await
     } else {
-        delete_if_there(&api, &name, uid.as_deref()).await.map(drop)
+        delete_if_exists(&api, &name, uid.as_deref()).await.map(drop)
     }
 }
 
-/// Takes all finalizers off an object of this uid; one that is being deleted is gone then.
-async fn release<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Result<(), ClusterError>
+/// Removes all finalizers of an object of this uid, which completes a deletion in progress.
+async fn remove_finalizers<K>(
+    api: &Api<K>,
+    name: &str,
+    uid: Option<&str>,
+) -> Result<(), ClusterError>
 where
     K: Clone + DeserializeOwned + Debug + Resource<Scope = NamespaceResourceScope>,
 {
@@ -156,14 +164,15 @@ where
     }
 }
 
-/// A name as kube puts it into a path: as it is.
+/// A name, percent-encoded because kube puts names into paths unchanged.
 fn segment(name: &str) -> String {
     utf8_percent_encode(name, SEGMENT).to_string()
 }
 
-/// Deletes an object. With a uid only the one of this uid; it is gone if there is another. Returns the
-/// object if the API server showed it, for example because it is still there.
-pub(super) async fn delete_if_there<K>(
+/// Deletes an object, if it exists. With a uid, only an object of this uid is deleted; another one
+/// in its place counts as deleted. Returns the object if the API server returned it, for example
+/// because a finalizer holds it.
+pub(super) async fn delete_if_exists<K>(
     api: &Api<K>,
     name: &str,
     uid: Option<&str>,
@@ -175,7 +184,7 @@ where
         uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
     let params = DeleteParams { preconditions, ..DeleteParams::background() };
     match api.delete(&segment(name), &params).await.map_err(ClusterError::from) {
-        Ok(answer) => Ok(answer.left()),
+        Ok(response) => Ok(response.left()),
         Err(ClusterError::NotFound(_)) => Ok(None),
         Err(ClusterError::Conflict(_)) if uid.is_some() => Ok(None),
         Err(error) => Err(error),

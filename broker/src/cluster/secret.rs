@@ -1,4 +1,4 @@
-//! Empty Secrets that tokens are bound to: a token dies with its Secret, and takes no other with it.
+//! Empty Secrets that tokens are bound to: deleting a Secret invalidates its token and no other.
 
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, ResourceExt as _, api::PostParams};
@@ -6,24 +6,24 @@ use uuid::Uuid;
 
 use super::{Cluster, ClusterError, object, revoke};
 
-/// The type that the fence allows; it says nothing about what is inside.
+/// The Secret type that the broker's admission policies allow; it implies no content.
 pub const SECRET_TYPE: &str = "Opaque";
 
 /// A Secret that a token can be bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenSecret {
-    /// Its name.
+    /// Name of the Secret.
     pub name: String,
-    /// Its `metadata.uid`, which the token names.
+    /// The `metadata.uid` that the token names.
     pub uid: String,
 }
 
 impl Cluster {
-    /// Makes an empty Secret in a workspace's namespace. It is immutable, so that nothing is ever put
-    /// into it.
+    /// Creates an empty Secret in a workspace's namespace. It is immutable, so that nobody ever
+    /// puts data into it.
     ///
     /// # Errors
-    /// The cluster's.
+    /// The request failed.
     pub async fn create_token_secret(
         &self,
         namespace: &str,
@@ -41,14 +41,14 @@ impl Cluster {
             ..Secret::default()
         };
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        let made = api.create(&PostParams::default(), &secret).await?;
-        Ok(TokenSecret { name: name.to_owned(), uid: made.uid().unwrap_or_default() })
+        let created = api.create(&PostParams::default(), &secret).await?;
+        Ok(TokenSecret { name: name.to_owned(), uid: created.uid().unwrap_or_default() })
     }
 
-    /// Deletes such a Secret, if it is there; with a uid only the one of this uid.
+    /// Deletes such a Secret, if it exists; with a uid, only a Secret of this uid.
     ///
     /// # Errors
-    /// [`ClusterError::Refused`] if it is not as the broker made it.
+    /// [`ClusterError::Refused`] if the Secret is not as the broker made it.
     pub async fn delete_token_secret(
         &self,
         namespace: &str,
@@ -56,6 +56,6 @@ impl Cluster {
         uid: Option<&str>,
     ) -> Result<(), ClusterError> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        revoke::delete_if_there(&api, name, uid).await.map(drop)
+        revoke::delete_if_exists(&api, name, uid).await.map(drop)
     }
 }

@@ -1,4 +1,4 @@
-//! Looking through the namespaces of all tenants, whoever made what is in them.
+//! Cluster-wide checks of tenants' namespaces and their RoleBindings, no matter who made them.
 
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::{Api, Resource, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
@@ -8,26 +8,26 @@ use uuid::Uuid;
 
 use super::{Cluster, ClusterError};
 
-/// Objects of one page; more are never held at once.
-const PAGE: u32 = 500;
+/// Objects per page; no more are in memory at a time.
+const PAGE_SIZE: u32 = 500;
 
-/// A binding that its deletion would not end at once.
+/// A RoleBinding that a delete request would not remove at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldBinding {
-    /// Its namespace.
+    /// Namespace of the RoleBinding.
     pub namespace: String,
-    /// Its name.
+    /// Name of the RoleBinding.
     pub name: String,
 }
 
 impl Cluster {
-    /// RoleBindings in tenants' namespaces that have finalizers or owner references.
+    /// Lists RoleBindings in tenants' namespaces that have finalizers or owner references.
     ///
     /// # Errors
-    /// The cluster's.
+    /// The request failed.
     pub async fn held_bindings(&self) -> Result<Vec<HeldBinding>, ClusterError> {
         let mut held = Vec::new();
-        self.metadata(&ListParams::default(), |binding: PartialObjectMeta<RoleBinding>| {
+        self.list_metadata(&ListParams::default(), |binding: PartialObjectMeta<RoleBinding>| {
             let meta = &binding.metadata;
             let is_held = meta.finalizers.as_ref().is_some_and(|all| !all.is_empty())
                 || meta.owner_references.as_ref().is_some_and(|all| !all.is_empty());
@@ -40,14 +40,14 @@ impl Cluster {
         Ok(held)
     }
 
-    /// Names of tenants' namespaces that do not say their tier.
+    /// Lists the names of tenants' namespaces without the tier label.
     ///
     /// # Errors
-    /// The cluster's.
+    /// The request failed.
     pub async fn namespaces_without_tier(&self) -> Result<Vec<String>, ClusterError> {
         let mut names = Vec::new();
         let selector = format!("{WORKSPACE_LABEL},!{TIER_LABEL}");
-        self.metadata(
+        self.list_metadata(
             &ListParams::default().labels(&selector),
             |namespace: PartialObjectMeta<Namespace>| {
                 let name = namespace.name_any();
@@ -60,11 +60,12 @@ impl Cluster {
         Ok(names)
     }
 
-    /// Shows the metadata of every object of a kind, page by page.
-    async fn metadata<K>(
+    /// Lists the metadata of all selected objects of a kind, page by page, and passes each to
+    /// `visit`.
+    async fn list_metadata<K>(
         &self,
-        which: &ListParams,
-        mut show: impl FnMut(PartialObjectMeta<K>),
+        selected: &ListParams,
+        mut visit: impl FnMut(PartialObjectMeta<K>),
     ) -> Result<(), ClusterError>
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
@@ -72,9 +73,9 @@ impl Cluster {
         let api: Api<K> = Api::all(self.client.clone());
         let mut next = None;
         loop {
-            let page = ListParams { continue_token: next, ..which.clone() }.limit(PAGE);
+            let page = ListParams { continue_token: next, ..selected.clone() }.limit(PAGE_SIZE);
             let page = api.list_metadata(&page).await?;
-            page.items.into_iter().for_each(&mut show);
+            page.items.into_iter().for_each(&mut visit);
             next = page.metadata.continue_.filter(|token| !token.is_empty());
             if next.is_none() {
                 return Ok(());
@@ -83,7 +84,7 @@ impl Cluster {
     }
 }
 
-/// Whether a namespace has the name of a tenant's: `tenant-<uuid>`.
+/// Whether a namespace has a tenant's name: `tenant-<uuid>`.
 fn is_tenant(namespace: &str) -> bool {
     namespace.strip_prefix("tenant-").is_some_and(|id| Uuid::try_parse(id).is_ok())
 }

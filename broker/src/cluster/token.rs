@@ -1,4 +1,5 @@
-//! TokenRequest (authentication.k8s.io/v1): the only source of credentials.
+//! ServiceAccount tokens: requests to the TokenRequest API (authentication.k8s.io/v1), the only
+//! source of credentials.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::Request;
@@ -11,33 +12,34 @@ use tenant_shared::{SERVICE_ACCOUNT_NAME, TOKEN_LIFETIME_SECONDS};
 use super::{Cluster, ClusterError, TokenSecret};
 use crate::problem;
 
-/// More than any API server answers with.
-const MOST_BYTES: usize = 64 * 1024;
+/// The limit of a response body in bytes; no API server sends as much.
+const MAX_BYTES: usize = 64 * 1024;
 
-/// A token on its way to the person. It does not print.
+/// An issued token. Its `Debug` output is redacted.
 #[derive(Debug)]
 pub struct IssuedToken {
     /// The JWT.
     pub token: SecretString,
-    /// Its `exp`, by the cluster's clock.
+    /// The claim `exp`, by the cluster's clock.
     pub expires_at: Timestamp,
     /// Seconds from `iat` to `exp`: at most 7200.
     pub lifetime: u32,
-    /// Its `jti`.
+    /// The claim `jti`.
     pub credential_id: String,
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    status: AnswerStatus,
+struct TokenResponse {
+    status: TokenStatus,
 }
 
 #[derive(Deserialize)]
-struct AnswerStatus {
+struct TokenStatus {
     token: SecretString,
 }
 
-/// The claims that matter; nobody trusts them, they are read to know what the cluster issued.
+/// The claims that the broker reads. They are not verified, because they only tell what the
+/// cluster issued.
 #[derive(Deserialize)]
 struct Claims {
     exp: i64,
@@ -46,13 +48,15 @@ struct Claims {
 }
 
 impl Cluster {
-    /// Asks for a token of a workspace's ServiceAccount for [`TOKEN_LIFETIME_SECONDS`].
+    /// Requests a token of a workspace's ServiceAccount for [`TOKEN_LIFETIME_SECONDS`].
     ///
-    /// With a Secret the token dies as soon as that is deleted. The uid makes the request fail if the ServiceAccount was made anew by somebody else. The
-    /// request carries our request id as `Audit-ID`, which the API server's audit log keeps.
+    /// A token that is bound to a Secret becomes invalid as soon as the Secret is deleted. The uid
+    /// makes the request fail if somebody else recreated the ServiceAccount. The request carries
+    /// the broker's request id as `Audit-ID`, which the API server's audit log records.
     ///
     /// # Errors
-    /// [`ClusterError::Token`] if the token would live longer than asked for; it is dropped.
+    /// The request failed; [`ClusterError::Token`] if the token would live longer than requested,
+    /// and was dropped.
     pub async fn request_token(
         &self,
         namespace: &str,
@@ -80,37 +84,39 @@ impl Cluster {
         .header("Audit-ID", &audit_id)
         .body(kube::client::Body::from(body.to_string().into_bytes()))
         .map_err(kube::Error::HttpError)?;
-        let asked_at = std::time::Instant::now();
+        let started_at = std::time::Instant::now();
         let response = self.client.send(request).await?;
-        self.metrics.token_request(asked_at.elapsed().as_secs_f64());
+        self.metrics.token_request(started_at.elapsed().as_secs_f64());
         let status = response.status();
         let body = http_body_util::BodyExt::collect(http_body_util::Limited::new(
             response.into_body(),
-            MOST_BYTES,
+            MAX_BYTES,
         ))
         .await
         .map_err(kube::Error::Service)?
         .to_bytes();
         if !status.is_success() {
-            return Err(refusal(status.as_u16(), &body));
+            return Err(error_of(status.as_u16(), &body));
         }
-        // kube would log an answer that it cannot read, and with it the token: it is read here.
-        let answer: Answer = serde_json::from_slice(&body)
-            .map_err(|_| ClusterError::Token("the answer is no TokenRequest".to_owned()))?;
-        inspect(answer.status.token, audit_id)
+        // kube would log a response that it cannot parse, and with it the token, so it is parsed
+        // here.
+        let response: TokenResponse = serde_json::from_slice(&body)
+            .map_err(|_| ClusterError::Token("the response is no TokenRequest".to_owned()))?;
+        inspect(response.status.token, audit_id)
     }
 }
 
-fn refusal(code: u16, body: &[u8]) -> ClusterError {
+fn error_of(code: u16, body: &[u8]) -> ClusterError {
     use kube::core::Status;
     let text = String::from_utf8_lossy(body);
-    // Under load the API server answers plain text.
+    // An overloaded API server responds with plain text.
     let status = serde_json::from_slice::<Status>(body)
         .unwrap_or_else(|_| Status::failure(text.trim(), "").with_code(code));
     kube::Error::Api(status.boxed()).into()
 }
 
-/// Reads what was issued; the id of our request stands in for a `jti` that old servers leave out.
+/// Reads the claims of an issued token. If an old server left out `jti`, the request's `Audit-ID`
+/// takes its place.
 fn inspect(token: SecretString, audit_id: String) -> Result<IssuedToken, ClusterError> {
     let claims: Claims = token
         .expose_secret()
@@ -146,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_two_hours_or_less_passes_with_its_real_end() {
+    fn a_token_of_two_hours_or_less_is_accepted_with_its_own_expiry() {
         let token = jwt(&json!({"iat": 1000, "exp": 4600, "jti": "j"}));
         let issued = inspect(token, "a".into()).unwrap();
         assert_eq!((issued.lifetime, issued.credential_id.as_str()), (3600, "j"));
@@ -155,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_one_is_dropped() {
+    fn a_token_of_more_than_two_hours_is_dropped() {
         for claims in [
             json!({"iat": 0, "exp": 7201}),
             json!({"iat": 0, "exp": 31_536_000}),

@@ -1,16 +1,16 @@
-//! `frontends.*`: the pages that may act with a browser's session.
+//! Settings of frontends (`frontends.*`): origins whose pages may use a browser's session.
 
 use url::Url;
 
 use super::{Settings, is_loopback};
 use crate::identity::BrowserSessions;
 
-/// The sessions of browsers, and the origins that may use them.
+/// Reads the limits of browser sessions and the origins that may use them.
 pub(super) fn browser(s: &mut Settings, public_url: &Url) -> BrowserSessions {
-    let list = s.given("frontends.origins").unwrap_or_default();
+    let list = s.get_non_empty("frontends.origins").unwrap_or_default();
     let mut origins = Vec::new();
     for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
-        match frontend(text) {
+        match parse_origin(text) {
             Ok(origin) => origins.push(origin),
             Err(why) => s.fault("frontends.origins", &format!("{text}: {why}")),
         }
@@ -23,11 +23,11 @@ pub(super) fn browser(s: &mut Settings, public_url: &Url) -> BrowserSessions {
     )
 }
 
-/// An origin as a browser writes it.
-fn frontend(text: &str) -> Result<String, &'static str> {
+/// Validates an origin, which must be written as browsers serialize it.
+fn parse_origin(text: &str) -> Result<String, &'static str> {
     const FORM: &str = "an origin is scheme, host and port, for example https://app.example.com";
     if text.contains('*') {
-        return Err("a wildcard would give every page the rights of whoever visits it");
+        return Err("a wildcard would let every page act as the person who visits it");
     }
     let url: Url = text.parse().map_err(|_| FORM)?;
     let origin = url.origin().ascii_serialization();
@@ -45,9 +45,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frontends_are_origins_and_never_all() {
-        assert_eq!(frontend("https://app.example.com").unwrap(), "https://app.example.com");
-        assert_eq!(frontend("http://127.0.0.1:3000").unwrap(), "http://127.0.0.1:3000");
+    fn only_exact_origins_are_accepted() {
+        assert_eq!(parse_origin("https://app.example.com").unwrap(), "https://app.example.com");
+        assert_eq!(parse_origin("http://127.0.0.1:3000").unwrap(), "http://127.0.0.1:3000");
         for text in [
             "*",
             "https://*.example.com",
@@ -58,12 +58,12 @@ mod tests {
             "HTTPS://app.example.com",
             "null",
         ] {
-            assert!(frontend(text).is_err(), "{text}");
+            assert!(parse_origin(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn each_origin_that_is_none_is_a_fault() {
+    fn each_invalid_origin_is_a_fault() {
         let arguments = ["frontends.origins=https://a.example.com,*,http://b.example.com".into()];
         let mut settings = Settings::load(None, std::iter::empty(), &arguments).unwrap();
         let public_url = "https://broker.example.com".parse().unwrap();

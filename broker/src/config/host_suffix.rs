@@ -1,18 +1,18 @@
-//! What the hosts of a namespace's Ingresses and routes end with.
+//! The suffix that hosts of a namespace's Ingresses and routes must have (`ingress_host_suffix`).
 
 use std::str::FromStr;
 
-/// Stands for the name of the namespace.
-const NAMESPACE: &str = "{namespace}";
-/// Longest host name (RFC 1035), less the 43 characters of a namespace's name.
-const MAX_LENGTH: usize = 253 - 43;
+/// Placeholder for the name of the namespace.
+const PLACEHOLDER: &str = "{namespace}";
+/// Limit of a host name (RFC 1035), minus the 43 characters of a namespace's name, in bytes.
+const MAX_BYTES: usize = 253 - 43;
 
-/// A suffix with the name of the namespace in it: `.{namespace}.apps.example.com`.
+/// A suffix that contains the name of the namespace: `.{namespace}.apps.example.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSuffix {
-    /// What comes before the name: `.`, or `-` if the label begins with something of the tenant's.
+    /// The separator before the name: `.`, or `-` if the tenant chooses the beginning of the label.
     pub before: String,
-    /// What comes after it: a domain with its leading dot.
+    /// The domain after the name, with its leading dot.
     pub after: String,
 }
 
@@ -23,13 +23,13 @@ impl FromStr for HostSuffix {
         let wrong = || {
             "a dot or a dash, {namespace}, and a domain: .{namespace}.apps.example.com".to_owned()
         };
-        let (before, after) = text.split_once(NAMESPACE).ok_or_else(wrong)?;
-        // Without the dot behind it, the name of one namespace could be part of another host.
+        let (before, after) = text.split_once(PLACEHOLDER).ok_or_else(wrong)?;
+        // Without the dot after it, the name of a namespace could be a part of another label.
         let domain = after.strip_prefix('.').ok_or_else(wrong)?;
-        let is_well = [".", "-"].contains(&before)
-            && text.len() <= MAX_LENGTH
+        let is_valid = [".", "-"].contains(&before)
+            && text.len() <= MAX_BYTES
             && domain.split('.').all(super::is_dns_label);
-        is_well
+        is_valid
             .then(|| Self { before: before.to_owned(), after: after.to_owned() })
             .ok_or_else(wrong)
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_suffix_has_the_namespace_as_a_part_of_its_own() {
+    fn a_suffix_contains_the_namespace_between_separators() {
         for good in [".{namespace}.apps.example.com", "-{namespace}.example.com", ".{namespace}.x"]
         {
             assert!(good.parse::<HostSuffix>().is_ok(), "{good}");

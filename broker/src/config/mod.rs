@@ -1,17 +1,17 @@
-//! Every setting: from a TOML file, the environment and the command line, in this order; the later
-//! wins. All faults are reported at once, each with its key and where it came from.
+//! The configuration, from a TOML file, the environment and the command line; the later wins. All
+//! faults are reported together, each with its key and origin.
 //!
-//! The environment's name of a key is `TENANT_BROKER_` and the key in capitals with `__` for each
-//! dot: `database.url` is `TENANT_BROKER_DATABASE__URL`. A list is written with commas there.
+//! The environment variable of a key is `TENANT_BROKER_` and the key in capitals with `__` for each
+//! dot: `database.url` is `TENANT_BROKER_DATABASE__URL`. There a list is separated by commas.
 
-mod broker_user;
 mod connector;
-mod files;
+mod file_checks;
 mod frontends;
 mod host_suffix;
-mod keys;
+mod kubernetes_user;
 mod quota;
 mod reference;
+mod setting_list;
 mod settings;
 mod tier;
 mod workload;
@@ -20,10 +20,10 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use url::Url;
 
-pub use broker_user::BrokerUser;
 pub use host_suffix::HostSuffix;
-pub use keys::KEYS;
+pub use kubernetes_user::KubernetesUser;
 pub use reference::reference;
+pub use setting_list::SETTINGS;
 pub use settings::{Faults, Settings};
 pub use tier::{GatewayLimits, Tier, Tiers};
 
@@ -38,55 +38,56 @@ use crate::{
     throttle::Allowance,
 };
 
-/// An hour, the window of the limits that are counted by the hour.
-const HOUR: u32 = 3600;
+/// The window of hourly limits, in seconds.
+const HOUR_SECONDS: u32 = 3600;
 
-/// The broker's configuration, checked.
+/// The validated configuration of the broker.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where API, issuer and pages listen.
+    /// Address of API, issuer, pages and gateway.
     pub listen: SocketAddr,
-    /// Where health and metrics listen.
+    /// Address of health and metrics.
     pub operator_listen: SocketAddr,
-    /// The URL that people and the issuer's tokens name; no path, no trailing slash.
+    /// The URL of the broker for people and in the issuer's tokens; without path and trailing
+    /// slash.
     pub public_url: Url,
-    /// Where files live that must survive a restart.
+    /// Folder of files that must survive a restart.
     pub state_dir: PathBuf,
-    /// The database.
+    /// The database: PostgreSQL or an SQLite file.
     pub database: Location,
-    /// Certificate and key to serve TLS with.
+    /// Certificate and key, if the broker serves TLS.
     pub tls: Option<TlsFiles>,
-    /// Which log lines are written.
+    /// The log filter: a level, or directives per target.
     pub log_level: String,
-    /// How they are written.
+    /// The format of log lines.
     pub log_format: LogFormat,
-    /// The cluster.
+    /// The Kubernetes cluster.
     pub cluster: ClusterSettings,
-    /// The tiers by name.
+    /// The tiers of workspaces by name.
     pub tiers: Tiers,
-    /// How often a user may call `init`.
+    /// Rate limit of `init` per user.
     pub init_limit: Allowance,
-    /// What requests without a known session may cost.
-    pub unauthenticated: rate_limit::Settings,
-    /// How long requests under way may take when the broker is told to stop, in seconds.
+    /// Rate limits of requests without a known session.
+    pub unauthenticated: rate_limit::RateLimitSettings,
+    /// Time that requests in flight have to finish when the broker stops, in seconds.
     pub drain_seconds: u32,
-    /// How often the sweep looks for unfinished work, in seconds.
+    /// Interval of the sweep, which finishes interrupted work, in seconds.
     pub sweep_seconds: u32,
-    /// Proxies that stand in front of the broker.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: TrustedProxies,
-    /// How often the objects of all workspaces are looked at, in seconds.
+    /// Interval of drift detection, in seconds.
     pub drift_seconds: u32,
-    /// Whether the gateway has a part in the answers to `get namespaces` and self-reviews.
+    /// Whether the gateway synthesizes responses to `get namespaces` and self-reviews.
     pub gateway_own_answers: bool,
-    /// The embedded issuer.
+    /// The embedded OpenID provider.
     pub issuer: IssuerSettings,
-    /// The audit trail.
+    /// Keys and retention of the audit trail.
     pub audit: AuditSettings,
     /// Frontends, and the sessions of browsers.
     pub browser: BrowserSessions,
 }
 
-/// Files of the listener's TLS identity.
+/// Files of the listener's certificate and key.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     /// Certificate chain, PEM.
@@ -95,33 +96,33 @@ pub struct TlsFiles {
     pub key_file: PathBuf,
 }
 
-/// How to reach the cluster, and how people reach it.
+/// How the broker and people reach the cluster, and the broker's identity there.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
     /// Name of the cluster in workspaces and kubeconfigs.
     pub name: String,
-    /// The broker's own credential; without it the broker uses the pod's ServiceAccount.
+    /// Kubeconfig with the broker's own credential; without it the broker uses the pod's
+    /// ServiceAccount.
     pub kubeconfig: Option<PathBuf>,
     /// API server URL in people's kubeconfigs, if it differs from the broker's own.
     pub server: Option<Url>,
     /// PEM file with the CA in people's kubeconfigs, if it differs from the broker's own.
     pub ca_file: Option<PathBuf>,
-    /// Who the broker is to the API server.
-    pub identity: BrokerUser,
-    /// What the API server writes into tokens that ask for no audience: `--api-audiences`, or its
-    /// issuer.
+    /// The user as which the API server knows the broker.
+    pub identity: KubernetesUser,
+    /// The default audiences of the API server's tokens: `--api-audiences`, or its issuer.
     pub audiences: Vec<String>,
-    /// Whether the broker starts where its admission policies are missing or changed.
+    /// Whether the broker starts although its admission policies are missing or changed.
     pub allow_missing_policies: bool,
     /// Whether every token is bound to a Secret of its own.
     pub bind_tokens_to_secrets: bool,
 }
 
 impl Config {
-    /// Checks the settings.
+    /// Validates the settings.
     ///
     /// # Errors
-    /// Every fault there is, at once.
+    /// All faults together.
     pub fn from_settings(mut settings: Settings) -> Result<Self, Faults> {
         let s = &mut settings;
         let state_dir: PathBuf = s.parsed("state_dir").unwrap_or_default();
@@ -131,7 +132,7 @@ impl Config {
         let operator_listen =
             s.parsed("operator_listen").unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
         if listen == operator_listen {
-            s.fault("operator_listen", "the same address as listen: give it one of its own");
+            s.fault("operator_listen", "the same address as listen: use another one");
         }
         let tls = match (s.path("tls.cert_file"), s.path("tls.key_file")) {
             (Some(cert_file), Some(key_file)) => Some(TlsFiles { cert_file, key_file }),
@@ -167,9 +168,9 @@ impl Config {
             tiers: Tiers::from_settings(s),
             init_limit: Allowance {
                 count: s.within("limits.init_per_hour", 1, 10_000),
-                window_seconds: HOUR,
+                window_seconds: HOUR_SECONDS,
             },
-            unauthenticated: rate_limit::Settings {
+            unauthenticated: rate_limit::RateLimitSettings {
                 per_client: s.within("limits.unauthenticated_per_address", 1, 100_000),
                 total: s.within("limits.unauthenticated", 1, 1_000_000),
                 at_once: s.within("limits.unauthenticated_at_once", 2, 10_000),
@@ -183,15 +184,15 @@ impl Config {
         settings.finish().map(|()| config)
     }
 
-    /// `public_url` as it is shown to people: without a slash at its end.
-    pub fn shown_url(&self) -> String {
+    /// `public_url` without a trailing slash, for people.
+    pub fn display_url(&self) -> String {
         self.public_url.as_str().trim_end_matches('/').to_owned()
     }
 }
 
 fn database(s: &mut Settings, state_dir: &std::path::Path) -> Location {
     let default = Location::Sqlite(state_dir.join("broker.db"));
-    let url = match (s.given("database.url"), s.path("database.url_file")) {
+    let url = match (s.get_non_empty("database.url"), s.path("database.url_file")) {
         (Some(_), Some(_)) => {
             s.fault("database.url_file", "database.url is set as well: set one of them");
             return default;
@@ -247,7 +248,7 @@ fn cluster(s: &mut Settings) -> ClusterSettings {
     ClusterSettings {
         identity: s
             .parsed("cluster.identity")
-            .unwrap_or_else(|| BrokerUser::User("tenant-broker".to_owned())),
+            .unwrap_or_else(|| KubernetesUser::User("tenant-broker".to_owned())),
         audiences,
         allow_missing_policies: s.parsed("cluster.allow_missing_policies").unwrap_or_default(),
         bind_tokens_to_secrets: s.parsed("cluster.bind_tokens_to_secrets").unwrap_or_default(),
@@ -259,7 +260,7 @@ fn cluster(s: &mut Settings) -> ClusterSettings {
 }
 
 fn server(s: &mut Settings) -> Option<Url> {
-    s.given("cluster.server")?;
+    s.get_non_empty("cluster.server")?;
     let url: Url = s.parsed("cluster.server")?;
     if url.scheme() != "https" {
         s.fault("cluster.server", "an https URL, for example https://k8s.example.com:6443");
@@ -274,7 +275,7 @@ fn issuer(
     public_url: Url,
 ) -> IssuerSettings {
     let mut signing_key_files: Vec<PathBuf> =
-        s.given("issuer.signing_key_files").map(|list| files(&list)).unwrap_or_default();
+        s.get_non_empty("issuer.signing_key_files").map(|list| files(&list)).unwrap_or_default();
     if signing_key_files.is_empty() {
         if matches!(database, Location::Postgres(_)) {
             s.fault(
@@ -292,7 +293,7 @@ fn issuer(
         s.fault("issuer.local_accounts", "nobody could sign in: configure a connector first");
     }
     let five_minutes = |count| Allowance { count, window_seconds: 300 };
-    let an_hour = |count| Allowance { count, window_seconds: HOUR };
+    let an_hour = |count| Allowance { count, window_seconds: HOUR_SECONDS };
     IssuerSettings {
         public_url,
         signing_key_files,
@@ -318,7 +319,7 @@ fn issuer(
 }
 
 fn audit(s: &mut Settings, issuer: &IssuerSettings) -> AuditSettings {
-    let own = s.given("audit.signing_key_files").map(|list| files(&list));
+    let own = s.get_non_empty("audit.signing_key_files").map(|list| files(&list));
     AuditSettings {
         signing_key_files: own.unwrap_or_else(|| issuer.signing_key_files.clone()),
         known_keys_file: s.path("audit.known_keys_file"),
@@ -334,7 +335,7 @@ fn is_loopback(url: &Url) -> bool {
     matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"))
 }
 
-/// Whether a text is a DNS label (RFC 1123): what Kubernetes allows in most names.
+/// Whether a text is a DNS label (RFC 1123), which is what Kubernetes requires of most names.
 pub fn is_dns_label(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     (1..=63).contains(&text.len())
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_is_a_whole_configuration() {
+    fn an_empty_file_is_a_valid_configuration() {
         let config = config("", &[]).unwrap();
         assert_eq!(config.listen.port(), 8080);
         assert_eq!(config.tiers.names(), ["basic", "premium", "standard"]);
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_reported_with_its_key() {
+    fn all_faults_are_reported_with_their_keys() {
         let faults = config(
             "listn = 'x'\nlisten = 'nowhere'\npublic_url = 'http://example.com'\n\
              [tiers.basic]\ncpu = 'four'\n[limits]\ninit_per_hour = 0\n[tls]\ncert_file = 'c'",
@@ -395,14 +396,14 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_level_is_a_fault() {
+    fn an_unknown_log_level_is_a_fault() {
         let faults = config("[log]\nlevel = 'loud'", &[]).unwrap_err();
         assert!(faults.to_string().contains("log.level"), "{faults}");
         assert!(config("[log]\nlevel = 'warn,tenant_broker=debug'", &[]).is_ok());
     }
 
     #[test]
-    fn files_that_are_not_there_are_faults_all_at_once() {
+    fn all_missing_files_are_reported_together() {
         let config = config(
             "[cluster]\nkubeconfig = '/nowhere/k'\n[tls]\ncert_file = '/nowhere/c'\n\
              key_file = '/nowhere/t'\n[issuer]\nsigning_key_files = ['/nowhere/s']",

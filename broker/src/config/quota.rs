@@ -1,19 +1,21 @@
-//! What a tier's ResourceQuota counts besides the amounts that have settings of their own.
+//! Object counts of a tier's ResourceQuota (`[tiers.NAME.quota]`): all limits that have no setting
+//! of their own.
 
 use std::collections::BTreeMap;
 
 use super::Settings;
 
-/// Keys of `spec.hard` with their values in `basic`, `standard` and `premium`: everything that the
-/// built-in role `admin` may create and that stays (Events end by themselves). A full namespace is a
-/// small part of what etcd holds, and no tenant uses up the range of Services' addresses.
+/// Keys of `spec.hard` with their defaults in `basic`, `standard` and `premium`: all persistent
+/// objects that the built-in role `admin` may create (Events expire by themselves). A full
+/// namespace takes a small part of etcd's capacity, and no tenant can exhaust the range of Service
+/// addresses.
 pub(super) const COUNTS: [(&str, [&str; 3]); 25] = [
     ("services", ["20", "50", "200"]),
-    // A port on every node and a machine of the cloud are the operator's to give.
+    // Ports of nodes and load balancers of the cloud are for the operator to grant.
     ("services.nodeports", ["0", "0", "0"]),
     ("services.loadbalancers", ["0", "0", "0"]),
     ("persistentvolumeclaims", ["20", "50", "200"]),
-    // Those that have ended too, which `pods` does not count.
+    // Includes terminated pods, which `pods` does not count.
     ("count/pods", ["200", "500", "2000"]),
     ("count/configmaps", ["200", "200", "200"]),
     ("count/secrets", ["200", "200", "200"]),
@@ -22,16 +24,17 @@ pub(super) const COUNTS: [(&str, [&str; 3]); 25] = [
     ("count/deployments.apps", ["50", "100", "200"]),
     ("count/statefulsets.apps", ["50", "100", "200"]),
     ("count/daemonsets.apps", ["20", "20", "20"]),
-    // A Deployment keeps ten old ones.
+    // A Deployment keeps ten old ReplicaSets.
     ("count/replicasets.apps", ["600", "1200", "2400"]),
-    // Controllers keep one for each template of a StatefulSet or DaemonSet, as many as the tenant says.
+    // Controllers keep one for each revision of a StatefulSet or DaemonSet; the tenant sets how
+    // many.
     ("count/controllerrevisions.apps", ["600", "1200", "2400"]),
     ("count/jobs.batch", ["100", "200", "500"]),
     ("count/cronjobs.batch", ["50", "100", "200"]),
     ("count/horizontalpodautoscalers.autoscaling", ["50", "100", "200"]),
     ("count/poddisruptionbudgets.policy", ["50", "100", "200"]),
     ("count/roles.rbac.authorization.k8s.io", ["50", "50", "50"]),
-    // Each costs a suspension about a millisecond.
+    // Each delays a suspension by about a millisecond.
     ("count/rolebindings.rbac.authorization.k8s.io", ["20", "20", "20"]),
     ("count/networkpolicies.networking.k8s.io", ["50", "100", "200"]),
     ("count/ingresses.networking.k8s.io", ["50", "100", "200"]),
@@ -39,7 +42,7 @@ pub(super) const COUNTS: [(&str, [&str; 3]); 25] = [
     ("count/resourceclaims.resource.k8s.io", ["20", "50", "100"]),
     ("count/resourceclaimtemplates.resource.k8s.io", ["20", "50", "100"]),
 ];
-/// Keys that have settings of their own.
+/// Keys of `spec.hard` that have settings of their own.
 const SET_ELSEWHERE: [(&str, &str); 6] = [
     ("requests.cpu", "cpu"),
     ("limits.cpu", "cpu_limit"),
@@ -48,17 +51,18 @@ const SET_ELSEWHERE: [(&str, &str); 6] = [
     ("limits.ephemeral-storage", "ephemeral_storage"),
     ("pods", "pods"),
 ];
-/// Longest key: a prefix of 253 characters, a slash and a name of 63 (Kubernetes' qualified names).
-const MAX_KEY: usize = 317;
+/// Limit of a key: a prefix of 253 characters, a slash and a name of 63 (Kubernetes' qualified
+/// names).
+const MAX_KEY_BYTES: usize = 317;
 
-/// The counts of the tier in this column, with what its table `quota` says.
+/// Reads the counts of a tier: the defaults of its column, overridden by its table `quota`.
 pub(super) fn counts(s: &mut Settings, tier: &str, column: usize) -> BTreeMap<String, String> {
     let mut counts: BTreeMap<String, String> =
         COUNTS.iter().map(|(key, values)| ((*key).to_owned(), values[column].to_owned())).collect();
     let table = format!("tiers.{tier}.quota");
     for key in s.keys_below(&table) {
         let setting = format!("{table}.{key}");
-        let Some(value) = s.given(&setting) else { continue };
+        let Some(value) = s.get_non_empty(&setting) else { continue };
         let elsewhere = SET_ELSEWHERE.iter().find(|(taken, _)| *taken == key);
         if let Some((_, field)) = elsewhere {
             s.fault(&setting, &format!("set tiers.{tier}.{field} instead"));
@@ -74,6 +78,6 @@ pub(super) fn counts(s: &mut Settings, tier: &str, column: usize) -> BTreeMap<St
 }
 
 fn is_key(text: &str) -> bool {
-    (1..=MAX_KEY).contains(&text.len())
+    (1..=MAX_KEY_BYTES).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._/".contains(&b))
 }

@@ -1,20 +1,20 @@
-//! `docs/configuration.md`, written from the settings themselves.
+//! The generator of `docs/configuration.md`.
 
 use std::fmt::Write as _;
 
-use super::{KEYS, Tiers, connector, workload};
+use super::{SETTINGS, Tiers, connector, workload};
 
 const HEAD: &str = "\
 # Configuration of the broker
 
-This page is written from the code; a test compares the two (`UPDATE_GENERATED=1 cargo test -p \
+This page is generated from the code; a test compares the two (`UPDATE_GENERATED=1 cargo test -p \
 tenant-broker --test generated` rewrites it).
 
 A setting comes from a TOML file (`tenant-broker serve --config FILE`), from the environment, and \
-from the command line (`--set key=value`); the later wins. In the environment a key is \
+from the command line (`--set key=value`); the later wins. The environment variable of a key is \
 `TENANT_BROKER_` and the key in capitals, with `__` for each dot: `database.url` is \
-`TENANT_BROKER_DATABASE__URL`. A list is written with commas there. `tenant-broker check-config` \
-reports every fault at once, with its key and where it came from.
+`TENANT_BROKER_DATABASE__URL`. There a list is separated by commas. `tenant-broker check-config` \
+reports all faults together, each with its key and origin.
 
 | key | default | meaning |
 |---|---|---|
@@ -23,18 +23,18 @@ reports every fault at once, with its key and where it came from.
 const TIERS: &str = "
 ## Tiers
 
-A tier is a table `[tiers.NAME]`. `basic`, `standard` and `premium` are there without being \
-written; what a table sets changes them, and any other name adds a tier that starts from `basic`. \
-Amounts are Kubernetes quantities. A workspace keeps the tier it was made with.
+A tier is a table `[tiers.NAME]`. `basic`, `standard` and `premium` exist without being \
+configured; a table changes their defaults, and any other name adds a tier with the defaults of `basic`. \
+Amounts are Kubernetes quantities. A workspace keeps the tier that it was created with.
 
 | key in `[tiers.NAME]` | basic | standard | premium | meaning |
 |---|---|---|---|---|
 ";
 
 const QUOTA: &str = "
-Everything else that the ResourceQuota of a workspace says stands in a table `[tiers.NAME.quota]`: its \
-keys are those of `spec.hard`, so that they are quoted in TOML (`\"count/jobs.batch\" = 500`, \
-`\"requests.nvidia.com/gpu\" = 4`). They cannot be set in the environment. Without it:
+The other limits of a workspace's ResourceQuota are in a table `[tiers.NAME.quota]`. Its \
+keys are those of `spec.hard`, which must be quoted in TOML (`\"count/jobs.batch\" = 500`, \
+`\"requests.nvidia.com/gpu\" = 4`). They cannot be set in the environment. The defaults are:
 
 | key in `[tiers.NAME.quota]` | basic | standard | premium |
 |---|---|---|---|
@@ -44,7 +44,7 @@ const CONNECTORS: &str = "
 ## Connectors
 
 A connector is a table `[connectors.NAME]`: an OpenID provider at which people sign in. NAME is \
-part of addresses, so do not change it. [Signing in](sign-in.md) explains what the settings mean \
+part of URLs, so do not change it. [Signing in](sign-in.md) explains what the settings mean \
 for people.
 
 | key in `[connectors.NAME]` | default | meaning |
@@ -54,17 +54,17 @@ for people.
 const WORKLOADS: &str = "
 ## Workloads
 
-A workload is a table `[workloads.NAME]`: an issuer whose tokens machines exchange for a session of \
+A workload is a table `[workloads.NAME]`: an issuer whose tokens machines exchange for a session in \
 one workspace. [Signing in](sign-in.md) has examples.
 
 | key in `[workloads.NAME]` | meaning |
 |---|---|
 ";
 
-/// The page.
+/// Renders the page from the lists of settings.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
-    for (key, default, meaning) in KEYS {
+    for (key, default, meaning) in SETTINGS {
         let default = code(default);
         // Writing to a String cannot fail.
         let _ = writeln!(page, "| `{key}` | {default} | {meaning} |");
@@ -90,7 +90,7 @@ pub fn reference() -> String {
     page
 }
 
-/// A value as code; nothing if there is none.
+/// A value as inline code; empty if there is none.
 fn code(value: &str) -> String {
     if value.is_empty() { String::new() } else { format!("`{value}`") }
 }

@@ -1,4 +1,4 @@
-//! Settings as text with their origin, before they mean anything.
+//! Raw settings: texts with their origin, before they are validated.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,25 +7,25 @@ use std::{
     str::FromStr,
 };
 
-use super::KEYS;
+use super::SETTINGS;
 
-/// Prefix of the environment's names.
+/// Prefix of environment variables with settings.
 const ENVIRONMENT_PREFIX: &str = "TENANT_BROKER_";
 
-/// A value and where it came from.
+/// A text and its origin: the name of the file, of the environment variable, or `--set`.
 #[derive(Clone)]
 struct Value {
     text: String,
     origin: String,
 }
 
-/// What is wrong with a configuration: one line for each fault, never a value that may be secret.
+/// The faults of a configuration: one line for each, never with a value that may be secret.
 #[derive(Debug, Default)]
 pub struct Faults(Vec<String>);
 
 impl Faults {
-    /// Nothing, if there is none.
-    pub(super) fn none_or(faults: Vec<String>) -> Result<(), Self> {
+    /// `Ok` if there are no faults.
+    pub(super) fn into_result(faults: Vec<String>) -> Result<(), Self> {
         if faults.is_empty() { Ok(()) } else { Err(Self(faults)) }
     }
 }
@@ -41,7 +41,7 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
-/// All that was set, by dotted key; collects faults while it is read.
+/// All settings by dotted key. Collects faults while it is read.
 #[derive(Default)]
 pub struct Settings {
     values: BTreeMap<String, Value>,
@@ -54,7 +54,7 @@ impl Settings {
     /// (`key=value`).
     ///
     /// # Errors
-    /// The file is not TOML. An argument that is not `key=value` is a fault on record.
+    /// The file is not TOML. An argument that is not `key=value` is recorded as a fault.
     pub fn load(
         file: Option<(&str, &str)>,
         environment: impl Iterator<Item = (String, String)>,
@@ -69,7 +69,7 @@ impl Settings {
                     let line = error.span().map_or(1, |span| {
                         text.get(..span.start).unwrap_or_default().lines().count().max(1)
                     });
-                    // Nothing in the file can be believed, so the rest would mislead.
+                    // Further faults would mislead, because nothing of the file was read.
                     return Err(Faults(vec![format!("{name}:{line}: {}", error.message())]));
                 }
             }
@@ -111,48 +111,52 @@ impl Settings {
         self.set(key.to_owned(), text, origin.to_owned());
     }
 
-    /// Puts a fault of a key on record.
-    pub fn fault(&mut self, key: &str, why: &str) {
+    /// Records a fault of a key.
+    pub fn fault(&mut self, key: &str, reason: &str) {
         let origin = self.values.get(key).map(|value| format!(" ({})", value.origin));
-        self.faults.push(format!("{key}{}: {why}", origin.unwrap_or_default()));
+        self.faults.push(format!("{key}{}: {reason}", origin.unwrap_or_default()));
     }
 
     /// The text of a key, if it is set and not empty.
-    pub fn given(&mut self, key: &str) -> Option<String> {
+    pub fn get_non_empty(&mut self, key: &str) -> Option<String> {
         self.read.insert(key.to_owned());
         self.values.get(key).map(|value| value.text.clone()).filter(|text| !text.is_empty())
     }
 
-    /// The text of a key, or its default in [`KEYS`].
+    /// The text of a key, or its default in [`SETTINGS`].
     pub fn text(&mut self, key: &str) -> String {
-        self.given(key).unwrap_or_else(|| {
-            KEYS.iter().find(|(name, ..)| *name == key).map_or("", |(_, text, _)| text).to_owned()
+        self.get_non_empty(key).unwrap_or_else(|| {
+            SETTINGS
+                .iter()
+                .find(|(name, ..)| *name == key)
+                .map_or("", |(_, text, _)| text)
+                .to_owned()
         })
     }
 
-    /// A path, if it is set.
+    /// The path in a key, if it is set.
     pub fn path(&mut self, key: &str) -> Option<PathBuf> {
-        self.given(key).map(PathBuf::from)
+        self.get_non_empty(key).map(PathBuf::from)
     }
 
-    /// A value of a type; `None` with a fault on record if it is not one.
+    /// The parsed value of a key; records a fault and returns `None` if it cannot be parsed.
     pub fn parsed<T: FromStr<Err: fmt::Display>>(&mut self, key: &str) -> Option<T> {
         let text = self.text(key);
         text.parse().map_err(|error: T::Err| self.fault(key, &error.to_string())).ok()
     }
 
-    /// A whole number within bounds; the lower bound with a fault on record if it is not.
-    pub fn within(&mut self, key: &str, least: u32, most: u32) -> u32 {
+    /// An integer within bounds; records a fault and returns the lower bound if it is not.
+    pub fn within(&mut self, key: &str, min: u32, max: u32) -> u32 {
         match self.text(key).parse() {
-            Ok(number) if (least..=most).contains(&number) => number,
+            Ok(number) if (min..=max).contains(&number) => number,
             _ => {
-                self.fault(key, &format!("a whole number from {least} to {most}"));
-                least
+                self.fault(key, &format!("a whole number from {min} to {max}"));
+                min
             }
         }
     }
 
-    /// Names below a table, such as the tiers below `tiers`.
+    /// Names of the tables below a table, such as the tiers below `tiers`.
     pub fn names_below(&self, table: &str) -> BTreeSet<String> {
         self.values
             .keys()
@@ -161,16 +165,16 @@ impl Settings {
             .collect()
     }
 
-    /// Whole keys below a table, without its name.
+    /// Keys below a table, without its prefix.
     pub fn keys_below(&self, table: &str) -> Vec<String> {
         let rest = |key: &String| Some(key.strip_prefix(table)?.strip_prefix('.')?.to_owned());
         self.values.keys().filter_map(rest).collect()
     }
 
-    /// Ends the reading: what nobody read is unknown.
+    /// Ends the reading. Keys that were not read are unknown settings.
     ///
     /// # Errors
-    /// All faults on record.
+    /// All recorded faults.
     pub fn finish(mut self) -> Result<(), Faults> {
         for (key, value) in &self.values {
             if !self.read.contains(key) {
@@ -180,7 +184,7 @@ impl Settings {
                 ));
             }
         }
-        Faults::none_or(self.faults)
+        Faults::into_result(self.faults)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tiers: what a workspace may use and do.
+//! Tiers (`[tiers.NAME]`): resource limits, role and network rules of workspaces.
 
 use std::collections::BTreeMap;
 
@@ -13,46 +13,47 @@ pub struct Tier {
     pub cpu_limit: String,
     /// Sum of `limits.memory`.
     pub memory: String,
-    /// Number of pods.
+    /// Number of pods that have not terminated.
     pub pods: String,
-    /// Sum of storage that volume claims ask for.
+    /// Sum of `requests.storage` of volume claims.
     pub storage: String,
     /// Sum of `limits.ephemeral-storage`.
     pub ephemeral_storage: String,
-    /// What else the quota says: keys of `spec.hard` with their amounts.
+    /// Other limits of the quota: keys of `spec.hard` with their amounts.
     pub counts: BTreeMap<String, String>,
-    /// CPU limit of a container that names none.
+    /// Default CPU limit of containers.
     pub default_cpu: String,
-    /// Memory limit of a container that names none.
+    /// Default memory limit of containers.
     pub default_memory: String,
-    /// Limit of a container's temporary files where it names none.
+    /// Default ephemeral storage limit of containers.
     pub default_ephemeral_storage: String,
-    /// ClusterRole that the tenant holds in its own namespace.
+    /// ClusterRole that is bound to the tenant in its namespace.
     pub role: String,
     /// Pod Security level that the namespace enforces: `baseline` or `restricted`.
     pub pod_security: String,
-    /// Whether the namespace has a NetworkPolicy of the broker's, which denies ingress.
+    /// Whether the broker creates a NetworkPolicy in the namespace that denies ingress.
     pub network_policy: bool,
-    /// What hosts of Ingresses and routes have to end with.
+    /// Suffix that hosts of Ingresses and routes must have.
     pub ingress_host_suffix: Option<HostSuffix>,
-    /// What it may ask of the gateway.
+    /// Limits of the gateway.
     pub gateway: GatewayLimits,
 }
 
-/// What a workspace may ask of each replica's gateway.
+/// Limits of a workspace in the gateway of each replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
-    /// Requests a second; four times as many at once after a pause.
+    /// Requests per second; the burst is four times as many.
     pub requests_per_second: u32,
-    /// Requests under way that are no streams.
+    /// Concurrent requests, streams excluded.
     pub requests_at_once: u32,
-    /// Watches, `logs -f`, `exec`, `attach`, `port-forward` and requests below `/proxy/` at once.
+    /// Concurrent streams: watches, `logs -f`, `exec`, `attach`, `port-forward` and requests below
+    /// `/proxy/`.
     pub streams: u32,
-    /// Bytes a second, both ways together.
+    /// Bytes per second in both directions together.
     pub bytes_per_second: u64,
 }
 
-/// A setting of a tier: its key, and the value in `basic`, `standard` and `premium`.
+/// The settings of a tier: key, defaults in `basic`, `standard` and `premium`, meaning.
 const FIELDS: [(&str, [&str; 3], &str); 17] = [
     ("cpu", ["4", "8", "16"], "Sum of requests.cpu."),
     ("cpu_limit", ["12", "24", "48"], "Sum of limits.cpu."),
@@ -62,20 +63,24 @@ const FIELDS: [(&str, [&str; 3], &str); 17] = [
     (
         "ephemeral_storage",
         ["20Gi", "50Gi", "200Gi"],
-        "Sum of limits.ephemeral-storage: what containers write to the node's disk.",
+        "Sum of limits.ephemeral-storage, which containers write to the node's disk.",
     ),
     (
         "default_cpu",
         ["500m", "500m", "1"],
-        "CPU limit of a container that names none; it requests 50m.",
+        "Default CPU limit of containers; the default request is 50m.",
     ),
-    ("default_memory", ["256Mi", "512Mi", "1Gi"], "Memory limit of a container that names none."),
+    ("default_memory", ["256Mi", "512Mi", "1Gi"], "Default memory limit of containers."),
     (
         "default_ephemeral_storage",
         ["1Gi", "1Gi", "1Gi"],
-        "Limit of ephemeral storage of a container that names none; it requests 50Mi.",
+        "Default ephemeral storage limit of containers; the default request is 50Mi.",
     ),
-    ("role", ["admin", "admin", "admin"], "ClusterRole in the tenant's own namespace."),
+    (
+        "role",
+        ["admin", "admin", "admin"],
+        "ClusterRole that is bound to the tenant in its namespace.",
+    ),
     (
         "pod_security",
         ["baseline", "baseline", "baseline"],
@@ -84,48 +89,48 @@ const FIELDS: [(&str, [&str; 3], &str); 17] = [
     (
         "network_policy",
         ["none", "none", "none"],
-        "none, or deny-ingress: the broker makes a NetworkPolicy with which pods accept connections from their own namespace only, until the tenant's policies allow more. It needs `tenant-broker install` again, and reaches existing workspaces within drift_seconds.",
+        "none, or deny-ingress: the broker creates a NetworkPolicy with which pods accept connections from their own namespace only, until the tenant's policies allow more. Run `tenant-broker install` again after a change; existing workspaces follow within drift_seconds.",
     ),
     (
         "ingress_host_suffix",
         ["", "", ""],
-        "What hosts of Ingresses and of the Gateway API's routes have to end with, for example `.{namespace}.apps.example.com`; empty: any host but the broker's. It needs `tenant-broker install` again.",
+        "Suffix that hosts of Ingresses and of the Gateway API's routes must have, for example `.{namespace}.apps.example.com`; empty: any host except the broker's. Run `tenant-broker install` again after a change.",
     ),
     (
         "gateway_requests_per_second",
         ["50", "100", "200"],
-        "Requests a second through the gateway of one replica; four times as many at once after a pause.",
+        "Requests per second through the gateway of one replica; the burst is four times as many.",
     ),
     (
         "gateway_requests_at_once",
         ["50", "100", "200"],
-        "Requests under way through the gateway of one replica, streams not counted.",
+        "Concurrent requests through the gateway of one replica, streams excluded.",
     ),
     (
         "gateway_streams",
         ["100", "200", "500"],
-        "Watches, logs -f, exec, attach, port-forward and proxy requests open through the gateway of one replica.",
+        "Concurrent watches, logs -f, exec, attach, port-forward and proxy requests through the gateway of one replica.",
     ),
     (
         "gateway_mebibytes_per_second",
         ["64", "128", "256"],
-        "MiB a second through the gateway of one replica, both ways together.",
+        "MiB per second through the gateway of one replica, in both directions together.",
     ),
 ];
-/// A limit of the gateway at most.
-const MOST: u32 = 100_000;
+/// Maximum of each limit of the gateway.
+const MAX_GATEWAY_LIMIT: u32 = 100_000;
 const MEBIBYTE: u64 = 1024 * 1024;
-/// The value of `network_policy` that asks for one.
+/// The value of `network_policy` that enables it.
 const DENY_INGRESS: &str = "deny-ingress";
 const DEFAULT_TIERS: [&str; 3] = ["basic", "standard", "premium"];
 
-/// The tiers by name.
+/// All tiers by name.
 #[derive(Clone, Debug)]
 pub struct Tiers(BTreeMap<String, Tier>);
 
 impl GatewayLimits {
-    /// Where no tier says more.
-    pub const LEAST: Self = Self {
+    /// The limits of a workspace whose tier is no longer configured.
+    pub const MIN: Self = Self {
         requests_per_second: 1,
         requests_at_once: 1,
         streams: 1,
@@ -134,8 +139,8 @@ impl GatewayLimits {
 }
 
 impl Tiers {
-    /// The default tiers with what the settings change, and the tiers that the settings add (which
-    /// start from `basic`).
+    /// Reads the tiers: the default ones with changed settings, and additional ones, which have the
+    /// defaults of `basic`.
     pub(super) fn from_settings(s: &mut Settings) -> Self {
         let mut names = s.names_below("tiers");
         names.extend(DEFAULT_TIERS.map(str::to_owned));
@@ -157,7 +162,7 @@ impl Tiers {
         self.0.keys().map(String::as_str).collect()
     }
 
-    /// The ClusterRoles that tiers give, without repetition.
+    /// The ClusterRoles of all tiers, sorted, without duplicates.
     pub fn roles(&self) -> Vec<&str> {
         let mut roles: Vec<&str> = self.0.values().map(|tier| tier.role.as_str()).collect();
         roles.sort_unstable();
@@ -165,7 +170,7 @@ impl Tiers {
         roles
     }
 
-    /// The Pod Security levels that tiers enforce, without repetition.
+    /// The Pod Security levels of all tiers, sorted, without duplicates.
     pub fn pod_security_levels(&self) -> Vec<&str> {
         let mut levels: Vec<&str> =
             self.0.values().map(|tier| tier.pod_security.as_str()).collect();
@@ -174,13 +179,13 @@ impl Tiers {
         levels
     }
 
-    /// The table of settings for the documentation: key, default of `basic`, meaning.
+    /// The settings for the documentation: key, defaults of the three tiers, meaning.
     pub fn documentation() -> impl Iterator<Item = (&'static str, [&'static str; 3], &'static str)>
     {
         FIELDS.into_iter()
     }
 
-    /// The table of what the quota counts besides: key of `spec.hard` and its values.
+    /// The object counts for the documentation: key of `spec.hard`, defaults of the three tiers.
     pub fn counts() -> impl Iterator<Item = (&'static str, [&'static str; 3])> {
         quota::COUNTS.into_iter()
     }
@@ -191,11 +196,13 @@ fn tier(s: &mut Settings, name: &str) -> Tier {
         s.fault(&format!("tiers.{name}"), "a tier's name is lower case letters, digits and dashes");
     }
     let column = DEFAULT_TIERS.iter().position(|tier| *tier == name).unwrap_or(0);
-    let number = |text: &str| text.parse::<u32>().ok().filter(|number| (1..=MOST).contains(number));
+    let number = |text: &str| {
+        text.parse::<u32>().ok().filter(|number| (1..=MAX_GATEWAY_LIMIT).contains(number))
+    };
     let mut value = |field: &str| {
         let defaults = FIELDS.iter().find(|(name, ..)| *name == field).map(|(_, it, _)| it[column]);
         let key = format!("tiers.{name}.{field}");
-        let text = s.given(&key).unwrap_or_else(|| defaults.unwrap_or_default().to_owned());
+        let text = s.get_non_empty(&key).unwrap_or_else(|| defaults.unwrap_or_default().to_owned());
         let fault = match field {
             "role" => (!is_role_name(&text)).then_some("the name of a ClusterRole"),
             "pod_security" => (!["baseline", "restricted"].contains(&text.as_str()))
@@ -242,7 +249,8 @@ fn tier(s: &mut Settings, name: &str) -> Tier {
     Tier { counts: quota::counts(s, name, column), ..tier }
 }
 
-/// Digits, perhaps a fraction, and a suffix that Kubernetes knows (apimachinery `resource.Quantity`).
+/// Whether a text is a Kubernetes quantity (apimachinery `resource.Quantity`): digits, an optional
+/// fraction and a suffix.
 pub(super) fn is_quantity(text: &str) -> bool {
     let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let number = &text[..text.len() - suffix.len()];

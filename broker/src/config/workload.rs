@@ -1,4 +1,4 @@
-//! Issuers of machines' tokens: `[workloads.NAME]`.
+//! Settings of workload issuers, whose tokens machines exchange: `[workloads.NAME]`.
 
 use std::collections::BTreeMap;
 
@@ -6,36 +6,36 @@ use url::Url;
 
 use super::{Settings, connector};
 use crate::issuer::{
-    connector::is_safe,
-    exchange::{Rule, WorkloadSettings},
+    connector::is_https_or_loopback,
+    token_exchange::{Rule, WorkloadSettings},
 };
 
-/// A setting of a workload: its key, what it means.
+/// The settings of a workload: key, meaning.
 pub(super) const FIELDS: [(&str, &str); 6] = [
     (
         "issuer",
-        "Identifier of the issuer, letter for letter as its tokens say it (`iss`). HTTPS, except on loopback.",
+        "Identifier of the issuer, exactly as in its tokens (`iss`). HTTPS, except on loopback.",
     ),
     (
         "audience",
-        "Whom its tokens must be made for (`aud`): a text that stands for this broker and for nothing else.",
+        "Required audience of its tokens (`aud`): a text that identifies this broker and nothing else.",
     ),
-    ("ca_file", "PEM file with CAs that are trusted beside the system's."),
+    ("ca_file", "PEM file with CAs that are trusted in addition to the system's."),
     (
         "jwks_uri",
-        "Where its keys are, if its discovery document cannot be reached or names an address that cannot: `https://HOST:6443/openid/v1/jwks` for a cluster.",
+        "URL of its keys, if its discovery document or the URL in it cannot be reached: `https://HOST:6443/openid/v1/jwks` for a cluster.",
     ),
     (
         "rules.RULE.workspace",
-        "The workspace that machines of this rule may use: its identifier or its namespace.",
+        "The workspace that machines matched by this rule may use: its identifier or its namespace.",
     ),
     (
         "rules.RULE.claims.CLAIM",
-        "What a claim must be, exactly; at least one besides `iss` and `aud`. Dots lead into claims: `claims.\"kubernetes.io.serviceaccount.name\"`.",
+        "The exact value that a claim must have; at least one besides `iss` and `aud`. Dots select nested claims: `claims.\"kubernetes.io.serviceaccount.name\"`.",
     ),
 ];
 
-/// The workloads by name.
+/// Reads and validates all workloads.
 pub(super) fn workloads(s: &mut Settings) -> BTreeMap<String, WorkloadSettings> {
     let names = s.names_below("workloads");
     names.into_iter().map(|name| (name.clone(), workload(s, &name))).collect()
@@ -46,9 +46,10 @@ fn workload(s: &mut Settings, name: &str) -> WorkloadSettings {
     if !super::is_dns_label(name) {
         s.fault(&key("issuer"), "a workload's name is lower case letters, digits and dashes");
     }
-    let audience = connector::required(s, &key("audience"), "whom its tokens are made for");
-    let jwks_uri = s.given(&key("jwks_uri")).and_then(|_| s.parsed::<Url>(&key("jwks_uri")));
-    if jwks_uri.as_ref().is_some_and(|url| !is_safe(url)) {
+    let audience = connector::required(s, &key("audience"), "the audience of its tokens");
+    let jwks_uri =
+        s.get_non_empty(&key("jwks_uri")).and_then(|_| s.parsed::<Url>(&key("jwks_uri")));
+    if jwks_uri.as_ref().is_some_and(|url| !is_https_or_loopback(url)) {
         s.fault(&key("jwks_uri"), "an https URL (http on loopback only)");
     }
     let rules: BTreeMap<_, _> = s

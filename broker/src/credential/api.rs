@@ -1,4 +1,4 @@
-//! The credential operations of the HTTP API.
+//! HTTP API of credentials: `/workspaces/{id}/credentials` and the kubeconfig.
 
 use poem_openapi::{
     ApiResponse, OpenApi,
@@ -12,43 +12,45 @@ use tenant_shared::{
 };
 use uuid::Uuid;
 
-use super::{Credentials, IssueError, Issued, Mode, NotRecorded, Parts, RevokeError, User, render};
+use super::{
+    Credentials, IssueError, Issued, Mode, NotRecorded, Parts, RevokeError, TokenSource, render,
+};
 use crate::{
     access::{self, Owned as _},
     audit::Action,
     cluster::{ClusterError, Endpoint},
     http::Yaml,
-    identity::{Bearer, Caller, WorkspaceBearer},
+    identity::{Authenticated, AuthenticatedForWorkspace, Caller},
     list,
-    problem::Failure,
-    workspace::{Active, Found, WorkspaceError, Workspaces, cluster_failure},
+    problem::ApiError,
+    workspace::{Active, WorkspaceError, WorkspaceRow, Workspaces, cluster_failure},
 };
 
-/// Credentials of a page where the caller names no number.
+/// Default page size of the list of credentials.
 const DEFAULT_LIMIT: u32 = 50;
-/// Credentials of a page at most.
-const MOST: u32 = 500;
-/// How often an issuance is tried whose ServiceAccount is replaced again and again.
-const TRIES: usize = 4;
+/// Maximum page size of the list of credentials.
+const MAX_LIMIT: u32 = 500;
+/// Maximum number of attempts of an issuance whose ServiceAccount is replaced meanwhile.
+const MAX_ATTEMPTS: usize = 4;
 
-/// Operations that hand out credentials.
+/// Operations on credentials.
 #[derive(Debug)]
 pub struct CredentialApi {
-    /// Where workspaces are.
+    /// The workspace service.
     pub workspaces: Workspaces,
-    /// Who issues.
+    /// The credential service.
     pub credentials: Credentials,
-    /// URL of the broker, as people's kubeconfigs name it.
+    /// URL of the broker for kubeconfigs.
     pub broker_url: String,
 }
 
-/// Answers of `revoke`.
+/// Responses of `revoke`.
 #[derive(ApiResponse)]
-pub(crate) enum RevocationAnswer {
+pub(crate) enum RevocationResponse {
     /// Every step is done, or there was nothing to do.
     #[oai(status = 200)]
     Done(Json<Revocation>),
-    /// The decision stands; the broker goes on with the open steps.
+    /// The decision is recorded; the broker retries the open steps.
     #[oai(status = 202)]
     Open(Json<Revocation>),
 }
@@ -57,42 +59,42 @@ pub(crate) enum RevocationAnswer {
 impl CredentialApi {
     /// Get a token for a workspace
     ///
-    /// For the exec plugin: a Kubernetes token of the workspace's ServiceAccount, for two hours at
-    /// most. Only the owner gets one.
+    /// Issues a Kubernetes token of the workspace's ServiceAccount for the exec plugin. The token
+    /// is valid for at most two hours. Only the owner of the workspace may request one.
     #[oai(path = "/:id/credentials", method = "post", operation_id = "issueCredential")]
     async fn issue(
         &self,
-        caller: WorkspaceBearer,
+        caller: AuthenticatedForWorkspace,
         /// The workspace.
         id: Path<Uuid>,
-    ) -> Result<Json<Credential>, Failure> {
-        let found = self.workspaces.existing(id.0).await?;
-        let (_, issued) = self.issue_for(&caller.0, found, CredentialKind::Exec).await?;
-        Ok(Json(wire(&issued)))
+    ) -> Result<Json<Credential>, ApiError> {
+        let workspace = self.workspaces.existing(id.0).await?;
+        let (_, issued) = self.issue_for(&caller.0, workspace, CredentialKind::Exec).await?;
+        Ok(Json(to_api(&issued)))
     }
 
     /// List a workspace's credentials
     ///
-    /// What was issued, newest first: those that work, or with `all=true` the others too. Never a
-    /// token. For the owner and administrators.
+    /// Lists the live credentials, newest first; with `all=true` also those that expired or were
+    /// revoked. The list never contains a token. For the owner and administrators.
     #[oai(path = "/:id/credentials", method = "get", operation_id = "listCredentials")]
     async fn list(
         &self,
-        caller: Bearer,
+        caller: Authenticated,
         /// The workspace.
         id: Path<Uuid>,
-        /// Those that expired or were revoked, too.
+        /// Also list credentials that expired, were revoked or were withdrawn.
         all: Query<Option<bool>>,
-        /// `next_cursor` of the page before.
+        /// `next_cursor` of the previous page.
         #[oai(validator(max_length = 132))]
         cursor: Query<Option<String>>,
-        /// Rows of a page, 1 to 500, 50 if not given.
+        /// Page size, 1 to 500. The default is 50.
         #[oai(validator(minimum(value = "1"), maximum(value = "500")))]
         limit: Query<Option<u32>>,
-    ) -> Result<Json<CredentialPage>, Failure> {
-        let found = self.workspaces.existing(id.0).await?;
-        let permit = access::read_workspace(&caller.0, &found)?;
-        let limit = list::limit(limit.0, DEFAULT_LIMIT, MOST)?;
+    ) -> Result<Json<CredentialPage>, ApiError> {
+        let workspace = self.workspaces.existing(id.0).await?;
+        let permit = access::read_workspace(&caller.0, &workspace)?;
+        let limit = list::parse_limit(limit.0, DEFAULT_LIMIT, MAX_LIMIT)?;
         let cursor = cursor.0.as_deref().map(credential_id).transpose()?;
         let (all, after) = (all.0.unwrap_or(false), cursor.as_ref().map(CredentialId::as_str));
         Ok(Json(self.credentials.list(&permit, all, after, limit as usize).await?))
@@ -100,11 +102,12 @@ impl CredentialApi {
 
     /// Revoke a credential
     ///
-    /// A credential that is bound to a Secret of its own ends alone. Without one
-    /// (`cluster.bind_tokens_to_secrets` is off) the workspace's ServiceAccount is replaced, and all
-    /// its credentials end: exec plugins get new ones, downloaded kubeconfigs do not. For ten seconds
-    /// an API server may still accept a token that it accepted before. For the owner and
-    /// administrators; of an id that is over there is nothing to do, which is said.
+    /// A credential that is bound to its own Secret is revoked alone. Without a Secret
+    /// (`cluster.bind_tokens_to_secrets` is off) the workspace's ServiceAccount is replaced, which
+    /// revokes all its credentials: exec plugins get new ones, downloaded kubeconfigs do not. An
+    /// API server may accept a token that it accepted before for up to ten more seconds. Revoking
+    /// an expired or withdrawn credential is a no-op and says so (`state` is `over`); a second call
+    /// for a revoked one continues with the open steps. For the owner and administrators.
     #[oai(
         path = "/:id/credentials/:credential_id",
         method = "delete",
@@ -112,73 +115,74 @@ impl CredentialApi {
     )]
     async fn revoke(
         &self,
-        caller: Bearer,
+        caller: Authenticated,
         /// The workspace.
         id: Path<Uuid>,
-        /// The credential, as the list or the cluster's audit log (`JTI=…`) names it.
+        /// The credential's id from the list or the cluster's audit log (`JTI=…`).
         #[oai(validator(max_length = 132))]
         credential_id: Path<String>,
-        /// Why, in words, for the audit trail.
+        /// The reason for the audit trail, as free text.
         #[oai(validator(max_length = 500))]
         reason: Query<Option<String>>,
-    ) -> Result<RevocationAnswer, Failure> {
-        let found = self.workspaces.existing(id.0).await?;
+    ) -> Result<RevocationResponse, ApiError> {
+        let workspace = self.workspaces.existing(id.0).await?;
         let credential = self::credential_id(&credential_id.0)?;
-        let permit = match access::revoke_credentials(&caller.0, &found) {
+        let permit = match access::revoke_credentials(&caller.0, &workspace) {
             Ok(permit) => permit,
             Err(failure) => {
-                let why = format!("the workspace {} is not theirs", found.id());
-                self.credentials.refused(&caller.0, None, &credential, &why).await?;
+                let why = format!("the workspace {} is not the caller's", workspace.id());
+                self.credentials.record_refusal(&caller.0, None, &credential, &why).await?;
                 return Err(failure);
             }
         };
-        Ok(self.credentials.revoke(&permit, &found, &credential, reason.0).await?.into())
+        Ok(self.credentials.revoke(&permit, &workspace, &credential, reason.0).await?.into())
     }
 
     /// Get a kubeconfig
     ///
-    /// `mode=static` (the default) carries a token for two hours at most; `mode=exec` carries none,
-    /// kubectl asks the plugin kubectl-tenant instead; `mode=gateway` is the same, through the
-    /// broker's gateway. Keep a static one secret.
+    /// With `mode=static` (the default) the kubeconfig contains a token that is valid for at most
+    /// two hours, so keep it secret. With `mode=exec` it contains no token; kubectl calls the
+    /// plugin kubectl-tenant instead. `mode=gateway` is like `exec`, but connects through the
+    /// broker's gateway.
     #[oai(path = "/credentials/kubeconfig", method = "get", operation_id = "getKubeconfig")]
     async fn kubeconfig(
         &self,
-        caller: WorkspaceBearer,
-        /// `static`, `exec` or `gateway`.
+        caller: AuthenticatedForWorkspace,
+        /// `static`, `exec` or `gateway`; the default is `static`.
         mode: Query<Option<Mode>>,
-        /// The workspace; without it the caller's first.
+        /// The workspace; the default is the caller's oldest one.
         workspace: Query<Option<Uuid>>,
-    ) -> Result<Yaml, Failure> {
-        let found = match workspace.0 {
+    ) -> Result<Yaml, ApiError> {
+        let workspace = match workspace.0 {
             Some(id) => self.workspaces.existing(id).await?,
             None => self
                 .workspaces
-                .of_user(caller.0.user_id())
+                .for_user(caller.0.user_id())
                 .await?
                 .into_iter()
-                .find(|found| caller.0.may_know(found.id()))
+                .find(|workspace| caller.0.is_scoped_to(workspace.id()))
                 .ok_or_else(no_workspace_yet)?,
         };
         let mode = mode.0.unwrap_or_default();
         if mode == Mode::Gateway && !self.broker_url.starts_with("https://") {
-            // client-go reads no credentials for a server without TLS, so it could only fail later.
+            // client-go sends no credentials to a server without TLS, so every request would fail.
             let text = "kubectl sends no credentials over http: the gateway needs the broker to be \
                         reached over https (tls.cert_file, or public_url behind a proxy)";
-            return Err(Failure::new(Code::InvalidRequest, text));
+            return Err(ApiError::new(Code::InvalidRequest, text));
         }
         let (active, issued) = match mode {
             Mode::Static => {
                 let kind = CredentialKind::Kubeconfig;
-                let (active, issued) = self.issue_for(&caller.0, found, kind).await?;
+                let (active, issued) = self.issue_for(&caller.0, workspace, kind).await?;
                 (active, Some(issued))
             }
             Mode::Exec | Mode::Gateway => {
-                (self.active(&caller.0, found, Action::IssueKubeconfig).await?, None)
+                (self.active(&caller.0, workspace, Action::IssueKubeconfig).await?, None)
             }
         };
         let user = match &issued {
-            Some(issued) => User::Token(&issued.token),
-            None => User::Exec {
+            Some(issued) => TokenSource::Token(&issued.token),
+            None => TokenSource::Exec {
                 broker: &self.broker_url,
                 workspace: active.permit().workspace().unwrap_or_default(),
                 gateway: mode == Mode::Gateway,
@@ -187,12 +191,12 @@ impl CredentialApi {
         let cluster = self.workspaces.cluster();
         let gateway = Endpoint {
             server: format!("{}{}{}", self.broker_url, GATEWAY_PATH, cluster.name()),
-            // The plugin knows which CA the person trusts for the broker.
+            // The plugin is configured with the CA that the user trusts for the broker.
             certificate_authority_data: None,
         };
         let endpoint = if mode == Mode::Gateway { &gateway } else { cluster.endpoint() };
         let document = render(&Parts { endpoint, namespace: active.namespace(), user })
-            .map_err(|error| Failure::internal(&error))?;
+            .map_err(|error| ApiError::internal(&error))?;
         Ok(Yaml(document))
     }
 }
@@ -201,39 +205,39 @@ impl CredentialApi {
     async fn active(
         &self,
         caller: &Caller,
-        found: Found,
+        workspace: WorkspaceRow,
         action: Action,
-    ) -> Result<Active, Failure> {
-        match access::use_workspace(caller, &found) {
+    ) -> Result<Active, ApiError> {
+        match access::use_workspace(caller, &workspace) {
             Ok(permit) => {
-                let found = self.workspaces.ready(found).await?;
-                Ok(self.workspaces.active(permit, &found)?)
+                let workspace = self.workspaces.complete_rotation(workspace).await?;
+                Ok(self.workspaces.active(permit, &workspace)?)
             }
-            Err(refusal) => self.workspaces.refuse(caller, action, found.id(), refusal).await,
+            Err(refusal) => self.workspaces.refuse(caller, action, workspace.id(), refusal).await,
         }
     }
 
-    /// Issues a credential, again if the workspace's ServiceAccount was replaced meanwhile.
+    /// Issues a credential. Retries if the workspace's ServiceAccount was replaced meanwhile.
     async fn issue_for(
         &self,
         caller: &Caller,
-        mut found: Found,
+        mut workspace: WorkspaceRow,
         kind: CredentialKind,
-    ) -> Result<(Active, Issued), Failure> {
-        let id = found.id();
-        for _ in 0..TRIES {
-            let active = self.active(caller, found, super::action(kind)).await?;
+    ) -> Result<(Active, Issued), ApiError> {
+        let id = workspace.id();
+        for _ in 0..MAX_ATTEMPTS {
+            let active = self.active(caller, workspace, super::audit_action(kind)).await?;
             let error = match self.credentials.issue(&active, kind).await {
                 Ok(issued) => return Ok((active, issued)),
                 Err(error) => error,
             };
-            found = self.workspaces.existing(id).await?;
+            workspace = self.workspaces.existing(id).await?;
             let may_have_changed = matches!(
                 error,
                 IssueError::Ledger(NotRecorded::Changed)
                     | IssueError::Cluster(ClusterError::Conflict(_) | ClusterError::NotFound(_))
             );
-            if !may_have_changed || found.issues_with(active.service_account_uid()) {
+            if !may_have_changed || workspace.issues_with(active.service_account_uid()) {
                 return Err(error.into());
             }
         }
@@ -241,7 +245,7 @@ impl CredentialApi {
     }
 }
 
-impl From<Revocation> for RevocationAnswer {
+impl From<Revocation> for RevocationResponse {
     fn from(revocation: Revocation) -> Self {
         match revocation.state {
             RevocationState::Revoked | RevocationState::Over => Self::Done(Json(revocation)),
@@ -250,7 +254,7 @@ impl From<Revocation> for RevocationAnswer {
     }
 }
 
-impl From<RevokeError> for Failure {
+impl From<RevokeError> for ApiError {
     fn from(error: RevokeError) -> Self {
         match error {
             RevokeError::Unknown => Self::new(
@@ -263,17 +267,17 @@ impl From<RevokeError> for Failure {
     }
 }
 
-fn no_workspace_yet() -> Failure {
-    Failure::new(Code::NotFound, "you have no workspace yet; make one with `kubectl tenant init`")
+fn no_workspace_yet() -> ApiError {
+    ApiError::new(Code::NotFound, "you have no workspace yet; make one with `kubectl tenant init`")
 }
 
-/// The id that a request names. Its text is not repeated: it may be anything.
-fn credential_id(text: &str) -> Result<CredentialId, Failure> {
+/// Parses the id in a request. The error does not repeat the text, because it may be anything.
+fn credential_id(text: &str) -> Result<CredentialId, ApiError> {
     text.parse()
-        .map_err(|error: CredentialIdError| Failure::new(Code::InvalidRequest, error.to_string()))
+        .map_err(|error: CredentialIdError| ApiError::new(Code::InvalidRequest, error.to_string()))
 }
 
-fn wire(issued: &Issued) -> Credential {
+fn to_api(issued: &Issued) -> Credential {
     Credential {
         token: issued.token.expose_secret().to_owned(),
         expiration_timestamp: issued.expires_at.into(),
@@ -283,13 +287,13 @@ fn wire(issued: &Issued) -> Credential {
     }
 }
 
-impl From<IssueError> for Failure {
+impl From<IssueError> for ApiError {
     fn from(error: IssueError) -> Self {
         match error {
             IssueError::Cluster(error) => cluster_failure(&error),
             IssueError::Ledger(NotRecorded::Changed) => WorkspaceError::Rotating.into(),
             IssueError::Ledger(error @ NotRecorded::Failed) => {
-                crate::problem::note("cause", error.to_string());
+                crate::problem::record_field("cause", error.to_string());
                 Self::new(
                     Code::StorageUnavailable,
                     "the issuance could not be recorded, so the token was dropped; try again",

@@ -1,4 +1,4 @@
-//! The kubeconfig documents that the broker hands out. Pure.
+//! Kubeconfig documents for users. No I/O.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
@@ -13,38 +13,38 @@ use crate::cluster::Endpoint;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, poem_openapi::Enum)]
 #[oai(rename_all = "snake_case")]
 pub enum Mode {
-    /// A token is in the document, for two hours.
+    /// The document contains a token that is valid for two hours.
     #[default]
     Static,
-    /// kubectl asks the exec plugin, which renews the token.
+    /// kubectl calls the exec plugin, which renews the token.
     Exec,
-    /// The same, with the broker's gateway in the place of the API server.
+    /// As `exec`, but with the broker's gateway instead of the API server.
     Gateway,
 }
 
-/// What a kubeconfig is made of.
+/// The variable parts of a kubeconfig.
 #[derive(Debug)]
 pub struct Parts<'a> {
-    /// The API server.
+    /// Address and CA of the API server or the gateway.
     pub endpoint: &'a Endpoint,
     /// The default namespace of the context.
     pub namespace: &'a str,
-    /// Where the token comes from.
-    pub user: User<'a>,
+    /// The source of the token.
+    pub user: TokenSource<'a>,
 }
 
-/// Where the token comes from.
+/// The source of the token in a kubeconfig.
 #[derive(Debug)]
-pub enum User<'a> {
-    /// It is in the document.
+pub enum TokenSource<'a> {
+    /// The document contains this token.
     Token(&'a SecretString),
-    /// The exec plugin asks this broker for it.
+    /// The exec plugin requests it from this broker.
     Exec {
         /// URL of the broker.
         broker: &'a str,
-        /// The workspace.
+        /// Identifier of the workspace.
         workspace: Uuid,
-        /// Whether it is for the gateway.
+        /// Whether the token is used with the gateway.
         gateway: bool,
     },
 }
@@ -119,25 +119,25 @@ struct Exec {
     install_hint: &'static str,
 }
 
-/// What kubectl shows when the plugin is not there.
+/// What kubectl prints when the plugin is not installed.
 const INSTALL_HINT: &str = "kubectl-tenant is not on your PATH. Build it with \
 `cargo install --path kubectl-tenant` from the project's source, or ask your platform team.";
 
-/// Writes a kubeconfig: the specification's document, or the same with an exec entry.
+/// Renders a kubeconfig: the specification's document, with a token or with an exec entry.
 ///
 /// # Errors
-/// The serializer's; it has no reason to fail.
+/// The serializer failed, which is not expected.
 pub fn render(parts: &Parts<'_>) -> Result<SecretString, serde_norway::Error> {
     let user = match &parts.user {
-        User::Token(token) => {
+        TokenSource::Token(token) => {
             UserFields { token: Some(token.expose_secret()), ..UserFields::default() }
         }
-        User::Exec { broker, workspace, gateway } => UserFields {
+        TokenSource::Exec { broker, workspace, gateway } => UserFields {
             exec: Some(Exec {
                 api_version: ExecApiVersion::V1.as_str(),
                 command: PLUGIN_COMMAND,
-                // Cluster and workspace are in the arguments, for client-go shares the credential of
-                // entries that are alike.
+                // Cluster and workspace are in the arguments, because client-go shares the
+                // credential of equal entries.
                 args: [
                     "get-token".to_owned(),
                     format!("--broker={broker}"),
@@ -190,12 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn the_static_document_is_the_specifications() {
+    fn the_static_document_matches_the_specification() {
         let token = SecretString::from("eyJ");
         let parts = Parts {
             endpoint: &endpoint(),
             namespace: "tenant-a1b2c3d4",
-            user: User::Token(&token),
+            user: TokenSource::Token(&token),
         };
         insta::assert_snapshot!(render(&parts).unwrap().expose_secret(), @r"
         apiVersion: v1
@@ -220,11 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn the_exec_document_names_the_plugin_bare() {
+    fn the_exec_document_names_the_plugin_without_a_path() {
         let parts = Parts {
             endpoint: &endpoint(),
             namespace: "tenant-a1b2c3d4",
-            user: User::Exec {
+            user: TokenSource::Exec {
                 broker: "https://broker.example",
                 workspace: Uuid::nil(),
                 gateway: false,

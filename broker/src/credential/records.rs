@@ -1,4 +1,4 @@
-//! Rows of the ledger, read and marked.
+//! Table `issued_credentials`: reading the ledger's rows and marking them as revoked.
 
 use tenant_shared::{CredentialInfo, CredentialKind, CredentialState};
 use uuid::Uuid;
@@ -9,9 +9,9 @@ use crate::{
     on_engine,
 };
 
-/// A credential as the ledger knows it.
+/// A credential of the ledger.
 #[derive(Clone, Debug, sqlx::FromRow)]
-pub(super) struct Record {
+pub(super) struct CredentialRecord {
     pub(super) credential_id: String,
     pub(super) workspace_id: Uuid,
     kind: String,
@@ -25,12 +25,12 @@ pub(super) struct Record {
     pub(super) revoked_with: Option<String>,
     pub(super) secret_name: Option<String>,
     pub(super) service_account_uid: Option<String>,
-    /// Whether its workspace works and still has the ServiceAccount that it names.
+    /// Whether its workspace is provisioned and still has the ServiceAccount of the credential.
     in_force: bool,
 }
 
-impl Record {
-    /// Whether it works at this time.
+impl CredentialRecord {
+    /// The state of the credential at this time, in milliseconds since 1970.
     pub(super) fn state(&self, now: i64) -> CredentialState {
         if self.revoked_at.is_some() {
             CredentialState::Revoked
@@ -43,8 +43,8 @@ impl Record {
         }
     }
 
-    /// As the API shows it.
-    pub(super) fn wire(self, now: i64) -> CredentialInfo {
+    /// The API form of the record.
+    pub(super) fn into_api(self, now: i64) -> CredentialInfo {
         let state = self.state(now);
         CredentialInfo {
             state,
@@ -80,8 +80,8 @@ macro_rules! select {
     };
 }
 
-/// Credentials of a workspace, newest first, after the one of this id; only those that work unless
-/// `all`.
+/// Credentials of a workspace, newest first, after the credential with this id. Without `all` only
+/// live ones.
 pub(super) async fn list(
     db: &Db,
     workspace: Uuid,
@@ -89,7 +89,7 @@ pub(super) async fn list(
     now: i64,
     after: Option<&str>,
     most: usize,
-) -> sqlx::Result<Vec<Record>> {
+) -> sqlx::Result<Vec<CredentialRecord>> {
     on_engine!(db.reader(), pool => sqlx::query_as(select!(
         "WHERE c.workspace_id = $1 \
            AND ($2 = 1 OR (c.expires_at > $3 AND c.revoked_at IS NULL \
@@ -104,16 +104,16 @@ pub(super) async fn list(
         .fetch_all(pool).await)
 }
 
-/// A credential that was revoked lately.
+/// A credential that was revoked.
 #[derive(Clone, Debug, sqlx::FromRow)]
-pub struct Revoked {
-    /// Which.
+pub struct RevokedCredential {
+    /// The `jti` of its token.
     pub credential_id: String,
-    /// Of which workspace.
+    /// The workspace that it belongs to.
     pub workspace_id: Uuid,
 }
 
-/// The credentials that were revoked after `$1`.
+/// SQL: the credentials that were revoked after `$1`, in milliseconds since 1970.
 macro_rules! revoked_after {
     () => {
         "FROM issued_credentials WHERE revoked_at > $1"
@@ -123,84 +123,96 @@ pub(crate) use revoked_after;
 
 const REVOKED_SINCE: &str = concat!("SELECT credential_id, workspace_id ", revoked_after!());
 
-/// Those that were revoked after this time.
-pub(super) async fn revoked_since(db: &Db, since: i64) -> sqlx::Result<Vec<Revoked>> {
+/// The credentials that were revoked after this time, in milliseconds since 1970.
+pub(super) async fn revoked_since(db: &Db, since: i64) -> sqlx::Result<Vec<RevokedCredential>> {
     on_engine!(db.reader(), pool => sqlx::query_as(REVOKED_SINCE).bind(since).fetch_all(pool).await)
 }
 
 const IS_REVOKED: &str = "\
 SELECT COUNT(*) FROM issued_credentials WHERE credential_id = $1 AND revoked_at IS NOT NULL";
 
-/// Whether this credential was revoked.
+/// Whether the credential was revoked.
 pub(super) async fn is_revoked(db: &Db, id: &str) -> sqlx::Result<bool> {
     let count: i64 = on_engine!(db.reader(), pool =>
         sqlx::query_scalar(IS_REVOKED).bind(id).fetch_one(pool).await)?;
     Ok(count > 0)
 }
 
-/// The credential of this id, if it is one of the workspace's.
-pub(super) async fn find(db: &Db, workspace: Uuid, id: &str) -> sqlx::Result<Option<Record>> {
+/// The credential with this id, if it belongs to the workspace.
+pub(super) async fn find(
+    db: &Db,
+    workspace: Uuid,
+    id: &str,
+) -> sqlx::Result<Option<CredentialRecord>> {
     on_engine!(db.reader(), pool =>
         sqlx::query_as(select!("WHERE c.workspace_id = $1 AND c.credential_id = $2"))
             .bind(workspace).bind(id).fetch_optional(pool).await)
 }
 
-const MARK: &str = "\
+const MARK_REVOKED: &str = "\
 UPDATE issued_credentials SET revoked_at = $3, revoked_with = $2 \
 WHERE workspace_id = $1 AND credential_id = $2 AND revoked_at IS NULL";
 
-/// Marks one as revoked; `false` if it was already.
-pub(super) async fn mark(tx: &mut Tx, workspace: Uuid, id: &str, now: i64) -> sqlx::Result<bool> {
-    on_engine!(tx.connection(), c => sqlx::query(MARK)
+/// Marks a credential as revoked; `false` if it was revoked already.
+pub(super) async fn mark_revoked(
+    tx: &mut Tx,
+    workspace: Uuid,
+    id: &str,
+    now: i64,
+) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(MARK_REVOKED)
         .bind(workspace).bind(id).bind(now)
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
-const MARK_ALL: &str = "\
+const MARK_ALL_REVOKED: &str = "\
 UPDATE issued_credentials SET revoked_at = $3, revoked_with = $2 \
 WHERE workspace_id = $1 AND service_account_uid = $4 AND revoked_at IS NULL \
   AND (expires_at > $3 OR credential_id = $2)";
 
-/// Marks all that share a ServiceAccount with this one and have not expired.
-pub(super) async fn mark_all(
+/// Marks the credential `with` as revoked, and all unexpired credentials of the same
+/// ServiceAccount.
+pub(super) async fn mark_all_revoked(
     tx: &mut Tx,
     workspace: Uuid,
     with: &str,
     service_account_uid: &str,
     now: i64,
 ) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(MARK_ALL)
+    on_engine!(tx.connection(), c => sqlx::query(MARK_ALL_REVOKED)
         .bind(workspace).bind(with).bind(now).bind(service_account_uid)
         .execute(c).await.map(drop))
 }
 
-const OTHERS: &str = "\
+const REVOKED_TOGETHER: &str = "\
 SELECT credential_id FROM issued_credentials \
 WHERE workspace_id = $1 AND revoked_with = $2 AND credential_id <> $2 \
 ORDER BY issued_at DESC, credential_id DESC LIMIT $3";
-const COUNT_OTHERS: &str = "\
+const COUNT_REVOKED_TOGETHER: &str = "\
 SELECT COUNT(*) FROM issued_credentials \
 WHERE workspace_id = $1 AND revoked_with = $2 AND credential_id <> $2";
 
-/// The others that ended with this one: how many, and the newest of them.
-pub(super) async fn others(
+/// The other credentials that were revoked together with this one: their number, and the ids of the
+/// newest.
+pub(super) async fn revoked_together(
     db: &Db,
     workspace: Uuid,
     with: &str,
     most: u32,
 ) -> sqlx::Result<(i64, Vec<String>)> {
-    let count = on_engine!(db.reader(), pool => sqlx::query_scalar(COUNT_OTHERS)
+    let count = on_engine!(db.reader(), pool => sqlx::query_scalar(COUNT_REVOKED_TOGETHER)
         .bind(workspace).bind(with).fetch_one(pool).await)?;
-    let ids = on_engine!(db.reader(), pool => sqlx::query_scalar(OTHERS)
+    let ids = on_engine!(db.reader(), pool => sqlx::query_scalar(REVOKED_TOGETHER)
         .bind(workspace).bind(with).bind(i64::from(most)).fetch_all(pool).await)?;
     Ok((count, ids))
 }
 
-const UNBIND: &str = "\
+const CLEAR_SECRET: &str = "\
 UPDATE issued_credentials SET secret_name = NULL WHERE workspace_id = $1 AND credential_id = $2";
 
-/// Its Secret is no way to end it: it ends with its ServiceAccount.
-pub(super) async fn unbind(tx: &mut Tx, workspace: Uuid, id: &str) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(UNBIND)
+/// Removes the Secret from a credential that can only be revoked with its ServiceAccount, because
+/// the Secret cannot be deleted.
+pub(super) async fn clear_secret(tx: &mut Tx, workspace: Uuid, id: &str) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(CLEAR_SECRET)
         .bind(workspace).bind(id).execute(c).await.map(drop))
 }

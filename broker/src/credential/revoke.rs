@@ -1,8 +1,8 @@
-//! One credential, taken back.
+//! Revocation of one credential.
 //!
-//! The decision is written down first. Then what the token depends on is deleted: its own Secret if it
-//! has one, else the workspace's ServiceAccount, and with that every other token of the workspace. What
-//! the cluster does not do at once the sweep does.
+//! The decision is recorded first. Then the object that the token is bound to is deleted: its own
+//! Secret if it has one, otherwise the workspace's ServiceAccount, which revokes every other token
+//! of the workspace too. The sweep finishes what fails in the cluster.
 
 use tenant_shared::{
     CredentialId, CredentialState, Revocation, RevocationState, RevokedBy, TOKEN_CACHE_SECONDS,
@@ -10,9 +10,9 @@ use tenant_shared::{
 use uuid::Uuid;
 
 use super::{
-    Credentials, OUTLIVES_MS,
-    records::{self, Record},
-    secrets::{self, Due},
+    Credentials, TOKEN_GRACE_MS,
+    records::{self, CredentialRecord},
+    secrets::{self, DueSecret},
 };
 use crate::{
     access::{Owned as _, Permit, RevokeCredentials},
@@ -20,14 +20,14 @@ use crate::{
     cluster::ClusterError,
     db::Tx,
     identity::Caller,
-    problem::{chain, note},
-    workspace::{Found, ROTATION, Steps, WorkspaceError},
+    problem::{error_chain, record_field},
+    workspace::{ROTATION_STEPS, Steps, WorkspaceError, WorkspaceRow},
 };
 
-/// Ids of other credentials in an answer.
-const MOST_OTHERS: u32 = 100;
+/// Maximum number of ids of other credentials in a response.
+const MAX_OTHER_IDS: u32 = 100;
 /// Steps of a revocation by Secret after the decision is on record.
-const BY_SECRET: [&str; 2] = ["delete_secret", "finish"];
+const SECRET_STEPS: [&str; 2] = ["delete_secret", "finish"];
 
 /// Why a credential was not revoked.
 #[derive(Debug, thiserror::Error)]
@@ -35,60 +35,66 @@ pub enum RevokeError {
     /// The workspace has no credential of this id.
     #[error("the workspace has no such credential")]
     Unknown,
-    /// The database.
+    /// The database failed.
     #[error("the database failed")]
     Storage(#[from] sqlx::Error),
 }
 
 impl Credentials {
-    /// Revokes a credential of a workspace. Running it again goes on with the open steps.
+    /// Revokes a credential of a workspace. Idempotent: a second call continues with the open
+    /// steps.
     ///
     /// # Errors
-    /// There is no such credential; the decision could not be written down. A step that the cluster
-    /// did not do is open in the answer, and the sweep goes on with it.
+    /// There is no such credential, or the decision could not be recorded. A step that failed in
+    /// the cluster is no error: it is open in the result, and the sweep retries it.
     pub async fn revoke(
         &self,
         permit: &Permit<RevokeCredentials>,
-        found: &Found,
+        workspace: &WorkspaceRow,
         id: &CredentialId,
         reason: Option<String>,
     ) -> Result<Revocation, RevokeError> {
         let now = self.clock.now_ms();
         let caller = permit.caller();
         let mut steps = Steps::default();
-        let Some(record) = records::find(&self.db, found.id(), id.as_str()).await? else {
-            self.refused(caller, Some(found.id()), id, "the workspace has no such credential")
-                .await?;
+        let Some(record) = records::find(&self.db, workspace.id(), id.as_str()).await? else {
+            self.record_refusal(
+                caller,
+                Some(workspace.id()),
+                id,
+                "the workspace has no such credential",
+            )
+            .await?;
             return Err(RevokeError::Unknown);
         };
-        // An API server accepts it for a while after its end.
-        match record.state(now - OUTLIVES_MS) {
+        // An API server may accept a token for a while after its expiry.
+        match record.state(now - TOKEN_GRACE_MS) {
             CredentialState::Live => {
                 let event = audit::Event {
                     user_id: Some(caller.user_id()),
                     session_id: Some(caller.session_id()),
-                    workspace_id: Some(found.id()),
+                    workspace_id: Some(workspace.id()),
                     credential_id: Some(record.credential_id.clone()),
                     reason,
                     ..audit::Event::success(Action::RevokeCredential)
                 };
-                steps.run("record", self.decide(&record, event, now)).await?;
+                steps.run("record", self.record_decision(&record, event, now)).await?;
             }
             CredentialState::Revoked => {}
             state => {
-                let why = format!("it was {} already", state.as_str());
-                self.refused(caller, Some(found.id()), id, &why).await?;
-                return self.answer(record, RevocationState::Over, None, steps).await;
+                let why = format!("the credential was {} already", state.as_str());
+                self.record_refusal(caller, Some(workspace.id()), id, &why).await?;
+                return self.revocation_report(record, RevocationState::Over, None, steps).await;
             }
         }
-        self.carry_out(found.id(), &record.credential_id, steps).await
+        self.carry_out(workspace.id(), &record.credential_id, steps).await
     }
 
-    /// Records that somebody was not allowed to revoke a credential, or could not.
+    /// Records in the audit trail that the revocation of a credential was refused.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn refused(
+    /// The database failed.
+    pub async fn record_refusal(
         &self,
         caller: &Caller,
         workspace_id: Option<Uuid>,
@@ -103,22 +109,27 @@ impl Credentials {
             ..audit::Event::refused(Action::RevokeCredential, why)
         };
         self.metrics.action(Action::RevokeCredential, "refused");
-        audit::record_alone(&self.db, &self.clock, event).await
+        audit::record_in_own_tx(&self.db, &self.clock, event).await
     }
 
-    /// Writes the decision down. Of two at once one does.
-    async fn decide(&self, record: &Record, event: audit::Event, now: i64) -> sqlx::Result<()> {
+    /// Records the decision. Of concurrent calls exactly one records it.
+    async fn record_decision(
+        &self,
+        record: &CredentialRecord,
+        event: audit::Event,
+        now: i64,
+    ) -> sqlx::Result<()> {
         let (workspace, id) = (record.workspace_id, record.credential_id.as_str());
         let mut tx = self.db.begin().await?;
         let decided = match (&record.secret_name, &record.service_account_uid) {
             (Some(secret), _) => {
-                let marked = records::mark(&mut tx, workspace, id, now).await?;
+                let marked = records::mark_revoked(&mut tx, workspace, id, now).await?;
                 if marked {
-                    secrets::due_now(&mut tx, secret, now).await?;
+                    secrets::mark_due(&mut tx, secret, now).await?;
                 }
                 marked
             }
-            (None, Some(uid)) => self.intend_rotation(&mut tx, workspace, id, uid, now).await?,
+            (None, Some(uid)) => self.begin_rotation(&mut tx, workspace, id, uid, now).await?,
             (None, None) => false,
         };
         if decided {
@@ -129,9 +140,10 @@ impl Credentials {
         Ok(())
     }
 
-    /// Retires the ServiceAccount of this uid, and with it all that was issued of it. The workspace's
-    /// row comes first, so that two at once wait for each other instead of deadlocking.
-    async fn intend_rotation(
+    /// Retires the ServiceAccount with this uid, and marks all its credentials as revoked. The
+    /// workspace's row is locked first, so that concurrent calls wait for each other instead of
+    /// deadlocking.
+    async fn begin_rotation(
         &self,
         tx: &mut Tx,
         workspace: Uuid,
@@ -139,83 +151,92 @@ impl Credentials {
         uid: &str,
         now: i64,
     ) -> sqlx::Result<bool> {
-        let retired = self.workspaces.intend_rotation(tx, workspace, uid).await?;
+        let retired = self.workspaces.begin_rotation(tx, workspace, uid).await?;
         if retired {
-            records::mark_all(tx, workspace, id, uid, now).await?;
-            secrets::all_due_now(tx, workspace, now).await?;
+            records::mark_all_revoked(tx, workspace, id, uid, now).await?;
+            secrets::mark_all_due(tx, workspace, now).await?;
         }
         Ok(retired)
     }
 
-    /// Does in the cluster what was decided.
+    /// Carries the decision out in the cluster.
     async fn carry_out(
         &self,
         workspace: Uuid,
         id: &str,
         mut steps: Steps,
     ) -> Result<Revocation, RevokeError> {
-        let mut record = self.record(workspace, id).await?;
+        let mut record = self.reload(workspace, id).await?;
         let own_secret = record
             .secret_name
             .clone()
             .filter(|_| record.revoked_with.as_deref() == Some(record.credential_id.as_str()));
         if let Some(name) = own_secret {
-            match self.end_secret(&name, &mut steps).await {
+            match self.revoke_by_secret(&name, &mut steps).await {
                 Ok(()) => {
                     let by = Some(RevokedBy::Secret);
-                    return self.answer(record, RevocationState::Revoked, by, steps).await;
+                    return self
+                        .revocation_report(record, RevocationState::Revoked, by, steps)
+                        .await;
                 }
-                Err(EndError::Cluster(error @ ClusterError::Unavailable(_))) => {
-                    note("cause", chain(&error));
-                    steps.open(&BY_SECRET);
+                Err(RevokeSecretError::Cluster(error @ ClusterError::Unavailable(_))) => {
+                    record_field("cause", error_chain(&error));
+                    steps.add_open(&SECRET_STEPS);
                     let by = Some(RevokedBy::Secret);
-                    return self.answer(record, RevocationState::Revoking, by, steps).await;
+                    return self
+                        .revocation_report(record, RevocationState::Revoking, by, steps)
+                        .await;
                 }
-                Err(EndError::Cluster(error)) => {
-                    note("cause", chain(&error));
-                    steps.forget(BY_SECRET[0]);
-                    self.rotate_instead(workspace, id).await?;
-                    record = self.record(workspace, id).await?;
+                Err(RevokeSecretError::Cluster(error)) => {
+                    record_field("cause", error_chain(&error));
+                    steps.remove(SECRET_STEPS[0]);
+                    self.fall_back_to_rotation(workspace, id).await?;
+                    record = self.reload(workspace, id).await?;
                 }
-                Err(EndError::Storage(error)) => return Err(error.into()),
+                Err(RevokeSecretError::Storage(error)) => return Err(error.into()),
             }
         }
         let rotated = match self.workspaces.by_id(workspace).await? {
-            Some(found) => self.workspaces.rotate(&found, &mut steps).await,
+            Some(workspace) => self.workspaces.rotate(&workspace, &mut steps).await,
             None => Ok(()),
         };
         let state = match rotated {
             Ok(()) => RevocationState::Revoked,
             Err(WorkspaceError::Storage(error)) => return Err(error.into()),
             Err(error) => {
-                note("cause", chain(&error));
-                steps.open(&ROTATION);
+                record_field("cause", error_chain(&error));
+                steps.add_open(&ROTATION_STEPS);
                 RevocationState::Revoking
             }
         };
-        self.answer(record, state, Some(RevokedBy::ServiceAccount), steps).await
+        self.revocation_report(record, state, Some(RevokedBy::ServiceAccount), steps).await
     }
 
-    async fn record(&self, workspace: Uuid, id: &str) -> sqlx::Result<Record> {
+    async fn reload(&self, workspace: Uuid, id: &str) -> sqlx::Result<CredentialRecord> {
         records::find(&self.db, workspace, id).await?.ok_or(sqlx::Error::RowNotFound)
     }
 
-    /// Deletes the Secret of a revoked credential, if it is not gone yet.
-    async fn end_secret(&self, name: &str, steps: &mut Steps) -> Result<(), EndError> {
-        let due = secrets::due_one(&self.db, name, self.clock.now_ms()).await?;
+    /// Deletes the Secret of a revoked credential, unless it was deleted already.
+    async fn revoke_by_secret(
+        &self,
+        name: &str,
+        steps: &mut Steps,
+    ) -> Result<(), RevokeSecretError> {
+        let due = secrets::due_by_name(&self.db, name, self.clock.now_ms()).await?;
         let Some(due) = due else { return Ok(()) };
-        steps.run(BY_SECRET[0], self.delete_secret(&due)).await?;
-        Ok(steps.run(BY_SECRET[1], self.secret_gone(&due)).await?)
+        steps.run(SECRET_STEPS[0], self.delete_secret(&due)).await?;
+        Ok(steps.run(SECRET_STEPS[1], self.record_secret_deletion(&due)).await?)
     }
 
-    pub(super) async fn delete_secret(&self, due: &Due) -> Result<(), ClusterError> {
+    pub(super) async fn delete_secret(&self, due: &DueSecret) -> Result<(), ClusterError> {
         self.cluster().delete_token_secret(&due.namespace, &due.name, due.uid.as_deref()).await
     }
 
-    /// Forgets a Secret that is gone, and records it if its credential was revoked.
-    pub(super) async fn secret_gone(&self, due: &Due) -> sqlx::Result<()> {
+    /// Deletes the row of a deleted Secret, and writes an audit entry if its credential was
+    /// revoked.
+    pub(super) async fn record_secret_deletion(&self, due: &DueSecret) -> sqlx::Result<()> {
         let mut tx = self.db.begin().await?;
-        if secrets::forget(&mut tx, &due.name).await?
+        if secrets::delete(&mut tx, &due.name).await?
             && let Some(credential_id) = &due.revoked
         {
             let event = audit::Event {
@@ -228,14 +249,20 @@ impl Credentials {
         tx.commit().await
     }
 
-    /// The cluster does not let the Secret of a revoked credential go, so the ServiceAccount has to.
-    pub(super) async fn rotate_instead(&self, workspace: Uuid, id: &str) -> sqlx::Result<()> {
-        let record = self.record(workspace, id).await?;
+    /// Rotates the ServiceAccount instead, because the Secret of a revoked credential cannot be
+    /// deleted.
+    pub(super) async fn fall_back_to_rotation(
+        &self,
+        workspace: Uuid,
+        id: &str,
+    ) -> sqlx::Result<()> {
+        let record = self.reload(workspace, id).await?;
         let Some(uid) = &record.service_account_uid else { return Ok(()) };
         let mut tx = self.db.begin().await?;
-        // It marks the others, and this one is marked already.
-        if self.intend_rotation(&mut tx, workspace, id, uid, self.clock.now_ms()).await? {
-            let why = "its Secret could not be deleted, so the ServiceAccount is replaced";
+        // This marks the other credentials; the credential itself is marked already.
+        if self.begin_rotation(&mut tx, workspace, id, uid, self.clock.now_ms()).await? {
+            let why =
+                "the Secret of the credential cannot be deleted, so the ServiceAccount is replaced";
             let event = audit::Event {
                 workspace_id: Some(workspace),
                 credential_id: Some(id.to_owned()),
@@ -245,19 +272,20 @@ impl Credentials {
             audit::record(&mut tx, &self.clock, event).await?;
             tracing::warn!(%workspace, credential_id = id, why);
         }
-        records::unbind(&mut tx, workspace, id).await?;
+        records::clear_secret(&mut tx, workspace, id).await?;
         tx.commit().await
     }
 
-    async fn answer(
+    async fn revocation_report(
         &self,
-        record: Record,
+        record: CredentialRecord,
         state: RevocationState,
         by: Option<RevokedBy>,
         steps: Steps,
     ) -> Result<Revocation, RevokeError> {
         let (workspace, id) = (record.workspace_id, record.credential_id);
-        let (count, others) = records::others(&self.db, workspace, &id, MOST_OTHERS).await?;
+        let (count, others) =
+            records::revoked_together(&self.db, workspace, &id, MAX_OTHER_IDS).await?;
         Ok(Revocation {
             credential_id: id,
             workspace_id: workspace,
@@ -266,13 +294,13 @@ impl Credentials {
             others_revoked: u32::try_from(count).unwrap_or(u32::MAX),
             others,
             accepted_for_seconds: if by.is_some() { TOKEN_CACHE_SECONDS } else { 0 },
-            steps: steps.into_answer(&[]),
+            steps: steps.into_steps(&[]),
         })
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-enum EndError {
+enum RevokeSecretError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error(transparent)]

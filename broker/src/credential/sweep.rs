@@ -1,83 +1,88 @@
-//! Deleting the Secrets of tokens that are over or revoked.
+//! The sweep of Secrets: it deletes the Secrets of expired and revoked tokens.
 
 use tokio::task::JoinSet;
 
 use super::{
     Credentials,
-    secrets::{self, Due},
+    secrets::{self, DueSecret},
 };
-use crate::{cluster::ClusterError, problem::chain};
+use crate::{cluster::ClusterError, problem::error_chain};
 
-/// Secrets that one round takes.
-const MOST_SWEPT: u32 = 1000;
-/// Deletions at once.
-const AT_ONCE: usize = 8;
-/// A Secret that cannot be deleted for so long is not ours any more, in milliseconds.
-const GIVE_UP_MS: i64 = 24 * 60 * 60 * 1000;
+/// Maximum number of Secrets in one round.
+const MAX_BATCH: u32 = 1000;
+/// Deletions that run concurrently.
+const MAX_CONCURRENT: usize = 8;
+/// Age at which a Secret that cannot be deleted is given up, in milliseconds: its tokens expired
+/// long ago.
+const GIVE_UP_AFTER_MS: i64 = 24 * 60 * 60 * 1000;
 
 impl Credentials {
-    /// Deletes what has to go. Several replicas may do it at once. Returns how many Secrets are
-    /// gone.
+    /// Deletes the Secrets that are due. Several replicas may do so concurrently. Returns how many
+    /// Secrets were deleted.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub async fn sweep(&self) -> sqlx::Result<usize> {
-        let due = secrets::due(&self.db, self.clock.now_ms(), MOST_SWEPT).await?;
+        let due = secrets::due(&self.db, self.clock.now_ms(), MAX_BATCH).await?;
         let mut gone = 0;
-        for some in due.chunks(AT_ONCE) {
+        for some in due.chunks(MAX_CONCURRENT) {
             let mut tasks = JoinSet::new();
             for due in some {
                 let (credentials, due) = (self.clone(), due.clone());
                 tasks.spawn(async move { credentials.sweep_one(&due).await });
             }
-            let mut away = false;
+            let mut unavailable = false;
             for swept in tasks.join_all().await {
                 match swept? {
-                    Swept::Gone => gone += 1,
-                    Swept::Left => {}
-                    Swept::Away => away = true,
+                    SecretSweep::Deleted => gone += 1,
+                    SecretSweep::Postponed => {}
+                    SecretSweep::ClusterUnavailable => unavailable = true,
                 }
             }
-            if away {
-                tracing::warn!(left = due.len() - gone, "Secrets of tokens wait for the cluster");
+            if unavailable {
+                tracing::warn!(
+                    left = due.len() - gone,
+                    "sweep of Secrets stopped: the cluster does not answer"
+                );
                 break;
             }
         }
         Ok(gone)
     }
 
-    async fn sweep_one(&self, due: &Due) -> sqlx::Result<Swept> {
+    async fn sweep_one(&self, due: &DueSecret) -> sqlx::Result<SecretSweep> {
         let error = match self.delete_secret(due).await {
             Ok(()) => {
-                self.secret_gone(due).await?;
-                return Ok(Swept::Gone);
+                self.record_secret_deletion(due).await?;
+                return Ok(SecretSweep::Deleted);
             }
-            Err(ClusterError::Unavailable(_)) => return Ok(Swept::Away),
+            Err(ClusterError::Unavailable(_)) => return Ok(SecretSweep::ClusterUnavailable),
             Err(error) => error,
         };
         tracing::warn!(
-            workspace = %due.workspace_id, secret = due.name, error = chain(&error),
-            "the Secret of a token cannot be deleted"
+            workspace = %due.workspace_id, secret = due.name, error = error_chain(&error),
+            "cannot delete the Secret of a token"
         );
         if let Some(credential_id) = &due.revoked {
-            self.rotate_instead(due.workspace_id, credential_id).await?;
+            self.fall_back_to_rotation(due.workspace_id, credential_id).await?;
         }
         let now = self.clock.now_ms();
         let mut tx = self.db.begin().await?;
-        if due.created_at + GIVE_UP_MS <= now {
-            secrets::forget(&mut tx, &due.name).await?;
+        if due.created_at + GIVE_UP_AFTER_MS <= now {
+            secrets::delete(&mut tx, &due.name).await?;
         } else {
             secrets::postpone(&mut tx, &due.name, now).await?;
         }
         tx.commit().await?;
-        Ok(Swept::Left)
+        Ok(SecretSweep::Postponed)
     }
 }
 
-enum Swept {
-    Gone,
-    /// It cannot be deleted now.
-    Left,
+/// Result of the sweep of one Secret.
+enum SecretSweep {
+    Deleted,
+    /// The Secret cannot be deleted; the deletion is retried later or given up.
+    Postponed,
     /// The cluster does not answer.
-    Away,
+    ClusterUnavailable,
 }

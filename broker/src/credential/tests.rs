@@ -1,29 +1,29 @@
-//! What the ledger shows, and what a revocation leaves in the rows, with a cluster that is away.
+//! Lists of credentials, and the rows after a revocation, with a cluster that does not answer.
 
 use tenant_shared::{
     CredentialId, CredentialInfo, CredentialState as State, Revocation, RevocationState, RevokedBy,
     Role, StepResult, WorkspaceStatus,
 };
 
-use super::{secrets::Due, *};
+use super::{secrets::DueSecret, *};
 use crate::{
     access,
     identity::Caller,
     on_engine,
-    testing::{On, SA_UID, Storage, at_once, on_both_engines},
-    workspace::Found,
+    testing::{On, SA_UID, Storage, on_both_engines, run_concurrently},
+    workspace::WorkspaceRow,
 };
 
 on_both_engines!(
-    the_list_has_what_works_newest_first_in_pages,
-    one_without_a_secret_takes_the_others_with_it,
-    one_with_a_secret_ends_alone,
-    of_many_revocations_at_once_one_is_decided,
-    what_is_over_unknown_or_another_workspace_s_is_refused_and_recorded,
-    a_secret_is_on_record_before_it_is_made_and_until_it_is_gone,
-    a_workspace_has_no_more_secrets_than_it_needs,
-    a_secret_that_cannot_be_deleted_costs_the_service_account,
-    a_suspension_withdraws_everything,
+    the_list_has_live_credentials_newest_first_in_pages,
+    revoking_a_credential_without_a_secret_revokes_the_others,
+    a_credential_with_a_secret_is_revoked_alone,
+    of_concurrent_revocations_one_is_decided,
+    expired_unknown_and_foreign_credentials_are_refused_and_recorded,
+    a_secret_is_recorded_from_before_its_creation_until_its_deletion,
+    the_number_of_secrets_of_a_workspace_is_limited,
+    an_undeletable_secret_rotates_the_service_account,
+    a_suspension_withdraws_all_credentials,
 );
 
 struct World {
@@ -39,13 +39,13 @@ impl World {
         let user = storage.user().await;
         let workspace = storage.workspace(user, WorkspaceStatus::Provisioned).await;
         let credentials = Self::replica(&storage).await;
-        let owner = Caller::of_test(&storage.clock, user, Role::User);
+        let owner = Caller::for_tests(&storage.clock, user, Role::User);
         Self { storage, credentials, owner, workspace }
     }
 
-    /// One more broker on the same rows.
+    /// Another broker on the same database.
     async fn replica(storage: &Storage) -> Credentials {
-        let (db, clock) = (storage.place.connect().await, storage.clock.clone());
+        let (db, clock) = (storage.database.connect().await, storage.clock.clone());
         let ledger = Ledger::start(db.clone());
         Credentials::new(db, storage.workspaces().await, ledger, clock, Metrics::default(), true)
     }
@@ -66,38 +66,39 @@ impl World {
             secret: secret.map(|name| TokenSecret { name: name.into(), uid: format!("u-{name}") }),
             issued_at_ms: now,
             expires_at_ms: now + 7_200_000,
-            event: event.stamped(&self.storage.clock),
+            event: event.with_request_context(&self.storage.clock),
         }
     }
 
-    async fn announce(&self, name: &str) -> bool {
+    async fn reserve_secret(&self, name: &str) -> bool {
         let now_ms = self.storage.clock.now_ms();
-        let new = secrets::New { name: name.to_owned(), workspace_id: self.workspace, now_ms };
-        self.credentials.ledger.announce(new).await.unwrap()
+        let new =
+            secrets::NewSecret { name: name.to_owned(), workspace_id: self.workspace, now_ms };
+        self.credentials.ledger.reserve_secret(new).await.unwrap()
     }
 
-    /// Puts a credential on record, bound to a Secret or not, a moment after the one before.
+    /// Records a credential, with or without a Secret, and advances the clock.
     async fn issued(&self, id: &str, secret: Option<&str>) {
         if let Some(name) = secret {
-            assert!(self.announce(name).await);
+            assert!(self.reserve_secret(name).await);
         }
         self.credentials.ledger.record(self.entry(id, secret)).await.unwrap();
         self.storage.clock.advance(10);
     }
 
-    async fn found(&self) -> Found {
+    async fn workspace_row(&self) -> WorkspaceRow {
         self.credentials.workspaces.existing(self.workspace).await.unwrap()
     }
 
     async fn revoke(&self, id: &str) -> Result<Revocation, RevokeError> {
-        let found = self.found().await;
-        let permit = access::revoke_credentials(&self.owner, &found).unwrap();
+        let workspace = self.workspace_row().await;
+        let permit = access::revoke_credentials(&self.owner, &workspace).unwrap();
         let id: CredentialId = id.parse().unwrap();
-        self.credentials.revoke(&permit, &found, &id, Some("lost".to_owned())).await
+        self.credentials.revoke(&permit, &workspace, &id, Some("lost".to_owned())).await
     }
 
     async fn list(&self, all: bool, after: Option<&str>, limit: usize) -> CredentialPage {
-        let permit = access::read_workspace(&self.owner, &self.found().await).unwrap();
+        let permit = access::read_workspace(&self.owner, &self.workspace_row().await).unwrap();
         self.credentials.list(&permit, all, after, limit).await.unwrap()
     }
 
@@ -106,11 +107,11 @@ impl World {
         items.into_iter().map(|it| (it.credential_id, it.state)).collect()
     }
 
-    async fn due(&self) -> Vec<Due> {
+    async fn due(&self) -> Vec<DueSecret> {
         secrets::due(&self.storage.db, self.storage.clock.now_ms(), 100).await.unwrap()
     }
 
-    /// How many audit rows of this action and outcome there are.
+    /// Number of audit rows with this action and outcome.
     async fn audited(&self, action: Action, outcome: &str) -> i64 {
         on_engine!(self.storage.db.reader(), pool => sqlx::query_scalar(
             "SELECT COUNT(*) FROM audit_logs WHERE action = $1 AND outcome = $2")
@@ -127,7 +128,7 @@ fn steps(revocation: &Revocation) -> Vec<(&str, StepResult)> {
     revocation.steps.iter().map(|step| (step.step.as_str(), step.result)).collect()
 }
 
-async fn the_list_has_what_works_newest_first_in_pages(on: On) {
+async fn the_list_has_live_credentials_newest_first_in_pages(on: On) {
     let world = World::new(on).await;
     for id in ["a", "b"] {
         world.issued(id, None).await;
@@ -155,14 +156,14 @@ async fn the_list_has_what_works_newest_first_in_pages(on: On) {
     assert!(elsewhere.items.is_empty());
 }
 
-async fn one_without_a_secret_takes_the_others_with_it(on: On) {
+async fn revoking_a_credential_without_a_secret_revokes_the_others(on: On) {
     let world = World::new(on).await;
     world.issued("old", None).await;
     world.issued("bound", Some("tenant-credential-1")).await;
     world.issued("lost", None).await;
 
     let revocation = world.revoke("lost").await.unwrap();
-    assert_eq!(revocation.state, RevocationState::Revoking, "the cluster is away");
+    assert_eq!(revocation.state, RevocationState::Revoking, "the cluster does not answer");
     assert_eq!(revocation.by, Some(RevokedBy::ServiceAccount));
     assert_eq!((revocation.others_revoked, revocation.accepted_for_seconds), (2, 10));
     assert_eq!(revocation.others, ["bound", "old"]);
@@ -179,27 +180,27 @@ async fn one_without_a_secret_takes_the_others_with_it(on: On) {
     let with: Vec<_> = all.items.iter().map(|it| (it.state, it.revoked_with.as_deref())).collect();
     let others = (State::Revoked, Some("lost"));
     assert_eq!(with, [(State::Revoked, None), others, others]);
-    assert_eq!(world.due().await.len(), 1, "the Secret of the one that was bound goes too");
+    assert_eq!(world.due().await.len(), 1, "the Secret of the bound credential is due too");
 
-    // Nothing is issued with the old ServiceAccount, and the sweep has something to do.
-    let found = world.found().await;
-    assert!(found.is_rotating());
-    let permit = access::use_workspace(&world.owner, &found).unwrap();
-    let refused = world.credentials.workspaces.active(permit, &found).unwrap_err();
+    // No token is issued for the old ServiceAccount, and the sweep has work.
+    let workspace = world.workspace_row().await;
+    assert!(workspace.is_rotating());
+    let permit = access::use_workspace(&world.owner, &workspace).unwrap();
+    let refused = world.credentials.workspaces.active(permit, &workspace).unwrap_err();
     assert!(refused.to_string().contains("try again"), "{refused}");
     let late = world.credentials.ledger.record(world.entry("late", None)).await;
     assert_eq!(late, Err(NotRecorded::Changed));
     world.storage.clock.advance(60_000);
     assert_eq!(world.credentials.workspaces.sweep().await.unwrap(), 1);
 
-    // Again, of this one or of one that ended with it, decides nothing new.
+    // A second revocation, of this or of one that was revoked with it, records no new decision.
     for id in ["lost", "old"] {
         assert_eq!(world.revoke(id).await.unwrap().state, RevocationState::Revoking);
     }
     assert_eq!(world.audited(Action::RevokeCredential, "success").await, 1);
 }
 
-async fn one_with_a_secret_ends_alone(on: On) {
+async fn a_credential_with_a_secret_is_revoked_alone(on: On) {
     let world = World::new(on).await;
     world.issued("kept", Some("tenant-credential-1")).await;
     world.issued("lost", Some("tenant-credential-2")).await;
@@ -217,61 +218,61 @@ async fn one_with_a_secret_ends_alone(on: On) {
             ("finish", StepResult::Open)
         ]
     );
-    assert!(!world.found().await.is_rotating());
+    assert!(!world.workspace_row().await.is_rotating());
     let states = world.states().await;
     assert_eq!(states, [("lost".into(), State::Revoked), ("kept".into(), State::Live)]);
 
-    // The sweep finds it, and goes on when the cluster is back.
+    // The sweep finds the Secret, and deletes it once the cluster answers.
     assert_eq!(world.credentials.sweep().await.unwrap(), 0);
     let [due] = &world.due().await[..] else { panic!("one") };
     assert_eq!(due.name, "tenant-credential-2");
     assert_eq!(due.uid.as_deref(), Some("u-tenant-credential-2"));
     assert_eq!(due.revoked.as_deref(), Some("lost"));
-    // Both the sweep and the request may see it gone.
+    // Both the sweep and the request may record the deletion.
     for _ in 0..2 {
-        world.credentials.secret_gone(due).await.unwrap();
+        world.credentials.record_secret_deletion(due).await.unwrap();
     }
     assert_eq!(world.audited(Action::CredentialRevoked, "success").await, 1);
     assert!(world.due().await.is_empty());
     assert_eq!(world.revoke("lost").await.unwrap().state, RevocationState::Revoked);
 }
 
-async fn of_many_revocations_at_once_one_is_decided(on: On) {
+async fn of_concurrent_revocations_one_is_decided(on: On) {
     for bound in [false, true] {
         let world = World::new(on).await;
         for id in ["a", "b"] {
             let secret = format!("tenant-credential-{id}");
             world.issued(id, bound.then_some(secret.as_str())).await;
         }
-        // Two replicas, and for the ServiceAccount two credentials.
+        // Two replicas, and without Secrets also two credentials of the same ServiceAccount.
         let replicas = [world.credentials.clone(), World::replica(&world.storage).await];
-        let found = world.found().await;
-        let results = at_once((0..16).map(|n| {
-            let (replica, found) = (replicas[n % 2].clone(), found.clone());
-            let permit = access::revoke_credentials(&world.owner, &found).unwrap();
+        let workspace = world.workspace_row().await;
+        let results = run_concurrently((0..16).map(|n| {
+            let (replica, workspace) = (replicas[n % 2].clone(), workspace.clone());
+            let permit = access::revoke_credentials(&world.owner, &workspace).unwrap();
             let id = if bound || n % 4 < 2 { "a" } else { "b" };
-            async move { replica.revoke(&permit, &found, &id.parse().unwrap(), None).await }
+            async move { replica.revoke(&permit, &workspace, &id.parse().unwrap(), None).await }
         }))
         .await;
         for result in results {
             assert_eq!(result.unwrap().state, RevocationState::Revoking);
         }
         assert_eq!(world.audited(Action::RevokeCredential, "success").await, 1, "bound: {bound}");
-        assert_eq!(world.found().await.is_rotating(), !bound);
+        assert_eq!(world.workspace_row().await.is_rotating(), !bound);
     }
 }
 
-async fn what_is_over_unknown_or_another_workspace_s_is_refused_and_recorded(on: On) {
+async fn expired_unknown_and_foreign_credentials_are_refused_and_recorded(on: On) {
     let world = World::new(on).await;
     world.issued("expired", None).await;
     world.storage.clock.advance(7_200_000);
-    // API servers accept it for another 70 s, so it can be revoked for as long.
+    // API servers accept a token for up to 70 s after its expiry, so it can be revoked until then.
     assert_eq!(world.states().await, [("expired".into(), State::Expired)]);
     world.storage.clock.advance(70_000);
     let over = world.revoke("expired").await.unwrap();
     assert_eq!((over.state, over.by), (RevocationState::Over, None));
     assert_eq!((over.steps.len(), over.accepted_for_seconds), (0, 0));
-    assert!(!world.found().await.is_rotating(), "nobody else's credential ends for it");
+    assert!(!world.workspace_row().await.is_rotating(), "no other credential is revoked");
 
     let world = World::new(on).await;
     let other = world.storage.workspace(world.owner.user_id(), WorkspaceStatus::Provisioned).await;
@@ -287,25 +288,25 @@ async fn what_is_over_unknown_or_another_workspace_s_is_refused_and_recorded(on:
     assert_eq!(world.storage.number(named).await, 2);
 }
 
-async fn a_secret_is_on_record_before_it_is_made_and_until_it_is_gone(on: On) {
+async fn a_secret_is_recorded_from_before_its_creation_until_its_deletion(on: On) {
     let world = World::new(on).await;
-    // A crash after the Secret was made, or before: nobody knows.
-    assert!(world.announce("tenant-credential-crash").await);
+    // A crash before or after the creation of the Secret.
+    assert!(world.reserve_secret("tenant-credential-crash").await);
     world.issued("good", Some("tenant-credential-good")).await;
-    assert!(world.due().await.is_empty(), "it may be being made");
+    assert!(world.due().await.is_empty(), "the Secret may be in creation");
     world.storage.clock.advance(300_000);
     let [due] = &world.due().await[..] else { panic!("one") };
     assert_eq!((due.name.as_str(), due.uid.as_deref()), ("tenant-credential-crash", None));
-    world.credentials.secret_gone(due).await.unwrap();
+    world.credentials.record_secret_deletion(due).await.unwrap();
     assert_eq!(world.audited(Action::CredentialRevoked, "success").await, 0, "nobody revoked it");
 
-    // The other goes when no API server accepts its token any more.
+    // The other Secret is due when no API server accepts its token any more.
     world.storage.clock.advance(7_269_000 - 300_000);
     assert!(world.due().await.is_empty());
     world.storage.clock.advance(1000);
     let [due] = &world.due().await[..] else { panic!("one") };
     assert_eq!(due.name, "tenant-credential-good");
-    // What cannot be deleted lets others go first.
+    // A Secret that cannot be deleted is postponed.
     let mut tx = world.storage.db.begin().await.unwrap();
     secrets::postpone(&mut tx, &due.name, world.storage.clock.now_ms()).await.unwrap();
     tx.commit().await.unwrap();
@@ -314,12 +315,12 @@ async fn a_secret_is_on_record_before_it_is_made_and_until_it_is_gone(on: On) {
     assert_eq!(world.due().await.len(), 1);
 }
 
-async fn a_workspace_has_no_more_secrets_than_it_needs(on: On) {
+async fn the_number_of_secrets_of_a_workspace_is_limited(on: On) {
     let world = World::new(on).await;
     for n in 0..50 {
-        assert!(world.announce(&format!("tenant-credential-{n}")).await, "{n}");
+        assert!(world.reserve_secret(&format!("tenant-credential-{n}")).await, "{n}");
     }
-    assert!(!world.announce("tenant-credential-50").await);
+    assert!(!world.reserve_secret("tenant-credential-50").await);
     let bob = World {
         workspace: world
             .storage
@@ -327,18 +328,18 @@ async fn a_workspace_has_no_more_secrets_than_it_needs(on: On) {
             .await,
         ..world
     };
-    assert!(bob.announce("tenant-credential-50").await, "another workspace has its own");
+    assert!(bob.reserve_secret("tenant-credential-50").await, "another workspace has its own");
 }
 
-async fn a_secret_that_cannot_be_deleted_costs_the_service_account(on: On) {
+async fn an_undeletable_secret_rotates_the_service_account(on: On) {
     let world = World::new(on).await;
     world.issued("kept", Some("tenant-credential-1")).await;
     world.issued("lost", Some("tenant-credential-2")).await;
     world.revoke("lost").await.unwrap();
     for _ in 0..2 {
-        world.credentials.rotate_instead(world.workspace, "lost").await.unwrap();
+        world.credentials.fall_back_to_rotation(world.workspace, "lost").await.unwrap();
     }
-    assert!(world.found().await.is_rotating());
+    assert!(world.workspace_row().await.is_rotating());
     let states = world.states().await;
     assert_eq!(states, [("lost".into(), State::Revoked), ("kept".into(), State::Revoked)]);
     let again = world.revoke("lost").await.unwrap();
@@ -347,13 +348,13 @@ async fn a_secret_that_cannot_be_deleted_costs_the_service_account(on: On) {
     assert_eq!(world.audited(Action::RevokeCredential, "success").await, 2);
 }
 
-async fn a_suspension_withdraws_everything(on: On) {
+async fn a_suspension_withdraws_all_credentials(on: On) {
     let world = World::new(on).await;
     world.issued("a", None).await;
-    let operator = Caller::of_test(&world.storage.clock, Uuid::nil(), Role::Admin);
+    let operator = Caller::for_tests(&world.storage.clock, Uuid::nil(), Role::Admin);
     let kill = access::suspend_workspaces(&operator).unwrap();
-    let found = world.found().await;
-    world.credentials.workspaces.suspend(&kill, &found, None).await.unwrap();
+    let workspace = world.workspace_row().await;
+    world.credentials.workspaces.suspend(&kill, &workspace, None).await.unwrap();
     assert_eq!(world.states().await, [("a".into(), State::Withdrawn)]);
     assert!(world.list(false, None, 10).await.items.is_empty());
     assert_eq!(world.revoke("a").await.unwrap().state, RevocationState::Over);

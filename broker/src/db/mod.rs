@@ -1,15 +1,16 @@
-//! The database: PostgreSQL or embedded SQLite behind one SQL text.
+//! The database: PostgreSQL or embedded SQLite with the same SQL text.
 //!
-//! Every statement is written once, with `$1` placeholders and no function that only one engine
-//! knows; [`on_engine!`](crate::on_engine) type-checks it for both. A transaction that writes takes
-//! SQLite's one write lock when it begins, so that it cannot fail half-way for want of it.
+//! Every statement is written once, with `$1` placeholders and without functions that only one
+//! engine has; [`on_engine!`](crate::on_engine) type-checks it for both. A transaction that writes
+//! takes the single write lock of SQLite when it begins, so that it cannot fail half-way because
+//! the lock is taken.
 
-mod shares;
+mod connection_shares;
 #[cfg(test)]
 mod tests;
 
-use shares::Turn;
-pub use shares::{Shares, Turns};
+use connection_shares::WriteTurn;
+pub use connection_shares::{ConnectionShares, WriteQueue};
 
 use std::{
     path::{Path, PathBuf},
@@ -27,40 +28,42 @@ use sqlx::{
 
 /// How long a caller waits for a connection before the database counts as unavailable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a statement may wait for somebody's lock: as long as SQLite waits for its own.
+/// How long a PostgreSQL statement may wait for a lock: as long as SQLite waits for its own.
 const LOCK_TIMEOUT: Duration = ACQUIRE_TIMEOUT;
-/// How long PostgreSQL may work on one statement. Every statement of the broker is one of an index.
+/// How long PostgreSQL may work on one statement. Every statement of the broker uses an index.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a transaction may do nothing. One whose broker hangs or was cut off holds its locks no
-/// longer.
+/// How long a transaction may be idle. After that PostgreSQL releases the locks of a broker that
+/// hangs or was disconnected.
 const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// A connection to PostgreSQL that was used so lately is not asked first whether it is still there,
-/// which is a round trip each time.
-const SURELY_ALIVE: Duration = Duration::from_secs(1);
-/// Connections of one process to PostgreSQL where nothing divides them.
+/// A PostgreSQL connection that has been idle for longer is pinged before its use. More recently
+/// used ones are not, because a ping is a round trip.
+const PING_AFTER_IDLE: Duration = Duration::from_secs(1);
+/// PostgreSQL connections of a process that does not use [`ConnectionShares`].
 const POSTGRES_CONNECTIONS: u32 = 16;
-/// Readers of one process on SQLite where nothing divides them; there is one writer beside them.
+/// SQLite readers of a process that does not use [`ConnectionShares`]; there is one writer beside
+/// them.
 const SQLITE_READERS: u32 = 4;
 
-/// What a credential's audit row needs before the credential leaves. A default of the server, the
-/// database or the role that waits for less is raised, one that waits for more (`remote_apply`) stays.
-const COMMIT_DURABLY: &str = "\
+/// Makes commits durable, because the audit row of a credential must be durable before the
+/// credential is returned. Raises a weaker default of the server, the database or the role; a
+/// stronger one (`remote_apply`) stays.
+const REQUIRE_SYNCHRONOUS_COMMIT: &str = "\
 SELECT set_config('synchronous_commit', 'on', false) \
 WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')";
 
 static POSTGRES_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/postgres");
 static SQLITE_MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
 
-/// One value for either engine.
+/// A value for one of the two engines.
 #[derive(Debug)]
 pub enum Engine<P, S> {
-    /// PostgreSQL.
+    /// PostgreSQL variant.
     Postgres(P),
-    /// SQLite.
+    /// SQLite variant.
     Sqlite(S),
 }
 
-/// Runs one body on whichever engine is there; the body is type-checked for both.
+/// Runs one body on the engine in use; the body is type-checked for both.
 #[macro_export]
 macro_rules! on_engine {
     ($engine:expr, $connection:ident => $body:expr) => {
@@ -71,17 +74,17 @@ macro_rules! on_engine {
     };
 }
 
-/// A place to run single statements that read.
+/// A pool for single statements that only read.
 pub type Reader<'a> = Engine<&'a PgPool, &'a SqlitePool>;
 /// A connection inside a transaction.
 pub type Connection<'a> = Engine<&'a mut PgConnection, &'a mut SqliteConnection>;
 
-/// Where the database is.
+/// Location of the database.
 #[derive(Clone, Debug)]
 pub enum Location {
-    /// PostgreSQL, with everything its URL can say. The password does not print.
+    /// PostgreSQL, with every option of its URL. `Debug` does not print the password.
     Postgres(Box<PgConnectOptions>),
-    /// A SQLite file; it is made if it is not there.
+    /// A SQLite file; it is created if it does not exist.
     Sqlite(PathBuf),
 }
 
@@ -96,7 +99,7 @@ impl FromStr for Location {
             return Ok(Self::Sqlite(PathBuf::from(path)));
         }
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            // The parser's own error can repeat the URL, and with it the password.
+            // The error of the parser can repeat the URL, and with it the password.
             return url.parse().map(|options| Self::Postgres(Box::new(options))).map_err(|_| {
                 "not a PostgreSQL URL: postgres://user:password@host:5432/name".into()
             });
@@ -105,11 +108,11 @@ impl FromStr for Location {
     }
 }
 
-/// Opens the file once, which makes it and changes its journal to a write-ahead log for good.
+/// Opens the file once, which creates it and switches its journal to a write-ahead log permanently.
 ///
-/// Of several processes that do so at once on a new file, SQLite tells all but one that the file is
-/// locked, without the wait of `busy_timeout`: two that wait for each other's read lock would wait
-/// forever. They try again.
+/// If several processes do so concurrently on a new file, SQLite tells all but one that the file is
+/// locked, without the wait of `busy_timeout`, because two that wait for each other's read lock
+/// would wait forever. They retry.
 async fn change_to_wal(options: &SqliteConnectOptions) -> sqlx::Result<()> {
     let deadline = tokio::time::Instant::now() + ACQUIRE_TIMEOUT;
     loop {
@@ -124,22 +127,22 @@ async fn change_to_wal(options: &SqliteConnectOptions) -> sqlx::Result<()> {
     }
 }
 
-/// A stuck database is an error after a bounded time, not a request that hangs. What the URL says of
-/// these limits (`?options=-c%20statement_timeout=…`) counts more.
-fn with_time_limits(options: &PgConnectOptions) -> PgConnectOptions {
-    let given = options.get_options().unwrap_or_default().to_owned();
+/// Adds server-side timeouts, so that a stuck database gives an error after a bounded time and not
+/// a request that hangs. Values in the URL (`?options=-c%20statement_timeout=…`) take precedence.
+fn with_timeouts(options: &PgConnectOptions) -> PgConnectOptions {
+    let url_options = options.get_options().unwrap_or_default().to_owned();
     let limits = [
         ("statement_timeout", STATEMENT_TIMEOUT),
         ("lock_timeout", LOCK_TIMEOUT),
         ("idle_in_transaction_session_timeout", IDLE_TRANSACTION_TIMEOUT),
     ];
-    let limits = limits.into_iter().filter(|(name, _)| !given.contains(name));
+    let limits = limits.into_iter().filter(|(name, _)| !url_options.contains(name));
     options.clone().options(limits.map(|(name, limit)| (name, limit.as_millis().to_string())))
 }
 
-/// With the limits, and the name that `pg_stat_activity` shows.
-fn named(options: &PgConnectOptions) -> PgConnectOptions {
-    with_time_limits(options).application_name("tenant-broker")
+/// Options with the timeouts and the application name that `pg_stat_activity` shows.
+fn connect_options(options: &PgConnectOptions) -> PgConnectOptions {
+    with_timeouts(options).application_name("tenant-broker")
 }
 
 fn postgres_pool(connections: u32) -> PgPoolOptions {
@@ -148,11 +151,13 @@ fn postgres_pool(connections: u32) -> PgPoolOptions {
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .test_before_acquire(false)
         .after_connect(|connection, _| {
-            Box::pin(async move { sqlx::query(COMMIT_DURABLY).execute(connection).await.map(drop) })
+            Box::pin(async move {
+                sqlx::query(REQUIRE_SYNCHRONOUS_COMMIT).execute(connection).await.map(drop)
+            })
         })
         .before_acquire(|connection, meta| {
             Box::pin(async move {
-                if meta.idle_for > SURELY_ALIVE {
+                if meta.idle_for > PING_AFTER_IDLE {
                     connection.ping().await?;
                 }
                 Ok(true)
@@ -165,13 +170,14 @@ fn sqlite_options(path: &Path) -> SqliteConnectOptions {
         .filename(path)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        // What is acknowledged survives a power cut, not only a crash.
+        // Committed data survives a power failure, not only a crash.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(ACQUIRE_TIMEOUT)
 }
 
-/// Nobody hangs up on a file, and asking costs as much as a statement.
+/// A pool of SQLite connections. They are not tested before use, because a file does not disconnect
+/// and a test costs as much as a statement.
 fn sqlite_readers(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -180,14 +186,14 @@ fn sqlite_readers(connections: u32) -> SqlitePoolOptions {
 }
 
 fn sqlite_writer() -> SqlitePoolOptions {
-    // A full disk ends SQLite's transaction but not the driver's, which would then refuse to begin
-    // another one: such a connection is replaced.
+    // A full disk ends the transaction of SQLite but not that of the driver, which would then
+    // refuse to begin another one: such a connection is replaced.
     sqlite_readers(1).before_acquire(|connection, _| {
         Box::pin(async move { Ok(!connection.is_in_transaction()) })
     })
 }
 
-/// Whether this is `SQLITE_BUSY`, extended or not: the lowest eight bits are the code.
+/// Whether this code is `SQLITE_BUSY`, extended or not: the lowest eight bits are the primary code.
 fn is_busy(code: Option<&str>) -> bool {
     const SQLITE_BUSY: u32 = 5;
     code.and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == SQLITE_BUSY)
@@ -198,23 +204,24 @@ fn is_busy(code: Option<&str>) -> bool {
 pub enum Db {
     /// PostgreSQL, shared by all replicas.
     Postgres(PgPool),
-    /// SQLite: readers beside one writer.
+    /// SQLite: several readers and one writer.
     Sqlite {
-        /// Connections that read.
+        /// Pool of the readers.
         read: SqlitePool,
-        /// The connection that writes.
+        /// Pool of the single writer.
         write: SqlitePool,
-        /// What a transaction waits for before it queues for that connection.
-        turns: Turns,
+        /// The queue that a transaction passes before it waits for the writer.
+        queue: WriteQueue,
     },
 }
 
-/// A transaction that may write. Dropped without [`Tx::commit`], it leaves nothing behind.
+/// A transaction that may write. If it is dropped without [`Tx::commit`], it is rolled back.
 #[derive(Debug)]
 pub struct Tx {
-    // Dropped first, so that the connection is on its way back when the next one gets its turn.
+    // Dropped first, so that the connection is on its way back to the pool when the next
+    // transaction gets its turn.
     engine: Engine<Transaction<'static, Postgres>, Transaction<'static, Sqlite>>,
-    _turn: Turn,
+    _write_turn: WriteTurn,
 }
 
 impl Tx {
@@ -226,24 +233,26 @@ impl Tx {
         }
     }
 
-    /// Makes everything inside durable, or nothing.
+    /// Commits: makes all changes durable, or none.
     ///
     /// # Errors
-    /// The database cannot say that it is durable.
+    /// The database did not confirm the commit.
     pub async fn commit(self) -> sqlx::Result<()> {
         on_engine!(self.engine, tx => tx.commit().await)
     }
 }
 
 impl Db {
-    /// Connects; makes the file of a SQLite database.
+    /// Connects; creates the file of a SQLite database.
     ///
     /// # Errors
-    /// The server does not answer in time or refuses; the file cannot be opened.
+    /// The server refuses or does not answer in time; the file cannot be opened.
     pub async fn connect(location: &Location) -> sqlx::Result<Self> {
         match location {
             Location::Postgres(options) => {
-                let pool = postgres_pool(POSTGRES_CONNECTIONS).connect_with(named(options)).await?;
+                let pool = postgres_pool(POSTGRES_CONNECTIONS)
+                    .connect_with(connect_options(options))
+                    .await?;
                 Ok(Self::Postgres(pool))
             }
             Location::Sqlite(path) => {
@@ -251,23 +260,26 @@ impl Db {
                 change_to_wal(&options).await?;
                 let write = sqlite_writer().connect_with(options.clone()).await?;
                 let read = sqlite_readers(SQLITE_READERS).connect_with(options).await?;
-                Ok(Self::Sqlite { read, write, turns: Turns::default() })
+                Ok(Self::Sqlite { read, write, queue: WriteQueue::default() })
             }
         }
     }
 
-    /// Brings the tables to this version. Several replicas may try at once.
+    /// Migrates the tables to the version of this program. Several replicas may run this
+    /// concurrently.
     ///
     /// # Errors
-    /// A migration fails, or the database is of a later version than this program.
+    /// A migration fails, or the database has a later version than this program.
     pub async fn migrate(&self) -> Result<(), MigrateError> {
         // `run` hides from the compiler that its future may move between threads (sqlx-core says so
         // at `run_direct`).
         match self {
             Self::Postgres(pool) => {
-                // The migrator's lock goes with its connection; after a failure nothing else ends it.
+                // The lock of the migrator ends with its connection; after a failure nothing else
+                // ends it.
                 let mut connection = pool.acquire().await?.detach();
-                // It waits for another replica's migration, and a large table takes its time.
+                // It waits for the migration of another replica, and a large table takes longer
+                // than the timeouts.
                 sqlx::raw_sql("SET statement_timeout = 0; SET lock_timeout = 0")
                     .execute(&mut connection)
                     .await?;
@@ -284,7 +296,7 @@ impl Db {
         }
     }
 
-    /// For statements that read.
+    /// The pool for statements that only read.
     pub fn reader(&self) -> Reader<'_> {
         match self {
             Self::Postgres(pool) => Engine::Postgres(pool),
@@ -295,32 +307,33 @@ impl Db {
     /// Begins a transaction that writes.
     ///
     /// # Errors
-    /// No connection in time.
+    /// No connection was available in time.
     pub async fn begin(&self) -> sqlx::Result<Tx> {
         Ok(match self {
-            Self::Postgres(pool) => {
-                Tx { engine: Engine::Postgres(pool.begin().await?), _turn: Turn::default() }
-            }
-            Self::Sqlite { write, turns, .. } => {
-                let turn = turns.wait().await?;
+            Self::Postgres(pool) => Tx {
+                engine: Engine::Postgres(pool.begin().await?),
+                _write_turn: WriteTurn::default(),
+            },
+            Self::Sqlite { write, queue, .. } => {
+                let turn = queue.wait().await?;
                 let engine = Engine::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?);
-                Tx { engine, _turn: turn }
+                Tx { engine, _write_turn: turn }
             }
         })
     }
 
-    /// Whether the database answers.
+    /// Checks that the database answers.
     ///
     /// # Errors
-    /// It does not.
+    /// The database does not answer.
     pub async fn ping(&self) -> sqlx::Result<()> {
         on_engine!(self.reader(), pool => sqlx::query("SELECT 1").execute(pool).await.map(drop))
     }
 
-    /// The database's clock in milliseconds since 1970; `None` for SQLite, which has ours.
+    /// The clock of the database in milliseconds since 1970; `None` for SQLite, which uses ours.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The database does not answer.
     pub async fn clock_ms(&self) -> sqlx::Result<Option<i64>> {
         const CLOCK: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)";
         match self {
@@ -329,7 +342,7 @@ impl Db {
         }
     }
 
-    /// Closes the connections, once what is under way has ended.
+    /// Closes the connections after the statements in flight have ended.
     pub async fn close(&self) {
         match self {
             Self::Postgres(pool) => pool.close().await,

@@ -1,28 +1,28 @@
-//! The two engines have the same tables, and both keep what was promised.
+//! Tests of the database: both engines have the same tables and give the same guarantees.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use super::*;
 use crate::{
     on_engine,
-    testing::{On, Place, Storage, at_once, on_both_engines},
+    testing::{On, Storage, TestDatabase, on_both_engines, run_concurrently},
 };
 
 on_both_engines!(
     migrating_again_changes_nothing,
     several_processes_may_open_and_migrate_at_once,
     a_database_of_a_later_version_is_refused,
-    a_transaction_that_is_dropped_leaves_nothing,
-    a_transaction_is_seen_once_it_is_committed,
-    what_is_committed_survives_a_power_cut,
+    a_dropped_transaction_leaves_no_changes,
+    a_transaction_is_visible_once_it_is_committed,
+    committed_data_survives_a_power_failure,
     a_closed_database_does_not_answer,
-    a_lock_that_another_holds_is_an_error_after_a_bounded_time,
+    a_lock_held_by_another_transaction_times_out,
 );
 
-/// Name and whether it must have a value, in order.
+/// Name of each column and whether it is `NOT NULL`, in order.
 type Columns = Vec<(String, bool)>;
 
-/// The tables of a database and their columns, without the migrations' own.
+/// The tables of a database and their columns, without the table of the migrations.
 async fn tables(db: &Db) -> BTreeMap<String, Columns> {
     let rows: Vec<(String, String, bool)> = match db {
         Db::Postgres(pool) => {
@@ -129,7 +129,7 @@ async fn migrating_again_changes_nothing(on: On) {
     let user = storage.user().await;
     let before = tables(&storage.db).await;
     storage.db.migrate().await.unwrap();
-    storage.place.connect().await.migrate().await.unwrap();
+    storage.database.connect().await.migrate().await.unwrap();
     assert_eq!(tables(&storage.db).await, before);
     let kept: Vec<uuid::Uuid> = on_engine!(storage.db.reader(), pool =>
         sqlx::query_scalar("SELECT id FROM users").fetch_all(pool).await)
@@ -138,14 +138,14 @@ async fn migrating_again_changes_nothing(on: On) {
 }
 
 async fn several_processes_may_open_and_migrate_at_once(on: On) {
-    // Several times, for what goes wrong here does so by chance.
+    // Several times, because failures here occur by chance.
     let times = match on {
         On::Sqlite => 5,
         On::Postgres => 2,
     };
     for _ in 0..times {
-        let place = Arc::new(Place::new(on).await);
-        let results = at_once((0..4).map(|_| {
+        let place = Arc::new(TestDatabase::new(on).await);
+        let results = run_concurrently((0..4).map(|_| {
             let place = Arc::clone(&place);
             async move {
                 let db = place.connect().await;
@@ -170,9 +170,9 @@ async fn a_database_of_a_later_version_is_refused(on: On) {
     tx.commit().await.unwrap();
     let error = storage.db.migrate().await.unwrap_err();
     assert!(matches!(error, MigrateError::VersionMissing(9999)), "{error}");
-    // It says no without leaving a lock behind.
+    // The refusal leaves no lock behind.
     storage.db.begin().await.unwrap().commit().await.unwrap();
-    let error = storage.place.connect().await.migrate().await.unwrap_err();
+    let error = storage.database.connect().await.migrate().await.unwrap_err();
     assert!(matches!(error, MigrateError::VersionMissing(9999)), "{error}");
 }
 
@@ -188,14 +188,15 @@ async fn add_user(storage: &Storage) -> Tx {
     tx
 }
 
-async fn a_transaction_that_is_dropped_leaves_nothing(on: On) {
+async fn a_dropped_transaction_leaves_no_changes(on: On) {
     let storage = Storage::new(on).await;
-    // More often than there are connections: none is lost, none goes on in an old transaction.
+    // More often than there are connections: no connection is lost, and none continues an old
+    // transaction.
     for _ in 0..20 {
         drop(add_user(&storage).await);
     }
     assert_eq!(storage.number(USERS).await, 0);
-    // Nor does one whose future is dropped half-way, as when a client goes away.
+    // The same for a transaction whose future is dropped half-way, as when a client disconnects.
     for _ in 0..20 {
         let abandoned = async {
             let _tx = add_user(&storage).await;
@@ -212,7 +213,7 @@ async fn a_transaction_that_is_dropped_leaves_nothing(on: On) {
     assert_eq!(storage.number(USERS).await, 1);
 }
 
-async fn a_transaction_is_seen_once_it_is_committed(on: On) {
+async fn a_transaction_is_visible_once_it_is_committed(on: On) {
     let storage = Storage::new(on).await;
     let tx = add_user(&storage).await;
     assert_eq!(storage.number(USERS).await, 0, "readers do not wait and see what is committed");
@@ -220,7 +221,7 @@ async fn a_transaction_is_seen_once_it_is_committed(on: On) {
     assert_eq!(storage.number(USERS).await, 1);
 }
 
-async fn what_is_committed_survives_a_power_cut(on: On) {
+async fn committed_data_survives_a_power_failure(on: On) {
     let storage = Storage::new(on).await;
     match &storage.db {
         Db::Postgres(pool) => {
@@ -251,19 +252,19 @@ async fn a_closed_database_does_not_answer(on: On) {
     assert!(matches!(storage.db.begin().await, Err(sqlx::Error::PoolClosed)));
 }
 
-/// Longer than any of the limits, and much shorter than for ever.
+/// Longer than any of the timeouts, and much shorter than forever.
 const BOUND: Duration = Duration::from_mins(1);
 
-async fn a_lock_that_another_holds_is_an_error_after_a_bounded_time(on: On) {
+async fn a_lock_held_by_another_transaction_times_out(on: On) {
     let storage = Storage::new(on).await;
     let user = storage.user().await;
-    // Another process wrote to the row and does not go on.
-    let other = storage.place.connect().await;
+    // Another process wrote to the row and hangs.
+    let other = storage.database.connect().await;
     let mut stuck = other.begin().await.unwrap();
     let write = "UPDATE users SET role = 'admin' WHERE id = $1";
     let write = async |tx: &mut Tx| on_engine!(tx.connection(), c => sqlx::query(write).bind(user).execute(c).await.map(drop));
     write(&mut stuck).await.unwrap();
-    let attempts = at_once((0..3).map(|_| {
+    let attempts = run_concurrently((0..3).map(|_| {
         let db = storage.db.clone();
         async move {
             tokio::time::timeout(BOUND, async {
@@ -286,7 +287,7 @@ async fn a_lock_that_another_holds_is_an_error_after_a_bounded_time(on: On) {
 }
 
 #[tokio::test]
-async fn a_statement_that_never_ends_is_ended() {
+async fn a_statement_that_never_ends_times_out() {
     let storage = Storage::new(On::Postgres).await;
     let Db::Postgres(pool) = &storage.db else { panic!("another engine") };
     let sleep = sqlx::query("SELECT pg_sleep(600)").execute(pool);
@@ -296,7 +297,7 @@ async fn a_statement_that_never_ends_is_ended() {
     storage.db.ping().await.unwrap();
 }
 
-/// With `off` a credential could leave before its audit row is durable.
+/// With `off` a credential could be returned before its audit row is durable.
 #[tokio::test]
 async fn commits_are_durable_whatever_the_database_s_default_is() {
     let storage = Storage::new(On::Postgres).await;
@@ -319,7 +320,9 @@ async fn commits_are_durable_whatever_the_database_s_default_is() {
         ] {
             let statement = format!("{default} = {given}");
             sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(pool).await.unwrap();
-            let Db::Postgres(new) = storage.place.connect().await else { panic!("another engine") };
+            let Db::Postgres(new) = storage.database.connect().await else {
+                panic!("another engine")
+            };
             let shown: String =
                 sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&new).await.unwrap();
             assert_eq!(shown, used, "{default} = {given}");
@@ -331,7 +334,7 @@ async fn commits_are_durable_whatever_the_database_s_default_is() {
 async fn the_url_may_set_other_time_limits() {
     let url = "postgres://u@localhost/db?options=-c%20statement_timeout%3D1234";
     let Ok(Location::Postgres(options)) = url.parse() else { panic!("a PostgreSQL URL") };
-    let options = with_time_limits(&options);
+    let options = with_timeouts(&options);
     let options = options.get_options().unwrap();
     assert!(options.contains("statement_timeout=1234") && options.contains("lock_timeout=5000"));
     assert_eq!(options.matches("statement_timeout").count(), 1, "{options}");

@@ -1,4 +1,4 @@
-//! What the cluster is: its version, its clock, its policies, its tokens.
+//! Checks of the cluster: version, clock, admission policies, tokens.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -11,14 +11,14 @@ use crate::{
     clock::Clock,
     cluster::{Cluster, ClusterError, ServerFacts},
     install::{self, Parameters},
-    problem::chain,
+    problem::error_chain,
 };
 
 /// The first release with `ValidatingAdmissionPolicy` as `v1`.
-const FIRST_WITH_POLICIES: (u32, u32) = (1, 30);
-/// Clocks apart by more make tokens and sessions end at the wrong time.
-const MOST_SKEW_SECONDS: i64 = 5;
-/// An API server lets a token live so much longer than it says; clocks further apart break tokens.
+const MIN_RELEASE: (u32, u32) = (1, 30);
+/// Clock skew from which on tokens and sessions end noticeably at the wrong time.
+const MAX_CLOCK_SKEW_SECONDS: i64 = 5;
+/// The leeway of the API server for the times in a token. A greater clock skew breaks tokens.
 const LEEWAY_SECONDS: i64 = 60;
 
 pub(super) async fn server(
@@ -27,29 +27,29 @@ pub(super) async fn server(
     checks: &mut Vec<Check>,
 ) -> Result<(), ClusterError> {
     let facts = cluster.server_facts().await?;
-    checks.extend(judge_server(&facts, clock.now()));
+    checks.extend(server_checks(&facts, clock.now()));
     Ok(())
 }
 
-fn judge_server(facts: &ServerFacts, now: Timestamp) -> [Check; 3] {
-    let title = "it knows ValidatingAdmissionPolicy";
+fn server_checks(facts: &ServerFacts, now: Timestamp) -> [Check; 3] {
+    let title = "it serves ValidatingAdmissionPolicy";
     let release = match facts.release {
-        Some(release) if release >= FIRST_WITH_POLICIES => Check::passed(title, ""),
+        Some(release) if release >= MIN_RELEASE => Check::passed(title, ""),
         Some(_) => Check::failed(
             title,
-            "older than 1.30: nothing keeps a stolen credential inside the tenants' namespaces, \
-             and tenants may make tokens that never end; upgrade the cluster",
+            "older than 1.30: nothing confines a stolen credential to the tenants' namespaces, and \
+             tenants may create tokens that never expire; upgrade the cluster",
         ),
         None => {
-            Check::warned(title, "its version has no numbers: see whether the policies are there")
+            Check::warned(title, "its version has no numbers: check whether it serves the policies")
         }
     };
     let clocks = match facts.clock {
-        None => Check::warned("the clocks agree", "the API server does not tell its time"),
+        None => Check::warned("the clocks agree", "the response of the API server has no Date"),
         Some(there) => {
             let skew = (there.as_second() - now.as_second()).abs();
             let detail = format!("{skew} s apart: let both follow NTP");
-            if skew <= MOST_SKEW_SECONDS {
+            if skew <= MAX_CLOCK_SKEW_SECONDS {
                 Check::passed("the clocks agree", "")
             } else if skew <= LEEWAY_SECONDS {
                 Check::warned("the clocks agree", detail)
@@ -67,7 +67,7 @@ pub(super) async fn policies(
     checks: &mut Vec<Check>,
 ) -> Result<(), ClusterError> {
     let faults = install::faults(cluster, parameters).await?;
-    let title = "the broker is held by the policies of this version";
+    let title = "the admission policies of this version are in force";
     if faults.is_empty() {
         checks.push(Check::passed(title, format!("{} policies", parameters.policies().len())));
     }
@@ -80,8 +80,8 @@ struct Header {
     alg: String,
 }
 
-/// Asks for one token of some workspace, looks at it, and drops it. It is the only way to see how
-/// the API server signs and how long it lets tokens live.
+/// Requests a token of any workspace, inspects it, and drops it. This is the only way to learn how
+/// the API server signs tokens and how it limits their lifetime.
 pub(super) async fn tokens(
     cluster: &Cluster,
     clock: &Clock,
@@ -96,7 +96,7 @@ pub(super) async fn tokens(
         Ok(issued) => issued,
         Err(error @ ClusterError::Unavailable(_)) => return Err(error),
         Err(error) => {
-            checks.push(Check::failed(title, chain(&error)));
+            checks.push(Check::failed(title, error_chain(&error)));
             return Ok(());
         }
     };
@@ -117,13 +117,13 @@ pub(super) async fn tokens(
     let left = issued.expires_at.as_second() - clock.now().as_second();
     let skew = (left - i64::from(issued.lifetime)).abs();
     if skew > LEEWAY_SECONDS {
-        checks.push(Check::failed("its tokens are good at once", format!("{skew} s off")));
+        checks.push(Check::failed("its tokens are valid at once", format!("{skew} s off")));
     }
-    checks.push(judge_algorithm(algorithm(&issued.token).as_deref()));
+    checks.push(algorithm_check(algorithm(&issued.token).as_deref()));
     Ok(())
 }
 
-fn judge_algorithm(algorithm: Option<&str>) -> Check {
+fn algorithm_check(algorithm: Option<&str>) -> Check {
     let title = "it signs tokens with an EC key";
     match algorithm {
         Some(alg) if alg.starts_with("ES") => Check::passed(title, alg),
@@ -148,7 +148,7 @@ fn algorithm(token: &SecretString) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Outcome;
+    use crate::doctor::CheckOutcome;
 
     fn facts(release: Option<(u32, u32)>, clock: Option<i64>) -> ServerFacts {
         let clock = clock.map(|second| Timestamp::from_second(second).unwrap());
@@ -156,36 +156,36 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_too_old_or_has_another_time() {
+    fn old_servers_and_clock_skew_are_reported() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         for (release, outcome) in [
-            (Some((1, 29)), Outcome::Fail),
-            (Some((1, 30)), Outcome::Pass),
-            (Some((2, 0)), Outcome::Pass),
-            (None, Outcome::Warn),
+            (Some((1, 29)), CheckOutcome::Fail),
+            (Some((1, 30)), CheckOutcome::Pass),
+            (Some((2, 0)), CheckOutcome::Pass),
+            (None, CheckOutcome::Warn),
         ] {
-            assert_eq!(judge_server(&facts(release, None), now)[1].outcome, outcome);
+            assert_eq!(server_checks(&facts(release, None), now)[1].outcome, outcome);
         }
         for (clock, outcome) in [
-            (Some(1_000_003), Outcome::Pass),
-            (Some(999_950), Outcome::Warn),
-            (Some(1_000_100), Outcome::Fail),
-            (None, Outcome::Warn),
+            (Some(1_000_003), CheckOutcome::Pass),
+            (Some(999_950), CheckOutcome::Warn),
+            (Some(1_000_100), CheckOutcome::Fail),
+            (None, CheckOutcome::Warn),
         ] {
-            assert_eq!(judge_server(&facts(None, clock), now)[2].outcome, outcome);
+            assert_eq!(server_checks(&facts(None, clock), now)[2].outcome, outcome);
         }
     }
 
     #[test]
-    fn a_signature_that_is_slow() {
+    fn a_slow_signature_algorithm_is_reported() {
         let token = |header: &str| format!("{}.e30.x", URL_SAFE_NO_PAD.encode(header)).into();
         for (token, outcome) in [
-            (token(r#"{"alg":"ES256"}"#), Outcome::Pass),
-            (token(r#"{"alg":"RS256","kid":"x"}"#), Outcome::Warn),
-            (token("{}"), Outcome::Warn),
-            ("no token".to_owned().into(), Outcome::Warn),
+            (token(r#"{"alg":"ES256"}"#), CheckOutcome::Pass),
+            (token(r#"{"alg":"RS256","kid":"x"}"#), CheckOutcome::Warn),
+            (token("{}"), CheckOutcome::Warn),
+            ("no token".to_owned().into(), CheckOutcome::Warn),
         ] {
-            assert_eq!(judge_algorithm(algorithm(&token).as_deref()).outcome, outcome);
+            assert_eq!(algorithm_check(algorithm(&token).as_deref()).outcome, outcome);
         }
     }
 }

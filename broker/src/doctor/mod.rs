@@ -1,28 +1,31 @@
-//! `tenant-broker doctor`: with the broker's own credential it tries what must work and what must
-//! not, and looks at what makes a cluster slow or wrong. It changes nothing.
+//! `tenant-broker doctor`: diagnoses a cluster with the broker's own credential. It tries what must
+//! be allowed and what must be refused, and checks what makes a cluster slow or insecure. It
+//! changes nothing.
 
 mod facts;
+mod permissions;
+mod policy_checks;
 mod report;
-mod rights;
 mod tenants;
-mod walls;
 
-pub use report::{Check, Outcome, Report};
+pub use report::{Check, CheckOutcome, Report};
 
 use crate::{
-    clock::Clock, cluster::Cluster, cluster::ClusterError, install::Parameters, problem::chain,
+    clock::Clock, cluster::Cluster, cluster::ClusterError, install::Parameters,
+    problem::error_chain,
 };
 
-/// Examines a cluster. An API server that does not answer is a failed check, not an error.
+/// Runs all checks against a cluster. An API server that does not answer is a failed check, not an
+/// error.
 pub async fn examine(cluster: &Cluster, parameters: &Parameters, clock: &Clock) -> Report {
     let mut checks = Vec::new();
-    if let Err(error) = all(cluster, parameters, clock, &mut checks).await {
-        checks.push(Check::failed("the API server answers", chain(&error)));
+    if let Err(error) = run_checks(cluster, parameters, clock, &mut checks).await {
+        checks.push(Check::failed("the API server answers", error_chain(&error)));
     }
     Report::new(checks)
 }
 
-async fn all(
+async fn run_checks(
     cluster: &Cluster,
     parameters: &Parameters,
     clock: &Clock,
@@ -30,9 +33,9 @@ async fn all(
 ) -> Result<(), ClusterError> {
     facts::server(cluster, clock, checks).await?;
     facts::policies(cluster, parameters, checks).await?;
-    rights::needed(cluster, parameters, checks).await?;
-    rights::forbidden(cluster, checks).await?;
-    walls::hold(cluster, parameters, clock, checks).await?;
+    permissions::needed(cluster, parameters, checks).await?;
+    permissions::forbidden(cluster, checks).await?;
+    policy_checks::run(cluster, parameters, clock, checks).await?;
     tenants::roles(cluster, parameters, checks).await?;
     tenants::bindings(cluster, checks).await?;
     tenants::quotas(cluster, checks).await?;

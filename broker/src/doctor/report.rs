@@ -1,67 +1,67 @@
-//! What the doctor found, for people and programs.
+//! The report of the checks, as a table for people and as JSON.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// How a check ended.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// As it should be.
+pub enum CheckOutcome {
+    /// The check passed.
     Pass,
-    /// It works, but could be better, or could not be looked at.
+    /// It works but could be better, or it could not be checked.
     Warn,
-    /// Not as it should be.
+    /// The check failed.
     Fail,
 }
 
-/// One thing that was looked at or tried.
+/// A check with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// How it ended.
-    pub outcome: Outcome,
-    /// What should be so.
+    /// The outcome.
+    pub outcome: CheckOutcome,
+    /// The expected state.
     pub check: String,
-    /// What is so, and what to do; empty if there is nothing to say.
+    /// The actual state and what to do; may be empty.
     pub detail: String,
 }
 
 impl Check {
-    /// All is well.
+    /// A check that passed.
     pub fn passed(check: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Pass, check: check.into(), detail: detail.into() }
+        Self { outcome: CheckOutcome::Pass, check: check.into(), detail: detail.into() }
     }
 
-    /// It works, but.
+    /// A check with a warning.
     pub fn warned(check: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Warn, check: check.into(), detail: detail.into() }
+        Self { outcome: CheckOutcome::Warn, check: check.into(), detail: detail.into() }
     }
 
-    /// Something is wrong.
+    /// A check that failed.
     pub fn failed(check: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Fail, check: check.into(), detail: detail.into() }
+        Self { outcome: CheckOutcome::Fail, check: check.into(), detail: detail.into() }
     }
 
-    /// One or the other.
-    pub fn when(well: bool, check: impl Into<String>, otherwise: impl Into<String>) -> Self {
-        if well { Self::passed(check, "") } else { Self::failed(check, otherwise) }
+    /// A check that passed if `condition` holds, and failed with the detail `otherwise` if not.
+    pub fn expect(condition: bool, check: impl Into<String>, otherwise: impl Into<String>) -> Self {
+        if condition { Self::passed(check, "") } else { Self::failed(check, otherwise) }
     }
 }
 
-/// Everything that was found.
+/// All checks of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Whether no check failed; warnings are no failure.
+    /// Whether no check failed; warnings do not count.
     pub passed: bool,
-    /// The checks in the order in which they were made.
+    /// The checks in the order in which they ran.
     pub checks: Vec<Check>,
 }
 
 impl Report {
-    /// Of these checks.
+    /// Makes a report of these checks.
     pub fn new(checks: Vec<Check>) -> Self {
-        Self { passed: checks.iter().all(|check| check.outcome != Outcome::Fail), checks }
+        Self { passed: checks.iter().all(|check| check.outcome != CheckOutcome::Fail), checks }
     }
 }
 
@@ -70,11 +70,11 @@ impl fmt::Display for Report {
         let width = self.checks.iter().map(|check| check.check.chars().count()).max().unwrap_or(0);
         for Check { outcome, check, detail } in &self.checks {
             let word = match outcome {
-                Outcome::Pass => "pass",
-                Outcome::Warn => "WARN",
-                Outcome::Fail => "FAIL",
+                CheckOutcome::Pass => "pass",
+                CheckOutcome::Warn => "WARN",
+                CheckOutcome::Fail => "FAIL",
             };
-            // What a server says may have lines of its own.
+            // A text of a server may have line breaks.
             let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
             let detail = detail.replace(char::is_control, "");
             let padding = width - check.chars().count();
@@ -83,7 +83,7 @@ impl fmt::Display for Report {
         }
         let count = |wanted| self.checks.iter().filter(|it| it.outcome == wanted).count();
         let (passed, warned, failed) =
-            (count(Outcome::Pass), count(Outcome::Warn), count(Outcome::Fail));
+            (count(CheckOutcome::Pass), count(CheckOutcome::Warn), count(CheckOutcome::Fail));
         writeln!(f, "\n{passed} passed, {warned} to look at, {failed} failed")
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_for_people_that_a_servers_text_cannot_break() {
+    fn a_text_of_a_server_cannot_break_the_table() {
         let report = Report::new(vec![
             Check::passed("short", ""),
             Check::warned("a longer check", "why"),

@@ -1,4 +1,4 @@
-//! What the tenants have: through their roles, in their namespaces.
+//! Checks of the tenants: their roles, and the objects in their namespaces.
 
 use k8s_openapi::api::core::v1::ResourceQuota;
 
@@ -6,41 +6,41 @@ use super::Check;
 use crate::{
     cluster::{Cluster, ClusterError, HeldBinding},
     install::Parameters,
-    tier_role::{self, Seen},
+    tier_role::{self, RoleReport},
     workspace::QUOTA_NAME,
 };
 
-/// Names that one detail shows at most.
+/// Limit of names in one detail.
 const MAX_NAMED: usize = 5;
-/// What a quota of an earlier version of the broker has not.
+/// A key that quotas of earlier versions of the broker lack.
 const NEWER_KEY: &str = "limits.cpu";
 
-/// Looks at each tier's ClusterRole.
+/// Checks the permissions of each tier's ClusterRole.
 pub(super) async fn roles(
     cluster: &Cluster,
     parameters: &Parameters,
     checks: &mut Vec<Check>,
 ) -> Result<(), ClusterError> {
     for role in &parameters.roles {
-        let seen = tier_role::look(cluster, role).await?;
-        match &seen {
-            Seen::Missing => {
-                let title = format!("the tiers' role {role} is there");
-                checks.push(Check::failed(title, "there is no such ClusterRole: make it"));
+        let report = tier_role::inspect(cluster, role).await?;
+        match &report {
+            RoleReport::Missing => {
+                let title = format!("the tiers' role {role} exists");
+                checks.push(Check::failed(title, "there is no such ClusterRole: create it"));
             }
-            Seen::Refused => checks.push(Check::failed(
+            RoleReport::Refused => checks.push(Check::failed(
                 format!("the tiers' role {role} can be read"),
                 "the broker may not: run tenant-broker install --apply",
             )),
-            Seen::Gives(all) => {
+            RoleReport::Grants(all) => {
                 let detail = match all.as_slice() {
                     [] => "it gives no more".to_owned(),
-                    all => format!("it gives besides {}", tier_role::named(all)),
+                    all => format!("it gives besides {}", tier_role::summary(all)),
                 };
                 let title = format!("the tiers' role {role} was compared with the built-in admin");
                 checks.push(Check::passed(title, detail));
                 let title = format!("the tiers' role {role} does not lead out of the namespace");
-                let out = seen.leading_out();
+                let out = report.escapes();
                 if out.is_empty() {
                     checks.push(Check::passed(title.clone(), ""));
                 }
@@ -59,7 +59,7 @@ pub(super) async fn roles(
     Ok(())
 }
 
-/// Looks for bindings that somebody could hold on to, before a suspension has to delete them.
+/// Finds bindings with finalizers or owners, which would delay their deletion by a suspension.
 pub(super) async fn bindings(
     cluster: &Cluster,
     checks: &mut Vec<Check>,
@@ -77,8 +77,8 @@ pub(super) async fn bindings(
         Check::warned(
             title,
             format!(
-                "{} have, {} among them: a suspension has to take these off first, and RBAC grants \
-                 through a binding as long as it is there; kubectl patch rolebinding NAME --type=merge \
+                "{} have, {} among them: a suspension has to remove these first, and RBAC grants \
+                 through a binding as long as it exists; kubectl patch rolebinding NAME --type=merge \
                  -p '{{\"metadata\":{{\"finalizers\":null,\"ownerReferences\":null}}}}'",
                 held.len(),
                 names.join(", ")
@@ -88,11 +88,11 @@ pub(super) async fn bindings(
     Ok(())
 }
 
-/// Looks for quotas that an earlier version of the broker made.
+/// Counts quotas of earlier versions of the broker.
 pub(super) async fn quotas(cluster: &Cluster, checks: &mut Vec<Check>) -> Result<(), ClusterError> {
     let mut older = 0_u32;
     cluster
-        .survey(|quota: ResourceQuota| {
+        .list_managed(|quota: ResourceQuota| {
             let hard = quota.spec.and_then(|spec| spec.hard).unwrap_or_default();
             let is_ours = quota.metadata.name.as_deref() == Some(QUOTA_NAME);
             older += u32::from(is_ours && !hard.contains_key(NEWER_KEY));
@@ -105,16 +105,17 @@ pub(super) async fn quotas(cluster: &Cluster, checks: &mut Vec<Check>) -> Result
         Check::warned(
             title,
             format!(
-                "{older} are of an earlier version: no limits.cpu, and nothing counts Services, \
+                "{older} are of an earlier version: without limits.cpu and counts of Services, \
                  Deployments, Jobs and more; kubectl delete limitrange tenant-limits and then resourcequota \
-                 {QUOTA_NAME} of such a namespace, and the broker makes them anew"
+                 {QUOTA_NAME} of such a namespace, and the broker recreates them"
             ),
         )
     });
     Ok(())
 }
 
-/// With a rule for hosts, looks for namespaces that it passes over.
+/// If a tier has `ingress_host_suffix`, finds namespaces without a tier label, to which it does not
+/// apply.
 pub(super) async fn tier_labels(
     cluster: &Cluster,
     parameters: &Parameters,
@@ -124,8 +125,8 @@ pub(super) async fn tier_labels(
         return Ok(());
     }
     let without = cluster.namespaces_without_tier().await?;
-    let title = "ingress_host_suffix holds every namespace of a tenant";
-    checks.push(Check::when(
+    let title = "ingress_host_suffix applies to every namespace of a tenant";
+    checks.push(Check::expect(
         without.is_empty(),
         title,
         format!(

@@ -9,41 +9,41 @@ use tenant_shared::{Code, Usage};
 use uuid::Uuid;
 
 use super::{Gateway, usage};
-use crate::{access, identity::Bearer, problem::Failure, workspace::Workspaces};
+use crate::{access, identity::Authenticated, problem::ApiError, workspace::Workspaces};
 
-/// Days that are shown where the caller names no number.
+/// Days that are shown if the caller gives no number.
 const DEFAULT_DAYS: u32 = 7;
 
-/// Operations about the gateway.
+/// The operations and the components that they use.
 #[derive(Debug)]
 pub struct GatewayApi {
-    /// Where workspaces are.
+    /// Finds workspaces.
     pub workspaces: Workspaces,
-    /// The gateway.
+    /// Reads usage.
     pub gateway: Gateway,
 }
 
 #[OpenApi(prefix_path = "/workspaces")]
 impl GatewayApi {
-    /// Show what a workspace used of the gateway
+    /// Show a workspace's use of the gateway
     ///
-    /// Requests, bytes and time of streams by day (UTC) and verb, the newest day first. What is under
-    /// way is added every 15 seconds. For the owner and administrators.
+    /// Requests, bytes and stream time by day (UTC) and verb, newest day first. Usage in progress
+    /// is added every 15 seconds. For the owner and administrators.
     #[oai(path = "/:id/usage", method = "get", operation_id = "showUsage")]
     async fn usage(
         &self,
-        caller: Bearer,
-        /// The workspace.
+        caller: Authenticated,
+        /// Identifier of the workspace.
         id: Path<Uuid>,
-        /// How many days, 1 to 35, 7 if not given.
+        /// Number of days, 1 to 35; 7 if not given.
         #[oai(validator(minimum(value = "1"), maximum(value = "35")))]
         days: Query<Option<u32>>,
-    ) -> Result<Json<Usage>, Failure> {
-        let found = self.workspaces.existing(id.0).await?;
-        let permit = access::read_workspace(&caller.0, &found)?;
+    ) -> Result<Json<Usage>, ApiError> {
+        let row = self.workspaces.existing(id.0).await?;
+        let permit = access::read_workspace(&caller.0, &row)?;
         let days = days.0.unwrap_or(DEFAULT_DAYS);
-        if !(1..=usage::DAYS).contains(&i64::from(days)) {
-            return Err(Failure::new(Code::InvalidRequest, "days is a number from 1 to 35"));
+        if !(1..=usage::RETENTION_DAYS).contains(&i64::from(days)) {
+            return Err(ApiError::new(Code::InvalidRequest, "days must be a number from 1 to 35"));
         }
         Ok(Json(self.gateway.usage(&permit, days).await?))
     }

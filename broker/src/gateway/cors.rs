@@ -1,5 +1,6 @@
-//! Lets the pages of listed frontends read what the gateway answers (Fetch standard, "CORS protocol").
-//! Who may *act* with a cookie is decided elsewhere, by the same list.
+//! CORS: lets pages of the allowed origins read the responses of the gateway (Fetch standard, "CORS
+//! protocol"). The check whether a page may *act* with a cookie is elsewhere and uses the same
+//! list.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -9,29 +10,29 @@ use crate::identity::Origins;
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE");
 const HEADERS: HeaderValue = HeaderValue::from_static("accept, authorization, content-type");
 const EXPOSED: HeaderValue = HeaderValue::from_static("audit-id, retry-after, warning");
-/// How long a browser remembers a permission, in seconds.
+/// How long a browser may cache a preflight response, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The origin of a request, if it is one of the listed.
-pub(super) fn origin<B>(request: &Request<B>, origins: &Origins) -> Option<HeaderValue> {
+/// The origin of a request, if it is allowed.
+pub(super) fn allowed_origin<B>(request: &Request<B>, origins: &Origins) -> Option<HeaderValue> {
     let origin = request.headers().get(header::ORIGIN)?;
     origin.to_str().is_ok_and(|origin| origins.contains(origin)).then(|| origin.clone())
 }
 
-/// Whether a browser asks if it may ask.
+/// Whether a request is a CORS preflight.
 pub(super) fn is_preflight<B>(request: &Request<B>) -> bool {
     request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ORIGIN)
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// What a browser is told that asks if it may ask. Without a listed origin it may not.
+/// The response to a preflight; without an allowed origin it grants nothing.
 pub(super) fn preflight(origin: Option<&HeaderValue>) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     *response.status_mut() = StatusCode::NO_CONTENT;
     if let Some(origin) = origin {
         let headers = response.headers_mut();
-        allow(headers, origin);
+        set_allow_headers(headers, origin);
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
@@ -40,14 +41,14 @@ pub(super) fn preflight(origin: Option<&HeaderValue>) -> Response<Bytes> {
     response
 }
 
-/// Lets a page of this origin read an answer.
-pub(super) fn readable(headers: &mut HeaderMap, origin: &HeaderValue) {
-    allow(headers, origin);
+/// Lets pages of this origin read a response.
+pub(super) fn expose(headers: &mut HeaderMap, origin: &HeaderValue) {
+    set_allow_headers(headers, origin);
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
 }
 
-fn allow(headers: &mut HeaderMap, origin: &HeaderValue) {
+fn set_allow_headers(headers: &mut HeaderMap, origin: &HeaderValue) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
     headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
 }
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_listed_origin_may_ask_and_read() {
+    fn only_listed_origins_are_allowed() {
         let broker = Url::parse("https://broker.example").unwrap();
         let origins = Origins::new(&broker, vec!["https://app.example".to_owned()]);
         for (sent, allowed) in [
@@ -74,11 +75,11 @@ mod tests {
                 .body(())
                 .unwrap();
             assert!(is_preflight(&request));
-            let origin = origin(&request, &origins);
-            let answer = preflight(origin.as_ref());
-            let given = answer.headers().get(header::ACCESS_CONTROL_ALLOW_ORIGIN);
-            assert_eq!(given.is_some(), allowed, "{sent}");
-            assert_eq!(answer.headers()[header::VARY], "Origin");
+            let origin = allowed_origin(&request, &origins);
+            let response = preflight(origin.as_ref());
+            let allow_origin = response.headers().get(header::ACCESS_CONTROL_ALLOW_ORIGIN);
+            assert_eq!(allow_origin.is_some(), allowed, "{sent}");
+            assert_eq!(response.headers()[header::VARY], "Origin");
         }
         assert!(!is_preflight(&Request::options("/").body(()).unwrap()));
     }

@@ -1,9 +1,10 @@
-//! Which headers of a request go to the API server, and which protocols it may be upgraded to. Pure.
+//! Request headers: the checks and filters before a request goes to the API server, and the upgrade
+//! protocols. Pure.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// Headers that concern one connection only (RFC 9110 section 7.6.1), beside what `Connection`
-/// lists. `Trailer` is one of them because the gateway drops the trailers that it announces.
+/// Hop-by-hop headers (RFC 9110 section 7.6.1), in addition to those that `Connection` lists.
+/// `Trailer` is one of them because the gateway drops the trailers that it announces.
 const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -15,8 +16,8 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     header::PROXY_AUTHENTICATE,
 ];
 
-/// Headers that say who somebody is, where they come from, or that are the broker's business.
-const OURS: [HeaderName; 9] = [
+/// Headers that carry credentials or origins, or that the broker sets itself.
+const REPLACED: [HeaderName; 9] = [
     header::AUTHORIZATION,
     header::PROXY_AUTHORIZATION,
     header::COOKIE,
@@ -32,19 +33,19 @@ const OURS: [HeaderName; 9] = [
 /// removes it because a request has one identity, that of its session.
 const BEARER_PROTOCOL: &[u8] = b"base64url.bearer.authorization.k8s.io.";
 
-/// A protocol that a connection may be upgraded to: those that the API server speaks.
+/// A protocol that a connection may be upgraded to; the API server supports these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UpgradeProtocol {
-    /// RFC 6455.
+    /// WebSocket (RFC 6455).
     WebSocket,
-    /// What kubectl speaks with `KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false`, and before 1.31.
+    /// SPDY, which kubectl uses before 1.31 and with `KUBECTL_REMOTE_COMMAND_WEBSOCKETS=false`.
     Spdy,
 }
 
 impl UpgradeProtocol {
-    /// The protocol of this `Upgrade` header, if the gateway forwards it. Names are compared without
-    /// case because the API server does so.
-    pub(super) fn of(value: &HeaderValue) -> Option<Self> {
+    /// The protocol of an `Upgrade` header, if the gateway forwards it. Names are compared
+    /// case-insensitively because the API server does so.
+    pub(super) fn from_header(value: &HeaderValue) -> Option<Self> {
         [Self::WebSocket, Self::Spdy]
             .into_iter()
             .find(|protocol| value.as_bytes().eq_ignore_ascii_case(protocol.as_str().as_bytes()))
@@ -63,20 +64,20 @@ impl UpgradeProtocol {
     }
 }
 
-/// Why a request with these headers is refused.
+/// A request with these headers is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum HeaderError {
-    /// The client asks to act as somebody else.
+    /// The client requests impersonation.
     #[error(
         "impersonation (Impersonate-* headers, kubectl's --as) is not possible through the gateway"
     )]
     Impersonation,
-    /// More than one `Authorization`.
-    #[error("the request has two headers Authorization; send one")]
+    /// There is more than one `Authorization` header.
+    #[error("the request has more than one Authorization header; send one")]
     TwoAuthorizations,
 }
 
-/// Refuses what must not be forwarded, not even cleaned.
+/// Refuses a request that must not be forwarded, even with its headers filtered.
 ///
 /// # Errors
 /// See [`HeaderError`].
@@ -90,17 +91,17 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), HeaderError> {
     Ok(())
 }
 
-/// The protocol that a request asks to be upgraded to (RFC 9110 section 7.8). Other protocols and
-/// lists of several are ignored, as a server may do, and the request is answered as it is.
-pub(super) fn upgrade(headers: &HeaderMap) -> Option<UpgradeProtocol> {
+/// The protocol that a request asks to upgrade to (RFC 9110 section 7.8). Other protocols and
+/// lists of several are ignored, as a server may do, and the request is handled without an upgrade.
+pub(super) fn requested_upgrade(headers: &HeaderMap) -> Option<UpgradeProtocol> {
     let mut values = headers.get_all(header::UPGRADE).iter();
-    let protocol = UpgradeProtocol::of(values.next()?)?;
-    let is_asked_for = listed(headers).any(|name| name.eq_ignore_ascii_case("upgrade"));
-    (is_asked_for && values.next().is_none()).then_some(protocol)
+    let protocol = UpgradeProtocol::from_header(values.next()?)?;
+    let has_option = connection_options(headers).any(|name| name.eq_ignore_ascii_case("upgrade"));
+    (has_option && values.next().is_none()).then_some(protocol)
 }
 
-/// What `Connection` lists.
-pub(super) fn listed(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+/// The connection options that `Connection` lists (RFC 9110 section 7.6.1).
+pub(super) fn connection_options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     headers
         .get_all(header::CONNECTION)
         .iter()
@@ -110,19 +111,20 @@ pub(super) fn listed(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 }
 
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = listed(headers).filter_map(|name| name.parse().ok()).collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    let listed: Vec<HeaderName> =
+        connection_options(headers).filter_map(|name| name.parse().ok()).collect();
+    for name in listed.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
 }
 
-/// Makes a client's headers those of a request to the API server.
+/// Filters a client's headers for the request to the API server.
 pub(super) fn to_upstream(headers: &mut HeaderMap) {
     remove_hop_by_hop(headers);
-    for name in &OURS {
+    for name in &REPLACED {
         headers.remove(name);
     }
-    let foreign: Vec<HeaderName> = headers
+    let identity_headers: Vec<HeaderName> = headers
         .keys()
         .filter(|name| {
             ["x-remote-", "x-forwarded-", "impersonate-"]
@@ -131,15 +133,16 @@ pub(super) fn to_upstream(headers: &mut HeaderMap) {
         })
         .cloned()
         .collect();
-    for name in foreign {
+    for name in identity_headers {
         headers.remove(name);
     }
     drop_bearer_protocol(headers);
 }
 
-/// Keeps the subprotocols that are visible ASCII and carry no credential. Kubernetes' own are no tokens
-/// of RFC 6455 (`SPDY/3.1+portforward.k8s.io`), so the slash passes. Bytes are compared, not text: the
-/// API server finds a credential beside bytes that are no ASCII too.
+/// Removes subprotocols that carry a credential or bytes other than visible ASCII. The slash is
+/// allowed, because subprotocols of Kubernetes are not tokens of RFC 6455
+/// (`SPDY/3.1+portforward.k8s.io`). Bytes are compared, not text, because the API server finds a
+/// credential next to non-ASCII bytes too.
 fn drop_bearer_protocol(headers: &mut HeaderMap) {
     let name = header::SEC_WEBSOCKET_PROTOCOL;
     let protocols = |value: &HeaderValue| {
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_acts_as_somebody_else() {
+    fn impersonation_and_duplicate_authorization_are_refused() {
         for name in
             ["Impersonate-User", "impersonate-group", "IMPERSONATE-Extra-scopes", "impersonate-uid"]
         {
@@ -198,8 +201,8 @@ mod tests {
     }
 
     #[test]
-    fn what_says_who_somebody_is_does_not_go_along() {
-        let mut given = headers(&[
+    fn identity_headers_are_not_forwarded() {
+        let mut sent = headers(&[
             ("Authorization", "Bearer session"),
             ("Cookie", "__Host-tenant-session=x"),
             ("X-Remote-User", "admin"),
@@ -216,13 +219,13 @@ mod tests {
             ("User-Agent", "kubectl"),
             ("X-Stream-Protocol-Version", "v4.channel.k8s.io"),
         ]);
-        to_upstream(&mut given);
-        assert_eq!(names(&given), ["accept", "user-agent", "x-stream-protocol-version"]);
+        to_upstream(&mut sent);
+        assert_eq!(names(&sent), ["accept", "user-agent", "x-stream-protocol-version"]);
     }
 
     #[test]
-    fn what_connection_lists_stays_here() {
-        let mut given = headers(&[
+    fn hop_by_hop_headers_are_not_forwarded() {
+        let mut sent = headers(&[
             ("Connection", "keep-alive, X-Secret, Authorization"),
             ("Connection", "Impersonate-User, upgrade"),
             ("Upgrade", "websocket"),
@@ -232,26 +235,26 @@ mod tests {
             ("Trailer", "X-Sum"),
             ("Accept", "a"),
         ]);
-        to_upstream(&mut given);
-        assert_eq!(names(&given), ["accept"]);
+        to_upstream(&mut sent);
+        assert_eq!(names(&sent), ["accept"]);
     }
 
     #[test]
-    fn a_token_in_a_subprotocol_stays_here() {
-        let mut given = headers(&[(
+    fn a_token_in_a_subprotocol_is_not_forwarded() {
+        let mut sent = headers(&[(
             "Sec-WebSocket-Protocol",
             "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.dG9rZW4, \
              SPDY/3.1+portforward.k8s.io",
         )]);
-        to_upstream(&mut given);
+        to_upstream(&mut sent);
         let kept = "v5.channel.k8s.io, SPDY/3.1+portforward.k8s.io";
-        assert_eq!(given["sec-websocket-protocol"], kept);
-        to_upstream(&mut given);
-        assert_eq!(given["sec-websocket-protocol"], kept);
+        assert_eq!(sent["sec-websocket-protocol"], kept);
+        to_upstream(&mut sent);
+        assert_eq!(sent["sec-websocket-protocol"], kept);
     }
 
     #[test]
-    fn a_byte_that_is_no_ascii_hides_no_token_in_a_subprotocol() {
+    fn non_ascii_bytes_do_not_hide_a_token_in_a_subprotocol() {
         let token = b"base64url.bearer.authorization.k8s.io.dG9rZW4";
         for (before, after) in [
             (&b"v4.channel.k8s.io, "[..], &b", \xff"[..]),
@@ -259,19 +262,16 @@ mod tests {
             (b"v4.channel.k8s.io,\xc2\x85", b"\xff"),
             (b"v4.channel.k8s.io,\t ", b"\t"),
         ] {
-            let mut given = HeaderMap::new();
+            let mut sent = HeaderMap::new();
             let value = HeaderValue::from_bytes(&[before, token, after].concat()).unwrap();
-            given.insert(header::SEC_WEBSOCKET_PROTOCOL, value);
-            to_upstream(&mut given);
-            assert_eq!(
-                given["sec-websocket-protocol"], "v4.channel.k8s.io",
-                "{before:?} {after:?}"
-            );
+            sent.insert(header::SEC_WEBSOCKET_PROTOCOL, value);
+            to_upstream(&mut sent);
+            assert_eq!(sent["sec-websocket-protocol"], "v4.channel.k8s.io", "{before:?} {after:?}");
         }
-        let mut given = HeaderMap::new();
-        given.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_bytes(token).unwrap());
-        to_upstream(&mut given);
-        assert!(given.is_empty());
+        let mut sent = HeaderMap::new();
+        sent.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_bytes(token).unwrap());
+        to_upstream(&mut sent);
+        assert!(sent.is_empty());
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
             (&[("Connection", "upgrade"), ("Upgrade", "websocket"), ("Upgrade", "h2c")], None),
             (&[("Upgrade", "websocket")], None),
         ] {
-            assert_eq!(upgrade(&headers(sent)), expected, "{sent:?}");
+            assert_eq!(requested_upgrade(&headers(sent)), expected, "{sent:?}");
         }
     }
 }

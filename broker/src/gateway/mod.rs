@@ -1,33 +1,34 @@
-//! The gateway: any Kubernetes call of somebody who is signed in, forwarded with the token of their
-//! workspace. It adds no rights: the API server decides as it does for that token elsewhere.
+//! The gateway: a reverse proxy that forwards Kubernetes requests of signed-in users with the token
+//! of their workspace. It adds no permissions: the API server decides as for any request with that
+//! token.
 //!
-//! A request is read once, judged, cleaned, and sent on; its body and the answer's flow both ways
-//! as they come. Everything under way is in a registry and can be ended from outside, which no
-//! call of the Kubernetes API can do: that completes the kill switch.
+//! A request is parsed once, authenticated, checked against the limits, filtered and forwarded;
+//! bodies are streamed in both directions. Everything in flight is in a registry and can be closed
+//! at once. The Kubernetes API has no call for that, so it completes the kill switch.
 
-mod accounts;
-mod answer;
-mod answer_headers;
 pub mod api;
-mod closing;
+mod cancel;
 mod cors;
-mod cut;
-mod exchange;
 mod headers;
-mod own;
-mod passage;
+mod in_flight;
+mod interception;
+mod kubernetes_status;
+mod limiter;
 mod path;
+mod principals;
 mod reconcile;
 mod request;
+mod response_headers;
 mod review;
-mod share;
-mod status;
+mod revocation_watcher;
 mod streams;
+mod synthesized;
 mod tokens;
 mod tunnel;
 mod upload;
+mod upstream_call;
 mod usage;
-mod visitors;
+mod usage_flush;
 
 use std::{
     cell::RefCell,
@@ -43,53 +44,55 @@ use hyper::body::{Body as _, Incoming};
 use tenant_shared::{Code, GATEWAY_PATH};
 use tokio::task::JoinSet;
 
-pub(crate) use self::exchange::whole;
+pub(crate) use self::upstream_call::full_body;
 use self::{
-    cut::Why,
-    exchange::{Exchange, Payload},
+    cancel::CloseReason,
     headers::HeaderError,
-    own::Asked,
-    passage::Passage,
+    in_flight::InFlightRequest,
+    interception::Interception,
+    limiter::{LimitExceeded, TenantLimiter, TenantLimiters, UsageMeter},
     path::{Kind, PathError},
-    request::{Outgoing, Seen},
-    share::{Meter, Shares},
-    streams::{Facts, Streams},
-    tokens::Tokens,
+    principals::PrincipalCache,
+    request::{RequestSummary, UpstreamRequest},
+    streams::{StreamInfo, Streams},
+    tokens::TokenCache,
     upload::UploadError,
+    upstream_call::{RequestBody, UpstreamCall},
     usage::Verb,
-    visitors::Visitors,
 };
 use crate::{
     access::Owned as _,
     clock::Clock,
-    cluster::{Travel, Upstream, UpstreamError},
+    cluster::{Transport, Upstream, UpstreamError},
     credential::Credentials,
     db::Db,
     identity::Identity,
-    problem::{Failure, REQUEST, RequestFacts, chain, note},
+    problem::{ApiError, REQUEST, RequestContext, error_chain, record_field},
     rate_limit::Client,
     telemetry::Metrics,
-    workspace::{Rung, Workspaces},
+    workspace::{NotificationReceiver, WorkspaceRow, Workspaces},
 };
 
-/// Bytes of a refused request that are read all the same, in how many frames, and for how long.
+/// Bytes of a refused request that are read and dropped.
 const MAX_DISCARDED_BYTES: usize = 1024 * 1024;
+/// Frames of a refused request that are read and dropped.
 const MAX_DISCARDED_FRAMES: usize = 16_384;
+/// How long a refused request is read and dropped.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What an answer carries.
+/// Body of a request or response.
 pub type Body = BoxBody<Bytes, std::io::Error>;
 
-/// The gateway. Clones share everything.
+/// The gateway. Clones share all state.
 #[derive(Clone, Debug)]
 pub struct Gateway {
     identity: Identity,
     workspaces: Workspaces,
-    visitors: Visitors,
-    tokens: Tokens,
+    principals: PrincipalCache,
+    tokens: TokenCache,
     credentials: Credentials,
     streams: Streams,
-    shares: Shares,
+    limiters: TenantLimiters,
     upstream: Upstream,
     db: Db,
     clock: Clock,
@@ -97,33 +100,33 @@ pub struct Gateway {
     own_answers: bool,
 }
 
-/// What the gateway does beside answering, until it is stopped.
+/// The background tasks of the gateway, until they are stopped.
 #[derive(Debug)]
-pub struct Keeping {
+pub struct BackgroundTasks {
     gateway: Gateway,
     tasks: JoinSet<()>,
 }
 
-impl Keeping {
-    /// Stops, and writes down what tenants used.
+impl BackgroundTasks {
+    /// Stops the tasks and flushes usage.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
-        if let Err(error) = self.gateway.write_usage().await {
+        if let Err(error) = self.gateway.flush_usage_once().await {
             tracing::warn!(
-                error = chain(&error),
-                "what went through the gateway lately is not written down"
+                error = error_chain(&error),
+                "cannot store the last usage of the gateway"
             );
         }
     }
 }
 
-impl From<PathError> for Failure {
+impl From<PathError> for ApiError {
     fn from(error: PathError) -> Self {
         Self::new(Code::InvalidRequest, error.to_string())
     }
 }
 
-impl From<HeaderError> for Failure {
+impl From<HeaderError> for ApiError {
     fn from(error: HeaderError) -> Self {
         let code = match error {
             HeaderError::Impersonation => Code::Forbidden,
@@ -133,11 +136,13 @@ impl From<HeaderError> for Failure {
     }
 }
 
-impl From<UpstreamError> for Failure {
+impl From<UpstreamError> for ApiError {
     fn from(error: UpstreamError) -> Self {
-        note("cause", chain(&error));
+        record_field("cause", error_chain(&error));
         match error {
-            UpstreamError::Connection(error) if let Some(error) = UploadError::of(&error) => {
+            UpstreamError::Connection(error)
+                if let Some(error) = UploadError::from_hyper(&error) =>
+            {
                 Self::new(Code::InvalidRequest, error.to_string())
             }
             UpstreamError::Path(_) => {
@@ -152,8 +157,8 @@ impl From<UpstreamError> for Failure {
 }
 
 impl Gateway {
-    /// A gateway to the cluster of these workspaces. With `own_answers` it has a part in the answers
-    /// that [`own`] names.
+    /// A gateway to the cluster of these workspaces. With `own_answers` it intercepts the requests
+    /// that [`interception`] names.
     pub fn new(
         db: Db,
         identity: Identity,
@@ -164,11 +169,11 @@ impl Gateway {
         own_answers: bool,
     ) -> Self {
         Self {
-            visitors: Visitors::new(identity.clone(), workspaces.clone()),
-            tokens: Tokens::new(credentials.clone(), clock.clone()),
+            principals: PrincipalCache::new(identity.clone(), workspaces.clone()),
+            tokens: TokenCache::new(credentials.clone(), clock.clone()),
             credentials,
             streams: Streams::default(),
-            shares: Shares::default(),
+            limiters: TenantLimiters::default(),
             db,
             upstream: workspaces.cluster().upstream().clone(),
             identity,
@@ -179,38 +184,42 @@ impl Gateway {
         }
     }
 
-    /// Ends what may not go on, which it asks of this share of the database, and writes down what
-    /// tenants use, from now on.
-    pub fn keep(&self, rung: Rung, authority: &Db) -> Keeping {
-        let closing = Self {
+    /// Starts the tasks that close revoked streams and flush usage. Revocations are read with the
+    /// connections of `authority`.
+    pub fn spawn_background_tasks(
+        &self,
+        notifications: NotificationReceiver,
+        authority: &Db,
+    ) -> BackgroundTasks {
+        let watcher = Self {
             db: authority.clone(),
-            identity: self.identity.on(authority),
+            identity: self.identity.with_db(authority),
             workspaces: self.workspaces.on(authority),
             credentials: self.credentials.on(authority),
             ..self.clone()
         };
         let mut tasks = JoinSet::new();
-        tasks.spawn(closing.clone().keep_closing(rung));
-        tasks.spawn(closing.keep_reconciling());
-        tasks.spawn(self.clone().keep_usage());
-        Keeping { gateway: self.clone(), tasks }
+        tasks.spawn(watcher.clone().watch_revocations(notifications));
+        tasks.spawn(watcher.reconcile_streams());
+        tasks.spawn(self.clone().flush_usage());
+        BackgroundTasks { gateway: self.clone(), tasks }
     }
 
-    /// Answers one request.
-    pub async fn answer(
+    /// Handles one request.
+    pub async fn handle(
         &self,
         request: Request<Incoming>,
         address: Option<IpAddr>,
     ) -> Response<Body> {
-        let began = Instant::now();
-        let origin = cors::origin(&request, self.identity.origins());
+        let started_at = Instant::now();
+        let origin = cors::allowed_origin(&request, self.identity.origins());
         if cors::is_preflight(&request) {
-            return cors::preflight(origin.as_ref()).map(whole);
+            return cors::preflight(origin.as_ref()).map(full_body);
         }
-        // Ours, never the client's: it becomes the Audit-ID at the API server.
+        // The broker's own id, never the client's: it becomes the Audit-ID at the API server.
         let id = self.clock.random_id().to_string();
-        let seen = Arc::new(Seen::new(&request, &id, address));
-        let facts = RequestFacts {
+        let summary = Arc::new(RequestSummary::new(&request, &id, address));
+        let context = RequestContext {
             id,
             address,
             user_agent: request::user_agent(request.headers()),
@@ -219,152 +228,215 @@ impl Gateway {
         let (parts, body) = request.into_parts();
         let mut body = Some(body);
         let mut response = REQUEST
-            .scope(facts, async {
-                match self.forward(parts, &mut body, &seen, began).await {
+            .scope(context, async {
+                match self.forward(parts, &mut body, &summary, started_at).await {
                     Ok(response) => response,
                     Err(failure) => {
                         if let Some(body) = body {
                             self.discard(body, address);
                         }
-                        self.refuse(&failure, &seen, began)
+                        self.refuse(&failure, &summary, started_at)
                     }
                 }
             })
             .await;
         if let Some(origin) = &origin {
-            cors::readable(response.headers_mut(), origin);
+            cors::expose(response.headers_mut(), origin);
         }
         response
     }
 
-    /// The whole way, from top to bottom: who, where to, whether it is on, and over.
+    /// Authenticates a request, checks it and forwards it.
     ///
-    /// What is seldom done on this way is on the heap, here and further down: the future of every
-    /// request has room for all that is not, and is moved more than once before it begins.
+    /// The futures of rare steps are boxed, here and in the functions that it calls: the future of
+    /// every request reserves space for those that are not, and is moved more than once before it
+    /// is polled.
     async fn forward(
         &self,
         mut parts: http::request::Parts,
-        sent: &mut Option<Incoming>,
-        seen: &Arc<Seen>,
-        began: Instant,
-    ) -> Result<Response<Body>, Failure> {
-        let presented = self.identity.presented(&parts.method, &parts.headers)?;
-        let visitor = self.visitors.find(&presented).await?;
+        body: &mut Option<Incoming>,
+        summary: &Arc<RequestSummary>,
+        started_at: Instant,
+    ) -> Result<Response<Body>, ApiError> {
+        let presented = self.identity.extract(&parts.method, &parts.headers)?;
+        let principal = self.principals.get(&presented).await?;
         headers::check(&parts.headers)?;
         let target = path::parse(&parts.uri)?;
         if target.cluster != self.workspaces.cluster().name() {
-            return Err(Failure::new(Code::NotFound, "there is no such cluster"));
+            return Err(ApiError::new(Code::NotFound, "there is no such cluster"));
         }
-        let workspace = visitor.workspace(target.namespace)?;
-        let active = self.visitors.active(&visitor, workspace)?;
-        let own = workspace.found().namespace().to_owned();
-        let asked = if self.own_answers {
-            own::asked(&parts.method, &target, &parts.headers, &own)
+        let workspace = principal.workspace(target.namespace)?;
+        let active = self.principals.active(&principal, workspace)?;
+        let own_namespace = workspace.row().namespace().to_owned();
+        let interception = if self.own_answers {
+            interception::intercept(&parts.method, &target, &parts.headers, &own_namespace)
         } else {
-            Asked::AsWritten
+            Interception::PassThrough
         };
-        let outgoing = Outgoing::read(&mut parts.headers, &mut parts.extensions, &presented, seen)?;
-        let facts = Facts {
+        let outgoing = UpstreamRequest::from_client(
+            &mut parts.headers,
+            &mut parts.extensions,
+            &presented,
+            summary,
+        )?;
+        let info = StreamInfo {
             kind: target.kind,
-            workspace: workspace.found().id(),
+            workspace: workspace.row().id(),
             service_account: Arc::clone(active.service_account_uid()),
-            user: visitor.caller.user_id(),
-            session: visitor.caller.session_id(),
+            user: principal.caller.user_id(),
+            session: principal.caller.session_id(),
             credential: None,
         };
-        let share =
-            self.shares.of(facts.workspace, || self.workspaces.gateway_limits(workspace.found()));
-        let verb = Verb::of(&parts.method, &target);
-        let place = match share.enter(target.kind) {
-            Ok(place) => place,
-            Err(excess) => {
-                share.usage.throttled(verb);
-                self.metrics.throttled(excess.as_str());
-                return Err(excess.refusal(&share.limits).await);
+        let verb = Verb::of_request(&parts.method, &target);
+        let in_flight = match self.admit(info, workspace.row(), verb, summary, started_at) {
+            Ok(in_flight) => in_flight,
+            Err((exceeded, limiter)) => {
+                return Err(exceeded.delayed_error(&limiter.limits).await);
             }
         };
-        share.usage.request(verb);
-        let meter = Meter { share, verb };
-        let entry = self.streams.enter(facts.clone());
-        let metrics = self.metrics.clone();
-        let passage = Passage::new(entry, place, meter, facts, Arc::clone(seen), began, metrics);
-        let mut exchange = Exchange {
+        let mut call = UpstreamCall {
             gateway: self,
             presented: &presented,
-            visitor: Arc::clone(&visitor),
+            principal: Arc::clone(&principal),
             namespace: target.namespace,
             kind: target.kind,
-            travel: if outgoing.is_upgrade() {
-                Travel::Upgrade
-            } else if target.kind == Kind::Watch {
-                Travel::Together
-            } else {
-                Travel::Alone
-            },
-            passage,
+            transport: transport(&outgoing, target.kind),
+            in_flight,
         };
-        let Some(body) = sent.take() else { return Err(cut_off(Why::Unknown)) };
-        let path = match &asked {
-            Asked::Watch(path) => path,
+        let Some(body) = body.take() else {
+            return Err(cancelled_request(CloseReason::DatabaseUnavailable));
+        };
+        let path = match &interception {
+            Interception::Watch(path) => path,
             _ => target.path_and_query,
         };
-        let answered = match asked {
-            Asked::List(form) => Box::pin(answer::list(&mut exchange, &outgoing, form, &own)).await,
-            Asked::AccessReview | Asked::SelfReview => {
-                let reviewed = answer::reviewed(&mut exchange, &outgoing, &asked, path, body, &own);
-                Box::pin(reviewed).await
+        let result = match interception {
+            Interception::List(representation) => {
+                Box::pin(synthesized::list(&mut call, &outgoing, representation, &own_namespace))
+                    .await
             }
-            Asked::AsWritten | Asked::Watch(_) => {
-                let payload = if body.is_end_stream() {
-                    Payload::Whole(Bytes::new())
+            Interception::AccessReview | Interception::SelfReview => {
+                let access_review = synthesized::access_review(
+                    &mut call,
+                    &outgoing,
+                    &interception,
+                    path,
+                    body,
+                    &own_namespace,
+                );
+                Box::pin(access_review).await
+            }
+            Interception::PassThrough | Interception::Watch(_) => {
+                let body = if body.is_end_stream() {
+                    RequestBody::Full(Bytes::new())
                 } else {
-                    Payload::Stream(exchange.passage.upload(body).boxed())
+                    RequestBody::Stream(call.in_flight.upload(body).boxed())
                 };
-                match exchange.send(&parts.method, path, &outgoing.headers, payload).await {
-                    Ok(response) => return outgoing.answer(response, &target, exchange.passage),
+                match call.send(&parts.method, path, &outgoing.headers, body).await {
+                    Ok(response) => {
+                        return outgoing.into_response(response, &target, call.in_flight);
+                    }
                     Err(failure) => Err(failure),
                 }
             }
         };
-        match answered {
-            Ok(response) => outgoing.answer(response.map(Full::new), &target, exchange.passage),
+        match result {
+            Ok(response) => {
+                outgoing.into_response(response.map(Full::new), &target, call.in_flight)
+            }
             Err(failure) => {
-                exchange.passage.refused();
+                call.in_flight.mark_refused();
                 Err(failure)
             }
         }
     }
 
-    /// Ends all streams: the broker stops, and clients find another replica.
-    pub fn stop(&self) {
-        self.streams.cut(Why::Stopping, |of| of.kind.is_stream());
+    /// Counts a request against the limits of its tenant and registers it, so that it can be closed
+    /// from outside.
+    ///
+    /// # Errors
+    /// The exceeded limit of the tier.
+    fn admit(
+        &self,
+        info: StreamInfo,
+        workspace: &WorkspaceRow,
+        verb: Verb,
+        summary: &Arc<RequestSummary>,
+        started_at: Instant,
+    ) -> Result<InFlightRequest, (LimitExceeded, Arc<TenantLimiter>)> {
+        let limits = || self.workspaces.gateway_limits(workspace);
+        let limiter = self.limiters.get_or_create(info.workspace, limits);
+        let permit = match limiter.acquire(info.kind) {
+            Ok(permit) => permit,
+            Err(exceeded) => {
+                limiter.usage.count_throttled(verb);
+                self.metrics.throttled(exceeded.as_str());
+                return Err((exceeded, limiter));
+            }
+        };
+        limiter.usage.count_request(verb);
+        Ok(InFlightRequest::new(
+            self.streams.register(info.clone()),
+            permit,
+            UsageMeter { limiter, verb },
+            info,
+            Arc::clone(summary),
+            started_at,
+            self.metrics.clone(),
+        ))
     }
 
-    /// Reads and drops what the client of a refused request still sends: a client that is still
-    /// sending would not see the answer, only that the connection breaks. If too many do so already,
-    /// nothing is read, and the server closes the connection (HTTP/2: the stream) after the answer.
+    /// Closes all streams because the broker shuts down; clients reconnect to another replica.
+    pub fn stop(&self) {
+        self.streams.close(CloseReason::Stopping, |info| info.kind.is_stream());
+    }
+
+    /// Reads and drops the rest of a refused request, because a client that is still sending would
+    /// not see the response but a closed connection. If too many bodies are being discarded,
+    /// nothing is read, and the server closes the connection (HTTP/2: the stream) after the
+    /// response.
     fn discard(&self, body: Incoming, address: Option<IpAddr>) {
         if body.is_end_stream() {
             return;
         }
-        let Some(place) = self.identity.limits().discard_body(Client::of(address)) else { return };
+        let Some(permit) = self.identity.limits().discard_body(Client::from_address(address))
+        else {
+            return;
+        };
         tokio::spawn(async move {
             let _ = tokio::time::timeout(DISCARD_TIMEOUT, drop_frames(body)).await;
-            drop(place);
+            drop(permit);
         });
     }
 
-    fn refuse(&self, failure: &Failure, seen: &Seen, began: Instant) -> Response<Body> {
-        let response = status::answer(failure, &seen.id, seen.is_discovery());
+    fn refuse(
+        &self,
+        failure: &ApiError,
+        summary: &RequestSummary,
+        started_at: Instant,
+    ) -> Response<Body> {
+        let response =
+            kubernetes_status::status_response(failure, &summary.id, summary.is_discovery());
         let status = response.status().as_u16();
-        let took = began.elapsed().as_secs_f64();
-        self.metrics.request(&seen.method, GATEWAY_PATH, status, took);
-        seen.log_refusal(failure.code(), status, took);
-        response.map(whole)
+        let seconds = started_at.elapsed().as_secs_f64();
+        self.metrics.request(&summary.method, GATEWAY_PATH, status, seconds);
+        summary.log_refusal(failure.code(), status, seconds);
+        response.map(full_body)
     }
 }
 
-/// Reads a body frame by frame and keeps nothing of it.
+/// The connection that a request needs: its own for upgrades and calls, a shared one for watches.
+fn transport(outgoing: &UpstreamRequest, kind: Kind) -> Transport {
+    if outgoing.is_upgrade() {
+        Transport::Upgrade
+    } else if kind == Kind::Watch {
+        Transport::Http2
+    } else {
+        Transport::Http1
+    }
+}
+
+/// Reads a body frame by frame and drops the frames.
 async fn drop_frames(mut body: Incoming) {
     let (mut bytes, mut frames) = (0, 0);
     while let Some(Ok(frame)) = body.frame().await {
@@ -376,17 +448,17 @@ async fn drop_frames(mut body: Incoming) {
     }
 }
 
-fn cut_off(why: Why) -> Failure {
-    match why {
-        Why::Suspended => Failure::new(
+fn cancelled_request(reason: CloseReason) -> ApiError {
+    match reason {
+        CloseReason::Suspended => ApiError::new(
             Code::WorkspaceSuspended,
             "the workspace is suspended; ask an administrator",
         ),
-        Why::SessionEnded => Failure::new(Code::Unauthenticated, crate::problem::SIGN_IN),
-        Why::Revoked => exchange::token_replaced(),
-        Why::Stopping | Why::Unknown => Failure::new(
+        CloseReason::SessionEnded => ApiError::new(Code::Unauthenticated, crate::problem::SIGN_IN),
+        CloseReason::Revoked => upstream_call::token_replaced(),
+        CloseReason::Stopping | CloseReason::DatabaseUnavailable => ApiError::new(
             Code::StorageUnavailable,
-            "the broker cannot go on; send the request again",
+            "the broker cannot continue this request; send it again",
         ),
     }
 }

@@ -1,32 +1,32 @@
-//! Where a request of the gateway goes: `/clusters/{cluster}/…`. Pure.
+//! Parser of request paths: `/clusters/{cluster}/…`. Pure.
 //!
-//! What is forwarded is, byte for byte, what was understood here: nothing is decoded, joined or
-//! cleaned, and a path that two readers may read in two ways is refused (RFC 3986 section 6 lists
-//! what may be written in several ways).
+//! The path is forwarded byte for byte as it was parsed here: nothing is decoded, joined or
+//! normalized. An ambiguous path, which two parsers may read in different ways, is refused (RFC
+//! 3986 section 6 lists equivalent spellings).
 
 use http::Uri;
 use tenant_shared::GATEWAY_PATH;
 
-/// Bytes of path and query at most: `exec` carries its command line there.
-const MOST_BYTES: usize = 32 * 1024;
+/// The limit of path and query in bytes; `exec` carries its command line in the query.
+const MAX_BYTES: usize = 32 * 1024;
 
-/// What a request does, as far as the gateway has to know.
+/// Kind of a request, as far as the gateway distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// Answered and over.
+    /// A request with a response that ends.
     Call,
-    /// A watch: open until somebody ends it.
+    /// A watch.
     Watch,
     /// `logs -f`.
     Follow,
     /// `exec`, `attach` or `port-forward`.
     Session,
-    /// Somebody's own program behind `/proxy/`.
+    /// A request to a tenant's program behind `/proxy/`.
     Proxy,
 }
 
 impl Kind {
-    /// Name in metrics and log lines.
+    /// The name in log lines.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Call => "call",
@@ -37,20 +37,20 @@ impl Kind {
         }
     }
 
-    /// Whether it is open until somebody ends it.
+    /// Whether it is a stream, which stays open until one side ends it.
     pub(super) fn is_stream(self) -> bool {
         self != Self::Call
     }
 }
 
-/// A request's target, understood.
+/// The parsed target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target<'a> {
-    /// Which cluster.
+    /// Name of the cluster.
     pub(super) cluster: &'a str,
-    /// The path of the gateway to it: `/clusters/CLUSTER`.
-    pub(super) gateway: &'a str,
-    /// What the API server is asked for, with the query, as it was written.
+    /// The path prefix of the cluster: `/clusters/CLUSTER`.
+    pub(super) gateway_prefix: &'a str,
+    /// Path and query for the API server, unchanged.
     pub(super) path_and_query: &'a str,
     /// The namespace that the path names.
     pub(super) namespace: Option<&'a str>,
@@ -58,43 +58,44 @@ pub(super) struct Target<'a> {
     pub(super) resource: Option<&'a str>,
     /// The name of the object that the path names.
     pub(super) name: Option<&'a str>,
-    /// What it does.
+    /// Kind of the request.
     pub(super) kind: Kind,
 }
 
 /// A path that the gateway does not forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PathError {
-    /// Too long.
-    #[error("path and query have 32 KiB at most")]
+    /// Path and query are longer than [`MAX_BYTES`].
+    #[error("path and query may have 32 KiB at most")]
     TooLong,
-    /// No cluster in it.
+    /// It names no cluster.
     #[error("the path is /clusters/CLUSTER/…, and the cluster's name is missing")]
     NoCluster,
-    /// An empty segment.
-    #[error("the path has an empty segment (//); write it without")]
+    /// It has an empty segment.
+    #[error("the path has an empty segment (//); remove it")]
     EmptySegment,
-    /// `.` or `..`, plain or encoded.
-    #[error("the path has a segment that is . or ..; write it without")]
+    /// A segment is `.` or `..`, plain or encoded.
+    #[error("the path has a segment that is . or ..; remove it")]
     Dots,
-    /// A backslash or control character, plain or encoded, or an encoded slash, percent sign, letter or digit.
+    /// It has a backslash or control character, plain or encoded, or an encoded slash, percent
+    /// sign, letter or digit.
     #[error(
         "the path has an encoded slash, backslash, percent sign, control character, letter or digit in \
          a name; write letters and digits as they are"
     )]
     Encoded,
-    /// A percent sign without two hexadecimal digits.
+    /// It has a percent sign without two hexadecimal digits.
     #[error("the path has a percent sign without two hexadecimal digits")]
     BadEscape,
 }
 
-/// Reads the target of a request. The scheme and host of an absolute URI decide nothing.
+/// Parses the target of a request. The scheme and host of an absolute URI are ignored.
 ///
 /// # Errors
-/// [`PathError`]: the path is not to be forwarded.
+/// The path must not be forwarded; see [`PathError`].
 pub(super) fn parse(uri: &Uri) -> Result<Target<'_>, PathError> {
     let whole = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    if whole.len() > MOST_BYTES {
+    if whole.len() > MAX_BYTES {
         return Err(PathError::TooLong);
     }
     let rest = whole.strip_prefix(GATEWAY_PATH).ok_or(PathError::NoCluster)?;
@@ -103,20 +104,21 @@ pub(super) fn parse(uri: &Uri) -> Result<Target<'_>, PathError> {
     if cluster.is_empty() || path_and_query.starts_with('?') {
         return Err(PathError::NoCluster);
     }
-    check(cluster)?;
+    check_segment(cluster)?;
     let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
     let mut segments = path.split('/').skip(1).peekable();
     while let Some(segment) = segments.next() {
-        // A slash at the end is a path of its own (`/healthz/`), one in the middle is a trick.
+        // A trailing slash is a different path (`/healthz/`); an empty segment in the middle is
+        // ambiguous.
         if segment.is_empty() && segments.peek().is_some() {
             return Err(PathError::EmptySegment);
         }
-        check(segment)?;
+        check_segment(segment)?;
     }
-    let names = Names::read(path);
+    let names = ResourcePath::parse(path);
     Ok(Target {
         cluster,
-        gateway: &whole[..GATEWAY_PATH.len() + end],
+        gateway_prefix: &whole[..GATEWAY_PATH.len() + end],
         path_and_query: if path_and_query.is_empty() { "/" } else { path_and_query },
         namespace: names.namespace,
         resource: names.resource,
@@ -125,10 +127,10 @@ pub(super) fn parse(uri: &Uri) -> Result<Target<'_>, PathError> {
     })
 }
 
-fn check(segment: &str) -> Result<(), PathError> {
+fn check_segment(segment: &str) -> Result<(), PathError> {
     let bytes = segment.as_bytes();
     let mut dots = 0;
-    let (mut at, mut letters) = (0, 0);
+    let (mut at, mut characters) = (0, 0);
     while let Some(&byte) = bytes.get(at) {
         let (byte, width) = match byte {
             b'%' => {
@@ -137,8 +139,9 @@ fn check(segment: &str) -> Result<(), PathError> {
                     return Err(PathError::BadEscape);
                 }
                 let byte = u8::from_str_radix(hex, 16).map_err(|_| PathError::BadEscape)?;
-                // The API server decodes before it reads `pods/p/ex%65c`, so what is asked for would not be
-                // seen here. No client has a reason to encode a letter or a digit (RFC 3986 section 2.3).
+                // The API server decodes `pods/p/ex%65c` before it parses it, so its meaning would
+                // not be recognized here. No client has a reason to encode a letter or a digit (RFC
+                // 3986 section 2.3).
                 if matches!(byte, b'/' | b'%') || byte.is_ascii_alphanumeric() {
                     return Err(PathError::Encoded);
                 }
@@ -149,20 +152,20 @@ fn check(segment: &str) -> Result<(), PathError> {
         if byte == b'\\' || byte.is_ascii_control() {
             return Err(PathError::Encoded);
         }
-        // `..;` is `..` to servers that know path parameters.
-        if byte == b';' && letters == dots && dots > 0 {
+        // Servers that support path parameters treat `..;` as `..`.
+        if byte == b';' && characters == dots && dots > 0 {
             return Err(PathError::Dots);
         }
         dots += usize::from(byte == b'.');
-        letters += 1;
+        characters += 1;
         at += width;
     }
-    if letters == dots && (1..=2).contains(&dots) { Err(PathError::Dots) } else { Ok(()) }
+    if characters == dots && (1..=2).contains(&dots) { Err(PathError::Dots) } else { Ok(()) }
 }
 
-/// The parts of a resource's path (Kubernetes API reference, "Resource URIs").
+/// The parts of a resource path (Kubernetes API reference, "Resource URIs").
 #[derive(Default)]
-struct Names<'a> {
+struct ResourcePath<'a> {
     watch: bool,
     namespace: Option<&'a str>,
     resource: Option<&'a str>,
@@ -170,8 +173,8 @@ struct Names<'a> {
     subresource: Option<&'a str>,
 }
 
-impl<'a> Names<'a> {
-    fn read(path: &'a str) -> Self {
+impl<'a> ResourcePath<'a> {
+    fn parse(path: &'a str) -> Self {
         let mut segments = path.split('/').skip(1).filter(|segment| !segment.is_empty()).peekable();
         let group = match segments.next() {
             Some("api") => 1,
@@ -187,7 +190,7 @@ impl<'a> Names<'a> {
         if first == "namespaces" {
             names.namespace = segments.next();
             match segments.next() {
-                // A namespace itself, perhaps one of its subresources.
+                // The namespace itself or one of its subresources.
                 None | Some("status" | "finalize") => {
                     names.resource = Some("namespaces");
                     names.name = names.namespace;
@@ -204,9 +207,9 @@ impl<'a> Names<'a> {
     }
 
     fn kind(&self, query: &str) -> Kind {
-        // As `Convert_Slice_string_To_bool` of apimachinery reads options: the first value counts, and
+        // Parsed like `Convert_Slice_string_To_bool` of apimachinery: the first value counts, and
         // only `0` and `false` in any case are false.
-        let says = |name: &str| {
+        let is_set = |name: &str| {
             url::form_urlencoded::parse(query.as_bytes())
                 .find(|(key, _)| key == name)
                 .is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("false"))
@@ -214,8 +217,8 @@ impl<'a> Names<'a> {
         match (self.resource, self.subresource) {
             (Some("pods"), Some("exec" | "attach" | "portforward")) => Kind::Session,
             (_, Some("proxy")) => Kind::Proxy,
-            (Some("pods"), Some("log")) if says("follow") => Kind::Follow,
-            (Some(_), None) if self.watch || says("watch") => Kind::Watch,
+            (Some("pods"), Some("log")) if is_set("follow") => Kind::Follow,
+            (Some(_), None) if self.watch || is_set("watch") => Kind::Watch,
             _ => Kind::Call,
         }
     }
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_forwarded_as_it_is_written() {
+    fn a_path_is_forwarded_unchanged() {
         for (given, path, namespace, kind) in [
             ("/clusters/c", "/", None, Kind::Call),
             ("/clusters/c/", "/", None, Kind::Call),
@@ -293,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_as_the_api_server_reads_them() {
+    fn options_are_parsed_as_the_api_server_parses_them() {
         for (value, is_watch) in [
             ("", true),
             ("=", true),
@@ -329,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_may_be_read_in_two_ways_is_refused() {
+    fn an_ambiguous_path_is_refused() {
         for (given, error) in [
             ("/clusters/", PathError::NoCluster),
             ("/clusters/c?a=b", PathError::NoCluster),
@@ -357,18 +360,18 @@ mod tests {
         ] {
             assert_eq!(read(given), Err(error), "{given}");
         }
-        let long = format!("/clusters/c/{}", "a".repeat(MOST_BYTES));
+        let long = format!("/clusters/c/{}", "a".repeat(MAX_BYTES));
         assert_eq!(read(&long), Err(PathError::TooLong));
     }
 
     proptest! {
         #[test]
-        fn what_passes_names_what_the_api_server_reads(
+        fn an_accepted_path_is_unchanged_by_normalization(
             text in "(/|//|[a-z.%;:\\\\]{1,3}|%2[eEfF5]|\\.\\.|namespaces|pods|api|v1|watch){0,12}"
         ) {
             let Ok(uri) = format!("/clusters/c/{text}").parse::<Uri>() else { return Ok(()) };
             if let Ok(target) = parse(&uri) {
-                // Joined, cleaned or decoded once more it is still the same path.
+                // The path is the same after joining and normalization.
                 let base = url::Url::parse("https://k8s.example").unwrap();
                 let cleaned = base.join(target.path_and_query).unwrap();
                 prop_assert_eq!(cleaned.path().to_lowercase(), target.path_and_query.to_lowercase());

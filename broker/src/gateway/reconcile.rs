@@ -1,5 +1,6 @@
-//! Compares what is open with the database, by state. [`super::closing`] finds out sooner what has
-//! ended, but by the times that other replicas wrote down: where clocks differ, it can miss an end.
+//! Reconciliation of open streams with the state in the database. [`super::revocation_watcher`]
+//! notices revocations sooner, but it relies on timestamps that other replicas wrote, so it can
+//! miss some if clocks differ.
 
 use std::{
     collections::HashSet,
@@ -8,57 +9,57 @@ use std::{
 
 use tenant_shared::WorkspaceStatus;
 
-use super::{Gateway, cut::Why};
-use crate::{clock::ticks, problem::chain};
+use super::{Gateway, cancel::CloseReason};
+use crate::{clock::ticks, problem::error_chain};
 
-/// How often everything that is open is compared.
-const EVERY: Duration = Duration::from_secs(30);
+/// How often open streams are reconciled.
+const INTERVAL: Duration = Duration::from_secs(30);
 
 impl Gateway {
-    /// Compares until it is dropped. It is a task of its own because a replica with thousands of
-    /// streams takes seconds, and the faster way must not wait for them.
-    pub(super) async fn keep_reconciling(self) {
-        let mut ticks = ticks(EVERY);
+    /// Reconciles streams until the task is aborted. It is a separate task because a replica with
+    /// thousands of streams takes seconds, and the watcher must not wait for that.
+    pub(super) async fn reconcile_streams(self) {
+        let mut ticks = ticks(INTERVAL);
         loop {
             ticks.tick().await;
-            self.tokens.purge();
-            self.visitors.purge();
-            let began = Instant::now();
+            self.tokens.evict_expired();
+            self.principals.evict_expired();
+            let started_at = Instant::now();
             match self.reconcile().await {
                 Ok(0) => {}
-                Ok(cut) => tracing::warn!(
-                    streams = cut,
-                    duration_ms = began.elapsed().as_millis(),
-                    "streams are cut that should have ended before; compare the clocks of the replicas"
+                Ok(closed) => tracing::warn!(
+                    streams = closed,
+                    duration_ms = started_at.elapsed().as_millis(),
+                    "streams closed that should have ended before; compare the clocks of the replicas"
                 ),
                 Err(error) => tracing::warn!(
-                    error = chain(&error),
-                    "open streams cannot be compared with the database"
+                    error = error_chain(&error),
+                    "reconciliation of open streams failed"
                 ),
             }
         }
     }
 
-    /// Ends every stream whose session, workspace, ServiceAccount or credential is no longer good;
-    /// returns how many should have ended before. A session that expires is not one of these: nobody
-    /// writes that down.
+    /// Closes all streams whose session, workspace, ServiceAccount or credential is no longer
+    /// valid; returns how many the watcher should have closed before. Streams of an expired session
+    /// do not count, because an expiry is not written to the database.
     async fn reconcile(&self) -> sqlx::Result<usize> {
-        // Before the database is asked: what begins later is compared the next time.
+        // Read before the database: streams that start later are reconciled the next time.
         let open = self.streams.open();
-        let sessions: HashSet<_> = open.iter().map(|facts| facts.session).collect();
-        let mut over = HashSet::new();
+        let sessions: HashSet<_> = open.iter().map(|info| info.session).collect();
+        let mut ended = HashSet::new();
         for session in sessions {
             if !self.identity.is_alive(session).await? {
-                over.insert(session);
+                ended.insert(session);
             }
         }
-        self.streams.cut(Why::SessionEnded, |facts| over.contains(&facts.session));
+        self.streams.close(CloseReason::SessionEnded, |info| ended.contains(&info.session));
 
         let workspaces: HashSet<_> =
-            open.iter().map(|facts| (facts.workspace, facts.service_account.clone())).collect();
+            open.iter().map(|info| (info.workspace, info.service_account.clone())).collect();
         let (mut suspended, mut replaced) = (HashSet::new(), HashSet::new());
         for (id, service_account) in workspaces {
-            match self.workspaces.standing(id).await? {
+            match self.workspaces.current_status(id).await? {
                 Some(now) if now.status() == WorkspaceStatus::Provisioned => {
                     if now.service_account_uid.as_deref() != Some(&*service_account) {
                         replaced.insert((id, service_account));
@@ -66,29 +67,28 @@ impl Gateway {
                 }
                 _ => {
                     suspended.insert(id);
-                    self.tokens.forget(id);
+                    self.tokens.remove_workspace(id);
                 }
             }
         }
-        let mut cut =
-            self.streams.cut(Why::Suspended, |facts| suspended.contains(&facts.workspace));
+        let mut closed =
+            self.streams.close(CloseReason::Suspended, |info| suspended.contains(&info.workspace));
         let is_replaced = |workspace, account| replaced.contains(&(workspace, account));
-        cut += self
-            .streams
-            .cut(Why::Revoked, |facts| is_replaced(facts.workspace, facts.service_account.clone()));
+        closed += self.streams.close(CloseReason::Revoked, |info| {
+            is_replaced(info.workspace, info.service_account.clone())
+        });
 
-        let credentials: HashSet<_> =
-            open.into_iter().filter_map(|facts| facts.credential).collect();
+        let credentials: HashSet<_> = open.into_iter().filter_map(|info| info.credential).collect();
         let mut revoked = HashSet::new();
         for credential in credentials {
             if self.credentials.is_revoked(&credential).await? {
                 revoked.insert(credential);
             }
         }
-        self.tokens.forget_those(|credential| revoked.contains(credential));
-        cut += self.streams.cut(Why::Revoked, |facts| {
-            facts.credential.as_ref().is_some_and(|credential| revoked.contains(credential))
+        self.tokens.evict_if(|credential| revoked.contains(credential));
+        closed += self.streams.close(CloseReason::Revoked, |info| {
+            info.credential.as_ref().is_some_and(|credential| revoked.contains(credential))
         });
-        Ok(cut)
+        Ok(closed)
     }
 }

@@ -1,4 +1,4 @@
-//! The request as the client sent it, and as it goes on.
+//! Requests: a summary of the client's request for log lines, and the request to the API server.
 
 use std::net::IpAddr;
 
@@ -11,60 +11,60 @@ use hyper::{body::Incoming, upgrade::OnUpgrade};
 use tenant_shared::{Code, GATEWAY_PATH};
 
 use super::{
-    Body, answer_headers,
-    exchange::whole,
+    Body,
     headers::{self, UpgradeProtocol},
-    passage::{Download, Passage},
+    in_flight::{Download, InFlightRequest},
     path::Target,
-    tunnel,
+    response_headers, tunnel,
+    upstream_call::full_body,
 };
 use crate::{
-    identity::Presented,
-    problem::{Failure, REQUEST},
+    identity::PresentedCredential,
+    problem::{ApiError, REQUEST},
 };
 
-/// Characters of a path in a log line.
-const MOST_PATH: usize = 300;
-/// Characters of a `User-Agent` that are kept.
-const MOST_USER_AGENT: usize = 200;
+/// The limit of a path in a log line, in characters.
+const MAX_PATH_CHARS: usize = 300;
+/// The limit of a recorded `User-Agent`, in characters.
+const MAX_USER_AGENT_CHARS: usize = 200;
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// What a browser may do with an answer: show it, and nothing else. A tenant decides what its own
-/// programs answer behind `/proxy/`, so nothing of it may run as a page of the broker.
+/// The policy lets a browser display a response and nothing else. Tenants control the responses of
+/// their programs behind `/proxy/`, so no script in them may run as a page of the broker.
 const CSP: HeaderValue =
     HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'; sandbox");
 
-/// What the client says it is, short enough to be kept.
+/// The `User-Agent`, without control characters and truncated.
 pub(super) fn user_agent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(header::USER_AGENT)?.to_str().ok()?;
-    Some(text.chars().filter(|c| !c.is_control()).take(MOST_USER_AGENT).collect())
+    Some(text.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT_CHARS).collect())
 }
 
-/// What the client sent, as log lines show it.
+/// Summary of a client's request for log lines.
 #[derive(Debug)]
-pub(super) struct Seen {
-    /// The request's id, which is the `Audit-ID` at the API server.
+pub(super) struct RequestSummary {
+    /// Id of the request, which is its `Audit-ID` at the API server.
     pub(super) id: String,
-    /// Where it came from.
+    /// IP address of the client.
     pub(super) address: Option<IpAddr>,
-    /// What it does.
+    /// HTTP method.
     pub(super) method: Method,
-    /// To what; without the query, which may be private.
+    /// Path, without the query because that may be private.
     pub(super) path: String,
 }
 
-impl Seen {
-    /// Of this request.
+impl RequestSummary {
+    /// Summarizes a request.
     pub(super) fn new(request: &Request<Incoming>, id: &str, address: Option<IpAddr>) -> Self {
         Self {
             id: id.to_owned(),
             address,
             method: request.method().clone(),
-            path: request.uri().path().chars().take(MOST_PATH).collect(),
+            path: request.uri().path().chars().take(MAX_PATH_CHARS).collect(),
         }
     }
 
-    /// Whether it asks which APIs there are, and for no resource.
+    /// Whether it is a discovery request, which reads API groups and versions but no resource.
     pub(super) fn is_discovery(&self) -> bool {
         let path = self.path.strip_prefix(GATEWAY_PATH).unwrap_or_default();
         let segments: Vec<&str> = path.split('/').skip(1).collect();
@@ -77,7 +77,7 @@ impl Seen {
             }
     }
 
-    /// The line of a request that was not forwarded, or not answered.
+    /// Logs a request that was not forwarded, or got no response from the API server.
     pub(super) fn log_refusal(&self, code: Code, status: u16, seconds: f64) {
         let notes = REQUEST.try_with(|facts| facts.notes.take()).unwrap_or_default();
         let notes: Vec<String> =
@@ -96,47 +96,50 @@ impl Seen {
     }
 }
 
-/// A request as it goes on.
+/// The request to the API server.
 #[derive(Debug)]
-pub(super) struct Outgoing {
-    /// Its headers, cleaned.
+pub(super) struct UpstreamRequest {
+    /// The filtered headers.
     pub(super) headers: HeaderMap,
     upgrade: Option<UpgradeProtocol>,
-    client: Option<OnUpgrade>,
+    client_upgrade: Option<OnUpgrade>,
     is_browser: bool,
 }
 
-impl Outgoing {
-    /// Takes what goes on out of what was sent.
+impl UpstreamRequest {
+    /// Builds the request from the client's headers, which it takes.
     ///
     /// # Errors
-    /// A browser opens a WebSocket and does not say for which page.
-    pub(super) fn read(
-        sent: &mut HeaderMap,
+    /// A WebSocket with a cookie has no `Origin` header.
+    pub(super) fn from_client(
+        client_headers: &mut HeaderMap,
         extensions: &mut Extensions,
-        presented: &Presented,
-        seen: &Seen,
-    ) -> Result<Self, Failure> {
-        let upgrade = headers::upgrade(sent);
-        if presented.is_cookie() && upgrade.is_some() && !sent.contains_key(header::ORIGIN) {
+        presented: &PresentedCredential,
+        summary: &RequestSummary,
+    ) -> Result<Self, ApiError> {
+        let upgrade = headers::requested_upgrade(client_headers);
+        if presented.is_cookie()
+            && upgrade.is_some()
+            && !client_headers.contains_key(header::ORIGIN)
+        {
             let text = "a WebSocket with a cookie needs the header Origin; browsers send it";
-            return Err(Failure::new(Code::ForeignOrigin, text));
+            return Err(ApiError::new(Code::ForeignOrigin, text));
         }
         let is_browser = presented.is_cookie()
-            || sent.contains_key("sec-fetch-site")
-            || sent.contains_key(header::ORIGIN);
-        let mut headers = std::mem::take(sent);
+            || client_headers.contains_key("sec-fetch-site")
+            || client_headers.contains_key(header::ORIGIN);
+        let mut headers = std::mem::take(client_headers);
         headers::to_upstream(&mut headers);
-        if let Ok(id) = HeaderValue::from_str(&seen.id) {
+        if let Ok(id) = HeaderValue::from_str(&summary.id) {
             headers.insert(AUDIT_ID, id);
         }
-        // The API server's audit log then says where the person was, beside where the broker is.
-        if let Some(address) = seen.address
+        // The API server's audit log then has the client's address next to the broker's.
+        if let Some(address) = summary.address
             && let Ok(address) = HeaderValue::from_str(&address.to_string())
         {
             headers.insert(X_FORWARDED_FOR, address);
         }
-        let client = match upgrade {
+        let client_upgrade = match upgrade {
             Some(protocol) => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::UPGRADE, protocol.header());
@@ -144,7 +147,7 @@ impl Outgoing {
             }
             None => None,
         };
-        Ok(Self { headers, upgrade, client, is_browser })
+        Ok(Self { headers, upgrade, client_upgrade, is_browser })
     }
 
     /// Whether the client asks for an upgrade.
@@ -152,17 +155,18 @@ impl Outgoing {
         self.upgrade.is_some()
     }
 
-    /// The API server's answer as the client gets it; what follows flows by itself.
+    /// Turns the API server's response into the one for the client. After an upgrade, a task
+    /// forwards the bytes.
     ///
     /// # Errors
-    /// The answer switches to a protocol that the client did not ask for, or the client's connection
-    /// cannot be upgraded.
-    pub(super) fn answer<B>(
+    /// The response switches to a protocol that the client did not request, or the client's
+    /// connection cannot be upgraded.
+    pub(super) fn into_response<B>(
         self,
         mut response: Response<B>,
         target: &Target<'_>,
-        mut passage: Passage,
-    ) -> Result<Response<Body>, Failure>
+        mut in_flight: InFlightRequest,
+    ) -> Result<Response<Body>, ApiError>
     where
         B: http_body::Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -170,30 +174,37 @@ impl Outgoing {
         let status = response.status();
         if status == StatusCode::SWITCHING_PROTOCOLS {
             let server = hyper::upgrade::on(&mut response);
-            let confirmed = response.headers().get(header::UPGRADE).and_then(UpgradeProtocol::of);
+            let confirmed =
+                response.headers().get(header::UPGRADE).and_then(UpgradeProtocol::from_header);
             let (Some(protocol), true) = (confirmed, confirmed == self.upgrade) else {
-                passage.refused();
-                let text = "the answer switches to a protocol that the request did not ask for";
-                return Err(Failure::new(Code::ClusterRefused, text));
+                in_flight.mark_refused();
+                let text = "the API server switched to a protocol that the request did not ask for";
+                return Err(ApiError::new(Code::ClusterRefused, text));
             };
-            let Some(client) = self.client else {
-                passage.refused();
+            let Some(client) = self.client_upgrade else {
+                in_flight.mark_refused();
                 let text = "this connection cannot be upgraded; use HTTP/1.1";
-                return Err(Failure::new(Code::InvalidRequest, text));
+                return Err(ApiError::new(Code::InvalidRequest, text));
             };
-            let mut answer = Response::new(whole(Bytes::new()));
-            *answer.status_mut() = status;
-            *answer.headers_mut() = std::mem::take(response.headers_mut());
-            answer_headers::filter(answer.headers_mut(), target.gateway, target.path_and_query);
-            answer.headers_mut().insert(header::UPGRADE, protocol.header());
-            answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-            passage.answered(status.as_u16());
-            tokio::spawn(tunnel::carry(client, server, passage));
-            return Ok(answer);
+            let mut client_response = Response::new(full_body(Bytes::new()));
+            *client_response.status_mut() = status;
+            *client_response.headers_mut() = std::mem::take(response.headers_mut());
+            response_headers::filter(
+                client_response.headers_mut(),
+                target.gateway_prefix,
+                target.path_and_query,
+            );
+            client_response.headers_mut().insert(header::UPGRADE, protocol.header());
+            client_response
+                .headers_mut()
+                .insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+            in_flight.response_started(status.as_u16());
+            tokio::spawn(tunnel::run(client, server, in_flight));
+            return Ok(client_response);
         }
-        passage.answered(status.as_u16());
+        in_flight.response_started(status.as_u16());
         let (mut head, body) = response.into_parts();
-        answer_headers::filter(&mut head.headers, target.gateway, target.path_and_query);
+        response_headers::filter(&mut head.headers, target.gateway_prefix, target.path_and_query);
         if self.is_browser {
             head.headers.insert(header::CONTENT_SECURITY_POLICY, CSP);
             head.headers
@@ -202,9 +213,9 @@ impl Outgoing {
                 .entry(header::CACHE_CONTROL)
                 .or_insert(HeaderValue::from_static("no-store"));
         }
-        let mut answer = Response::new(Download::new(body, passage).boxed());
-        *answer.status_mut() = head.status;
-        *answer.headers_mut() = head.headers;
-        Ok(answer)
+        let mut client_response = Response::new(Download::new(body, in_flight).boxed());
+        *client_response.status_mut() = head.status;
+        *client_response.headers_mut() = head.headers;
+        Ok(client_response)
     }
 }

@@ -1,10 +1,11 @@
-//! Reads a `SelfSubjectAccessReview` (API reference, authorization.k8s.io/v1), as JSON or as protocol
-//! buffers, which newer kubectls write.
+//! Parser of `SelfSubjectAccessReview` (API reference, authorization.k8s.io/v1) in JSON and in
+//! Protobuf, which newer versions of kubectl send.
 
 use prost::Message;
 use serde::Deserialize;
 
-/// What protocol buffers of the Kubernetes API begin with (API concepts, "Protobuf encoding").
+/// The prefix of Protobuf messages of the Kubernetes API (API concepts, "Kubernetes Protobuf
+/// encoding").
 const MAGIC: &[u8] = b"k8s\0";
 
 /// The envelope of an object (`runtime.Unknown`).
@@ -27,7 +28,7 @@ struct Spec {
     resource_attributes: Option<ResourceAttributes>,
 }
 
-/// What the review is about.
+/// The access that is reviewed (`spec.resourceAttributes`).
 #[derive(Message, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 struct ResourceAttributes {
@@ -53,16 +54,16 @@ fn read(review: &[u8]) -> Option<ResourceAttributes> {
     review.spec?.resource_attributes
 }
 
-/// Whether a review asks for what the gateway gives and RBAC cannot: the list of namespaces, to
-/// somebody who has this one.
-pub(super) fn is_about_list(review: &[u8], own: &str) -> bool {
-    read(review).is_some_and(|of| {
-        matches!(&*of.verb, "list" | "watch")
-            && of.group.is_empty()
-            && of.resource == "namespaces"
-            && of.subresource.is_empty()
-            && (of.namespace.is_empty() || of.namespace == own)
-            && (of.name.is_empty() || of.name == own)
+/// Whether a review is about listing or watching namespaces, which the gateway allows and RBAC
+/// cannot, for the user with this namespace.
+pub(super) fn is_namespace_list(review: &[u8], own_namespace: &str) -> bool {
+    read(review).is_some_and(|attributes| {
+        matches!(&*attributes.verb, "list" | "watch")
+            && attributes.group.is_empty()
+            && attributes.resource == "namespaces"
+            && attributes.subresource.is_empty()
+            && (attributes.namespace.is_empty() || attributes.namespace == own_namespace)
+            && (attributes.name.is_empty() || attributes.name == own_namespace)
     })
 }
 
@@ -76,11 +77,11 @@ mod tests {
     fn about(attributes: &Value) -> bool {
         let text = json!({"kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes}});
-        is_about_list(text.to_string().as_bytes(), "tenant-a")
+        is_namespace_list(text.to_string().as_bytes(), "tenant-a")
     }
 
     #[test]
-    fn a_review_is_the_gateways_only_about_the_list_of_namespaces() {
+    fn only_reviews_of_listing_namespaces_match() {
         for ours in [
             json!({"verb": "list", "resource": "namespaces"}),
             json!({"verb": "watch", "resource": "namespaces", "version": "v1"}),
@@ -99,12 +100,12 @@ mod tests {
         ] {
             assert!(!about(&other), "{other}");
         }
-        assert!(!is_about_list(b"{", "tenant-a"));
-        assert!(!is_about_list(b"{\"spec\": {}}", "tenant-a"));
+        assert!(!is_namespace_list(b"{", "tenant-a"));
+        assert!(!is_namespace_list(b"{\"spec\": {}}", "tenant-a"));
     }
 
     #[test]
-    fn protocol_buffers_say_the_same() {
+    fn protobuf_reviews_match_too() {
         let attributes = ResourceAttributes {
             verb: "list".to_owned(),
             resource: "namespaces".to_owned(),
@@ -112,20 +113,20 @@ mod tests {
         };
         let review = Review { spec: Some(Spec { resource_attributes: Some(attributes) }) };
         let envelope = Envelope { raw: review.encode_to_vec() };
-        let whole = [MAGIC, &envelope.encode_to_vec()].concat();
-        assert!(is_about_list(&whole, "tenant-a"));
-        // As a kubectl of version 1.32 wrote it.
+        let encoded = [MAGIC, &envelope.encode_to_vec()].concat();
+        assert!(is_namespace_list(&encoded, "tenant-a"));
+        // Recorded from kubectl 1.32.
         let written = b"k8s\0\n2\n\x17authorization.k8s.io/v1\x12\x17SelfSubjectAccessReview\
             \x12<\n\x10\n\0\x12\0\x1a\0\"\0*\x002\08\0B\0\x12\x1e\n\x1c\n\0\x12\x04list\x1a\0\"\0\
             *\nnamespaces2\0:\0\x1a\x08\x08\0\x12\0\x1a\0 \0\x1a\0\"\0";
-        assert!(is_about_list(written, "tenant-a"));
+        assert!(is_namespace_list(written, "tenant-a"));
     }
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-            is_about_list(&bytes, "tenant-a");
-            is_about_list(&[MAGIC, &bytes].concat(), "tenant-a");
+        fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            is_namespace_list(&bytes, "tenant-a");
+            is_namespace_list(&[MAGIC, &bytes].concat(), "tenant-a");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that is under way through the gateway, so that it can be ended.
+//! Registry of the requests and streams in flight, so that they can be closed.
 
 use std::{
     collections::HashMap,
@@ -8,31 +8,31 @@ use std::{
 use uuid::Uuid;
 
 use super::{
-    cut::{Cut, Why},
+    cancel::{CancelHandle, CloseReason},
     path::Kind,
 };
 
-/// Whose a request or stream is.
+/// The owner of a request or stream, and the credentials that it depends on.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
-    /// What it does.
+pub(super) struct StreamInfo {
+    /// Kind of the request.
     pub(super) kind: Kind,
-    /// The workspace that it is in.
+    /// Id of the workspace.
     pub(super) workspace: Uuid,
-    /// The ServiceAccount that it began with, by uid.
+    /// Uid of the ServiceAccount that it was started with.
     pub(super) service_account: Arc<str>,
-    /// Who asked.
+    /// Id of the user.
     pub(super) user: Uuid,
-    /// In which session.
+    /// Id of the session.
     pub(super) session: Uuid,
-    /// The token that it goes on with, by `jti`, once it has one.
+    /// `jti` of the token that it is sent with, once it has one.
     pub(super) credential: Option<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    open: HashMap<u64, (Facts, Arc<Cut>)>,
+    open: HashMap<u64, (StreamInfo, Arc<CancelHandle>)>,
 }
 
 /// The registry. Clones share it.
@@ -44,52 +44,57 @@ impl Streams {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request; it is under way until the entry is dropped.
-    pub(super) fn enter(&self, facts: Facts) -> Entry {
-        let cut = Arc::new(Cut::default());
+    /// Adds a request, which stays registered until the returned value is dropped.
+    pub(super) fn register(&self, info: StreamInfo) -> Registration {
+        let cancel = Arc::new(CancelHandle::default());
         let mut table = self.table();
         let id = table.next;
         table.next += 1;
-        table.open.insert(id, (facts, Arc::clone(&cut)));
-        Entry { streams: self.clone(), id, cut }
+        table.open.insert(id, (info, Arc::clone(&cancel)));
+        Registration { streams: self.clone(), id, cancel }
     }
 
-    /// Ends what this picks; returns how many that was, without those that were ended before.
-    pub(super) fn cut(&self, why: Why, which: impl Fn(&Facts) -> bool) -> usize {
+    /// Closes the matching requests and streams; returns their number, without those that were
+    /// closed before.
+    pub(super) fn close(
+        &self,
+        reason: CloseReason,
+        predicate: impl Fn(&StreamInfo) -> bool,
+    ) -> usize {
         let table = self.table();
-        let picked = table.open.values().filter(|(facts, _)| which(facts));
-        picked.filter(|(_, cut)| cut.now(why)).count()
+        let matching = table.open.values().filter(|(info, _)| predicate(info));
+        matching.filter(|(_, handle)| handle.cancel(reason)).count()
     }
 
-    /// What is under way now.
-    pub(super) fn open(&self) -> Vec<Facts> {
-        self.table().open.values().map(|(facts, _)| facts.clone()).collect()
+    /// All requests and streams in flight.
+    pub(super) fn open(&self) -> Vec<StreamInfo> {
+        self.table().open.values().map(|(info, _)| info.clone()).collect()
     }
 }
 
-/// A request that is under way.
+/// Entry of a request in the registry; dropping it removes the request.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct Registration {
     streams: Streams,
     id: u64,
-    cut: Arc<Cut>,
+    cancel: Arc<CancelHandle>,
 }
 
-impl Entry {
-    /// The token that it goes on with.
-    pub(super) fn goes_as(&self, credential: &Arc<str>) {
-        if let Some((facts, _)) = self.streams.table().open.get_mut(&self.id) {
-            facts.credential = Some(Arc::clone(credential));
+impl Registration {
+    /// Sets the credential that the request is sent with.
+    pub(super) fn set_credential(&self, credential: &Arc<str>) {
+        if let Some((info, _)) = self.streams.table().open.get_mut(&self.id) {
+            info.credential = Some(Arc::clone(credential));
         }
     }
 
-    /// The switch that ends it.
-    pub(super) fn cut(&self) -> &Cut {
-        &self.cut
+    /// The handle that cancels the request.
+    pub(super) fn cancel_handle(&self) -> &CancelHandle {
+        &self.cancel
     }
 }
 
-impl Drop for Entry {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.streams.table().open.remove(&self.id);
     }
@@ -99,8 +104,8 @@ impl Drop for Entry {
 mod tests {
     use super::*;
 
-    fn facts(workspace: u128, session: u128) -> Facts {
-        Facts {
+    fn info(workspace: u128, session: u128) -> StreamInfo {
+        StreamInfo {
             kind: Kind::Watch,
             workspace: Uuid::from_u128(workspace),
             service_account: "uid".into(),
@@ -111,16 +116,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_is_picked_is_ended_and_what_is_over_is_forgotten() {
+    async fn only_matching_streams_are_closed_and_dropped_ones_are_removed() {
         let streams = Streams::default();
-        let (one, other) = (streams.enter(facts(1, 7)), streams.enter(facts(2, 7)));
+        let (one, other) = (streams.register(info(1, 7)), streams.register(info(2, 7)));
         assert_eq!(streams.open().len(), 2);
-        assert_eq!(streams.cut(Why::Suspended, |of| of.workspace == Uuid::from_u128(1)), 1);
-        assert_eq!(one.cut().happened().await, Why::Suspended);
-        assert_eq!(other.cut().why(), None);
-        assert_eq!(streams.cut(Why::Stopping, |_| true), 1, "the other one was ended before");
-        assert_eq!(one.cut().why(), Some(Why::Suspended), "the first reason counts");
-        assert_eq!(other.cut().happened().await, Why::Stopping);
+        assert_eq!(
+            streams.close(CloseReason::Suspended, |info| info.workspace == Uuid::from_u128(1)),
+            1
+        );
+        assert_eq!(one.cancel_handle().cancelled().await, CloseReason::Suspended);
+        assert_eq!(other.cancel_handle().reason(), None);
+        assert_eq!(
+            streams.close(CloseReason::Stopping, |_| true),
+            1,
+            "the other one was closed before"
+        );
+        assert_eq!(
+            one.cancel_handle().reason(),
+            Some(CloseReason::Suspended),
+            "the first reason counts"
+        );
+        assert_eq!(other.cancel_handle().cancelled().await, CloseReason::Stopping);
         drop((one, other));
         assert!(streams.open().is_empty());
     }

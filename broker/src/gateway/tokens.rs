@@ -1,4 +1,5 @@
-//! The tenants' tokens, in memory only: one for each ServiceAccount that is in use.
+//! Cache of the tokens that the gateway sends requests with: one per ServiceAccount in use, in
+//! memory only.
 
 use std::{
     collections::HashMap,
@@ -12,12 +13,13 @@ use uuid::Uuid;
 
 use tenant_shared::CredentialKind;
 
-use crate::{clock::Clock, credential::Credentials, problem::Failure, workspace::Active};
+use crate::{clock::Clock, credential::Credentials, problem::ApiError, workspace::Active};
 
-/// A token with less left than this is renewed, in milliseconds.
+/// A token is renewed when less than this is left of its lifetime, in milliseconds.
 const RENEW_MS: i64 = 10 * 60 * 1000;
 
-/// A token as it goes upstream. It does not print, and its memory is wiped with its last clone.
+/// A token as it is sent upstream. Its `Debug` output is redacted, and its memory is zeroed with
+/// its last clone.
 #[derive(Clone, Debug)]
 pub(super) struct Token {
     header: HeaderValue,
@@ -26,18 +28,18 @@ pub(super) struct Token {
 }
 
 impl Token {
-    /// Its `jti`.
+    /// The claim `jti`.
     pub(super) fn credential_id(&self) -> &Arc<str> {
         &self.credential_id
     }
 
-    /// The header `Authorization`.
+    /// The value of the `Authorization` header.
     pub(super) fn authorization(&self) -> HeaderValue {
         self.header.clone()
     }
 }
 
-/// Bytes that are wiped when the last header that shows them is gone.
+/// Bytes that are zeroed when the last header value that refers to them is dropped.
 struct Wiped(Zeroizing<Vec<u8>>);
 
 impl AsRef<[u8]> for Wiped {
@@ -46,119 +48,118 @@ impl AsRef<[u8]> for Wiped {
     }
 }
 
-/// Where one ServiceAccount's token is, and who renews it.
+/// Cache slot of one ServiceAccount: its token and the lock of the task that renews it.
 #[derive(Debug, Default)]
-struct Place {
+struct Slot {
     token: Mutex<Option<Token>>,
     renewal: tokio::sync::Mutex<()>,
 }
 
-impl Place {
+impl Slot {
     fn token(&self) -> Option<Token> {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn put(&self, token: Option<Token>) {
+    fn set(&self, token: Option<Token>) {
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
     }
 }
 
-type Places = HashMap<(Uuid, Arc<str>), Arc<Place>>;
+type Slots = HashMap<(Uuid, Arc<str>), Arc<Slot>>;
 
-/// The tokens. Clones share them.
+/// The cache. Clones share the tokens.
 #[derive(Clone, Debug)]
-pub(super) struct Tokens {
+pub(super) struct TokenCache {
     credentials: Credentials,
     clock: Clock,
-    places: Arc<Mutex<Places>>,
+    slots: Arc<Mutex<Slots>>,
 }
 
-impl Tokens {
-    /// No tokens yet; they are issued here.
+impl TokenCache {
+    /// An empty cache; tokens are issued with `credentials`.
     pub(super) fn new(credentials: Credentials, clock: Clock) -> Self {
-        Self { credentials, clock, places: Arc::default() }
+        Self { credentials, clock, slots: Arc::default() }
     }
 
-    fn place(&self, active: &Active) -> Arc<Place> {
+    fn slot(&self, active: &Active) -> Arc<Slot> {
         let workspace = active.permit().workspace().unwrap_or_default();
         let key = (workspace, active.service_account_uid().clone());
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(places.entry(key).or_default())
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(key).or_default())
     }
 
-    /// The token of an active workspace. Whoever comes first asks for it, or renews it when less
-    /// than 10 minutes are left; others use the old one as long as it is good, or wait.
+    /// The token of an active workspace. The first caller issues it, or renews it when less than 10
+    /// minutes are left; concurrent callers use the old token as long as it is valid, or wait.
     ///
     /// # Errors
-    /// The cluster or the ledger failed, and there is no good token left.
-    pub(super) async fn of(&self, active: &Active) -> Result<Token, Failure> {
-        let place = self.place(active);
+    /// The cluster or the ledger failed, and there is no valid token.
+    pub(super) async fn get(&self, active: &Active) -> Result<Token, ApiError> {
+        let slot = self.slot(active);
         let now = self.clock.now_ms();
-        let good = match place.token() {
+        let valid = match slot.token() {
             Some(token) if now + RENEW_MS < token.expires_at => return Ok(token),
             old => old.filter(|token| now < token.expires_at),
         };
-        let turn = match &good {
-            Some(token) => match place.renewal.try_lock() {
-                Ok(turn) => turn,
+        let guard = match &valid {
+            Some(token) => match slot.renewal.try_lock() {
+                Ok(guard) => guard,
                 Err(_) => return Ok(token.clone()),
             },
-            None => place.renewal.lock().await,
+            None => slot.renewal.lock().await,
         };
-        if let Some(token) = place.token()
+        if let Some(token) = slot.token()
             && self.clock.now_ms() + RENEW_MS < token.expires_at
         {
             return Ok(token);
         }
         let renewed = Box::pin(self.issue(active)).await;
-        let token = match (renewed, good) {
+        let token = match (renewed, valid) {
             (Ok(token), _) => token,
             (Err(_), Some(token)) => return Ok(token),
             (Err(failure), None) => return Err(failure),
         };
-        place.put(Some(token.clone()));
-        drop(turn);
+        slot.set(Some(token.clone()));
+        drop(guard);
         Ok(token)
     }
 
-    async fn issue(&self, active: &Active) -> Result<Token, Failure> {
-        let asked_at = self.clock.now_ms();
+    async fn issue(&self, active: &Active) -> Result<Token, ApiError> {
+        let requested_at = self.clock.now_ms();
         let issued = self.credentials.issue(active, CredentialKind::Gateway).await?;
         let mut text = Zeroizing::new(Vec::with_capacity(2048));
         text.extend_from_slice(b"Bearer ");
         text.extend_from_slice(issued.token.expose_secret().as_bytes());
         let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(Wiped(text)))
-            .map_err(|error| Failure::internal(&error))?;
+            .map_err(|error| ApiError::internal(&error))?;
         header.set_sensitive(true);
-        // By our own clock, from before it was asked for: the cluster's may differ.
-        let expires_at = asked_at + i64::from(issued.lifetime) * 1000;
+        // By the broker's clock, from before the request, because the cluster's clock may differ.
+        let expires_at = requested_at + i64::from(issued.lifetime) * 1000;
         Ok(Token { header, credential_id: issued.credential_id.into(), expires_at })
     }
 
-    /// Drops the tokens of a workspace.
-    pub(super) fn forget(&self, workspace: Uuid) {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.retain(|(of, _), _| *of != workspace);
+    /// Removes the tokens of a workspace.
+    pub(super) fn remove_workspace(&self, workspace: Uuid) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.retain(|(id, _), _| *id != workspace);
     }
 
-    /// Drops the tokens of these ids.
-    pub(super) fn forget_those(&self, picked: impl Fn(&str) -> bool) {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        for place in places.values() {
-            if place.token().is_some_and(|token| picked(&token.credential_id)) {
-                place.put(None);
+    /// Removes the tokens whose credential id matches.
+    pub(super) fn evict_if(&self, predicate: impl Fn(&str) -> bool) {
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        for slot in slots.values() {
+            if slot.token().is_some_and(|token| predicate(&token.credential_id)) {
+                slot.set(None);
             }
         }
     }
 
-    /// Drops what has expired.
-    pub(super) fn purge(&self) {
+    /// Removes expired tokens.
+    pub(super) fn evict_expired(&self) {
         let now = self.clock.now_ms();
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.retain(|_, place| {
-            // One that is being asked for is kept.
-            Arc::strong_count(place) > 1
-                || place.token().is_some_and(|token| now < token.expires_at)
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.retain(|_, slot| {
+            // A slot that is in use is kept.
+            Arc::strong_count(slot) > 1 || slot.token().is_some_and(|token| now < token.expires_at)
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Streams that leave HTTP: exec, attach, port-forward, and what people do behind `/proxy/`.
+//! Tunnels: upgraded connections of exec, attach, port-forward and programs behind `/proxy/`.
 
 use std::{
     io,
@@ -11,36 +11,36 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
 
 use super::{
-    passage::Passage,
-    share::{Direction, Flow},
+    in_flight::InFlightRequest,
+    limiter::{BodyMeter, Direction},
 };
 
-/// Bytes that are on their way in each direction at most; a side that does not read holds the
-/// other up.
-const BUFFER: usize = 16 * 1024;
+/// Buffered bytes per direction; a side that does not read holds up the other.
+const BUFFER_BYTES: usize = 16 * 1024;
 
-/// One end of a tunnel; what is read from it is counted, and held up where the tenant has had its share.
-struct End {
+/// One end of a tunnel. Bytes read from it are counted, and delayed if the tenant exceeds its byte
+/// rate.
+struct MeteredIo {
     io: TokioIo<Upgraded>,
-    flow: Flow,
+    meter: BodyMeter,
 }
 
-impl AsyncRead for End {
+impl AsyncRead for MeteredIo {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.flow.poll_ready(context));
+        ready!(this.meter.poll_ready(context));
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.io).poll_read(context, buffer))?;
-        this.flow.flowed(buffer.filled().len() - before);
+        this.meter.record_bytes(buffer.filled().len() - before);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for End {
+impl AsyncWrite for MeteredIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -58,22 +58,25 @@ impl AsyncWrite for End {
     }
 }
 
-/// Carries bytes both ways until both ends are done, one breaks off, or the passage is cut. One end
-/// that is done sending may still receive.
-pub(super) async fn carry(client: OnUpgrade, server: OnUpgrade, mut passage: Passage) {
+/// Copies bytes in both directions until both ends are closed, one fails, or the request is
+/// cancelled. An end that has finished sending may still receive.
+pub(super) async fn run(client: OnUpgrade, server: OnUpgrade, mut in_flight: InFlightRequest) {
     let Ok((client, server)) = tokio::try_join!(client, server) else {
-        passage.ended("the upgrade broke off");
+        in_flight.set_end_reason("upgrade failed");
         return;
     };
-    let end = |io, direction| End { io: TokioIo::new(io), flow: passage.flow(direction) };
-    let mut client = end(client, Direction::Up);
-    let mut server = end(server, Direction::Down);
+    let metered =
+        |io, direction| MeteredIo { io: TokioIo::new(io), meter: in_flight.body_meter(direction) };
+    let mut client = metered(client, Direction::Up);
+    let mut server = metered(server, Direction::Down);
+    let copied =
+        copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES);
     tokio::select! {
-        done = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER, BUFFER) => {
-            if done.is_err() {
-                passage.ended("an end broke off");
+        result = copied => {
+            if result.is_err() {
+                in_flight.set_end_reason("connection lost");
             }
         }
-        why = passage.cut() => passage.ended(why.as_str()),
+        reason = in_flight.closed() => in_flight.set_end_reason(reason.as_str()),
     }
 }

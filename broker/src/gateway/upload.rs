@@ -1,4 +1,4 @@
-//! What a client sends, as it comes.
+//! Request bodies of clients, streamed to the API server.
 
 use std::{
     error::Error as _,
@@ -13,49 +13,51 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::share::Flow;
+use super::limiter::BodyMeter;
 
-/// How long a client may keep the gateway waiting for the next bytes of a body. The request is one of
-/// its tenant's at once, and somebody waits for the answer.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long the gateway waits for the next bytes of a body. The limit is needed because the request
+/// counts against the tenant's concurrent requests.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Why the body of a client's request cannot be forwarded.
+/// The body of a client's request cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UploadError {
-    /// The client sent nothing for [`PATIENCE`].
-    #[error("the body of the request stopped: nothing came for a minute")]
-    Stopped,
-    /// It is not what its framing says: a malformed chunk, or fewer bytes than announced.
+    /// The client sent nothing for [`IDLE_TIMEOUT`].
+    #[error("the body of the request stalled: no bytes arrived for a minute")]
+    Stalled,
+    /// Its framing is invalid: a malformed chunk, or fewer bytes than announced.
     #[error(
         "the body of the request is malformed or incomplete; check its chunks or Content-Length"
     )]
     Malformed,
 }
 
-/// The body of a client's request, without trailers: a trailer is a header that nobody checked, and
-/// the API server reads none. It ends with an [`UploadError`] where it cannot be forwarded.
+/// The body of a client's request. Trailers are dropped, because they are headers that were not
+/// checked, and the API server reads none. A body that cannot be forwarded ends with an
+/// [`UploadError`].
 #[derive(Debug)]
 pub(super) struct Upload {
     inner: Incoming,
-    flow: Flow,
+    meter: BodyMeter,
     is_stream: bool,
-    /// While the client is waited for. That others take their time does not count.
-    waiting: Option<Pin<Box<Sleep>>>,
+    /// Runs only while the gateway waits for the client, not while it waits for the API server.
+    idle_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Upload {
-    /// This body, as it flows. That of a stream may be silent as long as the client likes.
-    pub(super) fn new(inner: Incoming, flow: Flow, is_stream: bool) -> Self {
-        Self { inner, flow, is_stream, waiting: None }
+    /// Wraps a body. The body of a stream has no idle timeout.
+    pub(super) fn new(inner: Incoming, meter: BodyMeter, is_stream: bool) -> Self {
+        Self { inner, meter, is_stream, idle_timer: None }
     }
 
-    fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+    fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         if self.is_stream {
             return Poll::Pending;
         }
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
-        ready!(waiting.as_mut().poll(context));
-        Poll::Ready(io::Error::other(UploadError::Stopped))
+        let idle_timer =
+            self.idle_timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(IDLE_TIMEOUT)));
+        ready!(idle_timer.as_mut().poll(context));
+        Poll::Ready(io::Error::other(UploadError::Stalled))
     }
 }
 
@@ -68,12 +70,12 @@ impl Body for Upload {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
-        ready!(this.flow.poll_ready(context));
+        ready!(this.meter.poll_ready(context));
         let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(context) else {
-            return this.poll_patience(context).map(|error| Some(Err(error)));
+            return this.poll_timeout(context).map(|error| Some(Err(error)));
         };
-        this.waiting = None;
-        this.flow.carried(frame.as_ref());
+        this.idle_timer = None;
+        this.meter.record_frame(frame.as_ref());
         Poll::Ready(match frame {
             Some(Ok(frame)) if frame.is_trailers() => None,
             Some(Ok(frame)) => Some(Ok(frame)),
@@ -92,8 +94,8 @@ impl Body for Upload {
 }
 
 impl UploadError {
-    /// What a request to the API server broke off with, if the client's body is the reason.
-    pub(super) fn of(error: &hyper::Error) -> Option<Self> {
+    /// The error of the client's body, if that is why a request to the API server failed.
+    pub(super) fn from_hyper(error: &hyper::Error) -> Option<Self> {
         let source = error.source().filter(|_| error.is_user())?.downcast_ref::<io::Error>()?;
         source.get_ref()?.downcast_ref::<Self>().copied()
     }

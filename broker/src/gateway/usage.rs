@@ -1,5 +1,5 @@
-//! What tenants used: counted in memory as it happens, added to the database now and then. A crash
-//! loses what was counted since; it is for people to look at, not for bills.
+//! Usage of the gateway by tenants. It is counted in memory and added to the database at intervals.
+//! A crash loses what was not yet added, so the numbers are for information, not for billing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,8 +8,8 @@ use tenant_shared::UsageDay;
 use uuid::Uuid;
 
 use super::{
+    limiter::Direction,
     path::{Kind, Target},
-    share::Direction,
 };
 use crate::{
     clock::timestamp,
@@ -17,28 +17,28 @@ use crate::{
     on_engine,
 };
 
-/// Days that are kept.
-pub(super) const DAYS: i64 = 35;
+/// Days after which usage is deleted.
+pub(super) const RETENTION_DAYS: i64 = 35;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// What a request does, in the words of RBAC (API reference, "Determine the request verb").
+/// Verb of a request, as in RBAC (API reference, "Determine the request verb").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
-    /// One object, or what is no resource.
+    /// A read of one object or of a non-resource path.
     Get,
-    /// Objects.
+    /// A list of objects.
     List,
-    /// Objects, and what happens to them.
+    /// A watch of objects.
     Watch,
     /// `exec`, `attach`, `port-forward`, `logs -f`, `/proxy/`.
     Connect,
-    /// A new object.
+    /// The creation of an object.
     Create,
-    /// A whole object.
+    /// The replacement of an object.
     Update,
-    /// A part of one.
+    /// The change of a part of an object.
     Patch,
-    /// An object, or many.
+    /// The deletion of one or many objects.
     Delete,
 }
 
@@ -54,8 +54,8 @@ impl Verb {
         Self::Delete,
     ];
 
-    /// Of this request.
-    pub(super) fn of(method: &Method, target: &Target<'_>) -> Self {
+    /// The verb of a request.
+    pub(super) fn of_request(method: &Method, target: &Target<'_>) -> Self {
         match target.kind {
             Kind::Watch => return Self::Watch,
             Kind::Follow | Kind::Session | Kind::Proxy => return Self::Connect,
@@ -71,7 +71,7 @@ impl Verb {
         }
     }
 
-    /// As metrics and rows name it.
+    /// The name in metrics and rows.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -95,13 +95,13 @@ struct Counts {
     stream_ms: AtomicU64,
 }
 
-/// What one tenant did since it was last taken.
+/// Counters of one tenant since they were last taken.
 #[derive(Debug, Default)]
-pub(super) struct Usage([Counts; Verb::ALL.len()]);
+pub(super) struct UsageCounters([Counts; Verb::ALL.len()]);
 
-/// The same, taken.
+/// The counts of one verb that are to be added to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct UsageDelta {
     pub(super) verb: Verb,
     pub(super) requests: u64,
     pub(super) throttled: u64,
@@ -110,24 +110,24 @@ pub(super) struct Taken {
     pub(super) stream_ms: u64,
 }
 
-impl Usage {
-    fn of(&self, verb: Verb) -> &Counts {
+impl UsageCounters {
+    fn counts_of(&self, verb: Verb) -> &Counts {
         &self.0[verb as usize]
     }
 
-    /// A request went on.
-    pub(super) fn request(&self, verb: Verb) {
-        self.of(verb).requests.fetch_add(1, Ordering::Relaxed);
+    /// Counts a forwarded request.
+    pub(super) fn count_request(&self, verb: Verb) {
+        self.counts_of(verb).requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request was refused, for there were too many.
-    pub(super) fn throttled(&self, verb: Verb) {
-        self.of(verb).throttled.fetch_add(1, Ordering::Relaxed);
+    /// Counts a request that was refused because of a limit.
+    pub(super) fn count_throttled(&self, verb: Verb) {
+        self.counts_of(verb).throttled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes flowed.
-    pub(super) fn bytes(&self, verb: Verb, direction: Direction, bytes: u64) {
-        let counts = self.of(verb);
+    /// Counts transferred bytes.
+    pub(super) fn count_bytes(&self, verb: Verb, direction: Direction, bytes: u64) {
+        let counts = self.counts_of(verb);
         let count = match direction {
             Direction::Up => &counts.bytes_up,
             Direction::Down => &counts.bytes_down,
@@ -135,17 +135,17 @@ impl Usage {
         count.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A stream was open for so long.
-    pub(super) fn stream(&self, verb: Verb, milliseconds: u64) {
-        self.of(verb).stream_ms.fetch_add(milliseconds, Ordering::Relaxed);
+    /// Counts the time that a stream was open.
+    pub(super) fn count_stream(&self, verb: Verb, milliseconds: u64) {
+        self.counts_of(verb).stream_ms.fetch_add(milliseconds, Ordering::Relaxed);
     }
 
-    fn counts(&self, read: impl Fn(&AtomicU64) -> u64) -> Vec<Taken> {
+    fn counts(&self, read: impl Fn(&AtomicU64) -> u64) -> Vec<UsageDelta> {
         Verb::ALL
             .into_iter()
             .map(|verb| {
-                let counts = self.of(verb);
-                Taken {
+                let counts = self.counts_of(verb);
+                UsageDelta {
                     verb,
                     requests: read(&counts.requests),
                     throttled: read(&counts.throttled),
@@ -154,30 +154,30 @@ impl Usage {
                     stream_ms: read(&counts.stream_ms),
                 }
             })
-            .filter(|taken| !taken.is_empty())
+            .filter(|delta| !delta.is_empty())
             .collect()
     }
 
-    /// Whether there is nothing.
+    /// Whether all counters are zero.
     pub(super) fn is_empty(&self) -> bool {
         self.counts(|count| count.load(Ordering::Relaxed)).is_empty()
     }
 
-    /// Takes what there is and begins again.
-    pub(super) fn take(&self) -> Vec<Taken> {
+    /// Returns the counts and resets the counters.
+    pub(super) fn take(&self) -> Vec<UsageDelta> {
         self.counts(|count| count.swap(0, Ordering::Relaxed))
     }
 
-    /// Puts back what could not be written down.
-    pub(super) fn put_back(&self, taken: &[Taken]) {
-        for of in taken {
-            let counts = self.of(of.verb);
+    /// Adds counts back that could not be stored.
+    pub(super) fn restore(&self, deltas: &[UsageDelta]) {
+        for delta in deltas {
+            let counts = self.counts_of(delta.verb);
             for (count, value) in [
-                (&counts.requests, of.requests),
-                (&counts.throttled, of.throttled),
-                (&counts.bytes_up, of.bytes_up),
-                (&counts.bytes_down, of.bytes_down),
-                (&counts.stream_ms, of.stream_ms),
+                (&counts.requests, delta.requests),
+                (&counts.throttled, delta.throttled),
+                (&counts.bytes_up, delta.bytes_up),
+                (&counts.bytes_down, delta.bytes_down),
+                (&counts.stream_ms, delta.stream_ms),
             ] {
                 count.fetch_add(value, Ordering::Relaxed);
             }
@@ -185,7 +185,7 @@ impl Usage {
     }
 }
 
-impl Taken {
+impl UsageDelta {
     fn is_empty(&self) -> bool {
         [self.requests, self.throttled, self.bytes_up, self.bytes_down, self.stream_ms] == [0; 5]
     }
@@ -201,32 +201,33 @@ ON CONFLICT (workspace_id, day, verb) DO UPDATE SET \
   bytes_down = gateway_usage.bytes_down + excluded.bytes_down, \
   stream_ms = gateway_usage.stream_ms + excluded.stream_ms";
 
-/// Adds what a workspace did to its day.
+/// Adds counts to the current day of a workspace.
 pub(super) async fn add(
     tx: &mut Tx,
     workspace: Uuid,
     now_ms: i64,
-    taken: &Taken,
+    delta: &UsageDelta,
 ) -> sqlx::Result<()> {
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     on_engine!(tx.connection(), c => sqlx::query(ADD)
-        .bind(workspace).bind(now_ms / DAY_MS).bind(taken.verb.as_str())
-        .bind(number(taken.requests)).bind(number(taken.throttled))
-        .bind(number(taken.bytes_up)).bind(number(taken.bytes_down))
-        .bind(number(taken.stream_ms))
+        .bind(workspace).bind(now_ms / DAY_MS).bind(delta.verb.as_str())
+        .bind(number(delta.requests)).bind(number(delta.throttled))
+        .bind(number(delta.bytes_up)).bind(number(delta.bytes_down))
+        .bind(number(delta.stream_ms))
         .execute(c).await.map(drop))
 }
 
-const FORGET: &str = "DELETE FROM gateway_usage WHERE day < $1";
+const DELETE_EXPIRED: &str = "DELETE FROM gateway_usage WHERE day < $1";
 
-/// Deletes what is older than [`DAYS`].
-pub(super) async fn forget(tx: &mut Tx, now_ms: i64) -> sqlx::Result<()> {
+/// Deletes usage older than [`RETENTION_DAYS`].
+pub(super) async fn delete_expired(tx: &mut Tx, now_ms: i64) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c =>
-        sqlx::query(FORGET).bind(now_ms / DAY_MS - DAYS).execute(c).await.map(drop))
+        sqlx::query(DELETE_EXPIRED)
+            .bind(now_ms / DAY_MS - RETENTION_DAYS).execute(c).await.map(drop))
 }
 
 #[derive(sqlx::FromRow)]
-struct Row {
+struct UsageRow {
     day: i64,
     verb: String,
     requests: i64,
@@ -236,18 +237,18 @@ struct Row {
     stream_ms: i64,
 }
 
-const OF: &str = "\
+const SELECT_RECENT: &str = "\
 SELECT day, verb, requests, throttled, bytes_up, bytes_down, stream_ms FROM gateway_usage \
 WHERE workspace_id = $1 AND day > $2 ORDER BY day DESC, verb";
 
-/// What a workspace did in the last days, the newest first.
-pub(super) async fn of(
+/// Usage of a workspace in the last `days` days, newest first.
+pub(super) async fn recent_days(
     db: &Db,
     workspace: Uuid,
     now_ms: i64,
     days: i64,
 ) -> sqlx::Result<Vec<UsageDay>> {
-    let rows: Vec<Row> = on_engine!(db.reader(), pool => sqlx::query_as(OF)
+    let rows: Vec<UsageRow> = on_engine!(db.reader(), pool => sqlx::query_as(SELECT_RECENT)
         .bind(workspace).bind(now_ms / DAY_MS - days).fetch_all(pool).await)?;
     let number = |value: i64| u64::try_from(value).unwrap_or(0);
     Ok(rows
@@ -271,25 +272,27 @@ mod tests {
     use super::*;
     use crate::testing::{On, Storage, on_both_engines};
 
-    on_both_engines!(what_is_used_adds_up_by_day_and_old_days_go,);
+    on_both_engines!(usage_adds_up_by_day_and_expired_days_are_deleted,);
 
-    async fn what_is_used_adds_up_by_day_and_old_days_go(on: On) {
+    async fn usage_adds_up_by_day_and_expired_days_are_deleted(on: On) {
         let storage = Storage::new(on).await;
         let user = storage.user().await;
         let id = storage.workspace(user, WorkspaceStatus::Provisioned).await;
-        let usage = Usage::default();
-        let write = async |usage: &Usage| {
+        let usage = UsageCounters::default();
+        let write = async |usage: &UsageCounters| {
             let mut tx = storage.db.begin().await.unwrap();
-            for of in usage.take() {
-                add(&mut tx, id, storage.clock.now_ms(), &of).await.unwrap();
+            for delta in usage.take() {
+                add(&mut tx, id, storage.clock.now_ms(), &delta).await.unwrap();
             }
             tx.commit().await.unwrap();
         };
-        let read = async || of(&storage.db, id, storage.clock.now_ms(), DAYS).await.unwrap();
+        let read = async || {
+            recent_days(&storage.db, id, storage.clock.now_ms(), RETENTION_DAYS).await.unwrap()
+        };
         for _ in 0..2 {
-            usage.request(Verb::Get);
-            usage.bytes(Verb::Get, Direction::Down, 7);
-            usage.stream(Verb::Watch, 1500);
+            usage.count_request(Verb::Get);
+            usage.count_bytes(Verb::Get, Direction::Down, 7);
+            usage.count_stream(Verb::Watch, 1500);
             write(&usage).await;
         }
         let rows = read().await;
@@ -298,23 +301,23 @@ mod tests {
         assert_eq!((rows[1].verb.as_str(), rows[1].stream_seconds), ("watch", 3));
 
         storage.clock.advance(DAY_MS);
-        usage.throttled(Verb::List);
-        let taken = usage.take();
-        usage.put_back(&taken);
+        usage.count_throttled(Verb::List);
+        let deltas = usage.take();
+        usage.restore(&deltas);
         write(&usage).await;
         let rows = read().await;
         assert_eq!((rows.len(), rows[0].verb.as_str(), rows[0].throttled), (3, "list", 1));
         assert!(rows[0].day > rows[1].day, "the newest first: {rows:?}");
 
-        storage.clock.advance(DAYS * DAY_MS);
+        storage.clock.advance(RETENTION_DAYS * DAY_MS);
         let mut tx = storage.db.begin().await.unwrap();
-        forget(&mut tx, storage.clock.now_ms()).await.unwrap();
+        delete_expired(&mut tx, storage.clock.now_ms()).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(storage.number("SELECT COUNT(*) FROM gateway_usage").await, 1);
     }
 
     #[test]
-    fn a_verb_is_what_rbac_calls_it() {
+    fn verbs_are_those_of_rbac() {
         for (method, path, verb) in [
             (Method::GET, "/api/v1/namespaces/t/pods", Verb::List),
             (Method::GET, "/api/v1/namespaces/t/pods?watch=1", Verb::Watch),
@@ -329,7 +332,7 @@ mod tests {
         ] {
             let uri = format!("/clusters/c{path}").parse().unwrap();
             let target = super::super::path::parse(&uri).unwrap();
-            assert_eq!(Verb::of(&method, &target), verb, "{method} {path}");
+            assert_eq!(Verb::of_request(&method, &target), verb, "{method} {path}");
         }
     }
 }

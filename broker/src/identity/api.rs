@@ -1,4 +1,4 @@
-//! `/me`.
+//! HTTP API of the caller's own account: `/me` and its sessions.
 
 use poem_openapi::{
     ApiResponse, OpenApi,
@@ -8,27 +8,27 @@ use poem_openapi::{
 use tenant_shared::{Code, EndedSessions, Me, SessionInfo, SessionList};
 use uuid::Uuid;
 
-use super::{Bearer, Caller, Identity, provider, session, session::Which};
+use super::{Authenticated, Caller, Identity, provider, session, session::SessionSelector};
 use crate::{
     clock::timestamp,
     list::{self, Cursor},
-    problem::Failure,
+    problem::ApiError,
 };
 
-/// Sessions of a page at most, and where the caller names no number.
-pub(crate) const MOST_SESSIONS: u32 = 1000;
+/// Sessions of a page at most; also the default of `limit`.
+pub(crate) const MAX_SESSIONS: u32 = 1000;
 
-/// Operations about the person who calls.
+/// Operations on the caller's own account.
 #[derive(Clone, Debug)]
 pub struct IdentityApi {
-    /// Who is calling.
+    /// Users, sessions and access tokens.
     pub identity: Identity,
 }
 
-/// Nothing is left to say.
+/// The session has ended; the response has no body.
 #[derive(ApiResponse)]
-pub(crate) enum Ended {
-    /// It is over.
+pub(crate) enum SessionEnded {
+    /// The session has ended.
     #[oai(status = 204)]
     Done,
 }
@@ -39,8 +39,8 @@ impl IdentityApi {
     ///
     /// The signed-in user and the session that this request used.
     #[oai(path = "/", method = "get", operation_id = "me")]
-    async fn me(&self, Bearer(caller): Bearer) -> Result<Json<Me>, Failure> {
-        let provider = provider::signed_in_at(&self.identity.db, caller.session_id).await?;
+    async fn me(&self, Authenticated(caller): Authenticated) -> Result<Json<Me>, ApiError> {
+        let provider = provider::provider_of_session(&self.identity.db, caller.session_id).await?;
         Ok(Json(Me {
             id: caller.user_id,
             email: caller.email,
@@ -53,56 +53,58 @@ impl IdentityApi {
 
     /// List my sessions
     ///
-    /// Every program and browser that is signed in as the caller, the newest first; `next_cursor` is
-    /// there while there are more.
+    /// Every program and browser that is signed in as the caller, newest first. `next_cursor` is
+    /// set while there are more.
     #[oai(path = "/sessions", method = "get", operation_id = "listMySessions")]
     async fn sessions(
         &self,
-        caller: Bearer,
-        /// `next_cursor` of the page before.
+        caller: Authenticated,
+        /// `next_cursor` of the previous page.
         #[oai(validator(max_length = 64))]
         cursor: Query<Option<String>>,
-        /// Rows of a page, 1 to 1000, 1000 if not given.
+        /// Sessions of a page, 1 to 1000; the default is 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
-    ) -> Result<Json<SessionList>, Failure> {
+    ) -> Result<Json<SessionList>, ApiError> {
         let after = cursor.0.as_deref().map(Cursor::parse).transpose()?;
-        let limit = list::limit(limit.0, MOST_SESSIONS, MOST_SESSIONS)?;
+        let limit = list::parse_limit(limit.0, MAX_SESSIONS, MAX_SESSIONS)?;
         let caller = &caller.0;
         Ok(Json(self.identity.sessions_of(caller, caller.user_id, after, limit).await?))
     }
 
     /// End one of my sessions
     ///
-    /// At once, with everything that it was given. 404 if the caller has no such session.
+    /// Takes effect immediately, for every token of the session. 404 if the caller has no such
+    /// session.
     #[oai(path = "/sessions/:id", method = "delete", operation_id = "endMySession")]
     async fn end_session(
         &self,
-        caller: Bearer,
-        /// Its identifier.
+        caller: Authenticated,
+        /// Identifier of the session.
         id: Path<Uuid>,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<SessionEnded, ApiError> {
         let caller = &caller.0;
-        match self.identity.end_sessions(caller, caller.user_id, Which::One(id.0)).await? {
-            0 => Err(Failure::new(Code::NotFound, "you have no such session; it may be over")),
-            _ => Ok(Ended::Done),
+        match self.identity.end_sessions(caller, caller.user_id, SessionSelector::One(id.0)).await?
+        {
+            0 => Err(ApiError::new(Code::NotFound, "you have no such session; it may be over")),
+            _ => Ok(SessionEnded::Done),
         }
     }
 
     /// End all my sessions
     ///
-    /// The one that asks as well, unless `keep_current=true`.
+    /// Ends the session of this request as well, unless `keep_current=true`.
     #[oai(path = "/sessions", method = "delete", operation_id = "endMySessions")]
     async fn end_sessions(
         &self,
-        caller: Bearer,
-        /// Whether the session that asks goes on.
+        caller: Authenticated,
+        /// Whether to keep the session of this request.
         keep_current: Query<Option<bool>>,
-    ) -> Result<Json<EndedSessions>, Failure> {
+    ) -> Result<Json<EndedSessions>, ApiError> {
         let caller = &caller.0;
         let which = match keep_current.0 {
-            Some(true) => Which::AllBut(caller.session_id),
-            _ => Which::All,
+            Some(true) => SessionSelector::AllBut(caller.session_id),
+            _ => SessionSelector::All,
         };
         let ended = self.identity.end_sessions(caller, caller.user_id, which).await?;
         Ok(Json(EndedSessions { ended }))
@@ -110,27 +112,27 @@ impl IdentityApi {
 }
 
 impl Identity {
-    /// A page of the sessions of a user that are alive, the newest first.
+    /// Lists a page of the valid sessions of a user, newest first.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub(crate) async fn sessions_of(
         &self,
         by: &Caller,
         user_id: Uuid,
         after: Option<Cursor>,
         limit: u32,
-    ) -> Result<SessionList, Failure> {
+    ) -> Result<SessionList, ApiError> {
         let (now, after) = (self.clock.now_ms(), after.unwrap_or(Cursor::NEWEST));
-        // One row more than asked for tells whether there is a next page.
-        let mut rows = session::of_user(&self.db, user_id, now, after, limit + 1).await?;
-        let next_cursor = list::page(&mut rows, limit, |row| row.cursor().to_string());
+        // One row more than requested tells whether there is a next page.
+        let mut rows = session::list_for_user(&self.db, user_id, now, after, limit + 1).await?;
+        let next_cursor = list::truncate_page(&mut rows, limit, |row| row.cursor().to_string());
         let items = rows.into_iter().map(|row| row.wire(by.session_id)).collect();
         Ok(SessionList { items, next_cursor })
     }
 }
 
-impl session::Listed {
+impl session::SessionRow {
     fn cursor(&self) -> Cursor {
         Cursor { created_at: self.created_at, id: self.id }
     }

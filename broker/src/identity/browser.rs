@@ -1,28 +1,28 @@
-//! Sessions of browsers: a cookie instead of tokens, for the broker's pages and for frontends.
+//! Browser sessions: a cookie instead of tokens, for the broker's own pages and for frontends.
 
 use url::Url;
 
 use super::Origins;
 use crate::cookie::HostCookie;
 
-/// How often the use of a browser's session is written down, in milliseconds.
-pub(super) const USE_MS: i64 = 60_000;
+/// Minimum time between two updates of a browser session's last use, in milliseconds.
+pub(super) const USE_INTERVAL_MS: i64 = 60_000;
 
-/// What every session of a browser has in common.
+/// Settings that all browser sessions share.
 #[derive(Clone, Debug)]
 pub struct BrowserSessions {
     /// The cookie that carries the session's secret.
     pub cookie: HostCookie,
-    /// The pages that may act with it.
+    /// The origins whose pages may use the cookie.
     pub origins: Origins,
-    /// How long a session lives without being used, in seconds.
+    /// Idle timeout of a session, in seconds.
     pub idle_seconds: u32,
-    /// How long it lives at most, in seconds.
+    /// Lifetime of a session from its start at most, in seconds.
     pub max_seconds: u32,
 }
 
 impl BrowserSessions {
-    /// For a broker at this address, with these frontends.
+    /// Settings of a broker at this address with these frontends.
     pub fn new(
         public_url: &Url,
         frontends: Vec<String>,

@@ -1,11 +1,11 @@
-//! E-mail addresses that people sign in with.
+//! E-mail addresses of users: parsing and normalization.
 
 use std::{fmt, str::FromStr};
 
 /// Bytes of an address at most (RFC 5321 section 4.5.3.1.3, without the angle brackets).
-const MOST_BYTES: usize = 254;
+const MAX_BYTES: usize = 254;
 /// Bytes before the `@` at most (RFC 5321 section 4.5.3.1.1).
-const MOST_LOCAL_BYTES: usize = 64;
+const MAX_LOCAL_BYTES: usize = 64;
 
 /// An e-mail address in lower case: visible ASCII, one `@`, and a domain of DNS labels.
 ///
@@ -13,13 +13,13 @@ const MOST_LOCAL_BYTES: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Email(String);
 
-/// Text that is no e-mail address.
+/// The text is not an e-mail address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an e-mail address: write name@example.com, in ASCII, 254 characters at most")]
 pub struct NotAnEmail;
 
 impl Email {
-    /// The address.
+    /// The address as text, in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -37,11 +37,11 @@ impl FromStr for Email {
     fn from_str(text: &str) -> Result<Self, NotAnEmail> {
         let text = text.trim_matches(' ');
         let (local, domain) = text.split_once('@').ok_or(NotAnEmail)?;
-        let is_local = (1..=MOST_LOCAL_BYTES).contains(&local.len())
+        let is_local = (1..=MAX_LOCAL_BYTES).contains(&local.len())
             && local
                 .bytes()
                 .all(|byte| byte.is_ascii_graphic() && !b"\"(),:;<>[\\]".contains(&byte));
-        let is_sound = text.len() <= MOST_BYTES && is_local && domain.split('.').all(is_label);
+        let is_sound = text.len() <= MAX_BYTES && is_local && domain.split('.').all(is_label);
         if is_sound { Ok(Self(text.to_ascii_lowercase())) } else { Err(NotAnEmail) }
     }
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_kept_in_lower_case() {
+    fn an_address_is_normalized_to_lower_case() {
         assert_eq!(
             " Ada.L+x@Example.COM ".parse::<Email>().unwrap().as_str(),
             "ada.l+x@example.com"
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn malformed_addresses_are_refused() {
         let long = format!("{}@example.com", "a".repeat(65));
         let far = format!("a@{}", "b.".repeat(130));
         for text in [

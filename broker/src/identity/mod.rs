@@ -1,17 +1,17 @@
-//! Who is calling: users with a password, sessions, and the access tokens that stand for them.
+//! Authentication: users, passwords, sessions and access tokens.
 //!
-//! A [`Caller`] is made here only, from an access token or a cookie that the database knows, so
-//! holding one is evidence that somebody is signed in. Looking up a token reads and never writes.
-//! A token that was not good a while ago is looked up within the limits of [`crate::rate_limit`] only.
+//! Only this module makes a [`Caller`], from an access token or a cookie that the database knows,
+//! so a [`Caller`] is evidence of a valid session. The lookup of a token reads and never writes. A
+//! token that was not valid recently is looked up only within the limits of [`crate::rate_limit`].
 
 mod api;
-mod bearer;
 mod browser;
 mod email;
-mod known;
+mod extractor;
 mod origin;
 mod password;
 pub(crate) mod provider;
+mod secret_cache;
 pub(crate) mod session;
 mod user;
 
@@ -29,38 +29,38 @@ use crate::{
     audit::{self, Action, Event},
     clock::Clock,
     db::{Db, Tx},
-    problem::{Failure, SIGN_IN, note},
-    rate_limit::{self, RateLimits, TooMany},
+    problem::{ApiError, SIGN_IN, record_field},
+    rate_limit::{self, RateLimited, RateLimiter},
     secret::{PlainSecret, SecretHash},
     telemetry::Metrics,
 };
 
 pub use api::IdentityApi;
-pub(crate) use api::MOST_SESSIONS;
-pub use bearer::{Bearer, WorkspaceBearer};
+pub(crate) use api::MAX_SESSIONS;
 pub use browser::BrowserSessions;
 pub use email::{Email, NotAnEmail};
+pub use extractor::{Authenticated, AuthenticatedForWorkspace};
 pub use origin::Origins;
 pub(crate) use password::Slot as PasswordSlot;
-pub use password::{MOST_BYTES as PASSWORD_MOST_BYTES, PasswordError};
-pub(crate) use session::{Which, ended_after};
-pub(crate) use user::{ACTIVE, User, hold_active};
+pub use password::{MAX_BYTES as MAX_PASSWORD_BYTES, PasswordError};
+pub(crate) use session::{SessionSelector, ended_after};
+pub(crate) use user::{ACTIVE, User, lock_if_active};
 
 /// Users, sessions and access tokens. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Identity {
     db: Db,
-    /// For looking up a secret that is not known.
+    /// For the lookup of a secret that is not in the cache.
     unauthenticated: Db,
-    limits: RateLimits,
-    known: known::KnownSecrets,
+    limits: RateLimiter,
+    secret_cache: secret_cache::SecretCache,
     clock: Clock,
     metrics: Metrics,
     passwords: password::Passwords,
     browser: BrowserSessions,
 }
 
-/// Somebody who is signed in. Only [`Identity::caller`] makes one.
+/// The authenticated caller of a request. Only [`Identity`] makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     user_id: Uuid,
@@ -74,9 +74,9 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A person whom the look at their session let through.
+    /// A caller whose session is not looked up.
     #[cfg(test)]
-    pub(crate) fn of_test(clock: &Clock, user_id: Uuid, role: Role) -> Self {
+    pub(crate) fn for_tests(clock: &Clock, user_id: Uuid, role: Role) -> Self {
         Self {
             user_id,
             email: format!("{user_id}@example.com"),
@@ -89,25 +89,26 @@ impl Caller {
         }
     }
 
-    /// The one workspace that this session may use, if it is a machine's; it may do nothing else.
+    /// The only workspace that this session may use, if it is a machine's; it may do nothing else.
     pub fn only_workspace(&self) -> Option<Uuid> {
         self.workspace_id
     }
 
-    /// Whether this session may know of a workspace of its user.
-    pub fn may_know(&self, workspace: Uuid) -> bool {
+    /// Whether the session's scope includes this workspace of its user: a machine's session is
+    /// restricted to one workspace, a user's is not.
+    pub fn is_scoped_to(&self, workspace: Uuid) -> bool {
         self.workspace_id.is_none_or(|only| only == workspace)
     }
 
-    /// Whether the token is good for the gateway and nothing else.
+    /// Whether the token is valid for the gateway and nothing else.
     pub(crate) fn is_gateway_only(&self) -> bool {
         self.scope == GATEWAY_SCOPE
     }
 
-    /// The caller, unless the token is for the gateway only.
-    fn of_api(self) -> Result<Self, Failure> {
+    /// Refuses a token that is for the gateway only.
+    fn require_api_scope(self) -> Result<Self, ApiError> {
         if self.is_gateway_only() {
-            return Err(Failure::new(
+            return Err(ApiError::new(
                 Code::InsufficientScope,
                 "this token is a kubeconfig's for the gateway, /clusters/…, and the broker's API does \
                  not take it; use `kubectl tenant`, or `kubectl proxy --append-server-path`",
@@ -116,38 +117,38 @@ impl Caller {
         Ok(self)
     }
 
-    /// The caller, unless it is a machine.
-    fn person(self) -> Result<Self, Failure> {
+    /// Refuses a machine.
+    fn require_user(self) -> Result<Self, ApiError> {
         match self.workspace_id {
             None => Ok(self),
-            Some(_) => Err(Failure::new(
+            Some(_) => Err(ApiError::new(
                 Code::Forbidden,
                 "this session is a machine's: it may use its workspace and nothing else",
             )),
         }
     }
 
-    /// The user.
+    /// Identifier of the user.
     pub fn user_id(&self) -> Uuid {
         self.user_id
     }
 
-    /// The e-mail address that they sign in with.
+    /// E-mail address of the user.
     pub fn email(&self) -> &str {
         &self.email
     }
 
-    /// What they may do beyond their own workspace.
+    /// Role of the user; always [`Role::User`] for a machine.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// The session that their token belongs to.
+    /// Identifier of the session.
     pub fn session_id(&self) -> Uuid {
         self.session_id
     }
 
-    /// When that session ends at the latest, however often it is used.
+    /// Absolute end of the session, which use does not extend.
     pub fn session_expires_at(&self) -> jiff::Timestamp {
         crate::clock::timestamp(self.session_expires_at)
     }
@@ -158,57 +159,57 @@ impl Caller {
     }
 }
 
-/// What a request presents to show who sends it. It does not print.
+/// The credential that a request presents, not yet verified. Its secret is not printed.
 #[derive(Clone, Debug)]
-pub(crate) enum Presented {
-    /// The header `Authorization`.
+pub(crate) enum PresentedCredential {
+    /// The bearer token of the header `Authorization`.
     AccessToken(PlainSecret),
-    /// A browser's cookie, sent by a page that may.
+    /// A browser's session cookie; the origin of the request is checked.
     Cookie(PlainSecret),
 }
 
-impl Presented {
-    /// What it is known by where it is remembered for a moment.
+impl PresentedCredential {
+    /// Hash of the secret, for use as a cache key.
     pub(crate) fn hash(&self) -> SecretHash {
         match self {
             Self::AccessToken(secret) | Self::Cookie(secret) => secret.hash(),
         }
     }
 
-    /// Whether a browser sent it by itself.
+    /// Whether it is a cookie, which a browser sends by itself.
     pub(crate) fn is_cookie(&self) -> bool {
         matches!(self, Self::Cookie(_))
     }
 }
 
-/// A user cannot be made.
+/// A user cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateUserError {
-    /// The address.
+    /// The e-mail address is malformed.
     #[error(transparent)]
     Email(#[from] NotAnEmail),
-    /// The password.
+    /// The password cannot be used.
     #[error(transparent)]
     Password(#[from] PasswordError),
-    /// The address is taken.
+    /// Another user has the e-mail address.
     #[error("a user with the e-mail address {0} exists already; choose another address")]
     Exists(Email),
-    /// The database.
-    #[error("the database failed, so no user was made; try again")]
+    /// The database failed.
+    #[error("the database failed, so no user was created; try again")]
     Storage(#[from] sqlx::Error),
 }
 
-/// What came of an e-mail address and a password.
+/// Result of checking an e-mail address and a password.
 #[derive(Debug)]
-pub(crate) enum SignIn {
-    /// They are a user's, and the user may sign in.
+pub(crate) enum PasswordCheck {
+    /// They are correct, and the user may sign in.
     Accepted(User),
-    /// They are not. Whoever typed them must not learn which of these it was.
+    /// They are refused. The client must not learn the reason.
     Refused {
-        /// The user that the address belongs to.
+        /// The user with this address, if there is one.
         user_id: Option<Uuid>,
-        /// Why, for the audit trail.
-        why: &'static str,
+        /// Reason for the audit trail.
+        reason: &'static str,
     },
 }
 
@@ -224,15 +225,15 @@ fn access_token(headers: &HeaderMap) -> Option<PlainSecret> {
     Some(PlainSecret::presented(token.unwrap_or_default()))
 }
 
-/// The answer to an unauthenticated request beyond the limits.
-pub(crate) fn too_many(limit: TooMany) -> Failure {
+/// The error for an unauthenticated request that exceeds the rate limits.
+pub(crate) fn too_many(limit: RateLimited) -> ApiError {
     let text = "too many requests without a valid session come from this address, or from \
                 everywhere; try again after the time in Retry-After";
-    Failure::new(Code::RateLimited, text).retry_after(limit.retry_after)
+    ApiError::new(Code::RateLimited, text).retry_after(limit.retry_after)
 }
 
-fn stranger() -> Failure {
-    Failure::new(Code::Unauthenticated, SIGN_IN)
+fn unauthenticated() -> ApiError {
+    ApiError::new(Code::Unauthenticated, SIGN_IN)
 }
 
 impl Identity {
@@ -240,8 +241,8 @@ impl Identity {
     pub fn new(db: Db, clock: Clock, metrics: Metrics, browser: BrowserSessions) -> Self {
         Self {
             unauthenticated: db.clone(),
-            limits: RateLimits::new(rate_limit::Settings::NONE, metrics.clone()),
-            known: known::KnownSecrets::default(),
+            limits: RateLimiter::new(rate_limit::RateLimitSettings::NONE, metrics.clone()),
+            secret_cache: secret_cache::SecretCache::default(),
             db,
             clock,
             metrics,
@@ -250,34 +251,34 @@ impl Identity {
         }
     }
 
-    /// The same with these limits on unauthenticated requests, which use this share of the database.
+    /// Sets the limits on unauthenticated requests, and the share of the database that these use.
     #[must_use]
-    pub fn limited(self, unauthenticated: Db, limits: RateLimits) -> Self {
+    pub fn with_limits(self, unauthenticated: Db, limits: RateLimiter) -> Self {
         Self { unauthenticated, limits, ..self }
     }
 
-    /// The same on another share of the database.
+    /// A clone that uses another share of the database.
     #[must_use]
-    pub fn on(&self, db: &Db) -> Self {
+    pub fn with_db(&self, db: &Db) -> Self {
         Self { db: db.clone(), ..self.clone() }
     }
 
     /// The limits on unauthenticated requests.
-    pub fn limits(&self) -> &RateLimits {
+    pub fn limits(&self) -> &RateLimiter {
         &self.limits
     }
 
-    /// What the sessions of browsers have in common.
+    /// Settings of browser sessions.
     pub fn browser_sessions(&self) -> &BrowserSessions {
         &self.browser
     }
 
-    /// The origins whose pages may act for a person with a cookie.
+    /// The origins whose pages may use the session cookie.
     pub fn origins(&self) -> &Origins {
         &self.browser.origins
     }
 
-    /// Who presents this access token: one statement that reads.
+    /// Authenticates the user of an access token, with one reading statement.
     ///
     /// # Errors
     /// [`Code::Unauthenticated`] for a token that is unknown or expired, or whose session or user
@@ -285,147 +286,158 @@ impl Identity {
     ///
     /// [`Code::Forbidden`] for a machine, whose session is for one workspace;
     /// [`Code::InsufficientScope`] for a token that is for the gateway only.
-    pub async fn caller(&self, presented: &str) -> Result<Caller, Failure> {
-        let presented = Presented::AccessToken(PlainSecret::presented(presented));
-        self.whose(&presented).await?.of_api()?.person()
+    pub async fn authenticate_access_token(&self, token: &str) -> Result<Caller, ApiError> {
+        let credential = PresentedCredential::AccessToken(PlainSecret::presented(token));
+        self.authenticate(&credential).await?.require_api_scope()?.require_user()
     }
 
-    /// Who sends this request: the bearer of an access token or, without one, a browser with a
-    /// cookie.
+    /// Authenticates the user who sends this request, by access token or, without one, by cookie.
     ///
     /// # Errors
-    /// As [`Identity::caller`]; [`Code::ForeignOrigin`] for a browser that a foreign page made ask.
-    pub async fn signed_in(&self, request: &Request) -> Result<Caller, Failure> {
-        self.signed_in_for_workspace(request).await?.person()
+    /// As [`Identity::authenticate_access_token`]; [`Code::ForeignOrigin`] for a request that a
+    /// foreign page caused.
+    pub async fn authenticate_user(&self, request: &Request) -> Result<Caller, ApiError> {
+        self.authenticate_for_workspace(request).await?.require_user()
     }
 
-    /// The same, and a machine too: for operations on a workspace, which ask [`crate::access`].
+    /// Authenticates the user or machine who sends this request, for operations on a workspace,
+    /// which ask [`crate::access`].
     ///
     /// # Errors
-    /// As [`Identity::signed_in`].
-    pub async fn signed_in_for_workspace(&self, request: &Request) -> Result<Caller, Failure> {
-        self.whose(&self.presented(request.method(), request.headers())?).await?.of_api()
+    /// As [`Identity::authenticate_user`].
+    pub async fn authenticate_for_workspace(&self, request: &Request) -> Result<Caller, ApiError> {
+        self.authenticate(&self.extract(request.method(), request.headers())?)
+            .await?
+            .require_api_scope()
     }
 
-    /// What a request presents to show who sends it; nobody has looked yet whether it is good.
+    /// Extracts the credential of a request, without verifying it.
     ///
     /// # Errors
-    /// Nothing is presented; a browser was made to ask by a foreign page.
-    pub(crate) fn presented(
+    /// The request has no credential; a foreign page caused it.
+    pub(crate) fn extract(
         &self,
         method: &Method,
         headers: &HeaderMap,
-    ) -> Result<Presented, Failure> {
-        // A token that is worth nothing is not made good by a cookie beside it.
+    ) -> Result<PresentedCredential, ApiError> {
+        // If there is a token, a cookie is not considered, even if the token is invalid.
         if let Some(token) = access_token(headers) {
-            return Ok(Presented::AccessToken(token));
+            return Ok(PresentedCredential::AccessToken(token));
         }
-        let secret = self.browser.cookie.read(headers).ok_or_else(stranger)?;
+        let secret = self.browser.cookie.read(headers).ok_or_else(unauthenticated)?;
         self.browser.origins.check(method, headers)?;
-        Ok(Presented::Cookie(secret))
+        Ok(PresentedCredential::Cookie(secret))
     }
 
-    /// Whether a request presents a secret that stood for a live session a while ago. That proves
-    /// nothing: it only decides whether the request is limited like that of an unknown client.
-    pub(crate) fn presents_known_secret(&self, headers: &HeaderMap) -> bool {
+    /// Whether a request presents a secret that was valid recently. That authenticates nobody: it
+    /// only decides whether the rate limits on unauthenticated requests apply.
+    pub(crate) fn presents_cached_secret(&self, headers: &HeaderMap) -> bool {
         let presented = access_token(headers).or_else(|| self.browser.cookie.read(headers));
-        presented.is_some_and(|secret| self.known.contains(secret.hash(), Instant::now()))
+        presented.is_some_and(|secret| self.secret_cache.contains(secret.hash(), Instant::now()))
     }
 
-    /// Who presents this, a person or a machine, with a token of any scope: for the gateway.
+    /// Authenticates the user or machine of a credential, with a token of any scope, for the
+    /// gateway.
     ///
     /// # Errors
-    /// As [`Identity::caller`], but for the last two.
-    pub(crate) async fn whose(&self, presented: &Presented) -> Result<Caller, Failure> {
-        match presented {
-            Presented::AccessToken(token) => self.look_up(token, session::ACCESS_PREFIX).await,
-            Presented::Cookie(secret) => self.browser_caller(secret).await,
+    /// As [`Identity::authenticate_access_token`], without the last two.
+    pub(crate) async fn authenticate(
+        &self,
+        credential: &PresentedCredential,
+    ) -> Result<Caller, ApiError> {
+        match credential {
+            PresentedCredential::AccessToken(token) => {
+                self.look_up(token, session::ACCESS_PREFIX).await
+            }
+            PresentedCredential::Cookie(secret) => self.browser_caller(secret).await,
         }
     }
 
-    /// Whose browser holds this cookie, for pages that only show something.
+    /// Authenticates the user of a browser's cookie without an origin check, for pages that change
+    /// nothing.
     ///
     /// # Errors
-    /// As [`Identity::signed_in`], without the question where the request came from.
-    pub async fn page_visitor(&self, request: &Request) -> Result<Caller, Failure> {
+    /// As [`Identity::authenticate_user`], without [`Code::ForeignOrigin`].
+    pub async fn authenticate_page(&self, request: &Request) -> Result<Caller, ApiError> {
         match self.browser.cookie.read(request.headers()) {
             Some(secret) => self.browser_caller(&secret).await,
-            None => Err(stranger()),
+            None => Err(unauthenticated()),
         }
     }
 
-    /// A browser's session lives on while it is used; that is written down once a minute.
-    async fn browser_caller(&self, secret: &PlainSecret) -> Result<Caller, Failure> {
+    /// Finds the caller of a session cookie. The use of the session is recorded, and its idle
+    /// timeout extended, once a minute at most.
+    async fn browser_caller(&self, secret: &PlainSecret) -> Result<Caller, ApiError> {
         let caller = self.look_up(secret, session::COOKIE_PREFIX).await?;
         let now = self.clock.now_ms();
-        if caller.last_used_at + browser::USE_MS <= now {
+        if caller.last_used_at + browser::USE_INTERVAL_MS <= now {
             let idle_expires_at = now + i64::from(self.browser.idle_seconds) * 1000;
             let mut tx = self.db.begin().await?;
             session::slide(&mut tx, caller.session_id, now, idle_expires_at)
                 .await?
-                .ok_or_else(stranger)?;
+                .ok_or_else(unauthenticated)?;
             tx.commit().await?;
         }
         Ok(caller)
     }
 
-    async fn look_up(&self, secret: &PlainSecret, prefix: &str) -> Result<Caller, Failure> {
-        // What is not shaped like one of ours does not cost a statement.
+    async fn look_up(&self, secret: &PlainSecret, prefix: &str) -> Result<Caller, ApiError> {
+        // A secret without the broker's prefix does not cost a statement.
         if !secret.expose().starts_with(prefix) {
-            return Err(stranger());
+            return Err(unauthenticated());
         }
         let (hash, now) = (secret.hash(), self.clock.now_ms());
-        let caller = if self.known.contains(hash, Instant::now()) {
-            session::caller(&self.db, hash, now).await?
+        let caller = if self.secret_cache.contains(hash, Instant::now()) {
+            session::find_caller(&self.db, hash, now).await?
         } else {
             let admitted = self.limits.admit().map_err(too_many)?;
-            let caller = session::caller(&self.unauthenticated, hash, now).await?;
+            let caller = session::find_caller(&self.unauthenticated, hash, now).await?;
             if caller.is_some() {
                 admitted.authenticated();
             }
             caller
         };
         let Some(caller) = caller else {
-            self.known.remove(hash);
-            return Err(stranger());
+            self.secret_cache.remove(hash);
+            return Err(unauthenticated());
         };
-        self.known.insert(hash, Instant::now());
-        note("user_id", caller.user_id);
-        note("session_id", caller.session_id);
+        self.secret_cache.insert(hash, Instant::now());
+        record_field("user_id", caller.user_id);
+        record_field("session_id", caller.session_id);
         Ok(caller)
     }
 
-    /// The sessions that somebody ended after this time, in milliseconds since 1970.
+    /// Lists the sessions that somebody ended after this time, in milliseconds since 1970.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub(crate) async fn ended_since(&self, since: i64) -> sqlx::Result<Vec<Uuid>> {
         session::ended_since(&self.db, since).await
     }
 
-    /// Whether this session goes on: nobody ended it, and it has not expired.
+    /// Whether this session is valid: nobody ended it, and it has not expired.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub(crate) async fn is_alive(&self, session: Uuid) -> sqlx::Result<bool> {
         session::is_alive(&self.db, session, self.clock.now_ms()).await
     }
 
-    /// Ends sessions of a user, on their own wish or on an administrator's; returns how many.
+    /// Ends sessions of a user, requested by the user or by an administrator; returns their number.
     ///
     /// # Errors
-    /// The database's; then none was ended.
+    /// The database failed; then no session was ended.
     pub(crate) async fn end_sessions(
         &self,
         by: &Caller,
         user_id: Uuid,
-        which: Which,
+        selector: SessionSelector,
     ) -> sqlx::Result<u32> {
-        let why = if by.user_id == user_id { "signed out" } else { "ended by an administrator" };
+        let reason = if by.user_id == user_id { "signed out" } else { "ended by an administrator" };
         let mut tx = self.db.begin().await?;
         let now = self.clock.now_ms();
-        let ended = session::end_of_user(&mut tx, user_id, which, now, why).await?;
-        self.record_ended(&mut tx, user_id, &ended, why, by).await?;
+        let ended = session::end_for_user(&mut tx, user_id, selector, now, reason).await?;
+        self.record_ended(&mut tx, user_id, &ended, reason, by).await?;
         tx.commit().await?;
         for _ in &ended {
             self.metrics.action(Action::SignOut, "success");
@@ -438,14 +450,14 @@ impl Identity {
         tx: &mut Tx,
         user_id: Uuid,
         ended: &[Uuid],
-        why: &str,
+        reason: &str,
         by: &Caller,
     ) -> sqlx::Result<()> {
         for session_id in ended {
             let event = Event {
                 user_id: Some(by.user_id),
                 session_id: Some(by.session_id),
-                reason: (by.user_id != user_id).then(|| why.to_owned()),
+                reason: (by.user_id != user_id).then(|| reason.to_owned()),
                 ..Event::success(Action::SignOut)
             }
             .to_user(user_id)
@@ -455,26 +467,27 @@ impl Identity {
         Ok(())
     }
 
-    /// Ends all sessions of a user within a transaction that does more.
+    /// Ends all sessions of a user as part of the caller's transaction.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub(crate) async fn end_all_sessions(
         &self,
         tx: &mut Tx,
         by: &Caller,
         user_id: Uuid,
-        why: &str,
+        reason: &str,
     ) -> sqlx::Result<()> {
         let now = self.clock.now_ms();
-        let ended = session::end_of_user(tx, user_id, Which::All, now, why).await?;
-        self.record_ended(tx, user_id, &ended, why, by).await
+        let ended = session::end_for_user(tx, user_id, SessionSelector::All, now, reason).await?;
+        self.record_ended(tx, user_id, &ended, reason, by).await
     }
 
-    /// Makes a user and records it, both or neither. The address is kept in lower case.
+    /// Creates a user and records it in the audit trail, in one transaction. The address is stored
+    /// in lower case.
     ///
     /// # Errors
-    /// See [`CreateUserError`]; nothing was made then.
+    /// See [`CreateUserError`]; then no user was created.
     pub async fn create_user(
         &self,
         email: &str,
@@ -486,11 +499,11 @@ impl Identity {
         let id = self.clock.random_id();
         let mut tx = self.db.begin().await?;
         let new =
-            user::New { id, email: email.as_str(), password_hash: Some(&password_hash), role };
+            user::NewUser { id, email: email.as_str(), password_hash: Some(&password_hash), role };
         if !user::insert(&mut tx, &new, self.clock.now_ms()).await? {
             return Err(CreateUserError::Exists(email));
         }
-        // Who made it is not known here: the person, or an operator at the broker's own machine.
+        // The actor is not known here: the person, or an operator at the broker's own machine.
         let event = Event {
             reason: Some(format!("role {}", role.as_str())),
             ..Event::success(Action::CreateUser)
@@ -502,27 +515,27 @@ impl Identity {
         Ok(id)
     }
 
-    /// Waits until one more password may be checked.
+    /// Waits for a slot to check a password.
     ///
     /// # Errors
-    /// Too many are being checked.
-    pub(crate) async fn password_slot(&self) -> Result<PasswordSlot, PasswordError> {
-        self.passwords.slot().await
+    /// No slot became free in time.
+    pub(crate) async fn acquire_password_slot(&self) -> Result<PasswordSlot, PasswordError> {
+        self.passwords.acquire_slot().await
     }
 
-    /// Checks an address and a password. It takes as long for an address that nobody has as for one
-    /// that somebody has.
+    /// Checks an address and a password. The check takes as long for an unknown address as for a
+    /// known one.
     ///
     /// # Errors
-    /// The outer error is the database's, the inner one says that the password was not checked.
+    /// The outer error: the database failed. The inner error: the password was not checked.
     pub(crate) async fn check_password(
         &self,
         slot: &PasswordSlot,
         email: &str,
         password: SecretString,
-    ) -> sqlx::Result<Result<SignIn, PasswordError>> {
+    ) -> sqlx::Result<Result<PasswordCheck, PasswordError>> {
         let known = match email.parse::<Email>() {
-            Ok(email) => user::by_email(&self.db, email.as_str()).await?,
+            Ok(email) => user::find_by_email(&self.db, email.as_str()).await?,
             Err(_) => None,
         };
         let (user, hash) = known.map_or((None, None), |(user, hash)| (Some(user), hash));
@@ -531,13 +544,13 @@ impl Identity {
             Ok(right) => right,
             Err(error) => return Ok(Err(error)),
         };
-        let refused = |user_id, why| SignIn::Refused { user_id, why };
+        let refused = |user_id, reason| PasswordCheck::Refused { user_id, reason };
         Ok(Ok(match user {
             None => refused(None, "no such account"),
             Some(user) if !has_password => refused(Some(user.id), "the account has no password"),
             Some(user) if !right => refused(Some(user.id), "wrong password"),
             Some(user) if !user.is_active() => refused(Some(user.id), "the account is suspended"),
-            Some(user) => SignIn::Accepted(user),
+            Some(user) => PasswordCheck::Accepted(user),
         }))
     }
 }

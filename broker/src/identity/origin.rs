@@ -1,8 +1,8 @@
-//! Which pages may have a browser act for the person who is signed in there.
+//! Origin checks against cross-site request forgery (CSRF).
 //!
-//! A browser sends its cookies along with what any page makes it ask, so a cookie alone proves
-//! nobody's wish. What counts is where the request came from, and that a page cannot forge: the
-//! headers `Origin` (RFC 6454 section 7) and `Sec-Fetch-Site` (W3C Fetch Metadata Request Headers).
+//! A browser sends its cookies with every request that any page causes, so a cookie alone does not
+//! prove that the user wanted the request. The check uses two headers that a page cannot forge:
+//! `Origin` (RFC 6454 section 7) and `Sec-Fetch-Site` (W3C Fetch Metadata Request Headers).
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use poem::{
 use tenant_shared::Code;
 use url::Url;
 
-use crate::problem::Failure;
+use crate::problem::ApiError;
 
 /// The broker's own origin and those of the frontends that it trusts.
 #[derive(Clone, Debug)]
@@ -26,18 +26,18 @@ struct Inner {
 }
 
 impl Origins {
-    /// The origin of this URL, and these frontends, each as a browser writes it
+    /// Trusts the origin of this URL and these frontends, each as a browser writes an origin
     /// (`https://app.example.com`).
     pub fn new(public_url: &Url, frontends: Vec<String>) -> Self {
         Self(Arc::new(Inner { own: public_url.origin().ascii_serialization(), frontends }))
     }
 
-    /// Whether this is one of them, letter for letter.
+    /// Whether this origin is trusted; the comparison is exact.
     pub fn contains(&self, origin: &str) -> bool {
         origin == self.0.own || self.0.frontends.iter().any(|one| one == origin)
     }
 
-    /// The frontend that this URL belongs to.
+    /// The trusted frontend's origin that this URL is below.
     pub fn frontend_of(&self, url: &str) -> Option<&str> {
         let is_below = |origin: &str| {
             url.strip_prefix(origin)
@@ -46,12 +46,12 @@ impl Origins {
         self.0.frontends.iter().map(String::as_str).find(|origin| is_below(origin))
     }
 
-    /// As [`Origins::check`], for requests that need no cookie: one that says nothing of where it
-    /// came from was sent by no browser.
+    /// Checks a request that needs no cookie, as [`Origins::check`] does. A request with neither
+    /// header passes, because no browser sent it.
     ///
     /// # Errors
-    /// [`Code::ForeignOrigin`].
-    pub fn check_sender(&self, request: &Request) -> Result<(), Failure> {
+    /// [`Code::ForeignOrigin`]: a foreign page sent the request.
+    pub fn check_sender(&self, request: &Request) -> Result<(), ApiError> {
         let says = |name: &str| request.headers().contains_key(name);
         if says("origin") || says("sec-fetch-site") {
             self.check(request.method(), request.headers())
@@ -60,12 +60,12 @@ impl Origins {
         }
     }
 
-    /// Refuses a request that a foreign page made the browser send.
+    /// Refuses a request that a foreign page caused.
     ///
     /// # Errors
-    /// [`Code::ForeignOrigin`].
-    pub fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
-        let foreign = |text: &str| Err(Failure::new(Code::ForeignOrigin, text));
+    /// [`Code::ForeignOrigin`]: a foreign page sent the request, or a change has no origin.
+    pub fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+        let foreign = |text: &str| Err(ApiError::new(Code::ForeignOrigin, text));
         let mut origins = headers.get_all(header::ORIGIN).iter();
         if let Some(origin) = origins.next() {
             let known = origin.to_str().is_ok_and(|origin| self.contains(origin));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_pages_and_listed_frontends_pass() {
+    fn own_pages_and_listed_frontends_pass() {
         for origin in ["https://broker.example.com", "https://app.example.com"] {
             assert!(passes(Method::POST, &[("origin", origin), ("sec-fetch-site", "same-site")]));
         }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_does_not() {
+    fn all_other_origins_are_refused() {
         for origin in [
             "null",
             "https://evil.example.com",

@@ -1,10 +1,10 @@
-//! Passwords: argon2id, a few at a time.
+//! Password hashing with argon2id, with a limit on concurrent computations.
 //!
 //! The parameters are OWASP's 19 MiB, two passes, one lane, not RFC 9106's second option (64 MiB,
 //! three passes, four lanes): the work runs in one thread here, so four lanes would only make it
-//! slower for us and not for an attacker, and 64 MiB for each of several sign-ins at once would need
-//! more memory than the whole broker has in a small container. A hash carries its parameters, so
-//! they can be raised later without touching what is stored.
+//! slower for the broker and not for an attacker, and 64 MiB for each of several concurrent
+//! sign-ins would need more memory than the whole broker has in a small container. A hash carries
+//! its parameters, so they can be raised later without touching what is stored.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,50 +17,52 @@ use subtle::ConstantTimeEq as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of a password at least (NIST SP 800-63B section 3.1.1.2 asks for eight characters).
-const LEAST_BYTES: usize = 8;
-/// Bytes of a password at most: room for any passphrase, and a bound on what is hashed.
-pub const MOST_BYTES: usize = 1024;
-/// Memory of one computation, in KiB.
+const MIN_BYTES: usize = 8;
+/// Bytes of a password at most: enough for any passphrase, and a bound on what is hashed.
+pub const MAX_BYTES: usize = 1024;
+/// Memory of one hash computation, in KiB (argon2's `m`).
 const MEMORY_KIB: u32 = 19 * 1024;
-/// Room that is asked for it, in blocks of a KiB: what is longer than 32 MiB the system's allocator
-/// gives back at once, and the rest of it is never touched. 19 MiB it would keep for each thread that
-/// ever needed them (mallopt(3), `M_MMAP_THRESHOLD`): the broker held 200 MiB after ten sign-ins.
-const ROOM_KIB: usize = 33 * 1024;
-/// Passes over it.
+/// Capacity that one computation allocates, in blocks of a KiB. The system's allocator returns an
+/// allocation of more than 32 MiB as soon as it is freed, and the unused rest is never touched. It
+/// would keep 19 MiB for each thread that ever needed them (mallopt(3), `M_MMAP_THRESHOLD`): the
+/// broker held 200 MiB after ten sign-ins.
+const ALLOCATION_KIB: usize = 33 * 1024;
+/// Passes over the memory (argon2's `t`).
 const PASSES: u32 = 2;
-/// Lanes.
+/// Parallel lanes (argon2's `p`).
 const LANES: u32 = 1;
-/// Computations at once at most: 76 MiB, and no more processors than these.
-const MOST_AT_ONCE: usize = 4;
-/// How long a sign-in waits for a slot.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Concurrent computations at most: they use 76 MiB and this many processors.
+const MAX_CONCURRENT: usize = 4;
+/// How long a sign-in waits for a computation slot.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The hash of a password that nobody knows, for accounts that do not exist: made with the
-/// parameters above, so that checking it takes as long as checking a real one.
-const NOBODYS_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$\
+/// The hash of a password that nobody knows, for accounts that do not exist. It has the parameters
+/// above, so that checking it takes as long as checking a real hash.
+const DUMMY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$\
   bm9ib2R5J3MgYWNjb3VudA$Y4KzzIgUErd7/K7tAmABwA2eMCXmbCD25+kvB5hRRio";
 
-/// A password cannot be used, or not now.
+/// A password cannot be hashed or checked, or not now.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
-    /// Too short or too long.
-    #[error("a password has {LEAST_BYTES} to {MOST_BYTES} bytes; choose another")]
+    /// The password is too short or too long.
+    #[error("a password has {MIN_BYTES} to {MAX_BYTES} bytes; choose another")]
     Length,
-    /// Too many passwords are being checked.
+    /// No computation slot became free in time.
     #[error("too many people sign in at once; try again in a moment")]
     Busy,
     /// The computation failed.
-    #[error("the password could not be processed ({0}); an operator has to look")]
+    #[error("the password could not be processed: {0}")]
     Failed(String),
 }
 
-/// Hashes and checks passwords beside the request threads, a few at a time. Clones share the limit.
+/// Hashes and checks passwords on blocking threads, [`MAX_CONCURRENT`] at a time at most. Clones
+/// share the limit.
 #[derive(Clone, Debug)]
 pub(super) struct Passwords {
     slots: Arc<Semaphore>,
 }
 
-/// One of the computations that may run at once. It is free again when the last clone is dropped.
+/// Permission for one computation. The slot is free again when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     _permit: Arc<OwnedSemaphorePermit>,
@@ -69,22 +71,22 @@ pub(crate) struct Slot {
 impl Passwords {
     pub(super) fn new() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { slots: Arc::new(Semaphore::new(processors.min(MOST_AT_ONCE))) }
+        Self { slots: Arc::new(Semaphore::new(processors.min(MAX_CONCURRENT))) }
     }
 
     /// Waits for a free slot.
-    pub(super) async fn slot(&self) -> Result<Slot, PasswordError> {
-        let permit = tokio::time::timeout(PATIENCE, Arc::clone(&self.slots).acquire_owned());
+    pub(super) async fn acquire_slot(&self) -> Result<Slot, PasswordError> {
+        let permit = tokio::time::timeout(SLOT_TIMEOUT, Arc::clone(&self.slots).acquire_owned());
         let permit = permit.await.map_err(|_| PasswordError::Busy)?.map_err(failed)?;
         Ok(Slot { _permit: Arc::new(permit) })
     }
 
-    /// The hash to keep, in PHC format.
+    /// Computes the hash to store, in PHC format.
     pub(super) async fn hash(&self, password: SecretString) -> Result<String, PasswordError> {
-        if !(LEAST_BYTES..=MOST_BYTES).contains(&password.expose_secret().len()) {
+        if !(MIN_BYTES..=MAX_BYTES).contains(&password.expose_secret().len()) {
             return Err(PasswordError::Length);
         }
-        compute(self.slot().await?, move || {
+        compute(self.acquire_slot().await?, move || {
             let (params, salt) = (params()?, Salt::generate());
             let output = output(&password, &salt, &params, Params::DEFAULT_OUTPUT_LEN)?;
             let hash = PasswordHash {
@@ -100,15 +102,16 @@ impl Passwords {
     }
 }
 
-/// Whether this is the password of that hash. Without a hash the answer is no, after the same work.
+/// Whether this is the password of that hash. Without a hash the result is `false`, after the same
+/// computation.
 pub(super) async fn verify(
     slot: &Slot,
     password: SecretString,
     hash: Option<String>,
 ) -> Result<bool, PasswordError> {
     compute(slot.clone(), move || {
-        let is_somebodys = hash.is_some();
-        let hash = hash.unwrap_or_else(|| NOBODYS_HASH.to_owned());
+        let account_exists = hash.is_some();
+        let hash = hash.unwrap_or_else(|| DUMMY_HASH.to_owned());
         let hash = PasswordHash::new(&hash).map_err(failed)?;
         let (Some(salt), Some(kept)) = (hash.salt, hash.hash) else {
             return Err(failed("a stored hash has no salt or no hash"));
@@ -121,7 +124,7 @@ pub(super) async fn verify(
         let params = Params::try_from(&hash).map_err(failed)?;
         let output = output(&password, &salt, &params, kept.len())?;
         let is_same: bool = output.as_bytes().ct_eq(kept.as_bytes()).into();
-        Ok(is_same && is_somebodys)
+        Ok(is_same && account_exists)
     })
     .await
 }
@@ -130,7 +133,7 @@ async fn compute<T: Send + 'static>(
     slot: Slot,
     work: impl FnOnce() -> Result<T, PasswordError> + Send + 'static,
 ) -> Result<T, PasswordError> {
-    // The slot goes into the thread: a client that hangs up does not free what still computes.
+    // The slot moves into the thread: a client that hangs up does not free a running computation.
     tokio::task::spawn_blocking(move || {
         let result = work();
         drop(slot);
@@ -148,7 +151,7 @@ fn params() -> Result<Params, PasswordError> {
     Params::new(MEMORY_KIB, PASSES, LANES, None).map_err(failed)
 }
 
-/// The work.
+/// Runs argon2id.
 fn output(
     password: &SecretString,
     salt: &Salt,
@@ -156,7 +159,7 @@ fn output(
     length: usize,
 ) -> Result<Output, PasswordError> {
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
-    let mut memory: Vec<Block> = Vec::with_capacity(ROOM_KIB.max(params.block_count()));
+    let mut memory: Vec<Block> = Vec::with_capacity(ALLOCATION_KIB.max(params.block_count()));
     memory.resize(params.block_count(), Block::new());
     let mut output = vec![0; length];
     argon2
@@ -181,7 +184,7 @@ mod tests {
     }
 
     async fn is_right(passwords: &Passwords, password: &str, hash: &str) -> bool {
-        let slot = passwords.slot().await.unwrap();
+        let slot = passwords.acquire_slot().await.unwrap();
         verify(&slot, secret(password), Some(hash.to_owned())).await.unwrap()
     }
 
@@ -194,9 +197,9 @@ mod tests {
         assert!(!is_right(&passwords, "correct horsf", &hash).await);
     }
 
-    /// As earlier versions stored it.
+    /// Earlier versions stored hashes that the library made.
     #[tokio::test]
-    async fn a_hash_of_the_library_itself_is_known() {
+    async fn a_hash_that_the_library_made_is_accepted() {
         use argon2::PasswordHasher as _;
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params().unwrap());
         let hash = argon2.hash_password(b"correct horse").unwrap().to_string();
@@ -204,21 +207,21 @@ mod tests {
         assert!(is_right(&passwords, "correct horse", &hash).await);
         assert!(!is_right(&passwords, "correct hors", &hash).await);
         for wrong in ["nonsense", "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5J3MgYWNjb3VudA"] {
-            let slot = passwords.slot().await.unwrap();
-            let verdict = verify(&slot, secret("anything"), Some(wrong.to_owned())).await;
-            assert!(matches!(verdict, Err(PasswordError::Failed(_))), "{wrong}");
+            let slot = passwords.acquire_slot().await.unwrap();
+            let result = verify(&slot, secret("anything"), Some(wrong.to_owned())).await;
+            assert!(matches!(result, Err(PasswordError::Failed(_))), "{wrong}");
         }
     }
 
     #[tokio::test]
-    async fn nobodys_hash_costs_the_same_work_and_never_matches() {
-        let there = PasswordHash::new(NOBODYS_HASH).unwrap();
+    async fn the_dummy_hash_costs_the_same_work_and_never_matches() {
+        let there = PasswordHash::new(DUMMY_HASH).unwrap();
         let params = Params::try_from(&there).unwrap();
         assert_eq!(
             (params.m_cost(), params.t_cost(), params.p_cost()),
             (MEMORY_KIB, PASSES, LANES)
         );
-        let slot = Passwords::new().slot().await.unwrap();
+        let slot = Passwords::new().acquire_slot().await.unwrap();
         assert!(!verify(&slot, secret("anything"), None).await.unwrap());
     }
 
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_is_worked_off_a_few_at_a_time() {
+    async fn concurrent_computations_are_limited() {
         let passwords = Passwords::new();
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let mut checks = tokio::task::JoinSet::new();
@@ -246,10 +249,10 @@ mod tests {
                     running.fetch_sub(1, SeqCst);
                     done.map(drop)
                 };
-                compute(passwords.slot().await.unwrap(), work).await.unwrap();
+                compute(passwords.acquire_slot().await.unwrap(), work).await.unwrap();
             });
         }
         assert_eq!(checks.join_all().await.len(), 20);
-        assert!((1..=MOST_AT_ONCE).contains(&most.load(SeqCst)), "{most:?} at once");
+        assert!((1..=MAX_CONCURRENT).contains(&most.load(SeqCst)), "{most:?} at once");
     }
 }

@@ -1,7 +1,7 @@
-//! People who sign in at a provider: who they are there, and which user they are here.
+//! Identities at upstream providers, and the users that they belong to.
 //!
-//! A person is found by issuer and subject and by nothing else. An e-mail address finds nobody: a
-//! provider that lets people write what they like must not give anyone another person's workspace.
+//! A user is found by issuer and subject and by nothing else, never by e-mail address, because a
+//! provider that lets people choose any address must not give anyone another person's workspace.
 
 use tenant_shared::{Role, SignedInAt};
 use uuid::Uuid;
@@ -18,140 +18,149 @@ use crate::{
     on_engine,
 };
 
-/// Somebody whom a provider knows.
+/// A person as an upstream provider describes them.
 #[derive(Debug)]
-pub(crate) struct Person<'a> {
+pub(crate) struct UpstreamIdentity<'a> {
     /// Name of the provider in the configuration.
     pub(crate) connector: &'a str,
-    /// Identifier of the provider.
+    /// Issuer identifier of the provider (`iss`).
     pub(crate) issuer: &'a str,
-    /// Identifier of the person there.
+    /// Identifier of the person at the provider (`sub`).
     pub(crate) subject: &'a str,
-    /// What they are called there.
+    /// User name at the provider.
     pub(crate) username: Option<&'a str>,
-    /// Their address, if the provider has verified it.
+    /// E-mail address, if the provider has verified it.
     pub(crate) email: Option<&'a Email>,
-    /// What they may do here.
+    /// Role in the broker, from the provider's groups.
     pub(crate) role: Role,
 }
 
-/// The user that a person is here.
+/// The user that an upstream identity belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    /// The user.
+pub(crate) struct AdmittedUser {
+    /// The user's identifier.
     pub(crate) user_id: Uuid,
-    /// Who they are at the provider.
+    /// Identifier of the row in `identities`.
     pub(crate) identity_id: Uuid,
 }
 
-/// A person who may not come in.
+/// Why an upstream identity is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotAdmitted {
-    /// Their address belongs to another user, and nobody is made that user by an address.
+    /// Another user has the e-mail address; an address never links an identity to a user.
     EmailTaken,
-    /// The account is suspended.
+    /// The user with this identifier is suspended.
     Suspended(Uuid),
 }
 
-/// What can come between two statements, so that the whole is tried again.
-enum Tried {
-    Done(Result<Known, NotAdmitted>),
-    Again,
+/// Result of one try to admit an identity; a concurrent first sign-in makes it retry.
+enum Admission {
+    Done(Result<AdmittedUser, NotAdmitted>),
+    Retry,
 }
 
 impl Identity {
-    /// The user of a person, made at their first sign-in; their role is what the provider says now.
-    /// Of several first sign-ins at once one makes the user.
+    /// Finds the user of an upstream identity, or creates it at the first sign-in. The role is
+    /// updated to what the provider says now. Of several concurrent first sign-ins one creates the
+    /// user.
     ///
     /// # Errors
-    /// The outer error is the database's.
+    /// The outer error: the database failed. The inner error: the identity is not admitted.
     pub(crate) async fn admit(
         &self,
-        person: &Person<'_>,
-    ) -> sqlx::Result<Result<Known, NotAdmitted>> {
+        upstream: &UpstreamIdentity<'_>,
+    ) -> sqlx::Result<Result<AdmittedUser, NotAdmitted>> {
         loop {
             let mut tx = self.db.begin().await?;
-            let tried = match by_subject(&mut tx, person.issuer, person.subject).await? {
-                Some(row) => Tried::Done(self.again(&mut tx, person, &row).await?),
-                None => self.first(&mut tx, person).await?,
+            let admission = match find_by_subject(&mut tx, upstream.issuer, upstream.subject)
+                .await?
+            {
+                Some(row) => Admission::Done(self.update_returning(&mut tx, upstream, &row).await?),
+                None => self.create_user_for(&mut tx, upstream).await?,
             };
-            match tried {
-                Tried::Done(done) => {
+            match admission {
+                Admission::Done(done) => {
                     if done.is_ok() {
                         tx.commit().await?;
                     }
                     return Ok(done);
                 }
-                // The other sign-in has committed, so the next look finds what it made.
-                Tried::Again => drop(tx),
+                // The other sign-in has committed, so the next lookup finds the user that it
+                // created.
+                Admission::Retry => drop(tx),
             }
         }
     }
 
-    async fn again(
+    async fn update_returning(
         &self,
         tx: &mut Tx,
-        person: &Person<'_>,
-        row: &Row,
-    ) -> sqlx::Result<Result<Known, NotAdmitted>> {
+        upstream: &UpstreamIdentity<'_>,
+        row: &IdentityRow,
+    ) -> sqlx::Result<Result<AdmittedUser, NotAdmitted>> {
         if row.status != ACTIVE {
             return Ok(Err(NotAdmitted::Suspended(row.user_id)));
         }
-        set_role(tx, &self.clock, row.user_id, person.role, person.connector).await?;
+        set_role(tx, &self.clock, row.user_id, upstream.role, upstream.connector).await?;
         let now = self.clock.now_ms();
-        on_engine!(tx.connection(), c => sqlx::query(SEEN)
-            .bind(row.id).bind(person.username).bind(now).execute(c).await.map(drop))?;
-        if let Some(email) = person.email {
-            // Taken from nobody: an address that another user has stays theirs.
+        on_engine!(tx.connection(), c => sqlx::query(UPDATE_SIGN_IN)
+            .bind(row.id).bind(upstream.username).bind(now).execute(c).await.map(drop))?;
+        if let Some(email) = upstream.email {
+            // An address that another user has is not taken from them.
             on_engine!(tx.connection(), c => sqlx::query(SET_EMAIL)
                 .bind(row.user_id).bind(email.as_str()).execute(c).await.map(drop))?;
         }
-        Ok(Ok(Known { user_id: row.user_id, identity_id: row.id }))
+        Ok(Ok(AdmittedUser { user_id: row.user_id, identity_id: row.id }))
     }
 
-    async fn first(&self, tx: &mut Tx, person: &Person<'_>) -> sqlx::Result<Tried> {
+    async fn create_user_for(
+        &self,
+        tx: &mut Tx,
+        upstream: &UpstreamIdentity<'_>,
+    ) -> sqlx::Result<Admission> {
         let (user_id, identity_id) = (self.clock.random_id(), self.clock.random_id());
         let now = self.clock.now_ms();
-        let email = match person.email {
+        let email = match upstream.email {
             Some(email) => email.as_str().to_owned(),
-            None => placeholder(user_id),
+            None => placeholder_email(user_id),
         };
-        let new = user::New { id: user_id, email: &email, password_hash: None, role: person.role };
+        let new =
+            user::NewUser { id: user_id, email: &email, password_hash: None, role: upstream.role };
         if !user::insert(tx, &new, now).await? {
-            // Perhaps by another first sign-in of the same person.
-            let made = by_subject(tx, person.issuer, person.subject).await?;
+            // The address is taken, perhaps by a concurrent first sign-in of the same identity.
+            let made = find_by_subject(tx, upstream.issuer, upstream.subject).await?;
             return Ok(match made {
-                Some(_) => Tried::Again,
-                None => Tried::Done(Err(NotAdmitted::EmailTaken)),
+                Some(_) => Admission::Retry,
+                None => Admission::Done(Err(NotAdmitted::EmailTaken)),
             });
         }
         let inserted = on_engine!(tx.connection(), c => sqlx::query(INSERT)
-            .bind(identity_id).bind(user_id).bind(person.issuer).bind(person.subject)
-            .bind(person.username).bind(now)
+            .bind(identity_id).bind(user_id).bind(upstream.issuer).bind(upstream.subject)
+            .bind(upstream.username).bind(now)
             .execute(c).await.map(|done| done.rows_affected() == 1))?;
         if !inserted {
-            return Ok(Tried::Again);
+            return Ok(Admission::Retry);
         }
         let event = Event {
             user_id: Some(user_id),
-            reason: Some(format!("from {}, role {}", person.connector, person.role.as_str())),
+            reason: Some(format!("from {}, role {}", upstream.connector, upstream.role.as_str())),
             ..Event::success(Action::CreateUser)
         };
         audit::record(tx, &self.clock, event).await?;
-        Ok(Tried::Done(Ok(Known { user_id, identity_id })))
+        Ok(Admission::Done(Ok(AdmittedUser { user_id, identity_id })))
     }
 }
 
-/// What stands for the address of a person who has none: unique, and below a
-/// domain that nobody can own (RFC 2606 section 2).
-pub(crate) fn placeholder(user_id: Uuid) -> String {
+/// Placeholder address of a user who has no verified one: unique, and below a domain that nobody
+/// can own (RFC 2606 section 2).
+pub(crate) fn placeholder_email(user_id: Uuid) -> String {
     format!("{user_id}@no-verified-email.invalid")
 }
 
-/// Gives a user the role that the provider says, and records it if it is another one.
+/// Sets the role that the provider says, and records it in the audit trail if it changed.
 ///
 /// # Errors
-/// The database's.
+/// The database failed.
 pub(crate) async fn set_role(
     tx: &mut Tx,
     clock: &Clock,
@@ -174,18 +183,22 @@ pub(crate) async fn set_role(
 }
 
 #[derive(sqlx::FromRow)]
-struct Row {
+struct IdentityRow {
     id: Uuid,
     user_id: Uuid,
     status: String,
 }
 
-const BY_SUBJECT: &str = "\
+const FIND_BY_SUBJECT: &str = "\
 SELECT i.id, i.user_id, u.status FROM identities i JOIN users u ON u.id = i.user_id \
 WHERE i.issuer = $1 AND i.subject = $2";
 
-async fn by_subject(tx: &mut Tx, issuer: &str, subject: &str) -> sqlx::Result<Option<Row>> {
-    on_engine!(tx.connection(), c => sqlx::query_as(BY_SUBJECT)
+async fn find_by_subject(
+    tx: &mut Tx,
+    issuer: &str,
+    subject: &str,
+) -> sqlx::Result<Option<IdentityRow>> {
+    on_engine!(tx.connection(), c => sqlx::query_as(FIND_BY_SUBJECT)
         .bind(issuer).bind(subject).fetch_optional(c).await)
 }
 
@@ -193,7 +206,7 @@ const INSERT: &str = "\
 INSERT INTO identities (id, user_id, issuer, subject, username, created_at, signed_in_at) \
 VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (issuer, subject) DO NOTHING";
 
-const SEEN: &str = "UPDATE identities SET username = $2, signed_in_at = $3 WHERE id = $1";
+const UPDATE_SIGN_IN: &str = "UPDATE identities SET username = $2, signed_in_at = $3 WHERE id = $1";
 
 const SET_EMAIL: &str = "\
 UPDATE users SET email = $2 WHERE id = $1 AND email <> $2 \
@@ -201,15 +214,18 @@ UPDATE users SET email = $2 WHERE id = $1 AND email <> $2 \
 
 const SET_ROLE: &str = "UPDATE users SET role = $2 WHERE id = $1 AND role <> $2";
 
-const SIGNED_IN_AT: &str = "\
+const FIND_PROVIDER: &str = "\
 SELECT connector, username, removal_seconds FROM upstream_grants WHERE session_id = $1";
 
-/// The provider that a session began at.
+/// Finds the provider at which a session was started.
 ///
 /// # Errors
-/// The database's.
-pub(super) async fn signed_in_at(db: &Db, session_id: Uuid) -> sqlx::Result<Option<SignedInAt>> {
+/// The database failed.
+pub(super) async fn provider_of_session(
+    db: &Db,
+    session_id: Uuid,
+) -> sqlx::Result<Option<SignedInAt>> {
     let row: Option<(String, Option<String>, i64)> = on_engine!(db.reader(), pool =>
-        sqlx::query_as(SIGNED_IN_AT).bind(session_id).fetch_optional(pool).await)?;
+        sqlx::query_as(FIND_PROVIDER).bind(session_id).fetch_optional(pool).await)?;
     Ok(row.map(|(name, username, removal_seconds)| SignedInAt { name, username, removal_seconds }))
 }

@@ -1,8 +1,8 @@
-//! Rows of sessions and of the access tokens that stand for them.
+//! SQL on `sessions` and `access_tokens`.
 //!
-//! A session begins when somebody signs in. It ends when it has been idle for too long, at its
-//! absolute end, which never moves, or when somebody ends it; everything that belongs to it is dead
-//! from then on, without being touched itself.
+//! A session starts at a sign-in. It ends after the idle timeout, at its absolute end, which never
+//! moves, or when somebody ends it. Everything that belongs to it is invalid from then on, although
+//! those rows are not changed.
 
 use tenant_shared::Role;
 use uuid::Uuid;
@@ -15,12 +15,12 @@ use crate::{
     secret::SecretHash,
 };
 
-/// What every access token begins with.
+/// Prefix of every access token.
 pub(crate) const ACCESS_PREFIX: &str = "tba_";
-/// What the secret in a browser's cookie begins with.
+/// Prefix of the secret in a browser's session cookie.
 pub(crate) const COOKIE_PREFIX: &str = "tbs_";
 
-const CALLER: &str = "\
+const FIND_CALLER: &str = "\
 SELECT u.id, u.email, u.role, s.id, s.expires_at, s.scope, s.last_used_at, s.workspace_id, t.scope \
 FROM access_tokens t \
 JOIN sessions s ON s.id = t.session_id \
@@ -30,10 +30,14 @@ WHERE t.token_hash = $1 AND t.expires_at > $2 AND s.ended_at IS NULL \
 
 type CallerRow = (Uuid, String, String, Uuid, i64, String, i64, Option<Uuid>, Option<String>);
 
-/// Whom this access token stands for, if token, session and user are all alive.
-pub(super) async fn caller(db: &Db, token: SecretHash, now: i64) -> sqlx::Result<Option<Caller>> {
+/// Finds the caller of an access token, if the token, its session and its user are all valid.
+pub(super) async fn find_caller(
+    db: &Db,
+    token: SecretHash,
+    now: i64,
+) -> sqlx::Result<Option<Caller>> {
     let row: Option<CallerRow> = on_engine!(db.reader(), pool =>
-        sqlx::query_as(CALLER).bind(token.as_bytes()).bind(now).fetch_optional(pool).await)?;
+        sqlx::query_as(FIND_CALLER).bind(token.as_bytes()).bind(now).fetch_optional(pool).await)?;
     let Some(row) = row else { return Ok(None) };
     let (
         user_id,
@@ -48,7 +52,7 @@ pub(super) async fn caller(db: &Db, token: SecretHash, now: i64) -> sqlx::Result
     ) = row;
     let role = match workspace_id {
         None => parse_role(&role, user_id)?,
-        // A machine is nobody's administrator, whoever owns the workspace.
+        // A machine is never an administrator, even if the owner of the workspace is one.
         Some(_) => Role::User,
     };
     Ok(Some(Caller {
@@ -63,7 +67,7 @@ pub(super) async fn caller(db: &Db, token: SecretHash, now: i64) -> sqlx::Result
     }))
 }
 
-/// The sessions that somebody ended after `$1`.
+/// SQL clause: the sessions that somebody ended after `$1`.
 macro_rules! ended_after {
     () => {
         "FROM sessions WHERE ended_at > $1"
@@ -73,7 +77,7 @@ pub(crate) use ended_after;
 
 const ENDED: &str = concat!("SELECT id ", ended_after!());
 
-/// The sessions that somebody ended after this time.
+/// Lists the sessions that somebody ended after this time, in milliseconds since 1970.
 pub(super) async fn ended_since(db: &Db, since: i64) -> sqlx::Result<Vec<Uuid>> {
     on_engine!(db.reader(), pool =>
         sqlx::query_scalar(ENDED).bind(since).fetch_all(pool).await)
@@ -83,7 +87,7 @@ const ALIVE: &str = "\
 SELECT COUNT(*) FROM sessions \
 WHERE id = $1 AND ended_at IS NULL AND idle_expires_at > $2 AND expires_at > $2";
 
-/// Whether this session goes on.
+/// Whether this session is valid: nobody ended it, and it has not expired.
 pub(super) async fn is_alive(db: &Db, id: Uuid, now: i64) -> sqlx::Result<bool> {
     let count: i64 = on_engine!(db.reader(), pool =>
         sqlx::query_scalar(ALIVE).bind(id).bind(now).fetch_one(pool).await)?;
@@ -97,24 +101,24 @@ fn parse_role(role: &str, user_id: Uuid) -> sqlx::Result<Role> {
     })
 }
 
-/// A session to begin. Times are milliseconds since 1970.
+/// A session to insert. Times are milliseconds since 1970.
 #[derive(Debug)]
-pub(crate) struct New<'a> {
+pub(crate) struct NewSession<'a> {
     pub(crate) id: Uuid,
     pub(crate) user_id: Uuid,
     pub(crate) client_id: &'a str,
     pub(crate) scope: &'a str,
     pub(crate) ip_address: Option<String>,
     pub(crate) user_agent: Option<String>,
-    /// When the person proved who they are.
+    /// When the user authenticated.
     pub(crate) auth_time: i64,
     pub(crate) created_at: i64,
     pub(crate) idle_expires_at: i64,
     pub(crate) expires_at: i64,
-    /// The one workspace that a machine's session is for.
+    /// The workspace that a machine's session is restricted to.
     pub(crate) workspace_id: Option<Uuid>,
-    /// How often the user had been suspended when they proved who they are, if that was in an earlier
-    /// request: one suspension more makes the proof void.
+    /// How often the user had been suspended when they authenticated, if that was in an earlier
+    /// request. A suspension since then makes the authentication void.
     pub(crate) user_suspensions: Option<i64>,
 }
 
@@ -124,12 +128,13 @@ INSERT INTO sessions (id, user_id, client_id, scope, ip_address, user_agent, aut
 SELECT $1, id, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11 FROM users \
 WHERE id = $2 AND status = 'active' AND suspensions = COALESCE($12, suspensions)";
 
-/// Begins a session. `None` if the user may not sign in any more, or was suspended since the sign-in.
+/// Starts a session. `None` if the user may not sign in any more, or was suspended since the
+/// sign-in.
 ///
-/// The row of the user is locked until the transaction ends. So a suspension comes before, and no
-/// session begins, or afterwards, and ends this one.
-pub(crate) async fn begin(tx: &mut Tx, new: &New<'_>) -> sqlx::Result<Option<Session>> {
-    if !user::hold_active(tx, new.user_id).await? {
+/// The row of the user is locked until the transaction ends. So a concurrent suspension comes
+/// either before, and no session starts, or afterwards, and ends this one.
+pub(crate) async fn begin(tx: &mut Tx, new: &NewSession<'_>) -> sqlx::Result<Option<Session>> {
+    if !user::lock_if_active(tx, new.user_id).await? {
         return Ok(None);
     }
     let done = on_engine!(tx.connection(), c => sqlx::query(BEGIN)
@@ -141,7 +146,7 @@ pub(crate) async fn begin(tx: &mut Tx, new: &New<'_>) -> sqlx::Result<Option<Ses
     if done { find(tx, new.id).await } else { Ok(None) }
 }
 
-/// A session that is alive, and whose it is.
+/// A valid session and its user.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub(crate) struct Session {
     pub(crate) id: Uuid,
@@ -155,7 +160,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// What its user may do.
+    /// The role of the session's user.
     pub(crate) fn role(&self) -> sqlx::Result<Role> {
         parse_role(&self.role, self.user_id)
     }
@@ -166,13 +171,13 @@ impl Session {
     }
 }
 
-/// Whether a list of scopes, divided by spaces, has this one.
+/// Whether a space-separated list of scopes contains this one.
 pub(crate) fn contains_scope(scopes: &str, name: &str) -> bool {
     scopes.split(' ').any(|scope| scope == name)
 }
 
-/// The row is locked before it is judged, so a session that ends at the same moment either ends
-/// first, and is not alive, or afterwards, and takes with it what this transaction adds.
+/// The row is locked before its condition is checked. So a session that ends concurrently ends
+/// either first, and nothing is updated, or afterwards, and invalidates what this transaction adds.
 const SLIDE: &str = "\
 UPDATE sessions SET last_used_at = $2, idle_expires_at = $3 \
 WHERE id = $1 AND ended_at IS NULL AND idle_expires_at > $2 AND expires_at > $2 \
@@ -186,8 +191,8 @@ async fn find(tx: &mut Tx, id: Uuid) -> sqlx::Result<Option<Session>> {
     on_engine!(tx.connection(), c => sqlx::query_as(FIND).bind(id).fetch_optional(c).await)
 }
 
-/// Moves the idle end on; the absolute end stays where it is. `None` if the session is over or its user
-/// may not sign in any more.
+/// Extends the idle timeout of a session (sliding expiration); its absolute end does not move.
+/// `None` if the session has ended or its user may not sign in any more.
 pub(crate) async fn slide(
     tx: &mut Tx,
     id: Uuid,
@@ -200,9 +205,9 @@ pub(crate) async fn slide(
     if alive { find(tx, id).await } else { Ok(None) }
 }
 
-/// A session as its owner sees it.
+/// A session in the list of its user's sessions.
 #[derive(Debug, sqlx::FromRow)]
-pub(super) struct Listed {
+pub(super) struct SessionRow {
     pub(super) id: Uuid,
     pub(super) client_id: String,
     pub(super) ip_address: Option<String>,
@@ -212,76 +217,77 @@ pub(super) struct Listed {
     pub(super) expires_at: i64,
 }
 
-const OF_USER: &str = "\
+const LIST_FOR_USER: &str = "\
 SELECT id, client_id, ip_address, user_agent, created_at, last_used_at, expires_at \
 FROM sessions WHERE user_id = $1 AND ended_at IS NULL AND idle_expires_at > $2 \
   AND expires_at > $2 AND (created_at, id) < ($4, $5) \
 ORDER BY created_at DESC, id DESC LIMIT $3";
 
-/// The sessions of a user that are alive, the newest first, after this place.
-pub(super) async fn of_user(
+/// Lists the valid sessions of a user, newest first, after this cursor.
+pub(super) async fn list_for_user(
     db: &Db,
     user_id: Uuid,
     now: i64,
     after: Cursor,
-    most: u32,
-) -> sqlx::Result<Vec<Listed>> {
-    on_engine!(db.reader(), pool => sqlx::query_as(OF_USER)
-        .bind(user_id).bind(now).bind(i64::from(most)).bind(after.created_at).bind(after.id)
+    limit: u32,
+) -> sqlx::Result<Vec<SessionRow>> {
+    on_engine!(db.reader(), pool => sqlx::query_as(LIST_FOR_USER)
+        .bind(user_id).bind(now).bind(i64::from(limit)).bind(after.created_at).bind(after.id)
         .fetch_all(pool).await)
 }
 
-const END_OF_USER: &str = "\
+const END_FOR_USER: &str = "\
 UPDATE sessions SET ended_at = $2, ended_why = $3 \
 WHERE user_id = $1 AND ended_at IS NULL AND idle_expires_at > $2 AND expires_at > $2 \
   AND ($4 = 0 OR id = $5) AND ($6 = 0 OR id <> $7) RETURNING id";
 
-/// Which of a user's sessions.
+/// Selection of a user's sessions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Which {
-    /// This one.
+pub(crate) enum SessionSelector {
+    /// The session with this identifier.
     One(Uuid),
-    /// All but this one.
+    /// All but the session with this identifier.
     AllBut(Uuid),
-    /// All.
+    /// All sessions of the user.
     All,
 }
 
-/// Ends sessions of a user at once; says which were alive until now.
-pub(super) async fn end_of_user(
+/// Ends valid sessions of a user immediately; returns the identifiers of those that it ended.
+pub(super) async fn end_for_user(
     tx: &mut Tx,
     user_id: Uuid,
-    which: Which,
+    selector: SessionSelector,
     now: i64,
-    why: &str,
+    reason: &str,
 ) -> sqlx::Result<Vec<Uuid>> {
-    let (one, but) = match which {
-        Which::One(id) => (Some(id), None),
-        Which::AllBut(id) => (None, Some(id)),
-        Which::All => (None, None),
+    let (one, but) = match selector {
+        SessionSelector::One(id) => (Some(id), None),
+        SessionSelector::AllBut(id) => (None, Some(id)),
+        SessionSelector::All => (None, None),
     };
-    let given = |id: Option<Uuid>| (i64::from(id.is_some()), id.unwrap_or_default());
-    let ((by_one, one), (by_but, but)) = (given(one), given(but));
-    on_engine!(tx.connection(), c => sqlx::query_scalar(END_OF_USER)
-        .bind(user_id).bind(now).bind(why)
+    let bind = |id: Option<Uuid>| (i64::from(id.is_some()), id.unwrap_or_default());
+    let ((by_one, one), (by_but, but)) = (bind(one), bind(but));
+    on_engine!(tx.connection(), c => sqlx::query_scalar(END_FOR_USER)
+        .bind(user_id).bind(now).bind(reason)
         .bind(by_one).bind(one).bind(by_but).bind(but)
         .fetch_all(c).await)
 }
 
-const FORGET: &str = "\
+const DELETE_EXPIRED: &str = "\
 DELETE FROM sessions WHERE (ended_at <= $1 OR idle_expires_at <= $1 OR expires_at <= $1) \
   AND id NOT IN (SELECT session_id FROM access_tokens) \
   AND id NOT IN (SELECT session_id FROM refresh_tokens) \
   AND id NOT IN (SELECT session_id FROM authorizations WHERE session_id IS NOT NULL)";
 
-/// Forgets sessions that were over by this time and that nothing refers to any more.
-pub(crate) async fn forget(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(FORGET).bind(before).execute(c).await.map(drop))
+/// Deletes sessions that had ended by this time and that no other row refers to.
+pub(crate) async fn delete_expired(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(DELETE_EXPIRED)
+        .bind(before).execute(c).await.map(drop))
 }
 
 const SHORTEN: &str = "UPDATE sessions SET expires_at = $2 WHERE id = $1 AND expires_at > $2";
 
-/// Brings the absolute end of a session forward.
+/// Moves the absolute end of a session to an earlier time.
 pub(crate) async fn shorten(
     tx: &mut Tx,
     session: &mut Session,
@@ -296,16 +302,21 @@ const END: &str = "\
 UPDATE sessions SET ended_at = $2, ended_why = $3 WHERE id = $1 AND ended_at IS NULL \
 RETURNING user_id";
 
-/// Ends a session at once. `None` if it had ended already, else whose it was.
-pub(crate) async fn end(tx: &mut Tx, id: Uuid, now: i64, why: &str) -> sqlx::Result<Option<Uuid>> {
+/// Ends a session immediately; returns its user. `None` if it had ended already.
+pub(crate) async fn end(
+    tx: &mut Tx,
+    id: Uuid,
+    now: i64,
+    reason: &str,
+) -> sqlx::Result<Option<Uuid>> {
     on_engine!(tx.connection(), c => sqlx::query_scalar(END)
-        .bind(id).bind(now).bind(why).fetch_optional(c).await)
+        .bind(id).bind(now).bind(reason).fetch_optional(c).await)
 }
 
 const ADD_TOKEN: &str = "\
 INSERT INTO access_tokens (token_hash, session_id, expires_at, scope) VALUES ($1, $2, $3, $4)";
 
-/// Makes an access token known. Its scope is the session's, or less if one is given.
+/// Inserts an access token. Its scope is the session's unless a narrower one is given.
 pub(crate) async fn add_access_token(
     tx: &mut Tx,
     token: SecretHash,
@@ -318,30 +329,30 @@ pub(crate) async fn add_access_token(
         .execute(c).await.map(drop))
 }
 
-const OF_TOKEN: &str = "SELECT session_id, scope FROM access_tokens WHERE token_hash = $1";
+const FIND_BY_TOKEN: &str = "SELECT session_id, scope FROM access_tokens WHERE token_hash = $1";
 
-/// The session of an access token, expired or not, and the token's own scope if it has less than its
-/// session.
-pub(crate) async fn of_access_token(
+/// Finds the session of an access token, expired or not, and the token's own scope if that is
+/// narrower than the session's.
+pub(crate) async fn find_by_access_token(
     db: &Db,
     token: SecretHash,
 ) -> sqlx::Result<Option<(Uuid, Option<String>)>> {
-    on_engine!(db.reader(), pool => sqlx::query_as(OF_TOKEN)
+    on_engine!(db.reader(), pool => sqlx::query_as(FIND_BY_TOKEN)
         .bind(token.as_bytes()).fetch_optional(pool).await)
 }
 
 const END_TOKEN: &str = "DELETE FROM access_tokens WHERE token_hash = $1";
 
-/// Ends one access token and nothing else of its session.
+/// Deletes one access token; its session goes on.
 pub(crate) async fn end_access_token(tx: &mut Tx, token: SecretHash) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(END_TOKEN)
         .bind(token.as_bytes()).execute(c).await.map(drop))
 }
 
-const FORGET_TOKENS: &str = "DELETE FROM access_tokens WHERE expires_at <= $1";
+const DELETE_EXPIRED_TOKENS: &str = "DELETE FROM access_tokens WHERE expires_at <= $1";
 
-/// Forgets access tokens that expired before this time.
-pub(crate) async fn forget_access_tokens(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(FORGET_TOKENS)
+/// Deletes access tokens that expired before this time.
+pub(crate) async fn delete_expired_access_tokens(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(DELETE_EXPIRED_TOKENS)
         .bind(before).execute(c).await.map(drop))
 }

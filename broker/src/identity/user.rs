@@ -1,4 +1,4 @@
-//! Rows of users.
+//! SQL on `users` for signing in.
 
 use tenant_shared::Role;
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use crate::{
 /// Status of a user who may sign in; any other one may not.
 pub(crate) const ACTIVE: &str = "active";
 
-/// A user, as far as signing in needs to know.
+/// A user, with the columns that signing in needs.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
     pub(crate) id: Uuid,
@@ -19,17 +19,17 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// Whether the user may sign in and keep sessions.
+    /// Whether the user may sign in and have sessions.
     pub(super) fn is_active(&self) -> bool {
         self.status == ACTIVE
     }
 }
 
-/// A user to be made.
-pub(super) struct New<'a> {
+/// A user to insert.
+pub(super) struct NewUser<'a> {
     pub(super) id: Uuid,
     pub(super) email: &'a str,
-    /// `None` for somebody who signs in elsewhere.
+    /// `None` for a user who signs in at an upstream provider.
     pub(super) password_hash: Option<&'a str>,
     pub(super) role: Role,
 }
@@ -38,30 +38,33 @@ const INSERT: &str = "\
 INSERT INTO users (id, email, password_hash, status, role, created_at) \
 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (email) DO NOTHING";
 
-/// Makes a user; `false` if the address is taken.
-pub(super) async fn insert(tx: &mut Tx, new: &New<'_>, now: i64) -> sqlx::Result<bool> {
+/// Inserts a user; `false` if the address is taken.
+pub(super) async fn insert(tx: &mut Tx, new: &NewUser<'_>, now: i64) -> sqlx::Result<bool> {
     on_engine!(tx.connection(), c => sqlx::query(INSERT)
         .bind(new.id).bind(new.email).bind(new.password_hash)
         .bind(ACTIVE).bind(new.role.as_str()).bind(now)
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
-const BY_EMAIL: &str = "SELECT id, status, password_hash FROM users WHERE email = $1";
+const FIND_BY_EMAIL: &str = "SELECT id, status, password_hash FROM users WHERE email = $1";
 
-/// The user with this address, and the hash of their password if they have one.
-pub(super) async fn by_email(db: &Db, email: &str) -> sqlx::Result<Option<(User, Option<String>)>> {
+/// Finds the user with this address, and the password hash if there is one.
+pub(super) async fn find_by_email(
+    db: &Db,
+    email: &str,
+) -> sqlx::Result<Option<(User, Option<String>)>> {
     let row: Option<(Uuid, String, Option<String>)> = on_engine!(db.reader(), pool =>
-        sqlx::query_as(BY_EMAIL).bind(email).fetch_optional(pool).await)?;
+        sqlx::query_as(FIND_BY_EMAIL).bind(email).fetch_optional(pool).await)?;
     Ok(row.map(|(id, status, hash)| (User { id, status }, hash)))
 }
 
-/// Writes nothing new, but takes the row's lock, and so decides between this transaction and one that
-/// suspends the user.
-const HOLD: &str = "UPDATE users SET status = status WHERE id = $1 AND status = $2";
+/// Changes no value but locks the row, and so serializes this transaction with one that suspends
+/// the user.
+const LOCK_ACTIVE: &str = "UPDATE users SET status = status WHERE id = $1 AND status = $2";
 
-/// Whether the user is active, and stays so until the transaction ends.
-pub(crate) async fn hold_active(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
-    on_engine!(tx.connection(), c => sqlx::query(HOLD)
+/// Locks the row of an active user until the transaction ends; `false` if the user is not active.
+pub(crate) async fn lock_if_active(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(LOCK_ACTIVE)
         .bind(id).bind(ACTIVE)
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }

@@ -1,6 +1,6 @@
-//! What `install` does with an administrator's rights: apply, show the difference, take away.
+//! `tenant-broker install` with an administrator's credential: apply, diff, uninstall.
 //!
-//! Only objects that carry our label are ever deleted, and never one of a tenant.
+//! It deletes only objects with the label of `install`, never objects of tenants.
 
 use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -18,11 +18,12 @@ use tenant_shared::WORKSPACE_LABEL;
 use super::{INSTALLED_BY_LABEL, INSTALLED_BY_VALUE};
 use crate::cluster::pem;
 
-/// Who the fields belong to (server-side apply).
+/// The field manager of server-side apply.
 const FIELD_MANAGER: &str = "tenant-broker-install";
-/// Every kind that `install` makes or made, as group and kind. Rights are taken away first: while
-/// the broker has any, the fence stands.
-const KINDS: [(&str, &str); 7] = [
+/// Every kind that this version or an earlier one installs, as group and kind, in the order of
+/// deletion. The ClusterRole is deleted before the policies: as long as the broker has permissions,
+/// the policies restrict them.
+const INSTALLED_KINDS: [(&str, &str); 7] = [
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
     ("rbac.authorization.k8s.io", "ClusterRole"),
     ("", "ServiceAccount"),
@@ -32,10 +33,10 @@ const KINDS: [(&str, &str); 7] = [
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
 ];
 
-/// The cluster, reached as an administrator.
+/// A connection to the cluster with an administrator's credential.
 pub struct Administrator {
     client: Client,
-    /// The cluster's entry of a kubeconfig.
+    /// The cluster's entry in a kubeconfig.
     cluster: serde_json::Value,
 }
 
@@ -46,10 +47,10 @@ impl std::fmt::Debug for Administrator {
 }
 
 impl Administrator {
-    /// By a kubeconfig: this file, or the one that kubectl would take.
+    /// Connects with a kubeconfig: this file, or the one that kubectl would use.
     ///
     /// # Errors
-    /// It cannot be read or used.
+    /// The kubeconfig cannot be read or used.
     pub async fn connect(
         file: Option<&std::path::Path>,
         context: Option<String>,
@@ -79,19 +80,18 @@ impl Administrator {
         &self.cluster
     }
 
-    /// Makes what is missing, changes what differs, and deletes what an earlier run made and this one
-    /// does not.
-    /// Returns a line for each object.
+    /// Creates missing objects, changes those that differ, and deletes those of an earlier run that
+    /// are not in this manifest. Returns a line for each object.
     ///
     /// # Errors
-    /// The API server refuses; what was applied before stays, and applying again goes on.
+    /// The API server refuses. Objects that were already applied stay; applying again continues.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<String> {
         let mut report = String::new();
         let objects = objects(yaml)?;
         for object in &objects {
-            let before = self.there(object).await?;
+            let before = self.get(object).await?;
             let after = self.patch(object, false).await?;
-            let what = match before {
+            let result = match before {
                 None => "created",
                 Some(there)
                     if there.metadata.resource_version == after.metadata.resource_version =>
@@ -100,19 +100,22 @@ impl Administrator {
                 }
                 Some(_) => "changed",
             };
-            line(&mut report, &format!("{} {what}", title(object)));
+            push_line(&mut report, &format!("{} {result}", title(object)));
         }
-        for old in self.ours().await? {
+        for old in self.installed_objects().await? {
             if !objects.iter().any(|object| title(object) == title(&old)) {
                 self.delete(&old).await?;
-                line(&mut report, &format!("{} deleted: not asked for any more", title(&old)));
+                push_line(
+                    &mut report,
+                    &format!("{} deleted: no longer part of the installation", title(&old)),
+                );
             }
         }
         Ok(report)
     }
 
-    /// What [`Administrator::apply`] would change, as the lines of a unified diff; empty if nothing.
-    /// The API server itself says what would come out (dry run).
+    /// The changes that [`Administrator::apply`] would make, as a unified diff; empty if there are
+    /// none. The API server itself computes the result (dry run).
     ///
     /// # Errors
     /// The API server refuses.
@@ -120,28 +123,29 @@ impl Administrator {
         let mut report = String::new();
         let objects = objects(yaml)?;
         for object in &objects {
-            let before = self.there(object).await?.map(plain).transpose()?.unwrap_or_default();
-            let after = plain(self.patch(object, true).await?)?;
-            report += &unified(&title(object), &before, &after);
+            let before =
+                self.get(object).await?.map(comparable_yaml).transpose()?.unwrap_or_default();
+            let after = comparable_yaml(self.patch(object, true).await?)?;
+            report += &unified_diff(&title(object), &before, &after);
         }
-        for old in self.ours().await? {
+        for old in self.installed_objects().await? {
             if !objects.iter().any(|object| title(object) == title(&old)) {
-                report += &unified(&title(&old), &plain(old.clone())?, "");
+                report += &unified_diff(&title(&old), &comparable_yaml(old.clone())?, "");
             }
         }
         Ok(report)
     }
 
-    /// Deletes everything that `install` made. Returns a line for each object, and one that counts
-    /// the tenants' namespaces, which stay.
+    /// Deletes all installed objects. Returns a line for each object, and one with the number of
+    /// tenants' namespaces, which stay.
     ///
     /// # Errors
-    /// The API server refuses; running it again goes on.
+    /// The API server refuses; running it again continues.
     pub async fn uninstall(&self) -> anyhow::Result<String> {
         let mut report = String::new();
-        for object in self.ours().await? {
+        for object in self.installed_objects().await? {
             self.delete(&object).await?;
-            line(&mut report, &format!("{} deleted", title(&object)));
+            push_line(&mut report, &format!("{} deleted", title(&object)));
         }
         let api: Api<Namespace> = Api::all(self.client.clone());
         let selector = WORKSPACE_LABEL;
@@ -150,11 +154,12 @@ impl Administrator {
             .await
             .context("cannot count the tenants' namespaces")?;
         if !namespaces.items.is_empty() {
-            line(
+            push_line(
                 &mut report,
                 &format!(
-                    "{} namespaces of tenants stay, with all that is in them. Nothing guards them \
-                     any more: their tenants may now make tokens that never end and let others in \
+                    "{} namespaces of tenants stay, with everything in them. No policy protects \
+                     them any more: tenants may now create tokens that never expire and give others \
+                     access \
                      (kubectl get namespaces -l {selector})",
                     namespaces.items.len()
                 ),
@@ -175,7 +180,7 @@ impl Administrator {
         }
     }
 
-    async fn there(&self, object: &DynamicObject) -> anyhow::Result<Option<DynamicObject>> {
+    async fn get(&self, object: &DynamicObject) -> anyhow::Result<Option<DynamicObject>> {
         self.api(object)
             .get_opt(&name(object))
             .await
@@ -202,22 +207,22 @@ impl Administrator {
         }
     }
 
-    /// What carries our label, in the order of [`KINDS`].
-    async fn ours(&self) -> anyhow::Result<Vec<DynamicObject>> {
-        let ours =
+    /// All objects with the label of `install`, in the order of [`INSTALLED_KINDS`].
+    async fn installed_objects(&self) -> anyhow::Result<Vec<DynamicObject>> {
+        let selector =
             ListParams::default().labels(&format!("{INSTALLED_BY_LABEL}={INSTALLED_BY_VALUE}"));
         let mut found = Vec::new();
-        for (group, kind) in KINDS {
+        for (group, kind) in INSTALLED_KINDS {
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-            let list = match api.list(&ours).await {
+            let list = match api.list(&selector).await {
                 Ok(list) => list.items,
-                // An API server that does not know the kind has none.
+                // An API server that does not serve the kind has no objects of it.
                 Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
                 Err(error) => return Err(error).with_context(|| format!("cannot list {kind}s")),
             };
             found.extend(list.into_iter().map(|mut object| {
-                // Items of a list lack their type.
+                // Items of a list have no type.
                 object.types = Some(kube::api::TypeMeta {
                     api_version: if group.is_empty() {
                         "v1".to_owned()
@@ -233,7 +238,7 @@ impl Administrator {
     }
 }
 
-/// How the administrator reaches the cluster is how the broker will.
+/// The cluster's entry for the broker's kubeconfig: the same server and CA as the administrator's.
 fn cluster_entry(config: &Config) -> anyhow::Result<serde_json::Value> {
     let server = config.cluster_url.to_string();
     let mut entry = serde_json::json!({"server": server.trim_end_matches('/')});
@@ -255,7 +260,7 @@ fn cluster_entry(config: &Config) -> anyhow::Result<serde_json::Value> {
     Ok(entry)
 }
 
-fn line(report: &mut String, text: &str) {
+fn push_line(report: &mut String, text: &str) {
     report.push_str(text);
     report.push('\n');
 }
@@ -273,7 +278,7 @@ fn objects(yaml: &str) -> anyhow::Result<Vec<DynamicObject>> {
     let mut objects = Vec::new();
     for document in serde_norway::Deserializer::from_str(yaml) {
         let value = serde_norway::Value::deserialize(document).context("read the manifest")?;
-        // The text in front of the first line of dashes.
+        // The document before the first separator has only comments.
         if value.is_null() {
             continue;
         }
@@ -286,8 +291,8 @@ fn objects(yaml: &str) -> anyhow::Result<Vec<DynamicObject>> {
     Ok(objects)
 }
 
-/// An object as YAML, without what the API server keeps for itself.
-fn plain(mut object: DynamicObject) -> anyhow::Result<String> {
+/// An object as YAML, without status and the metadata that the API server maintains.
+fn comparable_yaml(mut object: DynamicObject) -> anyhow::Result<String> {
     let labels = object.metadata.labels.take();
     let annotations = object.metadata.annotations.take();
     object.metadata = kube::api::ObjectMeta {
@@ -303,7 +308,7 @@ fn plain(mut object: DynamicObject) -> anyhow::Result<String> {
     serde_norway::to_string(&object).context("write an object as YAML")
 }
 
-fn unified(title: &str, before: &str, after: &str) -> String {
+fn unified_diff(title: &str, before: &str, after: &str) -> String {
     if before == after {
         return String::new();
     }

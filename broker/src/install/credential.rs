@@ -1,5 +1,5 @@
-//! The credential of a broker that runs outside the cluster: a client certificate that the cluster
-//! itself signs (`certificates.k8s.io/v1`), in a kubeconfig of its own.
+//! The credential of a broker that runs outside the cluster: a kubeconfig with a client certificate
+//! that the cluster signs (`certificates.k8s.io/v1`).
 
 use std::{io::Write as _, path::Path, time::Duration};
 
@@ -22,16 +22,15 @@ use crate::clock::Clock;
 
 /// The signer of client certificates (Kubernetes, "Certificate Signing Requests").
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-/// Until the cluster has signed.
-const ROUNDS: u32 = 150;
-/// Pause between two looks.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Limit of polls until the cluster has signed.
+const MAX_POLLS: u32 = 150;
+/// Interval between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Administrator {
-    /// Makes a key, has the cluster sign a certificate for this user, approves that, and writes a
-    /// kubeconfig with both into `file` (mode 0600), in the place of one that is there. The key
-    /// leaves this process in that file only. `days` is what is asked for; the cluster may give
-    /// less.
+    /// Generates a key, requests and approves a certificate for this user, and writes a kubeconfig
+    /// with both to `file` (mode 0600), replacing an existing file. The key leaves this process in
+    /// that file only. `days` is the requested lifetime; the cluster may sign for less.
     ///
     /// # Errors
     /// The administrator may not approve, the cluster has no signer, or the file cannot be written.
@@ -43,7 +42,7 @@ impl Administrator {
         clock: &Clock,
     ) -> anyhow::Result<String> {
         let key = KeyPair::generate().context("cannot make a key")?;
-        let certificate = self.signed(user, &key, days, clock).await?;
+        let certificate = self.request_certificate(user, &key, days, clock).await?;
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "tenant-broker",
             "clusters": [{"name": "cluster", "cluster": self.cluster_entry()}],
@@ -62,7 +61,7 @@ impl Administrator {
         ))
     }
 
-    async fn signed(
+    async fn request_certificate(
         &self,
         user: &str,
         key: &KeyPair,
@@ -71,14 +70,14 @@ impl Administrator {
     ) -> anyhow::Result<ByteString> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
-        // No organization: that would be a group.
+        // No organization, because Kubernetes reads it as a group.
         params.distinguished_name.push(DnType::CommonName, user);
         let request = params.serialize_request(key).and_then(|request| request.pem());
         let request = request.context("cannot make a certificate signing request")?;
 
         let name = format!("tenant-broker-{}", clock.random_id());
         let api: Api<CertificateSigningRequest> = Api::all(self.client());
-        let wanted = CertificateSigningRequest {
+        let request = CertificateSigningRequest {
             metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
             spec: CertificateSigningRequestSpec {
                 request: ByteString(request.into_bytes()),
@@ -89,25 +88,28 @@ impl Administrator {
             },
             status: None,
         };
-        api.create(&PostParams::default(), &wanted)
+        api.create(&PostParams::default(), &request)
             .await
             .context("cannot ask the cluster for a certificate")?;
         let approval = json!({"status": {"conditions": [{
             "type": "Approved", "status": "True", "reason": "TenantBrokerInstall",
             "message": "an administrator ran tenant-broker install --credential",
         }]}});
-        api.patch_approval(&name, &PatchParams::default(), &Patch::Merge(approval))
-            .await
-            .context("cannot approve the certificate; may this administrator?")?;
-        let certificate = wait_for(&api, &name).await;
-        // Kubernetes deletes it in an hour as well.
+        api.patch_approval(&name, &PatchParams::default(), &Patch::Merge(approval)).await.context(
+            "cannot approve the certificate request; may this administrator approve it?",
+        )?;
+        let certificate = wait_for_certificate(&api, &name).await;
+        // If this fails, Kubernetes deletes the request within an hour.
         let _ = api.delete(&name, &DeleteParams::default()).await;
         certificate
     }
 }
 
-async fn wait_for(api: &Api<CertificateSigningRequest>, name: &str) -> anyhow::Result<ByteString> {
-    for _ in 0..ROUNDS {
+async fn wait_for_certificate(
+    api: &Api<CertificateSigningRequest>,
+    name: &str,
+) -> anyhow::Result<ByteString> {
+    for _ in 0..MAX_POLLS {
         let status = api.get(name).await.context("cannot read the request back")?.status;
         let status = status.unwrap_or_default();
         if let Some(certificate) = status.certificate {
@@ -118,7 +120,7 @@ async fn wait_for(api: &Api<CertificateSigningRequest>, name: &str) -> anyhow::R
                 bail!("the cluster does not sign: {}", condition.message.unwrap_or_default());
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     bail!(
         "the cluster has not signed in time: it may have no signer for {SIGNER} (some providers \
@@ -126,7 +128,7 @@ async fn wait_for(api: &Api<CertificateSigningRequest>, name: &str) -> anyhow::R
     )
 }
 
-/// Writes a file of mode 0600 at once, so that nobody reads half of it.
+/// Writes a file of mode 0600 atomically.
 fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));

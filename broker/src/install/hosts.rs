@@ -1,38 +1,40 @@
-//! Which host names a tenant may claim: in an Ingress, in a route or a Gateway of the Gateway API.
+//! Rules for the host names of Ingresses, and of routes and Gateways of the Gateway API.
 //!
-//! Never the broker's own: its sign-in page would be the tenant's. Never all of them, for what names
-//! no host gets the requests that no one else claims. And where a tier says so
-//! (`ingress_host_suffix`), only names that end with the namespace's own suffix.
+//! A tenant may not claim the broker's own host, because it could serve a forged sign-in page
+//! there. It may not claim all hosts, because an object without hosts gets all requests that nobody
+//! else claims. If its tier has `ingress_host_suffix`, hosts must end with the namespace's own
+//! suffix.
 
 use tenant_shared::TIER_LABEL;
 
 use super::{
     Parameters,
-    fence::{fixed, label},
+    broker_policies::{fixed, label},
     policy::Message,
     quoted,
 };
 use crate::config::HostSuffix;
 
-/// The Gateway API.
-pub(super) const GATEWAY: &str = "gateway.networking.k8s.io";
-/// Its kinds that name hosts: routes in `spec.hostnames`, the others in `spec.listeners[].hostname`.
-pub(super) const KINDS: [&str; 5] =
+/// API group of the Gateway API.
+pub(super) const GATEWAY_API_GROUP: &str = "gateway.networking.k8s.io";
+/// Resources of the Gateway API that name hosts: routes in `spec.hostnames`, the others in
+/// `spec.listeners[].hostname`.
+pub(super) const GATEWAY_API_RESOURCES: [&str; 5] =
     ["httproutes", "grpcroutes", "tlsroutes", "gateways", "listenersets"];
-/// The annotation with which ingress-nginx gives an Ingress more hosts.
-const ALIAS: &str = "nginx.ingress.kubernetes.io/server-alias";
-/// A suffix that no host name has: a host name has no slash.
-const NONE: &str = "/";
+/// The annotation of ingress-nginx that adds hosts to an Ingress.
+const SERVER_ALIAS_ANNOTATION: &str = "nginx.ingress.kubernetes.io/server-alias";
+/// A suffix that no host name has, because host names have no slash.
+const UNMATCHABLE_SUFFIX: &str = "/";
 
-/// What host names are held to.
-pub(super) struct Hosts<'a> {
-    /// The host of `public_url`, unless that is an address.
+/// The rules for host names.
+pub(super) struct HostRules<'a> {
+    /// The host of `public_url`, unless that is an IP address.
     broker: Option<&'a str>,
-    /// Every tier with its suffix; empty if no tier has any.
+    /// Every tier with its suffix; empty if no tier has a suffix.
     suffixes: Vec<(&'a str, Option<&'a HostSuffix>)>,
 }
 
-impl<'a> Hosts<'a> {
+impl<'a> HostRules<'a> {
     pub(super) fn new(parameters: &'a Parameters) -> Self {
         let suffixes: Vec<_> = parameters
             .host_suffixes
@@ -46,7 +48,8 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// `hosts` is a list of lists of names, an empty one for "all"; `suffix` is what they end with.
+    /// CEL variables: `hosts` is a list of lists of host names, where an empty name means all
+    /// hosts; `suffix` is the required suffix.
     pub(super) fn variables(&self) -> Vec<(&'static str, String)> {
         let listeners = "[object.spec.?listeners.orValue([]).filter(l, !(l.?protocol.orValue(\"\") \
                          in [\"TCP\", \"UDP\"])).map(l, l.?hostname.orValue(\"\"))]";
@@ -61,27 +64,27 @@ impl<'a> Hosts<'a> {
                 "request.resource.resource == \"ingresses\" ? {ingress} : \
                  request.resource.resource in [\"gateways\", \"listenersets\"] ? {listeners} : \
                  request.resource.group == {} ? {names} : []",
-                quoted(GATEWAY)
+                quoted(GATEWAY_API_GROUP)
             ),
         )];
         if !self.suffixes.is_empty() {
             let tier = label("namespaceObject", TIER_LABEL);
             let entries: Vec<String> =
                 self.suffixes.iter().map(|(tier, suffix)| entry(tier, *suffix)).collect();
-            // A namespace of an earlier version has no such label: `doctor` counts those.
+            // Namespaces of earlier versions have no such label; `doctor` counts them.
             variables.push((
                 "suffix",
                 format!(
                     "{tier} == \"\" ? \"\" : {{{}}}[?{tier}].orValue({})",
                     entries.join(", "),
-                    quoted(NONE)
+                    quoted(UNMATCHABLE_SUFFIX)
                 ),
             ));
         }
         variables
     }
 
-    /// What must hold of the names.
+    /// The validations of the host names.
     pub(super) fn validations(&self) -> Vec<(String, Message)> {
         let all = |rule: &str| format!("variables.hosts.all(names, names.all(h, {rule}))");
         let mut validations = vec![
@@ -99,10 +102,13 @@ impl<'a> Hosts<'a> {
                 ),
             ),
             (
-                format!("!({} in object.metadata.?annotations.orValue({{}}))", quoted(ALIAS)),
+                format!(
+                    "!({} in object.metadata.?annotations.orValue({{}}))",
+                    quoted(SERVER_ALIAS_ANNOTATION)
+                ),
                 Message::Fixed(format!(
-                    "the annotation {ALIAS} is not allowed in a tenant's namespace: write the hosts \
-                     into spec.rules"
+                    "the annotation {SERVER_ALIAS_ANNOTATION} is not allowed in a tenant's \
+                     namespace: write the hosts into spec.rules"
                 )),
             ),
         ];
@@ -131,7 +137,7 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// A tier with its suffix, as an entry of a map of CEL.
+/// A tier with its suffix, as an entry of a CEL map.
 fn entry(tier: &str, suffix: Option<&HostSuffix>) -> String {
     match suffix {
         None => format!("{}: \"\"", quoted(tier)),

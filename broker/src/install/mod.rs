@@ -1,75 +1,75 @@
-//! What the broker needs in the cluster, as code: its rights and the admission policies that keep
-//! it, and the tenants, inside them. `tenant-broker install` prints and applies it, `serve` checks
-//! that it is there.
+//! The broker's objects in the cluster: its ClusterRole, and the admission policies that restrict
+//! the broker and the tenants. `tenant-broker install` prints and applies them, `serve` verifies
+//! them.
 //!
-//! RBAC alone cannot keep the broker's identity inside the tenants' namespaces (it has no rule for
-//! name prefixes of what is created), and it lets a tenant with the role `admin` mint tokens of any
-//! length. The policies (`ValidatingAdmissionPolicy`, Kubernetes 1.30) can do both:
+//! RBAC alone cannot confine the broker's identity to the tenants' namespaces (it has no rule for
+//! name prefixes of new objects), and it lets a tenant with the role `admin` request tokens of any
+//! lifetime. The policies (`ValidatingAdmissionPolicy`, Kubernetes 1.30) can do both:
 //!
-//! | family | holds | what it keeps true |
+//! | policies | apply to | guarantee |
 //! |---|---|---|
-//! | `tenant-tokens` | everybody | two-hour tokens only, from the broker only |
-//! | `tenant-broker-fence-*` | the broker | a stolen credential stays inside managed namespaces |
-//! | `tenant-guard-*` | everybody else | nobody is bound from outside |
-//! | `tenant-suspended` | everybody else | nothing is written in a suspended namespace |
-//! | `tenant-pods` | everybody | no pod carries the session's ServiceAccount, a system priority or a node |
+//! | `tenant-tokens` | everybody | only the broker gets tokens, of two hours at most |
+//! | `tenant-broker-fence-*` | the broker | a stolen credential is confined to managed namespaces |
+//! | `tenant-guard-*` | everybody else | no subject from outside of the namespace is bound in it |
+//! | `tenant-suspended` | everybody else | no write in a suspended namespace |
+//! | `tenant-pods` | everybody | no pod has the session's ServiceAccount, a system priority or a chosen node |
 //! | `tenant-network` | everybody else | no address or host name of others is claimed |
 
 mod admin;
+mod broker_policies;
 mod credential;
-mod fence;
-mod flow;
-mod guard;
+mod flow_schema;
 mod hosts;
 mod network;
+mod pods;
 mod policy;
 mod role;
-mod standing;
+mod tenant_policies;
 mod tokens;
+mod verify;
 mod watch;
-mod workload;
 mod yaml;
 
 use url::Host;
 
-use crate::config::{BrokerUser, Config, HostSuffix};
+use crate::config::{Config, HostSuffix, KubernetesUser};
 
 pub use admin::Administrator;
-pub use flow::flow_control;
+pub use flow_schema::flow_schemas;
 pub use policy::Policy;
-pub use role::{ROLE_NAME, Right};
-pub use standing::{faults, spare_right};
-pub use watch::{NotHeld, Watch};
+pub use role::{Permission, ROLE_NAME};
+pub use verify::{faults, unneeded_permission};
+pub use watch::{PoliciesNotInForce, PolicyWatcher};
 pub use yaml::manifest;
 
 /// Label of everything that `install` makes, with [`INSTALLED_BY_VALUE`].
 const INSTALLED_BY_LABEL: &str = tenant_shared::MANAGED_BY_LABEL;
-/// Not the value that tenants' objects carry: what belongs to the cluster is not a tenant's.
+/// Differs from the value on tenants' objects, because these objects belong to the cluster.
 const INSTALLED_BY_VALUE: &str = "tenant-broker-install";
 
-/// What the objects depend on; all of it is configuration of the broker.
+/// Parameters of the objects, all from the configuration of the broker.
 #[derive(Clone, Debug)]
 pub struct Parameters {
-    /// Who the broker is to the API server.
-    pub broker: BrokerUser,
-    /// The ClusterRoles that tiers give, sorted.
+    /// The user as which the API server knows the broker.
+    pub broker: KubernetesUser,
+    /// The ClusterRoles that tiers grant, sorted.
     pub roles: Vec<String>,
     /// The Pod Security levels that tiers enforce, sorted.
     pub pod_security: Vec<String>,
-    /// What the API server writes into tokens that ask for no audience.
+    /// The default audiences of the API server's tokens.
     pub audiences: Vec<String>,
-    /// Whether tokens are bound to Secrets, which the broker makes and deletes.
+    /// Whether tokens are bound to Secrets, which the broker creates and deletes.
     pub bind_tokens: bool,
-    /// The host of `public_url`; none if that is an address, which no Ingress can name.
+    /// The host of `public_url`; `None` if that is an IP address, which no Ingress can name.
     pub public_host: Option<String>,
-    /// Every tier, sorted, with what the hosts of its workspaces end with.
+    /// Every tier, sorted, with the suffix that hosts of its workspaces must have.
     pub host_suffixes: Vec<(String, Option<HostSuffix>)>,
-    /// The tiers with a default NetworkPolicy, which the broker makes, sorted.
+    /// The tiers with a default NetworkPolicy of the broker, sorted.
     pub network_policy_tiers: Vec<String>,
 }
 
 impl Parameters {
-    /// Takes them from the broker's configuration.
+    /// Derives the parameters from the broker's configuration.
     pub fn new(config: &Config) -> Self {
         let owned = |items: Vec<&str>| items.into_iter().map(str::to_owned).collect();
         Self {
@@ -96,32 +96,32 @@ impl Parameters {
         }
     }
 
-    /// What the broker may do, one by one.
-    pub fn rights(&self) -> Vec<Right<'_>> {
-        role::rights(&role::rules(self, &self.policy_names()))
+    /// All permissions of the broker's ClusterRole, one per verb, resource and name.
+    pub fn permissions(&self) -> Vec<Permission<'_>> {
+        role::permissions(&role::rules(self, &self.policy_names()))
     }
 
     fn policy_names(&self) -> Vec<&'static str> {
         self.policies().iter().map(Policy::name).collect()
     }
 
-    /// The admission policies in the order in which they are made. The fence is the last: where it
-    /// is in force, the others are.
+    /// The admission policies in the order in which they are applied. Those for the broker are
+    /// last: once they are in force, the others are too.
     pub fn policies(&self) -> Vec<Policy> {
         let mut policies = vec![tokens::policy(self)];
-        policies.extend(guard::policies(self));
-        policies.extend([workload::policy(), network::policy(self)]);
-        policies.extend(fence::policies(self));
+        policies.extend(tenant_policies::policies(self));
+        policies.extend([pods::policy(), network::policy(self)]);
+        policies.extend(broker_policies::policies(self));
         policies
     }
 }
 
-/// A text as a literal of CEL; JSON strings are valid ones, and of YAML.
+/// A text as a literal of CEL and of YAML: JSON strings are valid in both.
 fn quoted(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string()
 }
 
-/// A list of texts as a literal of CEL, and of YAML in flow style.
+/// A list of texts as a literal of CEL and of YAML (flow style).
 fn quoted_list<T: AsRef<str>>(items: &[T]) -> String {
     let items: Vec<String> = items.iter().map(|item| quoted(item.as_ref())).collect();
     format!("[{}]", items.join(", "))

@@ -1,32 +1,38 @@
-//! What a tenant may not say to the network API: addresses and host names that are not its own.
+//! Admission policies for network objects: a tenant may not claim addresses and host names that are
+//! not its own (`tenant-network`), and the broker may create one NetworkPolicy only
+//! (`tenant-broker-fence-network`).
 //!
-//! One policy for all kinds, because every policy costs every write in the cluster. A rule for a
-//! group that the cluster does not serve, such as the Gateway API's, matches nothing.
+//! All kinds share a policy, because every policy costs time in every write in the cluster. A rule
+//! for an API group that the cluster does not serve, such as the Gateway API's, matches nothing.
 
 use tenant_shared::{TIER_LABEL, WORKSPACE_LABEL};
 
 use super::{
     Parameters,
-    fence::{NAME, TENANT, WRITES, fixed, is_broker, label},
-    guard::{MANAGED, administrator, is_system, tenant_account, unless_administrator},
+    broker_policies::{
+        OBJECT_NAME, TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, fixed, is_broker, label,
+    },
     hosts,
     policy::{Message, Namespaces, Policy, rule},
     quoted, quoted_list,
+    tenant_policies::{
+        MANAGED_NAMESPACES, administrator, is_system, tenant_account, unless_administrator,
+    },
 };
 use crate::workspace::NETWORK_POLICY_NAME;
 
 const NETWORKING: &str = "networking.k8s.io";
-/// Writes that bring something in.
-const CHANGES: [&str; 2] = ["CREATE", "UPDATE"];
-/// Whether the request is for the status of the object.
+/// Writes that create or change an object.
+const CREATE_OR_UPDATE: [&str; 2] = ["CREATE", "UPDATE"];
+/// CEL: whether the request is for the status of the object.
 const IS_STATUS: &str = "has(request.subResource) && request.subResource == \"status\"";
 
-/// Whether these are requests for one kind.
+/// CEL: whether the request is for this resource.
 fn is(resource: &str) -> String {
     format!("request.resource.resource == {}", quoted(resource))
 }
 
-/// External addresses that the Service did not have before: the rule of the admission plugin
+/// CEL: whether the request adds an external IP to a Service; the same rule as the admission plugin
 /// `DenyServiceExternalIPs`.
 fn new_external_ip() -> String {
     "has(object.spec.externalIPs) && object.spec.externalIPs.exists(ip, request.operation == \
@@ -34,7 +40,7 @@ fn new_external_ip() -> String {
         .to_owned()
 }
 
-/// An address of a load balancer that the Service did not ask for before.
+/// CEL: whether the request adds or changes `loadBalancerIP` of a Service.
 fn new_load_balancer_ip() -> String {
     let ip = "object.spec.loadBalancerIP";
     format!(
@@ -43,26 +49,28 @@ fn new_load_balancer_ip() -> String {
     )
 }
 
-/// Only where the broker may make NetworkPolicies, and for all namespaces, as the fence for Secrets.
-pub(super) fn fence(parameters: &Parameters) -> Policy {
+/// The policy for the broker's NetworkPolicy, installed only where the broker may create one. It
+/// applies to all namespaces, like the policy for the broker's Secrets.
+pub(super) fn broker_policy(parameters: &Parameters) -> Policy {
     let name = quoted(NETWORK_POLICY_NAME);
     let mut tiers = parameters.network_policy_tiers.clone();
-    // Namespaces of an earlier version have no label of their tier.
+    // Namespaces of earlier versions have no tier label.
     tiers.push(String::new());
     let tiers = quoted_list(&tiers);
     let is_empty = |field: &str| format!("object.{field}.orValue([]).size() == 0");
     Policy {
         name: "tenant-broker-fence-network",
-        why: "The broker makes one NetworkPolicy in each tenant's namespace, always the same. With the \
-              right alone it could open or cut the network of every namespace.",
-        rules: vec![rule(NETWORKING, &["networkpolicies"], &WRITES, "Namespaced")],
+        reason: "The broker creates one NetworkPolicy in each tenant's namespace, always the same. \
+                 With the RBAC permission alone it could open or cut off the network of every \
+                 namespace.",
+        rules: vec![rule(NETWORKING, &["networkpolicies"], &WRITE_OPERATIONS, "Namespaced")],
         conditions: vec![("is-broker", is_broker(parameters))],
         variables: vec![],
         validations: vec![
             (
                 format!(
                     "request.namespace.matches({}) && {} != \"\" && {} in {tiers}",
-                    quoted(TENANT),
+                    quoted(TENANT_NAMESPACE_PATTERN),
                     label("namespaceObject", WORKSPACE_LABEL),
                     label("namespaceObject", TIER_LABEL),
                 ),
@@ -101,7 +109,7 @@ pub(super) fn fence(parameters: &Parameters) -> Policy {
     }
 }
 
-/// Whether the pod selector of this part of the object selects all pods.
+/// CEL: whether the pod selector of this part of the object selects all pods.
 fn selects_all(part: &str) -> String {
     let selector = format!("{part}.podSelector");
     format!(
@@ -114,8 +122,8 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
     let is_tenant = format!("request.userInfo.username.matches({})", quoted(&tenant_account()));
     let (is_service, is_network_policy) = (is("services"), is("networkpolicies"));
     let (external, balancer) = (new_external_ip(), new_load_balancer_ip());
-    let is_ours = format!("{NAME} == {}", quoted(NETWORK_POLICY_NAME));
-    // In the order in which it is cheap to know. Only what may be wrong gets to the validations.
+    let is_ours = format!("{OBJECT_NAME} == {}", quoted(NETWORK_POLICY_NAME));
+    // The cheapest test comes first. Only requests that may be wrong reach the validations.
     let may_be_wrong = [
         format!("({IS_STATUS}) ? {is_tenant}"),
         format!("{is_service} ? ({external}) || ({balancer})"),
@@ -147,32 +155,39 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
              chooses the address",
         ),
     ];
-    // Also while no tier has one: a tenant's own of this name would be in the way of a tier's later.
+    // Reserved also while no tier has one, because a tenant's NetworkPolicy of this name would
+    // conflict once a tier gets one.
     let message =
         format!("the name {NETWORK_POLICY_NAME} is reserved for the broker's NetworkPolicy");
     validations.push(only(&is_network_policy, &is_ours, &message));
-    let hosts = hosts::Hosts::new(parameters);
+    let hosts = hosts::HostRules::new(parameters);
     validations.extend(hosts.validations().into_iter().map(|(expression, message)| {
         let expression = format!("({IS_STATUS}) || {expression} || variables.administrator");
         (expression, message)
     }));
     let rules = vec![
-        rule("", &["services"], &CHANGES, "Namespaced"),
+        rule("", &["services"], &CREATE_OR_UPDATE, "Namespaced"),
         rule("", &["services/status"], &["UPDATE"], "Namespaced"),
-        rule(NETWORKING, &["ingresses"], &CHANGES, "Namespaced"),
+        rule(NETWORKING, &["ingresses"], &CREATE_OR_UPDATE, "Namespaced"),
         rule(NETWORKING, &["ingresses/status"], &["UPDATE"], "Namespaced"),
-        rule(hosts::GATEWAY, &hosts::KINDS, &CHANGES, "Namespaced"),
-        rule(NETWORKING, &["networkpolicies"], &WRITES, "Namespaced"),
+        rule(
+            hosts::GATEWAY_API_GROUP,
+            &hosts::GATEWAY_API_RESOURCES,
+            &CREATE_OR_UPDATE,
+            "Namespaced",
+        ),
+        rule(NETWORKING, &["networkpolicies"], &WRITE_OPERATIONS, "Namespaced"),
     ];
     Policy {
         name: "tenant-network",
-        why: "Addresses and host names that are not the tenant's: with externalIPs a Service takes \
-              the traffic of every node for any address (CVE-2020-8554), with a host name of an \
-              Ingress or a route that of somebody else's site, the broker's among them.",
+        reason: "Addresses and host names that are not the tenant's: with externalIPs a Service \
+                 receives the traffic of every node for any address (CVE-2020-8554); with a host \
+                 name, an Ingress or a route receives the traffic of another site, for example \
+                 the broker's.",
         rules,
         conditions: vec![("is-wrong", format!("({may_be_wrong}) && !({passes})"))],
         variables: [administrator(), hosts.variables()].concat(),
         validations,
-        namespaces: MANAGED,
+        namespaces: MANAGED_NAMESPACES,
     }
 }

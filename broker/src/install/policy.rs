@@ -1,4 +1,4 @@
-//! One admission policy with its binding, as `admissionregistration.k8s.io/v1` has them.
+//! An admission policy with its binding (`admissionregistration.k8s.io/v1`).
 
 use std::collections::BTreeMap;
 
@@ -15,39 +15,39 @@ use super::{INSTALLED_BY_LABEL, INSTALLED_BY_VALUE};
 
 /// A policy and its binding, which have the same name.
 ///
-/// The objects state every field that the API server would fill in, so that what is read back can
-/// be compared as a whole.
+/// The objects set every field that the API server would default, so that the stored objects can be
+/// compared as a whole.
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(super) name: &'static str,
-    /// Why it is there, for whoever reads the manifest.
-    pub(super) why: &'static str,
+    /// The purpose of the policy, as a comment in the manifest.
+    pub(super) reason: &'static str,
     pub(super) rules: Vec<NamedRuleWithOperations>,
-    /// Requests that it looks at: name and expression, all must hold.
+    /// Match conditions: name and expression; the policy applies if all hold.
     pub(super) conditions: Vec<(&'static str, String)>,
-    /// Expressions by name, evaluated when they are first used.
+    /// Variables: name and expression, evaluated when first used.
     pub(super) variables: Vec<(&'static str, String)>,
-    /// What must hold, and what a person is told if it does not.
+    /// Validations: an expression that must hold, and the message if it does not.
     pub(super) validations: Vec<(String, Message)>,
-    /// The namespaces that it is for. The API server sorts requests out by them before it
-    /// evaluates anything.
+    /// The namespaces that the policy applies to. The API server checks them before it evaluates
+    /// any expression.
     pub(super) namespaces: Namespaces,
 }
 
-/// Which namespaces a policy is for.
+/// The namespaces that a policy applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Namespaces {
-    /// All, and what is in none.
+    /// All namespaces, and cluster-scoped objects.
     All,
-    /// Those with this label, whatever its value: the API server reads a selector anew for each
-    /// request, and takes a regular expression to each part of it.
+    /// Namespaces with this label, whatever its value: the API server parses a selector anew for
+    /// each request, and validates each part of it with a regular expression.
     Having(&'static str),
-    /// Those without this label.
+    /// Namespaces without this label.
     Lacking(&'static str),
 }
 
 impl Namespaces {
-    /// Of a label selector; none is needed for all.
+    /// The label selector; `None` for all namespaces.
     fn selector(self) -> Option<LabelSelector> {
         match self {
             Self::All => None,
@@ -65,16 +65,16 @@ fn requiring(label: &str, operator: &str) -> LabelSelector {
     }
 }
 
-/// What a refused person is told.
+/// The message of a refusal.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     Fixed(String),
-    /// An expression that names what was refused, and what is said if it fails.
+    /// An expression that builds the message, and the message if the expression fails.
     Built(String, String),
 }
 
-/// Requests for some resources. `operations` are those of admission: `CREATE`, `UPDATE`, `DELETE`,
-/// `CONNECT`.
+/// A rule that matches requests by resource. `operations` are admission operations: `CREATE`,
+/// `UPDATE`, `DELETE`, `CONNECT`.
 pub(super) fn rule(
     group: &str,
     resources: &[&str],
@@ -98,7 +98,7 @@ impl Policy {
         self.name
     }
 
-    /// The policy.
+    /// The `ValidatingAdmissionPolicy`.
     pub fn policy(&self) -> ValidatingAdmissionPolicy {
         let condition = |(name, expression): &(&str, String)| MatchCondition {
             name: (*name).to_owned(),
@@ -111,11 +111,15 @@ impl Policy {
         ValidatingAdmissionPolicy {
             metadata: metadata(self.name),
             spec: Some(ValidatingAdmissionPolicySpec {
-                // An expression that fails refuses.
+                // An expression that fails to evaluate refuses the request.
                 failure_policy: Some("Fail".to_owned()),
                 match_constraints: Some(MatchResources {
                     resource_rules: Some(self.rules.clone()),
-                    ..if self.is_wild() { self.in_namespaces() } else { everything() }
+                    ..if self.matches_all_resources() {
+                        self.namespace_match()
+                    } else {
+                        match_defaults()
+                    }
                 }),
                 match_conditions: some(self.conditions.iter().map(condition).collect()),
                 variables: some(self.variables.iter().map(variable).collect()),
@@ -126,39 +130,40 @@ impl Policy {
         }
     }
 
-    /// Its binding, which puts it in force.
+    /// The `ValidatingAdmissionPolicyBinding`, which puts the policy in force.
     pub fn binding(&self) -> ValidatingAdmissionPolicyBinding {
-        let is_limited = self.namespaces != Namespaces::All && !self.is_wild();
+        let is_limited = self.namespaces != Namespaces::All && !self.matches_all_resources();
         ValidatingAdmissionPolicyBinding {
             metadata: metadata(self.name),
             spec: Some(ValidatingAdmissionPolicyBindingSpec {
                 policy_name: Some(self.name.to_owned()),
-                // Audit: the refusal is an annotation in the API server's audit log as well.
+                // Audit: the API server's audit log has the refusal as an annotation as well.
                 validation_actions: Some(vec!["Deny".to_owned(), "Audit".to_owned()]),
-                match_resources: is_limited.then(|| self.in_namespaces()),
+                match_resources: is_limited.then(|| self.namespace_match()),
                 param_ref: None,
             }),
         }
     }
 
-    /// Whether its rules are for everything. The namespaces are then asked for with the rules
-    /// instead of in the binding: the API server looks at them before the rules, which sort nothing
-    /// out here, and does so for every request as it is.
-    pub(super) fn is_wild(&self) -> bool {
+    /// Whether the rules match all resources. The namespaces are then selected in the policy
+    /// instead of in its binding: the API server checks the selector before the rules, which
+    /// exclude nothing here.
+    pub(super) fn matches_all_resources(&self) -> bool {
         let mut resources = self.rules.iter().flat_map(|rule| rule.resources.iter().flatten());
         resources.any(|resource| resource.starts_with('*'))
     }
 
-    fn in_namespaces(&self) -> MatchResources {
+    fn namespace_match(&self) -> MatchResources {
         let selector = self.namespaces.selector().unwrap_or_default();
-        MatchResources { namespace_selector: Some(selector), ..everything() }
+        MatchResources { namespace_selector: Some(selector), ..match_defaults() }
     }
 }
 
-/// The API server's own defaults, but for the match policy. `Equivalent`, which looks for the same
-/// resource in other groups and versions, is half of what a policy costs every write in the cluster
-/// that it is not for. The rules name all versions, and no resource of theirs is in two groups.
-fn everything() -> MatchResources {
+/// The API server's defaults, except for the match policy. The default `Equivalent` searches the
+/// same resource in other groups and versions, which is half of what a policy costs each write in
+/// the cluster that it does not apply to. The rules name all versions, and none of their resources
+/// is in two groups.
+fn match_defaults() -> MatchResources {
     MatchResources {
         match_policy: Some("Exact".to_owned()),
         namespace_selector: Some(LabelSelector::default()),
@@ -176,7 +181,7 @@ fn validation((expression, message): &(String, Message)) -> Validation {
         expression: expression.clone(),
         message: Some(message.clone()),
         message_expression,
-        // Without it the answer is 422 Invalid, which says that the object is malformed.
+        // Without a reason the response is 422 Invalid, which means that the object is malformed.
         reason: Some("Forbidden".to_owned()),
     }
 }

@@ -1,7 +1,6 @@
-//! The broker's ClusterRole: the least verbs that its workflows need, each with its reason.
+//! The broker's ClusterRole: the minimum of verbs that its workflows need, each with its reason.
 //!
-//! That each is needed is shown by an end-to-end test (`rights.rs`), which takes one after the other
-//! away.
+//! The end-to-end test `rights.rs` shows that each is needed: it removes one after the other.
 
 use tenant_shared::SERVICE_ACCOUNT_NAME;
 
@@ -10,27 +9,27 @@ use super::Parameters;
 /// Name of the ClusterRole and of its binding.
 pub const ROLE_NAME: &str = "tenant-broker";
 
-/// One thing that the broker may do.
+/// One permission of the ClusterRole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Right<'a> {
-    /// For example `create`.
+pub struct Permission<'a> {
+    /// The verb, for example `create`.
     pub verb: &'static str,
-    /// API group; empty for the core.
+    /// The API group; empty for the core group.
     pub group: &'static str,
-    /// Resource, perhaps with a subresource.
+    /// The resource, with a subresource if there is one: `serviceaccounts/token`.
     pub resource: &'static str,
-    /// The one name that it is for; all if it is empty.
+    /// The only object name that is allowed; empty for all names.
     pub name: &'a str,
 }
 
-/// The rights of these rules, one by one.
-pub(super) fn rights<'a>(rules: &[Rule<'a>]) -> Vec<Right<'a>> {
-    let mut rights = Vec::new();
+/// Expands the rules to one permission per verb, resource and name.
+pub(super) fn permissions<'a>(rules: &[Rule<'a>]) -> Vec<Permission<'a>> {
+    let mut permissions = Vec::new();
     for rule in rules {
         let names = if rule.names.is_empty() { &[""][..] } else { &rule.names };
         for &resource in rule.resources {
             for &name in names {
-                rights.extend(rule.verbs.iter().map(|&verb| Right {
+                permissions.extend(rule.verbs.iter().map(|&verb| Permission {
                     verb,
                     group: rule.group,
                     resource,
@@ -39,7 +38,7 @@ pub(super) fn rights<'a>(rules: &[Rule<'a>]) -> Vec<Right<'a>> {
             }
         }
     }
-    rights
+    permissions
 }
 
 /// One rule of the ClusterRole.
@@ -47,51 +46,53 @@ pub(super) struct Rule<'a> {
     pub(super) reason: &'static str,
     pub(super) group: &'static str,
     pub(super) resources: &'static [&'static str],
-    /// `resourceNames`; all names if there are none.
+    /// `resourceNames`; empty for all names.
     pub(super) names: Vec<&'a str>,
     pub(super) verbs: &'static [&'static str],
 }
 
-/// What the broker does with Secrets, where it may.
+/// The verbs on Secrets, granted only with `cluster.bind_tokens_to_secrets`.
 pub(super) const SECRET_VERBS: [&str; 2] = ["create", "delete"];
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The rules for these tiers' roles and policies.
+/// The rules of the ClusterRole, for the roles of these tiers and for these policies.
 pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec<Rule<'a>> {
     let rule =
         |reason, group, resources, names, verbs| Rule { reason, group, resources, names, verbs };
     let mut rules = vec![
         rule(
-            "make a tenant's namespace; read it back, and see when it is altered or gone",
+            "create a tenant's namespace; read it back, and detect when it is changed or deleted",
             "",
             &["namespaces"],
             vec![],
             &["create", "get", "list"],
         ),
         rule(
-            "make what limits and carries a tenant; see when it is altered or gone",
+            "create the objects that limit and represent a tenant; detect when they are changed or \
+            deleted",
             "",
             &["serviceaccounts", "resourcequotas", "limitranges"],
             vec![],
             &["create", "get", "list"],
         ),
         rule(
-            "make the binding; see when it is altered or gone, and what a suspension left",
+            "create the binding; detect when it is changed or deleted, and what a suspension left",
             RBAC,
             &["rolebindings"],
             vec![],
             &["create", "get", "list"],
         ),
         rule(
-            "bind the tiers' roles without holding their rights (bind instead of escalate)",
+            "bind the tiers' roles without holding their permissions (bind instead of escalate)",
             RBAC,
             &["clusterroles"],
             parameters.roles.iter().map(String::as_str).collect(),
             &["bind"],
         ),
         rule(
-            "see what the tiers' roles really give, also what others' roles add to them",
+            "read what the tiers' roles really grant, also what other roles add to them by \
+            aggregation",
             RBAC,
             &["clusterroles"],
             parameters.roles.iter().map(String::as_str).collect(),
@@ -112,31 +113,32 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
             &["patch"],
         ),
         rule(
-            "suspend: no binding of the tenant may be left, whoever made it; replace one that was altered",
+            "suspend: delete every binding of the tenant, whoever created it; replace one that was \
+            changed",
             RBAC,
             &["rolebindings"],
             vec![],
             &["delete"],
         ),
         rule(
-            "suspend: a binding that a finalizer holds grants its role until it is gone. RBAC lets nobody \
-             change anything but finalizers and owners without the right to bind, and the fence \
-             finalizers only",
+            "suspend: a binding whose deletion a finalizer blocks grants its role until it is \
+            gone. Without the permission to bind, RBAC allows changes of finalizers and owners \
+            only, and the admission policy those of finalizers only",
             RBAC,
             &["rolebindings"],
             vec![],
             &["patch"],
         ),
         rule(
-            "suspend: a new ServiceAccount on resume keeps old tokens dead; the old one is deleted, \
-             with the finalizers that hold it",
+            "suspend: a new ServiceAccount on resume keeps old tokens invalid; the old one is \
+            deleted, with the finalizers that block its deletion",
             "",
             &["serviceaccounts"],
             vec![SERVICE_ACCOUNT_NAME],
             &["delete", "patch"],
         ),
         rule(
-            "see at start that the admission policies below are there and not weakened",
+            "check that these admission policies are in force and unchanged",
             "admissionregistration.k8s.io",
             &["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
             policies.to_vec(),
@@ -147,7 +149,7 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
     rules
 }
 
-/// The rules for what the configuration switches on.
+/// The rules for optional features of the configuration.
 fn optional_rules(parameters: &Parameters) -> Vec<Rule<'static>> {
     let rule = |reason, group, resources, verbs| Rule {
         reason,
@@ -168,8 +170,8 @@ fn optional_rules(parameters: &Parameters) -> Vec<Rule<'static>> {
     }
     if !parameters.network_policy_tiers.is_empty() {
         rules.push(rule(
-            "make the NetworkPolicy of tiers that have one (network_policy); see when it is altered or \
-             gone",
+            "create the NetworkPolicy of tiers that have one (network_policy); detect when it is \
+            changed or deleted",
             "networking.k8s.io",
             &["networkpolicies"],
             &["create", "get", "list"],

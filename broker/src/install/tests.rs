@@ -35,7 +35,7 @@ fn documents(yaml: &str) -> Vec<serde_norway::Value> {
 }
 
 #[test]
-fn no_rule_reads_what_is_prohibited_and_none_is_wild() {
+fn no_rule_reads_forbidden_resources_or_has_wildcards() {
     let parameters = parameters("tenant-broker");
     for rule in role::rules(&parameters, &["x"]) {
         for resource in rule.resources {
@@ -47,37 +47,37 @@ fn no_rule_reads_what_is_prohibited_and_none_is_wild() {
 }
 
 #[test]
-fn with_tokens_bound_to_secrets_they_are_made_and_deleted_but_never_read() {
+fn with_bound_tokens_secrets_are_created_and_deleted_but_never_read() {
     let parameters = binding("tenant-broker");
     let rules = role::rules(&parameters, &["x"]);
     let on_secrets: Vec<_> =
         rules.iter().filter(|rule| rule.resources.contains(&"secrets")).collect();
     assert_eq!(on_secrets.len(), 1);
     assert_eq!(on_secrets[0].verbs, ["create", "delete"]);
-    // The fence is there before the right is given.
+    // The policy is applied before the permission.
     let yaml = manifest(&parameters);
-    let fence = yaml.find("tenant-broker-fence-secrets").unwrap();
-    assert!(fence < yaml.find("kind: ClusterRole\n").unwrap());
+    let policy = yaml.find("tenant-broker-fence-secrets").unwrap();
+    assert!(policy < yaml.find("kind: ClusterRole\n").unwrap());
     assert!(!manifest(&self::parameters("tenant-broker")).contains("fence-secrets"));
 }
 
 #[test]
-fn a_hostile_name_stays_a_name() {
+fn a_hostile_user_name_is_quoted() {
     let yaml = manifest(&parameters("x\" || true || \"\\"));
     let documents = documents(&yaml);
     let subjects =
         documents.iter().find_map(|document| document.get("subjects")?.as_sequence()).unwrap();
     assert_eq!(subjects.len(), 1);
-    let fence = documents
+    let policy = documents
         .iter()
         .find(|document| document["metadata"]["name"] == "tenant-broker-fence-outside")
         .unwrap();
-    let condition = fence["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
+    let condition = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
     assert_eq!(condition, r#"request.userInfo.username == "x\" || true || \"\\""#);
 }
 
 #[test]
-fn every_policy_has_its_binding_before_any_right_is_given() {
+fn every_policy_and_its_binding_precede_the_cluster_role() {
     let parameters = parameters("tenant-broker");
     let kinds: Vec<String> = documents(&manifest(&parameters))
         .iter()
@@ -92,15 +92,15 @@ fn every_policy_has_its_binding_before_any_right_is_given() {
 }
 
 #[test]
-fn a_policy_for_all_resources_leaves_those_of_the_cluster_alone() {
-    // A namespace selector does not skip objects of the cluster: such a policy would refuse
-    // everybody's.
+fn a_policy_for_all_resources_excludes_cluster_scoped_ones() {
+    // A namespace selector does not skip cluster-scoped objects: such a policy would refuse those
+    // of everybody.
     for policy in parameters("tenant-broker").policies() {
         for rule in &policy.rules {
             let cluster = rule.scope.as_deref() == Some("Cluster");
             assert!(!cluster || policy.namespaces == policy::Namespaces::All, "{}", policy.name);
             assert!(
-                !policy.is_wild() || rule.scope.as_deref() == Some("Namespaced"),
+                !policy.matches_all_resources() || rule.scope.as_deref() == Some("Namespaced"),
                 "{}",
                 policy.name
             );
@@ -108,38 +108,38 @@ fn a_policy_for_all_resources_leaves_those_of_the_cluster_alone() {
     }
 }
 
-/// Or the condition would let through what a validation is there to refuse.
+/// Otherwise the condition would pass requests that a validation should refuse.
 #[test]
-fn the_condition_for_tokens_has_all_that_the_validations_demand() {
+fn the_match_condition_for_tokens_contains_every_validation() {
     let policy = tokens::policy(&parameters("tenant-broker"));
     let [(_, condition)] = policy.conditions.as_slice() else { panic!("one condition") };
     let is_broker = r#"request.userInfo.username == "tenant-broker""#;
-    let (guard, fence) = policy.validations.split_first().unwrap();
-    assert!(guard.0.starts_with(is_broker));
+    let (for_others, for_broker) = policy.validations.split_first().unwrap();
+    assert!(for_others.0.starts_with(is_broker));
     assert!(condition.starts_with(&format!("!({is_broker} ? ")));
-    assert!(!fence.is_empty());
-    for (expression, _) in fence {
+    assert!(!for_broker.is_empty());
+    for (expression, _) in for_broker {
         let demand = expression.strip_prefix(&format!("!({is_broker}) || ")).unwrap();
         assert!(condition.contains(demand), "{demand} is not in {condition}");
     }
 }
 
 #[test]
-fn a_network_policy_is_fenced_before_the_right_is_given() {
+fn the_policy_for_network_policies_precedes_the_permission() {
     let with =
         Parameters { network_policy_tiers: vec!["basic".into()], ..parameters("tenant-broker") };
     let yaml = manifest(&with);
-    let fence = yaml.find("tenant-broker-fence-network").unwrap();
-    assert!(fence < yaml.find("kind: ClusterRole\n").unwrap());
+    let policy = yaml.find("tenant-broker-fence-network").unwrap();
+    assert!(policy < yaml.find("kind: ClusterRole\n").unwrap());
     let without = manifest(&parameters("tenant-broker"));
     let role = without.split_once("kind: ClusterRole\n").unwrap().1;
     assert!(!role.contains("networkpolicies") && !without.contains("fence-network"));
 }
 
-/// Or the condition would let through what a validation is there to refuse.
+/// Otherwise the condition would pass requests that a validation should refuse.
 #[test]
-fn the_condition_for_pods_has_all_that_the_validations_refuse() {
-    let policy = workload::policy();
+fn the_match_condition_for_pods_contains_every_validation() {
+    let policy = pods::policy();
     let [(_, condition)] = policy.conditions.as_slice() else { panic!("one condition") };
     let (binding, pods) = policy.validations.split_first().unwrap();
     assert!(condition.starts_with(&binding.0[1..]), "{condition}");
@@ -164,7 +164,7 @@ fn the_manifest() {
 }
 
 #[test]
-fn the_fence_around_secrets() {
-    let policy = fence::secrets(&binding("tenant-broker"));
+fn the_broker_policy_for_secrets() {
+    let policy = broker_policies::secrets(&binding("tenant-broker"));
     insta::assert_json_snapshot!(policy.policy().spec.unwrap().validations);
 }

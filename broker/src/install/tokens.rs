@@ -1,26 +1,28 @@
-//! Who gets a token in a tenant's namespace, and which: the broker's fence and the tenants' guard in
-//! one policy, for this is the request that is made all the time.
+//! The admission policy for TokenRequests in tenants' namespaces (`tenant-tokens`). The rules for
+//! the broker and for everybody else share one policy, because this is the most frequent request.
 //!
-//! What a policy costs the API server is neither its expressions nor their number. Request, object
-//! and namespace are turned into maps by reflection, once for the conditions, and once each for the
-//! validations, their messages and the audit annotations. So one condition says whether anything is
-//! wrong, and a request that is as it should be gets no further; the validations say what is wrong.
-//! Both are made from the same list: what the condition lets through, no validation refuses.
+//! The cost of a policy does not depend on its expressions. The API server converts request, object
+//! and namespace to maps by reflection, once for the match conditions and once each for the
+//! validations, their messages and the audit annotations. Therefore one match condition decides
+//! whether anything is wrong, so that for an allowed request nothing else is evaluated; the
+//! validations say what is wrong. Both are built from the same list, so no validation refuses what
+//! the condition passes.
 
 use tenant_shared::{SERVICE_ACCOUNT_NAME, TOKEN_LIFETIME_SECONDS};
 
 use super::{
     Parameters,
-    fence::{fixed, is_broker, named},
-    guard::{MANAGED, administrator, is_system},
+    broker_policies::{fixed, is_broker, tenant_name_required},
     policy::{Message, Policy, rule},
     quoted, quoted_list,
+    tenant_policies::{MANAGED_NAMESPACES, administrator, is_system},
 };
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {
     let is_broker = is_broker(parameters);
-    let brokers = brokers(parameters);
-    let all: Vec<String> = brokers.iter().map(|(right, _)| format!("({right})")).collect();
+    let requirements = requirements(parameters);
+    let all: Vec<String> =
+        requirements.iter().map(|(expression, _)| format!("({expression})")).collect();
     let mut validations = vec![(
         format!("{is_broker} || variables.administrator"),
         fixed(
@@ -29,32 +31,34 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         ),
     )];
     validations.extend(
-        brokers.into_iter().map(|(right, told)| (format!("!({is_broker}) || ({right})"), told)),
+        requirements
+            .into_iter()
+            .map(|(expression, message)| (format!("!({is_broker}) || ({expression})"), message)),
     );
     Policy {
         name: "tenant-tokens",
-        why: "A tenant with the role admin could ask for a token of its own that lives for years: \
-              tokens come from the broker, and kubelets go on getting those of pods. RBAC limits the \
-              broker's by name, not by length; the length asked for is no limit by itself either, \
-              for a token of 3607 s that is bound to a pod lives a year.",
+        reason: "A tenant with the role admin could request tokens that live for years. Therefore \
+                 only the broker gets tokens; kubelets still get those of pods. RBAC limits the \
+                 broker's requests by name, not by lifetime. The requested lifetime alone is no \
+                 limit either, because a token of 3607 s that is bound to a pod lives for a year.",
         rules: vec![rule("", &["serviceaccounts/token"], &["CREATE"], "Namespaced")],
-        // One condition, for of several the API server evaluates all. An error in it refuses.
+        // One condition, because the API server evaluates all conditions. An error in it refuses.
         conditions: vec![(
             "is-wrong",
             format!("!({is_broker} ? {} : {})", all.join(" && "), is_system()),
         )],
         variables: administrator(),
         validations,
-        namespaces: MANAGED,
+        namespaces: MANAGED_NAMESPACES,
     }
 }
 
-/// What must hold of the broker's requests.
-fn brokers(parameters: &Parameters) -> Vec<(String, Message)> {
+/// Requirements for the broker's requests: expression and message.
+fn requirements(parameters: &Parameters) -> Vec<(String, Message)> {
     let account = quoted(SERVICE_ACCOUNT_NAME);
     let audiences = quoted_list(&parameters.audiences);
     vec![
-        named(),
+        tenant_name_required(),
         (
             format!("request.name == {account}"),
             Message::Fixed(format!("the broker may ask for tokens of {SERVICE_ACCOUNT_NAME} only")),
@@ -66,7 +70,7 @@ fn brokers(parameters: &Parameters) -> Vec<(String, Message)> {
             )),
         ),
         (
-            // The field is there as null if it was left out.
+            // The field is null if it was left out.
             "object.spec.?boundObjectRef.orValue(null) == null || \
              object.spec.boundObjectRef.kind == \"Secret\""
                 .to_owned(),

@@ -1,139 +1,149 @@
-//! The broker does not run where nothing holds it and its tenants.
+//! The periodic check of the admission policies: `serve` does not start without them.
 
 use std::time::Duration;
 
-use super::{Parameters, standing};
-use crate::{cluster::Cluster, problem::chain, telemetry::Metrics};
+use super::{Parameters, verify};
+use crate::{cluster::Cluster, problem::error_chain, telemetry::Metrics};
 
-/// How long a look may take; a cluster that is slower counts as away.
-const LIMIT: Duration = Duration::from_secs(5);
-/// Pause until a cluster that was away is asked again.
-const AGAIN: Duration = Duration::from_secs(2);
+/// Timeout of a check; a cluster that is slower counts as unreachable.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of checks while the cluster is unreachable.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Looks at the policies at the start and while the broker runs.
+/// Checks the policies at the start and while the broker runs.
 #[derive(Clone, Debug)]
-pub struct Watch {
-    /// The cluster, as the broker.
+pub struct PolicyWatcher {
+    /// The cluster, reached with the broker's credential.
     pub cluster: Cluster,
-    /// What it should have.
+    /// Parameters of the expected policies.
     pub parameters: Parameters,
-    /// Whether faults are no reason not to run.
+    /// Whether the broker starts in spite of faults.
     pub allow_missing: bool,
-    /// How long the pause between looks is.
-    pub every: Duration,
-    /// Where the result is shown.
+    /// Interval between checks.
+    pub interval: Duration,
+    /// Metrics for the result.
     pub metrics: Metrics,
 }
 
-/// The cluster does not hold the broker as it should.
+/// Admission policies are missing or changed: one sentence for each fault.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
     "the cluster's admission policies are not what this broker expects:\n  {}\n\
-     An administrator puts them right with `tenant-broker install --config FILE --apply`. To run \
-     without them, at the price that a stolen credential of the broker reaches the whole cluster, \
+     An administrator repairs them with `tenant-broker install --config FILE --apply`. To run \
+     without them, at the risk that a stolen credential of the broker reaches the whole cluster, \
      set cluster.allow_missing_policies = true",
     .0.join("\n  ")
 )]
-pub struct NotHeld(Vec<String>);
+pub struct PoliciesNotInForce(Vec<String>);
 
-/// What is known of the policies.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
-    /// The cluster was away.
-    Nothing,
-    /// Looked at, with these faults.
+enum CheckResult {
+    /// The cluster did not answer.
+    Unreachable,
+    /// The cluster answered; the policies have these faults.
     Faults(Vec<String>),
 }
 
-impl Watch {
-    /// Looks for the first time, and returns whether the cluster answered. One that is away is no
-    /// reason not to start: nobody gets a token before it is back, and [`Watch::keep`] looks then.
+impl PolicyWatcher {
+    /// Checks the policies for the first time, and returns whether the cluster answered. The broker
+    /// starts without the cluster: nobody gets a token until the cluster answers, and
+    /// [`PolicyWatcher::run`] checks the policies then.
     ///
     /// # Errors
     /// The policies are missing or changed.
-    pub async fn start(&self) -> Result<bool, NotHeld> {
-        let seen = self.look().await;
-        self.judge(&seen)?;
-        Ok(seen != Seen::Nothing)
+    pub async fn start(&self) -> Result<bool, PoliciesNotInForce> {
+        let result = self.check().await;
+        self.decide(&result)?;
+        Ok(result != CheckResult::Unreachable)
     }
 
-    /// Looks again and again. Returns only if the first look of all finds faults; later ones are
-    /// told in log and metric, for an administrator may be at work on the policies.
-    pub async fn keep(self, mut known: bool) -> NotHeld {
-        let mut last = Seen::Faults(Vec::new());
+    /// Checks the policies at the interval. It returns only if the first answer of the cluster has
+    /// faults; later faults go to log and metric only, because an administrator may be changing the
+    /// policies.
+    pub async fn run(self, mut checked: bool) -> PoliciesNotInForce {
+        let mut last = CheckResult::Faults(Vec::new());
         loop {
-            tokio::time::sleep(if known { self.every } else { AGAIN }).await;
-            let seen = self.look().await;
-            if seen == Seen::Nothing {
+            tokio::time::sleep(if checked { self.interval } else { RETRY_INTERVAL }).await;
+            let result = self.check().await;
+            if result == CheckResult::Unreachable {
                 continue;
             }
-            if !known && let Err(why) = self.judge(&seen) {
-                return why;
+            if !checked && let Err(error) = self.decide(&result) {
+                return error;
             }
-            if known && seen != last {
-                tell(&seen);
+            if checked && result != last {
+                log_result(&result);
             }
-            known = true;
-            last = seen;
+            checked = true;
+            last = result;
         }
     }
 
-    async fn look(&self) -> Seen {
-        let seen =
-            match tokio::time::timeout(LIMIT, standing::faults(&self.cluster, &self.parameters))
-                .await
-            {
-                Ok(Ok(faults)) => Seen::Faults(faults),
-                Ok(Err(error)) => {
-                    tracing::warn!(error = chain(&error), "cannot look at the admission policies");
-                    Seen::Nothing
-                }
-                Err(_) => {
-                    tracing::warn!("cannot look at the admission policies: no answer in time");
-                    Seen::Nothing
-                }
-            };
-        if let Ok(Ok(true)) =
-            tokio::time::timeout(LIMIT, standing::spare_right(&self.cluster, &self.parameters))
-                .await
+    async fn check(&self) -> CheckResult {
+        let result = match tokio::time::timeout(
+            CHECK_TIMEOUT,
+            verify::faults(&self.cluster, &self.parameters),
+        )
+        .await
+        {
+            Ok(Ok(faults)) => CheckResult::Faults(faults),
+            Ok(Err(error)) => {
+                tracing::warn!(error = error_chain(&error), "cannot check the admission policies");
+                CheckResult::Unreachable
+            }
+            Err(_) => {
+                tracing::warn!(
+                    "cannot check the admission policies: the cluster did not answer in time"
+                );
+                CheckResult::Unreachable
+            }
+        };
+        if let Ok(Ok(true)) = tokio::time::timeout(
+            CHECK_TIMEOUT,
+            verify::unneeded_permission(&self.cluster, &self.parameters),
+        )
+        .await
         {
             tracing::warn!(
                 "the broker may create and delete Secrets although cluster.bind_tokens_to_secrets \
                  is off; two hours after it was switched off run tenant-broker install --apply"
             );
         }
-        if let Seen::Faults(faults) = &seen {
+        if let CheckResult::Faults(faults) = &result {
             self.metrics.policies_in_force(faults.is_empty());
         }
-        seen
+        result
     }
 
-    fn judge(&self, seen: &Seen) -> Result<(), NotHeld> {
-        match seen {
-            Seen::Faults(faults) if !faults.is_empty() && !self.allow_missing => {
-                Err(NotHeld(faults.clone()))
+    /// Logs the result, or returns its faults as an error unless they are allowed.
+    fn decide(&self, result: &CheckResult) -> Result<(), PoliciesNotInForce> {
+        match result {
+            CheckResult::Faults(faults) if !faults.is_empty() && !self.allow_missing => {
+                Err(PoliciesNotInForce(faults.clone()))
             }
-            seen => {
-                tell(seen);
+            result => {
+                log_result(result);
                 Ok(())
             }
         }
     }
 }
 
-fn tell(seen: &Seen) {
-    match seen {
-        Seen::Faults(faults) if faults.is_empty() => {
-            tracing::info!("the admission policies are in force");
+fn log_result(result: &CheckResult) {
+    match result {
+        CheckResult::Faults(faults) if faults.is_empty() => {
+            tracing::info!("admission policies are in force");
         }
-        Seen::Faults(faults) => {
+        CheckResult::Faults(faults) => {
             for fault in faults {
                 tracing::error!(
                     fault,
-                    "NOT HELD BY THE CLUSTER: a stolen credential of the broker reaches further than it should, or tenants do"
+                    "admission policies missing or changed: the broker or tenants may do more than \
+                     they should"
                 );
             }
         }
-        Seen::Nothing => {}
+        CheckResult::Unreachable => {}
     }
 }

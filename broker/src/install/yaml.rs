@@ -1,4 +1,4 @@
-//! The objects as YAML with the reasons as comments, for a person to read and `kubectl apply`.
+//! The manifest: all objects as YAML for `kubectl apply`, with the reasons as comments.
 
 use std::fmt::Write as _;
 
@@ -7,30 +7,30 @@ use serde::Serialize;
 use super::{
     INSTALLED_BY_LABEL, INSTALLED_BY_VALUE, Parameters, ROLE_NAME, quoted, quoted_list, role,
 };
-use crate::config::BrokerUser;
+use crate::config::KubernetesUser;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Width of comments.
-const WIDTH: usize = 98;
+/// Width of comments in characters.
+const COMMENT_WIDTH: usize = 98;
 
-/// Everything that `install` makes.
+/// The manifest with all objects.
 pub fn manifest(parameters: &Parameters) -> String {
     let policies = parameters.policies();
     let mut yaml = String::from(
-        "# What the tenant broker needs in the cluster. Apply it as an administrator:\n\
+        "# Objects of the tenant broker in the cluster. Apply them as an administrator:\n\
          #   tenant-broker install | kubectl apply --server-side -f -\n\
          #\n\
-         # The policies come first: the broker has no rights before it is fenced in.\n---\n",
+         # The policies come first, so that they restrict the broker before it gets its permissions.\n---\n",
     );
     for policy in &policies {
-        comment(&mut yaml, policy.why);
+        comment(&mut yaml, policy.reason);
         document(&mut yaml, &policy.policy());
         yaml.push_str("---\n");
         document(&mut yaml, &policy.binding());
         yaml.push_str("---\n");
     }
-    if let BrokerUser::ServiceAccount { namespace, name } = &parameters.broker {
-        comment(&mut yaml, "Who the broker is. Its namespace is for you to make.");
+    if let KubernetesUser::ServiceAccount { namespace, name } = &parameters.broker {
+        comment(&mut yaml, "The ServiceAccount of the broker. Create its namespace yourself.");
         let _ = write!(
             yaml,
             "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {}\n  namespace: {}\n  \
@@ -48,7 +48,7 @@ pub fn manifest(parameters: &Parameters) -> String {
 fn comment(yaml: &mut String, text: &str) {
     let mut line = String::from("#");
     for word in text.split_whitespace() {
-        if line.len() + 1 + word.len() > WIDTH {
+        if line.len() + 1 + word.len() > COMMENT_WIDTH {
             let _ = writeln!(yaml, "{line}");
             "#".clone_into(&mut line);
         }
@@ -59,7 +59,7 @@ fn comment(yaml: &mut String, text: &str) {
 }
 
 fn document(yaml: &mut String, object: &impl Serialize) {
-    // These types hold text, lists and maps with text as keys: nothing that YAML has not.
+    // Cannot fail: these types contain only texts, lists and maps with text keys.
     yaml.push_str(&serde_norway::to_string(object).unwrap_or_default());
 }
 
@@ -72,7 +72,7 @@ fn head(yaml: &mut String, kind: &str) {
 }
 
 fn cluster_role(yaml: &mut String, rules: &[role::Rule<'_>]) {
-    comment(yaml, "Rights of the tenant broker: the least that its workflows need.");
+    comment(yaml, "Permissions of the tenant broker: the minimum that its workflows need.");
     head(yaml, "ClusterRole");
     yaml.push_str("rules:\n");
     for rule in rules {
@@ -91,17 +91,17 @@ fn cluster_role(yaml: &mut String, rules: &[role::Rule<'_>]) {
     }
 }
 
-fn cluster_role_binding(yaml: &mut String, broker: &BrokerUser) {
+fn cluster_role_binding(yaml: &mut String, broker: &KubernetesUser) {
     head(yaml, "ClusterRoleBinding");
     let _ = write!(
         yaml,
         "roleRef:\n  apiGroup: {RBAC}\n  kind: ClusterRole\n  name: {ROLE_NAME}\nsubjects:\n"
     );
     let _ = match broker {
-        BrokerUser::User(name) => {
+        KubernetesUser::User(name) => {
             write!(yaml, "- apiGroup: {RBAC}\n  kind: User\n  name: {}\n", quoted(name))
         }
-        BrokerUser::ServiceAccount { namespace, name } => write!(
+        KubernetesUser::ServiceAccount { namespace, name } => write!(
             yaml,
             "- kind: ServiceAccount\n  namespace: {}\n  name: {}\n",
             quoted(namespace),

@@ -1,4 +1,5 @@
-//! A code becomes a session, once (RFC 6749 section 4.1.3, RFC 7636 section 4.6).
+//! Redemption of authorization codes: each code starts one session (RFC 6749 section 4.1.3, RFC
+//! 7636 section 4.6).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest as _, Sha256};
@@ -6,11 +7,10 @@ use subtle::ConstantTimeEq as _;
 
 use super::{
     Issuer,
-    authorization::{self, Redeemed},
-    begin,
+    authorization::{self, RedeemedAuthorization},
     parameters::Parameters,
-    redirect,
-    token::{self, Granted, MOST_TOKEN_BYTES, TokenError},
+    redirect, session_start,
+    token::{self, IssuedTokens, MAX_TOKEN_BYTES, TokenError},
 };
 use crate::{
     audit::{self, Action, Event},
@@ -19,51 +19,52 @@ use crate::{
     secret::{PlainSecret, SecretHash},
 };
 
-/// One answer for every code that is worth nothing.
-const WORTHLESS: TokenError =
+/// The same error for every code that is not valid.
+const INVALID_CODE: TokenError =
     TokenError::Grant("the code is unknown, used, expired or another request's; sign in again");
 
-/// Redeems the code. Whatever comes of it, the code is used up, unless the database fails.
-pub(super) async fn exchange(
+/// Redeems the code for tokens. The code is used up even if the request is refused, unless the
+/// database fails.
+pub(super) async fn redeem(
     issuer: &Issuer,
-    sent: &Parameters,
+    params: &Parameters,
     client_id: &str,
-) -> Result<Granted, TokenError> {
-    let code = PlainSecret::presented(sent.required("code", MOST_TOKEN_BYTES)?).hash();
-    let proof = Proof {
+) -> Result<IssuedTokens, TokenError> {
+    let code = PlainSecret::presented(params.required("code", MAX_TOKEN_BYTES)?).hash();
+    let proof = CodeProof {
         client_id,
-        // What is malformed is as wrong as what is another's.
-        redirect_uri: sent.optional("redirect_uri", redirect::MOST_BYTES).unwrap_or_default(),
-        verifier: sent.optional("code_verifier", 128).unwrap_or_default(),
+        // A malformed value counts as a wrong one.
+        redirect_uri: params.optional("redirect_uri", redirect::MAX_BYTES).unwrap_or_default(),
+        verifier: params.optional("code_verifier", 128).unwrap_or_default(),
     };
     let now = issuer.clock().now_ms();
     let mut tx = issuer.db().begin().await?;
     let Some(row) = authorization::redeem(&mut tx, code, now).await? else {
-        return Err(used_again(issuer, tx, code, now).await?);
+        return Err(end_session_of_reused_code(issuer, tx, code, now).await?);
     };
-    let session = if proof.fits(&row, now) {
-        begin::session(issuer, &mut tx, &row, now).await?
+    let session = if proof.matches(&row, now) {
+        session_start::from_authorization(issuer, &mut tx, &row, now).await?
     } else {
         None
     };
     let Some(session) = session else {
         tx.commit().await?;
-        return Err(WORTHLESS);
+        return Err(INVALID_CODE);
     };
-    let granted = token::grant(issuer, &mut tx, &session, row.nonce.as_deref(), None, now).await?;
+    let tokens = token::issue(issuer, &mut tx, &session, row.nonce.as_deref(), None, now).await?;
     tx.commit().await?;
-    Ok(granted)
+    Ok(tokens)
 }
 
-/// What the client sends along to prove that the code is its own.
-struct Proof<'a> {
+/// The parameters with which the client proves that the code is its own.
+struct CodeProof<'a> {
     client_id: &'a str,
     redirect_uri: Option<&'a str>,
     verifier: Option<&'a str>,
 }
 
-impl Proof<'_> {
-    fn fits(&self, row: &Redeemed, now: i64) -> bool {
+impl CodeProof<'_> {
+    fn matches(&self, row: &RedeemedAuthorization, now: i64) -> bool {
         row.code_expires_at.is_some_and(|end| end > now)
             && row.client_id == self.client_id
             && self.redirect_uri == Some(row.redirect_uri.as_str())
@@ -71,7 +72,7 @@ impl Proof<'_> {
     }
 }
 
-/// Whether the challenge was made of this verifier (S256).
+/// Whether the code challenge belongs to this verifier (S256).
 fn verifies(verifier: &str, challenge: &str) -> bool {
     let is_verifier = (43..=128).contains(&verifier.len())
         && verifier.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
@@ -79,16 +80,16 @@ fn verifies(verifier: &str, challenge: &str) -> bool {
     is_verifier && bool::from(made.as_bytes().ct_eq(challenge.as_bytes()))
 }
 
-/// The code is not there to be redeemed. If it was redeemed before, somebody has it who should not:
-/// its session ends (RFC 6749 section 4.1.2).
-async fn used_again(
+/// Handles a code that cannot be redeemed. If it was redeemed before, it has leaked, so the session
+/// that it started is ended (RFC 6749 section 4.1.2).
+async fn end_session_of_reused_code(
     issuer: &Issuer,
     mut tx: Tx,
     code: SecretHash,
     now: i64,
 ) -> sqlx::Result<TokenError> {
-    let Some(session_id) = authorization::session_of(&mut tx, code).await? else {
-        return Ok(WORTHLESS);
+    let Some(session_id) = authorization::find_session(&mut tx, code).await? else {
+        return Ok(INVALID_CODE);
     };
     let ended = session::end(&mut tx, session_id, now, "code used again").await?;
     if let Some(user_id) = ended {
@@ -103,7 +104,7 @@ async fn used_again(
     if ended.is_some() {
         issuer.metrics().action(Action::CodeReuse, "refused");
     }
-    Ok(WORTHLESS)
+    Ok(INVALID_CODE)
 }
 
 #[cfg(test)]
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verifier_that_is_none_does_not_verify_even_its_own_challenge() {
+    fn a_malformed_verifier_does_not_match_even_its_own_challenge() {
         for verifier in ["short".to_owned(), "x".repeat(129), "ä".repeat(30), " ".repeat(50)] {
             let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
             assert!(!verifies(&verifier, &challenge), "{verifier}");

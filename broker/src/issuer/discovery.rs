@@ -1,4 +1,4 @@
-//! What a client must know of the issuer: its endpoints and its keys.
+//! Discovery: the issuer's metadata and its public keys.
 
 use poem::{
     Response,
@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::Issuer;
 
-/// How long clients and proxies may keep these documents. A new signing key is published for longer
-/// than this before it signs.
-const KEEP: &str = "public, max-age=300";
+/// `Cache-Control` of these documents: clients and proxies may cache them for five minutes. A new
+/// signing key is published for longer than that before it signs.
+const CACHE_CONTROL: &str = "public, max-age=300";
 
 /// `GET /.well-known/openid-configuration` (OpenID Connect Discovery 1.0 section 3, RFC 8414).
 pub(super) fn configuration(issuer: &Issuer) -> Response {
@@ -19,10 +19,10 @@ pub(super) fn configuration(issuer: &Issuer) -> Response {
         "authorization_code",
         "refresh_token",
         super::device::GRANT_TYPE,
-        super::exchange::GRANT_TYPE,
+        super::token_exchange::GRANT_TYPE,
     ];
     let at = |path: &str| format!("{name}{path}");
-    kept(&json!({
+    cacheable(&json!({
         "issuer": name,
         "authorization_endpoint": at("/oauth2/authorize"),
         "token_endpoint": at("/oauth2/token"),
@@ -50,13 +50,13 @@ pub(super) fn configuration(issuer: &Issuer) -> Response {
 
 /// `GET /oauth2/jwks` (RFC 7517 section 5).
 pub(super) fn jwks(issuer: &Issuer) -> Response {
-    kept(&json!({ "keys": issuer.keys().published() }))
+    cacheable(&json!({ "keys": issuer.keys().published() }))
 }
 
-fn kept(document: &serde_json::Value) -> Response {
+fn cacheable(document: &serde_json::Value) -> Response {
     Response::builder()
         .status(StatusCode::OK)
         .content_type("application/json")
-        .header(header::CACHE_CONTROL, KEEP)
+        .header(header::CACHE_CONTROL, CACHE_CONTROL)
         .body(document.to_string())
 }

@@ -16,16 +16,16 @@ struct Claims<'a> {
     auth_time: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     nonce: Option<&'a str>,
-    /// The address is what the person signs in with. `email_verified` is left out, for nobody has
-    /// verified it.
+    /// The user's e-mail address. `email_verified` is left out, because the broker does not verify
+    /// addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     email: Option<&'a str>,
-    /// The session (OpenID Connect Front-Channel Logout 1.0 section 3).
+    /// Identifier of the session (OpenID Connect Front-Channel Logout 1.0 section 3).
     sid: Uuid,
 }
 
-/// A signed statement to the client about who signed in. `now` is in milliseconds; the nonce is the
-/// one of the authorization request, and none after a refresh (section 12.2).
+/// Issues an ID token. `now` is in milliseconds; the nonce is the one of the authorization request,
+/// and none after a refresh (section 12.2).
 pub(super) fn issue(
     issuer: &Issuer,
     session: &Session,

@@ -1,21 +1,21 @@
-//! The keys that ID tokens are signed with, and what seals secrets that the database must keep.
+//! Keys of the issuer: they sign ID tokens and seal secrets that the database stores.
 
 use std::{fmt, path::PathBuf};
 
 use serde::Serialize;
 
-use super::seal::Seals;
+use super::aead::SealingKeys;
 use crate::signing::{Jwk, PrivateKey};
 pub use crate::signing::{KeyError, generate_if_missing};
 
-/// The kind of ID tokens (RFC 7519 section 5.1).
+/// Header `typ` of ID tokens (RFC 7519 section 5.1).
 const ID_TOKEN: &str = "JWT";
 
-/// The keys of the issuer. They do not print.
+/// The keys of the issuer. `Debug` does not print their private parts.
 pub(super) struct SigningKeys {
     /// At least one; the first signs.
     keys: Vec<PrivateKey>,
-    seals: Seals,
+    sealing_keys: SealingKeys,
 }
 
 impl fmt::Debug for SigningKeys {
@@ -28,11 +28,11 @@ impl SigningKeys {
     /// Loads keys from PEM files; the first one signs.
     pub(super) fn load(files: &[PathBuf]) -> Result<Self, KeyError> {
         let keys = PrivateKey::load(files)?;
-        let mut seals = Seals::default();
+        let mut sealing_keys = SealingKeys::default();
         for key in &keys {
-            seals.add(&key.secret_bytes());
+            sealing_keys.add(&key.secret_bytes());
         }
-        Ok(Self { keys, seals })
+        Ok(Self { keys, sealing_keys })
     }
 
     /// The public keys, the signing one first.
@@ -40,9 +40,9 @@ impl SigningKeys {
         self.keys.iter().map(PrivateKey::jwk).collect()
     }
 
-    /// What seals secrets that the database must keep.
-    pub(super) fn seals(&self) -> &Seals {
-        &self.seals
+    /// The keys that seal secrets for the database.
+    pub(super) fn sealing_keys(&self) -> &SealingKeys {
+        &self.sealing_keys
     }
 
     /// Signs claims as a JWT (RFC 7519) that names its key.

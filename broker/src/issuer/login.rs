@@ -1,4 +1,4 @@
-//! `GET /login`, `POST /login`, `GET /login/code`: the person proves who they are.
+//! The sign-in page: `GET /login`, `POST /login` and `GET /login/code`.
 
 use poem::{
     Request, Response,
@@ -9,150 +9,154 @@ use tenant_shared::BROWSER_CLIENT_ID;
 
 use super::{
     Issuer,
-    accept::{CODE_PREFIX, PASTED_CODE_SECONDS, SignedIn},
-    attempt::{Attempt, Verdict, WRONG},
+    complete_sign_in::{CODE_PREFIX, PASTED_CODE_SECONDS, SignedIn},
     pages::{self, Page},
     parameters::Parameters,
-    target::{MOST_RETURN_BYTES, ReturnTo, Target},
-    waiting::{self, Ask, Waiting, over},
+    pending_authorization::{self, AuthorizationRequest, PendingAuthorization, expired_page},
+    return_target::{MAX_RETURN_BYTES, ReturnTarget, ReturnTo},
+    sign_in_attempt::{AttemptResult, SignInAttempt, WRONG},
 };
 use crate::{
-    identity::{PASSWORD_MOST_BYTES, PasswordError},
-    problem::{self, note},
+    identity::{MAX_PASSWORD_BYTES, PasswordError},
+    problem::{self, record_field},
 };
 
-/// Bytes of a code or of a handle at most, with room for what somebody pastes along.
-pub(super) const MOST_SECRET_BYTES: usize = 128;
-/// Bytes of an e-mail address that the form takes.
-pub(super) const MOST_EMAIL_BYTES: usize = 254;
+/// Bytes of a code or of a handle at most, with some tolerance for additional pasted characters.
+pub(super) const MAX_SECRET_BYTES: usize = 128;
+/// Bytes of an e-mail address in the form at most.
+pub(super) const MAX_EMAIL_BYTES: usize = 254;
 
-/// `GET /login?request=…`: the form. Without a request the browser itself is to be signed in, and
-/// goes on to `return_to` afterwards.
+/// `GET /login?request=…`: shows the form. Without `request` the browser itself signs in, and is
+/// redirected to `return_to` afterwards.
 pub(super) async fn form(issuer: Issuer, request: Request) -> Response {
-    let Ok(sent) = Parameters::of_query(&request) else { return over() };
-    if !sent.has("request") {
-        let place = sent.optional("return_to", MOST_RETURN_BYTES).ok().flatten();
-        return begin(&issuer, place).await.unwrap_or_else(|error| pages::storage(&error));
+    let Ok(params) = Parameters::from_query(&request) else { return expired_page() };
+    if !params.has("request") {
+        let return_to = params.optional("return_to", MAX_RETURN_BYTES).ok().flatten();
+        return start_browser_sign_in(&issuer, return_to)
+            .await
+            .unwrap_or_else(|error| pages::database_unavailable(&error));
     }
-    let Ok(handle) = sent.required("request", MOST_SECRET_BYTES) else { return over() };
-    match Waiting::find(&issuer, &request, handle).await {
-        Ok(Some(waiting)) => waiting.form(StatusCode::OK, "", None),
-        Ok(None) => over(),
-        Err(error) => pages::storage(&error),
+    let Ok(handle) = params.required("request", MAX_SECRET_BYTES) else { return expired_page() };
+    match PendingAuthorization::find(&issuer, &request, handle).await {
+        Ok(Some(authorization)) => authorization.form(StatusCode::OK, "", None),
+        Ok(None) => expired_page(),
+        Err(error) => pages::database_unavailable(&error),
     }
 }
 
-async fn begin(issuer: &Issuer, place: Option<&str>) -> sqlx::Result<Response> {
-    let place = place.unwrap_or("/account");
-    let Some(place) = ReturnTo::allowed(place, issuer.identity().origins()) else {
+async fn start_browser_sign_in(issuer: &Issuer, return_to: Option<&str>) -> sqlx::Result<Response> {
+    let return_to = return_to.unwrap_or("/account");
+    let Some(return_to) = ReturnTo::allowed(return_to, issuer.identity().origins()) else {
         let page = Page::Problem {
             title: "This link is not valid",
-            text: "It leads to a place that does not belong to this broker. If a link brought you \
+            text: "It leads to a site that does not belong to this broker. If a link brought you \
                    here, do not trust it.",
         };
-        return Ok(pages::show(StatusCode::BAD_REQUEST, &page));
+        return Ok(pages::render(StatusCode::BAD_REQUEST, &page));
     };
-    let ask = Ask {
+    let request = AuthorizationRequest {
         client_id: BROWSER_CLIENT_ID,
-        target: &Target::Browser(place),
+        target: &ReturnTarget::Browser(return_to),
         scope: "openid email",
         state: None,
         nonce: None,
         code_challenge: "",
     };
-    waiting::begin(issuer, &ask).await
+    pending_authorization::start(issuer, &request).await
 }
 
-/// `POST /login`: e-mail address and password.
+/// `POST /login`: signs in with e-mail address and password.
 pub(super) async fn submit(issuer: Issuer, mut request: Request) -> Response {
-    let sent = match Parameters::of_body(&mut request).await {
-        Ok(sent) => sent,
+    let params = match Parameters::from_body(&mut request).await {
+        Ok(params) => params,
         Err(fault) => {
             let text =
                 format!("Nobody was signed in: {fault}. Begin again with kubectl tenant login.");
             let page = Page::Problem { title: "This form cannot be read", text: &text };
-            return pages::show(fault.status(), &page);
+            return pages::render(fault.status(), &page);
         }
     };
-    let Ok(handle) = sent.required("request", MOST_SECRET_BYTES) else { return over() };
-    let waiting = match Waiting::find(&issuer, &request, handle).await {
-        Ok(Some(waiting)) => waiting,
-        Ok(None) => return over(),
-        Err(error) => return pages::storage(&error),
+    let Ok(handle) = params.required("request", MAX_SECRET_BYTES) else { return expired_page() };
+    let authorization = match PendingAuthorization::find(&issuer, &request, handle).await {
+        Ok(Some(authorization)) => authorization,
+        Ok(None) => return expired_page(),
+        Err(error) => return pages::database_unavailable(&error),
     };
     if !issuer.settings().local_accounts {
         let text = "Passwords are not used here. Sign in with one of these.";
-        return waiting.form(StatusCode::FORBIDDEN, "", Some(text));
+        return authorization.form(StatusCode::FORBIDDEN, "", Some(text));
     }
-    let email = sent.required("email", MOST_EMAIL_BYTES);
-    let password = sent.verbatim("password", PASSWORD_MOST_BYTES);
+    let email = params.required("email", MAX_EMAIL_BYTES);
+    let password = params.verbatim("password", MAX_PASSWORD_BYTES);
     let (Ok(email), Ok(Some(password))) = (&email, password) else {
         let text = "Type your e-mail address and your password.";
         let email = email.unwrap_or_default();
-        return waiting.form(StatusCode::BAD_REQUEST, email, Some(text));
+        return authorization.form(StatusCode::BAD_REQUEST, email, Some(text));
     };
     let password = SecretString::from(password.to_owned());
-    judge(&issuer, &request, &waiting, email, password)
+    check_password(&issuer, &request, &authorization, email, password)
         .await
-        .unwrap_or_else(|error| pages::storage(&error))
+        .unwrap_or_else(|error| pages::database_unavailable(&error))
 }
 
-async fn judge(
+async fn check_password(
     issuer: &Issuer,
     request: &Request,
-    waiting: &Waiting,
+    authorization: &PendingAuthorization,
     email: &str,
     password: SecretString,
 ) -> sqlx::Result<Response> {
-    let attempt = Attempt::new(issuer, request, email).await?;
-    let user_id = match attempt.judge(password).await? {
-        Verdict::Accepted(user_id) => user_id,
-        Verdict::Wrong => return Ok(waiting.form(StatusCode::UNAUTHORIZED, email, Some(WRONG))),
-        Verdict::TooMany(limit) => {
+    let attempt = SignInAttempt::new(issuer, request, email).await?;
+    let user_id = match attempt.check_password(password).await? {
+        AttemptResult::Accepted(user_id) => user_id,
+        AttemptResult::Wrong => {
+            return Ok(authorization.form(StatusCode::UNAUTHORIZED, email, Some(WRONG)));
+        }
+        AttemptResult::TooMany(limit) => {
             let minutes = match limit.retry_after.div_ceil(60) {
                 1 => "a minute".to_owned(),
                 minutes => format!("{minutes} minutes"),
             };
             let text = format!("Too many attempts. Try again in {minutes}.");
-            let page = waiting.form(StatusCode::TOO_MANY_REQUESTS, email, Some(&text));
-            return Ok(pages::later(page, limit.retry_after));
+            let page = authorization.form(StatusCode::TOO_MANY_REQUESTS, email, Some(&text));
+            return Ok(pages::with_retry_after(page, limit.retry_after));
         }
-        Verdict::Unchecked(error) => return Ok(unchecked(&error)),
+        AttemptResult::Unchecked(error) => return Ok(password_check_failed(&error)),
     };
-    let who = SignedIn { user_id, how: "password".to_owned(), grant_id: None };
-    let mut response = waiting.accept(issuer, &who).await?;
-    if let Some(cookie) = attempt.remember(user_id).await? {
+    let who = SignedIn { user_id, method: "password".to_owned(), grant_id: None };
+    let mut response = authorization.complete_sign_in(issuer, &who).await?;
+    if let Some(cookie) = attempt.trust_browser(user_id).await? {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     Ok(response)
 }
 
-fn unchecked(error: &PasswordError) -> Response {
-    note("cause", problem::chain(error));
+fn password_check_failed(error: &PasswordError) -> Response {
+    record_field("cause", problem::error_chain(error));
     match error {
-        PasswordError::Busy => pages::try_again("Many people sign in just now", "", 10),
+        PasswordError::Busy => pages::unavailable("Many people sign in just now", "", 10),
         PasswordError::Length | PasswordError::Failed(_) => {
-            pages::broken("the password could not be checked")
+            pages::internal_error("the password could not be checked")
         }
     }
 }
 
 /// `GET /login/code?code=…`: shows the code to paste.
 pub(super) fn show_code(request: &Request) -> Response {
-    let sent = Parameters::of_query(request).unwrap_or_default();
-    match sent.required("code", MOST_SECRET_BYTES) {
-        // Only what looks like a code of ours is shown, so that nobody writes texts of their own
-        // into this page.
+    let params = Parameters::from_query(request).unwrap_or_default();
+    match params.required("code", MAX_SECRET_BYTES) {
+        // Only text in the format of the broker's codes is shown, so that a link cannot put other
+        // text into this page.
         Ok(code) if is_code(code) => {
             let page = Page::Code { code, minutes: PASTED_CODE_SECONDS / 60 };
-            pages::show(StatusCode::OK, &page)
+            pages::render(StatusCode::OK, &page)
         }
         _ => {
             let page = Page::Problem {
                 title: "Nobody was signed in",
                 text: "The sign-in was refused. Begin again with kubectl tenant login.",
             };
-            pages::show(StatusCode::BAD_REQUEST, &page)
+            pages::render(StatusCode::BAD_REQUEST, &page)
         }
     }
 }

@@ -1,113 +1,114 @@
-//! The embedded OpenID provider: people sign in here with e-mail address and password.
+//! The embedded OpenID provider, where people sign in with e-mail address and password.
 //!
-//! One public client, the plugin; authorization code with PKCE (S256 only); rotating refresh tokens;
-//! access tokens that mean nothing outside of the database, so that ending a session ends them at
-//! once. The design follows OAuth 2.0 Security Best Current Practice (RFC 9700).
+//! One public client, the plugin; authorization code with PKCE (S256 only); rotating refresh
+//! tokens; opaque access tokens that the broker looks up in its database, so that ending a session
+//! ends them immediately. The design follows OAuth 2.0 Security Best Current Practice (RFC 9700).
 //!
-//! | what a client or browser holds | prefix | the database keeps |
+//! | secret of a client or browser | prefix | stored in the database |
 //! |---|---|---|
-//! | access token | `tba_` | SHA-256, end |
+//! | access token | `tba_` | SHA-256, expiry |
 //! | refresh token | `tbr_` | SHA-256, when it was used |
-//! | authorization code | `tbc_` | SHA-256, end, when it was redeemed |
+//! | authorization code | `tbc_` | SHA-256, expiry, when it was redeemed |
 //! | handle of an authorization request | `tbq_` | SHA-256 |
 //! | cookie of an authorization request | `tbb_` | SHA-256 |
-//! | device code | `tbd_` | SHA-256, end, when it was redeemed |
-//! | user code of a device | eight letters | SHA-256, end |
-//! | cookie of a browser that signed in before | `tbk_` | SHA-256, end |
-//! | cookie of a browser's session | `tbs_` | SHA-256, end |
-//! | state of a sign-in at a provider | `tbu_` | SHA-256, end |
+//! | device code | `tbd_` | SHA-256, expiry, when it was redeemed |
+//! | user code of a device | eight letters | SHA-256, expiry |
+//! | cookie of a trusted browser | `tbk_` | SHA-256, expiry |
+//! | cookie of a browser session | `tbs_` | SHA-256, expiry |
+//! | `state` of a sign-in at a provider | `tbu_` | SHA-256, expiry |
 //!
 //! People may sign in at an upstream provider instead of with a password ([`connector`]), machines
-//! exchange tokens of other issuers ([`exchange`]).
+//! exchange tokens of other issuers ([`token_exchange`]).
 
-mod accept;
+mod aead;
 mod api;
-mod attempt;
 mod authorization;
 mod authorize;
-mod begin;
-mod browser;
+mod browser_cookie;
 mod code;
+mod complete_sign_in;
 pub mod connector;
 mod device;
 mod discovery;
-pub mod exchange;
 mod id_token;
+mod jwt;
 pub mod keys;
-mod known;
 mod login;
 mod pages;
 mod parameters;
+mod pending_authorization;
 mod redirect;
 mod refresh;
+mod return_target;
 mod revoke;
-mod seal;
-mod target;
+mod session_start;
+mod sign_in_attempt;
 mod token;
-mod trust;
+pub mod token_exchange;
+mod trusted_browser;
 mod userinfo;
-mod waiting;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use poem::{Endpoint, Request, Response, Route, endpoint::make, get, post};
 use url::Url;
 
-pub use self::{api::AuthApi, trust::HttpError};
+pub use self::{api::AuthApi, jwt::HttpClientError};
 use self::{
     connector::{ConnectorSettings, Connectors, grant},
-    exchange::{WorkloadSettings, Workloads},
     keys::{KeyError, SigningKeys},
+    token_exchange::{WorkloadSettings, Workloads},
 };
 use crate::{
     clock::Clock,
     db::Db,
     identity::{Identity, session},
-    rate_limit::TooMany,
+    rate_limit::RateLimited,
     telemetry::Metrics,
     throttle::{self, Allowance},
 };
 
-/// How long what is over is kept, so that using it again is still recognized.
-const KEPT_MS: i64 = 24 * 60 * 60 * 1000;
+/// How long used and expired rows are retained, so that a reuse is still detected.
+const RETENTION_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// How long sessions that are over are kept: the audit trail names them.
-const SESSIONS_KEPT_MS: i64 = 30 * KEPT_MS;
+/// How long ended sessions are retained, because the audit trail refers to them.
+const SESSION_RETENTION_MS: i64 = 30 * RETENTION_MS;
 
-/// How the issuer behaves.
+/// Settings of the issuer.
 #[derive(Clone, Debug)]
 pub struct IssuerSettings {
-    /// The issuer, and where browsers and clients reach it: scheme, host and port, no path.
+    /// Issuer identifier, and the URL at which browsers and clients reach it: scheme, host and
+    /// port, no path.
     pub public_url: Url,
     /// PEM files with EC P-256 keys; the first signs, all are published.
     pub signing_key_files: Vec<PathBuf>,
-    /// How long an access token works.
+    /// Lifetime of an access token.
     pub access_token_seconds: u32,
-    /// How long an ID token is valid.
+    /// Lifetime of an ID token.
     pub id_token_seconds: u32,
-    /// How long a session lives without a refresh.
+    /// Idle timeout of a session: how long it lasts without a refresh.
     pub session_idle_seconds: u32,
-    /// How long a session lives at most, counted from the sign-in.
+    /// Lifetime of a session at most, counted from the sign-in.
     pub session_max_seconds: u32,
     /// How long after its use a refresh token may be used again.
     pub refresh_grace_seconds: u32,
-    /// How long a person may take to sign in.
+    /// Time that a person has to sign in.
     pub authorization_seconds: u32,
-    /// Failed sign-ins of one account from one address, or from one browser that it used before.
+    /// Failed sign-ins of one account from one address, or from one trusted browser.
     pub sign_in_account: Allowance,
     /// Failed sign-ins from one address.
     pub sign_in_address: Allowance,
     /// Failed sign-ins of one account from everywhere.
     pub sign_in_everywhere: Allowance,
-    /// Sign-ins begun from one address.
+    /// Sign-ins started from one address.
     pub sign_in_start: Allowance,
     /// Device codes for one address.
     pub device_start: Allowance,
     /// Wrong user codes from one address.
     pub user_code: Allowance,
-    /// Accounts that people make for themselves from one address.
+    /// Accounts that people create from one address.
     pub register: Allowance,
-    /// Whether they may.
+    /// Whether people may create accounts for themselves.
     pub registration: bool,
     /// Whether people may sign in with e-mail address and password.
     pub local_accounts: bool,
@@ -122,18 +123,18 @@ pub struct IssuerSettings {
 /// The issuer cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its address.
+    /// The public URL cannot be an issuer identifier.
     #[error(
         "{0} cannot be an issuer: public_url is http or https with a host, and has no path, query, \
          fragment or user"
     )]
     PublicUrl(Url),
-    /// Its keys.
+    /// A signing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// How another issuer is reached.
+    /// The HTTP client for another issuer cannot be created.
     #[error("connectors or workloads: {0}")]
-    Http(#[from] HttpError),
+    Http(#[from] HttpClientError),
 }
 
 /// The issuer. Clones share everything.
@@ -154,10 +155,10 @@ struct Inner {
 }
 
 impl Issuer {
-    /// Loads the keys; answers nothing yet, see [`routes`].
+    /// Loads the keys. [`routes`] returns the endpoints.
     ///
     /// # Errors
-    /// An address that cannot be an issuer; a key that cannot be used.
+    /// The public URL cannot be an issuer identifier, or a key cannot be used.
     pub fn start(
         settings: IssuerSettings,
         db: Db,
@@ -175,20 +176,21 @@ impl Issuer {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Asks the providers about the sessions of browsers that are due. Several replicas may do it
-    /// at once.
+    /// Checks the browser sessions that are due with their upstream providers. Several replicas may
+    /// call it concurrently.
     ///
     /// # Errors
-    /// The database's; the next call goes on.
+    /// The database failed; the next call continues.
     pub async fn check_browsers(&self) -> sqlx::Result<()> {
-        connector::browsers::check(self).await
+        connector::browser_sessions::check(self).await
     }
 
-    /// Forgets what is over: authorization requests, access tokens, refresh tokens of sessions that
-    /// ended more than a day ago, limits whose window has passed. Several replicas may do it at once.
+    /// Deletes rows that are not needed any more: authorization requests, access tokens, refresh
+    /// tokens of sessions that ended more than a day ago, rate limits whose window has passed.
+    /// Several replicas may call it concurrently.
     ///
     /// # Errors
-    /// The database's; the next call goes on.
+    /// The database failed; the next call continues.
     pub async fn purge(&self) -> sqlx::Result<()> {
         let now = self.clock().now_ms();
         let settings = self.settings();
@@ -203,33 +205,34 @@ impl Issuer {
             settings.exchange,
         ];
         let longest = windows.iter().map(|allowance| allowance.window_seconds).max().unwrap_or(0);
-        // One statement a transaction: SQLite's writer is free in between.
+        // Few statements per transaction, so that SQLite's single writer is free in between.
         let mut tx = self.db().begin().await?;
-        authorization::forget(&mut tx, now, now - KEPT_MS).await?;
+        authorization::delete_expired(&mut tx, now, now - RETENTION_MS).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
-        session::forget_access_tokens(&mut tx, now).await?;
+        session::delete_expired_access_tokens(&mut tx, now).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
-        refresh::forget(&mut tx, now - KEPT_MS).await?;
+        refresh::delete_ended(&mut tx, now - RETENTION_MS).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
-        grant::forget_attempts(&mut tx, now).await?;
-        grant::forget_unused(&mut tx, now - KEPT_MS).await?;
+        grant::delete_expired_attempts(&mut tx, now).await?;
+        grant::delete_unused(&mut tx, now - RETENTION_MS).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
-        grant::forget_tokens(&mut tx, now).await?;
-        grant::forget_over(&mut tx, now - KEPT_MS).await?;
+        grant::clear_refresh_tokens(&mut tx, now).await?;
+        grant::delete_ended(&mut tx, now - RETENTION_MS).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
-        device::forget(&mut tx, now - KEPT_MS).await?;
-        known::forget(&mut tx, now).await?;
+        device::delete_expired(&mut tx, now - RETENTION_MS).await?;
+        trusted_browser::delete_expired(&mut tx, now).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
-        session::forget(&mut tx, now - SESSIONS_KEPT_MS).await?;
+        session::delete_expired(&mut tx, now - SESSION_RETENTION_MS).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
-        throttle::forget(&mut tx, now - (i64::from(longest) * 1000).max(KEPT_MS)).await?;
+        throttle::delete_expired(&mut tx, now - (i64::from(longest) * 1000).max(RETENTION_MS))
+            .await?;
         tx.commit().await
     }
 
@@ -275,7 +278,7 @@ impl Issuer {
     }
 }
 
-/// The identifier of an issuer at this address, if there can be one.
+/// The issuer identifier for this URL, if the URL is an origin.
 fn issuer_name(url: &Url) -> Option<String> {
     let is_origin = matches!(url.scheme(), "http" | "https")
         && url.has_host()
@@ -287,27 +290,27 @@ fn issuer_name(url: &Url) -> Option<String> {
     is_origin.then(|| url.origin().ascii_serialization())
 }
 
-/// Everything the issuer answers, to be put at the root.
+/// The routes of the issuer's endpoints, to be mounted at the root.
 #[expect(clippy::needless_pass_by_value, reason = "the routes own it; each takes a clone")]
 pub fn routes(issuer: Issuer) -> Route {
     let at = &issuer;
     Route::new()
         .at(
             "/.well-known/openid-configuration",
-            get(answer(at, |issuer, _| async move { discovery::configuration(&issuer) })),
+            get(endpoint(at, |issuer, _| async move { discovery::configuration(&issuer) })),
         )
-        .at("/oauth2/jwks", get(answer(at, |issuer, _| async move { discovery::jwks(&issuer) })))
-        .at("/oauth2/authorize", get(limited(at, pages::too_many, authorize::authorize)))
-        .at("/oauth2/token", post(answer(at, token::token)))
-        .at("/oauth2/device_authorization", post(limited(at, token::too_many, device::start)))
-        .at("/oauth2/revoke", post(limited(at, token::too_many, revoke::revoke)))
+        .at("/oauth2/jwks", get(endpoint(at, |issuer, _| async move { discovery::jwks(&issuer) })))
+        .at("/oauth2/authorize", get(rate_limited(at, pages::too_many, authorize::authorize)))
+        .at("/oauth2/token", post(endpoint(at, token::token)))
+        .at("/oauth2/device_authorization", post(rate_limited(at, token::too_many, device::start)))
+        .at("/oauth2/revoke", post(rate_limited(at, token::too_many, revoke::revoke)))
         .at(
             "/oauth2/userinfo",
-            get(answer(at, userinfo::userinfo)).post(answer(at, userinfo::userinfo)),
+            get(endpoint(at, userinfo::userinfo)).post(endpoint(at, userinfo::userinfo)),
         )
         .at(
             "/login",
-            get(limited(at, pages::too_many, login::form)).post(limited(
+            get(rate_limited(at, pages::too_many, login::form)).post(rate_limited(
                 at,
                 pages::too_many,
                 login::submit,
@@ -315,32 +318,42 @@ pub fn routes(issuer: Issuer) -> Route {
         )
         .at(
             "/device",
-            get(answer(at, device::form)).post(limited(at, pages::too_many, device::submit)),
+            get(endpoint(at, device::form)).post(rate_limited(at, pages::too_many, device::submit)),
         )
         .at(
             "/login/device",
-            get(limited(at, pages::too_many, device::confirm)).post(limited(
+            get(rate_limited(at, pages::too_many, device::confirm)).post(rate_limited(
                 at,
                 pages::too_many,
                 device::decide,
             )),
         )
-        .at("/login/code", get(answer(at, |_, request| async move { login::show_code(&request) })))
-        .at("/login/with/:name", get(limited(at, pages::too_many, connector::start::leave)))
-        .at("/login/callback/:name", get(limited(at, pages::too_many, connector::callback::arrive)))
+        .at(
+            "/login/code",
+            get(endpoint(at, |_, request| async move { login::show_code(&request) })),
+        )
+        .at(
+            "/login/with/:name",
+            get(rate_limited(at, pages::too_many, connector::start::redirect_to_provider)),
+        )
+        .at(
+            "/login/callback/:name",
+            get(rate_limited(at, pages::too_many, connector::callback::handle_callback)),
+        )
         .at(
             "/login/backchannel/:name",
-            post(limited(at, token::too_many, connector::logout::sign_out)),
+            post(rate_limited(at, token::too_many, connector::logout::handle_logout)),
         )
-        .at("/login/style.css", get(answer(at, |_, _| async { pages::stylesheet() })))
+        .at("/login/style.css", get(endpoint(at, |_, _| async { pages::stylesheet() })))
 }
 
-/// What answers after the limits on unauthenticated requests let the request pass; `refuse` answers
-/// otherwise. For whatever uses the database or calls a provider, except where
-/// [`Identity::caller`] is the only thing that does.
-fn limited<F, Fut>(
+/// An endpoint behind the rate limits on unauthenticated requests; `refuse` responds to a request
+/// beyond them. Every endpoint that uses the database or calls a provider needs it, except where
+/// [`Identity::authenticate_access_token`] is the only such call, because that applies the limits
+/// itself.
+fn rate_limited<F, Fut>(
     issuer: &Issuer,
-    refuse: fn(TooMany) -> Response,
+    refuse: fn(RateLimited) -> Response,
     handle: F,
 ) -> impl Endpoint<Output = Response> + 'static
 where
@@ -363,7 +376,7 @@ where
     })
 }
 
-fn answer<F, Fut>(issuer: &Issuer, handle: F) -> impl Endpoint<Output = Response> + 'static
+fn endpoint<F, Fut>(issuer: &Issuer, handle: F) -> impl Endpoint<Output = Response> + 'static
 where
     F: Fn(Issuer, Request) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Response> + Send + 'static,

@@ -1,4 +1,4 @@
-//! The pages that people see: plain HTML without scripts, from templates that escape what they show.
+//! HTML pages of the issuer: plain HTML without scripts, from templates that escape their values.
 
 use askama::Template;
 use poem::{
@@ -8,83 +8,85 @@ use poem::{
 use tenant_shared::PLUGIN_CLIENT_ID;
 use url::Url;
 
-use super::{Issuer, connector::Choice, redirect::RedirectUri, target::Target};
+use super::{
+    Issuer, connector::ProviderChoice, redirect::RedirectUri, return_target::ReturnTarget,
+};
 use crate::{
     page,
-    problem::{self, note},
-    rate_limit::TooMany,
+    problem::{self, record_field},
+    rate_limit::RateLimited,
 };
 
-/// The ways to sign in that a page offers.
-pub(super) struct Offer {
-    /// With e-mail address and password.
+/// The sign-in options that a page offers.
+pub(super) struct SignInOptions {
+    /// Whether people may sign in with e-mail address and password.
     pub(super) local: bool,
-    /// At a provider.
-    pub(super) providers: Vec<Choice>,
+    /// The upstream providers.
+    pub(super) providers: Vec<ProviderChoice>,
 }
 
-impl Offer {
-    /// What is configured.
-    pub(super) fn of(issuer: &Issuer) -> Self {
+impl SignInOptions {
+    /// The configured options.
+    pub(super) fn from_settings(issuer: &Issuer) -> Self {
         let local = issuer.settings().local_accounts;
         Self { local, providers: issuer.connectors().choices() }
     }
 }
 
-/// A page.
+/// The contents of a page.
 pub(super) enum Page<'a> {
     /// The form for e-mail address and password.
     SignIn {
         /// Handle of the authorization request.
         request: &'a str,
-        /// What waits for it.
-        target: &'a Target,
-        /// The ways to sign in.
-        offer: &'a Offer,
-        /// What was typed before.
+        /// Where the sign-in leads.
+        target: &'a ReturnTarget,
+        /// The sign-in options.
+        options: &'a SignInOptions,
+        /// The e-mail address that was typed before.
         email: &'a str,
-        /// What is wrong with it.
+        /// Error message.
         fault: Option<&'a str>,
     },
-    /// A code to paste.
+    /// A code to paste into a terminal.
     Code {
-        /// The code.
+        /// The authorization code.
         code: &'a str,
-        /// How long it works.
+        /// Lifetime of the code.
         minutes: u32,
     },
-    /// The form for the code of a device.
+    /// The form for the user code of a device.
     Device {
-        /// The code, if the link carried it.
+        /// The user code, if the link contained it.
         code: &'a str,
-        /// What is wrong with it.
+        /// Error message.
         fault: Option<&'a str>,
     },
-    /// A device asks, and a person who signed in decides.
+    /// The form on which a signed-in user allows or denies a device.
     ConfirmDevice {
-        /// Handle of the sign-in.
+        /// Handle of the authorization request.
         request: &'a str,
-        /// The client on the device.
+        /// Identifier of the client on the device.
         client: &'a str,
-        /// What it calls itself.
+        /// `User-Agent` of the device's request.
         user_agent: &'a str,
-        /// Where it asked from.
+        /// Address of the device.
         address: &'a str,
-        /// How long ago, in minutes.
+        /// Age of the device's request, in minutes.
         minutes: i64,
     },
-    /// Something is done.
+    /// A message of success.
     Done {
-        /// In a few words.
+        /// Heading.
         title: &'a str,
-        /// What comes next.
+        /// Next step for the person.
         text: &'a str,
     },
-    /// Something went wrong.
+    /// A message of failure.
     Problem {
-        /// In a few words.
+        /// Heading.
         title: &'a str,
-        /// What to do about it.
+        /// Remedy for the person.
         text: &'a str,
     },
 }
@@ -95,7 +97,7 @@ struct SignInTemplate<'a> {
     purpose: String,
     from_terminal: bool,
     request: &'a str,
-    offer: &'a Offer,
+    options: &'a SignInOptions,
     email: &'a str,
     fault: Option<&'a str>,
 }
@@ -124,15 +126,15 @@ struct ConfirmDeviceTemplate<'a> {
     minutes: i64,
 }
 
-/// A page as an answer.
-pub(super) fn show(status: StatusCode, page: &Page<'_>) -> Response {
+/// Renders a page as a response.
+pub(super) fn render(status: StatusCode, page: &Page<'_>) -> Response {
     let (rendered, form_action) = match page {
-        Page::SignIn { request, target, offer, email, fault } => {
+        Page::SignIn { request, target, options, email, fault } => {
             let template = SignInTemplate {
                 purpose: purpose(target),
-                from_terminal: !matches!(target, Target::Browser(_)),
+                from_terminal: !matches!(target, ReturnTarget::Browser(_)),
                 request,
-                offer,
+                options,
                 email,
                 fault: *fault,
             };
@@ -155,74 +157,74 @@ pub(super) fn show(status: StatusCode, page: &Page<'_>) -> Response {
     page::html(status, rendered, &form_action)
 }
 
-/// What the person agrees to by signing in.
-fn purpose(target: &Target) -> String {
+/// Text that says what the person agrees to by signing in.
+fn purpose(target: &ReturnTarget) -> String {
     match target {
-        Target::Client(RedirectUri::Loopback(redirect)) => format!(
+        ReturnTarget::Client(RedirectUri::Loopback(redirect)) => format!(
             "{PLUGIN_CLIENT_ID} asks to act for you. Afterwards you are sent to the program on \
              this computer that opened this page ({redirect})."
         ),
-        Target::Client(RedirectUri::CodePage(_)) => format!(
+        ReturnTarget::Client(RedirectUri::CodePage(_)) => format!(
             "{PLUGIN_CLIENT_ID} asks to act for you. Afterwards you are sent to a page with a \
              code for your terminal."
         ),
-        Target::Device(_) => format!(
+        ReturnTarget::Device(_) => format!(
             "{PLUGIN_CLIENT_ID} on another device asks to act for you. Afterwards you are asked \
              whether it may."
         ),
-        Target::Browser(place) if place.as_str().starts_with('/') => {
+        ReturnTarget::Browser(place) if place.as_str().starts_with('/') => {
             "To see your workspace and your sessions.".to_owned()
         }
-        Target::Browser(place) => format!("Afterwards you are sent to {}.", place.as_str()),
+        ReturnTarget::Browser(place) => format!("Afterwards you are sent to {}.", place.as_str()),
     }
 }
 
-/// Where else than to us the sign-in form may lead: browsers apply `form-action` to the redirect
-/// after the form, too.
-fn form_action(target: &Target) -> String {
+/// Further sources of the CSP directive `form-action`, because browsers apply the directive to the
+/// redirect after the form, too.
+fn form_action(target: &ReturnTarget) -> String {
     match target {
-        Target::Client(redirect) => format!(" {}", redirect.form_action()),
-        Target::Device(_) => String::new(),
-        Target::Browser(place) => Url::parse(place.as_str())
+        ReturnTarget::Client(redirect) => format!(" {}", redirect.form_action()),
+        ReturnTarget::Device(_) => String::new(),
+        ReturnTarget::Browser(place) => Url::parse(place.as_str())
             .map(|url| format!(" {}", url.origin().ascii_serialization()))
             .unwrap_or_default(),
     }
 }
 
-/// The page for a database that does not answer.
-pub(super) fn storage(error: &sqlx::Error) -> Response {
-    note("cause", problem::chain(error));
-    try_again("The database does not answer", "Nobody was signed in.", 5)
+/// 503: the database does not answer.
+pub(super) fn database_unavailable(error: &sqlx::Error) -> Response {
+    record_field("cause", problem::error_chain(error));
+    unavailable("The database does not answer", "Nobody was signed in.", 5)
 }
 
-/// 503 with the seconds after which to try again.
-pub(super) fn try_again(title: &str, text: &str, seconds: u64) -> Response {
+/// 503 with `Retry-After` in seconds.
+pub(super) fn unavailable(title: &str, text: &str, seconds: u64) -> Response {
     let text = format!("{text} Try again in a moment.");
     let page = Page::Problem { title, text: &text };
-    later(show(StatusCode::SERVICE_UNAVAILABLE, &page), seconds)
+    with_retry_after(render(StatusCode::SERVICE_UNAVAILABLE, &page), seconds)
 }
 
-/// The page for an unauthenticated request beyond the limits, 429.
-pub(super) fn too_many(limit: TooMany) -> Response {
+/// 429: an unauthenticated request exceeds the rate limits.
+pub(super) fn too_many(limit: RateLimited) -> Response {
     let page = Page::Problem {
         title: "Too many requests",
         text: "Too many people or programs that are not signed in use this site from your address, \
                or from everywhere. Wait a few seconds and try again.",
     };
-    later(show(StatusCode::TOO_MANY_REQUESTS, &page), limit.retry_after)
+    with_retry_after(render(StatusCode::TOO_MANY_REQUESTS, &page), limit.retry_after)
 }
 
-/// The answer with `Retry-After`.
-pub(super) fn later(mut response: Response, seconds: u64) -> Response {
+/// Adds `Retry-After`, in seconds, to a response.
+pub(super) fn with_retry_after(mut response: Response, seconds: u64) -> Response {
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     response
 }
 
-/// The page for a fault of ours. The cause goes to the log line.
-pub(super) fn broken(cause: &str) -> Response {
-    note("cause", cause);
+/// 500: the broker failed. The cause is added to the request's log line.
+pub(super) fn internal_error(cause: &str) -> Response {
+    record_field("cause", cause);
     let text = "An operator finds the cause in the broker's log by the request number below.";
-    show(StatusCode::INTERNAL_SERVER_ERROR, &Page::Problem { title: "The broker failed", text })
+    render(StatusCode::INTERNAL_SERVER_ERROR, &Page::Problem { title: "The broker failed", text })
 }
 
 /// `GET /login/style.css`.
@@ -239,28 +241,28 @@ mod tests {
     use super::*;
 
     async fn html(page: Page<'_>) -> (Response, String) {
-        let mut response = show(StatusCode::OK, &page);
+        let mut response = render(StatusCode::OK, &page);
         let body = response.take_body().into_string().await.unwrap();
         (response, body)
     }
 
-    fn offer() -> Offer {
-        let choice = |name: &str, is_down| Choice {
+    fn options() -> SignInOptions {
+        let choice = |name: &str, is_unavailable| ProviderChoice {
             name: name.to_owned(),
             display_name: "<i>Company</i>".to_owned(),
-            is_down,
+            is_unavailable,
         };
-        Offer { local: true, providers: vec![choice("corp", false), choice("late", true)] }
+        SignInOptions { local: true, providers: vec![choice("corp", false), choice("late", true)] }
     }
 
     #[tokio::test]
-    async fn what_a_person_typed_is_shown_and_is_not_markup() {
+    async fn typed_text_is_shown_and_escaped() {
         let redirect = RedirectUri::allowed("http://127.0.0.1:8000/callback", "x").unwrap();
-        let target = Target::Client(redirect);
+        let target = ReturnTarget::Client(redirect);
         let (response, body) = html(Page::SignIn {
             request: "tbq_\"><script>",
             target: &target,
-            offer: &offer(),
+            options: &options(),
             email: "\"><img src=x onerror=alert(1)>@example.com",
             fault: Some("<b>"),
         })
@@ -275,10 +277,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn labels_and_autocompletion_are_for_everybody() {
+    async fn the_form_has_labels_and_autocompletion() {
         let redirect = RedirectUri::allowed("http://127.0.0.1:8000/callback", "x").unwrap();
-        let (target, offer) = (&Target::Client(redirect), &offer());
-        let page = Page::SignIn { request: "tbq_x", target, offer, email: "", fault: None };
+        let (target, options) = (&ReturnTarget::Client(redirect), &options());
+        let page = Page::SignIn { request: "tbq_x", target, options, email: "", fault: None };
         let (_, body) = html(page).await;
         for part in [
             "<html lang=\"en\">",

@@ -1,4 +1,4 @@
-//! Where an answer to an authorization request may be sent.
+//! Redirect URIs: where an authorization response may be sent.
 
 use std::fmt;
 
@@ -10,26 +10,27 @@ use crate::page::see_other;
 /// Path of the page that shows a code to paste.
 pub(super) const CODE_PAGE_PATH: &str = "/login/code";
 /// Bytes of a redirect URI at most; the longest allowed one is far below.
-pub(super) const MOST_BYTES: usize = 512;
+pub(super) const MAX_BYTES: usize = 512;
 
 /// The loopback addresses as written, up to the port (RFC 8252 section 7.3). Not `localhost`, which
 /// may resolve to something else (section 8.3).
 const LOOPBACK: [&str; 2] = ["http://127.0.0.1:", "http://[::1]:"];
 const LOOPBACK_PATH: &str = "/callback";
 
-/// A redirect URI of the plugin, letter for letter as the request named it.
+/// A redirect URI of the plugin, exactly as the request named it.
 ///
-/// The comparison is with text, not with a parsed URL: no two parsers need agree on what it means.
+/// It is compared as text and not as a parsed URL, so that it does not depend on parsers that
+/// disagree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RedirectUri {
-    /// The plugin listens on this machine; any port, all else exact.
+    /// The plugin listens on this machine, on any port; everything else must match exactly.
     Loopback(String),
     /// The issuer's own page shows the code to paste.
     CodePage(String),
 }
 
 impl RedirectUri {
-    /// The redirect URI that a request names, if it is one of the plugin's.
+    /// The redirect URI that a request names, if the plugin may use it.
     pub(super) fn allowed(text: &str, issuer: &str) -> Option<Self> {
         if text.strip_prefix(issuer) == Some(CODE_PAGE_PATH) {
             return Some(Self::CodePage(text.to_owned()));
@@ -42,21 +43,21 @@ impl RedirectUri {
         is_port.then(|| Self::Loopback(text.to_owned()))
     }
 
-    /// As the request named it.
+    /// The URI as the request named it.
     pub(super) fn as_str(&self) -> &str {
         match self {
             Self::Loopback(text) | Self::CodePage(text) => text,
         }
     }
 
-    /// Whether the code is shown to be pasted.
+    /// Whether it is the page that shows a code to paste.
     pub(super) fn is_code_page(&self) -> bool {
         matches!(self, Self::CodePage(_))
     }
 
-    /// What a page must allow as `form-action` so that its form may end there. Browsers apply the
-    /// directive to the redirect after the form, too. CSP has no notation for IPv6 literals, so
-    /// there it is the scheme.
+    /// The source that a page must allow in `form-action` so that its form may be redirected to
+    /// this URI. Browsers apply the directive to the redirect after the form, too. CSP has no
+    /// notation for IPv6 literals, so for those it is the scheme.
     pub(super) fn form_action(&self) -> &str {
         match self {
             Self::CodePage(_) => "'self'",
@@ -65,8 +66,8 @@ impl RedirectUri {
         }
     }
 
-    /// Sends the browser there.
-    pub(super) fn answer(&self, parameters: &[(&str, &str)]) -> Response {
+    /// Redirects the browser to this URI with these parameters in the query.
+    pub(super) fn redirect_with(&self, parameters: &[(&str, &str)]) -> Response {
         let query =
             form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
         see_other(&format!("{self}?{query}"))
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_may_send_its_form_there_and_nowhere_else() {
+    fn form_action_allows_only_the_redirect_uri() {
         for (text, source) in [
             ("http://127.0.0.1:8000/callback", "http://127.0.0.1:8000"),
             ("http://[::1]:8000/callback", "http:"),
@@ -156,9 +157,9 @@ mod tests {
     }
 
     proptest! {
-        /// What is allowed means to a URL parser what it says: this machine, that path, no more.
+        /// A URL parser sees nothing in an allowed URI but this machine and that path.
         #[test]
-        fn what_is_allowed_stays_on_this_machine(
+        fn an_allowed_uri_stays_on_this_machine(
             text in "(http|https|HTTP)://[0-9a-z.:@\\[\\]\\\\/#?%-]{0,30}(:[0-9]{0,6})?/(callback)?[a-z/?#.]{0,4}\
                      |http://127\\.0\\.0\\.1[:.@0-9a-z]{1,8}/callback"
         ) {
@@ -179,11 +180,11 @@ mod tests {
             prop_assert!(RedirectUri::allowed(&text, ISSUER).is_some());
         }
 
-        /// Parameters are data: none of them can add another or move the target.
+        /// Parameters are data: none of them can add another or change the host.
         #[test]
-        fn parameters_come_out_as_they_went_in(state in ".{0,60}") {
+        fn parameters_are_encoded_and_decode_unchanged(state in ".{0,60}") {
             let uri = RedirectUri::allowed("http://127.0.0.1:80/callback", ISSUER).unwrap();
-            let response = uri.answer(&[("state", &state), ("iss", ISSUER)]);
+            let response = uri.redirect_with(&[("state", &state), ("iss", ISSUER)]);
             let location = response.headers()[poem::http::header::LOCATION].to_str().unwrap();
             let url = Url::parse(location).unwrap();
             let pairs: Vec<(String, String)> = url.query_pairs().into_owned().collect();

@@ -1,11 +1,12 @@
-//! Refresh tokens: each works once and brings its successor (RFC 9700 section 4.14.2).
+//! Refresh token rotation: each token works once and yields its successor (RFC 9700 section
+//! 4.14.2).
 //!
-//! One that is used again is a sign that somebody else has it, and its session ends. The exception is
-//! an answer that was lost: within a short grace the client gets one more successor, as long as none
-//! of the successors was used. The first successor that is used makes its siblings void. Using a void
-//! one ends the session, so two chains never grow from one token.
+//! A reused token indicates that somebody else has it, so its session ends. The exception is a lost
+//! response: within a short grace period the client gets one more successor, as long as none of the
+//! successors was used. The first successor that is used makes its siblings void. The use of a void
+//! token ends the session, so two chains never grow from one token.
 //!
-//! Refreshes of one session run one after another, because each holds the row of the session.
+//! Refreshes of one session are serialized, because each locks the row of the session.
 
 use uuid::Uuid;
 
@@ -13,7 +14,7 @@ use super::{
     Issuer,
     connector::check,
     parameters::Parameters,
-    token::{self, Granted, MOST_TOKEN_BYTES, TokenError},
+    token::{self, IssuedTokens, MAX_TOKEN_BYTES, TokenError},
 };
 use crate::{
     audit::{self, Action, Event},
@@ -23,100 +24,106 @@ use crate::{
     secret::{PlainSecret, SecretHash},
 };
 
-/// What every refresh token begins with.
+/// Prefix of every refresh token.
 pub(super) const PREFIX: &str = "tbr_";
 
-/// Successors of one token at most, which bounds the rows that a client in a loop leaves.
+/// Successors of one token at most, which bounds the rows that a client in a loop creates.
 const MAX_SUCCESSORS: i64 = 16;
 
-/// When a client that retried too often may retry again, in seconds: well before the grace ends, because a use
-/// after it ends the session.
-const RETRY_SECONDS: u64 = 1;
+/// `Retry-After` for a client that retried too often, in seconds: well before the grace period
+/// ends, because a use after it ends the session.
+const RETRY_AFTER_SECONDS: u64 = 1;
 
-/// One answer for every refresh token that is worth nothing.
-const WORTHLESS: TokenError = TokenError::Grant("the session is over; sign in again");
+/// The same error for every refresh token that is not valid.
+const INVALID_TOKEN: TokenError = TokenError::Grant("the session is over; sign in again");
 
-/// Brings new tokens for a refresh token, and moves the idle end of its session on.
-pub(super) async fn exchange(
+/// Redeems a refresh token for new tokens, and extends the idle timeout of its session.
+pub(super) async fn redeem(
     issuer: &Issuer,
-    sent: &Parameters,
+    params: &Parameters,
     client_id: &str,
-) -> Result<Granted, TokenError> {
-    let token = PlainSecret::presented(sent.required("refresh_token", MOST_TOKEN_BYTES)?).hash();
-    let asked = sent.optional("scope", 256)?.unwrap_or_default();
-    // A token that nobody knows costs a read, not a transaction that writes.
-    let Some(session_id) = session_of(issuer.db(), token).await? else { return Err(WORTHLESS) };
-    check::before_refresh(issuer, token).await?;
+) -> Result<IssuedTokens, TokenError> {
+    let token = PlainSecret::presented(params.required("refresh_token", MAX_TOKEN_BYTES)?).hash();
+    let scope = params.optional("scope", 256)?.unwrap_or_default();
+    // An unknown token costs a read and not a writing transaction.
+    let Some(session_id) = find_session(issuer.db(), token).await? else {
+        return Err(INVALID_TOKEN);
+    };
+    check::check_before_refresh(issuer, token).await?;
     let (now, settings) = (issuer.clock().now_ms(), issuer.settings());
     let mut tx = issuer.db().begin().await?;
     let idle_expires_at = now + i64::from(settings.session_idle_seconds) * 1000;
-    // First of all, because it locks the row of the session.
+    // This comes first, because it locks the row of the session.
     let Some(session) = session::slide(&mut tx, session_id, now, idle_expires_at).await? else {
-        return Err(WORTHLESS);
+        return Err(INVALID_TOKEN);
     };
-    let Some(presented) = presented(&mut tx, token).await? else { return Err(WORTHLESS) };
-    match presented.judge(now, i64::from(settings.refresh_grace_seconds) * 1000) {
-        Verdict::First => spend(&mut tx, token, now).await?,
-        Verdict::Retry => {}
-        Verdict::TooMany(seconds) => return Err(TokenError::TooMany(seconds)),
-        Verdict::Reuse => return Err(used_again(issuer, tx, session_id, now).await?),
+    let Some(state) = read_state(&mut tx, token).await? else { return Err(INVALID_TOKEN) };
+    match state.classify(now, i64::from(settings.refresh_grace_seconds) * 1000) {
+        RefreshTokenUse::First => mark_used(&mut tx, token, now).await?,
+        RefreshTokenUse::Retry => {}
+        RefreshTokenUse::TooMany(seconds) => return Err(TokenError::TooMany(seconds)),
+        RefreshTokenUse::Reuse => {
+            return Err(end_session_of_reused_token(issuer, tx, session_id, now).await?);
+        }
     }
-    // Another client's, or too much asked: the transaction is dropped and the token not spent.
+    // A token of another client, or too wide a scope: the transaction is rolled back, and the token
+    // stays unused.
     if session.client_id != client_id {
-        return Err(WORTHLESS);
+        return Err(INVALID_TOKEN);
     }
-    if !asked.split(' ').filter(|scope| !scope.is_empty()).all(|scope| session.has_scope(scope)) {
+    if !scope.split(' ').filter(|scope| !scope.is_empty()).all(|scope| session.has_scope(scope)) {
         return Err(TokenError::Scope);
     }
-    let granted = token::grant(issuer, &mut tx, &session, None, Some(token), now).await?;
+    let tokens = token::issue(issuer, &mut tx, &session, None, Some(token), now).await?;
     tx.commit().await?;
-    Ok(granted)
+    Ok(tokens)
 }
 
-/// What a use of a refresh token is.
+/// Classification of the use of a refresh token.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    /// Its first use.
+enum RefreshTokenUse {
+    /// The first use.
     First,
-    /// A retry of a client that did not get the answer.
+    /// A retry of a client that did not get the response.
     Retry,
-    /// One retry too many; the next may come after so many seconds.
+    /// One retry too many; the next may come after this number of seconds.
     TooMany(u64),
-    /// A use by somebody who must not have the token.
+    /// A reuse: somebody else may have the token.
     Reuse,
 }
 
-/// A refresh token that was presented, and its relatives.
+/// State of a presented refresh token, its successors and its siblings.
 #[derive(Debug, sqlx::FromRow)]
-struct Presented {
+struct RefreshTokenState {
     used_at: Option<i64>,
-    /// How many successors it has.
+    /// Number of successors.
     successors: i64,
-    /// How many of them were used.
+    /// Number of used successors.
     used_successors: i64,
-    /// How many other successors of its parent were used.
+    /// Number of used siblings, which are other successors of its parent.
     used_siblings: i64,
 }
 
-impl Presented {
-    fn judge(&self, now: i64, grace_ms: i64) -> Verdict {
+impl RefreshTokenState {
+    fn classify(&self, now: i64, grace_ms: i64) -> RefreshTokenUse {
         if self.used_siblings > 0 || self.used_successors > 0 {
-            return Verdict::Reuse;
+            return RefreshTokenUse::Reuse;
         }
-        let Some(used_at) = self.used_at else { return Verdict::First };
+        let Some(used_at) = self.used_at else { return RefreshTokenUse::First };
         let left = used_at + grace_ms - now;
         if left <= 0 {
-            Verdict::Reuse
+            RefreshTokenUse::Reuse
         } else if self.successors >= MAX_SUCCESSORS {
-            Verdict::TooMany(RETRY_SECONDS)
+            RefreshTokenUse::TooMany(RETRY_AFTER_SECONDS)
         } else {
-            Verdict::Retry
+            RefreshTokenUse::Retry
         }
     }
 }
 
-/// The token was used again after the grace, or one of its relatives was used: its session ends.
-async fn used_again(
+/// Ends the session of a token that was reused: after the grace period, or after the use of a
+/// successor or sibling.
+async fn end_session_of_reused_token(
     issuer: &Issuer,
     mut tx: Tx,
     session_id: Uuid,
@@ -138,15 +145,15 @@ async fn used_again(
     if ended.is_some() {
         issuer.metrics().action(Action::RefreshReuse, "refused");
     }
-    Ok(WORTHLESS)
+    Ok(INVALID_TOKEN)
 }
 
-const ADD: &str = "\
+const INSERT: &str = "\
 INSERT INTO refresh_tokens (token_hash, session_id, issued_at, parent_hash) \
 VALUES ($1, $2, $3, $4)";
 
-/// Makes a refresh token known, as a successor of `parent` unless it is the first of its session.
-pub(super) async fn add(
+/// Inserts a refresh token, as a successor of `parent` unless it is the first of its session.
+pub(super) async fn insert(
     tx: &mut Tx,
     token: SecretHash,
     session_id: Uuid,
@@ -154,12 +161,12 @@ pub(super) async fn add(
     now: i64,
 ) -> sqlx::Result<()> {
     let parent = parent.as_ref().map(SecretHash::as_bytes);
-    on_engine!(tx.connection(), c => sqlx::query(ADD)
+    on_engine!(tx.connection(), c => sqlx::query(INSERT)
         .bind(token.as_bytes()).bind(session_id).bind(now).bind(parent)
         .execute(c).await.map(drop))
 }
 
-const PRESENTED: &str = "\
+const READ_STATE: &str = "\
 SELECT used_at, \
   (SELECT COUNT(*) FROM refresh_tokens s WHERE s.parent_hash = t.token_hash) AS successors, \
   (SELECT COUNT(*) FROM refresh_tokens s WHERE s.parent_hash = t.token_hash \
@@ -168,34 +175,35 @@ SELECT used_at, \
      AND s.token_hash <> t.token_hash AND s.used_at IS NOT NULL) AS used_siblings \
 FROM refresh_tokens t WHERE token_hash = $1";
 
-/// The token and its relatives, as they are while the row of the session is locked.
-async fn presented(tx: &mut Tx, token: SecretHash) -> sqlx::Result<Option<Presented>> {
-    on_engine!(tx.connection(), c => sqlx::query_as(PRESENTED)
+/// Reads the state of a token while the row of the session is locked.
+async fn read_state(tx: &mut Tx, token: SecretHash) -> sqlx::Result<Option<RefreshTokenState>> {
+    on_engine!(tx.connection(), c => sqlx::query_as(READ_STATE)
         .bind(token.as_bytes()).fetch_optional(c).await)
 }
 
-const SPEND: &str = "UPDATE refresh_tokens SET used_at = $2 WHERE token_hash = $1";
+const MARK_USED: &str = "UPDATE refresh_tokens SET used_at = $2 WHERE token_hash = $1";
 
-async fn spend(tx: &mut Tx, token: SecretHash, now: i64) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(SPEND)
+async fn mark_used(tx: &mut Tx, token: SecretHash, now: i64) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(MARK_USED)
         .bind(token.as_bytes()).bind(now).execute(c).await.map(drop))
 }
 
-const SESSION_OF: &str = "SELECT session_id FROM refresh_tokens WHERE token_hash = $1";
+const FIND_SESSION: &str = "SELECT session_id FROM refresh_tokens WHERE token_hash = $1";
 
-/// The session of a refresh token, used or not.
-pub(super) async fn session_of(db: &Db, token: SecretHash) -> sqlx::Result<Option<Uuid>> {
-    on_engine!(db.reader(), pool => sqlx::query_scalar(SESSION_OF)
+/// Finds the session of a refresh token, used or not.
+pub(super) async fn find_session(db: &Db, token: SecretHash) -> sqlx::Result<Option<Uuid>> {
+    on_engine!(db.reader(), pool => sqlx::query_scalar(FIND_SESSION)
         .bind(token.as_bytes()).fetch_optional(pool).await)
 }
 
-const FORGET: &str = "\
+const DELETE_ENDED: &str = "\
 DELETE FROM refresh_tokens WHERE session_id IN (SELECT id FROM sessions \
   WHERE ended_at <= $1 OR idle_expires_at <= $1 OR expires_at <= $1)";
 
-/// Forgets the tokens of sessions that were over by this time.
-pub(super) async fn forget(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(FORGET).bind(before).execute(c).await.map(drop))
+/// Deletes the tokens of sessions that had ended by this time.
+pub(super) async fn delete_ended(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(DELETE_ENDED)
+        .bind(before).execute(c).await.map(drop))
 }
 
 #[cfg(test)]
@@ -204,24 +212,33 @@ mod tests {
 
     const GRACE_MS: i64 = 30_000;
 
-    fn judge(used_at: Option<i64>, successors: [i64; 2], used_siblings: i64) -> Verdict {
+    fn classify(used_at: Option<i64>, successors: [i64; 2], used_siblings: i64) -> RefreshTokenUse {
         let [successors, used_successors] = successors;
-        Presented { used_at, successors, used_successors, used_siblings }.judge(100_000, GRACE_MS)
+        RefreshTokenState { used_at, successors, used_successors, used_siblings }
+            .classify(100_000, GRACE_MS)
     }
 
     #[test]
-    fn a_use_is_judged_by_the_token_and_its_relatives() {
+    fn a_use_is_classified_by_the_token_its_successors_and_its_siblings() {
         let (late, in_time) = (Some(70_000), Some(70_001));
-        assert_eq!(judge(None, [0, 0], 0), Verdict::First);
-        assert_eq!(judge(None, [0, 0], 1), Verdict::Reuse, "a void sibling");
-        assert_eq!(judge(in_time, [1, 0], 0), Verdict::Retry);
-        assert_eq!(judge(in_time, [0, 0], 0), Verdict::Retry, "its successors are not known");
-        assert_eq!(judge(in_time, [MAX_SUCCESSORS, 0], 0), Verdict::TooMany(1));
-        assert_eq!(judge(in_time, [2, 1], 0), Verdict::Reuse, "a successor was used");
-        assert_eq!(judge(in_time, [1, 0], 1), Verdict::Reuse, "a sibling was used");
-        assert_eq!(judge(late, [1, 0], 0), Verdict::Reuse);
-        let at_once =
-            Presented { used_at: Some(5), successors: 1, used_successors: 0, used_siblings: 0 };
-        assert_eq!(at_once.judge(5, 0), Verdict::Reuse, "without a grace");
+        assert_eq!(classify(None, [0, 0], 0), RefreshTokenUse::First);
+        assert_eq!(classify(None, [0, 0], 1), RefreshTokenUse::Reuse, "a void sibling");
+        assert_eq!(classify(in_time, [1, 0], 0), RefreshTokenUse::Retry);
+        assert_eq!(
+            classify(in_time, [0, 0], 0),
+            RefreshTokenUse::Retry,
+            "its successors are not known"
+        );
+        assert_eq!(classify(in_time, [MAX_SUCCESSORS, 0], 0), RefreshTokenUse::TooMany(1));
+        assert_eq!(classify(in_time, [2, 1], 0), RefreshTokenUse::Reuse, "a successor was used");
+        assert_eq!(classify(in_time, [1, 0], 1), RefreshTokenUse::Reuse, "a sibling was used");
+        assert_eq!(classify(late, [1, 0], 0), RefreshTokenUse::Reuse);
+        let at_once = RefreshTokenState {
+            used_at: Some(5),
+            successors: 1,
+            used_successors: 0,
+            used_siblings: 0,
+        };
+        assert_eq!(at_once.classify(5, 0), RefreshTokenUse::Reuse, "without a grace");
     }
 }

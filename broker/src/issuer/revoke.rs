@@ -1,4 +1,4 @@
-//! `POST /oauth2/revoke` (RFC 7009): the person signs out.
+//! The revocation endpoint, `POST /oauth2/revoke` (RFC 7009): it signs the user out.
 
 use poem::{
     Request, Response,
@@ -9,17 +9,18 @@ use super::{
     Issuer,
     parameters::Parameters,
     refresh,
-    token::{self, MOST_TOKEN_BYTES, TokenError},
+    token::{self, MAX_TOKEN_BYTES, TokenError},
 };
 use crate::{
     audit::{self, Action, Event},
     identity::session,
-    problem::note,
+    problem::record_field,
     secret::PlainSecret,
 };
 
-/// Ends the session of a token, whichever kind it is; of a token with less than its session, that token. 200 also for a token that nobody knows
-/// (section 2.2), so that there is nothing to learn here.
+/// Ends the session of an access token or refresh token. A token with a narrower scope than its
+/// session is revoked alone. The response is 200 for an unknown token as well (section 2.2), so
+/// that it reveals nothing.
 pub(super) async fn revoke(issuer: Issuer, mut request: Request) -> Response {
     match end(&issuer, &mut request).await {
         Ok(()) => Response::builder()
@@ -31,20 +32,21 @@ pub(super) async fn revoke(issuer: Issuer, mut request: Request) -> Response {
 }
 
 async fn end(issuer: &Issuer, request: &mut Request) -> Result<(), TokenError> {
-    let sent = Parameters::of_body(request).await?;
-    sent.refuse_repeated()?;
-    token::client(request, &sent)?;
-    // What is too long is no token of ours; the hint is not needed, the prefix says it.
-    let Some(token) = sent.optional("token", super::parameters::MOST_BYTES)? else {
-        return Err(super::parameters::ParameterFault::Missing("token").into());
+    let params = Parameters::from_body(request).await?;
+    params.refuse_repeated()?;
+    token::public_client(request, &params)?;
+    // A longer text is no token of this issuer. The hint is not needed, because the prefix tells
+    // the kind.
+    let Some(token) = params.optional("token", super::parameters::MAX_BYTES)? else {
+        return Err(super::parameters::ParameterError::Missing("token").into());
     };
-    if token.len() > MOST_TOKEN_BYTES {
+    if token.len() > MAX_TOKEN_BYTES {
         return Ok(());
     }
     let hash = PlainSecret::presented(token).hash();
     let session_id = if token.starts_with(session::ACCESS_PREFIX) {
-        match session::of_access_token(issuer.db(), hash).await? {
-            // Whoever has a token for the gateway alone decides over that and not over the session.
+        match session::find_by_access_token(issuer.db(), hash).await? {
+            // A token for the gateway only can revoke itself and not the session.
             Some((_, Some(_))) => {
                 let mut tx = issuer.db().begin().await?;
                 session::end_access_token(&mut tx, hash).await?;
@@ -53,7 +55,7 @@ async fn end(issuer: &Issuer, request: &mut Request) -> Result<(), TokenError> {
             found => found.map(|(session_id, _)| session_id),
         }
     } else {
-        refresh::session_of(issuer.db(), hash).await?
+        refresh::find_session(issuer.db(), hash).await?
     };
     let Some(session_id) = session_id else { return Ok(()) };
     let mut tx = issuer.db().begin().await?;
@@ -69,7 +71,7 @@ async fn end(issuer: &Issuer, request: &mut Request) -> Result<(), TokenError> {
     audit::record(&mut tx, issuer.clock(), event).await?;
     tx.commit().await?;
     issuer.metrics().action(Action::SignOut, "success");
-    note("user_id", user_id);
-    note("session_id", session_id);
+    record_field("user_id", user_id);
+    record_field("session_id", session_id);
     Ok(())
 }

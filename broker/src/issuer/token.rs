@@ -1,5 +1,5 @@
-//! `POST /oauth2/token`: tokens for a code, a refresh token (RFC 6749 sections 4.1.3 and 6)
-//! or a device code (RFC 8628 section 3.4).
+//! The token endpoint, `POST /oauth2/token`: tokens for a code, a refresh token (RFC 6749 sections
+//! 4.1.3 and 6), a device code (RFC 8628 section 3.4) or another token (RFC 8693).
 
 use poem::{
     Request, Response,
@@ -9,72 +9,71 @@ use serde_json::json;
 use tenant_shared::PLUGIN_CLIENT_ID;
 
 use super::{
-    Issuer, code, device,
-    exchange::{self, Exchanged},
-    id_token, pages,
-    parameters::{ParameterFault, Parameters},
+    Issuer, code, device, id_token, pages,
+    parameters::{ParameterError, Parameters},
     refresh,
+    token_exchange::{self, ExchangedToken},
 };
 use crate::{
     db::Tx,
     identity::session::{self, Session},
-    problem::{self, note},
-    rate_limit::TooMany,
+    problem::{self, record_field},
+    rate_limit::RateLimited,
     secret::{NoRandomness, PlainSecret, SecretHash},
 };
 
 /// Bytes of a token or code at most, as clients present them.
-pub(super) const MOST_TOKEN_BYTES: usize = 128;
+pub(super) const MAX_TOKEN_BYTES: usize = 128;
 
-/// A request that gets no tokens (RFC 6749 section 5.2).
+/// The token request is refused (RFC 6749 section 5.2).
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TokenError {
-    /// It cannot be understood.
+    /// A parameter is missing or invalid.
     #[error(transparent)]
-    Parameter(#[from] ParameterFault),
-    /// The client is not one that we know, or authenticates in a way that it cannot.
+    Parameter(#[from] ParameterError),
+    /// The client is unknown, or it authenticates although it is a public client.
     #[error("{0}")]
     Client(&'static str),
-    /// What it presents is worth nothing (any more).
+    /// The code or token is not valid (any more).
     #[error("{0}")]
     Grant(&'static str),
-    /// It presents something that we do not know.
+    /// The grant type is not supported.
     #[error("grant_type must be authorization_code, refresh_token or the device grant")]
     GrantType,
     /// The person has not decided yet (RFC 8628 section 3.5).
     #[error("the person has not decided yet; ask again after the interval")]
     AuthorizationPending,
-    /// The device asks too often (RFC 8628 section 3.5).
+    /// The device polls too often (RFC 8628 section 3.5).
     #[error("asked too often; wait 5 seconds longer between polls from now on")]
     SlowDown,
-    /// The person said no (RFC 8628 section 3.5).
+    /// The person denied the device (RFC 8628 section 3.5).
     #[error("the person refused")]
     AccessDenied,
     /// The person took too long (RFC 8628 section 3.5).
     #[error("the code has expired; begin again")]
     ExpiredToken,
-    /// Too often, from this address.
+    /// A rate limit is exceeded; a retry may come after this number of seconds.
     #[error("too many requests; try again later")]
     TooMany(u64),
-    /// The token that is presented for exchange gives nothing (RFC 8693 section 2.2.2).
+    /// The subject token of an exchange is not accepted (RFC 8693 section 2.2.2).
     #[error("{0}")]
     Subject(&'static str),
-    /// It asks for more than it was given.
+    /// The requested scope is wider than the granted one.
     #[error("scope asks for more than the person agreed to")]
     Scope,
     /// The database does not answer.
     #[error("the broker cannot reach its database; try again")]
     Storage(#[from] sqlx::Error),
-    /// The same, and the cause was noted already.
+    /// The database does not answer, and the cause is in the log line already.
     #[error("the broker cannot reach its database; try again")]
     Unavailable,
     /// The provider of a session does not answer.
     #[error("the issuer that this depends on does not answer; nothing has ended, so try again")]
     Provider,
-    /// No randomness.
+    /// The system's random number generator failed.
     #[error("the broker failed; an operator finds the cause in its log by the request id")]
     Randomness(#[from] NoRandomness),
-    /// No signature.
+    /// The ID token could not be signed.
     #[error("the broker failed; an operator finds the cause in its log by the request id")]
     Signature(#[from] jsonwebtoken::errors::Error),
 }
@@ -118,22 +117,22 @@ impl TokenError {
         }
     }
 
-    /// The refusal on the wire.
+    /// The error response.
     pub(super) fn response(&self) -> Response {
-        note("code", self.code());
+        record_field("code", self.code());
         match self {
-            Self::Storage(error) => note("cause", problem::chain(error)),
-            Self::Randomness(error) => note("cause", error.to_string()),
-            Self::Signature(error) => note("cause", error.to_string()),
+            Self::Storage(error) => record_field("cause", problem::error_chain(error)),
+            Self::Randomness(error) => record_field("cause", error.to_string()),
+            Self::Signature(error) => record_field("cause", error.to_string()),
             _ => {}
         }
         let body = json!({ "error": self.code(), "error_description": self.to_string() });
-        let mut response = unkept(self.status(), &body);
+        let mut response = no_store_json(self.status(), &body);
         match self {
             Self::Storage(_) | Self::Unavailable | Self::Provider => {
-                response = pages::later(response, 5);
+                response = pages::with_retry_after(response, 5);
             }
-            Self::TooMany(seconds) => response = pages::later(response, *seconds),
+            Self::TooMany(seconds) => response = pages::with_retry_after(response, *seconds),
             _ => {}
         }
         if let Self::Client(_) = self {
@@ -144,8 +143,8 @@ impl TokenError {
     }
 }
 
-/// JSON that nobody keeps (RFC 6749 section 5.1).
-fn unkept(status: StatusCode, body: &serde_json::Value) -> Response {
+/// A JSON response that must not be cached (RFC 6749 section 5.1).
+fn no_store_json(status: StatusCode, body: &serde_json::Value) -> Response {
     Response::builder()
         .status(status)
         .content_type("application/json")
@@ -154,8 +153,8 @@ fn unkept(status: StatusCode, body: &serde_json::Value) -> Response {
         .body(body.to_string())
 }
 
-/// Tokens that may leave, once their transaction is durable.
-pub(super) struct Granted {
+/// Issued tokens, to be sent once their transaction is committed.
+pub(super) struct IssuedTokens {
     access_token: PlainSecret,
     expires_in: i64,
     refresh_token: Option<PlainSecret>,
@@ -163,8 +162,8 @@ pub(super) struct Granted {
     scope: String,
 }
 
-impl Granted {
-    /// The tokens on the wire (RFC 6749 section 5.1).
+impl IssuedTokens {
+    /// The token response (RFC 6749 section 5.1).
     fn response(&self) -> Response {
         let mut body = json!({
             "access_token": self.access_token.expose(),
@@ -176,31 +175,31 @@ impl Granted {
         if let Some(token) = &self.refresh_token {
             body["refresh_token"] = token.expose().into();
         }
-        unkept(StatusCode::OK, &body)
+        no_store_json(StatusCode::OK, &body)
     }
 }
 
-/// An exchanged token on the wire (RFC 8693 section 2.2.1).
-fn exchanged(exchanged: &Exchanged) -> Response {
+/// The response of a token exchange (RFC 8693 section 2.2.1).
+fn exchange_response(exchanged: &ExchangedToken) -> Response {
     let mut body = json!({
         "access_token": exchanged.access_token.expose(),
-        "issued_token_type": exchange::ACCESS_TOKEN,
+        "issued_token_type": token_exchange::ACCESS_TOKEN,
         "token_type": "Bearer",
         "expires_in": exchanged.expires_in,
     });
     if let Some(scope) = exchanged.scope {
         body["scope"] = scope.into();
     }
-    unkept(StatusCode::OK, &body)
+    no_store_json(StatusCode::OK, &body)
 }
 
-/// Answers a token request.
+/// Handles a token request.
 pub(super) async fn token(issuer: Issuer, mut request: Request) -> Response {
     let admitted = match issuer.identity().limits().admit() {
         Ok(admitted) => admitted,
         Err(limit) => return too_many(limit),
     };
-    match exchange(&issuer, &mut request).await {
+    match redeem_grant(&issuer, &mut request).await {
         Ok(response) => {
             admitted.authenticated();
             response
@@ -209,74 +208,74 @@ pub(super) async fn token(issuer: Issuer, mut request: Request) -> Response {
     }
 }
 
-async fn exchange(issuer: &Issuer, request: &mut Request) -> Result<Response, TokenError> {
-    let sent = Parameters::of_body(request).await?;
-    sent.refuse_repeated()?;
-    let grant_type = sent.required("grant_type", 64)?;
-    let client_id = client(request, &sent)?;
-    if grant_type == exchange::GRANT_TYPE {
-        return Ok(exchanged(&exchange::exchange(issuer, &sent).await?));
+async fn redeem_grant(issuer: &Issuer, request: &mut Request) -> Result<Response, TokenError> {
+    let params = Parameters::from_body(request).await?;
+    params.refuse_repeated()?;
+    let grant_type = params.required("grant_type", 64)?;
+    let client_id = public_client(request, &params)?;
+    if grant_type == token_exchange::GRANT_TYPE {
+        return Ok(exchange_response(&token_exchange::exchange(issuer, &params).await?));
     }
-    let client_id = client_id.ok_or(ParameterFault::Missing("client_id"))?;
-    let granted = match grant_type {
-        "authorization_code" => code::exchange(issuer, &sent, client_id).await,
-        "refresh_token" => refresh::exchange(issuer, &sent, client_id).await,
-        device::GRANT_TYPE => device::exchange(issuer, &sent, client_id).await,
+    let client_id = client_id.ok_or(ParameterError::Missing("client_id"))?;
+    let tokens = match grant_type {
+        "authorization_code" => code::redeem(issuer, &params, client_id).await,
+        "refresh_token" => refresh::redeem(issuer, &params, client_id).await,
+        device::GRANT_TYPE => device::redeem(issuer, &params, client_id).await,
         _ => Err(TokenError::GrantType),
     };
-    granted.map(|granted| granted.response())
+    tokens.map(|tokens| tokens.response())
 }
 
-/// The answer to an unauthenticated request beyond the limits.
-pub(super) fn too_many(limit: TooMany) -> Response {
+/// The response to an unauthenticated request that exceeds the rate limits.
+pub(super) fn too_many(limit: RateLimited) -> Response {
     TokenError::TooMany(limit.retry_after).response()
 }
 
-/// The client that asks. All are public clients: they have no secret, and one that sends one is
-/// mistaken about where it is (RFC 6749 section 2.3).
-pub(super) fn client<'a>(
+/// The client of a request. All clients are public: they have no secret, and a client that sends
+/// one is misconfigured (RFC 6749 section 2.3).
+pub(super) fn public_client<'a>(
     request: &Request,
-    sent: &'a Parameters,
+    params: &'a Parameters,
 ) -> Result<Option<&'a str>, TokenError> {
     let authenticates = request.headers().contains_key(header::AUTHORIZATION)
-        || sent.has("client_secret")
-        || sent.has("client_assertion");
+        || params.has("client_secret")
+        || params.has("client_assertion");
     if authenticates {
         return Err(TokenError::Client("this client is public: send client_id and no secret"));
     }
-    match sent.optional("client_id", 64)? {
-        Some(PLUGIN_CLIENT_ID) | None => Ok(sent.optional("client_id", 64)?),
+    match params.optional("client_id", 64)? {
+        Some(PLUGIN_CLIENT_ID) | None => Ok(params.optional("client_id", 64)?),
         Some(_) => Err(TokenError::Client("client_id names no client known here")),
     }
 }
 
-/// Adds tokens to a session that is alive; `parent` is the refresh token that they are given for.
-pub(super) async fn grant(
+/// Issues tokens of a valid session; `parent` is the refresh token that they are issued for.
+pub(super) async fn issue(
     issuer: &Issuer,
     tx: &mut Tx,
     session: &Session,
     nonce: Option<&str>,
     parent: Option<SecretHash>,
     now: i64,
-) -> Result<Granted, TokenError> {
+) -> Result<IssuedTokens, TokenError> {
     let access_token = PlainSecret::generate(session::ACCESS_PREFIX)?;
     let lifetime = i64::from(issuer.settings().access_token_seconds) * 1000;
     let expires_at = (now + lifetime).min(session.expires_at);
     session::add_access_token(tx, access_token.hash(), session.id, expires_at, None).await?;
     let refresh_token = if session.has_scope("offline_access") {
         let token = PlainSecret::generate(refresh::PREFIX)?;
-        refresh::add(tx, token.hash(), session.id, parent, now).await?;
+        refresh::insert(tx, token.hash(), session.id, parent, now).await?;
         Some(token)
     } else {
         None
     };
-    note("user_id", session.user_id);
-    note("session_id", session.id);
-    Ok(Granted {
+    record_field("user_id", session.user_id);
+    record_field("session_id", session.id);
+    Ok(IssuedTokens {
         access_token,
         expires_in: (expires_at - now) / 1000,
         refresh_token,
-        // Signed before the commit: a fault leaves nothing behind.
+        // It is signed before the commit, so that a failure leaves no rows.
         id_token: id_token::issue(issuer, session, nonce, now)?,
         scope: session.scope.clone(),
     })

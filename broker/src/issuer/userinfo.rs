@@ -1,4 +1,4 @@
-//! `GET /oauth2/userinfo` (OpenID Connect Core 1.0 section 5.3).
+//! The userinfo endpoint, `GET /oauth2/userinfo` (OpenID Connect Core 1.0 section 5.3).
 
 use poem::{
     IntoResponse as _, Request, Response,
@@ -8,13 +8,13 @@ use serde_json::json;
 use tenant_shared::Code;
 
 use super::Issuer;
-use crate::problem::{Failure, SIGN_IN};
+use crate::problem::{ApiError, SIGN_IN};
 
-/// Who the bearer of an access token is.
+/// Responds with the claims about the user of an access token.
 pub(super) async fn userinfo(issuer: Issuer, request: Request) -> Response {
     let caller = match bearer(&request) {
-        Some(token) => issuer.identity().caller(token).await,
-        None => Err(Failure::new(Code::Unauthenticated, SIGN_IN)),
+        Some(token) => issuer.identity().authenticate_access_token(token).await,
+        None => Err(ApiError::new(Code::Unauthenticated, SIGN_IN)),
     };
     match caller {
         Ok(caller) => {
@@ -30,7 +30,7 @@ pub(super) async fn userinfo(issuer: Issuer, request: Request) -> Response {
         Err(failure) => {
             let mut response = failure.into_response();
             if response.status() == StatusCode::UNAUTHORIZED && bearer(&request).is_some() {
-                // RFC 6750 section 3.1: one that was sent and is worth nothing has a name.
+                // RFC 6750 section 3.1: the error code for a token that was sent and is invalid.
                 let challenge = "Bearer realm=\"tenant-broker\", error=\"invalid_token\"";
                 response
                     .headers_mut()

@@ -1,4 +1,4 @@
-//! The client that a limit counts for.
+//! The client that a rate limit counts for: an address or an IPv6 network.
 
 use std::{
     fmt,
@@ -7,21 +7,21 @@ use std::{
 
 use crate::problem;
 
-/// A client as limits by address know it: an IPv4 address, or the /64 network of an IPv6 address,
-/// because one IPv6 subscriber has a whole /64.
+/// A client for limits by address: an IPv4 address, or the /64 network of an IPv6 address, because
+/// one IPv6 subscriber has a whole /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Client {
     /// An IPv4 address.
     V4(Ipv4Addr),
     /// The upper 64 bits of an IPv6 address.
     V6([u16; 4]),
-    /// The address is not known, outside of a request.
+    /// The address is unknown, outside of a request.
     Unknown,
 }
 
 impl Client {
     /// The client at this address.
-    pub fn of(address: Option<IpAddr>) -> Self {
+    pub fn from_address(address: Option<IpAddr>) -> Self {
         match address.map(|address| address.to_canonical()) {
             Some(IpAddr::V4(address)) => Self::V4(address),
             Some(IpAddr::V6(address)) => {
@@ -32,13 +32,13 @@ impl Client {
         }
     }
 
-    /// The client that sent the request under way.
-    pub fn of_request() -> Self {
-        Self::of(problem::request_address())
+    /// The client of the current request.
+    pub fn current() -> Self {
+        Self::from_address(problem::request_address())
     }
 }
 
-/// The subject of a row of `throttles`.
+/// The text form, which is the subject of a row of `throttles`.
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn an_ipv6_subscriber_is_one_client() {
-        let of = |text: &str| Client::of(Some(text.parse().unwrap()));
+        let of = |text: &str| Client::from_address(Some(text.parse().unwrap()));
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));

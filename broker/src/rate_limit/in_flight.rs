@@ -1,4 +1,4 @@
-//! How much is under way at once, for each client and for all clients together.
+//! Limits on concurrency: requests in flight, for each client and for all clients together.
 
 use std::{
     collections::HashMap,
@@ -7,12 +7,12 @@ use std::{
 
 use super::Client;
 
-/// A bound on how much is under way. Its keys are the clients with something under way, so there are
-/// never more than the bound.
+/// A limit on concurrency. Its keys are the clients with something in flight, so the map has at
+/// most `max` entries.
 #[derive(Debug)]
-pub(super) struct InFlight {
-    most: usize,
-    most_of_a_client: usize,
+pub(super) struct InFlightLimiter {
+    max: usize,
+    max_per_client: usize,
     counts: Mutex<Counts>,
 }
 
@@ -22,28 +22,28 @@ struct Counts {
     clients: HashMap<Client, usize>,
 }
 
-/// One thing under way; it is over when this is dropped.
+/// A slot in flight; dropping it releases the slot.
 #[derive(Debug)]
-pub(super) struct Place {
-    of: Arc<InFlight>,
+pub(super) struct InFlightSlot {
+    limiter: Arc<InFlightLimiter>,
     client: Client,
 }
 
-impl InFlight {
-    pub(super) fn new(most: usize, most_of_a_client: usize) -> Arc<Self> {
-        Arc::new(Self { most, most_of_a_client, counts: Mutex::default() })
+impl InFlightLimiter {
+    pub(super) fn new(max: usize, max_per_client: usize) -> Arc<Self> {
+        Arc::new(Self { max, max_per_client, counts: Mutex::default() })
     }
 
-    /// Begins one more; `None` if the client, or all clients together, have enough under way.
-    pub(super) fn enter(self: &Arc<Self>, client: Client) -> Option<Place> {
+    /// Takes a slot; `None` if the client, or all clients together, have no slot left.
+    pub(super) fn try_acquire(self: &Arc<Self>, client: Client) -> Option<InFlightSlot> {
         let mut counts = self.lock();
-        let own = counts.clients.get(&client).copied().unwrap_or_default();
-        if counts.total >= self.most || own >= self.most_of_a_client {
+        let client_count = counts.clients.get(&client).copied().unwrap_or_default();
+        if counts.total >= self.max || client_count >= self.max_per_client {
             return None;
         }
         counts.total += 1;
-        counts.clients.insert(client, own + 1);
-        Some(Place { of: Arc::clone(self), client })
+        counts.clients.insert(client, client_count + 1);
+        Some(InFlightSlot { limiter: Arc::clone(self), client })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {
@@ -51,13 +51,13 @@ impl InFlight {
     }
 }
 
-impl Drop for Place {
+impl Drop for InFlightSlot {
     fn drop(&mut self) {
-        let mut counts = self.of.lock();
+        let mut counts = self.limiter.lock();
         counts.total = counts.total.saturating_sub(1);
-        if let Some(own) = counts.clients.get_mut(&self.client) {
-            *own = own.saturating_sub(1);
-            if *own == 0 {
+        if let Some(client_count) = counts.clients.get_mut(&self.client) {
+            *client_count = client_count.saturating_sub(1);
+            if *client_count == 0 {
                 counts.clients.remove(&self.client);
             }
         }
@@ -69,17 +69,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_cannot_take_all_places_and_gives_them_back() {
-        let in_flight = InFlight::new(10, 6);
-        let enter = |number: u32| in_flight.enter(Client::V4(number.into()));
-        let mut first: Vec<_> = (0..100).filter_map(|_| enter(1)).collect();
+    fn a_client_cannot_take_all_slots_and_releases_its_own() {
+        let in_flight = InFlightLimiter::new(10, 6);
+        let try_acquire = |number: u32| in_flight.try_acquire(Client::V4(number.into()));
+        let mut first: Vec<_> = (0..100).filter_map(|_| try_acquire(1)).collect();
         assert_eq!(first.len(), 6);
-        let second: Vec<_> = (0..100).filter_map(|_| enter(2)).collect();
-        assert_eq!(second.len(), 4, "ten at once, whoever asks");
-        assert!(enter(3).is_none());
+        let second: Vec<_> = (0..100).filter_map(|_| try_acquire(2)).collect();
+        assert_eq!(second.len(), 4, "ten for all clients together");
+        assert!(try_acquire(3).is_none());
         first.pop();
-        let third = enter(3);
-        assert!(third.is_some() && enter(3).is_none());
+        let third = try_acquire(3);
+        assert!(third.is_some() && try_acquire(3).is_none());
         drop((first, second, third));
         let counts = in_flight.lock();
         assert!(counts.total == 0 && counts.clients.is_empty(), "{counts:?}");

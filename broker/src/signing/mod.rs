@@ -1,8 +1,9 @@
-//! Keys that sign (ES256, RFC 7518 section 3.4), for ID tokens and for the audit trail's checkpoints.
+//! Signing keys (ES256, RFC 7518 section 3.4) for ID tokens and for the audit trail's checkpoints.
 //!
-//! Several may be loaded: the first signs, all are published, so that a key can be introduced before
-//! it signs and stay known until what it signed has expired. Whatever is signed says in its header
-//! (`typ`) what it is, and whoever checks it asks for that, so that one kind never passes as another.
+//! Several keys may be loaded: the first signs, all are published. So a key can be published before
+//! it signs, and stays published until everything that it signed has expired. The header `typ` of a
+//! JWS names its kind, and verification requires the expected one, so that one kind never passes as
+//! another.
 
 mod public;
 
@@ -22,40 +23,40 @@ use p256::{
 use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
 use serde::Serialize;
 
-pub use public::{Jwk, NoKeys, PublicKeys, Unproven};
+pub use public::{Jwk, JwksError, PublicKeys, SignatureError};
 
 /// A signing key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// No file is named.
+    /// No key file is configured.
     #[error("no signing key is named")]
     None,
     /// The file cannot be read.
     #[error("cannot read the signing key {path}: {cause}", path = path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the file system.
         cause: io::Error,
     },
-    /// The file holds something else.
+    /// The file contains no usable private key.
     #[error(
         "{path} holds no EC P-256 private key in PEM (PKCS#8 or SEC1); make one with \
          `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`", path = path.display()
     )]
     NotAKey {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The same key twice.
+    /// Two files contain the same key.
     #[error("{path} holds the same key as a file before it; name each key once", path = path.display())]
     Twice {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 }
 
-/// A private key. It does not print.
+/// A private key. `Debug` prints its public half only.
 pub struct PrivateKey {
     encoding: EncodingKey,
     jwk: Jwk,
@@ -72,7 +73,7 @@ impl PrivateKey {
     /// Loads keys from PEM files, at least one.
     ///
     /// # Errors
-    /// A file that cannot be used, and why.
+    /// A file cannot be read or contains no usable key.
     pub fn load(files: &[PathBuf]) -> Result<Vec<Self>, KeyError> {
         let mut keys: Vec<Self> = Vec::new();
         for path in files {
@@ -87,44 +88,44 @@ impl PrivateKey {
         if keys.is_empty() { Err(KeyError::None) } else { Ok(keys) }
     }
 
-    /// The first private key of a PEM file; sections of other kinds, such as EC parameters, are
-    /// passed.
+    /// Parses the first private key of a PEM file; sections of other kinds, such as EC parameters,
+    /// are skipped.
     fn parse(pem: &[u8]) -> Option<Self> {
         let secret = match PrivateKeyDer::from_pem_slice(pem).ok()? {
             PrivateKeyDer::Pkcs8(der) => SecretKey::from_pkcs8_der(der.secret_pkcs8_der()).ok()?,
             PrivateKeyDer::Sec1(der) => SecretKey::from_sec1_der(der.secret_sec1_der()).ok()?,
             _ => return None,
         };
-        Self::of(secret)
+        Self::from_secret_key(secret)
     }
 
-    fn of(secret: SecretKey) -> Option<Self> {
+    fn from_secret_key(secret: SecretKey) -> Option<Self> {
         let point = secret.public_key().to_sec1_point(false);
         let jwk = Jwk::new(URL_SAFE_NO_PAD.encode(point.x()?), URL_SAFE_NO_PAD.encode(point.y()?));
         let der = secret.to_pkcs8_der().ok()?;
         Some(Self { encoding: EncodingKey::from_ec_der(der.as_bytes()), jwk, secret })
     }
 
-    /// A key for tests, known to nobody else.
+    /// Generates a key for tests.
     #[cfg(test)]
     pub(crate) fn generate() -> Self {
-        Self::of(SecretKey::try_generate().unwrap()).unwrap()
+        Self::from_secret_key(SecretKey::try_generate().unwrap()).unwrap()
     }
 
-    /// The public half.
+    /// The public key.
     pub fn jwk(&self) -> &Jwk {
         &self.jwk
     }
 
-    /// The secret itself, for keys that follow from it.
+    /// The private scalar, for the derivation of other keys.
     pub(crate) fn secret_bytes(&self) -> FieldBytes {
         self.secret.to_bytes()
     }
 
-    /// Signs claims as a compact JWS that names its key and what it is (`typ`).
+    /// Signs claims as a compact JWS whose header names the key (`kid`) and the kind (`typ`).
     ///
     /// # Errors
-    /// The claims cannot be written as JSON.
+    /// The claims cannot be serialized as JSON.
     pub fn sign(&self, typ: &str, claims: &impl Serialize) -> jsonwebtoken::errors::Result<String> {
         let mut header = Header::new(Algorithm::ES256);
         header.typ = Some(typ.to_owned());
@@ -133,11 +134,11 @@ impl PrivateKey {
     }
 }
 
-/// Makes a signing key in this file, mode 0600, if the file is not there. The file appears whole or
-/// not at all, and is never replaced, so that processes that start at once agree on one key.
+/// Generates a signing key in this file, mode 0600, if the file does not exist. The file is created
+/// atomically and never replaced, so processes that start at the same time agree on one key.
 ///
 /// # Errors
-/// The folder cannot be written to, or the system has no randomness.
+/// The folder cannot be written to, or the system's random number generator failed.
 pub fn generate_if_missing(path: &Path) -> io::Result<()> {
     if path.try_exists()? {
         return Ok(());
@@ -145,7 +146,7 @@ pub fn generate_if_missing(path: &Path) -> io::Result<()> {
     let key = SecretKey::try_generate().map_err(io::Error::other)?;
     let pem = key.to_pkcs8_pem(LineEnding::LF).map_err(io::Error::other)?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    // Born with mode 0600, so that it is never open to others.
+    // The file is created with mode 0600, so others can never read it.
     let mut file = tempfile::Builder::new().prefix(".issuer-key-").tempfile_in(folder)?;
     file.write_all(pem.as_bytes())?;
     file.as_file().sync_all()?;

@@ -1,4 +1,4 @@
-//! Public keys, and what they are for: checking what a private one signed.
+//! Public keys and the verification of signatures.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::PrivateKey;
 
-/// Keys of one set at most.
-const MOST_KEYS: usize = 1000;
+/// Keys that are read of one set at most.
+const MAX_KEYS: usize = 1000;
 
-/// A public key as it is published (RFC 7517, RFC 7518 section 6.2.1).
+/// A public key as a JSON Web Key (RFC 7517, RFC 7518 section 6.2.1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Jwk {
     kty: String,
@@ -33,45 +33,45 @@ impl Jwk {
         Self { kty, crv, x, y, alg, purpose, kid }
     }
 
-    /// Its name: what follows from the key itself (RFC 7638).
+    /// Key identifier: the thumbprint of the key (RFC 7638).
     pub fn kid(&self) -> &str {
         &self.kid
     }
 }
 
-/// Name of a key that follows from the key itself (RFC 7638 section 3).
+/// Thumbprint of a key (RFC 7638 section 3).
 fn thumbprint(x: &str, y: &str) -> String {
     // Coordinates are base64url, so nothing in them needs escaping.
     let canonical = format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#);
     URL_SAFE_NO_PAD.encode(Sha256::digest(canonical.as_bytes()))
 }
 
-/// A text that is no set of keys.
+/// A text is not a usable JSON Web Key Set.
 #[derive(Debug, thiserror::Error)]
-pub enum NoKeys {
-    /// Not JSON, or not a set of keys.
+pub enum JwksError {
+    /// The text is not JSON, or not a key set.
     #[error("not a JSON Web Key Set (RFC 7517): {0}")]
     Malformed(#[from] serde_json::Error),
-    /// None that can be used.
+    /// The set has no EC P-256 key.
     #[error("no EC P-256 key is in the set")]
     None,
 }
 
-/// What was signed is not to be believed.
+/// A JWS cannot be verified.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unproven {
-    /// It is not what was asked for, or not readable.
+pub enum SignatureError {
+    /// The text is not a JWS of the expected kind.
     #[error("it is no signature of this kind")]
     Malformed,
-    /// None of the keys is the one that it names.
+    /// The key that the JWS names is not in the set.
     #[error("it names the key {0}, which is not among the known ones")]
     UnknownKey(String),
-    /// The key did not sign this.
+    /// The signature does not match.
     #[error("the signature is wrong")]
     Forged,
 }
 
-/// Public keys by name. Two sets become one with [`Extend`].
+/// Public keys by identifier. [`Extend`] merges two sets.
 #[derive(Clone, Default)]
 pub struct PublicKeys(BTreeMap<String, (Jwk, DecodingKey)>);
 
@@ -92,19 +92,19 @@ impl Extend<Jwk> for PublicKeys {
 }
 
 impl PublicKeys {
-    /// The public halves of these.
-    pub fn of(keys: &[PrivateKey]) -> Self {
+    /// The public halves of these private keys.
+    pub fn from_private(keys: &[PrivateKey]) -> Self {
         let mut public = Self::default();
         public.extend(keys.iter().map(|key| key.jwk().clone()));
         public
     }
 
-    /// The P-256 keys of a JSON Web Key Set; keys of other kinds are passed. Names are worked out
-    /// again, for a name that anybody can choose proves nothing.
+    /// Parses the P-256 keys of a JSON Web Key Set; keys of other kinds are skipped. Identifiers
+    /// are computed again, because an identifier that anybody can choose proves nothing.
     ///
     /// # Errors
-    /// It is no such set, or no key is in it.
-    pub fn parse(text: &str) -> Result<Self, NoKeys> {
+    /// The text is no such set, or the set has no usable key.
+    pub fn parse(text: &str) -> Result<Self, JwksError> {
         #[derive(Deserialize)]
         struct Set {
             keys: Vec<Key>,
@@ -117,35 +117,40 @@ impl PublicKeys {
         }
         let set: Set = serde_json::from_str(text)?;
         let mut public = Self::default();
-        public.extend(set.keys.into_iter().take(MOST_KEYS).filter_map(|key| {
+        public.extend(set.keys.into_iter().take(MAX_KEYS).filter_map(|key| {
             (key.crv? == "P-256").then_some(())?;
             Some(Jwk::new(key.x?, key.y?))
         }));
-        if public.0.is_empty() { Err(NoKeys::None) } else { Ok(public) }
+        if public.0.is_empty() { Err(JwksError::None) } else { Ok(public) }
     }
 
-    /// The set, to be published.
-    pub fn set(&self) -> serde_json::Value {
+    /// The keys as a JSON Web Key Set.
+    pub fn to_jwks(&self) -> serde_json::Value {
         serde_json::json!({ "keys": self.0.values().map(|(jwk, _)| jwk).collect::<Vec<_>>() })
     }
 
-    /// The keys.
+    /// Iterates over the keys.
     pub fn jwks(&self) -> impl Iterator<Item = &Jwk> {
         self.0.values().map(|(jwk, _)| jwk)
     }
 
-    /// What was signed as this kind (the header's `typ`, RFC 8725 section 3.11).
+    /// Verifies a JWS of this kind (the header's `typ`, RFC 8725 section 3.11) and returns its
+    /// claims.
     ///
     /// # Errors
-    /// It is of another kind, of an unknown key, or not signed by it.
-    pub fn open<T: DeserializeOwned + Clone>(&self, typ: &str, jws: &str) -> Result<T, Unproven> {
-        let header = jsonwebtoken::decode_header(jws).map_err(|_| Unproven::Malformed)?;
+    /// The JWS is of another kind, names an unknown key, or its signature does not match.
+    pub fn verify<T: DeserializeOwned + Clone>(
+        &self,
+        typ: &str,
+        jws: &str,
+    ) -> Result<T, SignatureError> {
+        let header = jsonwebtoken::decode_header(jws).map_err(|_| SignatureError::Malformed)?;
         if header.typ.as_deref() != Some(typ) || header.alg != Algorithm::ES256 {
-            return Err(Unproven::Malformed);
+            return Err(SignatureError::Malformed);
         }
-        let kid = header.kid.ok_or(Unproven::Malformed)?;
+        let kid = header.kid.ok_or(SignatureError::Malformed)?;
         let Some((_, key)) = self.0.get(&kid) else {
-            return Err(Unproven::UnknownKey(
+            return Err(SignatureError::UnknownKey(
                 kid.chars().filter(|c| !c.is_control()).take(64).collect(),
             ));
         };
@@ -156,8 +161,8 @@ impl PublicKeys {
         match jsonwebtoken::decode(jws, key, &validation) {
             Ok(decoded) => Ok(decoded.claims),
             Err(error) => Err(match error.kind() {
-                jsonwebtoken::errors::ErrorKind::InvalidSignature => Unproven::Forged,
-                _ => Unproven::Malformed,
+                jsonwebtoken::errors::ErrorKind::InvalidSignature => SignatureError::Forged,
+                _ => SignatureError::Malformed,
             }),
         }
     }

@@ -1,11 +1,11 @@
-//! Keys as files and as published, and what they sign.
+//! Tests of key files, key sets and signatures.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 
-/// The P-256 example key of RFC 7515 appendix A.3 as SEC1, behind its parameters as openssl
-/// writes them.
+/// The P-256 example key of RFC 7515 appendix A.3 as SEC1, after its parameters, as openssl writes
+/// them.
 const SEC1: &str = include_str!("testdata/rfc7515-a3.pem");
 
 fn written(folder: &Path, name: &str, text: &str) -> PathBuf {
@@ -49,7 +49,7 @@ fn a_generated_key_is_private_loads_and_is_never_replaced() {
 }
 
 #[test]
-fn what_is_signed_names_its_key() {
+fn a_signature_names_its_key() {
     let folder = tempfile::tempdir().unwrap();
     let first = folder.path().join("first.pem");
     generate_if_missing(&first).unwrap();
@@ -64,7 +64,7 @@ fn what_is_signed_names_its_key() {
 }
 
 #[test]
-fn what_is_no_key_is_named() {
+fn a_file_without_a_key_is_named_in_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let empty = written(folder.path(), "empty.pem", "");
     assert!(matches!(PrivateKey::load(&[]), Err(KeyError::None)));
@@ -75,25 +75,28 @@ fn what_is_no_key_is_named() {
 }
 
 #[test]
-fn what_is_signed_opens_as_what_it_is_with_its_key_only() {
+fn a_signature_verifies_only_with_its_key_and_its_kind() {
     let (key, other) = (PrivateKey::generate(), PrivateKey::generate());
     let claims = serde_json::json!({"a": 1});
     let jws = key.sign("this+jws", &claims).unwrap();
-    let open = |keys: &PublicKeys, typ, jws: &str| keys.open::<serde_json::Value>(typ, jws);
-    let known = PublicKeys::of(std::slice::from_ref(&key));
-    assert_eq!(open(&known, "this+jws", &jws).unwrap(), claims);
-    assert_eq!(open(&known, "that+jws", &jws), Err(Unproven::Malformed));
+    let verify = |keys: &PublicKeys, typ, jws: &str| keys.verify::<serde_json::Value>(typ, jws);
+    let known = PublicKeys::from_private(std::slice::from_ref(&key));
+    assert_eq!(verify(&known, "this+jws", &jws).unwrap(), claims);
+    assert_eq!(verify(&known, "that+jws", &jws), Err(SignatureError::Malformed));
     let kid = key.jwk().kid().to_owned();
-    let strangers = PublicKeys::of(std::slice::from_ref(&other));
-    assert_eq!(open(&strangers, "this+jws", &jws), Err(Unproven::UnknownKey(kid)));
+    let others = PublicKeys::from_private(std::slice::from_ref(&other));
+    assert_eq!(verify(&others, "this+jws", &jws), Err(SignatureError::UnknownKey(kid)));
     // Another's signature under the known key's name.
     let forged = other.sign("this+jws", &claims).unwrap();
     let (header, rest) = (jws.split_once('.').unwrap().0, forged.split_once('.').unwrap().1);
-    assert_eq!(open(&known, "this+jws", &format!("{header}.{rest}")), Err(Unproven::Forged));
-    assert_eq!(open(&known, "this+jws", "no signature"), Err(Unproven::Malformed));
+    assert_eq!(
+        verify(&known, "this+jws", &format!("{header}.{rest}")),
+        Err(SignatureError::Forged)
+    );
+    assert_eq!(verify(&known, "this+jws", "no signature"), Err(SignatureError::Malformed));
     // As published and read again.
-    let published = PublicKeys::parse(&known.set().to_string()).unwrap();
-    assert_eq!(open(&published, "this+jws", &jws).unwrap(), claims);
-    assert!(matches!(PublicKeys::parse(r#"{"keys":[{"kty":"RSA"}]}"#), Err(NoKeys::None)));
-    assert!(matches!(PublicKeys::parse("{}"), Err(NoKeys::Malformed(_))));
+    let published = PublicKeys::parse(&known.to_jwks().to_string()).unwrap();
+    assert_eq!(verify(&published, "this+jws", &jws).unwrap(), claims);
+    assert!(matches!(PublicKeys::parse(r#"{"keys":[{"kty":"RSA"}]}"#), Err(JwksError::None)));
+    assert!(matches!(PublicKeys::parse("{}"), Err(JwksError::Malformed(_))));
 }

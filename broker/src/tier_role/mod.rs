@@ -1,15 +1,16 @@
-//! What the tiers' ClusterRoles really give.
+//! Permissions of the tiers' ClusterRoles beyond the built-in `admin`.
 //!
-//! The default role `admin` is aggregated: every ClusterRole with the label `aggregate-to-admin` adds
-//! to it, also one that is installed years later, and operators use that. The controller manager
-//! writes the sum into the role's own `rules`, so that reading the role by its name is enough. It is
-//! compared with the built-in `admin` of Kubernetes as a table ([`builtin`]): the ClusterRoles that it
-//! is aggregated from are there to be read as well, but somebody may have added to those, and clusters
-//! that are older than 1.22 keep rights in them that new ones do not have.
+//! The default role `admin` is aggregated: every ClusterRole with the label `aggregate-to-admin`
+//! adds permissions to it, also one that is installed years later, and Kubernetes operators use
+//! that. The controller manager writes the union into the role's own `rules`, so reading the role
+//! by its name is enough. The role is compared with a table of the built-in `admin` of Kubernetes
+//! ([`builtin`]). The ClusterRoles that it is aggregated from could be read as well, but somebody
+//! may have extended them, and clusters that were created before 1.22 keep permissions in them that
+//! new clusters do not have.
 
 mod builtin;
-mod known;
-mod watch;
+mod escapes;
+mod watcher;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,26 +19,26 @@ use std::{
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 
-pub use known::leads_out;
-pub use watch::Watch;
+pub use escapes::escape_reason;
+pub use watcher::RoleWatcher;
 
 use crate::cluster::{Cluster, ClusterError};
 
-/// Rights that are named in one text at most.
-const MAX_NAMED: usize = 20;
+/// Maximum number of permissions in one text.
+const MAX_LISTED: usize = 20;
 
-/// Verbs on a resource that the built-in `admin` has not.
+/// Verbs on a resource that the built-in `admin` does not have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Excess {
+pub struct ExtraPermission {
     /// API group; empty for the core, `*` for all.
     pub group: String,
     /// Resource, perhaps with a subresource; `*` for all.
     pub resource: String,
-    /// What may be done with it.
+    /// The verbs, for example `get`; `*` for all.
     pub verbs: BTreeSet<String>,
 }
 
-impl fmt::Display for Excess {
+impl fmt::Display for ExtraPermission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dot = if self.group.is_empty() { "" } else { "." };
         let verbs: Vec<&str> = self.verbs.iter().map(String::as_str).collect();
@@ -45,56 +46,60 @@ impl fmt::Display for Excess {
     }
 }
 
-/// A tier's ClusterRole, looked at.
+/// Result of the inspection of a tier's ClusterRole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// It is not there.
+pub enum RoleReport {
+    /// The role does not exist.
     Missing,
-    /// The broker may not read it.
+    /// The broker may not read the role.
     Refused,
-    /// What it gives beyond the built-in `admin`.
-    Gives(Vec<Excess>),
+    /// The permissions that the role grants beyond the built-in `admin`.
+    Grants(Vec<ExtraPermission>),
 }
 
-impl Seen {
-    /// The rights among these that are known to lead out of the namespace, each with the reason.
-    pub fn leading_out(&self) -> Vec<(&Excess, &'static str)> {
+impl RoleReport {
+    /// The permissions that are known to lead out of the namespace, each with the reason.
+    pub fn escapes(&self) -> Vec<(&ExtraPermission, &'static str)> {
         match self {
-            Self::Gives(all) => {
-                all.iter().filter_map(|one| leads_out(one).map(|why| (one, why))).collect()
+            Self::Grants(all) => {
+                all.iter().filter_map(|one| escape_reason(one).map(|why| (one, why))).collect()
             }
             Self::Missing | Self::Refused => Vec::new(),
         }
     }
 }
 
-/// Looks at a tier's ClusterRole.
+/// Reads a tier's ClusterRole and compares it with the built-in `admin`.
 ///
 /// # Errors
 /// The cluster does not answer.
-pub async fn look(cluster: &Cluster, role: &str) -> Result<Seen, ClusterError> {
-    match cluster.look_at::<ClusterRole>(role).await {
-        Ok(Some(role)) => Ok(Seen::Gives(beyond_admin(&role.rules.unwrap_or_default()))),
-        Ok(None) => Ok(Seen::Missing),
-        Err(ClusterError::Refused(_)) => Ok(Seen::Refused),
+pub async fn inspect(cluster: &Cluster, role: &str) -> Result<RoleReport, ClusterError> {
+    match cluster.get_opt::<ClusterRole>(role).await {
+        Ok(Some(role)) => {
+            Ok(RoleReport::Grants(extra_permissions(&role.rules.unwrap_or_default())))
+        }
+        Ok(None) => Ok(RoleReport::Missing),
+        Err(ClusterError::Refused(_)) => Ok(RoleReport::Refused),
         Err(error) => Err(error),
     }
 }
 
-/// The rights as one text; of very many the first ones.
-pub fn named<T: ToString>(rights: &[T]) -> String {
-    let mut names: Vec<String> = rights.iter().take(MAX_NAMED).map(ToString::to_string).collect();
-    if rights.len() > MAX_NAMED {
-        names.push(format!("and {} more", rights.len() - MAX_NAMED));
+/// The permissions as one text: the first 20 of them, and the number of the others.
+pub fn summary<T: ToString>(permissions: &[T]) -> String {
+    let mut names: Vec<String> =
+        permissions.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    if permissions.len() > MAX_LISTED {
+        names.push(format!("and {} more", permissions.len() - MAX_LISTED));
     }
     names.join("; ")
 }
 
-/// What these rules give, in the namespace that they are bound in, beyond the built-in `admin`. URLs
-/// that are no resources are not among it: a RoleBinding does not give them.
-fn beyond_admin(rules: &[PolicyRule]) -> Vec<Excess> {
-    let builtin = builtin::rights();
-    let mut excess: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
+/// The permissions that these rules grant, in the namespace of their RoleBinding, beyond the
+/// built-in `admin`. Non-resource URLs are not among them, because a RoleBinding does not grant
+/// them.
+fn extra_permissions(rules: &[PolicyRule]) -> Vec<ExtraPermission> {
+    let builtin = builtin::permissions();
+    let mut extra: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for rule in rules {
         for group in rule.api_groups.iter().flatten() {
             for resource in rule.resources.iter().flatten() {
@@ -104,12 +109,15 @@ fn beyond_admin(rules: &[PolicyRule]) -> Vec<Excess> {
                     rule.verbs.iter().filter(|verb| !is_known(verb)).cloned().collect();
                 if !more.is_empty() {
                     let place = (group.clone(), resource.clone());
-                    excess.entry(place).or_default().extend(more);
+                    extra.entry(place).or_default().extend(more);
                 }
             }
         }
     }
-    excess.into_iter().map(|((group, resource), verbs)| Excess { group, resource, verbs }).collect()
+    extra
+        .into_iter()
+        .map(|((group, resource), verbs)| ExtraPermission { group, resource, verbs })
+        .collect()
 }
 
 #[cfg(test)]
@@ -126,11 +134,11 @@ mod tests {
     }
 
     fn texts(rules: &[PolicyRule]) -> Vec<String> {
-        beyond_admin(rules).iter().map(ToString::to_string).collect()
+        extra_permissions(rules).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn what_the_built_in_admin_has_is_nothing_more() {
+    fn permissions_of_the_built_in_admin_are_not_extra() {
         let rules = [
             rule("", "pods", &["create", "get", "deletecollection"]),
             rule("apps", "deployments", &["patch"]),
@@ -140,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_has_not_is_listed_once_with_its_verbs() {
+    fn extra_permissions_are_listed_once_with_their_verbs() {
         let rules = [
             rule("", "endpoints", &["update", "get"]),
             rule("", "endpoints", &["create"]),
@@ -151,16 +159,16 @@ mod tests {
             texts(&rules),
             ["endpoints (create, update)", "*.* (*)", "pods.metrics.k8s.io (get)"]
         );
-        let seen = Seen::Gives(beyond_admin(&rules));
-        let out: Vec<&str> = seen.leading_out().iter().map(|(one, _)| &*one.resource).collect();
+        let report = RoleReport::Grants(extra_permissions(&rules));
+        let out: Vec<&str> = report.escapes().iter().map(|(one, _)| &*one.resource).collect();
         assert_eq!(out, ["endpoints", "*"]);
     }
 
     #[test]
-    fn of_very_many_the_first_are_named() {
+    fn a_long_list_is_truncated() {
         let rules: Vec<PolicyRule> =
             (10..40).map(|n| rule("x.example", &format!("r{n}"), &["get"])).collect();
-        let text = named(&beyond_admin(&rules));
+        let text = summary(&extra_permissions(&rules));
         assert!(
             text.starts_with("r10.x.example (get); ") && text.ends_with("; and 10 more"),
             "{text}"

@@ -1,4 +1,4 @@
-//! Users, as administrators manage them: who there is, who may sign in, who is signed in where.
+//! Management of users by administrators: list, lookup, suspension, e-mail address and sessions.
 
 pub mod api;
 mod rows;
@@ -15,17 +15,17 @@ use crate::{
     audit::{self, Action, Event},
     clock::{Clock, timestamp},
     db::{Db, Tx},
-    identity::{Caller, Email, Identity, Which, provider::placeholder},
+    identity::{Caller, Email, Identity, SessionSelector, provider::placeholder_email},
     list::{self, Cursor},
-    problem::{Failure, SIGN_IN},
+    problem::{ApiError, SIGN_IN},
     telemetry::Metrics,
     workspace::Workspaces,
 };
 
-/// What the audit trail says where an administrator gave no reason.
+/// Reason in the audit trail if the administrator gave none.
 const NO_REASON: &str = "no reason given";
 
-/// All users. Clones share everything.
+/// The user service. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Users {
     db: Db,
@@ -36,7 +36,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// The verbs on this database.
+    /// A service on this database.
     pub fn new(
         db: Db,
         clock: Clock,
@@ -47,16 +47,16 @@ impl Users {
         Self { db, clock, identity, workspaces, metrics }
     }
 
-    /// The permit for something that is done to a user; a refusal is on record.
+    /// The permit for an action on a user. A refusal is recorded in the audit trail.
     ///
     /// # Errors
-    /// The refusal; the database's.
+    /// The caller is no administrator, or the database failed.
     pub async fn permit(
         &self,
         caller: &Caller,
         action: Action,
         id: Uuid,
-    ) -> Result<Permit<ManageUsers>, Failure> {
+    ) -> Result<Permit<ManageUsers>, ApiError> {
         match access::manage_users(caller) {
             Ok(permit) => Ok(permit),
             Err(refusal) => self.refuse(caller, action, id, refusal).await,
@@ -68,8 +68,8 @@ impl Users {
         by: &Caller,
         action: Action,
         id: Uuid,
-        refusal: Failure,
-    ) -> Result<T, Failure> {
+        refusal: ApiError,
+    ) -> Result<T, ApiError> {
         let event = Event {
             user_id: Some(by.user_id()),
             session_id: Some(by.session_id()),
@@ -79,73 +79,79 @@ impl Users {
         audit::record_refusal(&self.db, &self.clock, event.to_user(id), refusal).await
     }
 
-    /// Refuses somebody who was suspended, or lost the role, while this was decided: as every request
-    /// of theirs from now on.
+    /// Refuses a caller who was suspended or lost the administrator role meanwhile, with the error
+    /// that all their later requests get.
     async fn refuse_former_administrator<T>(
         &self,
         by: &Caller,
         action: Action,
         id: Uuid,
-    ) -> Result<T, Failure> {
-        self.refuse(by, action, id, Failure::new(Code::Unauthenticated, SIGN_IN)).await
+    ) -> Result<T, ApiError> {
+        self.refuse(by, action, id, ApiError::new(Code::Unauthenticated, SIGN_IN)).await
     }
 
-    /// A page of users by address, after this one.
+    /// A page of users ordered by e-mail address, after this address.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub async fn list(
         &self,
         _: &Permit<ManageUsers>,
         after: &str,
         limit: u32,
-    ) -> Result<UserList, Failure> {
-        // One more than shown tells whether there is a next page.
+    ) -> Result<UserList, ApiError> {
+        // One row more than requested shows whether there is a next page.
         let mut rows = rows::list(&self.db, after, limit + 1).await?;
-        let next_cursor = list::page(&mut rows, limit, |row| row.email.clone());
-        let items = rows.into_iter().map(wire).collect::<Result<_, _>>()?;
+        let next_cursor = list::truncate_page(&mut rows, limit, |row| row.email.clone());
+        let items = rows.into_iter().map(to_api).collect::<Result<_, _>>()?;
         Ok(UserList { items, next_cursor })
     }
 
-    /// The user of this name, or the owner of the workspace of this name.
+    /// The user with this name, or the owner of the workspace with this name.
     ///
     /// # Errors
-    /// 404 if there is none; the database's.
-    pub async fn named(&self, _: &Permit<ManageUsers>, name: &Name) -> Result<UserInfo, Failure> {
-        let found = rows::named(&self.db, name).await?.ok_or_else(access::nothing_of_this_name)?;
-        Ok(wire(found)?)
+    /// 404 if there is none, or the database failed.
+    pub async fn by_name(
+        &self,
+        _: &Permit<ManageUsers>,
+        name: &Name,
+    ) -> Result<UserInfo, ApiError> {
+        let row = rows::by_name(&self.db, name).await?.ok_or_else(access::name_not_found)?;
+        Ok(to_api(row)?)
     }
 
-    /// The user of this identifier.
+    /// The user with this identifier.
     ///
     /// # Errors
-    /// 404 if there is none; the database's.
-    pub async fn existing(&self, _: &Permit<ManageUsers>, id: Uuid) -> Result<UserInfo, Failure> {
-        let found = rows::find(&self.db, id).await?.ok_or_else(|| {
+    /// 404 if there is none, or the database failed.
+    pub async fn existing(&self, _: &Permit<ManageUsers>, id: Uuid) -> Result<UserInfo, ApiError> {
+        let row = rows::find(&self.db, id).await?.ok_or_else(|| {
             let text = "there is no such user; `kubectl tenant users list` lists them";
-            Failure::new(Code::NotFound, text)
+            ApiError::new(Code::NotFound, text)
         })?;
-        Ok(wire(found)?)
+        Ok(to_api(row)?)
     }
 
-    /// Suspends a user and all their workspaces. They have no session and get no credential from the
-    /// moment that this is durable: every replica asks the database on every request. Then the
-    /// workspaces' rights are taken away in the cluster. Running it again does the same again.
+    /// Suspends a user and all their workspaces. Once the transaction is durable the user has no
+    /// session and gets no credential, because every replica reads the database on every request.
+    /// Then the workspaces' rights are revoked in the cluster. Idempotent: a second call repeats
+    /// the steps.
     ///
     /// # Errors
-    /// 403 for oneself, 404 if there is no such user, 401 if the caller was suspended meanwhile; the
-    /// database's: then nothing was changed. A step that the cluster did not do is open in the answer, and the sweep goes on with it.
+    /// 403 if callers suspend themselves, 404 if there is no such user, 401 if the caller was
+    /// suspended meanwhile; or the database failed, and nothing was changed. A step that failed in
+    /// the cluster is no error: it is open in the result, and the sweep retries it.
     pub async fn suspend(
         &self,
         permit: &Permit<ManageUsers>,
         kill: &Permit<SuspendWorkspaces>,
         id: Uuid,
         reason: Option<String>,
-    ) -> Result<UserSuspension, Failure> {
+    ) -> Result<UserSuspension, ApiError> {
         let by = permit.caller();
         if id == by.user_id() {
             let text = "you cannot suspend yourself; another administrator has to";
-            let refusal = Failure::new(Code::Forbidden, text);
+            let refusal = ApiError::new(Code::Forbidden, text);
             return self.refuse(by, Action::SuspendUser, id, refusal).await;
         }
         self.existing(permit, id).await?;
@@ -153,48 +159,53 @@ impl Users {
         let because = Some(format!("the user was suspended: {reason}"));
         let mut tx = self.db.begin().await?;
         let change = async |tx: &mut Tx| rows::set_suspended(tx, id).await;
-        let Some(changed) = rows::by_administrator(&mut tx, by.user_id(), id, change).await? else {
+        let Some(changed) =
+            rows::change_as_administrator(&mut tx, by.user_id(), id, change).await?
+        else {
             drop(tx);
             return self.refuse_former_administrator(by, Action::SuspendUser, id).await;
         };
-        // Read after the user's row is changed: an `init` that was faster is seen, a slower one sees
-        // that the user is suspended.
-        let found = self.workspaces.of_user_in(&mut tx, id).await?;
+        // Read after the user's row is updated: an earlier `init` is seen here, and a later one
+        // sees that the user is suspended.
+        let rows = self.workspaces.for_user_in(&mut tx, id).await?;
         if changed {
             let why = "the user was suspended";
             self.identity.end_all_sessions(&mut tx, by, id, why).await?;
             self.record(&mut tx, permit, Action::SuspendUser, id, &reason).await?;
         }
-        for workspace in &found {
-            self.workspaces.intend_suspension(&mut tx, kill, workspace, because.clone()).await?;
+        for workspace in &rows {
+            self.workspaces.begin_suspension(&mut tx, kill, workspace, because.clone()).await?;
         }
         tx.commit().await?;
         if changed {
             self.metrics.action(Action::SuspendUser, "success");
         }
         let mut workspaces = Vec::new();
-        for workspace in &found {
+        for workspace in &rows {
             workspaces.push(self.workspaces.suspend(kill, workspace, because.clone()).await?);
         }
         Ok(UserSuspension { user: self.existing(permit, id).await?, workspaces })
     }
 
-    /// Lets a user in again; sessions from before stay ended, and workspaces suspended.
+    /// Resumes a user, who may then sign in again. Earlier sessions stay ended, and the workspaces
+    /// stay suspended.
     ///
     /// # Errors
-    /// 404 if there is no such user, 401 if the caller was suspended meanwhile; the database's: then
-    /// nothing was changed.
+    /// 404 if there is no such user, 401 if the caller was suspended meanwhile; or the database
+    /// failed, and nothing was changed.
     pub async fn resume(
         &self,
         permit: &Permit<ManageUsers>,
         id: Uuid,
         reason: Option<String>,
-    ) -> Result<UserInfo, Failure> {
+    ) -> Result<UserInfo, ApiError> {
         self.existing(permit, id).await?;
         let by = permit.caller();
         let mut tx = self.db.begin().await?;
         let change = async |tx: &mut Tx| rows::set_active(tx, id).await;
-        let Some(changed) = rows::by_administrator(&mut tx, by.user_id(), id, change).await? else {
+        let Some(changed) =
+            rows::change_as_administrator(&mut tx, by.user_id(), id, change).await?
+        else {
             drop(tx);
             return self.refuse_former_administrator(by, Action::ResumeUser, id).await;
         };
@@ -207,32 +218,34 @@ impl Users {
         self.existing(permit, id).await
     }
 
-    /// Gives a user another address, or one that is nobody's, so that whoever the old one belongs to
-    /// can have it. Everything else stays: identifier, password, sessions, workspaces, audit rows.
+    /// Changes a user's e-mail address, by default to a placeholder, so that the owner of the
+    /// previous address can use it. Everything else stays: identifier, password, sessions,
+    /// workspaces and audit rows.
     ///
     /// # Errors
-    /// 400 for text that is no address, 404 if there is no such user, 409 if another user has the
-    /// address, 401 if the caller was suspended meanwhile; the database's: then nothing was changed.
+    /// 400 if the text is no address, 404 if there is no such user, 409 if another user has the
+    /// address, 401 if the caller was suspended meanwhile; or the database failed. Nothing was
+    /// changed then.
     pub async fn change_email(
         &self,
         permit: &Permit<ManageUsers>,
         id: Uuid,
         email: Option<&str>,
         reason: Option<&str>,
-    ) -> Result<UserInfo, Failure> {
+    ) -> Result<UserInfo, ApiError> {
         self.existing(permit, id).await?;
         let email = match email {
             Some(text) => text
                 .parse::<Email>()
-                .map_err(|error| Failure::new(Code::InvalidRequest, error.to_string()))?
+                .map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))?
                 .as_str()
                 .to_owned(),
-            None => placeholder(id),
+            None => placeholder_email(id),
         };
         let by = permit.caller();
         let mut tx = self.db.begin().await?;
         let change = async |tx: &mut Tx| rows::set_email(tx, id, &email).await;
-        let before = match rows::by_administrator(&mut tx, by.user_id(), id, change).await {
+        let before = match rows::change_as_administrator(&mut tx, by.user_id(), id, change).await {
             Ok(Some(before)) => before,
             Ok(None) => {
                 drop(tx);
@@ -241,7 +254,7 @@ impl Users {
             Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
                 drop(tx);
                 let text = "another user has this e-mail address; change theirs first";
-                let refusal = Failure::new(Code::EmailTaken, text);
+                let refusal = ApiError::new(Code::EmailTaken, text);
                 return self.refuse(by, Action::ChangeEmail, id, refusal).await;
             }
             Err(error) => return Err(error.into()),
@@ -275,17 +288,17 @@ impl Users {
         audit::record(tx, &self.clock, event).await
     }
 
-    /// A page of the sessions of a user that are alive, the newest first.
+    /// A page of a user's live sessions, newest first.
     ///
     /// # Errors
-    /// 404 if there is no such user; the database's.
+    /// 404 if there is no such user, or the database failed.
     pub(crate) async fn sessions(
         &self,
         permit: &Permit<ManageUsers>,
         id: Uuid,
         after: Option<Cursor>,
         limit: u32,
-    ) -> Result<SessionList, Failure> {
+    ) -> Result<SessionList, ApiError> {
         self.existing(permit, id).await?;
         self.identity.sessions_of(permit.caller(), id, after, limit).await
     }
@@ -293,21 +306,21 @@ impl Users {
     /// Ends one session of a user, or all.
     ///
     /// # Errors
-    /// 404 if there is no such user; the database's: then none was ended.
+    /// 404 if there is no such user; or the database failed, and no session was ended.
     pub async fn end_sessions(
         &self,
         permit: &Permit<ManageUsers>,
         id: Uuid,
         session: Option<Uuid>,
-    ) -> Result<EndedSessions, Failure> {
+    ) -> Result<EndedSessions, ApiError> {
         self.existing(permit, id).await?;
-        let which = session.map_or(Which::All, Which::One);
+        let which = session.map_or(SessionSelector::All, SessionSelector::One);
         let ended = self.identity.end_sessions(permit.caller(), id, which).await?;
         Ok(EndedSessions { ended })
     }
 }
 
-fn wire(row: rows::Listed) -> sqlx::Result<UserInfo> {
+fn to_api(row: rows::UserRow) -> sqlx::Result<UserInfo> {
     let role = row.role()?;
     let status = if row.is_active() { UserStatus::Active } else { UserStatus::Suspended };
     Ok(UserInfo {

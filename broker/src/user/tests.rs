@@ -1,4 +1,4 @@
-//! A user who is suspended while they act.
+//! Concurrent requests of a user and their suspension.
 
 use tenant_shared::{Role, WorkspaceStatus};
 
@@ -7,14 +7,14 @@ use crate::{
     access,
     identity::{BrowserSessions, Caller, session},
     on_engine,
-    testing::{On, Storage, at_once, on_both_engines},
+    testing::{On, Storage, on_both_engines, run_concurrently},
     workspace::WorkspaceError,
 };
 
 on_both_engines!(
-    who_was_suspended_since_the_look_at_the_session_makes_no_workspace,
-    no_workspace_slips_past_a_suspension_at_the_same_time,
-    no_session_slips_past_a_suspension_at_the_same_time,
+    a_user_suspended_after_authentication_creates_no_workspace,
+    no_workspace_survives_a_concurrent_suspension,
+    no_session_survives_a_concurrent_suspension,
 );
 
 async fn users(storage: &Storage) -> Users {
@@ -25,7 +25,7 @@ async fn users(storage: &Storage) -> Users {
     Users::new(db, clock, identity, storage.workspaces().await, metrics)
 }
 
-/// What an administrator needs to suspend somebody.
+/// The permits of a new administrator to suspend a user.
 async fn suspending(storage: &Storage) -> (Permit<ManageUsers>, Permit<SuspendWorkspaces>) {
     let id = storage.user().await;
     let mut tx = storage.db.begin().await.unwrap();
@@ -33,32 +33,32 @@ async fn suspending(storage: &Storage) -> (Permit<ManageUsers>, Permit<SuspendWo
         .bind(id).execute(c).await.map(drop))
     .unwrap();
     tx.commit().await.unwrap();
-    let operator = Caller::of_test(&storage.clock, id, Role::Admin);
+    let operator = Caller::for_tests(&storage.clock, id, Role::Admin);
     let permit = access::manage_users(&operator).unwrap();
     (permit, access::suspend_workspaces(&operator).unwrap())
 }
 
-async fn who_was_suspended_since_the_look_at_the_session_makes_no_workspace(on: On) {
+async fn a_user_suspended_after_authentication_creates_no_workspace(on: On) {
     let storage = Storage::new(on).await;
     let user = storage.user().await;
-    let caller = Caller::of_test(&storage.clock, user, Role::User);
+    let caller = Caller::for_tests(&storage.clock, user, Role::User);
     let (permit, kill) = suspending(&storage).await;
     users(&storage).await.suspend(&permit, &kill, user, None).await.unwrap();
     let workspaces = storage.workspaces().await;
     let refused = workspaces.init(&access::create_workspace(&caller), "basic").await.unwrap_err();
     assert!(matches!(refused, WorkspaceError::NotActive), "{refused}");
-    assert_eq!(Failure::from(refused).code(), Code::Unauthenticated);
+    assert_eq!(ApiError::from(refused).code(), Code::Unauthenticated);
     assert_eq!(storage.number("SELECT COUNT(*) FROM workspaces").await, 0);
     let audited = "SELECT COUNT(*) FROM audit_logs WHERE action = 'InitWorkspace'";
     assert_eq!(storage.number(audited).await, 0);
 }
 
-async fn no_workspace_slips_past_a_suspension_at_the_same_time(on: On) {
+async fn no_workspace_survives_a_concurrent_suspension(on: On) {
     let storage = Storage::new(on).await;
     let users = users(&storage).await;
     for _ in 0..8 {
         let user = storage.user().await;
-        let caller = Caller::of_test(&storage.clock, user, Role::User);
+        let caller = Caller::for_tests(&storage.clock, user, Role::User);
         let inits = (0..4).map(|_| {
             let permit = access::create_workspace(&caller);
             let workspaces = users.workspaces.clone();
@@ -69,26 +69,26 @@ async fn no_workspace_slips_past_a_suspension_at_the_same_time(on: On) {
             let (users, (permit, kill)) = (users.clone(), suspending(&storage).await);
             async move { users.suspend(&permit, &kill, user, None).await.map(drop) }
         };
-        for result in at_once([suspend]).await {
+        for result in run_concurrently([suspend]).await {
             result.unwrap();
         }
         for init in inits {
-            // The cluster is away, or the user is.
+            // The cluster does not answer, or the user is suspended.
             init.await.unwrap().unwrap_err();
         }
-        for workspace in users.workspaces.of_user(user).await.unwrap() {
+        for workspace in users.workspaces.for_user(user).await.unwrap() {
             assert_eq!(workspace.status(), WorkspaceStatus::Suspending, "{user}");
         }
     }
 }
 
-/// A sign-in that has begun its session, but has not committed, when the user is suspended.
-async fn no_session_slips_past_a_suspension_at_the_same_time(on: On) {
+/// The sign-in has inserted its session, but has not committed, when the user is suspended.
+async fn no_session_survives_a_concurrent_suspension(on: On) {
     let storage = Storage::new(on).await;
     let users = users(&storage).await;
     let (user, now) = (storage.user().await, storage.clock.now_ms());
     let (permit, kill) = suspending(&storage).await;
-    let new = session::New {
+    let new = session::NewSession {
         id: storage.clock.random_id(),
         user_id: user,
         client_id: "kubectl-tenant",
@@ -108,7 +108,7 @@ async fn no_session_slips_past_a_suspension_at_the_same_time(on: On) {
         let users = users.clone();
         tokio::spawn(async move { users.suspend(&permit, &kill, user, None).await.map(drop) })
     };
-    // SQLite lets one write at a time. PostgreSQL has to wait for the row of the user.
+    // SQLite has one writer at a time. On PostgreSQL the suspension has to wait for the user's row.
     if let On::Postgres = on {
         let waits = "SELECT COUNT(*) FROM pg_stat_activity \
                      WHERE datname = current_database() AND wait_event_type = 'Lock'";

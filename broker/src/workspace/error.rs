@@ -1,4 +1,4 @@
-//! How workspaces fail, and which problem each failure is.
+//! Errors of workspace operations, and the API error of each.
 
 use std::time::Duration;
 
@@ -7,89 +7,90 @@ use uuid::Uuid;
 
 use crate::{
     cluster::ClusterError,
-    problem::{Failure, SIGN_IN, chain, note},
-    throttle::TooMany,
-    workspace::bell::Unheard,
+    problem::{ApiError, SIGN_IN, error_chain, record_field},
+    throttle::RateLimited,
+    workspace::notifier::NotAcknowledged,
 };
 
-/// Why a verb on a workspace was not done.
+/// Why an operation on a workspace failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    /// The tier is not one of ours.
+    /// No tier of this name is configured.
     #[error("there is no tier {tier:?}; the tiers are {}", known.join(", "))]
     UnknownTier {
-        /// What was asked for.
+        /// The requested tier.
         tier: String,
-        /// What there is.
+        /// Names of the configured tiers.
         known: Vec<String>,
     },
-    /// The workspace exists with another tier.
+    /// The workspace exists with this other tier.
     #[error("your workspace has the tier {0:?}; a workspace keeps its tier")]
     OtherTier(String),
-    /// The caller was suspended a moment ago.
+    /// The caller was suspended after the request was authenticated.
     #[error("{SIGN_IN}")]
     NotActive,
-    /// Too many calls.
+    /// The rate limit of `init` is exceeded.
     #[error("too many calls of init: the limit is per user and hour")]
-    TooMany(TooMany),
-    /// The kill switch was used.
+    TooMany(RateLimited),
+    /// The workspace is suspended.
     #[error("the workspace is suspended; ask an administrator")]
     Suspended,
-    /// Not in a state that allows it.
+    /// The workspace is in this status, which does not allow the operation.
     #[error("the workspace is {}", .0.as_str())]
     NotReady(WorkspaceStatus),
-    /// A credential was revoked, and the ServiceAccount for new ones is not there yet.
+    /// A credential was revoked, and the ServiceAccount for new credentials does not exist yet.
     #[error(
         "a credential of the workspace was revoked a moment ago, and what new ones need is not \
          there yet; try again"
     )]
     Rotating,
-    /// Resumed too early.
+    /// The workspace can be resumed after this number of seconds.
     #[error("old tokens are remembered by API servers for 10 s; resume again in {0} s")]
     TooEarly(u64),
-    /// The owner may not sign in.
-    #[error("its owner is suspended; let them in again first: kubectl tenant users resume {0}")]
+    /// The owner, who has this identifier, is suspended.
+    #[error("its owner is suspended; resume the owner first: kubectl tenant users resume {0}")]
     OwnerSuspended(Uuid),
-    /// Something foreign in the cluster.
+    /// An object in the cluster conflicts with the workspace: it is not ours or differs from ours.
     #[error("something in the cluster is in the way: {0}; ask an administrator")]
     Conflict(String),
-    /// Somebody took the label off the namespace that the broker made.
+    /// The namespace that the broker created has lost its label.
     #[error(
-        "the namespace {namespace} does not carry the label {WORKSPACE_LABEL}={workspace} any more, so no \
-         policy holds what is in it. Find out who took it off, and put it back as an administrator of \
-         the policies: kubectl label --overwrite namespace {namespace} {WORKSPACE_LABEL}={workspace}"
+        "the namespace {namespace} no longer has the label {WORKSPACE_LABEL}={workspace}, so no \
+         policy applies to it. Find out who removed the label, and restore it as an \
+         administrator of the policies: kubectl label --overwrite namespace {namespace} \
+         {WORKSPACE_LABEL}={workspace}"
     )]
     Relabelled {
-        /// Its name.
+        /// Name of the namespace.
         namespace: String,
-        /// The workspace that it is of.
+        /// The workspace that the namespace belongs to.
         workspace: Uuid,
     },
-    /// The namespace is not the one that the broker made.
+    /// The namespace of this name is not the one that the broker created.
     #[error(
-        "the namespace {0} is another one than the broker made, so the broker changes nothing in it. \
-         Look at who has rights in it; delete it, and the suspension is finished"
+        "the namespace {0} is not the one that the broker created, so the broker changes nothing \
+         in it. Check who has rights in it; once it is deleted, the sweep finishes the suspension"
     )]
     ForeignNamespace(String),
-    /// A step was given up; it is tried again.
+    /// A step did not finish within this time. It is retried.
     #[error("the cluster did not do it within {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// The work was begun and did not end.
-    #[error("the broker stopped before it was done; the sweep goes on with it")]
+    /// The task ended before its work was done.
+    #[error("the broker stopped before it was done; the sweep will finish it")]
     Interrupted,
-    /// The cluster.
+    /// The cluster failed.
     #[error("the cluster failed")]
     Cluster(#[source] ClusterError),
-    /// Streams may be open still.
+    /// The gateway did not acknowledge in time, so streams may still be open.
     #[error("the gateway did not confirm that open streams are closed")]
-    StreamsOpen(#[from] Unheard),
-    /// The database.
+    StreamsOpen(#[from] NotAcknowledged),
+    /// The database failed.
     #[error("the database failed")]
     Storage(#[from] sqlx::Error),
 }
 
 impl WorkspaceError {
-    /// Why a step of a suspension is open, in a word for metrics.
+    /// Why a step of a suspension is open, as the value of a metric label.
     pub(super) fn cause(&self) -> &'static str {
         match self {
             Self::Relabelled { .. } => "relabelled",
@@ -114,14 +115,14 @@ impl From<ClusterError> for WorkspaceError {
     }
 }
 
-impl From<WorkspaceError> for Failure {
+impl From<WorkspaceError> for ApiError {
     fn from(error: WorkspaceError) -> Self {
         let text = error.to_string();
         match error {
             WorkspaceError::UnknownTier { .. } => Self::new(Code::UnknownTier, text),
             WorkspaceError::OtherTier(_) => Self::new(Code::TierConflict, text),
             WorkspaceError::NotActive => Self::new(Code::Unauthenticated, text),
-            WorkspaceError::TooMany(TooMany { retry_after }) => {
+            WorkspaceError::TooMany(RateLimited { retry_after }) => {
                 Self::new(Code::RateLimited, text).retry_after(retry_after)
             }
             WorkspaceError::Suspended => Self::new(Code::WorkspaceSuspended, text),
@@ -145,28 +146,30 @@ impl From<WorkspaceError> for Failure {
     }
 }
 
-/// What a person is told when the cluster fails. What it said goes to the log: it names roles and
-/// rights that are nobody's business.
-pub fn cluster_failure(error: &ClusterError) -> Failure {
-    note("cause", chain(error));
+/// The API error for a failure of the cluster. The cluster's own message goes to the log only,
+/// because it names roles and rights that the caller may not know of.
+pub fn cluster_failure(error: &ClusterError) -> ApiError {
+    record_field("cause", error_chain(error));
     match error {
-        ClusterError::Unavailable(_) => Failure::new(
+        ClusterError::Unavailable(_) => ApiError::new(
             Code::ClusterUnavailable,
-            "the cluster does not answer; try again, what was begun will be finished",
+            "the cluster does not answer; try again, or wait: the broker will finish what it began",
         ),
-        ClusterError::QuotaNotEnforced { .. } => Failure::new(
+        ClusterError::QuotaNotEnforced { .. } => ApiError::new(
             Code::ClusterUnavailable,
-            "the cluster does not enforce the quota of the namespace yet; try again, what was begun will \
-             be finished",
+            "the cluster does not enforce the quota of the namespace yet; try again, or wait: the \
+             broker will finish what it began",
         ),
-        ClusterError::Token(_) => Failure::new(
+        ClusterError::Token(_) => ApiError::new(
             Code::TokenLifetimeRefused,
-            "the cluster issued a token that breaks the two-hour rule; it was dropped, tell an operator",
+            "the cluster issued a token that is malformed or valid for more than two hours, so the \
+             token was dropped; tell an operator",
         ),
         ClusterError::Refused(_) | ClusterError::NotFound(_) | ClusterError::Conflict(_) => {
-            Failure::new(
+            ApiError::new(
                 Code::ClusterRefused,
-                "the cluster refused; an operator finds the cause in the broker's log by the request id",
+                "the cluster refused the request; an operator finds the cause in the broker's log \
+                 by the request id",
             )
         }
     }

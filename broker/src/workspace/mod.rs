@@ -1,10 +1,13 @@
-//! Workspaces: seven verbs hide all below. `init`, `suspend` and `resume` first write down what
-//! they mean to do, then do it; a sweep finishes by the same code what a crash left.
+//! Workspaces: their life cycle, their rows and their objects in the cluster.
+//!
+//! `init`, `suspend` and `resume` first commit the decision to the database, then change the
+//! cluster. All steps are idempotent, so a sweep finishes with the same code what a crash left half
+//! done.
 
 pub mod api;
-mod bell;
 mod drift;
 mod error;
+mod notifier;
 mod objects;
 mod progress;
 mod provision;
@@ -19,13 +22,13 @@ use std::sync::Arc;
 use tenant_shared::{Code, Name, Workspace, WorkspaceList, WorkspaceStatus};
 use uuid::Uuid;
 
-pub use bell::{Bell, Heard, Rung, bell};
 pub use error::{WorkspaceError, cluster_failure};
+pub use notifier::{NotificationReceiver, Notifier, PendingAcks, notification_channel};
 pub use objects::{LIMITS_NAME, NETWORK_POLICY_NAME, QUOTA_NAME};
 pub(crate) use progress::Steps;
-pub(crate) use rotate::ROTATION;
+pub(crate) use rotate::ROTATION_STEPS;
 pub(crate) use store::changed_after;
-pub use store::{Changed, Found, list::Listed};
+pub use store::{WorkspaceRow, WorkspaceStatusRow, list::ListedWorkspace};
 
 use crate::{
     access::{self, Permit, ReadEverything, UseWorkspace},
@@ -36,15 +39,15 @@ use crate::{
     db::{Db, Tx},
     identity::Caller,
     list::{self, Cursor},
-    problem::Failure,
+    problem::ApiError,
     telemetry::Metrics,
     throttle::Allowance,
 };
 
-/// Workspaces of one name at most.
-const MOST_NAMED: u32 = 100;
+/// Maximum number of workspaces in the response to a lookup by name.
+const MAX_NAMED: u32 = 100;
 
-/// All workspaces. Clones share everything.
+/// The workspace service. Clones share everything.
 #[derive(Clone, Debug)]
 pub struct Workspaces {
     db: Db,
@@ -53,14 +56,14 @@ pub struct Workspaces {
     tiers: Tiers,
     init_limit: Allowance,
     metrics: Metrics,
-    /// Who this process is among its replicas.
+    /// Identifier of this process among its replicas.
     replica: Uuid,
-    /// Tells the gateway of this process.
-    bell: Bell,
+    /// Notifies the gateway of this process.
+    notifier: Notifier,
 }
 
-/// Proof that a person may use a workspace and that it works. Credentials are issued for nothing
-/// less.
+/// Proof that a user may use a workspace and that the workspace is provisioned. Credentials are
+/// issued only against this proof.
 #[derive(Debug)]
 pub struct Active {
     permit: Permit<UseWorkspace>,
@@ -69,17 +72,17 @@ pub struct Active {
 }
 
 impl Active {
-    /// The permit it was made with.
+    /// The permit that it was made with; it names the caller and the workspace.
     pub fn permit(&self) -> &Permit<UseWorkspace> {
         &self.permit
     }
 
-    /// Its namespace.
+    /// Name of the workspace's namespace in the cluster.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The uid of the ServiceAccount that tokens are asked of.
+    /// Uid of the ServiceAccount that tokens are requested for.
     pub fn service_account_uid(&self) -> &Arc<str> {
         &self.service_account_uid
     }
@@ -91,7 +94,7 @@ impl Workspaces {
         self.tiers.names()
     }
 
-    /// The verbs on this database and cluster.
+    /// A service on this database and this cluster.
     pub fn new(
         db: Db,
         clock: Clock,
@@ -99,22 +102,23 @@ impl Workspaces {
         tiers: Tiers,
         init_limit: Allowance,
         metrics: Metrics,
-        bell: Bell,
+        notifier: Notifier,
     ) -> Self {
         let replica = clock.random_id();
-        Self { db, clock, cluster, tiers, init_limit, metrics, replica, bell }
+        Self { db, clock, cluster, tiers, init_limit, metrics, replica, notifier }
     }
 
-    /// The same on another share of the database.
+    /// The same service on another share of the database connections.
     #[must_use]
     pub fn on(&self, db: &Db) -> Self {
         Self { db: db.clone(), ..self.clone() }
     }
 
-    /// What this workspace may ask of the gateway; of a tier that is configured no more, what `basic` may.
-    pub fn gateway_limits(&self, found: &Found) -> GatewayLimits {
-        let tier = self.tiers.get(&found.tier).or_else(|| self.tiers.get("basic"));
-        tier.map_or(GatewayLimits::LEAST, |tier| tier.gateway)
+    /// The gateway limits of this workspace's tier. A tier that is no longer configured has the
+    /// limits of `basic`.
+    pub fn gateway_limits(&self, workspace: &WorkspaceRow) -> GatewayLimits {
+        let tier = self.tiers.get(&workspace.tier).or_else(|| self.tiers.get("basic"));
+        tier.map_or(GatewayLimits::MIN, |tier| tier.gateway)
     }
 
     /// The cluster that the workspaces are in.
@@ -122,17 +126,17 @@ impl Workspaces {
         &self.cluster
     }
 
-    /// Records that somebody asked for what they may not have, and gives the refusal back.
+    /// Records a refused action in the audit trail and returns the refusal.
     ///
     /// # Errors
-    /// The refusal; the database's.
+    /// Always: the refusal, or that the database failed.
     pub(crate) async fn refuse<T>(
         &self,
         by: &Caller,
         action: Action,
         workspace_id: Uuid,
-        refusal: Failure,
-    ) -> Result<T, Failure> {
+        refusal: ApiError,
+    ) -> Result<T, ApiError> {
         let event = audit::Event {
             user_id: Some(by.user_id()),
             session_id: Some(by.session_id()),
@@ -143,80 +147,82 @@ impl Workspaces {
         audit::record_refusal(&self.db, &self.clock, event, refusal).await
     }
 
-    /// The row of a workspace that a request names. Who may see it is not decided here.
+    /// The row of a workspace that a request names. This does not check who may see it.
     ///
     /// # Errors
-    /// 404 if there is none; the database's.
-    pub async fn existing(&self, id: Uuid) -> Result<Found, Failure> {
-        store::by_id(&self.db, id).await?.ok_or_else(access::no_such_workspace)
+    /// 404 if there is none, or the database failed.
+    pub async fn existing(&self, id: Uuid) -> Result<WorkspaceRow, ApiError> {
+        store::by_id(&self.db, id).await?.ok_or_else(access::workspace_not_found)
     }
 
-    /// The row of this id, if there is one.
+    /// The row with this identifier, if there is one.
     ///
     /// # Errors
-    /// The database's.
-    pub(crate) async fn by_id(&self, id: Uuid) -> sqlx::Result<Option<Found>> {
+    /// The database failed.
+    pub(crate) async fn by_id(&self, id: Uuid) -> sqlx::Result<Option<WorkspaceRow>> {
         store::by_id(&self.db, id).await
     }
 
-    /// Workspaces as they are written on the wire, with what differs in the cluster.
+    /// The API form of these workspaces, with their drift.
     ///
     /// # Errors
-    /// The database's.
-    async fn described(&self, listed: &[Listed]) -> sqlx::Result<Vec<Workspace>> {
+    /// The database failed.
+    async fn with_drift(&self, listed: &[ListedWorkspace]) -> sqlx::Result<Vec<Workspace>> {
         let (Some(first), Some(last)) = (listed.first(), listed.last()) else {
             return Ok(Vec::new());
         };
-        // Of several owners it is a page of everybody's, and has all between its first and its last.
-        let owner = first.found.user_id;
-        let owner = listed.iter().all(|it| it.found.user_id == owner).then_some(owner);
+        // Rows of several owners are a page of everybody's workspaces, which is contiguous: it has
+        // all workspaces between its first and its last one.
+        let owner = first.workspace.user_id;
+        let owner = listed.iter().all(|it| it.workspace.user_id == owner).then_some(owner);
         let drifts = store::drift::between(&self.db, owner, first.cursor(), last.cursor()).await?;
         let drift_of = |id| drifts.iter().filter(move |drift| drift.workspace_id == id);
-        let describe = |listed: &Listed| Workspace {
-            drift: drift_of(listed.found.id).map(store::drift::Row::wire).collect(),
-            ..listed.wire()
+        let describe = |listed: &ListedWorkspace| Workspace {
+            drift: drift_of(listed.workspace.id).map(store::drift::Row::to_api).collect(),
+            ..listed.to_api()
         };
         Ok(listed.iter().map(describe).collect())
     }
 
-    /// A workspace as it is written on the wire.
+    /// The API form of a workspace.
     ///
     /// # Errors
-    /// 404 if there is none, or if the caller may not know of it; the database's.
-    pub async fn shown(&self, caller: &Caller, id: Uuid) -> Result<Workspace, Failure> {
+    /// 404 if there is none or the caller may not know of it; or the database failed.
+    pub async fn show(&self, caller: &Caller, id: Uuid) -> Result<Workspace, ApiError> {
         let listed =
-            store::list::by_id(&self.db, id).await?.ok_or_else(access::no_such_workspace)?;
-        access::read_workspace(caller, &listed.found)?;
-        let described = self.described(&[listed]).await?;
-        described.into_iter().next().ok_or_else(access::no_such_workspace)
+            store::list::by_id(&self.db, id).await?.ok_or_else(access::workspace_not_found)?;
+        access::read_workspace(caller, &listed.workspace)?;
+        let workspaces = self.with_drift(&[listed]).await?;
+        workspaces.into_iter().next().ok_or_else(access::workspace_not_found)
     }
 
-    /// The workspaces of this name that the caller may see, the oldest first.
+    /// The workspaces of this name that the caller may see, oldest first.
     ///
     /// # Errors
-    /// 404 if there are none, or none that the caller may know of; the database's.
-    pub async fn named(&self, caller: &Caller, name: &Name) -> Result<Vec<Workspace>, Failure> {
-        let mut listed = store::list::named(&self.db, name, MOST_NAMED).await?;
-        listed.retain(|it| access::read_workspace(caller, &it.found).is_ok());
+    /// 404 if there are none, or none that the caller may know of; or the database failed.
+    pub async fn by_name(&self, caller: &Caller, name: &Name) -> Result<Vec<Workspace>, ApiError> {
+        let mut listed = store::list::by_name(&self.db, name, MAX_NAMED).await?;
+        listed.retain(|it| access::read_workspace(caller, &it.workspace).is_ok());
         if listed.is_empty() {
-            return Err(access::nothing_of_this_name());
+            return Err(access::name_not_found());
         }
-        Ok(self.described(&listed).await?)
+        Ok(self.with_drift(&listed).await?)
     }
 
-    /// A page of somebody's workspaces, the oldest first.
+    /// A page of the caller's workspaces, oldest first. A caller that is limited to one workspace
+    /// gets that one only.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub(crate) async fn page_of(
         &self,
         caller: &Caller,
         after: Option<Cursor>,
         limit: u32,
-    ) -> Result<WorkspaceList, Failure> {
+    ) -> Result<WorkspaceList, ApiError> {
         if let Some(only) = caller.only_workspace() {
-            return match self.shown(caller, only).await {
-                Ok(shown) => Ok(WorkspaceList { items: vec![shown], next_cursor: None }),
+            return match self.show(caller, only).await {
+                Ok(workspace) => Ok(WorkspaceList { items: vec![workspace], next_cursor: None }),
                 Err(failure) if failure.code() == Code::NotFound => Ok(WorkspaceList::default()),
                 Err(failure) => Err(failure),
             };
@@ -224,16 +230,16 @@ impl Workspaces {
         self.page(Some(caller.user_id()), after, limit).await
     }
 
-    /// A page of everybody's workspaces, the oldest first.
+    /// A page of everybody's workspaces, oldest first.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub(crate) async fn page_of_all(
         &self,
         _: &Permit<ReadEverything>,
         after: Option<Cursor>,
         limit: u32,
-    ) -> Result<WorkspaceList, Failure> {
+    ) -> Result<WorkspaceList, ApiError> {
         self.page(None, after, limit).await
     }
 
@@ -242,70 +248,74 @@ impl Workspaces {
         owner: Option<Uuid>,
         after: Option<Cursor>,
         limit: u32,
-    ) -> Result<WorkspaceList, Failure> {
+    ) -> Result<WorkspaceList, ApiError> {
         let after = after.unwrap_or(Cursor::OLDEST);
-        // One row more than asked for tells whether there is a next page.
+        // One row more than requested shows whether there is a next page.
         let mut rows = store::list::page(&self.db, owner, after, limit + 1).await?;
-        let next_cursor = list::page(&mut rows, limit, |row| row.cursor().to_string());
-        Ok(WorkspaceList { items: self.described(&rows).await?, next_cursor })
+        let next_cursor = list::truncate_page(&mut rows, limit, |row| row.cursor().to_string());
+        Ok(WorkspaceList { items: self.with_drift(&rows).await?, next_cursor })
     }
 
     /// Whether there are more workspaces than this number.
     ///
     /// # Errors
-    /// The database's.
+    /// The database failed.
     pub async fn are_more_than(&self, number: u32) -> sqlx::Result<bool> {
         Ok(store::list::count(&self.db, number + 1).await? > i64::from(number))
     }
 
-    /// The workspaces of a person, oldest first.
+    /// The workspaces of a user, oldest first.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn of_user(&self, user: Uuid) -> sqlx::Result<Vec<Found>> {
-        store::of_user(&self.db, user).await
+    /// The database failed.
+    pub async fn for_user(&self, user: Uuid) -> sqlx::Result<Vec<WorkspaceRow>> {
+        store::for_user(&self.db, user).await
     }
 
     /// The workspaces whose status changed after this time, in milliseconds since 1970.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn changed_since(&self, since: i64) -> sqlx::Result<Vec<Changed>> {
+    /// The database failed.
+    pub async fn changed_since(&self, since: i64) -> sqlx::Result<Vec<WorkspaceStatusRow>> {
         store::changed_since(&self.db, since).await
     }
 
-    /// Status and ServiceAccount of a workspace now; `None` if there is no such workspace.
+    /// The current status and ServiceAccount of a workspace; `None` if there is no such workspace.
     ///
     /// # Errors
-    /// The database's.
-    pub async fn standing(&self, id: Uuid) -> sqlx::Result<Option<Changed>> {
-        store::standing(&self.db, id).await
+    /// The database failed.
+    pub async fn current_status(&self, id: Uuid) -> sqlx::Result<Option<WorkspaceStatusRow>> {
+        store::current_status(&self.db, id).await
     }
 
-    /// The same as a transaction sees them.
+    /// The workspaces of a user as this transaction sees them, oldest first.
     ///
     /// # Errors
-    /// The database's.
-    pub(crate) async fn of_user_in(&self, tx: &mut Tx, user: Uuid) -> sqlx::Result<Vec<Found>> {
-        store::of_user_in(tx, user).await
+    /// The database failed.
+    pub(crate) async fn for_user_in(
+        &self,
+        tx: &mut Tx,
+        user: Uuid,
+    ) -> sqlx::Result<Vec<WorkspaceRow>> {
+        store::for_user_in(tx, user).await
     }
 
-    /// The workspace, if it works.
+    /// Proof that the workspace is provisioned.
     ///
     /// # Errors
-    /// It is suspended, or not ready.
+    /// The workspace is suspended or not ready, or its ServiceAccount is being replaced.
     pub fn active(
         &self,
         permit: Permit<UseWorkspace>,
-        found: &Found,
+        workspace: &WorkspaceRow,
     ) -> Result<Active, WorkspaceError> {
-        if permit.workspace() != Some(found.id) {
-            return Err(WorkspaceError::NotReady(found.status()));
+        if permit.workspace() != Some(workspace.id) {
+            return Err(WorkspaceError::NotReady(workspace.status()));
         }
-        match (found.status(), &found.k8s_sa_uid) {
+        match (workspace.status(), &workspace.k8s_sa_uid) {
             (WorkspaceStatus::Provisioned, Some(uid)) => Ok(Active {
                 permit,
-                namespace: found.k8s_namespace.clone(),
+                namespace: workspace.k8s_namespace.clone(),
                 service_account_uid: uid.as_str().into(),
             }),
             (WorkspaceStatus::Suspended | WorkspaceStatus::Suspending, _) => {

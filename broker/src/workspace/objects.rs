@@ -1,4 +1,4 @@
-//! The Kubernetes objects of a workspace, as they have to be. Pure.
+//! Desired state of the Kubernetes objects of a workspace. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +34,8 @@ pub const LIMITS_NAME: &str = "tenant-limits";
 /// Name of the NetworkPolicy.
 pub const NETWORK_POLICY_NAME: &str = "tenant-deny-ingress";
 
-/// The objects in the order in which they are made. Limits come before rights: whoever can act is
-/// limited already.
+/// The objects in the order in which they are created. Limits come before rights, so that a tenant
+/// who can act is limited already.
 pub(super) fn desired(
     workspace: Uuid,
     namespace: &str,
@@ -51,7 +51,7 @@ pub(super) fn desired(
         Object::ResourceQuota(Box::new(ResourceQuota {
             metadata: meta(QUOTA_NAME),
             spec: Some(ResourceQuotaSpec {
-                hard: Some(hard(tier)),
+                hard: Some(hard_limits(tier)),
                 ..ResourceQuotaSpec::default()
             }),
             ..ResourceQuota::default()
@@ -77,15 +77,15 @@ pub(super) fn desired(
         })),
     ];
     if tier.network_policy {
-        // Before there is anybody who could make a pod.
+        // Before anybody can create a pod.
         objects
             .insert(1, Object::NetworkPolicy(Box::new(network_policy(meta(NETWORK_POLICY_NAME)))));
     }
     objects
 }
 
-/// Pods accept connections from pods of their own namespace, and from where the tenant's own policies
-/// say.
+/// A policy by which pods accept connections only from pods of their own namespace. A tenant's own
+/// policies may allow more.
 fn network_policy(metadata: ObjectMeta) -> NetworkPolicy {
     let same_namespace = NetworkPolicyPeer {
         pod_selector: Some(LabelSelector::default()),
@@ -105,13 +105,14 @@ fn network_policy(metadata: ObjectMeta) -> NetworkPolicy {
     }
 }
 
-/// The same object as the broker made it before it counted more than nine things. A workspace keeps
-/// what it was made with, so this is no drift.
-pub(super) fn of_older_version(object: &Object, tier: &Tier) -> Option<Object> {
+/// The object as an older version of the broker created it, whose quota counted only nine
+/// resources. A workspace keeps the objects that it was created with, so this difference is no
+/// drift.
+pub(super) fn older_version_of(object: &Object, tier: &Tier) -> Option<Object> {
     match object {
         Object::ResourceQuota(quota) => {
             let mut quota = quota.clone();
-            quota.spec.get_or_insert_default().hard = Some(hard_of_older_version(tier));
+            quota.spec.get_or_insert_default().hard = Some(older_hard_limits(tier));
             Some(Object::ResourceQuota(quota))
         }
         Object::LimitRange(range) => {
@@ -127,11 +128,11 @@ pub(super) fn of_older_version(object: &Object, tier: &Tier) -> Option<Object> {
     }
 }
 
-/// The ServiceAccount whose tokens the tenant gets.
+/// The ServiceAccount whose tokens the tenant receives.
 pub(super) fn service_account(workspace: Uuid, namespace: &str) -> ServiceAccount {
     ServiceAccount {
         metadata: meta(workspace, namespace, SERVICE_ACCOUNT_NAME),
-        // It is for people; a pod has no use for it.
+        // The account is for people; a pod does not need it.
         automount_service_account_token: Some(false),
         ..ServiceAccount::default()
     }
@@ -146,7 +147,8 @@ fn meta(workspace: Uuid, namespace: &str, name: &str) -> ObjectMeta {
     }
 }
 
-/// Whether an object of a kind has the name that ours has; a namespace is named by itself.
+/// Whether this is the name of our object of this kind. The namespace object has the namespace's
+/// name.
 pub(super) fn is_name_of<K: Compared>(name: &str, namespace: &str) -> bool {
     match K::NAME {
         Namespace::NAME => name == namespace,
@@ -160,9 +162,9 @@ pub(super) fn is_name_of<K: Compared>(name: &str, namespace: &str) -> bool {
 
 fn namespace_meta(workspace: Uuid, namespace: &str, tier_name: &str, tier: &Tier) -> ObjectMeta {
     let mut labels = labels_of(workspace);
-    // By it the policies know which rules of the tier hold here.
+    // The admission policies select the rules of the tier by this label.
     labels.insert(TIER_LABEL.to_owned(), tier_name.to_owned());
-    // The broker could not add the level later, and without it a tenant's pod may take the node.
+    // The broker may not add the level later, and without it a tenant's pod can take over the node.
     for mode in ["enforce", "warn"] {
         labels.insert(format!("pod-security.kubernetes.io/{mode}"), tier.pod_security.clone());
     }
@@ -176,7 +178,7 @@ fn quantities<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, Qu
         .collect()
 }
 
-fn hard(tier: &Tier) -> BTreeMap<String, Quantity> {
+fn hard_limits(tier: &Tier) -> BTreeMap<String, Quantity> {
     let mut hard = quantities([
         ("requests.cpu", tier.cpu.as_str()),
         ("limits.cpu", &tier.cpu_limit),
@@ -190,7 +192,7 @@ fn hard(tier: &Tier) -> BTreeMap<String, Quantity> {
     hard
 }
 
-fn hard_of_older_version(tier: &Tier) -> BTreeMap<String, Quantity> {
+fn older_hard_limits(tier: &Tier) -> BTreeMap<String, Quantity> {
     quantities([
         ("requests.cpu", tier.cpu.as_str()),
         ("limits.memory", &tier.memory),
@@ -204,7 +206,8 @@ fn hard_of_older_version(tier: &Tier) -> BTreeMap<String, Quantity> {
     ])
 }
 
-/// A quota for a resource refuses containers that say nothing of it: these defaults say it for them.
+/// Default requests and limits of containers. A quota for a resource refuses containers that set no
+/// amount of it, so these defaults set the amounts.
 fn container_limits(tier: &Tier) -> LimitRangeItem {
     LimitRangeItem {
         type_: "Container".to_owned(),
@@ -235,7 +238,7 @@ mod tests {
         insta::assert_json_snapshot!(objects);
     }
 
-    /// The guards are in the cluster before the first pod can be.
+    /// The NetworkPolicy is in the cluster before the first pod can be.
     #[test]
     fn the_network_policy_comes_before_any_right() {
         let toml = "[tiers.basic]\nnetwork_policy = 'deny-ingress'";

@@ -1,17 +1,17 @@
-//! The steps of what is done in the cluster, how far a run came, and what is still open.
+//! Steps of a change in the cluster: their names, their results in one run, and the open ones.
 
 use std::time::{Duration, Instant};
 
 use tenant_shared::{Step, StepResult, Unfinished, WorkspaceStatus as Status};
 
-use super::{Found, WorkspaceError};
-use crate::{clock::timestamp, problem::chain};
+use super::{WorkspaceError, WorkspaceRow};
+use crate::{clock::timestamp, problem::error_chain};
 
-/// Characters of what the cluster said about a step that is open.
+/// Maximum length of the error message of an open step, in characters.
 const MAX_DETAIL: usize = 500;
 
 /// Steps of a suspension after the decision is on record.
-pub(super) const SUSPENSION: [&str; 5] = [
+pub(super) const SUSPENSION_STEPS: [&str; 5] = [
     "label_namespace",
     "delete_role_bindings",
     "delete_service_account",
@@ -19,44 +19,45 @@ pub(super) const SUSPENSION: [&str; 5] = [
     "finish",
 ];
 /// Steps of a resumption after the decision is on record.
-pub(super) const RESUMPTION: [&str; 2] = ["unlabel_namespace", "create_objects"];
-/// Steps of an init after the wish is on record.
-const PROVISIONING: [&str; 1] = ["create_objects"];
+pub(super) const RESUMPTION_STEPS: [&str; 2] = ["unlabel_namespace", "create_objects"];
+/// Steps of an init after the request is on record.
+const PROVISIONING_STEPS: [&str; 1] = ["create_objects"];
 
-/// The steps that lead out of a state.
+/// The steps that lead from this state to the next one.
 pub(super) fn steps_of(status: Status) -> &'static [&'static str] {
     match status {
-        Status::Provisioning => &PROVISIONING,
-        Status::Suspending => &SUSPENSION,
-        Status::Resuming => &RESUMPTION,
+        Status::Provisioning => &PROVISIONING_STEPS,
+        Status::Suspending => &SUSPENSION_STEPS,
+        Status::Resuming => &RESUMPTION_STEPS,
         Status::Provisioned | Status::Suspended | Status::Failed => &[],
     }
 }
 
-/// A step that ran beside others.
+/// A step that ran concurrently with others, and its result.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct StepAttempt {
     name: &'static str,
     step: Step,
     result: Result<(), WorkspaceError>,
 }
 
-/// Runs a step that no other waits for, for so long at most.
-pub(super) async fn attempt<E: Into<WorkspaceError>>(
+/// Runs a step that no other step waits for, with a timeout.
+pub(super) async fn run_step<E: Into<WorkspaceError>>(
     name: &'static str,
     timeout: Duration,
     step: impl Future<Output = Result<(), E>>,
-) -> Attempt {
+) -> StepAttempt {
     let began = Instant::now();
     let result = match tokio::time::timeout(timeout, step).await {
         Ok(result) => result.map_err(Into::into),
         Err(_) => Err(WorkspaceError::TimedOut(timeout)),
     };
-    let detail = result.as_ref().err().map(|error| chain(error).chars().take(MAX_DETAIL).collect());
-    Attempt { name, step: ended(name, began, result.is_ok(), detail), result }
+    let detail =
+        result.as_ref().err().map(|error| error_chain(error).chars().take(MAX_DETAIL).collect());
+    StepAttempt { name, step: step_report(name, began, result.is_ok(), detail), result }
 }
 
-fn ended(name: &str, began: Instant, done: bool, detail: Option<String>) -> Step {
+fn step_report(name: &str, began: Instant, done: bool, detail: Option<String>) -> Step {
     Step {
         step: name.to_owned(),
         result: if done { StepResult::Done } else { StepResult::Open },
@@ -65,19 +66,19 @@ fn ended(name: &str, began: Instant, done: bool, detail: Option<String>) -> Step
     }
 }
 
-impl Attempt {
-    /// Its name, and why it failed if it did.
+impl StepAttempt {
+    /// The name of the step and its error, if it failed.
     pub(super) fn failure(&self) -> Option<(&'static str, &WorkspaceError)> {
         self.result.as_ref().err().map(|error| (self.name, error))
     }
 }
 
-/// The steps of one run, with how long each took.
+/// The steps of one run, with their results and durations.
 #[derive(Debug, Default)]
 pub(crate) struct Steps(Vec<Step>);
 
 impl Steps {
-    /// Runs a step and notes how it ended.
+    /// Runs a step and stores its result and duration.
     pub(crate) async fn run<T, E>(
         &mut self,
         name: &str,
@@ -85,17 +86,17 @@ impl Steps {
     ) -> Result<T, E> {
         let began = Instant::now();
         let result = step.await;
-        self.0.push(ended(name, began, result.is_ok(), None));
+        self.0.push(step_report(name, began, result.is_ok(), None));
         result
     }
 
-    /// Adds a step that ran beside others.
-    pub(super) fn add(&mut self, attempt: Attempt) -> Result<(), WorkspaceError> {
+    /// Adds a step that ran concurrently with others, and returns its result.
+    pub(super) fn add(&mut self, attempt: StepAttempt) -> Result<(), WorkspaceError> {
         self.0.push(attempt.step);
         attempt.result
     }
 
-    /// The steps on the way out of this state that were not done, separated by commas.
+    /// The steps out of this state that were not done, separated by commas.
     pub(super) fn open_steps(&self, status: Status) -> String {
         let is_done = |name: &str| {
             self.0.iter().any(|step| step.step == name && step.result == StepResult::Done)
@@ -104,19 +105,19 @@ impl Steps {
         open.copied().collect::<Vec<_>>().join(",")
     }
 
-    /// Takes a step out that another way has made needless.
-    pub(crate) fn forget(&mut self, name: &str) {
+    /// Removes a step that is no longer needed because another mechanism replaces it.
+    pub(crate) fn remove(&mut self, name: &str) {
         self.0.retain(|step| step.step != name);
     }
 
-    /// All steps; those that were not reached are open.
-    pub(crate) fn into_answer(mut self, all: &[&str]) -> Vec<Step> {
-        self.open(all);
+    /// All steps of the run; those that were not reached are open.
+    pub(crate) fn into_steps(mut self, all: &[&str]) -> Vec<Step> {
+        self.add_open(all);
         self.0
     }
 
     /// Adds the steps that were not reached, as open.
-    pub(crate) fn open(&mut self, names: &[&str]) {
+    pub(crate) fn add_open(&mut self, names: &[&str]) {
         for name in names {
             if self.0.iter().all(|step| step.step != *name) {
                 self.0.push(Step {
@@ -130,24 +131,24 @@ impl Steps {
     }
 }
 
-/// What is open in a workspace; `None` if nothing is.
-pub(super) fn unfinished(found: &Found) -> Option<Unfinished> {
-    let steps = steps_of(found.status());
+/// The unfinished work on a workspace; `None` if there is none.
+pub(super) fn unfinished(workspace: &WorkspaceRow) -> Option<Unfinished> {
+    let steps = steps_of(workspace.status());
     if steps.is_empty() {
         return None;
     }
     let is_open =
-        |step: &str| found.open_step.iter().flat_map(|it| it.split(',')).any(|it| it == step);
+        |step: &str| workspace.open_step.iter().flat_map(|it| it.split(',')).any(|it| it == step);
     let mut open_steps: Vec<String> =
         steps.iter().filter(|step| is_open(step)).map(|step| (*step).to_owned()).collect();
-    // None was tried yet, or another version tried steps of other names.
+    // No step was tried yet, or another version of the broker tried steps with other names.
     if open_steps.is_empty() {
         open_steps = steps.iter().map(|step| (*step).to_owned()).collect();
     }
     Some(Unfinished {
         open_steps,
-        attempts: u32::try_from(found.sweep_attempts).unwrap_or(u32::MAX),
-        next_attempt_at: timestamp(found.sweep_at).into(),
+        attempts: u32::try_from(workspace.sweep_attempts).unwrap_or(u32::MAX),
+        next_attempt_at: timestamp(workspace.sweep_at).into(),
     })
 }
 
@@ -156,33 +157,33 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_failed_and_what_was_not_reached_is_open() {
+    async fn failed_and_unreached_steps_are_open() {
         let mut steps = Steps::default();
-        assert_eq!(steps.open_steps(Status::Suspending), SUSPENSION.join(","));
+        assert_eq!(steps.open_steps(Status::Suspending), SUSPENSION_STEPS.join(","));
         let hour = Duration::from_hours(1);
         let refused = WorkspaceError::Conflict("no".to_owned());
-        let label = attempt("label_namespace", hour, async { Err::<(), _>(refused) }).await;
+        let label = run_step("label_namespace", hour, async { Err::<(), _>(refused) }).await;
         let unbound =
-            attempt("delete_role_bindings", hour, async { Ok::<_, WorkspaceError>(()) }).await;
+            run_step("delete_role_bindings", hour, async { Ok::<_, WorkspaceError>(()) }).await;
         assert_eq!(label.failure().map(|(step, _)| step), Some("label_namespace"));
         assert!(unbound.failure().is_none());
         steps.add(label).unwrap_err();
         steps.add(unbound).unwrap();
         let never = std::future::pending::<Result<(), WorkspaceError>>();
-        let timed_out = attempt("delete_service_account", Duration::ZERO, never).await;
+        let timed_out = run_step("delete_service_account", Duration::ZERO, never).await;
         assert!(matches!(steps.add(timed_out), Err(WorkspaceError::TimedOut(_))));
         let open = ["label_namespace", "delete_service_account", "close_streams", "finish"];
         assert_eq!(steps.open_steps(Status::Suspending), open.join(","));
-        let answer = steps.into_answer(&SUSPENSION);
-        for name in SUSPENSION {
-            let step = answer.iter().find(|step| step.step == name).unwrap();
+        let report = steps.into_steps(&SUSPENSION_STEPS);
+        for name in SUSPENSION_STEPS {
+            let step = report.iter().find(|step| step.step == name).unwrap();
             assert_eq!(step.result == StepResult::Open, open.contains(&name), "{name}");
         }
-        assert!(answer[0].detail.as_ref().unwrap().contains("in the way: no"), "{answer:?}");
+        assert!(report[0].detail.as_ref().unwrap().contains("in the way: no"), "{report:?}");
     }
 
     #[test]
-    fn only_what_is_under_way_has_steps() {
+    fn only_unfinished_states_have_steps() {
         for status in [Status::Provisioned, Status::Suspended, Status::Failed] {
             assert!(steps_of(status).is_empty());
         }

@@ -1,44 +1,47 @@
-//! Init, and the objects that init and resume make.
+//! Provisioning: `init`, and the creation of the objects for `init` and `resume`.
 
 use std::time::Duration;
 
 use tenant_shared::{Quota, WorkspaceStatus, tenant_namespace};
 
 use super::{
-    Found, WorkspaceError, Workspaces, objects,
+    WorkspaceError, WorkspaceRow, Workspaces, objects,
     state::Event,
-    store::{self, MadeUids, New},
+    store::{self, MadeUids, NewWorkspace},
 };
 use crate::{
     access::{CreateWorkspace, Permit},
     audit::{self, Action},
-    cluster::{ClusterError, Object, Outcome},
+    cluster::{ClusterError, EnsuredObject, Object},
     config::Tier,
-    identity::hold_active,
-    throttle::{self, Limited},
+    identity::lock_if_active,
+    throttle::{self, RateLimit},
 };
 
-/// How long the quota controller may take until the API server enforces a new quota.
+/// How long the API server may take to enforce a new quota.
 const QUOTA_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause between two looks at the quota; doubled each time up to [`MAX_QUOTA_PAUSE`].
-const QUOTA_PAUSE: Duration = Duration::from_millis(10);
-const MAX_QUOTA_PAUSE: Duration = Duration::from_millis(200);
+/// First interval between two reads of the quota's status. It doubles up to
+/// [`MAX_QUOTA_POLL_INTERVAL`].
+const QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(10);
+const MAX_QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What init found or made.
+/// Result of `init`.
 #[derive(Debug)]
 pub struct Initialized {
     /// The workspace.
-    pub workspace: Found,
-    /// Whether this call finished it.
+    pub workspace: WorkspaceRow,
+    /// Whether this call finished its provisioning.
     pub created: bool,
 }
 
 impl Workspaces {
-    /// Gives a person their workspace: makes it, or finishes it, or finds it finished.
+    /// Returns the caller's workspace, and creates it or finishes its provisioning if needed.
+    /// Idempotent.
     ///
     /// # Errors
-    /// Unknown or other tier, too many calls, a suspension, something foreign in the way; the
-    /// cluster or the database failed: then the sweep finishes what was begun.
+    /// The tier is unknown or not the workspace's, the rate limit is exceeded, the user or the
+    /// workspace is suspended, an object conflicts, or the cluster or the database failed. After a
+    /// failure of the cluster the sweep finishes the provisioning.
     pub async fn init(
         &self,
         permit: &Permit<CreateWorkspace>,
@@ -60,14 +63,14 @@ impl Workspaces {
         }
     }
 
-    /// Writes down that a workspace is wanted. One transaction counts the call, makes the row and
-    /// the audit entry, so that none is there without the others.
+    /// Records the request. One transaction counts the call against the rate limit, inserts the row
+    /// and writes the audit entry, so that none of them exists without the others.
     async fn begin_init(
         &self,
         permit: &Permit<CreateWorkspace>,
         tier_name: &str,
         tier: &Tier,
-    ) -> Result<Found, WorkspaceError> {
+    ) -> Result<WorkspaceRow, WorkspaceError> {
         let caller = permit.caller();
         let namespace = tenant_namespace(caller.user_id());
         let event = audit::Event {
@@ -76,19 +79,20 @@ impl Workspaces {
             ..audit::Event::success(Action::InitWorkspace)
         };
         let mut tx = self.db.begin().await?;
-        // Between the look at the session and this an administrator may have suspended the user.
-        if !hold_active(&mut tx, caller.user_id()).await? {
+        // An administrator may have suspended the user since the session was read.
+        if !lock_if_active(&mut tx, caller.user_id()).await? {
             return Err(WorkspaceError::NotActive);
         }
         let subject = caller.user_id().to_string();
         let taken =
-            throttle::take(&mut tx, &self.clock, Limited::Init, &subject, self.init_limit).await?;
+            throttle::take(&mut tx, &self.clock, RateLimit::Init, &subject, self.init_limit)
+                .await?;
         if let Err(too_many) = taken {
             tx.commit().await?;
             self.metrics.action(Action::InitWorkspace, "refused");
             return Err(WorkspaceError::TooMany(too_many));
         }
-        let new = New {
+        let new = NewWorkspace {
             id: self.clock.random_id(),
             user_id: caller.user_id(),
             cluster: self.cluster.name(),
@@ -97,57 +101,59 @@ impl Workspaces {
             quota: Quota { cpu: tier.cpu.clone(), memory: tier.memory.clone() },
         };
         let inserted = store::insert(&mut tx, &self.clock, new).await?;
-        let found =
+        let workspace =
             store::by_namespace(&mut tx, &namespace).await?.ok_or(sqlx::Error::RowNotFound)?;
         let retried = !inserted
-            && found.tier == tier_name
-            && store::advance(&mut tx, &self.clock, found.id, Event::Retry).await?;
+            && workspace.tier == tier_name
+            && store::advance(&mut tx, &self.clock, workspace.id, Event::Retry).await?;
         if inserted || retried {
-            let event = audit::Event { workspace_id: Some(found.id), ..event };
+            let event = audit::Event { workspace_id: Some(workspace.id), ..event };
             audit::record(&mut tx, &self.clock, event).await?;
         }
-        let found = if retried {
+        let workspace = if retried {
             store::by_namespace(&mut tx, &namespace).await?.ok_or(sqlx::Error::RowNotFound)?
         } else {
-            found
+            workspace
         };
         tx.commit().await?;
-        Ok(found)
+        Ok(workspace)
     }
 
-    /// Makes all objects of a workspace and lets it work. Two at once do no harm: each object is
-    /// made once, and one of the two finishes first.
+    /// Creates all objects of a workspace and marks it provisioned. Concurrent calls are safe: each
+    /// object is created once, and one of the calls finishes first.
     pub(super) async fn finish_provisioning(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
     ) -> Result<Initialized, WorkspaceError> {
-        let made = match self.make_objects(found).await {
+        let made = match self.make_objects(workspace).await {
             Ok(made) => made,
             Err(ClusterError::Conflict(what)) => {
-                self.give_up(found, &what).await?;
+                self.mark_failed(workspace, &what).await?;
                 return Err(WorkspaceError::Conflict(what));
             }
             Err(error) => return Err(error.into()),
         };
-        let action = match found.status() {
+        let action = match workspace.status() {
             WorkspaceStatus::Resuming => Action::WorkspaceResumed,
             _ => Action::WorkspaceProvisioned,
         };
         let mut tx = self.db.begin().await?;
-        let since = Some(found.status_changed_at);
+        let since = Some(workspace.status_changed_at);
         let exist = Event::ObjectsExist;
-        let created = store::advance_since(&mut tx, &self.clock, found.id, exist, since).await?;
+        let created =
+            store::advance_since(&mut tx, &self.clock, workspace.id, exist, since).await?;
         if created {
-            store::set_uids(&mut tx, found.id, &made).await?;
+            store::set_uids(&mut tx, workspace.id, &made).await?;
             let event = audit::Event {
-                user_id: Some(found.user_id),
-                workspace_id: Some(found.id),
+                user_id: Some(workspace.user_id),
+                workspace_id: Some(workspace.id),
                 ..audit::Event::success(action)
             };
             audit::record(&mut tx, &self.clock, event).await?;
         }
         tx.commit().await?;
-        let workspace = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let workspace =
+            store::by_id(&self.db, workspace.id).await?.ok_or(sqlx::Error::RowNotFound)?;
         match workspace.status() {
             WorkspaceStatus::Provisioned => {
                 if created {
@@ -156,30 +162,37 @@ impl Workspaces {
                 Ok(Initialized { workspace, created })
             }
             WorkspaceStatus::Suspending | WorkspaceStatus::Suspended => {
-                // The kill switch came in between; what was made since must go again.
-                self.revoke_again(&workspace).await?;
+                // The workspace was suspended meanwhile, so access is revoked again, including the
+                // new objects.
+                self.revoke_regained_access(&workspace).await?;
                 Err(WorkspaceError::Suspended)
             }
             status => Err(WorkspaceError::NotReady(status)),
         }
     }
 
-    /// Makes the objects in order.
-    pub(super) async fn make_objects(&self, found: &Found) -> Result<MadeUids, ClusterError> {
-        let tier = self.tiers.get(&found.tier).ok_or_else(|| {
-            ClusterError::Conflict(format!("the tier {} is configured no more", found.tier))
+    /// Creates the objects in order.
+    pub(super) async fn make_objects(
+        &self,
+        workspace: &WorkspaceRow,
+    ) -> Result<MadeUids, ClusterError> {
+        let tier = self.tiers.get(&workspace.tier).ok_or_else(|| {
+            ClusterError::Conflict(format!("the tier {} is no longer configured", workspace.tier))
         })?;
         let mut made = MadeUids::default();
-        for object in objects::desired(found.id, &found.k8s_namespace, &found.tier, tier) {
+        for object in
+            objects::desired(workspace.id, &workspace.k8s_namespace, &workspace.tier, tier)
+        {
             if matches!(object, Object::RoleBinding(_)) {
-                self.until_quota_enforced(&found.k8s_namespace).await?;
+                self.wait_for_quota(&workspace.k8s_namespace).await?;
             }
-            let outcome = match found.status() {
-                WorkspaceStatus::Resuming => self.cluster.create_or_keep(&object).await?,
+            let outcome = match workspace.status() {
+                WorkspaceStatus::Resuming => self.cluster.create_or_accept(&object).await?,
                 _ => self.make_object(&object, tier).await?,
             };
             tracing::debug!(
-                workspace = %found.id, kind = outcome.kind, created = outcome.created, "object is there"
+                workspace = %workspace.id, kind = outcome.kind, created = outcome.created,
+                "object exists"
             );
             match object {
                 Object::Namespace(_) => made.namespace = outcome.uid,
@@ -190,14 +203,14 @@ impl Workspaces {
         Ok(made)
     }
 
-    /// Returns once the API server enforces the quota, so that nobody has rights before that.
-    async fn until_quota_enforced(&self, namespace: &str) -> Result<(), ClusterError> {
+    /// Waits until the API server enforces the quota, so that nobody has rights before that.
+    async fn wait_for_quota(&self, namespace: &str) -> Result<(), ClusterError> {
         let quota = objects::QUOTA_NAME;
-        let mut pause = QUOTA_PAUSE;
+        let mut pause = QUOTA_POLL_INTERVAL;
         let enforced = async {
             while !self.cluster.quota_is_enforced(namespace, quota).await? {
                 tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(MAX_QUOTA_PAUSE);
+                pause = (pause * 2).min(MAX_QUOTA_POLL_INTERVAL);
             }
             Ok(())
         };
@@ -208,24 +221,29 @@ impl Workspaces {
         tokio::time::timeout(QUOTA_TIMEOUT, enforced).await.unwrap_or_else(late)
     }
 
-    /// Makes an object. One that an older version of the broker made for this tier is as good.
-    async fn make_object(&self, object: &Object, tier: &Tier) -> Result<Outcome, ClusterError> {
+    /// Creates an object. One that an older version of the broker created for this tier is
+    /// accepted.
+    async fn make_object(
+        &self,
+        object: &Object,
+        tier: &Tier,
+    ) -> Result<EnsuredObject, ClusterError> {
         let refused = match self.cluster.create_or_verify(object).await {
             Err(refused @ ClusterError::Conflict(_)) => refused,
             other => return other,
         };
-        match objects::of_older_version(object, tier) {
+        match objects::older_version_of(object, tier) {
             Some(older) => self.cluster.create_or_verify(&older).await.map_err(|_| refused),
             None => Err(refused),
         }
     }
 
-    async fn give_up(&self, found: &Found, why: &str) -> sqlx::Result<()> {
+    async fn mark_failed(&self, workspace: &WorkspaceRow, why: &str) -> sqlx::Result<()> {
         let mut tx = self.db.begin().await?;
-        if store::advance(&mut tx, &self.clock, found.id, Event::Conflict).await? {
+        if store::advance(&mut tx, &self.clock, workspace.id, Event::Conflict).await? {
             let event = audit::Event {
-                user_id: Some(found.user_id),
-                workspace_id: Some(found.id),
+                user_id: Some(workspace.user_id),
+                workspace_id: Some(workspace.id),
                 ..audit::Event::refused(Action::InitWorkspace, why)
             };
             audit::record(&mut tx, &self.clock, event).await?;

@@ -1,14 +1,15 @@
-//! Another ServiceAccount in the place of one whose tokens must die.
+//! Rotation of a workspace's ServiceAccount, which revokes all tokens of the old one.
 //!
-//! The uid of the old one is written down first, and from that commit nothing is issued with it.
-//! Then it is deleted and made again under the same name, so that the RoleBinding stays good. A token
-//! names the uid of its ServiceAccount, so no old one ever works again, except for what the API
-//! server remembers: a token that it accepted is accepted for ten seconds more.
+//! The uid of the old account is recorded first; after that commit no token is issued for it. Then
+//! the account is deleted and created again with the same name, so that the RoleBinding stays
+//! valid. A token contains the uid of its ServiceAccount, so an old token never works again, except
+//! for the API server's token cache: a token that it accepted before is accepted for ten seconds
+//! more.
 
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
-use super::{Found, Steps, WorkspaceError, Workspaces, objects, store};
+use super::{Steps, WorkspaceError, WorkspaceRow, Workspaces, objects, store};
 use crate::{
     audit::{self, Action},
     cluster::{ClusterError, Object},
@@ -16,17 +17,17 @@ use crate::{
 };
 
 /// Steps of a rotation after the decision is on record.
-pub(crate) const ROTATION: [&str; 3] =
+pub(crate) const ROTATION_STEPS: [&str; 3] =
     ["delete_service_account", "create_service_account", "finish"];
 
 impl Workspaces {
-    /// Writes down, in a transaction that does more, that the ServiceAccount of this uid has to go;
-    /// `false` if it is not the one that tokens are asked of. From the commit on nothing is issued
-    /// until [`Workspaces::rotate`] or the sweep has made another.
+    /// Retires the ServiceAccount with this uid in the caller's transaction; `false` if tokens are
+    /// not requested for it. After the commit no token is issued until [`Workspaces::rotate`] or
+    /// the sweep has created another account.
     ///
     /// # Errors
-    /// The database's.
-    pub(crate) async fn intend_rotation(
+    /// The database failed.
+    pub(crate) async fn begin_rotation(
         &self,
         tx: &mut Tx,
         workspace: Uuid,
@@ -35,65 +36,69 @@ impl Workspaces {
         store::retire_service_account(tx, &self.clock, workspace, uid).await
     }
 
-    /// Does what was written down, if anything was. Two at once do no harm: only the ServiceAccount
-    /// of the old uid is deleted, and both find the same new one.
+    /// Finishes a rotation that was begun, if there is one. Concurrent calls are safe: only the
+    /// ServiceAccount with the old uid is deleted, and all calls find the same new one.
     ///
     /// # Errors
-    /// The cluster or the database failed, and the sweep goes on; or the workspace was suspended
-    /// meanwhile.
+    /// The cluster or the database failed, and the sweep will finish the rotation; or the workspace
+    /// was suspended meanwhile.
     pub(crate) async fn rotate(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
         steps: &mut Steps,
     ) -> Result<(), WorkspaceError> {
-        let Some(retired) = found.retired_sa_uid.as_deref().filter(|_| found.is_rotating()) else {
+        let Some(retired) = workspace.retired_sa_uid.as_deref().filter(|_| workspace.is_rotating())
+        else {
             return Ok(());
         };
-        let namespace = found.k8s_namespace.as_str();
+        let namespace = workspace.k8s_namespace.as_str();
         let deleted = Box::pin(self.cluster.delete_service_account(namespace, Some(retired)));
         steps.run("delete_service_account", deleted).await?;
-        let made = self.make_service_account(found, retired);
+        let made = self.make_service_account(workspace, retired);
         let uid = steps.run("create_service_account", made).await?;
-        steps.run("finish", self.finish_rotation(found, retired, &uid)).await
+        steps.run("finish", self.finish_rotation(workspace, retired, &uid)).await
     }
 
-    /// The workspace as it is when no rotation is left to be done.
+    /// Finishes a rotation if there is one, and returns the row as it is then.
     ///
     /// # Errors
     /// As [`Workspaces::rotate`].
-    pub(crate) async fn ready(&self, found: Found) -> Result<Found, WorkspaceError> {
-        if !found.is_rotating() {
-            return Ok(found);
+    pub(crate) async fn complete_rotation(
+        &self,
+        workspace: WorkspaceRow,
+    ) -> Result<WorkspaceRow, WorkspaceError> {
+        if !workspace.is_rotating() {
+            return Ok(workspace);
         }
-        self.rotate(&found, &mut Steps::default()).await?;
-        Ok(store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?)
+        self.rotate(&workspace, &mut Steps::default()).await?;
+        Ok(store::by_id(&self.db, workspace.id).await?.ok_or(sqlx::Error::RowNotFound)?)
     }
 
     async fn make_service_account(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
         retired: &str,
     ) -> Result<String, ClusterError> {
-        let account = objects::service_account(found.id, &found.k8s_namespace);
+        let account = objects::service_account(workspace.id, &workspace.k8s_namespace);
         let outcome =
             self.cluster.create_or_verify(&Object::ServiceAccount(Box::new(account))).await?;
         if outcome.uid == retired {
-            // Somebody gave it a finalizer: it is there until that is gone.
-            return Err(ClusterError::Conflict("the old ServiceAccount is still there".to_owned()));
+            // Somebody added a finalizer, so the object stays until that is removed.
+            return Err(ClusterError::Conflict("the old ServiceAccount still exists".to_owned()));
         }
         Ok(outcome.uid)
     }
 
     async fn finish_rotation(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
         retired: &str,
         uid: &str,
     ) -> Result<(), WorkspaceError> {
         let mut tx = self.db.begin().await?;
-        if store::replace_service_account(&mut tx, found.id, retired, uid).await? {
+        if store::replace_service_account(&mut tx, workspace.id, retired, uid).await? {
             let event = audit::Event {
-                workspace_id: Some(found.id),
+                workspace_id: Some(workspace.id),
                 ..audit::Event::success(Action::ServiceAccountReplaced)
             };
             audit::record(&mut tx, &self.clock, event).await?;
@@ -102,14 +107,15 @@ impl Workspaces {
             return Ok(());
         }
         drop(tx);
-        let now = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let now = store::by_id(&self.db, workspace.id).await?.ok_or(sqlx::Error::RowNotFound)?;
         match now.status() {
             WorkspaceStatus::Suspending | WorkspaceStatus::Suspended => {
-                // The kill switch came in between; what was made since must go again.
-                self.revoke_again(&now).await?;
+                // The workspace was suspended meanwhile, so access is revoked again, including the
+                // new account.
+                self.revoke_regained_access(&now).await?;
                 Err(WorkspaceError::Suspended)
             }
-            // Another replica was faster.
+            // Another replica finished the rotation.
             _ => Ok(()),
         }
     }

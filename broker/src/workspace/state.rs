@@ -1,4 +1,4 @@
-//! What may follow what in the life of a workspace. Pure.
+//! State machine of a workspace: its events and the transitions they allow. No I/O.
 //!
 //! ```text
 //!            init                    all objects exist
@@ -11,33 +11,33 @@
 //!                                             rights gone ▼      │
 //!                                                     suspended ─┴▶ resuming
 //! ```
-//! Suspend is possible from every state. A suspended workspace is suspending again if rights are found in it
-//! that cannot be taken away at once.
+//! Suspend is possible from every state. A suspended workspace becomes suspending again if rights
+//! are found in it that cannot be revoked at once.
 
 use tenant_shared::WorkspaceStatus as Status;
 
-/// Something that happens to a workspace.
+/// An event that may change the status of a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// Its owner asks for it again after a failure.
+    /// The owner calls `init` again after a failure.
     Retry,
     /// All of its objects exist.
     ObjectsExist,
-    /// Something foreign is in the way.
+    /// An object that is not ours has the name of one of the workspace's objects.
     Conflict,
-    /// Its namespace is gone, or is not ours any more.
+    /// The namespace is gone, or it is no longer ours.
     Lost,
-    /// The kill switch.
+    /// An administrator suspends the workspace (the kill switch).
     Suspend,
-    /// Nothing of its rights is left.
+    /// All rights in the cluster are revoked.
     RightsGone,
-    /// Rights were found in what was suspended, and could not be taken away at once.
+    /// Rights were found in a suspended workspace and could not be revoked at once.
     RightsFound,
-    /// The way back.
+    /// An administrator resumes the workspace.
     Resume,
 }
 
-/// The states from which an event leads on, and where to.
+/// The source states of an event, and the state that it leads to.
 pub(super) fn transition(event: Event) -> (&'static [Status], Status) {
     match event {
         Event::Retry => (&[Status::Failed], Status::Provisioning),
@@ -54,7 +54,7 @@ pub(super) fn transition(event: Event) -> (&'static [Status], Status) {
     }
 }
 
-/// States that a sweep finishes.
+/// States in which the sweep has work to finish.
 pub(super) const UNFINISHED: [Status; 3] =
     [Status::Provisioning, Status::Suspending, Status::Resuming];
 
@@ -74,7 +74,7 @@ mod tests {
     ];
 
     #[test]
-    fn credentials_are_reached_only_by_having_all_objects() {
+    fn only_existing_objects_lead_to_provisioned() {
         for event in EVENTS {
             let (_, to) = transition(event);
             assert_eq!(to == Status::Provisioned, event == Event::ObjectsExist);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unfinished_state_has_a_way_on() {
+    fn every_unfinished_state_has_a_next_state() {
         for status in UNFINISHED {
             assert!(EVENTS.iter().any(|event| transition(*event).0.contains(&status)));
         }

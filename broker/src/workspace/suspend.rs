@@ -1,4 +1,5 @@
-//! The kill switch and the way back, in the order of the design's decision D5.
+//! Suspension (the kill switch) and resumption of a workspace, in the order of the design's
+//! decision D5.
 
 use std::time::Duration;
 
@@ -7,54 +8,56 @@ use tokio::sync::Notify;
 use tracing::Instrument as _;
 
 use super::{
-    Found, WorkspaceError, Workspaces,
-    progress::{Attempt, RESUMPTION, SUSPENSION, Steps, attempt},
+    WorkspaceError, WorkspaceRow, Workspaces,
+    progress::{RESUMPTION_STEPS, SUSPENSION_STEPS, StepAttempt, Steps, run_step},
     state::Event,
     store::{self, work},
 };
 use crate::{
     access::{Permit, SuspendWorkspaces},
     audit::{self, Action},
-    cluster::NamespaceStanding,
+    cluster::NamespaceOwnership,
     db::Tx,
-    identity::hold_active,
-    problem::{chain, note},
+    identity::lock_if_active,
+    problem::{error_chain, record_field},
 };
 
-/// How long API servers remember a token that they accepted, in milliseconds. Rights given back
-/// earlier would let an old token in again.
+/// TTL of the API servers' cache of accepted tokens, in milliseconds. An old token would work again
+/// if rights were restored earlier.
 const TOKEN_CACHE_MS: i64 = TOKEN_CACHE_SECONDS as i64 * 1000;
 
-/// How long the label, one look for RoleBindings or another step may take: an admission webhook that is down
-/// and may be ignored holds a call for 10 s by default, and a call that is given up does nothing.
+/// Timeout of the label, of one pass over the RoleBindings and of every other step. It is longer
+/// than 10 s, because an admission webhook that is down and has `failurePolicy: Ignore` delays a
+/// call by 10 s by default, and a call that is cancelled before that has no effect.
 const STEP_TIMEOUT: Duration = Duration::from_secs(12);
-/// How long the look at the namespace may take before the steps begin without it. With two looks for
-/// RoleBindings everything ends before the sweep gives a workspace up.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout of the read of the namespace; the steps then begin without its result. Together with two
+/// passes over the RoleBindings it is shorter than the sweep's timeout for one workspace.
+const NAMESPACE_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a suspension finds in the place of the namespace.
-enum Target {
-    /// The namespace that the broker made, with this uid.
+/// The namespace as a suspension finds it in the cluster.
+enum SuspensionTarget {
+    /// The namespace that the broker created, with this uid.
     Managed(String),
-    /// The same, without our label.
+    /// The namespace that the broker created, without our label.
     Relabelled,
-    /// The cluster did not say.
+    /// The cluster did not return it in time.
     Unknown,
-    /// Another namespace.
+    /// A namespace of the same name that the broker did not create.
     Foreign,
-    /// Nothing of the workspace was ever made, or it is gone.
+    /// There is no namespace: it was never created, or it is gone.
     Nothing,
 }
 
-impl Target {
-    fn of(found: &Found, standing: NamespaceStanding) -> Self {
-        match standing {
-            NamespaceStanding::Managed { uid } => Self::Managed(uid),
-            NamespaceStanding::Relabelled { .. } => Self::Relabelled,
-            // Somebody's own that was in the way from the beginning: nothing was ever made there.
-            NamespaceStanding::Foreign if !found.had_rights() => Self::Nothing,
-            NamespaceStanding::Foreign => Self::Foreign,
-            NamespaceStanding::Missing => Self::Nothing,
+impl SuspensionTarget {
+    fn from_ownership(workspace: &WorkspaceRow, ownership: NamespaceOwnership) -> Self {
+        match ownership {
+            NamespaceOwnership::Managed { uid } => Self::Managed(uid),
+            NamespaceOwnership::Relabelled { .. } => Self::Relabelled,
+            // A foreign namespace from before the workspace: the broker never created anything in
+            // it.
+            NamespaceOwnership::Foreign if !workspace.had_rights() => Self::Nothing,
+            NamespaceOwnership::Foreign => Self::Foreign,
+            NamespaceOwnership::Missing => Self::Nothing,
         }
     }
 
@@ -62,118 +65,127 @@ impl Target {
         matches!(self, Self::Managed(_) | Self::Relabelled | Self::Unknown)
     }
 
-    /// The result of a step that does nothing here.
-    fn skipped(&self, found: &Found) -> Result<(), WorkspaceError> {
+    /// The result of a step that is skipped for this namespace.
+    fn skipped(&self, workspace: &WorkspaceRow) -> Result<(), WorkspaceError> {
         match self {
-            Self::Foreign => Err(WorkspaceError::ForeignNamespace(found.k8s_namespace.clone())),
+            Self::Foreign => Err(WorkspaceError::ForeignNamespace(workspace.k8s_namespace.clone())),
             _ => Ok(()),
         }
     }
 }
 
 impl Workspaces {
-    /// Suspends a workspace: from the commit of the first step nothing is issued any more; then its
-    /// rights are taken away in the cluster. Running it again does the same steps again.
+    /// Suspends a workspace: no credential is issued after the commit of the first step, and then
+    /// the workspace's rights are revoked in the cluster. Idempotent: a second call repeats the
+    /// steps.
     ///
     /// # Errors
-    /// The intent could not be written down. A step that the cluster did not do is open in the
-    /// answer, and the sweep goes on with it.
+    /// The decision could not be recorded. A step that failed in the cluster is no error: it is
+    /// open in the result, and the sweep retries it.
     pub async fn suspend(
         &self,
         permit: &Permit<SuspendWorkspaces>,
-        found: &Found,
+        workspace: &WorkspaceRow,
         reason: Option<String>,
     ) -> Result<Suspension, WorkspaceError> {
         let mut steps = Steps::default();
-        let event = by_admin(permit, found, Action::SuspendWorkspace, reason);
-        steps.run("record", self.write_down(found, Event::Suspend, event)).await?;
-        let suspending = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
-        let rest = self.take_rights_detached(&suspending, &mut steps).await;
+        let event = admin_event(permit, workspace, Action::SuspendWorkspace, reason);
+        steps.run("record", self.advance_and_record(workspace, Event::Suspend, event)).await?;
+        let suspending =
+            store::by_id(&self.db, workspace.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let rest = self.revoke_access_detached(&suspending, &mut steps).await;
         self.metrics.action(Action::SuspendWorkspace, "success");
-        self.answer(&suspending, steps, &SUSPENSION, rest).await
+        self.suspension_report(&suspending, steps, &SUSPENSION_STEPS, rest).await
     }
 
-    /// Writes down, in a transaction that does more, that a workspace is to be suspended. From its
-    /// commit on nothing is issued; [`Workspaces::suspend`] or the sweep does the rest.
+    /// Records the decision to suspend a workspace in the caller's transaction. No credential is
+    /// issued after its commit; [`Workspaces::suspend`] or the sweep does the rest.
     ///
     /// # Errors
-    /// The database's.
-    pub(crate) async fn intend_suspension(
+    /// The database failed.
+    pub(crate) async fn begin_suspension(
         &self,
         tx: &mut Tx,
         permit: &Permit<SuspendWorkspaces>,
-        found: &Found,
+        workspace: &WorkspaceRow,
         reason: Option<String>,
     ) -> sqlx::Result<()> {
-        let event = by_admin(permit, found, Action::SuspendWorkspace, reason);
-        self.write_in(tx, found, Event::Suspend, event).await
+        let event = admin_event(permit, workspace, Action::SuspendWorkspace, reason);
+        self.advance_and_record_in(tx, workspace, Event::Suspend, event).await
     }
 
-    /// Gives a suspended workspace back, with a new ServiceAccount: no old token works again.
+    /// Resumes a suspended workspace with a new ServiceAccount, so that no old token works again.
     ///
     /// # Errors
-    /// Too early after the suspension, or not suspended, or its owner is suspended.
+    /// The suspension is too recent, the workspace is not suspended, its owner is suspended, or the
+    /// database failed.
     pub async fn resume(
         &self,
         permit: &Permit<SuspendWorkspaces>,
-        found: &Found,
+        workspace: &WorkspaceRow,
         reason: Option<String>,
     ) -> Result<Suspension, WorkspaceError> {
         let mut steps = Steps::default();
-        match found.status() {
+        match workspace.status() {
             WorkspaceStatus::Suspended => {
-                let left = found.status_changed_at + TOKEN_CACHE_MS - self.clock.now_ms();
+                let left = workspace.status_changed_at + TOKEN_CACHE_MS - self.clock.now_ms();
                 if left > 0 {
                     let seconds = u64::try_from(left).unwrap_or(0).div_ceil(1000);
                     return Err(WorkspaceError::TooEarly(seconds));
                 }
-                let event = by_admin(permit, found, Action::ResumeWorkspace, reason);
-                steps.run("record", self.intend_resumption(found, event)).await?;
+                let event = admin_event(permit, workspace, Action::ResumeWorkspace, reason);
+                steps.run("record", self.begin_resumption(workspace, event)).await?;
             }
             WorkspaceStatus::Resuming | WorkspaceStatus::Provisioned => {}
             status => return Err(WorkspaceError::NotReady(status)),
         }
-        let resuming = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+        let resuming =
+            store::by_id(&self.db, workspace.id).await?.ok_or(sqlx::Error::RowNotFound)?;
         let rest = if resuming.status() == WorkspaceStatus::Resuming {
-            self.give_rights(&resuming, &mut steps).await
+            self.restore_access(&resuming, &mut steps).await
         } else {
             Ok(())
         };
         self.metrics.action(Action::ResumeWorkspace, "success");
-        self.answer(&resuming, steps, &RESUMPTION, rest).await
+        self.suspension_report(&resuming, steps, &RESUMPTION_STEPS, rest).await
     }
 
-    /// Writes down that a workspace is to be given back, to an owner who may sign in.
-    async fn intend_resumption(
+    /// Records the decision to resume a workspace whose owner is active.
+    async fn begin_resumption(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
         entry: audit::Event,
     ) -> Result<(), WorkspaceError> {
         let mut tx = self.db.begin().await?;
-        // Locked: a suspension of the owner comes before, and is seen, or after, and suspends the
-        // workspace again.
-        if !hold_active(&mut tx, found.user_id).await? {
-            return Err(WorkspaceError::OwnerSuspended(found.user_id));
+        // The lock orders this against a suspension of the owner: an earlier one is seen here, and
+        // a later one suspends the workspace again.
+        if !lock_if_active(&mut tx, workspace.user_id).await? {
+            return Err(WorkspaceError::OwnerSuspended(workspace.user_id));
         }
-        self.write_in(&mut tx, found, Event::Resume, entry).await?;
+        self.advance_and_record_in(&mut tx, workspace, Event::Resume, entry).await?;
         Ok(tx.commit().await?)
     }
 
-    /// Takes rights away that were given while the kill switch ran.
-    pub(super) async fn revoke_again(&self, found: &Found) -> Result<(), WorkspaceError> {
-        Box::pin(self.revoke_rights(found, &mut Steps::default())).await
+    /// Revokes rights in a workspace that was suspended already, for example rights that were
+    /// granted while the suspension ran.
+    pub(super) async fn revoke_regained_access(
+        &self,
+        workspace: &WorkspaceRow,
+    ) -> Result<(), WorkspaceError> {
+        Box::pin(self.revoke_in_cluster(workspace, &mut Steps::default())).await
     }
 
-    /// Takes the rights away in a task of its own, because the server drops the request's when a client
-    /// that waited too long for a slow cluster hangs up.
-    async fn take_rights_detached(
+    /// Runs [`Self::revoke_access`] in its own task, because the server drops the request's task
+    /// when a client that waited too long for a slow cluster disconnects.
+    async fn revoke_access_detached(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
         steps: &mut Steps,
     ) -> Result<(), WorkspaceError> {
-        let (workspaces, found, mut ran) = (self.clone(), found.clone(), std::mem::take(steps));
+        let (workspaces, workspace, mut ran) =
+            (self.clone(), workspace.clone(), std::mem::take(steps));
         let work = async move {
-            let rest = Box::pin(workspaces.take_rights(&found, &mut ran)).await;
+            let rest = Box::pin(workspaces.revoke_access(&workspace, &mut ran)).await;
             (rest, ran)
         };
         let (rest, ran) = tokio::spawn(work.in_current_span())
@@ -183,63 +195,81 @@ impl Workspaces {
         rest
     }
 
-    pub(super) async fn take_rights(
+    /// Revokes all access to a suspending workspace, closes its streams and marks it suspended.
+    ///
+    /// # Errors
+    /// The first step that is open.
+    pub(super) async fn revoke_access(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
         steps: &mut Steps,
     ) -> Result<(), WorkspaceError> {
-        // Streams end while the cluster is at work: no call of the Kubernetes API ends an open one.
-        let closing = self.bell.ring();
+        // The streams are closed concurrently, because no Kubernetes API call closes an open
+        // stream.
+        let notification = self.notifier.notify();
         let (stripped, closed) = tokio::join!(
-            Box::pin(self.revoke_rights(found, steps)),
-            attempt("close_streams", STEP_TIMEOUT, closing.answered())
+            Box::pin(self.revoke_in_cluster(workspace, steps)),
+            run_step("close_streams", STEP_TIMEOUT, notification.acknowledged())
         );
-        self.note_failure(found, &closed);
+        self.record_failure(workspace, &closed);
         let closed = steps.add(closed);
         stripped.and(closed)?;
-        let event = by_broker(found, Action::WorkspaceSuspended);
-        steps.run("finish", self.write_down(found, Event::RightsGone, event)).await
+        let event = broker_event(workspace, Action::WorkspaceSuspended);
+        steps.run("finish", self.advance_and_record(workspace, Event::RightsGone, event)).await
     }
 
-    /// The cluster's side of a suspension. No step waits for another, because a cluster that refuses one
-    /// must not keep the others from taking effect; only the bindings are looked at again when the label
-    /// is there, which ends a tenant's loop that makes new ones.
+    /// Revokes a workspace's rights in the cluster. The steps run concurrently, because a cluster
+    /// that refuses one must not keep the others from taking effect. Only the RoleBindings are
+    /// deleted a second time once the label is set, because then a tenant's loop can no longer
+    /// create new ones.
     ///
     /// # Errors
     /// The first step that is open; all were tried.
-    async fn revoke_rights(&self, found: &Found, steps: &mut Steps) -> Result<(), WorkspaceError> {
-        let (cluster, namespace) = (&self.cluster, found.k8s_namespace.as_str());
-        let looked = cluster.namespace_standing(namespace, found.id, found.recorded_uids());
-        let target = match tokio::time::timeout(LOOK_TIMEOUT, looked).await {
-            Ok(Ok(standing)) => {
-                // The account's uid, by which a row of an earlier version knows it, is about to go.
-                if let NamespaceStanding::Relabelled { uid } = &standing
-                    && found.k8s_namespace_uid.is_none()
-                    && let Err(error) = store::set_namespace_uid(&self.db, found, uid).await
+    async fn revoke_in_cluster(
+        &self,
+        workspace: &WorkspaceRow,
+        steps: &mut Steps,
+    ) -> Result<(), WorkspaceError> {
+        let (cluster, namespace) = (&self.cluster, workspace.k8s_namespace.as_str());
+        let looked =
+            cluster.namespace_ownership(namespace, workspace.id, workspace.recorded_uids());
+        let target = match tokio::time::timeout(NAMESPACE_READ_TIMEOUT, looked).await {
+            Ok(Ok(ownership)) => {
+                // A row of an earlier version identifies the namespace only by the uid of the
+                // ServiceAccount, which is about to be deleted.
+                if let NamespaceOwnership::Relabelled { uid } = &ownership
+                    && workspace.k8s_namespace_uid.is_none()
+                    && let Err(error) = store::set_namespace_uid(&self.db, workspace, uid).await
                 {
-                    tracing::warn!(workspace = %found.id, error = chain(&error), "uid not recorded");
+                    tracing::warn!(
+                        workspace = %workspace.id, error = error_chain(&error),
+                        "cannot record the uid of the namespace"
+                    );
                 }
-                Target::of(found, standing)
+                SuspensionTarget::from_ownership(workspace, ownership)
             }
-            // A cluster that does not say what the namespace is may do what it is asked all the same:
-            // the fence lets the broker take rights away in tenants' namespaces only.
-            Ok(Err(_)) | Err(_) => Target::Unknown,
+            // A cluster that does not return the namespace may still execute the steps. That is
+            // safe, because the admission policies let the broker revoke rights in tenants'
+            // namespaces only.
+            Ok(Err(_)) | Err(_) => SuspensionTarget::Unknown,
         };
         let labelled = Notify::new();
         let label = async {
-            let done = attempt("label_namespace", STEP_TIMEOUT, self.label(found, &target)).await;
+            let done =
+                run_step("label_namespace", STEP_TIMEOUT, self.label_namespace(workspace, &target))
+                    .await;
             labelled.notify_one();
             done
         };
         let unbind = async {
             if !target.may_have_rights() {
-                return target.skipped(found);
+                return target.skipped(workspace);
             }
             let first = cluster.delete_role_bindings(namespace);
-            // Whatever it brought, the second look decides.
+            // The result of the first pass does not matter, because the second pass decides.
             let _ = tokio::time::timeout(STEP_TIMEOUT, first).await;
             labelled.notified().await;
-            if !self.is_still_suspended(found).await {
+            if !self.is_still_suspended(workspace).await {
                 return Ok(());
             }
             let again = tokio::time::timeout(STEP_TIMEOUT, cluster.delete_role_bindings(namespace));
@@ -247,44 +277,46 @@ impl Workspaces {
         };
         let delete_account = async {
             if !target.may_have_rights() {
-                return target.skipped(found);
+                return target.skipped(workspace);
             }
             let uid = cluster.service_account_uid(namespace).await;
-            // Asked after the uid is read, so that a slow run never deletes the account that a resumption
-            // made meanwhile.
-            if !self.is_still_suspended(found).await {
+            // Checked after the uid is read, so that a slow run never deletes the account that a
+            // resumption created meanwhile.
+            if !self.is_still_suspended(workspace).await {
                 return Ok(());
             }
             match uid {
                 Ok(None) => Ok(()),
                 Ok(Some(uid)) => Ok(cluster.delete_service_account(namespace, Some(&uid)).await?),
-                // A cluster that does not show the account may delete it all the same.
+                // A cluster that does not return the account may still delete it.
                 Err(_) => Ok(cluster.delete_service_account(namespace, None).await?),
             }
         };
         let (label, unbound, account) = tokio::join!(
             label,
-            attempt("delete_role_bindings", STEP_TIMEOUT * 2 + LOOK_TIMEOUT, unbind),
-            attempt("delete_service_account", STEP_TIMEOUT, delete_account),
+            run_step("delete_role_bindings", STEP_TIMEOUT * 2 + NAMESPACE_READ_TIMEOUT, unbind),
+            run_step("delete_service_account", STEP_TIMEOUT, delete_account),
         );
         let mut result = Ok(());
         for tried in [label, unbound, account] {
-            self.note_failure(found, &tried);
+            self.record_failure(workspace, &tried);
             result = result.and(steps.add(tried));
         }
-        if result.is_err() && found.status() == WorkspaceStatus::Suspended {
-            // What was suspended may have rights again, so the status is taken back, and the sweep goes on.
-            let reason = Some("rights were found that could not be taken away yet".to_owned());
-            let event = audit::Event { reason, ..by_broker(found, Action::SuspendWorkspace) };
-            self.write_down(found, Event::RightsFound, event).await?;
+        if result.is_err() && workspace.status() == WorkspaceStatus::Suspended {
+            // The suspended workspace may have rights again, so its status goes back to suspending,
+            // and the sweep retries the steps.
+            let reason = Some("rights were found that could not be revoked yet".to_owned());
+            let event =
+                audit::Event { reason, ..broker_event(workspace, Action::SuspendWorkspace) };
+            self.advance_and_record(workspace, Event::RightsFound, event).await?;
         }
         result
     }
 
-    /// Whether a workspace is still to be without rights, as far as the database says: a run that was slow
-    /// must not take away what a resumption gave meanwhile.
-    async fn is_still_suspended(&self, found: &Found) -> bool {
-        match store::by_id(&self.db, found.id).await {
+    /// Whether the database still has the workspace as suspending or suspended. A slow run must not
+    /// revoke what a resumption restored meanwhile. True if the database failed.
+    async fn is_still_suspended(&self, workspace: &WorkspaceRow) -> bool {
+        match store::by_id(&self.db, workspace.id).await {
             Ok(Some(now)) => {
                 matches!(now.status(), WorkspaceStatus::Suspending | WorkspaceStatus::Suspended)
             }
@@ -292,128 +324,147 @@ impl Workspaces {
         }
     }
 
-    async fn label(&self, found: &Found, target: &Target) -> Result<(), WorkspaceError> {
-        let mark = |uid| self.cluster.mark_suspended(&found.k8s_namespace, uid, true);
+    /// Sets the label of a suspended workspace on its namespace.
+    async fn label_namespace(
+        &self,
+        workspace: &WorkspaceRow,
+        target: &SuspensionTarget,
+    ) -> Result<(), WorkspaceError> {
+        let mark = |uid| self.cluster.mark_suspended(&workspace.k8s_namespace, uid, true);
         match target {
-            Target::Managed(uid) => Ok(mark(Some(uid)).await?),
-            Target::Unknown => Ok(mark(None).await?),
-            Target::Relabelled => Err(relabelled(found)),
-            Target::Foreign | Target::Nothing => target.skipped(found),
+            SuspensionTarget::Managed(uid) => Ok(mark(Some(uid)).await?),
+            SuspensionTarget::Unknown => Ok(mark(None).await?),
+            SuspensionTarget::Relabelled => Err(relabelled(workspace)),
+            SuspensionTarget::Foreign | SuspensionTarget::Nothing => target.skipped(workspace),
         }
     }
 
-    /// Counts a step that is open, and says why in the log: until it is done, the person may have rights.
-    fn note_failure(&self, found: &Found, tried: &Attempt) {
+    /// Counts and logs a step that is open, because the user may have rights until it is done.
+    fn record_failure(&self, workspace: &WorkspaceRow, tried: &StepAttempt) {
         if let Some((step, error)) = tried.failure() {
             self.metrics.suspension_step_failed(step, error.cause());
             tracing::error!(
-                workspace = %found.id, namespace = found.k8s_namespace, step, error = chain(error),
+                workspace = %workspace.id, namespace = workspace.k8s_namespace, step,
+                error = error_chain(error),
                 "a step of a suspension is open"
             );
         }
     }
 
-    pub(super) async fn give_rights(
+    /// Removes the label of a suspended workspace from its namespace and creates the objects again.
+    ///
+    /// # Errors
+    /// The first step that failed; the later ones were not tried.
+    pub(super) async fn restore_access(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
         steps: &mut Steps,
     ) -> Result<(), WorkspaceError> {
-        let (cluster, namespace) = (&self.cluster, found.k8s_namespace.as_str());
+        let (cluster, namespace) = (&self.cluster, workspace.k8s_namespace.as_str());
         steps
             .run("unlabel_namespace", async {
-                match cluster.namespace_standing(namespace, found.id, found.recorded_uids()).await?
+                match cluster
+                    .namespace_ownership(namespace, workspace.id, workspace.recorded_uids())
+                    .await?
                 {
-                    NamespaceStanding::Managed { uid } => {
+                    NamespaceOwnership::Managed { uid } => {
                         Ok(cluster.mark_suspended(namespace, Some(&uid), false).await?)
                     }
-                    // A workspace that was suspended before anything was made.
-                    NamespaceStanding::Missing => Ok(()),
-                    NamespaceStanding::Relabelled { .. } => Err(relabelled(found)),
-                    NamespaceStanding::Foreign => {
+                    // The workspace was suspended before its namespace was created.
+                    NamespaceOwnership::Missing => Ok(()),
+                    NamespaceOwnership::Relabelled { .. } => Err(relabelled(workspace)),
+                    NamespaceOwnership::Foreign => {
                         Err(WorkspaceError::ForeignNamespace(namespace.to_owned()))
                     }
                 }
             })
             .await?;
-        steps.run("create_objects", async { self.finish_provisioning(found).await.map(drop) }).await
+        steps
+            .run("create_objects", async { self.finish_provisioning(workspace).await.map(drop) })
+            .await
     }
 
-    /// Moves the workspace on and records it, in one transaction; nothing if it is there already.
-    async fn write_down(
+    /// Applies an event to the workspace and writes the audit entry, in one transaction. Does
+    /// nothing if the workspace is not in a source state of the event.
+    async fn advance_and_record(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
         event: Event,
         entry: audit::Event,
     ) -> Result<(), WorkspaceError> {
         let mut tx = self.db.begin().await?;
-        self.write_in(&mut tx, found, event, entry).await?;
+        self.advance_and_record_in(&mut tx, workspace, event, entry).await?;
         Ok(tx.commit().await?)
     }
 
-    async fn write_in(
+    /// As [`Self::advance_and_record`], in the caller's transaction.
+    async fn advance_and_record_in(
         &self,
         tx: &mut Tx,
-        found: &Found,
+        workspace: &WorkspaceRow,
         event: Event,
         entry: audit::Event,
     ) -> sqlx::Result<()> {
         let since = matches!(event, Event::RightsGone | Event::RightsFound)
-            .then_some(found.status_changed_at);
-        if store::advance_since(tx, &self.clock, found.id, event, since).await? {
+            .then_some(workspace.status_changed_at);
+        if store::advance_since(tx, &self.clock, workspace.id, event, since).await? {
             audit::record(tx, &self.clock, entry).await?;
         }
         Ok(())
     }
 
-    /// Keeps where a run stopped, for whoever asks.
-    async fn stopped_at(&self, begun: &Found, steps: &Steps) -> sqlx::Result<()> {
+    /// Stores the open steps of a run in the row, where `unfinished` in the API reads them.
+    async fn record_open_steps(&self, begun: &WorkspaceRow, steps: &Steps) -> sqlx::Result<()> {
         let mut tx = self.db.begin().await?;
-        work::stopped_at(&mut tx, begun, &steps.open_steps(begun.status())).await?;
+        work::set_open_steps(&mut tx, begun, &steps.open_steps(begun.status())).await?;
         tx.commit().await
     }
 
-    /// What the caller is told: a cluster that does not answer leaves steps open, it does not undo
-    /// the decision.
-    async fn answer(
+    /// The result for the caller. An unavailable cluster leaves steps open, but does not undo the
+    /// decision.
+    async fn suspension_report(
         &self,
-        begun: &Found,
+        begun: &WorkspaceRow,
         steps: Steps,
         all: &[&str],
         rest: Result<(), WorkspaceError>,
     ) -> Result<Suspension, WorkspaceError> {
         let all = if let Err(error) = rest {
-            note("cause", chain(&error));
-            self.stopped_at(begun, &steps).await?;
+            record_field("cause", error_chain(&error));
+            self.record_open_steps(begun, &steps).await?;
             all
         } else {
             &[]
         };
         let now = store::by_id(&self.db, begun.id).await?.ok_or(sqlx::Error::RowNotFound)?;
-        Ok(Suspension { id: begun.id, status: now.status(), steps: steps.into_answer(all) })
+        Ok(Suspension { id: begun.id, status: now.status(), steps: steps.into_steps(all) })
     }
 }
 
-fn relabelled(found: &Found) -> WorkspaceError {
-    WorkspaceError::Relabelled { namespace: found.k8s_namespace.clone(), workspace: found.id }
+fn relabelled(workspace: &WorkspaceRow) -> WorkspaceError {
+    WorkspaceError::Relabelled {
+        namespace: workspace.k8s_namespace.clone(),
+        workspace: workspace.id,
+    }
 }
 
-fn by_admin(
+fn admin_event(
     permit: &Permit<SuspendWorkspaces>,
-    found: &Found,
+    workspace: &WorkspaceRow,
     action: Action,
     reason: Option<String>,
 ) -> audit::Event {
     audit::Event {
         user_id: Some(permit.caller().user_id()),
         session_id: Some(permit.caller().session_id()),
-        workspace_id: Some(found.id),
+        workspace_id: Some(workspace.id),
         reason,
         ..audit::Event::success(action)
     }
-    .to_user(found.user_id)
+    .to_user(workspace.user_id)
 }
 
-fn by_broker(found: &Found, action: Action) -> audit::Event {
-    audit::Event { workspace_id: Some(found.id), ..audit::Event::success(action) }
-        .to_user(found.user_id)
+fn broker_event(workspace: &WorkspaceRow, action: Action) -> audit::Event {
+    audit::Event { workspace_id: Some(workspace.id), ..audit::Event::success(action) }
+        .to_user(workspace.user_id)
 }

@@ -1,20 +1,22 @@
-//! Authorization requests: what is kept, what is refused, and to whom the refusal goes.
+//! Authorization requests: validation, error pages and error redirects.
 
 use reqwest::{Response, header};
 
-use crate::world::{On, REDIRECT, World, ask, location, on_both_engines, query, usual};
+use crate::world::{
+    On, REDIRECT, World, authorization_parameters, authorize, location, on_both_engines, query,
+};
 
 on_both_engines!(
-    a_good_request_goes_to_the_sign_in_page_bound_to_the_browser,
-    a_bad_client_or_redirect_is_never_redirected,
-    other_faults_go_to_the_client_with_state_and_issuer,
-    a_repeated_parameter_is_a_fault,
-    everything_is_bounded,
-    scopes_and_prompts_that_are_not_known_do_no_harm,
-    requests_of_one_address_are_limited,
+    a_valid_request_redirects_to_the_sign_in_page_and_is_bound_to_the_browser,
+    an_invalid_client_or_redirect_uri_is_never_redirected,
+    other_errors_redirect_to_the_client_with_state_and_issuer,
+    a_repeated_parameter_is_refused,
+    parameters_are_bounded,
+    unknown_scopes_and_prompts_are_ignored,
+    requests_of_one_address_are_rate_limited,
 );
 
-/// The usual request with one parameter set anew.
+/// The usual request with one parameter replaced.
 fn with(name: &'static str, value: &str) -> Vec<(&'static str, String)> {
     let mut parameters = without(name);
     parameters.push((name, value.to_owned()));
@@ -22,10 +24,10 @@ fn with(name: &'static str, value: &str) -> Vec<(&'static str, String)> {
 }
 
 fn without(name: &'static str) -> Vec<(&'static str, String)> {
-    usual(REDIRECT).into_iter().filter(|(n, _)| *n != name).collect()
+    authorization_parameters(REDIRECT).into_iter().filter(|(n, _)| *n != name).collect()
 }
 
-/// Asserts that the answer is a page that sends nobody anywhere.
+/// Asserts that the response is a page without a redirect.
 async fn assert_page(response: Response, status: u16, what: &str) {
     assert_eq!(response.status(), status, "{what}");
     assert!(!response.headers().contains_key(header::LOCATION), "{what}");
@@ -33,7 +35,7 @@ async fn assert_page(response: Response, status: u16, what: &str) {
     assert!(response.text().await.unwrap().contains("not valid"), "{what}");
 }
 
-/// Asserts that the client is told this error, with its state and the issuer's name.
+/// Asserts a redirect to the client with this error, its state and the issuer identifier.
 fn assert_told(world: &World, response: &Response, error: &str, what: &str) {
     assert_eq!(response.status(), 303, "{what}");
     let told = location(response);
@@ -43,9 +45,9 @@ fn assert_told(world: &World, response: &Response, error: &str, what: &str) {
     assert_eq!(query(told, "code"), None, "{what}");
 }
 
-async fn a_good_request_goes_to_the_sign_in_page_bound_to_the_browser(on: On) {
+async fn a_valid_request_redirects_to_the_sign_in_page_and_is_bound_to_the_browser(on: On) {
     let world = World::start(on).await;
-    let response = ask(&world, &usual(REDIRECT)).await;
+    let response = authorize(&world, &authorization_parameters(REDIRECT)).await;
     assert_eq!(response.status(), 303);
     assert!(location(&response).starts_with("/login?request=tbq_"));
     let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
@@ -57,7 +59,7 @@ async fn a_good_request_goes_to_the_sign_in_page_bound_to_the_browser(on: On) {
     assert_eq!(world.number("SELECT COUNT(*) FROM authorizations").await, 1);
 }
 
-async fn a_bad_client_or_redirect_is_never_redirected(on: On) {
+async fn an_invalid_client_or_redirect_uri_is_never_redirected(on: On) {
     let world = World::start(on).await;
     let code_page = world.at("/login/code");
     for redirect in [
@@ -80,20 +82,24 @@ async fn a_bad_client_or_redirect_is_never_redirected(on: On) {
         &format!("{}@evil.example/login/code", world.url),
         &format!("http://127.0.0.1:1/{}", "x".repeat(2000)),
     ] {
-        assert_page(ask(&world, &with("redirect_uri", redirect)).await, 400, redirect).await;
+        assert_page(authorize(&world, &with("redirect_uri", redirect)).await, 400, redirect).await;
     }
     for client in ["", "kubectl-tenant2", "KUBECTL-TENANT", " kubectl-tenant"] {
-        assert_page(ask(&world, &with("client_id", client)).await, 400, client).await;
+        assert_page(authorize(&world, &with("client_id", client)).await, 400, client).await;
     }
-    assert_page(ask(&world, &without("client_id")).await, 400, "no client").await;
-    assert_page(ask(&world, &without("redirect_uri")).await, 400, "no redirect").await;
+    assert_page(authorize(&world, &without("client_id")).await, 400, "no client").await;
+    assert_page(authorize(&world, &without("redirect_uri")).await, 400, "no redirect").await;
     for allowed in [REDIRECT, "http://[::1]:1/callback", &code_page] {
-        assert_eq!(ask(&world, &usual(allowed)).await.status(), 303, "{allowed}");
+        assert_eq!(
+            authorize(&world, &authorization_parameters(allowed)).await.status(),
+            303,
+            "{allowed}"
+        );
     }
     assert_eq!(world.number("SELECT COUNT(*) FROM authorizations").await, 3);
 }
 
-async fn other_faults_go_to_the_client_with_state_and_issuer(on: On) {
+async fn other_errors_redirect_to_the_client_with_state_and_issuer(on: On) {
     let world = World::start(on).await;
     let verifier = crate::world::VERIFIER;
     for (parameters, error, what) in [
@@ -114,7 +120,7 @@ async fn other_faults_go_to_the_client_with_state_and_issuer(on: On) {
         (with("request_uri", "https://x"), "request_uri_not_supported", "request object by URI"),
         (with("prompt", "none"), "login_required", "prompt none"),
     ] {
-        let response = ask(&world, &parameters).await;
+        let response = authorize(&world, &parameters).await;
         assert_told(&world, &response, error, what);
         assert_eq!(
             query(location(&response), "state").as_deref(),
@@ -123,38 +129,39 @@ async fn other_faults_go_to_the_client_with_state_and_issuer(on: On) {
         );
     }
     let stateless =
-        ask(&world, &[without("state"), vec![("response_mode", "x".into())]].concat()).await;
+        authorize(&world, &[without("state"), vec![("response_mode", "x".into())]].concat()).await;
     assert_eq!(query(location(&stateless), "state"), None);
     assert_eq!(world.number("SELECT COUNT(*) FROM authorizations").await, 0);
 }
 
-async fn a_repeated_parameter_is_a_fault(on: On) {
+async fn a_repeated_parameter_is_refused(on: On) {
     let world = World::start(on).await;
     for name in ["client_id", "redirect_uri"] {
-        let mut parameters = usual(REDIRECT);
-        parameters.extend(usual(REDIRECT).into_iter().filter(|(n, _)| *n == name));
-        assert_page(ask(&world, &parameters).await, 400, name).await;
+        let mut parameters = authorization_parameters(REDIRECT);
+        parameters
+            .extend(authorization_parameters(REDIRECT).into_iter().filter(|(n, _)| *n == name));
+        assert_page(authorize(&world, &parameters).await, 400, name).await;
     }
     for name in ["state", "nonce", "scope", "code_challenge", "response_type", "unknown"] {
-        let mut parameters = usual(REDIRECT);
+        let mut parameters = authorization_parameters(REDIRECT);
         parameters.extend([(name, "a".into()), (name, "a".into())]);
-        assert_told(&world, &ask(&world, &parameters).await, "invalid_request", name);
+        assert_told(&world, &authorize(&world, &parameters).await, "invalid_request", name);
     }
 }
 
-async fn everything_is_bounded(on: On) {
+async fn parameters_are_bounded(on: On) {
     let world = World::start(on).await;
     for (name, most) in [("state", 512), ("nonce", 512), ("scope", 256)] {
-        let response = ask(&world, &with(name, &"x".repeat(most + 1))).await;
+        let response = authorize(&world, &with(name, &"x".repeat(most + 1))).await;
         assert_told(&world, &response, "invalid_request", name);
     }
-    let response = ask(&world, &with("state", &"x".repeat(513))).await;
+    let response = authorize(&world, &with("state", &"x".repeat(513))).await;
     assert_eq!(query(location(&response), "state"), None, "what is too long is not sent back");
-    let large = ask(&world, &with("state", &"x".repeat(9000))).await;
+    let large = authorize(&world, &with("state", &"x".repeat(9000))).await;
     assert_page(large, 400, "larger than 8 KiB").await;
 }
 
-async fn scopes_and_prompts_that_are_not_known_do_no_harm(on: On) {
+async fn unknown_scopes_and_prompts_are_ignored(on: On) {
     let world = World::start(on).await;
     let mut parameters = with("scope", "profile openid openid groups");
     parameters.extend([
@@ -163,18 +170,18 @@ async fn scopes_and_prompts_that_are_not_known_do_no_harm(on: On) {
         ("acr_values", "x".to_owned()),
         ("empty", String::new()),
     ]);
-    let response = ask(&world, &parameters).await;
+    let response = authorize(&world, &parameters).await;
     assert!(location(&response).starts_with("/login?request="));
     let kept = "SELECT COUNT(*) FROM authorizations WHERE scope = 'openid'";
     assert_eq!(world.number(kept).await, 1);
 }
 
-async fn requests_of_one_address_are_limited(on: On) {
+async fn requests_of_one_address_are_rate_limited(on: On) {
     let world = World::with(on, |settings| settings.sign_in_start.count = 3).await;
     for _ in 0..3 {
-        assert_eq!(ask(&world, &usual(REDIRECT)).await.status(), 303);
+        assert_eq!(authorize(&world, &authorization_parameters(REDIRECT)).await.status(), 303);
     }
-    let refused = ask(&world, &usual(REDIRECT)).await;
+    let refused = authorize(&world, &authorization_parameters(REDIRECT)).await;
     assert_eq!(refused.status(), 429);
     assert!(refused.headers().contains_key(header::RETRY_AFTER));
     // A browser's own sign-in is one as well; others are not concerned, nor is the next window.
@@ -183,6 +190,6 @@ async fn requests_of_one_address_are_limited(on: On) {
     let elsewhere = crate::world::client_at("127.0.0.2");
     assert_eq!(elsewhere.get(world.at("/login")).send().await.unwrap().status(), 303);
     assert_eq!(world.number("SELECT COUNT(*) FROM authorizations").await, 4);
-    world.pass(301);
+    world.advance_seconds(301);
     assert_eq!(page().send().await.unwrap().status(), 303);
 }

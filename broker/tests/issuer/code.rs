@@ -1,21 +1,23 @@
-//! Codes become sessions, once.
+//! Redemption of authorization codes, and the detection of their reuse.
 
 use serde_json::json;
 
-use crate::world::{Answer, Attempt, CLIENT, On, REDIRECT, World, on_both_engines, with};
+use crate::world::{
+    BrowserSignIn, CLIENT, JsonResponse, On, REDIRECT, World, on_both_engines, with,
+};
 
 on_both_engines!(
-    a_code_brings_tokens_that_work,
-    a_code_that_is_used_again_ends_its_session,
-    of_two_who_redeem_a_code_at_once_one_wins_and_the_session_ends,
-    a_code_without_its_proof_is_dead,
+    a_code_is_redeemed_for_valid_tokens,
+    a_reused_code_ends_its_session,
+    of_two_concurrent_redemptions_one_succeeds_and_the_session_ends,
+    a_code_without_its_proof_is_invalid,
     a_code_expires,
     a_suspended_user_gets_no_session,
-    token_requests_that_are_wrong_are_told_so,
+    invalid_token_requests_get_their_error,
     without_offline_access_there_is_no_refresh_token,
 );
 
-async fn a_code_brings_tokens_that_work(on: On) {
+async fn a_code_is_redeemed_for_valid_tokens(on: On) {
     let world = World::start(on).await;
     let tokens = world.sign_in().await;
     assert!(tokens.access.starts_with("tba_") && tokens.refresh.starts_with("tbr_"));
@@ -27,18 +29,18 @@ async fn a_code_brings_tokens_that_work(on: On) {
                 AND user_agent = 'kubectl-tenant-integration'";
     assert_eq!(world.number(kept).await, 1);
 
-    world.pass(899);
+    world.advance_seconds(899);
     assert!(world.me(&tokens.access).await.is_ok());
-    world.pass(1);
+    world.advance_seconds(1);
     assert_eq!(world.me(&tokens.access).await.unwrap_err(), 401, "an access token expires");
     for other in [&tokens.refresh, &tokens.id, "", "tba_", "tba_unknown"] {
         assert_eq!(world.me(other).await.unwrap_err(), 401, "{other}");
     }
 }
 
-async fn a_code_that_is_used_again_ends_its_session(on: On) {
+async fn a_reused_code_ends_its_session(on: On) {
     let world = World::start(on).await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let code = attempt.code(&world).await;
     let tokens = world.token(&attempt.redeeming(&code)).await.tokens();
     let stranger = with(&attempt.redeeming(&code), "code_verifier", "not-the-verifier");
@@ -46,13 +48,13 @@ async fn a_code_that_is_used_again_ends_its_session(on: On) {
     assert_eq!(world.me(&tokens.access).await.unwrap_err(), 401);
     world.refresh(&tokens.refresh).await.refused(400, "invalid_grant");
     world.token(&attempt.redeeming(&code)).await.refused(400, "invalid_grant");
-    assert_eq!(world.audited("CodeReuse").await, 1);
+    assert_eq!(world.count_audited("CodeReuse").await, 1);
 }
 
-async fn of_two_who_redeem_a_code_at_once_one_wins_and_the_session_ends(on: On) {
+async fn of_two_concurrent_redemptions_one_succeeds_and_the_session_ends(on: On) {
     let world = World::start(on).await;
     for _ in 0..5 {
-        let attempt = Attempt::begin(&world, REDIRECT).await;
+        let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
         let code = attempt.code(&world).await;
         let form = attempt.redeeming(&code);
         let (a, b) = tokio::join!(world.token(&form), world.token(&form));
@@ -60,11 +62,11 @@ async fn of_two_who_redeem_a_code_at_once_one_wins_and_the_session_ends(on: On) 
         lost.refused(400, "invalid_grant");
         assert_eq!(world.me(&won.tokens().access).await.unwrap_err(), 401);
     }
-    assert_eq!(world.audited("CodeReuse").await, 5);
+    assert_eq!(world.count_audited("CodeReuse").await, 5);
     assert_eq!(world.number("SELECT COUNT(*) FROM sessions").await, 5);
 }
 
-async fn a_code_without_its_proof_is_dead(on: On) {
+async fn a_code_without_its_proof_is_invalid(on: On) {
     let world = World::start(on).await;
     let long = "x".repeat(200);
     let challenge = crate::world::challenge(crate::world::VERIFIER);
@@ -78,15 +80,15 @@ async fn a_code_without_its_proof_is_dead(on: On) {
         ("redirect_uri", "http://127.0.0.1:49153/callback"),
         ("redirect_uri", code_page.as_str()),
     ] {
-        let attempt = Attempt::begin(&world, REDIRECT).await;
+        let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
         let code = attempt.code(&world).await;
         let form = attempt.redeeming(&code);
         world.token(&with(&form, name, value)).await.refused(400, "invalid_grant");
-        // Whoever guesses has one guess.
+        // A wrong proof uses the code up, so an attacker has one guess.
         world.token(&form).await.refused(400, "invalid_grant");
     }
     // A code that was given to another client.
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let code = attempt.code(&world).await;
     world
         .execute("UPDATE authorizations SET client_id = 'another' WHERE redeemed_at IS NULL")
@@ -97,9 +99,9 @@ async fn a_code_without_its_proof_is_dead(on: On) {
 
 async fn a_code_expires(on: On) {
     let world = World::start(on).await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let code = attempt.code(&world).await;
-    world.pass(60);
+    world.advance_seconds(60);
     world.token(&attempt.redeeming(&code)).await.refused(400, "invalid_grant");
     world.token(&attempt.redeeming("tbc_unknown")).await.refused(400, "invalid_grant");
 }
@@ -107,7 +109,7 @@ async fn a_code_expires(on: On) {
 async fn a_suspended_user_gets_no_session(on: On) {
     let world = World::start(on).await;
     let tokens = world.sign_in().await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let code = attempt.code(&world).await;
     world.execute("UPDATE users SET status = 'suspended'").await;
     world.token(&attempt.redeeming(&code)).await.refused(400, "invalid_grant");
@@ -116,9 +118,9 @@ async fn a_suspended_user_gets_no_session(on: On) {
     assert_eq!(world.number("SELECT COUNT(*) FROM sessions").await, 1);
 }
 
-async fn token_requests_that_are_wrong_are_told_so(on: On) {
+async fn invalid_token_requests_get_their_error(on: On) {
     let world = World::start(on).await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let code = attempt.code(&world).await;
     let good = attempt.redeeming(&code);
     let without = |name: &str| good.iter().filter(|(n, _)| *n != name).copied().collect::<Vec<_>>();
@@ -136,11 +138,11 @@ async fn token_requests_that_are_wrong_are_told_so(on: On) {
     world.token(&twice).await.refused(400, "invalid_request");
     let many: Vec<(String, &str)> = (0..40).map(|n| (format!("p{n}"), "1")).collect();
     let post = || world.http.post(world.at("/oauth2/token"));
-    Answer::of(post().form(&many)).await.refused(400, "invalid_request");
-    Answer::of(post().form(&good).basic_auth(CLIENT, Some("x")))
+    JsonResponse::send(post().form(&many)).await.refused(400, "invalid_request");
+    JsonResponse::send(post().form(&good).basic_auth(CLIENT, Some("x")))
         .await
         .refused(401, "invalid_client");
-    Answer::of(post().json(&json!({ "grant_type": "refresh_token" })))
+    JsonResponse::send(post().json(&json!({ "grant_type": "refresh_token" })))
         .await
         .refused(400, "invalid_request");
     let padding = "x".repeat(9000);
@@ -153,12 +155,12 @@ async fn token_requests_that_are_wrong_are_told_so(on: On) {
 
 async fn without_offline_access_there_is_no_refresh_token(on: On) {
     let world = World::start(on).await;
-    let mut parameters = crate::world::usual(REDIRECT);
+    let mut parameters = crate::world::authorization_parameters(REDIRECT);
     parameters.retain(|(name, _)| *name != "scope");
     parameters.push(("scope", "openid".into()));
-    let response = crate::world::ask(&world, &parameters).await;
+    let response = crate::world::authorize(&world, &parameters).await;
     let cookie = response.headers()["set-cookie"].to_str().unwrap();
-    let attempt = Attempt {
+    let attempt = BrowserSignIn {
         handle: crate::world::query(crate::world::location(&response), "request").unwrap(),
         cookie: cookie.split(';').next().unwrap().to_owned(),
         redirect: REDIRECT.to_owned(),
@@ -168,6 +170,6 @@ async fn without_offline_access_there_is_no_refresh_token(on: On) {
     assert_eq!(answer.body["scope"], "openid");
     assert!(answer.body.get("refresh_token").is_none(), "{answer:?}");
     let request = world.http.get(world.at("/oauth2/userinfo")).bearer_auth(answer.tokens().access);
-    let userinfo = Answer::of(request).await;
+    let userinfo = JsonResponse::send(request).await;
     assert_eq!(userinfo.body, json!({ "sub": world.user }), "no e-mail without its scope");
 }

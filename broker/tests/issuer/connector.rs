@@ -1,4 +1,4 @@
-//! Signing in at a company's provider: who comes in, as whom, and who does not.
+//! Sign-in at an upstream provider: admission, linking to users, and refusals.
 
 use integration::{browser::Browser, oidc_provider::OidcProvider};
 use reqwest::Method;
@@ -8,22 +8,22 @@ use tenant_shared::Role;
 use crate::{
     sessions::{ADMIN, as_user, call},
     upstream::{Company, Visit, claims, connector, redeem, register, with_connectors},
-    world::{Attempt, EMAIL, On, PASSWORD, REDIRECT, World, on_both_engines, query},
+    world::{BrowserSignIn, EMAIL, On, PASSWORD, REDIRECT, World, on_both_engines, query},
 };
 
 on_both_engines!(
-    a_person_of_the_company_signs_in_and_stays_the_same_user,
-    many_first_sign_ins_at_once_make_one_user,
-    an_address_takes_no_account_over,
-    who_registered_another_s_address_does_not_keep_them_out,
-    groups_say_who_comes_in_and_who_administers,
-    another_browser_cannot_finish,
-    a_state_works_once_for_its_provider_and_not_for_long,
-    refused_sign_ins_count_for_the_address,
-    wrong_passwords_do_not_keep_people_from_their_provider,
+    a_person_signs_in_at_the_provider_and_stays_the_same_user,
+    concurrent_first_sign_ins_create_one_user,
+    an_email_address_takes_over_no_account,
+    a_registered_address_does_not_lock_out_its_owner,
+    groups_decide_admission_and_the_administrator_role,
+    another_browser_cannot_complete_the_callback,
+    a_state_is_valid_once_for_its_provider_and_expires,
+    refused_provider_sign_ins_count_for_the_address,
+    password_failures_do_not_limit_provider_sign_ins,
 );
 
-async fn a_person_of_the_company_signs_in_and_stays_the_same_user(on: On) {
+async fn a_person_signs_in_at_the_provider_and_stays_the_same_user(on: On) {
     let company = Company::start(on).await;
     let first = company.sign_in("ada").await;
     let me = company.world.me(&first.access).await.unwrap();
@@ -33,7 +33,7 @@ async fn a_person_of_the_company_signs_in_and_stays_the_same_user(on: On) {
     // An outage of an hour, the last answer, an access token, a Kubernetes token.
     assert_eq!(provider.removal_seconds, 3600 + 10 + 900 + 7270);
     // Another browser, another day, another name: the subject is what counts.
-    company.world.pass(3600);
+    company.world.advance_seconds(3600);
     let renamed = json!({ "email": "ada.l@corp.example", "email_verified": true });
     company.provider.person("ada", renamed).await.unwrap();
     let again = company.sign_in("ada").await;
@@ -45,7 +45,7 @@ async fn a_person_of_the_company_signs_in_and_stays_the_same_user(on: On) {
     assert_eq!(company.audit("CreateUser").await[0], "from corp, role user");
 }
 
-async fn many_first_sign_ins_at_once_make_one_user(on: On) {
+async fn concurrent_first_sign_ins_create_one_user(on: On) {
     let company = Company::start(on).await;
     let before = company.world.number("SELECT COUNT(*) FROM users").await;
     let pages = futures(8, || company.sign_in_page("ada")).await;
@@ -76,7 +76,7 @@ async fn futures<T, F: Future<Output = T>>(count: usize, make: impl Fn() -> F) -
     done
 }
 
-async fn an_address_takes_no_account_over(on: On) {
+async fn an_email_address_takes_over_no_account(on: On) {
     let company = Company::start(on).await;
     // The local account of the world has this address. The provider's word for it counts for
     // nothing here, verified or not.
@@ -97,7 +97,7 @@ async fn an_address_takes_no_account_over(on: On) {
     assert_eq!(company.world.me(&tokens.access).await.unwrap().email, "mallory@corp.example");
 }
 
-async fn who_registered_another_s_address_does_not_keep_them_out(on: On) {
+async fn a_registered_address_does_not_lock_out_its_owner(on: On) {
     let company = Company::start(on).await;
     let world = &company.world;
     let taken = "ada@corp.example";
@@ -111,7 +111,7 @@ async fn who_registered_another_s_address_does_not_keep_them_out(on: On) {
     assert_ne!(me.id, mallory);
 }
 
-async fn groups_say_who_comes_in_and_who_administers(on: On) {
+async fn groups_decide_admission_and_the_administrator_role(on: On) {
     let company = Company::with(on, |connector| {
         connector.allowed_groups = vec!["dev".into()];
         connector.allowed_domains = vec!["corp.example".into()];
@@ -136,7 +136,7 @@ async fn groups_say_who_comes_in_and_who_administers(on: On) {
     assert_eq!(company.world.number("SELECT COUNT(*) FROM identities").await, 1);
 }
 
-async fn another_browser_cannot_finish(on: On) {
+async fn another_browser_cannot_complete_the_callback(on: On) {
     let company = Company::start(on).await;
     let callback = company.world.at("/login/callback/corp").parse().unwrap();
     let visit = Visit::begin(&company.world, "corp").await;
@@ -156,7 +156,7 @@ async fn another_browser_cannot_finish(on: On) {
     assert_eq!(company.world.number("SELECT COUNT(*) FROM identities").await, 0);
 }
 
-async fn a_state_works_once_for_its_provider_and_not_for_long(on: On) {
+async fn a_state_is_valid_once_for_its_provider_and_expires(on: On) {
     let (one, two) = (OidcProvider::start().await.unwrap(), OidcProvider::start().await.unwrap());
     let world = World::with(on, |settings| {
         with_connectors(settings, [("corp", connector(&one)), ("other", connector(&two))]);
@@ -196,19 +196,19 @@ async fn a_state_works_once_for_its_provider_and_not_for_long(on: On) {
     assert_eq!(status(&browser, &url.as_str().replace(&mine, &theirs)).await, 403);
     // In time, once.
     let (browser, url) = arrive().await;
-    world.pass(601);
+    world.advance_seconds(601);
     assert_eq!(status(&browser, url.as_str()).await, 400, "too late");
     let (browser, url) = arrive().await;
     let browser = browser.stopping_at(crate::world::REDIRECT.parse().unwrap());
     let page = browser.open(url.clone()).await.unwrap();
     redeem(&world, &page).await;
     assert_eq!(status(&browser, url.as_str()).await, 400, "once");
-    world.pass(601);
+    world.advance_seconds(601);
     world.issuer.purge().await.unwrap();
     assert_eq!(world.number("SELECT COUNT(*) FROM upstream_attempts").await, 0);
 }
 
-async fn refused_sign_ins_count_for_the_address(on: On) {
+async fn refused_provider_sign_ins_count_for_the_address(on: On) {
     let provider = OidcProvider::start().await.unwrap();
     let mut corp = connector(&provider);
     corp.allowed_groups = vec!["nobody".into()];
@@ -230,21 +230,22 @@ async fn refused_sign_ins_count_for_the_address(on: On) {
     let again = provider.counts().await.unwrap().get("/token").copied();
     assert_eq!(again, asked, "the provider is left in peace");
     assert_eq!(world.number("SELECT COUNT(*) FROM audit_logs WHERE action = 'SignIn'").await, 2);
-    world.pass(301);
+    world.advance_seconds(301);
     assert_eq!(arrive().await, 403);
 }
 
-/// Many people share an address, and passwords are not what theirs sign in with.
-async fn wrong_passwords_do_not_keep_people_from_their_provider(on: On) {
+/// Many people share an address, so failed passwords must not block those who sign in at a
+/// provider.
+async fn password_failures_do_not_limit_provider_sign_ins(on: On) {
     let company = Company::with_settings(on, |settings| settings.sign_in_address.count = 2).await;
-    let attempt = Attempt::begin(&company.world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&company.world, REDIRECT).await;
     for status in [401, 401, 429] {
         assert_eq!(attempt.post(&company.world, EMAIL, "wrong").await.status().as_u16(), status);
     }
     let tokens = company.sign_in("ada").await;
     assert_eq!(company.world.me(&tokens.access).await.unwrap().email, "ada@corp.example");
     // Nor do sign-ins that the provider refuses keep people from their passwords.
-    company.world.pass(301);
+    company.world.advance_seconds(301);
     for status in [403, 403, 429] {
         let visit = Visit::begin(&company.world, "corp").await;
         let callback = company.world.at("/login/callback/corp");

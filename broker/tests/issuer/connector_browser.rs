@@ -1,4 +1,4 @@
-//! A browser's session that began at a provider: a sweep asks about it, for it has no refresh.
+//! Browser sessions from a provider: a sweep checks them, because they have no refresh.
 
 use integration::browser::Browser;
 use reqwest::StatusCode;
@@ -9,13 +9,13 @@ use crate::{
 };
 
 on_both_engines!(
-    a_removed_person_is_out_of_the_browser_too,
-    a_browser_that_is_not_used_is_not_asked_about,
-    an_outage_is_bridged_for_so_long_and_then_the_session_ends,
-    of_two_replicas_one_asks,
+    removal_at_the_provider_ends_the_browser_session,
+    an_unused_browser_session_is_not_checked,
+    a_provider_outage_is_tolerated_for_a_limited_time_and_then_the_session_ends,
+    one_of_two_replicas_checks_a_session,
 );
 
-/// A browser that signed in at the provider, for itself.
+/// A browser with a session from a sign-in at the provider.
 async fn signed_in(company: &Company) -> Browser {
     let world = &company.world;
     let account = world.at("/account").parse().unwrap();
@@ -32,31 +32,31 @@ async fn me(company: &Company, browser: &Browser) -> StatusCode {
     browser.open(company.world.at("/api/v1/me").parse().unwrap()).await.unwrap().status
 }
 
-async fn a_removed_person_is_out_of_the_browser_too(on: On) {
+async fn removal_at_the_provider_ends_the_browser_session(on: On) {
     let company = Company::start(on).await;
     let (world, browser) = (&company.world, signed_in(&company).await);
     let removal = "SELECT removal_seconds FROM upstream_grants WHERE session_id IS NOT NULL";
     assert_eq!(world.number(removal).await, 3600 + 10 + 900 + 7270);
     // Asked as often as a program refreshes, not at every look.
-    world.pass(899);
+    world.advance_seconds(899);
     assert_eq!(me(&company, &browser).await, 200);
     company.provider.remove("ada").await.unwrap();
     world.issuer.check_browsers().await.unwrap();
     assert_eq!(me(&company, &browser).await, 200);
-    world.pass(1);
+    world.advance_seconds(1);
     world.issuer.check_browsers().await.unwrap();
     assert_eq!(me(&company, &browser).await, 401);
     assert_eq!(company.audit("ProviderLogout").await.len(), 1);
 }
 
-async fn a_browser_that_is_not_used_is_not_asked_about(on: On) {
+async fn an_unused_browser_session_is_not_checked(on: On) {
     let company = Company::start(on).await;
     let (world, browser) = (&company.world, signed_in(&company).await);
     let before = company.asked("/token").await;
-    world.pass(1800);
+    world.advance_seconds(1800);
     world.issuer.check_browsers().await.unwrap();
     assert_eq!(company.asked("/token").await, before);
-    // Whoever comes back is asked about, and goes on.
+    // The next use of the session checks it with the provider, and it continues.
     assert_eq!(me(&company, &browser).await, 200);
     for _ in 0..3 {
         world.issuer.check_browsers().await.unwrap();
@@ -65,26 +65,26 @@ async fn a_browser_that_is_not_used_is_not_asked_about(on: On) {
     assert_eq!(me(&company, &browser).await, 200);
 }
 
-async fn an_outage_is_bridged_for_so_long_and_then_the_session_ends(on: On) {
+async fn a_provider_outage_is_tolerated_for_a_limited_time_and_then_the_session_ends(on: On) {
     let company = Company::start(on).await;
     let (world, browser) = (&company.world, signed_in(&company).await);
     company.provider.outage(Some(503)).await.unwrap();
     for _ in 0..2 {
-        world.pass(1700);
+        world.advance_seconds(1700);
         assert_eq!(me(&company, &browser).await, 200);
         world.issuer.check_browsers().await.unwrap();
         assert_eq!(me(&company, &browser).await, 200, "within the hour");
     }
-    world.pass(300);
+    world.advance_seconds(300);
     assert_eq!(me(&company, &browser).await, 200);
     world.issuer.check_browsers().await.unwrap();
     assert_eq!(me(&company, &browser).await, 401);
 }
 
-async fn of_two_replicas_one_asks(on: On) {
+async fn one_of_two_replicas_checks_a_session(on: On) {
     let company = Company::start(on).await;
     let (world, browser) = (&company.world, signed_in(&company).await);
-    world.pass(901);
+    world.advance_seconds(901);
     assert_eq!(me(&company, &browser).await, 200);
     let before = company.asked("/token").await;
     let rounds = futures_util::future::join_all((0..4).map(|_| world.issuer.check_browsers()));

@@ -1,21 +1,21 @@
-//! A provider says that somebody signed out there.
+//! Back-Channel Logout: a provider reports that a user signed out there.
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::{
     upstream::{CLIENT_ID, Company},
-    world::{Answer, On, on_both_engines},
+    world::{JsonResponse, On, on_both_engines},
 };
 
 on_both_engines!(
-    signing_out_at_the_provider_ends_the_sessions_there,
-    a_logout_token_that_is_wrong_ends_nothing,
+    a_backchannel_logout_ends_the_sessions_of_the_provider,
+    an_invalid_logout_token_ends_nothing,
 );
 
 const EVENT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
-async fn signing_out_at_the_provider_ends_the_sessions_there(on: On) {
+async fn a_backchannel_logout_ends_the_sessions_of_the_provider(on: On) {
     let company = Company::start(on).await;
     company.person("bob", &["dev"]).await;
     let (ada, bob) = (company.sign_in("ada").await, company.sign_in("bob").await);
@@ -42,8 +42,8 @@ async fn sid_of(company: &Company, access: &str) -> String {
     .unwrap()
 }
 
-/// A logout token with these claims beside the usual ones, signed by the provider.
-async fn send(company: &Company, more: Value) -> Answer {
+/// A logout token with the usual claims and these, signed by the provider.
+async fn send(company: &Company, more: Value) -> JsonResponse {
     let now = company.world.clock.now_ms() / 1000;
     let mut claims = json!({
         "iss": company.provider.issuer(), "aud": CLIENT_ID, "iat": now, "exp": now + 120,
@@ -56,12 +56,12 @@ async fn send(company: &Company, more: Value) -> Answer {
     post(company, "corp", &token).await
 }
 
-async fn post(company: &Company, name: &str, token: &str) -> Answer {
+async fn post(company: &Company, name: &str, token: &str) -> JsonResponse {
     let address = company.world.at(&format!("/login/backchannel/{name}"));
-    Answer::of(company.world.http.post(address).form(&[("logout_token", token)])).await
+    JsonResponse::send(company.world.http.post(address).form(&[("logout_token", token)])).await
 }
 
-async fn a_logout_token_that_is_wrong_ends_nothing(on: On) {
+async fn an_invalid_logout_token_ends_nothing(on: On) {
     let company = Company::start(on).await;
     let tokens = company.sign_in("ada").await;
     let now = company.world.clock.now_ms() / 1000;

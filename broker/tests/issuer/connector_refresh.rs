@@ -1,4 +1,4 @@
-//! Sessions that began at a provider: at every refresh the provider is asked again.
+//! Sessions from a provider: every refresh checks with the provider.
 
 use reqwest::StatusCode;
 use tenant_shared::Role;
@@ -9,38 +9,38 @@ use crate::{
 };
 
 on_both_engines!(
-    a_person_who_is_removed_is_out_at_the_next_refresh,
-    groups_are_looked_at_again_in_both_directions,
-    an_outage_is_bridged_for_so_long_and_ends_nothing,
-    refreshes_at_once_ask_once,
+    removal_at_the_provider_ends_the_session_at_the_next_refresh,
+    group_changes_apply_at_the_next_refresh,
+    a_provider_outage_is_tolerated_for_a_limited_time_and_ends_nothing,
+    concurrent_refreshes_check_the_provider_once,
     without_a_refresh_token_a_session_is_short,
-    the_provider_s_token_is_sealed_and_forgotten,
-    spoilt_answers_of_a_refresh_are_an_outage,
+    the_provider_s_token_is_sealed_and_deleted,
+    invalid_refresh_responses_count_as_an_outage,
 );
 
-const WORTHLESS: (u16, &str) = (400, "invalid_grant");
+const INVALID_GRANT: (u16, &str) = (400, "invalid_grant");
 
-async fn a_person_who_is_removed_is_out_at_the_next_refresh(on: On) {
+async fn removal_at_the_provider_ends_the_session_at_the_next_refresh(on: On) {
     let company = Company::start(on).await;
     let mut tokens = company.sign_in("ada").await;
     for _ in 0..3 {
-        company.world.pass(900);
+        company.world.advance_seconds(900);
         tokens = company.world.refresh(&tokens.refresh).await.tokens();
     }
     company.provider.remove("ada").await.unwrap();
-    company.world.pass(60);
+    company.world.advance_seconds(60);
     assert!(company.world.me(&tokens.access).await.is_ok(), "until the access token is renewed");
-    company.world.refresh(&tokens.refresh).await.refused(WORTHLESS.0, WORTHLESS.1);
+    company.world.refresh(&tokens.refresh).await.refused(INVALID_GRANT.0, INVALID_GRANT.1);
     assert_eq!(company.world.me(&tokens.access).await, Err(StatusCode::UNAUTHORIZED));
     let reasons = company.audit("ProviderLogout").await;
     assert_eq!(reasons, ["corp: the provider says no: invalid_grant"]);
     // Back again, but not in the old session.
     company.person("ada", &["dev"]).await;
-    company.world.refresh(&tokens.refresh).await.refused(WORTHLESS.0, WORTHLESS.1);
+    company.world.refresh(&tokens.refresh).await.refused(INVALID_GRANT.0, INVALID_GRANT.1);
     company.sign_in("ada").await;
 }
 
-async fn groups_are_looked_at_again_in_both_directions(on: On) {
+async fn group_changes_apply_at_the_next_refresh(on: On) {
     let company = Company::with(on, |connector| {
         connector.allowed_groups = vec!["dev".into()];
     })
@@ -48,25 +48,25 @@ async fn groups_are_looked_at_again_in_both_directions(on: On) {
     let mut tokens = company.sign_in("ada").await;
     for (groups, role) in [(&["dev", "ops"][..], Role::Admin), (&["dev"], Role::User)] {
         company.person("ada", groups).await;
-        company.world.pass(900);
+        company.world.advance_seconds(900);
         tokens = company.world.refresh(&tokens.refresh).await.tokens();
         assert_eq!(company.world.me(&tokens.access).await.unwrap().role, role);
     }
     assert_eq!(company.audit("ChangeRole").await, ["corp says: user", "corp says: admin"]);
     company.person("ada", &["ops"]).await;
-    company.world.pass(900);
-    company.world.refresh(&tokens.refresh).await.refused(WORTHLESS.0, WORTHLESS.1);
+    company.world.advance_seconds(900);
+    company.world.refresh(&tokens.refresh).await.refused(INVALID_GRANT.0, INVALID_GRANT.1);
     let reasons = company.audit("ProviderLogout").await;
     assert_eq!(reasons, ["corp: not in a group that may sign in"]);
 }
 
-async fn an_outage_is_bridged_for_so_long_and_ends_nothing(on: On) {
+async fn a_provider_outage_is_tolerated_for_a_limited_time_and_ends_nothing(on: On) {
     let company = Company::start(on).await;
     let tokens = company.sign_in("ada").await;
     company.provider.outage(Some(503)).await.unwrap();
-    company.world.pass(3600);
+    company.world.advance_seconds(3600);
     let tokens = company.world.refresh(&tokens.refresh).await.tokens();
-    company.world.pass(1);
+    company.world.advance_seconds(1);
     let answer = company.world.refresh(&tokens.refresh).await;
     answer.refused(503, "temporarily_unavailable");
     assert!(answer.headers.contains_key("retry-after"));
@@ -75,16 +75,16 @@ async fn an_outage_is_bridged_for_so_long_and_ends_nothing(on: On) {
     company.provider.outage(Some(429)).await.unwrap();
     company.world.refresh(&tokens.refresh).await.refused(503, "temporarily_unavailable");
     company.provider.outage(None).await.unwrap();
-    company.world.pass(5);
+    company.world.advance_seconds(5);
     company.world.refresh(&tokens.refresh).await.tokens();
     assert!(company.audit("ProviderLogout").await.is_empty());
 }
 
-async fn refreshes_at_once_ask_once(on: On) {
+async fn concurrent_refreshes_check_the_provider_once(on: On) {
     let company = Company::start(on).await;
     let tokens = company.sign_in("ada").await;
     for round in 1..4 {
-        company.world.pass(900);
+        company.world.advance_seconds(900);
         let before = company.asked("/token").await;
         let asking: Vec<_> = (0..6)
             .map(|_| {
@@ -113,15 +113,15 @@ async fn without_a_refresh_token_a_session_is_short(on: On) {
     let company = Company::start(on).await;
     company.provider.refresh_tokens(false).await.unwrap();
     let tokens = company.sign_in("ada").await;
-    company.world.pass(7100);
+    company.world.advance_seconds(7100);
     let tokens = company.world.refresh(&tokens.refresh).await.tokens();
     assert_eq!(tokens.expires_in, 100, "the session's end is the token's");
-    company.world.pass(100);
+    company.world.advance_seconds(100);
     assert_eq!(company.world.me(&tokens.access).await, Err(StatusCode::UNAUTHORIZED));
-    company.world.refresh(&tokens.refresh).await.refused(WORTHLESS.0, WORTHLESS.1);
+    company.world.refresh(&tokens.refresh).await.refused(INVALID_GRANT.0, INVALID_GRANT.1);
 }
 
-async fn the_provider_s_token_is_sealed_and_forgotten(on: On) {
+async fn the_provider_s_token_is_sealed_and_deleted(on: On) {
     let company = Company::start(on).await;
     let tokens = company.sign_in("ada").await;
     let kept = "SELECT COUNT(*) FROM upstream_grants WHERE refresh_token IS NOT NULL";
@@ -129,15 +129,16 @@ async fn the_provider_s_token_is_sealed_and_forgotten(on: On) {
     let sealed = "SELECT CAST(LENGTH(refresh_token) AS BIGINT) FROM upstream_grants";
     assert_eq!(company.world.number(kept).await, 1);
     assert_eq!(company.world.number(sealed).await, 1 + 12 + 16 + 43);
-    // What is sealed for another row does not open: the session ends rather than going on unseen.
+    // A secret that was sealed for another row does not open: the session ends rather than continuing
+    // unchecked.
     company.world.execute("UPDATE upstream_grants SET id = identity_id").await;
-    company.world.pass(900);
-    company.world.refresh(&tokens.refresh).await.refused(WORTHLESS.0, WORTHLESS.1);
+    company.world.advance_seconds(900);
+    company.world.refresh(&tokens.refresh).await.refused(INVALID_GRANT.0, INVALID_GRANT.1);
     company.world.issuer.purge().await.unwrap();
     assert_eq!(company.world.number(kept).await, 0);
 }
 
-async fn spoilt_answers_of_a_refresh_are_an_outage(on: On) {
+async fn invalid_refresh_responses_count_as_an_outage(on: On) {
     let company = Company::start(on).await;
     let mut tokens = company.sign_in("ada").await;
     for how in [
@@ -146,13 +147,13 @@ async fn spoilt_answers_of_a_refresh_are_an_outage(on: On) {
         serde_json::json!({ "header": { "alg": "none" } }),
     ] {
         company.provider.spoil(how).await.unwrap();
-        company.world.pass(900);
+        company.world.advance_seconds(900);
         // Bridged, and the provider's new refresh token is kept all the same.
         tokens = company.world.refresh(&tokens.refresh).await.tokens();
     }
-    company.world.pass(900);
+    company.world.advance_seconds(900);
     tokens = company.world.refresh(&tokens.refresh).await.tokens();
     company.provider.spoil(serde_json::json!({ "foreign": true })).await.unwrap();
-    company.world.pass(3601);
+    company.world.advance_seconds(3601);
     company.world.refresh(&tokens.refresh).await.refused(503, "temporarily_unavailable");
 }

@@ -1,4 +1,4 @@
-//! ID tokens of a provider that are wrong, keys that change, and floods.
+//! Invalid ID tokens of a provider, key rotation, and floods of key requests.
 
 use integration::oidc_provider::OidcProvider;
 use serde_json::{Value, json};
@@ -9,14 +9,14 @@ use crate::{
 };
 
 on_both_engines!(
-    a_spoilt_id_token_signs_nobody_in,
-    keys_change_and_people_still_sign_in,
+    an_invalid_id_token_signs_nobody_in,
+    sign_in_works_after_a_key_rotation,
     unknown_keys_do_not_flood_the_provider,
-    a_provider_that_is_down_stops_nothing_else,
-    the_local_form_can_be_off,
+    a_provider_outage_stops_nothing_else,
+    the_password_form_can_be_disabled,
 );
 
-async fn a_spoilt_id_token_signs_nobody_in(on: On) {
+async fn an_invalid_id_token_signs_nobody_in(on: On) {
     let company = Company::start(on).await;
     let now = company.world.clock.now_ms() / 1000;
     let claims = |name: &str, value: Value| json!({ "claims": { name: value } });
@@ -45,12 +45,12 @@ async fn a_spoilt_id_token_signs_nobody_in(on: On) {
     company.sign_in("ada").await;
 }
 
-async fn keys_change_and_people_still_sign_in(on: On) {
+async fn sign_in_works_after_a_key_rotation(on: On) {
     let company = Company::start(on).await;
     company.sign_in("ada").await;
     for kty in ["EC", "RSA"] {
         company.provider.rotate(kty, false).await.unwrap();
-        company.world.pass(5);
+        company.world.advance_seconds(5);
         company.sign_in("ada").await;
     }
 }
@@ -58,7 +58,7 @@ async fn keys_change_and_people_still_sign_in(on: On) {
 async fn unknown_keys_do_not_flood_the_provider(on: On) {
     let company = Company::start(on).await;
     company.sign_in("ada").await;
-    company.world.pass(5);
+    company.world.advance_seconds(5);
     let before = company.asked("/jwks").await;
     for n in 0..5 {
         let kid = json!({ "header": { "kid": format!("unknown-{n}") } });
@@ -71,7 +71,7 @@ async fn unknown_keys_do_not_flood_the_provider(on: On) {
     assert_eq!(company.asked("/jwks").await - before, 1);
 }
 
-async fn a_provider_that_is_down_stops_nothing_else(on: On) {
+async fn a_provider_outage_stops_nothing_else(on: On) {
     let company = Company::start(on).await;
     company.provider.outage(Some(500)).await.unwrap();
     let page = company.sign_in_page("ada").await;
@@ -80,12 +80,12 @@ async fn a_provider_that_is_down_stops_nothing_else(on: On) {
     assert!(page.body.contains("name=\"password\""), "the local form is still there");
     company.world.sign_in().await;
     company.provider.outage(None).await.unwrap();
-    company.world.pass(5);
+    company.world.advance_seconds(5);
     company.sign_in("ada").await;
 }
 
-async fn the_local_form_can_be_off(on: On) {
-    use crate::world::{Attempt, EMAIL, PASSWORD, REDIRECT, World};
+async fn the_password_form_can_be_disabled(on: On) {
+    use crate::world::{BrowserSignIn, EMAIL, PASSWORD, REDIRECT, World};
     let provider = OidcProvider::start().await.unwrap();
     let world = World::with(on, |settings| {
         settings.local_accounts = false;
@@ -93,7 +93,7 @@ async fn the_local_form_can_be_off(on: On) {
         crate::upstream::with_connectors(settings, [("corp", connector)]);
     })
     .await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let page = attempt.page(&world).await.text().await.unwrap();
     assert!(page.contains("Sign in with Example Corp") && !page.contains("password"), "{page}");
     assert_eq!(attempt.post(&world, EMAIL, PASSWORD).await.status(), 403);

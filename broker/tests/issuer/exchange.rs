@@ -6,7 +6,7 @@ use integration::oidc_provider::OidcProvider;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tenant_broker::{
-    issuer::exchange::{Rule, WorkloadSettings},
+    issuer::token_exchange::{Rule, WorkloadSettings},
     on_engine,
     throttle::Allowance,
 };
@@ -14,16 +14,16 @@ use uuid::Uuid;
 
 use crate::{
     upstream::reasons,
-    world::{Answer, On, World, on_both_engines},
+    world::{JsonResponse, On, World, on_both_engines},
 };
 
 on_both_engines!(
     a_machine_gets_a_short_session_for_its_workspace,
     a_session_never_outlives_the_machine_s_token,
-    a_token_that_is_wrong_gives_nothing,
-    a_rule_lets_in_what_it_names_and_nothing_else,
-    exchanges_are_limited_and_their_keys_do_not_flood,
-    a_machine_may_do_nothing_else,
+    an_invalid_subject_token_is_refused,
+    a_rule_admits_only_the_claims_that_it_names,
+    exchanges_are_rate_limited_and_do_not_flood_the_key_endpoint,
+    a_machine_may_use_only_its_workspace,
 );
 
 const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
@@ -77,7 +77,7 @@ impl Pipeline {
         self.ci.sign(json!({ "claims": claims })).await.unwrap()
     }
 
-    async fn exchange(&self, token: &str, workspace: &str) -> Answer {
+    async fn exchange(&self, token: &str, workspace: &str) -> JsonResponse {
         let form = [
             ("grant_type", GRANT),
             ("subject_token", token),
@@ -130,7 +130,7 @@ async fn a_machine_gets_a_short_session_for_its_workspace(on: On) {
     assert_eq!(pipeline.world.number(theirs).await, 2);
     // The endpoint says so; another grant still wants its client.
     let document = pipeline.world.at("/.well-known/openid-configuration");
-    let document = Answer::of(pipeline.world.http.get(document)).await.body;
+    let document = JsonResponse::send(pipeline.world.http.get(document)).await.body;
     assert!(document["grant_types_supported"].as_array().unwrap().contains(&json!(GRANT)));
 }
 
@@ -142,13 +142,13 @@ async fn a_session_never_outlives_the_machine_s_token(on: On) {
     assert!((99..=100).contains(&answer.body["expires_in"].as_i64().unwrap()), "{answer:?}");
     let access = answer.body["access_token"].as_str().unwrap();
     assert_eq!(pipeline.world.me(access).await, Err(StatusCode::FORBIDDEN));
-    pipeline.world.pass(101);
+    pipeline.world.advance_seconds(101);
     assert_eq!(pipeline.world.me(access).await, Err(StatusCode::UNAUTHORIZED));
     // Within the skew it is still believed, and gives nothing.
     pipeline.refused(&token, "has expired").await;
 }
 
-async fn a_token_that_is_wrong_gives_nothing(on: On) {
+async fn an_invalid_subject_token_is_refused(on: On) {
     let pipeline = Pipeline::start(on).await;
     let now = pipeline.world.clock.now_ms() / 1000;
     for more in [
@@ -164,9 +164,9 @@ async fn a_token_that_is_wrong_gives_nothing(on: On) {
         pipeline.refused(&token, "not valid here").await;
     }
     let token = pipeline.token(json!({ "iss": "https://evil.example" })).await;
-    pipeline.refused(&token, "an issuer that is not known").await;
+    pipeline.refused(&token, "issuer of subject_token is not configured here").await;
     for text in ["x", "a.b.c", "..", &"a".repeat(5000)] {
-        pipeline.refused(text, "an issuer that is not known").await;
+        pipeline.refused(text, "issuer of subject_token is not configured here").await;
     }
     let usual = pipeline.token(json!({})).await;
     let claims = usual.split('.').nth(1).unwrap();
@@ -184,7 +184,7 @@ async fn a_token_that_is_wrong_gives_nothing(on: On) {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{how}");
     }
     assert_eq!(pipeline.world.number("SELECT COUNT(*) FROM sessions").await, 0);
-    // What is asked for in another way than it is offered.
+    // Requests with unsupported parameters.
     for (name, value) in [
         ("subject_token_type", "urn:ietf:params:oauth:token-type:saml2"),
         ("requested_token_type", "urn:ietf:params:oauth:token-type:refresh_token"),
@@ -209,7 +209,7 @@ fn decode(part: &str) -> Vec<u8> {
     URL_SAFE_NO_PAD.decode(part).unwrap()
 }
 
-async fn a_rule_lets_in_what_it_names_and_nothing_else(on: On) {
+async fn a_rule_admits_only_the_claims_that_it_names(on: On) {
     let pipeline = Pipeline::start(on).await;
     for more in [
         json!({ "repository": "acme/other" }),
@@ -235,11 +235,11 @@ async fn a_rule_lets_in_what_it_names_and_nothing_else(on: On) {
     assert_eq!(pipeline.world.number("SELECT COUNT(*) FROM sessions").await, 0);
 }
 
-async fn exchanges_are_limited_and_their_keys_do_not_flood(on: On) {
+async fn exchanges_are_rate_limited_and_do_not_flood_the_key_endpoint(on: On) {
     let pipeline = Pipeline::start(on).await;
     let good = pipeline.token(json!({})).await;
     assert_eq!(pipeline.exchange(&good, "tenant-of-ada").await.status, StatusCode::OK);
-    pipeline.world.pass(5);
+    pipeline.world.advance_seconds(5);
     let before = pipeline.ci.counts().await.unwrap()["/jwks"];
     let claims: Value = serde_json::from_slice(&decode(good.split('.').nth(1).unwrap())).unwrap();
     for n in 0..29 {
@@ -252,17 +252,17 @@ async fn exchanges_are_limited_and_their_keys_do_not_flood(on: On) {
     let answer = pipeline.exchange(&good, "tenant-of-ada").await;
     answer.refused(429, "temporarily_unavailable");
     assert!(answer.headers.contains_key("retry-after"));
-    pipeline.world.pass(300);
+    pipeline.world.advance_seconds(300);
     pipeline.ci.rotate("EC", false).await.unwrap();
     let token = pipeline.token(json!({})).await;
     assert_eq!(pipeline.exchange(&token, "tenant-of-ada").await.status, StatusCode::OK);
-    pipeline.world.pass(3600);
+    pipeline.world.advance_seconds(3600);
     pipeline.ci.outage(Some(503)).await.unwrap();
     let fresh = pipeline.token(json!({})).await;
     pipeline.exchange(&fresh, "tenant-of-ada").await.refused(503, "temporarily_unavailable");
 }
 
-async fn a_machine_may_do_nothing_else(on: On) {
+async fn a_machine_may_use_only_its_workspace(on: On) {
     let pipeline = Pipeline::start(on).await;
     // Not even where its owner administers.
     pipeline.world.execute("UPDATE users SET role = 'admin'").await;
@@ -271,11 +271,11 @@ async fn a_machine_may_do_nothing_else(on: On) {
     let access = answer.body["access_token"].as_str().unwrap();
     for path in ["/api/v1/me", "/api/v1/me/sessions", "/api/v1/users", "/oauth2/userinfo"] {
         let request = pipeline.world.http.get(pipeline.world.at(path)).bearer_auth(access);
-        let answer = Answer::of(request).await;
+        let answer = JsonResponse::send(request).await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
     }
     let request = pipeline.world.http.delete(pipeline.world.at("/api/v1/me/sessions"));
-    let answer = Answer::of(request.bearer_auth(access)).await;
+    let answer = JsonResponse::send(request.bearer_auth(access)).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
     let login = pipeline.world.http.get(pipeline.world.at("/account")).bearer_auth(access);
     assert_ne!(login.send().await.unwrap().status(), StatusCode::OK);

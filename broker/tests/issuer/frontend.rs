@@ -1,26 +1,26 @@
-//! Sessions of browsers: how they begin and end, and who may act with their cookie.
+//! Browser sessions: their start and end, and the origins that may use their cookie.
 
 use reqwest::{Method, RequestBuilder, Response, header};
 use serde_json::json;
 
 use crate::world::{
-    Answer, Attempt, EMAIL, FRONTEND, On, PASSWORD, World, ask, location, on_both_engines, query,
-    usual,
+    BrowserSignIn, EMAIL, FRONTEND, JsonResponse, On, PASSWORD, World, authorization_parameters,
+    authorize, location, on_both_engines, query,
 };
 
 on_both_engines!(
     a_frontend_signs_in_and_out,
-    a_page_signs_in_and_goes_on,
+    the_sign_in_page_redirects_to_the_return_url,
     each_sign_in_is_a_new_session,
-    a_cookie_alone_changes_nothing_from_a_foreign_page,
-    only_listed_origins_may_call,
-    a_sign_in_leads_nowhere_else,
-    a_cookie_is_no_token_and_a_token_no_cookie,
-    a_session_lives_while_it_is_used,
-    people_make_accounts_only_where_they_may,
-    registering_does_not_say_who_has_an_account,
-    others_tries_do_not_lock_a_person_out,
-    guessing_does_not_pay_with_many_addresses,
+    a_foreign_page_cannot_use_the_cookie,
+    only_listed_origins_pass_cors,
+    return_urls_of_other_sites_are_refused,
+    a_cookie_is_not_a_token_and_a_token_is_not_a_cookie,
+    use_extends_a_browser_session,
+    registration_requires_the_setting,
+    registration_does_not_reveal_who_has_an_account,
+    failures_of_others_do_not_lock_out_a_trusted_browser,
+    guesses_from_many_addresses_are_limited,
 );
 
 const EVIL: &str = "https://evil.example.com";
@@ -30,7 +30,7 @@ fn set_cookies(response: &Response) -> Vec<String> {
     values.map(|value| value.to_str().unwrap().to_owned()).collect()
 }
 
-/// The pair that a browser sends back for the cookie of this name.
+/// The `name=value` pair of the cookie with this name, as a browser sends it.
 fn cookie(response: &Response, name: &str) -> String {
     let all = set_cookies(response);
     let line = all.iter().find(|line| line.starts_with(&format!("{name}=")));
@@ -44,7 +44,7 @@ fn login(world: &World, email: &str, password: &str) -> RequestBuilder {
     world.http.post(world.at("/api/v1/auth/login")).json(&body)
 }
 
-/// A browser that is signed in: its session's cookie, and the one that makes it known.
+/// Signs a browser in; returns its session cookie and its device cookie.
 async fn browser(world: &World) -> (String, String) {
     let response = login(world, EMAIL, PASSWORD).header("origin", FRONTEND).send().await.unwrap();
     assert_eq!(response.status(), 200, "{response:?}");
@@ -72,25 +72,25 @@ async fn a_frontend_signs_in_and_out(on: On) {
     assert_eq!(response.status(), 204);
     assert!(set_cookies(&response)[0].contains("Max-Age=0"), "{response:?}");
     assert_eq!(me(&world, &session).await, 401);
-    assert_eq!(world.audited("SignOut").await, 1);
+    assert_eq!(world.count_audited("SignOut").await, 1);
 
-    let wrong = Answer::of(login(&world, EMAIL, "wrong")).await;
+    let wrong = JsonResponse::send(login(&world, EMAIL, "wrong")).await;
     assert_eq!(
         (wrong.status.as_u16(), wrong.body["code"].as_str()),
         (401, Some("unauthenticated"))
     );
-    let nobody = Answer::of(login(&world, "nobody@example.com", "wrong")).await;
+    let nobody = JsonResponse::send(login(&world, "nobody@example.com", "wrong")).await;
     assert_eq!(wrong.body["detail"], nobody.body["detail"], "it does not say what was wrong");
     assert!(!wrong.headers.contains_key(header::SET_COOKIE));
 }
 
-async fn a_page_signs_in_and_goes_on(on: On) {
+async fn the_sign_in_page_redirects_to_the_return_url(on: On) {
     let world = World::start(on).await;
     for (asked, place) in
         [("", "/account"), ("?return_to=/device%3Fuser_code%3DX", "/device?user_code=X")]
     {
         let response = world.http.get(world.at(&format!("/login{asked}"))).send().await.unwrap();
-        let attempt = Attempt {
+        let attempt = BrowserSignIn {
             handle: query(location(&response), "request").unwrap(),
             cookie: set_cookies(&response)[0].split(';').next().unwrap().to_owned(),
             redirect: String::new(),
@@ -107,7 +107,7 @@ async fn a_page_signs_in_and_goes_on(on: On) {
 async fn each_sign_in_is_a_new_session(on: On) {
     let world = World::start(on).await;
     let (first, known) = browser(&world).await;
-    // Somebody planted a session, or one is there from before: what comes out is another one.
+    // An attacker planted a session cookie, or an old one exists: the sign-in starts a new session.
     for planted in [first.as_str(), "tenant-session=tbs_planted"] {
         let cookies = format!("{planted}; {known}");
         let request = login(&world, EMAIL, PASSWORD).header(header::COOKIE, cookies);
@@ -119,7 +119,7 @@ async fn each_sign_in_is_a_new_session(on: On) {
     assert_eq!(world.number("SELECT COUNT(*) FROM known_browsers").await, 1);
 }
 
-async fn a_cookie_alone_changes_nothing_from_a_foreign_page(on: On) {
+async fn a_foreign_page_cannot_use_the_cookie(on: On) {
     let world = World::start(on).await;
     let (session, _) = browser(&world).await;
     let attacks: [&[(&str, &str)]; 6] = [
@@ -136,24 +136,24 @@ async fn a_cookie_alone_changes_nothing_from_a_foreign_page(on: On) {
         {
             let request = with_cookie(&world, method, path, &session);
             let request = headers.iter().fold(request, |r, (name, value)| r.header(*name, *value));
-            let answer = Answer::of(request).await;
+            let answer = JsonResponse::send(request).await;
             assert_eq!(answer.status, 403, "{headers:?} {path}: {answer:?}");
             assert_eq!(answer.body["code"], "foreign_origin", "{headers:?} {path}");
         }
-        // What a foreign page makes the browser ask for is refused as well, even where it could not
-        // read the answer.
+        // A read that a foreign page causes is refused as well, although the page could not read the
+        // response.
         if !headers.is_empty() {
             let request = with_cookie(&world, Method::GET, "/api/v1/me", &session);
             let request = headers.iter().fold(request, |r, (name, value)| r.header(*name, *value));
             assert_eq!(status(request).await, 403, "{headers:?}");
         }
     }
-    // Nor does it sign its visitor in as somebody else.
+    // Nor can a foreign page sign the browser in as another user (login CSRF).
     assert_eq!(status(login(&world, EMAIL, PASSWORD).header("origin", EVIL)).await, 403);
     assert_eq!(me(&world, &session).await, 200, "nothing has changed");
 }
 
-async fn only_listed_origins_may_call(on: On) {
+async fn only_listed_origins_pass_cors(on: On) {
     let world = World::start(on).await;
     let (session, _) = browser(&world).await;
     let asks = |origin: &str, method: &str| {
@@ -189,7 +189,7 @@ async fn only_listed_origins_may_call(on: On) {
     assert!(!response.headers().contains_key("access-control-allow-origin"));
 }
 
-async fn a_sign_in_leads_nowhere_else(on: On) {
+async fn return_urls_of_other_sites_are_refused(on: On) {
     let world = World::start(on).await;
     for place in [
         EVIL,
@@ -209,7 +209,7 @@ async fn a_sign_in_leads_nowhere_else(on: On) {
     assert_eq!(response.unwrap().status(), 303);
 }
 
-async fn a_cookie_is_no_token_and_a_token_no_cookie(on: On) {
+async fn a_cookie_is_not_a_token_and_a_token_is_not_a_cookie(on: On) {
     let world = World::start(on).await;
     let (session, _) = browser(&world).await;
     let secret = session.strip_prefix("tenant-session=").unwrap();
@@ -224,17 +224,17 @@ async fn a_cookie_is_no_token_and_a_token_no_cookie(on: On) {
     refresh.refused(400, "invalid_grant");
 }
 
-async fn a_session_lives_while_it_is_used(on: On) {
+async fn use_extends_a_browser_session(on: On) {
     let world = World::start(on).await;
     let (used, _) = browser(&world).await;
     let (idle, _) = browser(&world).await;
     // An hour without use ends it; a day ends every one.
     for _ in 0..47 {
-        world.pass(1800);
+        world.advance_seconds(1800);
         assert_eq!(me(&world, &used).await, 200);
     }
     assert_eq!(me(&world, &idle).await, 401);
-    world.pass(1800);
+    world.advance_seconds(1800);
     assert_eq!(me(&world, &used).await, 401);
 }
 
@@ -243,7 +243,7 @@ fn register(world: &World, email: &str, password: &str) -> RequestBuilder {
     world.http.post(world.at("/api/v1/auth/register")).json(&body)
 }
 
-async fn people_make_accounts_only_where_they_may(on: On) {
+async fn registration_requires_the_setting(on: On) {
     let closed = World::start(on).await;
     assert_eq!(status(register(&closed, "new@example.com", PASSWORD)).await, 403);
     let world = World::with(on, |settings| settings.registration = true).await;
@@ -254,24 +254,24 @@ async fn people_make_accounts_only_where_they_may(on: On) {
     assert_eq!(status(register(&world, "new@example.com", "short")).await, 400);
     assert_eq!(status(register(&world, "no address", PASSWORD)).await, 400);
     assert_eq!(status(register(&world, "new@example.com", PASSWORD)).await, 202);
-    let answer = Answer::of(login(&world, "new@example.com", PASSWORD)).await;
+    let answer = JsonResponse::send(login(&world, "new@example.com", PASSWORD)).await;
     assert_eq!((answer.status.as_u16(), answer.body["role"].as_str()), (200, Some("user")));
     let limited = register(&world, "more@example.com", PASSWORD).send().await.unwrap();
     assert_eq!(limited.status(), 429);
     assert!(limited.headers().contains_key(header::RETRY_AFTER));
 }
 
-async fn registering_does_not_say_who_has_an_account(on: On) {
+async fn registration_does_not_reveal_who_has_an_account(on: On) {
     let world = World::with(on, |settings| settings.registration = true).await;
-    let taken = Answer::of(register(&world, EMAIL, "another password")).await;
-    let free = Answer::of(register(&world, "new@example.com", "another password")).await;
+    let taken = JsonResponse::send(register(&world, EMAIL, "another password")).await;
+    let free = JsonResponse::send(register(&world, "new@example.com", "another password")).await;
     assert_eq!((taken.status, &taken.body), (free.status, &free.body));
-    // What was there is as it was.
+    // The existing account is unchanged.
     assert_eq!(status(login(&world, EMAIL, PASSWORD)).await, 200);
     assert_eq!(status(login(&world, EMAIL, "another password")).await, 401);
 }
 
-async fn others_tries_do_not_lock_a_person_out(on: On) {
+async fn failures_of_others_do_not_lock_out_a_trusted_browser(on: On) {
     let world = World::start(on).await;
     let (_, known) = browser(&world).await;
     // From the person's own address, as a colleague behind the same router could.
@@ -296,7 +296,7 @@ async fn others_tries_do_not_lock_a_person_out(on: On) {
     assert_eq!(status(forged).await, 429);
 }
 
-async fn guessing_does_not_pay_with_many_addresses(on: On) {
+async fn guesses_from_many_addresses_are_limited(on: On) {
     let world = World::start(on).await;
     let (_, known) = browser(&world).await;
     let body = |password: &str| json!({ "email": EMAIL, "password": password });
@@ -312,10 +312,10 @@ async fn guessing_does_not_pay_with_many_addresses(on: On) {
     assert_eq!(status(request()).await, 429, "twenty in an hour, from everywhere");
     assert_eq!(status(request().header(header::COOKIE, &known)).await, 200);
     // The sign-in page counts the same.
-    let response = ask(&world, &usual(crate::world::REDIRECT)).await;
+    let response = authorize(&world, &authorization_parameters(crate::world::REDIRECT)).await;
     assert_eq!(response.status(), 303);
-    let attempt = Attempt::begin(&world, crate::world::REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, crate::world::REDIRECT).await;
     assert_eq!(attempt.post(&world, EMAIL, PASSWORD).await.status(), 429);
-    world.pass(3601);
+    world.advance_seconds(3601);
     assert_eq!(status(request()).await, 200);
 }

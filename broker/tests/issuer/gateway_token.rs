@@ -1,21 +1,21 @@
-//! Access tokens that are good for the gateway only (RFC 8693 with `scope`).
+//! Access tokens for the gateway only (RFC 8693 with `scope`).
 
 use reqwest::StatusCode;
 
-use crate::world::{Answer, CLIENT, On, World, on_both_engines};
+use crate::world::{CLIENT, JsonResponse, On, World, on_both_engines};
 
 on_both_engines!(
-    an_access_token_becomes_one_for_the_gateway,
-    a_token_for_the_gateway_gives_nothing_else,
-    a_token_for_the_gateway_ends_itself_and_not_the_session,
-    what_is_not_asked_for_properly_is_refused,
-    a_session_gets_so_many_and_no_more,
+    an_access_token_is_exchanged_for_a_gateway_token,
+    a_gateway_token_is_refused_everywhere_else,
+    a_gateway_token_revokes_itself_and_not_the_session,
+    invalid_exchange_requests_are_refused,
+    gateway_tokens_of_a_session_are_rate_limited,
 );
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 
-async fn exchange(world: &World, token: &str, more: &[(&str, &str)]) -> Answer {
+async fn exchange(world: &World, token: &str, more: &[(&str, &str)]) -> JsonResponse {
     let usual = [
         ("grant_type", GRANT),
         ("client_id", CLIENT),
@@ -32,7 +32,7 @@ async fn exchange(world: &World, token: &str, more: &[(&str, &str)]) -> Answer {
     world.token(&form).await
 }
 
-async fn an_access_token_becomes_one_for_the_gateway(on: On) {
+async fn an_access_token_is_exchanged_for_a_gateway_token(on: On) {
     let world = World::start(on).await;
     let tokens = world.sign_in().await;
     let answer = exchange(&world, &tokens.access, &[]).await;
@@ -49,7 +49,7 @@ async fn an_access_token_becomes_one_for_the_gateway(on: On) {
     world.refresh(&tokens.refresh).await.tokens();
 }
 
-async fn a_token_for_the_gateway_gives_nothing_else(on: On) {
+async fn a_gateway_token_is_refused_everywhere_else(on: On) {
     let world = World::start(on).await;
     let tokens = world.sign_in().await;
     let gateway = exchange(&world, &tokens.access, &[]).await.body["access_token"].clone();
@@ -57,27 +57,27 @@ async fn a_token_for_the_gateway_gives_nothing_else(on: On) {
     let again = exchange(&world, gateway, &[]).await;
     again.refused(400, "invalid_request");
     let info = world.http.get(world.at("/oauth2/userinfo")).bearer_auth(gateway);
-    let info = Answer::of(info).await;
+    let info = JsonResponse::send(info).await;
     assert_eq!(info.status, StatusCode::FORBIDDEN, "{info:?}");
     assert!(info.headers["www-authenticate"].to_str().unwrap().contains("insufficient_scope"));
     world.refresh(gateway).await.refused(400, "invalid_grant");
 }
 
-async fn a_token_for_the_gateway_ends_itself_and_not_the_session(on: On) {
+async fn a_gateway_token_revokes_itself_and_not_the_session(on: On) {
     let world = World::start(on).await;
     let tokens = world.sign_in().await;
     let gateway = exchange(&world, &tokens.access, &[]).await.body["access_token"].clone();
     let gateway = gateway.as_str().unwrap();
     assert_eq!(world.me(gateway).await, Err(StatusCode::FORBIDDEN));
     let form = [("token", gateway), ("client_id", CLIENT)];
-    let ended = Answer::of(world.http.post(world.at("/oauth2/revoke")).form(&form)).await;
+    let ended = JsonResponse::send(world.http.post(world.at("/oauth2/revoke")).form(&form)).await;
     assert_eq!(ended.status, StatusCode::OK);
     assert_eq!(world.me(gateway).await, Err(StatusCode::UNAUTHORIZED));
     assert!(world.me(&tokens.access).await.is_ok());
     world.refresh(&tokens.refresh).await.tokens();
 }
 
-async fn what_is_not_asked_for_properly_is_refused(on: On) {
+async fn invalid_exchange_requests_are_refused(on: On) {
     let world = World::start(on).await;
     let tokens = world.sign_in().await;
     for (more, error) in [
@@ -99,12 +99,12 @@ async fn what_is_not_asked_for_properly_is_refused(on: On) {
     }
     // The session's end is the end of what came of it.
     world.refresh(&tokens.refresh).await.tokens();
-    world.pass(30);
+    world.advance_seconds(30);
     world.refresh(&tokens.refresh).await.refused(400, "invalid_grant");
     exchange(&world, &tokens.access, &[]).await.refused(400, "invalid_request");
 }
 
-async fn a_session_gets_so_many_and_no_more(on: On) {
+async fn gateway_tokens_of_a_session_are_rate_limited(on: On) {
     let world = World::start(on).await;
     let (tokens, other) = (world.sign_in().await, world.sign_in().await);
     for _ in 0..100 {
@@ -115,6 +115,6 @@ async fn a_session_gets_so_many_and_no_more(on: On) {
     refused.refused(429, "temporarily_unavailable");
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(exchange(&world, &other.access, &[]).await.status, StatusCode::OK);
-    world.pass(300);
+    world.advance_seconds(300);
     assert_eq!(exchange(&world, &tokens.access, &[]).await.status, StatusCode::OK);
 }

@@ -1,4 +1,4 @@
-//! The sign-in page: whose browser, which password, how often.
+//! The sign-in page: binding to the browser, password checks and rate limits.
 
 use std::time::{Duration, Instant};
 
@@ -7,26 +7,27 @@ use tenant_broker::{identity::CreateUserError, throttle::Allowance};
 use tenant_shared::Role;
 
 use crate::world::{
-    Attempt, EMAIL, On, PASSWORD, REDIRECT, World, client_at, location, on_both_engines, query,
+    BrowserSignIn, EMAIL, On, PASSWORD, REDIRECT, World, client_at, location, on_both_engines,
+    query,
 };
 
 on_both_engines!(
-    the_right_password_sends_the_code_to_the_client,
-    another_browser_cannot_finish_a_sign_in,
-    a_sign_in_works_once_and_not_for_long,
+    a_correct_password_redirects_to_the_client_with_a_code,
+    another_browser_cannot_complete_a_sign_in,
+    a_sign_in_works_once_and_expires,
     an_unknown_account_a_wrong_password_and_a_suspended_one_look_the_same,
-    failures_of_one_account_are_limited_however_it_is_typed,
+    failures_of_one_account_are_limited_in_any_spelling,
     failures_of_one_address_are_limited_whatever_the_account,
-    of_many_guesses_at_once_few_count,
-    of_many_guesses_at_once_few_are_computed,
-    bodies_that_are_no_small_form_are_refused,
-    a_code_to_paste_is_shown_and_works_longer,
-    users_are_made_once,
+    of_concurrent_guesses_few_count,
+    of_concurrent_guesses_few_are_computed,
+    malformed_and_large_bodies_are_refused,
+    a_code_to_paste_is_shown_and_lasts_longer,
+    a_user_is_created_once,
 );
 
-async fn the_right_password_sends_the_code_to_the_client(on: On) {
+async fn a_correct_password_redirects_to_the_client_with_a_code(on: On) {
     let world = World::start(on).await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let page = attempt.page(&world).await;
     assert_eq!(page.status(), 200);
     let policy = page.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
@@ -45,15 +46,17 @@ async fn the_right_password_sends_the_code_to_the_client(on: On) {
     assert_eq!(query(to, "iss").as_deref(), Some(world.url.as_str()));
     let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
     assert!(cookie.contains("Max-Age=0"), "the cookie is taken back: {cookie}");
-    assert_eq!(world.audited("SignIn").await, 1);
+    assert_eq!(world.count_audited("SignIn").await, 1);
     let style = world.http.get(world.at("/login/style.css")).send().await.unwrap();
     assert_eq!(style.headers()[header::CONTENT_TYPE], "text/css; charset=utf-8");
 }
 
-async fn another_browser_cannot_finish_a_sign_in(on: On) {
+async fn another_browser_cannot_complete_a_sign_in(on: On) {
     let world = World::start(on).await;
-    let (mine, theirs) =
-        (Attempt::begin(&world, REDIRECT).await, Attempt::begin(&world, REDIRECT).await);
+    let (mine, theirs) = (
+        BrowserSignIn::begin(&world, REDIRECT).await,
+        BrowserSignIn::begin(&world, REDIRECT).await,
+    );
     let name = mine.cookie.split('=').next().unwrap();
     let secret_of_theirs = theirs.cookie.split('=').nth(1).unwrap();
     for cookie in [
@@ -63,42 +66,42 @@ async fn another_browser_cannot_finish_a_sign_in(on: On) {
         format!("{name}=tbb_guess"),
         format!("{0}; {0}", mine.cookie),
     ] {
-        let thief = Attempt { cookie: cookie.clone(), ..mine.clone() };
+        let thief = BrowserSignIn { cookie: cookie.clone(), ..mine.clone() };
         assert_eq!(thief.page(&world).await.status(), 400, "{cookie}");
         assert_eq!(thief.post(&world, EMAIL, PASSWORD).await.status(), 400, "{cookie}");
     }
     // Two tabs do not disturb each other.
     let both = format!("{}; {}", theirs.cookie, mine.cookie);
-    let mine = Attempt { cookie: both.clone(), ..mine };
-    let theirs = Attempt { cookie: both, ..theirs };
+    let mine = BrowserSignIn { cookie: both.clone(), ..mine };
+    let theirs = BrowserSignIn { cookie: both, ..theirs };
     assert_eq!(mine.post(&world, EMAIL, PASSWORD).await.status(), 303);
     assert_eq!(theirs.post(&world, EMAIL, PASSWORD).await.status(), 303);
 }
 
-async fn a_sign_in_works_once_and_not_for_long(on: On) {
+async fn a_sign_in_works_once_and_expires(on: On) {
     let world = World::start(on).await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let code = attempt.code(&world).await;
     world.token(&attempt.redeeming(&code)).await.tokens();
     assert_eq!(attempt.post(&world, EMAIL, PASSWORD).await.status(), 400, "a second time");
     assert_eq!(attempt.page(&world).await.status(), 400);
 
-    let late = Attempt::begin(&world, REDIRECT).await;
-    world.pass(599);
+    let late = BrowserSignIn::begin(&world, REDIRECT).await;
+    world.advance_seconds(599);
     assert_eq!(late.page(&world).await.status(), 200);
-    world.pass(1);
+    world.advance_seconds(1);
     assert_eq!(late.page(&world).await.status(), 400);
     assert_eq!(late.post(&world, EMAIL, PASSWORD).await.status(), 400);
-    let unknown = Attempt { handle: "tbq_unknown".into(), ..late };
+    let unknown = BrowserSignIn { handle: "tbq_unknown".into(), ..late };
     assert_eq!(unknown.page(&world).await.status(), 400);
 
     // A person clicks twice: the browser drops the first answer and follows the second.
-    let twice = Attempt::begin(&world, REDIRECT).await;
+    let twice = BrowserSignIn::begin(&world, REDIRECT).await;
     let (dropped, followed) = (twice.code(&world).await, twice.code(&world).await);
     world.token(&twice.redeeming(&dropped)).await.refused(400, "invalid_grant");
     world.token(&twice.redeeming(&followed)).await.tokens();
     // At the same moment: of the two codes one works, once.
-    let racing = Attempt::begin(&world, REDIRECT).await;
+    let racing = BrowserSignIn::begin(&world, REDIRECT).await;
     let (a, b) = tokio::join!(racing.code(&world), racing.code(&world));
     let (forms, mut works) = ([racing.redeeming(&a), racing.redeeming(&b)], 0);
     for form in &forms {
@@ -109,7 +112,7 @@ async fn a_sign_in_works_once_and_not_for_long(on: On) {
 
 async fn an_unknown_account_a_wrong_password_and_a_suspended_one_look_the_same(on: On) {
     let world = World::start(on).await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let mut texts = Vec::new();
     for (email, password) in [
         ("ada@example.com", "wrong password"),
@@ -128,7 +131,7 @@ async fn an_unknown_account_a_wrong_password_and_a_suspended_one_look_the_same(o
     assert_eq!(response.status(), 401);
     texts.push(response.text().await.unwrap().replace(EMAIL, "EMAIL"));
     assert!(texts.iter().all(|text| *text == texts[0]), "{texts:#?}");
-    assert_eq!(world.audited("SignIn").await, 4);
+    assert_eq!(world.count_audited("SignIn").await, 4);
     // The account is what it was done to: whoever tried is not known.
     let named =
         "SELECT COUNT(*) FROM audit_logs WHERE action = 'SignIn' AND subject_user_id IS NOT NULL";
@@ -137,15 +140,15 @@ async fn an_unknown_account_a_wrong_password_and_a_suspended_one_look_the_same(o
     assert_eq!(world.number(actors).await, 0);
 }
 
-/// Without the password's computation an answer would take a tenth of the time. The shortest of
-/// several times is compared, and only that far, for the machine may have other things to do.
+/// Without the password's computation a response would take a tenth of the time. The test compares
+/// the shortest of several times with a wide margin, because the machine may be busy.
 #[tokio::test]
 async fn an_unknown_account_takes_as_long() {
     let world = World::with(On::Sqlite, |settings| {
         settings.sign_in_account = Allowance { count: 100, window_seconds: 300 };
     })
     .await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let mut shortest = [Duration::MAX; 3];
     for _ in 0..8 {
         for (email, shortest) in [EMAIL, "eve@example.com", "no address"].iter().zip(&mut shortest)
@@ -159,9 +162,9 @@ async fn an_unknown_account_takes_as_long() {
     assert!(unknown > known / 4 && malformed > known / 4, "{shortest:?}");
 }
 
-async fn failures_of_one_account_are_limited_however_it_is_typed(on: On) {
+async fn failures_of_one_account_are_limited_in_any_spelling(on: On) {
     let world = World::start(on).await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     for number in 0..5 {
         // However it is typed, it is the same account.
         let email = if number % 2 == 0 { EMAIL } else { " ADA@example.com" };
@@ -179,9 +182,9 @@ async fn failures_of_one_account_are_limited_however_it_is_typed(on: On) {
         .create_user("bob@example.com", "bobs password".into(), Role::User)
         .await
         .unwrap();
-    let bob = Attempt::begin(&world, REDIRECT).await;
+    let bob = BrowserSignIn::begin(&world, REDIRECT).await;
     assert_eq!(bob.post(&world, "bob@example.com", "bobs password").await.status(), 303);
-    world.pass(wait);
+    world.advance_seconds(wait);
     assert_eq!(attempt.post(&world, EMAIL, PASSWORD).await.status(), 303);
 }
 
@@ -190,10 +193,10 @@ async fn failures_of_one_address_are_limited_whatever_the_account(on: On) {
         settings.sign_in_address = Allowance { count: 3, window_seconds: 60 };
     })
     .await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     // Successes do not count.
     for _ in 0..4 {
-        Attempt::begin(&world, REDIRECT).await.code(&world).await;
+        BrowserSignIn::begin(&world, REDIRECT).await.code(&world).await;
     }
     for number in 0..3 {
         let email = format!("guess{number}@example.com");
@@ -205,14 +208,14 @@ async fn failures_of_one_address_are_limited_whatever_the_account(on: On) {
     assert_eq!(response.status(), 303, "people elsewhere are not concerned");
 }
 
-/// Guesses that all begin before the first has failed find the limit unreached; still, the right one
-/// among many counts only if it is among the first.
-async fn of_many_guesses_at_once_few_count(on: On) {
+/// Guesses that all start before the first has failed pass the first check of the limit. Still, the
+/// correct one counts only if it is among the first.
+async fn of_concurrent_guesses_few_count(on: On) {
     let world = World::with(on, |settings| {
         settings.sign_in_account = Allowance { count: 2, window_seconds: 300 };
     })
     .await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let mut wrong = tokio::task::JoinSet::new();
     for _ in 0..24 {
         let (attempt, http, url) = (attempt.clone(), world.http.clone(), world.at("/login"));
@@ -229,14 +232,14 @@ async fn of_many_guesses_at_once_few_count(on: On) {
     assert_eq!(right.status(), 429, "{statuses:?}");
 }
 
-/// A guess that is computed leaves a row of the audit trail when it fails. Beyond the allowance there
-/// may be those that a processor computed when the last allowed one failed: four at most.
-async fn of_many_guesses_at_once_few_are_computed(on: On) {
+/// A computed guess leaves a row of the audit trail when it fails. Beyond the allowance there may
+/// be the guesses that were being computed when the last allowed one failed: four at most.
+async fn of_concurrent_guesses_few_are_computed(on: On) {
     let world = World::with(on, |settings| {
         settings.sign_in_account = Allowance { count: 2, window_seconds: 300 };
     })
     .await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let mut wrong = tokio::task::JoinSet::new();
     for _ in 0..60 {
         let (attempt, http, url) = (attempt.clone(), world.http.clone(), world.at("/login"));
@@ -248,13 +251,13 @@ async fn of_many_guesses_at_once_few_are_computed(on: On) {
     }
     let statuses = wrong.join_all().await;
     assert!(statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
-    let computed = world.audited("SignIn").await;
+    let computed = world.count_audited("SignIn").await;
     assert!((2..=5).contains(&computed), "{computed} were computed");
 }
 
-async fn bodies_that_are_no_small_form_are_refused(on: On) {
+async fn malformed_and_large_bodies_are_refused(on: On) {
     let world = World::start(on).await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     let post = || world.http.post(world.at("/login")).header(header::COOKIE, &attempt.cookie);
     let handle = attempt.handle.as_str();
     let fields = [("request", handle), ("email", EMAIL), ("password", PASSWORD)];
@@ -270,12 +273,12 @@ async fn bodies_that_are_no_small_form_are_refused(on: On) {
     let long = [("request", handle), ("email", EMAIL), ("password", &*"x".repeat(1025))];
     assert_eq!(post().form(&long).send().await.unwrap().status(), 400);
     assert_eq!(post().form(&fields).send().await.unwrap().status(), 303, "the form still works");
-    assert_eq!(world.audited("SignIn").await, 1);
+    assert_eq!(world.count_audited("SignIn").await, 1);
 }
 
-async fn a_code_to_paste_is_shown_and_works_longer(on: On) {
+async fn a_code_to_paste_is_shown_and_lasts_longer(on: On) {
     let world = World::start(on).await;
-    let attempt = Attempt::begin(&world, &world.at("/login/code")).await;
+    let attempt = BrowserSignIn::begin(&world, &world.at("/login/code")).await;
     let response = attempt.post(&world, EMAIL, PASSWORD).await;
     let to = location(&response).to_owned();
     let code = query(&to, "code").unwrap();
@@ -284,7 +287,7 @@ async fn a_code_to_paste_is_shown_and_works_longer(on: On) {
     let policy = page.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap().to_owned();
     assert!(policy.ends_with("form-action 'none'"), "{policy}");
     assert!(page.text().await.unwrap().contains(&format!(">{code}<")));
-    world.pass(299);
+    world.advance_seconds(299);
     world.token(&attempt.redeeming(&code)).await.tokens();
 
     for text in ["tbc_%3Cscript%3Ealert(1)%3C/script%3E", "call-0800-evil", ""] {
@@ -296,7 +299,7 @@ async fn a_code_to_paste_is_shown_and_works_longer(on: On) {
     }
 }
 
-async fn users_are_made_once(on: On) {
+async fn a_user_is_created_once(on: On) {
     let world = World::start(on).await;
     let make = |email: &'static str, password: &'static str| {
         world.identity.create_user(email, password.into(), Role::Admin)
@@ -307,5 +310,5 @@ async fn users_are_made_once(on: On) {
     assert!(matches!(make("ada", "another password").await, Err(CreateUserError::Email(_))));
     assert!(matches!(make("bob@b.de", "short").await, Err(CreateUserError::Password(_))));
     assert_eq!(world.number("SELECT COUNT(*) FROM users").await, 1);
-    assert_eq!(world.audited("CreateUser").await, 1);
+    assert_eq!(world.count_audited("CreateUser").await, 1);
 }

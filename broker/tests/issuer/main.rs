@@ -1,4 +1,4 @@
-//! The issuer as its clients, browsers and attackers meet it: over HTTP, on both engines.
+//! Tests of the issuer over HTTP, on both database engines: clients, browsers and attackers.
 #![expect(clippy::unwrap_used, reason = "what cannot be had here fails the test")]
 
 mod authorize;

@@ -1,4 +1,4 @@
-//! An independent OpenID Connect client finds its way and believes the ID token.
+//! Interoperability: independent OpenID Connect clients use discovery and verify the ID token.
 
 use integration::oidc_provider::certified_client;
 use openidconnect::{
@@ -14,15 +14,15 @@ use openidconnect::{
 use reqwest::Client;
 
 use crate::world::{
-    Attempt, CLIENT, EMAIL, On, PASSWORD, REDIRECT, World, location, on_both_engines, query,
+    BrowserSignIn, CLIENT, EMAIL, On, PASSWORD, REDIRECT, World, location, on_both_engines, query,
 };
 
 on_both_engines!(
-    an_independent_client_signs_in_refreshes_and_asks_who_it_is,
-    a_certified_client_uses_all_that_is_offered,
+    an_independent_client_signs_in_refreshes_and_reads_userinfo,
+    a_certified_client_uses_every_advertised_grant,
 );
 
-/// The client's requests over the test's HTTP client.
+/// Sends the client's requests with the test's HTTP client.
 async fn send(
     http: Client,
     request: http::Request<Vec<u8>>,
@@ -36,7 +36,7 @@ async fn send(
     Ok(response.body(body).unwrap())
 }
 
-async fn an_independent_client_signs_in_refreshes_and_asks_who_it_is(on: On) {
+async fn an_independent_client_signs_in_refreshes_and_reads_userinfo(on: On) {
     let world = World::start(on).await;
     let call = |request| send(world.http.clone(), request);
     let issuer = IssuerUrl::new(world.url.clone()).unwrap();
@@ -59,10 +59,10 @@ async fn an_independent_client_signs_in_refreshes_and_asks_who_it_is(on: On) {
         .set_pkce_challenge(challenge)
         .url();
 
-    // What the person's browser does.
+    // The user's browser.
     let response = world.http.get(url).send().await.unwrap();
     let cookie = response.headers()["set-cookie"].to_str().unwrap();
-    let browser = Attempt {
+    let browser = BrowserSignIn {
         handle: query(location(&response), "request").unwrap(),
         cookie: cookie.split(';').next().unwrap().to_owned(),
         redirect: REDIRECT.to_owned(),
@@ -107,14 +107,14 @@ async fn an_independent_client_signs_in_refreshes_and_asks_who_it_is(on: On) {
     assert_eq!(userinfo.email().unwrap().as_str(), "ada@example.com");
 }
 
-/// What a JWT says, unverified.
+/// The payload of a JWT, unverified.
 fn payload(token: &str) -> serde_json::Value {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
     let part = token.split('.').nth(1).unwrap();
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
 }
 
-async fn a_certified_client_uses_all_that_is_offered(on: On) {
+async fn a_certified_client_uses_every_advertised_grant(on: On) {
     let world = World::start(on).await;
     let told = certified_client([&world.url, CLIENT, REDIRECT, EMAIL, PASSWORD]).await.unwrap();
     let steps: Vec<serde_json::Value> =

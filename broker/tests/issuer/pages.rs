@@ -1,4 +1,4 @@
-//! The pages in a real browser, which has its own opinion of policies, cookies and redirects.
+//! The pages in a real browser, which enforces CSP, cookie and redirect rules of its own.
 
 use integration::chromium::{Chromium, foreign_page};
 use serde_json::json;
@@ -7,11 +7,11 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::world::{CLIENT, EMAIL, On, PASSWORD, World, query, usual};
+use crate::world::{CLIENT, EMAIL, On, PASSWORD, World, authorization_parameters, query};
 
 fn address(world: &World, redirect: &str) -> String {
     let url = world.at("/oauth2/authorize");
-    reqwest::Url::parse_with_params(&url, usual(redirect)).unwrap().into()
+    reqwest::Url::parse_with_params(&url, authorization_parameters(redirect)).unwrap().into()
 }
 
 async fn fill(chromium: &Chromium, email: &str, password: &str) {
@@ -20,7 +20,7 @@ async fn fill(chromium: &Chromium, email: &str, password: &str) {
     chromium.click("button").await.unwrap();
 }
 
-/// The path and query that a browser asks a program on this machine for.
+/// Path and query of the request that a browser sends to a loopback listener.
 async fn called_back(listener: &TcpListener) -> String {
     loop {
         let (mut connection, _) = listener.accept().await.unwrap();
@@ -38,7 +38,7 @@ async fn called_back(listener: &TcpListener) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_person_signs_in_and_the_program_on_their_machine_gets_the_code() {
+async fn the_loopback_listener_gets_the_code() {
     let world = World::start(On::Sqlite).await;
     let chromium = Chromium::start().await.unwrap();
     for host in ["127.0.0.1", "[::1]"] {
@@ -76,7 +76,7 @@ async fn a_person_signs_in_and_the_program_on_their_machine_gets_the_code() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_page_sends_a_form_nowhere_else_and_runs_nothing() {
+async fn the_page_submits_to_no_other_site_and_runs_no_script() {
     let world = World::start(On::Sqlite).await;
     let chromium = Chromium::start().await.unwrap();
     let thief = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -103,7 +103,7 @@ async fn the_page_sends_a_form_nowhere_else_and_runs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_code_to_paste_is_there_to_be_copied() {
+async fn a_code_to_paste_can_be_copied() {
     let world = World::start(On::Sqlite).await;
     let chromium = Chromium::start().await.unwrap();
     let redirect = world.at("/login/code");
@@ -122,7 +122,7 @@ async fn a_code_to_paste_is_there_to_be_copied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_device_is_allowed_by_its_person() {
+async fn a_user_allows_a_device_in_the_browser() {
     let world = World::start(On::Sqlite).await;
     let chromium = Chromium::start().await.unwrap();
     let form = [("client_id", CLIENT), ("scope", "openid offline_access")];

@@ -1,17 +1,17 @@
-//! Behind a proxy people have addresses of their own, and nobody else can choose theirs.
+//! Client addresses behind trusted proxies: each client has its own, and nobody can forge one.
 
 use tenant_broker::audit::{self, Filter};
 
-use crate::world::{Attempt, EMAIL, On, REDIRECT, World, client_at, on_both_engines};
+use crate::world::{BrowserSignIn, EMAIL, On, REDIRECT, World, client_at, on_both_engines};
 
 on_both_engines!(
-    a_forged_header_changes_nothing,
-    behind_a_trusted_proxy_each_person_counts_on_their_own
+    a_forged_forwarded_header_is_ignored,
+    behind_a_trusted_proxy_each_client_address_has_its_own_limit
 );
 
 /// Tries a wrong password; returns the status.
 async fn wrong(world: &World, client: &reqwest::Client, forwarded_for: &str) -> u16 {
-    let attempt = Attempt::begin(world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(world, REDIRECT).await;
     let form = [("request", attempt.handle.as_str()), ("email", EMAIL), ("password", "wrong")];
     let request = client.post(world.at("/login")).form(&form);
     let request = request.header("Cookie", &attempt.cookie);
@@ -25,10 +25,10 @@ async fn wrong(world: &World, client: &reqwest::Client, forwarded_for: &str) -> 
 async fn addresses(world: &World) -> Vec<String> {
     let filter = Filter { action: Some("SignIn".to_owned()), ..Filter::default() };
     let rows = audit::read(&world.db, &filter, 1000).await.unwrap();
-    rows.into_iter().rev().map(|row| row.wire().ip_address.unwrap()).collect()
+    rows.into_iter().rev().map(|row| row.into_api().ip_address.unwrap()).collect()
 }
 
-async fn a_forged_header_changes_nothing(on: On) {
+async fn a_forged_forwarded_header_is_ignored(on: On) {
     let world = World::start(on).await;
     // Five tries are allowed for an account at an address.
     for n in 0..5 {
@@ -38,7 +38,7 @@ async fn a_forged_header_changes_nothing(on: On) {
     assert_eq!(addresses(&world).await, ["127.0.0.1"; 5]);
 }
 
-async fn behind_a_trusted_proxy_each_person_counts_on_their_own(on: On) {
+async fn behind_a_trusted_proxy_each_client_address_has_its_own_limit(on: On) {
     let world = World::start(on).await;
     let proxy = client_at("127.0.7.1");
     for n in 0..5 {

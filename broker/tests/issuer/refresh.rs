@@ -1,27 +1,28 @@
-//! Refresh tokens: each once, but for a short grace, and never two chains from one token.
+//! Refresh token rotation: each token works once or within a short grace period, and never starts
+//! two chains.
 
 use std::collections::HashSet;
 
 use crate::world::{CLIENT, On, World, on_both_engines};
 
 on_both_engines!(
-    a_refresh_brings_a_successor_and_leaves_the_access_token_alone,
-    a_client_that_lost_the_answer_retries_and_goes_on,
+    a_refresh_issues_a_successor_and_keeps_the_access_token_valid,
+    a_client_that_lost_the_response_retries_and_continues,
     a_void_sibling_ends_the_session,
     a_parent_whose_successor_was_used_ends_the_session,
-    of_siblings_used_at_once_one_works_and_the_session_ends,
-    a_parent_and_its_successor_at_once_leave_no_second_chain,
+    of_concurrently_used_siblings_one_works_and_the_session_ends,
+    a_parent_and_its_successor_used_concurrently_leave_no_second_chain,
     the_successors_of_one_token_are_limited,
-    a_token_from_before_parents_were_kept_goes_on,
+    a_token_from_before_parents_were_stored_still_works,
     after_the_grace_a_used_token_ends_the_session,
-    eight_who_refresh_at_once_all_get_a_successor,
-    without_grace_one_of_eight_wins_and_the_session_ends,
-    the_idle_end_moves_and_the_absolute_end_does_not,
+    eight_concurrent_refreshes_all_get_a_successor,
+    without_grace_one_of_eight_refreshes_succeeds_and_the_session_ends,
+    a_refresh_extends_the_idle_timeout_and_not_the_absolute_end,
     tokens_end_with_the_session,
-    what_is_asked_beyond_the_session_is_refused_and_spends_nothing,
+    a_wider_scope_is_refused_and_does_not_use_the_token,
 );
 
-async fn a_refresh_brings_a_successor_and_leaves_the_access_token_alone(on: On) {
+async fn a_refresh_issues_a_successor_and_keeps_the_access_token_valid(on: On) {
     let world = World::start(on).await;
     let first = world.sign_in().await;
     let second = world.refresh(&first.refresh).await.tokens();
@@ -34,7 +35,7 @@ async fn a_refresh_brings_a_successor_and_leaves_the_access_token_alone(on: On) 
     world.refresh(&second.access).await.refused(400, "invalid_grant");
 }
 
-async fn a_client_that_lost_the_answer_retries_and_goes_on(on: On) {
+async fn a_client_that_lost_the_response_retries_and_continues(on: On) {
     let world = World::start(on).await;
     let first = world.sign_in().await;
     // The answer is lost twice; the client only has the first token.
@@ -44,11 +45,11 @@ async fn a_client_that_lost_the_answer_retries_and_goes_on(on: On) {
     let mut tokens = world.refresh(&first.refresh).await.tokens();
     assert_ne!(lost.refresh, tokens.refresh);
     for _ in 0..3 {
-        world.pass(900);
+        world.advance_seconds(900);
         tokens = world.refresh(&tokens.refresh).await.tokens();
         world.me(&tokens.access).await.unwrap();
     }
-    assert_eq!(world.audited("RefreshReuse").await, 0);
+    assert_eq!(world.count_audited("RefreshReuse").await, 0);
 }
 
 async fn assert_ended(world: &World, tokens: &[&crate::world::Tokens]) {
@@ -58,7 +59,7 @@ async fn assert_ended(world: &World, tokens: &[&crate::world::Tokens]) {
     }
 }
 
-/// Somebody copied the session file once and uses the grace to get a chain of their own.
+/// An attacker copied the session file once and uses the grace period to get a chain of their own.
 async fn a_void_sibling_ends_the_session(on: On) {
     let world = World::start(on).await;
     for copy_first in [true, false] {
@@ -67,11 +68,11 @@ async fn a_void_sibling_ends_the_session(on: On) {
         let copy = world.refresh(&first.refresh).await.tokens();
         let (one, two) = if copy_first { (&copy, &owner) } else { (&owner, &copy) };
         let next = world.refresh(&one.refresh).await.tokens();
-        world.pass(850);
+        world.advance_seconds(850);
         world.refresh(&two.refresh).await.refused(400, "invalid_grant");
         assert_ended(&world, &[&first, &owner, &copy, &next]).await;
     }
-    assert_eq!(world.audited("RefreshReuse").await, 2, "once a session");
+    assert_eq!(world.count_audited("RefreshReuse").await, 2, "once a session");
 }
 
 async fn a_parent_whose_successor_was_used_ends_the_session(on: On) {
@@ -82,11 +83,11 @@ async fn a_parent_whose_successor_was_used_ends_the_session(on: On) {
     world.clock.advance(1);
     world.refresh(&first.refresh).await.refused(400, "invalid_grant");
     assert_ended(&world, &[&first, &second, &third]).await;
-    assert_eq!(world.audited("RefreshReuse").await, 1);
+    assert_eq!(world.count_audited("RefreshReuse").await, 1);
     world.me(&other.access).await.unwrap();
 }
 
-async fn of_siblings_used_at_once_one_works_and_the_session_ends(on: On) {
+async fn of_concurrently_used_siblings_one_works_and_the_session_ends(on: On) {
     let world = World::start(on).await;
     for _ in 0..4 {
         let first = world.sign_in().await;
@@ -98,10 +99,10 @@ async fn of_siblings_used_at_once_one_works_and_the_session_ends(on: On) {
         assert_eq!((won.len(), lost), (1, 3));
         assert_ended(&world, &[&first, &won[0]]).await;
     }
-    assert_eq!(world.audited("RefreshReuse").await, 4);
+    assert_eq!(world.count_audited("RefreshReuse").await, 4);
 }
 
-async fn a_parent_and_its_successor_at_once_leave_no_second_chain(on: On) {
+async fn a_parent_and_its_successor_used_concurrently_leave_no_second_chain(on: On) {
     let world = World::start(on).await;
     for _ in 0..4 {
         let first = world.sign_in().await;
@@ -131,7 +132,7 @@ async fn the_successors_of_one_token_are_limited(on: On) {
     assert_eq!(world.number("SELECT COUNT(*) FROM refresh_tokens").await, 18);
 }
 
-async fn a_token_from_before_parents_were_kept_goes_on(on: On) {
+async fn a_token_from_before_parents_were_stored_still_works(on: On) {
     let world = World::start(on).await;
     let mut tokens = world.sign_in().await;
     for _ in 0..2 {
@@ -142,7 +143,7 @@ async fn a_token_from_before_parents_were_kept_goes_on(on: On) {
     let next = world.refresh(&tokens.refresh).await.tokens();
     tokens = world.refresh(&next.refresh).await.tokens();
     world.me(&tokens.access).await.unwrap();
-    // What follows an old token is held to the same rule.
+    // The successors of an old token follow the same rule.
     world.refresh(&lost.refresh).await.refused(400, "invalid_grant");
     assert_ended(&world, &[&tokens]).await;
 }
@@ -151,17 +152,17 @@ async fn after_the_grace_a_used_token_ends_the_session(on: On) {
     let world = World::start(on).await;
     let (first, other) = (world.sign_in().await, world.sign_in().await);
     let second = world.refresh(&first.refresh).await.tokens();
-    world.pass(30);
+    world.advance_seconds(30);
     world.refresh(&first.refresh).await.refused(400, "invalid_grant");
     for tokens in [&first, &second] {
         assert_eq!(world.me(&tokens.access).await.unwrap_err(), 401, "everything of it is dead");
         world.refresh(&tokens.refresh).await.refused(400, "invalid_grant");
     }
-    assert_eq!(world.audited("RefreshReuse").await, 1);
+    assert_eq!(world.count_audited("RefreshReuse").await, 1);
     assert!(world.me(&other.access).await.is_ok(), "another session of the person lives on");
 }
 
-/// Uses these tokens at once; what was won, and how many were refused.
+/// Uses these tokens concurrently; returns the issued tokens and the number of refusals.
 async fn race(world: &World, tokens: &[String]) -> (Vec<crate::world::Tokens>, usize) {
     let asked = tokens.iter().map(|token| {
         let (http, url, token) = (world.http.clone(), world.at("/oauth2/token"), token.clone());
@@ -171,7 +172,7 @@ async fn race(world: &World, tokens: &[String]) -> (Vec<crate::world::Tokens>, u
                 ("client_id", CLIENT),
                 ("refresh_token", &*token),
             ];
-            crate::world::Answer::of(http.post(url).form(&form)).await
+            crate::world::JsonResponse::send(http.post(url).form(&form)).await
         })
     });
     let (mut won, mut lost) = (Vec::new(), 0);
@@ -187,7 +188,7 @@ async fn race(world: &World, tokens: &[String]) -> (Vec<crate::world::Tokens>, u
     (won, lost)
 }
 
-async fn eight_who_refresh_at_once_all_get_a_successor(on: On) {
+async fn eight_concurrent_refreshes_all_get_a_successor(on: On) {
     let world = World::start(on).await;
     let first = world.sign_in().await;
     let (won, lost) = race(&world, &vec![first.refresh.clone(); 8]).await;
@@ -200,7 +201,7 @@ async fn eight_who_refresh_at_once_all_get_a_successor(on: On) {
     assert_eq!(world.number("SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL").await, 1);
 }
 
-async fn without_grace_one_of_eight_wins_and_the_session_ends(on: On) {
+async fn without_grace_one_of_eight_refreshes_succeeds_and_the_session_ends(on: On) {
     let world = World::with(on, |settings| settings.refresh_grace_seconds = 0).await;
     for _ in 0..3 {
         let first = world.sign_in().await;
@@ -208,10 +209,10 @@ async fn without_grace_one_of_eight_wins_and_the_session_ends(on: On) {
         assert_eq!((won.len(), lost), (1, 7));
         assert_eq!(world.me(&won[0].access).await.unwrap_err(), 401);
     }
-    assert_eq!(world.audited("RefreshReuse").await, 3);
+    assert_eq!(world.count_audited("RefreshReuse").await, 3);
 }
 
-async fn the_idle_end_moves_and_the_absolute_end_does_not(on: On) {
+async fn a_refresh_extends_the_idle_timeout_and_not_the_absolute_end(on: On) {
     let world = World::with(on, |settings| {
         settings.session_idle_seconds = 3600;
         settings.session_max_seconds = 10_000;
@@ -221,18 +222,18 @@ async fn the_idle_end_moves_and_the_absolute_end_does_not(on: On) {
     let mut tokens = world.sign_in().await;
     let absolute = world.me(&tokens.access).await.unwrap().session_expires_at;
     for _ in 0..3 {
-        world.pass(3000);
+        world.advance_seconds(3000);
         tokens = world.refresh(&tokens.refresh).await.tokens();
         assert_eq!(world.me(&tokens.access).await.unwrap().session_expires_at, absolute);
     }
     world.refresh(&idle.refresh).await.refused(400, "invalid_grant");
     // 9 000 s have passed; an access token does not outlive its session.
-    world.pass(900);
+    world.advance_seconds(900);
     tokens = world.refresh(&tokens.refresh).await.tokens();
     assert_eq!(tokens.expires_in, 100);
-    world.pass(99);
+    world.advance_seconds(99);
     assert!(world.me(&tokens.access).await.is_ok());
-    world.pass(1);
+    world.advance_seconds(1);
     assert_eq!(world.me(&tokens.access).await.unwrap_err(), 401);
     world.refresh(&tokens.refresh).await.refused(400, "invalid_grant");
 }
@@ -244,13 +245,13 @@ async fn tokens_end_with_the_session(on: On) {
     })
     .await;
     let tokens = world.sign_in().await;
-    world.pass(299);
+    world.advance_seconds(299);
     assert!(world.me(&tokens.access).await.is_ok());
-    world.pass(1);
+    world.advance_seconds(1);
     assert_eq!(world.me(&tokens.access).await.unwrap_err(), 401, "idle for too long");
 }
 
-async fn what_is_asked_beyond_the_session_is_refused_and_spends_nothing(on: On) {
+async fn a_wider_scope_is_refused_and_does_not_use_the_token(on: On) {
     let world = World::start(on).await;
     let tokens = world.sign_in().await;
     let form = |scope: &'static str| {
@@ -265,6 +266,6 @@ async fn what_is_asked_beyond_the_session_is_refused_and_spends_nothing(on: On) 
     let without_client: Vec<_> =
         form("openid").into_iter().filter(|(name, _)| *name != "client_id").collect();
     world.token(&without_client).await.refused(400, "invalid_request");
-    world.pass(60);
+    world.advance_seconds(60);
     world.token(&form("openid email")).await.tokens();
 }

@@ -1,4 +1,4 @@
-//! Sessions as their owner and administrators see and end them, and what a suspension ends.
+//! Sessions: listed and ended by their user and by administrators, and ended by a suspension.
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
@@ -8,31 +8,31 @@ use tenant_shared::{
 use uuid::Uuid;
 
 use crate::world::{
-    Answer, Attempt, EMAIL, On, PASSWORD, REDIRECT, Tokens, World, on_both_engines,
+    BrowserSignIn, EMAIL, JsonResponse, On, PASSWORD, REDIRECT, Tokens, World, on_both_engines,
 };
 
 on_both_engines!(
-    a_person_sees_and_ends_their_sessions,
-    nobody_sees_or_ends_anothers_session,
-    all_sessions_end_at_once,
-    an_administrator_sees_and_ends_anybodys_sessions,
-    a_suspended_user_is_out_at_once_on_every_replica,
-    a_suspended_user_s_workspaces_are_on_their_way_even_if_the_cluster_is_down,
-    a_code_from_before_a_suspension_brings_nothing_after_the_resumption,
-    administrators_who_suspend_each_other_leave_one,
+    a_user_lists_and_ends_their_sessions,
+    nobody_lists_or_ends_another_users_session,
+    all_sessions_end_immediately,
+    an_administrator_lists_and_ends_any_session,
+    a_suspension_applies_immediately_on_every_replica,
+    the_workspaces_of_a_suspended_user_are_marked_even_if_the_cluster_is_down,
+    a_code_from_before_a_suspension_is_invalid_after_the_resumption,
+    of_administrators_who_suspend_each_other_one_stays_active,
     an_administrator_changes_an_address_and_nothing_else,
-    users_are_administrators_business,
-    sessions_and_users_come_in_pages,
+    only_administrators_manage_users,
+    sessions_and_users_are_paginated,
     a_user_is_found_by_address_and_identifier,
-    sessions_that_are_over_are_forgotten_after_a_month,
+    ended_sessions_are_deleted_after_a_month,
 );
 
 pub(crate) const ADMIN: &str = "root@example.com";
 const OTHER: &str = "eve@example.com";
 
-pub(crate) async fn call(world: &World, method: Method, path: &str, who: &Tokens) -> Answer {
+pub(crate) async fn call(world: &World, method: Method, path: &str, who: &Tokens) -> JsonResponse {
     let request = world.http.request(method, world.at(&format!("/api/v1{path}")));
-    Answer::of(request.bearer_auth(&who.access)).await
+    JsonResponse::send(request.bearer_auth(&who.access)).await
 }
 
 async fn sessions(world: &World, who: &Tokens) -> Vec<SessionInfo> {
@@ -42,16 +42,16 @@ async fn sessions(world: &World, who: &Tokens) -> Vec<SessionInfo> {
 
 pub(crate) async fn as_user(world: &World, email: &str, role: Role) -> (Uuid, Tokens) {
     let id = world.identity.create_user(email, PASSWORD.into(), role).await.unwrap();
-    let attempt = Attempt::begin(world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(world, REDIRECT).await;
     let response = attempt.post(world, email, PASSWORD).await;
     let code = crate::world::query(crate::world::location(&response), "code").unwrap();
     (id, world.token(&attempt.redeeming(&code)).await.tokens())
 }
 
-async fn a_person_sees_and_ends_their_sessions(on: On) {
+async fn a_user_lists_and_ends_their_sessions(on: On) {
     let world = World::start(on).await;
     let first = world.sign_in().await;
-    world.pass(1);
+    world.advance_seconds(1);
     let second = world.sign_in().await;
     let listed = sessions(&world, &second).await;
     assert_eq!(listed.len(), 2);
@@ -65,10 +65,10 @@ async fn a_person_sees_and_ends_their_sessions(on: On) {
     world.refresh(&first.refresh).await.refused(400, "invalid_grant");
     assert_eq!(call(&world, Method::DELETE, &path, &second).await.status, 404, "it is over");
     assert_eq!(sessions(&world, &second).await.len(), 1);
-    assert_eq!(world.audited("SignOut").await, 1);
+    assert_eq!(world.count_audited("SignOut").await, 1);
 }
 
-async fn nobody_sees_or_ends_anothers_session(on: On) {
+async fn nobody_lists_or_ends_another_users_session(on: On) {
     let world = World::start(on).await;
     let victim = world.sign_in().await;
     let id = sessions(&world, &victim).await[0].id;
@@ -81,7 +81,7 @@ async fn nobody_sees_or_ends_anothers_session(on: On) {
     world.me(&victim.access).await.unwrap();
 }
 
-async fn all_sessions_end_at_once(on: On) {
+async fn all_sessions_end_immediately(on: On) {
     let world = World::start(on).await;
     let mut all = Vec::new();
     for _ in 0..3 {
@@ -97,7 +97,7 @@ async fn all_sessions_end_at_once(on: On) {
     assert_eq!(world.me(&all[2].access).await, Err(StatusCode::UNAUTHORIZED));
 }
 
-async fn an_administrator_sees_and_ends_anybodys_sessions(on: On) {
+async fn an_administrator_lists_and_ends_any_session(on: On) {
     let world = World::start(on).await;
     let (victim, (_, admin)) = (world.sign_in().await, as_user(&world, ADMIN, Role::Admin).await);
     let of_victim = format!("/users/{}/sessions", world.user);
@@ -114,11 +114,11 @@ async fn an_administrator_sees_and_ends_anybodys_sessions(on: On) {
     world.me(&admin.access).await.unwrap();
 }
 
-async fn a_suspended_user_is_out_at_once_on_every_replica(on: On) {
+async fn a_suspension_applies_immediately_on_every_replica(on: On) {
     let world = World::start(on).await;
     let (victim, (admin_id, admin)) =
         (world.sign_in().await, as_user(&world, ADMIN, Role::Admin).await);
-    let waiting = Attempt::begin(&world, REDIRECT).await;
+    let waiting = BrowserSignIn::begin(&world, REDIRECT).await;
     let code = waiting.code(&world).await;
 
     let path = format!("/users/{}/suspend", world.user);
@@ -128,11 +128,11 @@ async fn a_suspended_user_is_out_at_once_on_every_replica(on: On) {
     assert_eq!(world.me(&victim.access).await, Err(StatusCode::UNAUTHORIZED));
     world.refresh(&victim.refresh).await.refused(400, "invalid_grant");
     world.token(&waiting.redeeming(&code)).await.refused(400, "invalid_grant");
-    let again = Attempt::begin(&world, REDIRECT).await.post(&world, EMAIL, PASSWORD).await;
+    let again = BrowserSignIn::begin(&world, REDIRECT).await.post(&world, EMAIL, PASSWORD).await;
     assert_eq!(again.status(), 401);
     // The same call again changes nothing and says the same.
     assert_eq!(call(&world, Method::POST, &path, &admin).await.status, 200);
-    assert_eq!(world.audited("SuspendUser").await, 1);
+    assert_eq!(world.count_audited("SuspendUser").await, 1);
 
     let path = format!("/users/{}/resume", world.user);
     assert_eq!(call(&world, Method::POST, &path, &admin).await.body["status"], "active");
@@ -142,7 +142,7 @@ async fn a_suspended_user_is_out_at_once_on_every_replica(on: On) {
     assert_eq!(call(&world, Method::POST, &own, &admin).await.status, 403, "not oneself");
 }
 
-async fn a_suspended_user_s_workspaces_are_on_their_way_even_if_the_cluster_is_down(on: On) {
+async fn the_workspaces_of_a_suspended_user_are_marked_even_if_the_cluster_is_down(on: On) {
     let world = World::start(on).await;
     let (_, admin) = as_user(&world, ADMIN, Role::Admin).await;
     world
@@ -160,14 +160,14 @@ async fn a_suspended_user_s_workspaces_are_on_their_way_even_if_the_cluster_is_d
     assert_eq!(answer.body["workspaces"][0]["status"], "suspending");
     let open = "SELECT COUNT(*) FROM workspaces WHERE status = 'suspending'";
     assert_eq!(world.number(open).await, 1, "the sweep goes on with it");
-    assert_eq!(world.audited("SuspendWorkspace").await, 1);
-    assert_eq!(world.audited("SuspendUser").await, 1);
+    assert_eq!(world.count_audited("SuspendWorkspace").await, 1);
+    assert_eq!(world.count_audited("SuspendUser").await, 1);
 }
 
-async fn a_code_from_before_a_suspension_brings_nothing_after_the_resumption(on: On) {
+async fn a_code_from_before_a_suspension_is_invalid_after_the_resumption(on: On) {
     let world = World::start(on).await;
     let (_, admin) = as_user(&world, ADMIN, Role::Admin).await;
-    let waiting = Attempt::begin(&world, REDIRECT).await;
+    let waiting = BrowserSignIn::begin(&world, REDIRECT).await;
     let code = waiting.code(&world).await;
     for verb in ["suspend", "resume"] {
         let path = format!("/users/{}/{verb}", world.user);
@@ -177,7 +177,7 @@ async fn a_code_from_before_a_suspension_brings_nothing_after_the_resumption(on:
     world.sign_in().await;
 }
 
-async fn administrators_who_suspend_each_other_leave_one(on: On) {
+async fn of_administrators_who_suspend_each_other_one_stays_active(on: On) {
     let world = World::start(on).await;
     for round in 0..4 {
         let (one_id, one) = as_user(&world, &format!("a{round}@example.com"), Role::Admin).await;
@@ -205,13 +205,13 @@ async fn an_administrator_changes_an_address_and_nothing_else(on: On) {
     let path = format!("/users/{}/email", world.user);
     let change = async |body: serde_json::Value| {
         let request = world.http.post(world.at(&format!("/api/v1{path}")));
-        Answer::of(request.bearer_auth(&admin.access).json(&body)).await
+        JsonResponse::send(request.bearer_auth(&admin.access).json(&body)).await
     };
     let changed = change(json!({ "email": "Ada.L@Example.com", "reason": "married" })).await;
     assert_eq!(changed.body["email"], "ada.l@example.com", "{changed:?}");
     let me = world.me(&person.access).await.unwrap();
     assert_eq!((me.id, me.email.as_str()), (world.user, "ada.l@example.com"));
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     assert_eq!(attempt.post(&world, EMAIL, PASSWORD).await.status(), 401);
     assert_eq!(attempt.post(&world, "ada.l@example.com", PASSWORD).await.status(), 303);
     // The same again is no change.
@@ -239,7 +239,7 @@ async fn an_administrator_changes_an_address_and_nothing_else(on: On) {
     );
 }
 
-async fn users_are_administrators_business(on: On) {
+async fn only_administrators_manage_users(on: On) {
     let world = World::start(on).await;
     let (user, (_, admin)) = (world.sign_in().await, as_user(&world, ADMIN, Role::Admin).await);
     let id = world.user;
@@ -264,7 +264,7 @@ async fn users_are_administrators_business(on: On) {
     assert_eq!(call(&world, Method::GET, &nobody, &admin).await.status, 404);
 }
 
-async fn sessions_and_users_come_in_pages(on: On) {
+async fn sessions_and_users_are_paginated(on: On) {
     let world = World::start(on).await;
     let (_, admin) = as_user(&world, ADMIN, Role::Admin).await;
     let mut mine = Vec::new();
@@ -272,7 +272,7 @@ async fn sessions_and_users_come_in_pages(on: On) {
         // Two of the same millisecond.
         mine.push(world.sign_in().await);
         mine.push(world.sign_in().await);
-        world.pass(1);
+        world.advance_seconds(1);
     }
     let of_user = format!("/users/{}/sessions", world.user);
     for (path, who) in [("/me/sessions", &mine[0]), (&of_user, &admin)] {
@@ -292,7 +292,7 @@ async fn sessions_and_users_come_in_pages(on: On) {
             assert_eq!(seen.len(), 6);
         }
     }
-    // What ended between two pages hides nothing of the next one.
+    // A session that ends between two pages does not hide a session of the next page.
     let first = call(&world, Method::GET, "/me/sessions?limit=1", &mine[0]).await;
     let first: SessionList = serde_json::from_value(first.body).unwrap();
     let (id, cursor) = (first.items[0].id, first.next_cursor.unwrap());
@@ -330,18 +330,18 @@ async fn a_user_is_found_by_address_and_identifier(on: On) {
     }
 }
 
-async fn sessions_that_are_over_are_forgotten_after_a_month(on: On) {
+async fn ended_sessions_are_deleted_after_a_month(on: On) {
     let world = World::start(on).await;
     let over = world.sign_in().await;
     call(&world, Method::DELETE, "/me/sessions", &over).await;
     let rows = "SELECT COUNT(*) FROM sessions";
-    world.pass(29 * 24 * 3600);
+    world.advance_seconds(29 * 24 * 3600);
     world.issuer.purge().await.unwrap();
     assert_eq!(world.number(rows).await, 1);
     let alive = world.sign_in().await;
-    world.pass(24 * 3600 - 60);
+    world.advance_seconds(24 * 3600 - 60);
     world.issuer.purge().await.unwrap();
-    world.pass(61);
+    world.advance_seconds(61);
     // Its tokens go first, then the session itself.
     world.issuer.purge().await.unwrap();
     world.issuer.purge().await.unwrap();

@@ -1,36 +1,37 @@
-//! What the database keeps, forgets, and what happens when it does not answer.
+//! Storage: hashed secrets, deletion of expired rows, and an unavailable database.
 
 use reqwest::header;
 use tenant_broker::on_engine;
 
 use crate::world::{
-    Answer, Attempt, CLIENT, EMAIL, On, PASSWORD, REDIRECT, World, ask, on_both_engines, usual,
+    BrowserSignIn, CLIENT, EMAIL, JsonResponse, On, PASSWORD, REDIRECT, World,
+    authorization_parameters, authorize, on_both_engines,
 };
 
 on_both_engines!(
-    without_its_database_the_issuer_asks_to_come_back,
-    a_lock_that_another_holds_is_a_503_after_a_bounded_time,
-    no_secret_is_kept_in_clear,
-    what_is_over_is_forgotten_and_what_lives_stays,
+    without_a_database_the_issuer_responds_with_retry_after,
+    a_held_database_lock_gives_a_503_after_the_timeout,
+    no_secret_is_stored_in_plain_text,
+    expired_rows_are_deleted_and_valid_rows_stay,
 );
 
-async fn without_its_database_the_issuer_asks_to_come_back(on: On) {
+async fn without_a_database_the_issuer_responds_with_retry_after(on: On) {
     let world = World::start(on).await;
     let tokens = world.sign_in().await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
-    let code = Attempt::begin(&world, REDIRECT).await.code(&world).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
+    let code = BrowserSignIn::begin(&world, REDIRECT).await.code(&world).await;
     world.db.close().await;
     let answers =
         [world.refresh(&tokens.refresh).await, world.token(&attempt.redeeming(&code)).await, {
             let form = [("token", tokens.refresh.as_str()), ("client_id", CLIENT)];
-            Answer::of(world.http.post(world.at("/oauth2/revoke")).form(&form)).await
+            JsonResponse::send(world.http.post(world.at("/oauth2/revoke")).form(&form)).await
         }];
     for answer in answers {
         answer.refused(503, "temporarily_unavailable");
         assert_eq!(answer.headers[header::RETRY_AFTER], "5");
     }
     for page in [
-        ask(&world, &usual(REDIRECT)).await,
+        authorize(&world, &authorization_parameters(REDIRECT)).await,
         attempt.page(&world).await,
         attempt.post(&world, EMAIL, PASSWORD).await,
     ] {
@@ -41,7 +42,7 @@ async fn without_its_database_the_issuer_asks_to_come_back(on: On) {
     assert_eq!(world.me(&tokens.access).await.unwrap_err(), 503, "not 401: the token may be good");
 }
 
-async fn a_lock_that_another_holds_is_a_503_after_a_bounded_time(on: On) {
+async fn a_held_database_lock_gives_a_503_after_the_timeout(on: On) {
     let world = World::start(on).await;
     let tokens = world.sign_in().await;
     let other = world.another_process().await;
@@ -60,9 +61,9 @@ async fn a_lock_that_another_holds_is_a_503_after_a_bounded_time(on: On) {
     world.refresh(&tokens.refresh).await.tokens();
 }
 
-async fn no_secret_is_kept_in_clear(on: On) {
+async fn no_secret_is_stored_in_plain_text(on: On) {
     let world = World::start(on).await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     // Somebody types the password into the wrong field.
     attempt.post(&world, "my own secret passphrase", "x").await;
     let code = attempt.code(&world).await;
@@ -110,7 +111,7 @@ async fn no_secret_is_kept_in_clear(on: On) {
     }
 }
 
-async fn what_is_over_is_forgotten_and_what_lives_stays(on: On) {
+async fn expired_rows_are_deleted_and_valid_rows_stay(on: On) {
     let world = World::with(on, |settings| settings.session_idle_seconds = 10 * 24 * 3600).await;
     let count = async |table: &str| match table {
         "authorizations" => world.number("SELECT COUNT(*) FROM authorizations").await,
@@ -122,8 +123,8 @@ async fn what_is_over_is_forgotten_and_what_lives_stays(on: On) {
     let lives = world.sign_in().await;
     let ends = world.sign_in().await;
     let form = [("token", ends.refresh.as_str()), ("client_id", CLIENT)];
-    Answer::of(world.http.post(world.at("/oauth2/revoke")).form(&form)).await;
-    let attempt = Attempt::begin(&world, REDIRECT).await;
+    JsonResponse::send(world.http.post(world.at("/oauth2/revoke")).form(&form)).await;
+    let attempt = BrowserSignIn::begin(&world, REDIRECT).await;
     attempt.post(&world, EMAIL, "wrong").await;
 
     world.issuer.purge().await.unwrap();
@@ -131,13 +132,13 @@ async fn what_is_over_is_forgotten_and_what_lives_stays(on: On) {
     assert_eq!((count("refresh_tokens").await, count("throttles").await), (2, 4));
     assert_eq!(attempt.page(&world).await.status(), 200, "who is signing in may go on");
 
-    world.pass(3600);
+    world.advance_seconds(3600);
     world.issuer.purge().await.unwrap();
-    // What was redeemed stays, so that using a code again is recognized; the rest is over.
+    // Redeemed rows stay, so that a reuse of a code is detected; the other rows are deleted.
     assert_eq!((count("authorizations").await, count("access_tokens").await), (2, 0));
     assert_eq!((count("refresh_tokens").await, count("throttles").await), (2, 4));
 
-    world.pass(24 * 3600);
+    world.advance_seconds(24 * 3600);
     world.issuer.purge().await.unwrap();
     assert_eq!((count("authorizations").await, count("access_tokens").await), (0, 0));
     assert_eq!((count("refresh_tokens").await, count("throttles").await), (1, 0));

@@ -1,4 +1,5 @@
-//! A company: its real OpenID provider, a broker that trusts it, people and their browsers.
+//! Fixture: a company with a real OpenID provider, a broker that trusts it, and users with
+//! browsers.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use tenant_broker::issuer::{IssuerSettings, connector::ConnectorSettings};
 use url::Url;
 
-use crate::world::{On, REDIRECT, Tokens, World, query, usual};
+use crate::world::{On, REDIRECT, Tokens, World, authorization_parameters, query};
 
 pub(crate) const CLIENT_ID: &str = "broker";
 const CLIENT_SECRET: &str = "a secret of the tests";
@@ -56,7 +57,7 @@ impl Company {
         company
     }
 
-    /// Makes or changes a person with a verified address `NAME@corp.example`.
+    /// Creates or changes a person with a verified address `NAME@corp.example`.
     pub(crate) async fn person(&self, name: &str, groups: &[&str]) {
         let claims = json!({
             "email": format!("{name}@corp.example"), "email_verified": true,
@@ -65,7 +66,7 @@ impl Company {
         self.provider.person(name, claims).await.unwrap();
     }
 
-    /// A person signs in with a browser; the page where that ends.
+    /// A person signs in with a browser; returns the last page.
     pub(crate) async fn sign_in_page(&self, name: &str) -> Page {
         let visit = Visit::begin(&self.world, "corp").await;
         self.provider.sign_in(&visit.browser, visit.url, name).await.unwrap()
@@ -84,7 +85,7 @@ impl Company {
         assert!(page.body.contains(text), "{text} is not in:\n{}", page.body);
     }
 
-    /// How often the provider was asked for a path.
+    /// Number of requests to the provider for this path.
     pub(crate) async fn asked(&self, path: &str) -> u64 {
         self.provider.counts().await.unwrap().get(path).copied().unwrap_or(0)
     }
@@ -113,7 +114,7 @@ pub(crate) fn connector(provider: &OidcProvider) -> ConnectorSettings {
     }
 }
 
-/// Tells the provider where the broker is.
+/// Registers the broker's URLs with the provider.
 pub(crate) async fn register(provider: &OidcProvider, world: &World, name: &str) {
     let clients = json!([{
         "client_id": CLIENT_ID, "client_secret": CLIENT_SECRET,
@@ -124,7 +125,7 @@ pub(crate) async fn register(provider: &OidcProvider, world: &World, name: &str)
     provider.clients(clients).await.unwrap();
 }
 
-/// A browser that is about to go to a provider.
+/// A browser that is about to open a provider's page.
 pub(crate) struct Visit {
     pub(crate) browser: Browser,
     pub(crate) url: Url,
@@ -135,7 +136,7 @@ impl Visit {
     pub(crate) async fn begin(world: &World, name: &str) -> Self {
         let browser = Browser::new(None).unwrap().stopping_at(REDIRECT.parse().unwrap());
         let mut url = Url::parse(&world.at("/oauth2/authorize")).unwrap();
-        url.query_pairs_mut().extend_pairs(usual(REDIRECT));
+        url.query_pairs_mut().extend_pairs(authorization_parameters(REDIRECT));
         let page = browser.open(url).await.unwrap();
         let handle = query(page.url.as_str(), "request").unwrap();
         let path = format!("/login/with/{name}?request={handle}");
@@ -144,7 +145,7 @@ impl Visit {
     }
 }
 
-/// What the plugin gets for the code at the end of a sign-in.
+/// Redeems the code at the end of a sign-in, as the plugin does.
 pub(crate) async fn redeem(world: &World, page: &Page) -> Tokens {
     assert!(page.url.as_str().starts_with(REDIRECT), "{} {}\n{}", page.url, page.status, page.body);
     let code = query(page.url.as_str(), "code").unwrap();

@@ -1,4 +1,4 @@
-//! An issuer on a real listener and a real database, and people who use it.
+//! Fixture: an issuer on a real listener and a real database, and clients that use it.
 
 use std::{collections::BTreeMap, net::IpAddr, path::Path};
 
@@ -15,14 +15,14 @@ use tenant_broker::{
     cluster::Cluster,
     config::{Config, Settings},
     db::{Db, Location},
-    http::{Outer, for_frontends},
+    http::{Outer, with_cors},
     identity::{BrowserSessions, Identity, IdentityApi},
     issuer::{self, AuthApi, Issuer, IssuerSettings},
     on_engine,
     telemetry::Metrics,
     throttle::Allowance,
     user::{Users, api::UserApi},
-    workspace::{Workspaces, bell},
+    workspace::{Workspaces, notification_channel},
 };
 use tenant_shared::{Me, Role};
 use url::Url;
@@ -34,7 +34,7 @@ pub(crate) const CLIENT: &str = "kubectl-tenant";
 pub(crate) const REDIRECT: &str = "http://127.0.0.1:49152/callback";
 /// A frontend that the world trusts.
 pub(crate) const FRONTEND: &str = "https://app.example.com";
-/// Where the world's trusted proxies are.
+/// The network of the world's trusted proxies.
 pub(crate) const PROXIES: &str = "127.0.7.0/24";
 pub(crate) const SCOPE: &str = "openid email offline_access";
 
@@ -76,7 +76,7 @@ impl World {
         };
         let db = Db::connect(&location).await.unwrap();
         db.migrate().await.unwrap();
-        // It stands still at about the real time, for independent clients compare with that.
+        // It stands still at about the real time, because independent clients compare with that.
         let clock = Clock::manual(Clock::system().now());
         let metrics = Metrics::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -125,7 +125,7 @@ impl World {
             IdentityApi { identity: identity.clone() },
             UserApi { users },
         );
-        let api = for_frontends(OpenApiService::new(apis, "t", "1"), identity.origins());
+        let api = with_cors(OpenApiService::new(apis, "t", "1"), identity.origins());
         let routes = issuer::routes(issuer.clone())
             .nest("/api/v1", api)
             .data(identity.clone())
@@ -166,13 +166,13 @@ impl World {
         format!("{}{path}", self.url)
     }
 
-    /// Lets so many seconds pass.
-    pub(crate) fn pass(&self, seconds: u64) {
+    /// Advances the clock by this number of seconds.
+    pub(crate) fn advance_seconds(&self, seconds: u64) {
         self.clock.advance(i64::try_from(seconds).unwrap() * 1000);
     }
 
-    /// How often an action was recorded.
-    pub(crate) async fn audited(&self, action: &str) -> usize {
+    /// Number of audit rows with this action.
+    pub(crate) async fn count_audited(&self, action: &str) -> usize {
         let filter = Filter { action: Some(action.to_owned()), ..Filter::default() };
         audit::read(&self.db, &filter, 1000).await.unwrap().len()
     }
@@ -187,7 +187,7 @@ impl World {
         rows
     }
 
-    /// One number that a statement gives.
+    /// The one number that a statement returns.
     pub(crate) async fn number(&self, statement: &'static str) -> i64 {
         on_engine!(self.db.reader(), pool =>
             sqlx::query_scalar(statement).fetch_one(pool).await)
@@ -204,12 +204,12 @@ impl World {
         }
     }
 
-    /// A token request.
-    pub(crate) async fn token(&self, form: &[(&str, &str)]) -> Answer {
-        Answer::of(self.http.post(self.at("/oauth2/token")).form(form)).await
+    /// Sends a token request.
+    pub(crate) async fn token(&self, form: &[(&str, &str)]) -> JsonResponse {
+        JsonResponse::send(self.http.post(self.at("/oauth2/token")).form(form)).await
     }
 
-    pub(crate) async fn refresh(&self, refresh_token: &str) -> Answer {
+    pub(crate) async fn refresh(&self, refresh_token: &str) -> JsonResponse {
         let form = [
             ("grant_type", "refresh_token"),
             ("client_id", CLIENT),
@@ -220,7 +220,7 @@ impl World {
 
     /// Everything from the authorization request to the tokens.
     pub(crate) async fn sign_in(&self) -> Tokens {
-        Attempt::begin(self, REDIRECT).await.tokens(self).await
+        BrowserSignIn::begin(self, REDIRECT).await.tokens(self).await
     }
 }
 
@@ -233,7 +233,15 @@ async fn workspaces(folder: &Path, db: &Db, clock: &Clock, metrics: &Metrics) ->
     let config = Config::from_settings(settings).unwrap();
     let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await.unwrap();
     let (db, clock, metrics) = (db.clone(), clock.clone(), metrics.clone());
-    Workspaces::new(db, clock, cluster, config.tiers, config.init_limit, metrics, bell().0)
+    Workspaces::new(
+        db,
+        clock,
+        cluster,
+        config.tiers,
+        config.init_limit,
+        metrics,
+        notification_channel().0,
+    )
 }
 
 const NOWHERE: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -252,16 +260,16 @@ pub(crate) fn client_at(address: &str) -> Client {
         .unwrap()
 }
 
-/// An answer in JSON.
+/// A response with a JSON body.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct JsonResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: header::HeaderMap,
     pub(crate) body: Value,
 }
 
-impl Answer {
-    pub(crate) async fn of(request: RequestBuilder) -> Self {
+impl JsonResponse {
+    pub(crate) async fn send(request: RequestBuilder) -> Self {
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
         let text = response.text().await.unwrap();
@@ -269,7 +277,7 @@ impl Answer {
         Self { status, headers, body }
     }
 
-    /// Asserts that it is this refusal of the token endpoint.
+    /// Asserts that it is this error of the token endpoint.
     #[track_caller]
     pub(crate) fn refused(&self, status: u16, error: &str) {
         assert_eq!(
@@ -310,7 +318,7 @@ pub(crate) fn challenge(verifier: &str) -> String {
 pub(crate) const VERIFIER: &str = "a-verifier-of-a-test-that-is-long-enough-0123456789";
 
 /// The usual authorization request, as parameters that a test may change.
-pub(crate) fn usual(redirect: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn authorization_parameters(redirect: &str) -> Vec<(&'static str, String)> {
     vec![
         ("response_type", "code".into()),
         ("client_id", CLIENT.into()),
@@ -324,7 +332,7 @@ pub(crate) fn usual(redirect: &str) -> Vec<(&'static str, String)> {
 }
 
 /// Sends an authorization request.
-pub(crate) async fn ask(world: &World, parameters: &[(&str, String)]) -> Response {
+pub(crate) async fn authorize(world: &World, parameters: &[(&str, String)]) -> Response {
     world.http.get(world.at("/oauth2/authorize")).query(parameters).send().await.unwrap()
 }
 
@@ -340,15 +348,15 @@ pub(crate) fn query(url: &str, name: &str) -> Option<String> {
 
 /// A browser at the sign-in page.
 #[derive(Clone, Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct BrowserSignIn {
     pub(crate) handle: String,
     pub(crate) cookie: String,
     pub(crate) redirect: String,
 }
 
-impl Attempt {
+impl BrowserSignIn {
     pub(crate) async fn begin(world: &World, redirect: &str) -> Self {
-        let response = ask(world, &usual(redirect)).await;
+        let response = authorize(world, &authorization_parameters(redirect)).await;
         assert_eq!(response.status(), 303, "{response:?}");
         let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap();
         Self {
@@ -358,7 +366,7 @@ impl Attempt {
         }
     }
 
-    /// The form, as the browser asks for it.
+    /// Requests the form.
     pub(crate) async fn page(&self, world: &World) -> Response {
         let request = world.http.get(world.at("/login")).query(&[("request", &self.handle)]);
         request.header(header::COOKIE, &self.cookie).send().await.unwrap()
@@ -381,7 +389,7 @@ impl Attempt {
         request.form(&form).send().await.unwrap()
     }
 
-    /// The code that the right password brings.
+    /// Signs in with the correct password; returns the code.
     pub(crate) async fn code(&self, world: &World) -> String {
         let response = self.post(world, EMAIL, PASSWORD).await;
         assert_eq!(response.status(), 303, "{response:?}");
@@ -390,7 +398,7 @@ impl Attempt {
         query(location, "code").unwrap()
     }
 
-    /// The form of the token request that redeems a code of this attempt.
+    /// The form of the token request that redeems a code of this sign-in.
     pub(crate) fn redeeming<'a>(&'a self, code: &'a str) -> Vec<(&'static str, &'a str)> {
         vec![
             ("grant_type", "authorization_code"),
@@ -407,7 +415,7 @@ impl Attempt {
     }
 }
 
-/// The parameters with one of them changed.
+/// The parameters with one of them replaced.
 pub(crate) fn with<'a>(
     parameters: &[(&'static str, &'a str)],
     name: &'static str,

@@ -1,4 +1,5 @@
-//! Sign-in at Keycloak, with a real browser: people, roles, removal, outage, sign-out.
+//! Acceptance of the sign-in with Keycloak and a real browser: people, roles, removal, outage,
+//! sign-out.
 
 use std::time::Duration;
 
@@ -19,21 +20,21 @@ use crate::process::Finished;
 use crate::progress::say;
 use crate::world::World;
 
-/// How the broker calls it.
+/// Name of the connector in the broker's configuration.
 const CONNECTOR: &str = "keycloak";
-/// What people there sign in with.
+/// Password of every person in the realm.
 const PASSWORD: &str = "correct horse battery";
-/// How long anything may take that a person waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long an access token of the broker lives here, so that refreshes come soon.
-const ACCESS: Duration = Duration::from_mins(1);
-/// How long an outage of Keycloak is bridged here.
-const OUTAGE: Duration = Duration::from_mins(2);
+/// Time limit of every step that a person waits for.
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Lifetime of the broker's access tokens here: short, so that refreshes come soon.
+const ACCESS_TOKEN_TTL: Duration = Duration::from_mins(1);
+/// How long the broker bridges an outage of Keycloak here.
+const OUTAGE_GRACE: Duration = Duration::from_mins(2);
 
 /// Runs the whole part.
 ///
 /// # Errors
-/// Something is not as it must be; the text says which step it was.
+/// A check fails; the error names the step.
 pub async fn run() -> Result<()> {
     say("keycloak");
     let keycloak = step("start Keycloak", Keycloak::start()).await?;
@@ -44,13 +45,13 @@ pub async fn run() -> Result<()> {
         .setting(&key("client_id"), CLIENT_ID)
         .setting(&key("client_secret"), CLIENT_SECRET)
         .setting(&key("display_name"), "the company")
-        // With offline_access Keycloak's own session ends with the sign-in, and a sign-out there
-        // tells nobody; docs/sign-in.md says what that means.
+        // With offline_access Keycloak's own session ends with the sign-in, and a sign-out at
+        // Keycloak notifies nobody; docs/sign-in.md explains what that means.
         .setting(&key("scopes"), "openid email profile")
         .setting(&key("allowed_groups"), vec!["staff".to_owned()])
         .setting(&key("admin_groups"), vec!["operators".to_owned()])
-        .setting(&key("outage_seconds"), i64::try_from(OUTAGE.as_secs())?)
-        .setting("issuer.access_token_seconds", i64::try_from(ACCESS.as_secs())?)
+        .setting(&key("outage_seconds"), i64::try_from(OUTAGE_GRACE.as_secs())?)
+        .setting("issuer.access_token_seconds", i64::try_from(ACCESS_TOKEN_TTL.as_secs())?)
         .setting("log.level", "info")
         .start();
     let world = step("start the control plane and the broker", Box::pin(start)).await?;
@@ -88,13 +89,13 @@ pub async fn run() -> Result<()> {
                 }
             })
         };
-        probe::until("the end of the sessions", PATIENCE, over).await
+        probe::until("the end of the sessions", STEP_TIMEOUT, over).await
     })
     .await?;
 
     keycloak.enable(&alice, false).await?;
     step("alice is disabled at Keycloak: her next refresh ends the session", async {
-        let text = refusal(&at_terminal, &workspace, ACCESS + PATIENCE).await?;
+        let text = refusal(&at_terminal, &workspace, ACCESS_TOKEN_TTL + STEP_TIMEOUT).await?;
         ensure!(text.contains("kubectl tenant login"), "it does not say what to do: {text}");
         Ok(())
     })
@@ -104,32 +105,34 @@ pub async fn run() -> Result<()> {
     step("alice may sign in again", by_device(&world, &at_terminal)).await?;
     step("stop Keycloak", keycloak.stop()).await?;
     step("the outage is bridged: alice's session goes on over a refresh", async {
-        tokio::time::sleep(ACCESS).await;
+        tokio::time::sleep(ACCESS_TOKEN_TTL).await;
         token(&at_terminal, &workspace).await?.success().map(drop)
     })
     .await?;
     step("the bridge ends: nothing is issued any more", async {
-        refusal(&at_terminal, &workspace, OUTAGE + ACCESS + PATIENCE).await.map(drop)
+        refusal(&at_terminal, &workspace, OUTAGE_GRACE + ACCESS_TOKEN_TTL + STEP_TIMEOUT)
+            .await
+            .map(drop)
     })
     .await?;
-    say("keycloak: all as it must be; the pictures are in the folder target/screenshots");
+    say("keycloak: passed; the screenshots are in target/screenshots");
     Ok(())
 }
 
-/// Asks for a fresh token, past the plugin's cache.
+/// Requests a fresh token and bypasses the plugin's cache.
 async fn token(person: &Person, workspace: &str) -> Result<Finished> {
     let args = ["tenant", "get-token", "--force", "--workspace", workspace];
     person.kubectl().run(args).await
 }
 
-/// The workspace that somebody has.
+/// Returns the id of the person's workspace.
 async fn workspace(person: &Person) -> Result<String> {
     let workspaces = person.kubectl().json(["tenant", "workspaces"]).await?;
     let id = workspaces["items"][0]["id"].as_str().context("there is no workspace")?;
     Ok(id.to_owned())
 }
 
-/// Waits until nothing is issued any more, and returns what the person is told then.
+/// Waits until the broker issues no more tokens, and returns the message that the person then sees.
 async fn refusal(person: &Person, workspace: &str, limit: Duration) -> Result<String> {
     let refused = || async {
         let finished = token(person, workspace).await?;
@@ -142,7 +145,7 @@ async fn refusal(person: &Person, workspace: &str, limit: Duration) -> Result<St
     probe::until("the refusal", limit, refused).await
 }
 
-/// Somebody at a terminal without a browser.
+/// Creates a person at a terminal without a browser.
 fn person(world: &World, name: &str) -> Result<Person> {
     let email = format!("{name}@example.com");
     world.known_person(&email, SecretString::from(PASSWORD), Uuid::nil())
@@ -176,7 +179,7 @@ async fn in_browser(world: &World) -> Result<()> {
     let there = || async {
         Ok(if file.exists() { Probe::Ready(()) } else { Probe::NotYet("no file".to_owned()) })
     };
-    probe::until("the download", PATIENCE, there).await?;
+    probe::until("the download", STEP_TIMEOUT, there).await?;
     world.kubectl_with(&file)?.run(["get", "pods"]).await?.success().map(drop)
 }
 
@@ -185,20 +188,20 @@ async fn by_device(world: &World, person: &Person) -> Result<()> {
     let page = format!("{}device?user_code=", world.broker().public_url()?);
     let shown = || async {
         login.process().still_running()?;
-        let told = login.stderr()?;
-        let found = told.split_whitespace().find(|word| word.starts_with(&page));
+        let output = login.stderr()?;
+        let found = output.split_whitespace().find(|word| word.starts_with(&page));
         Ok(match found {
             Some(url) => Probe::Ready(url.to_owned()),
-            None => Probe::NotYet(told),
+            None => Probe::NotYet(output),
         })
     };
-    let url = probe::until("the address with the code", PATIENCE, shown).await?;
+    let url = probe::until("the address with the code", STEP_TIMEOUT, shown).await?;
     let chromium = Chromium::start().await?;
     chromium.open(&url).await?;
     chromium.click("button").await?;
     at_keycloak(&chromium, "alice").await?;
     chromium.click("[value=allow]").await?;
-    login.finish(PATIENCE).await?.success()?;
+    login.finish(STEP_TIMEOUT).await?.success()?;
     person.kubectl().run(["get", "pods"]).await?.success().map(drop)
 }
 
@@ -226,7 +229,7 @@ async fn users(operator: &Api) -> Result<Vec<UserInfo>> {
     Ok(answer.json::<UserList>().await?.items)
 }
 
-/// How many sessions the user with this address has.
+/// Returns the number of sessions of the user with this e-mail address.
 async fn sessions(operator: &Api, email: &str) -> Result<usize> {
     let users = users(operator).await?;
     let user = users.iter().find(|user| user.email == email);

@@ -1,5 +1,5 @@
-//! What is tried before a release, against the programs that companies really have. Each part prints
-//! what it did and how long that took, and keeps pictures of the pages.
+//! Acceptance runs before a release, against the programs that companies really use. Each part
+//! prints its steps with their times, and keeps screenshots of the pages.
 
 pub mod conformance;
 pub mod keycloak;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use crate::progress::say;
 
-/// Runs one step, says how long it took, and what it was if it fails.
+/// Runs one step and prints its time, or names the step if it fails.
 async fn step<T>(what: &str, doing: impl Future<Output = Result<T>>) -> Result<T> {
     let start = Instant::now();
     let done = doing.await.with_context(|| format!("this failed: {what}"))?;

@@ -1,4 +1,4 @@
-//! Streams that nobody uses for longer than any time-out that is usual on the way.
+//! Streams that stay idle for longer than any usual timeout of a proxy.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::progress::say;
 use crate::streams::{OpenStreams, make_pod};
 use crate::world::World;
 
-/// The pod that everything happens in.
+/// Name of the pod of all streams.
 const POD: &str = "p";
 
 /// Opens a watch, `logs -f`, `exec` and `port-forward`, directly and through the gateway, leaves
-/// them alone for so long, and uses them again.
+/// them idle for `idle`, and uses them again.
 ///
 /// # Errors
-/// One of them ended, or does not work any more.
+/// A stream ended, or does not work any more.
 pub async fn run(idle: Duration) -> Result<()> {
     say("streams");
     let start = World::builder().node().tls().setting("log.level", "info").start();

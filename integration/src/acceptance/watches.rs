@@ -15,47 +15,47 @@ use serde_json::json;
 use super::step;
 use crate::binaries::Profile;
 use crate::measure::gateway::caller::Caller;
-use crate::measure::gateway::way::{Name, Way};
+use crate::measure::gateway::route::{Route, RouteName};
 use crate::measure::gateway::without_limits;
 use crate::measure::process_memory::rss_mib;
 use crate::progress::say;
 use crate::world::World;
 
-/// Tenants who have them.
-const PEOPLE: usize = 10;
-/// Watches that are opened at a time.
-const AT_ONCE: usize = 16;
-/// File descriptors that a process needs besides one for each watch, those of the connections to the
-/// API server included, which a hundred share.
-const OTHERS: u64 = 400;
-/// The object that changes at the end.
+/// Number of tenants that share the watches.
+const TENANTS: usize = 10;
+/// Number of watches that are opened concurrently.
+const OPEN_CONCURRENCY: usize = 16;
+/// File descriptors that a process needs besides one for each watch, including the connections to
+/// the API server, each of which a hundred watches share.
+const OTHER_DESCRIPTORS: u64 = 400;
+/// Name of the ConfigMap that changes at the end.
 const TICKER: &str = "ticker";
-/// What opening them needed is given back within this time.
-const SETTLE: Duration = Duration::from_secs(5);
-/// How often is told how it stands.
-const REPORT: Duration = Duration::from_mins(1);
-/// How long a change may take to reach all.
-const PATIENCE: Duration = Duration::from_mins(2);
-/// MiB by which the broker may have grown in the end: what is flat moves a little.
-const FLAT: f64 = 8.0;
+/// Time after which the memory that opening the watches needed is returned.
+const SETTLE_TIME: Duration = Duration::from_secs(5);
+/// Interval between two progress reports.
+const REPORT_INTERVAL: Duration = Duration::from_mins(1);
+/// Time limit for a change to reach all watches.
+const CHANGE_TIMEOUT: Duration = Duration::from_mins(2);
+/// Limit of the broker's memory growth in MiB; flat memory still moves a little.
+const MAX_GROWTH_MIB: f64 = 8.0;
 
-/// A person's way, and what they watch.
+/// A tenant: their route through the gateway and the namespace that they watch.
 struct Tenant {
-    way: Way,
+    route: Route,
     namespace: String,
 }
 
-/// One watch that is open.
+/// One open watch.
 struct Watch {
     caller: Caller,
     body: Incoming,
 }
 
-/// Opens so many watches, each on a connection of its own, leaves them alone for so long, and sees a
-/// change through each.
+/// Opens `watches` watches, each on its own connection, leaves them idle for `idle`, and checks
+/// that a change reaches each of them.
 ///
 /// # Errors
-/// One does not open, or ends, or sees nothing; the broker needs more and more memory.
+/// A watch does not open, ends or sees no change, or the broker's memory keeps growing.
 pub async fn run(watches: usize, idle: Duration) -> Result<()> {
     say("watches");
     let watches = possible(watches)?;
@@ -66,19 +66,19 @@ pub async fn run(watches: usize, idle: Duration) -> Result<()> {
         .setting("log.level", "info");
     let start = without_limits(start).start();
     let world = step("start the control plane and the broker", Box::pin(start)).await?;
-    let tenants = step(&format!("make {PEOPLE} people"), tenants(&world)).await?;
-    let broker = world.broker().pid().context("the broker runs no more")?;
+    let tenants = step(&format!("make {TENANTS} people"), tenants(&world)).await?;
+    let broker = world.broker().pid().context("the broker has stopped")?;
     let server = world.cluster().api_server_pid();
     let needed = || (rss_mib(broker), rss_mib(server));
     let count = f64::from(u32::try_from(watches).context("count the watches")?);
 
-    // One for each person first: tokens and pools are there then.
-    drop(open(&tenants, PEOPLE, idle).await?);
-    tokio::time::sleep(SETTLE).await;
+    // One watch for each person first, so that tokens and pools exist afterwards.
+    drop(open(&tenants, TENANTS, idle).await?);
+    tokio::time::sleep(SETTLE_TIME).await;
     let before = needed();
-    let what = format!("open {watches} watches, {AT_ONCE} at a time");
+    let what = format!("open {watches} watches, {OPEN_CONCURRENCY} at a time");
     let mut all = step(&what, open(&tenants, watches, idle)).await?;
-    tokio::time::sleep(SETTLE).await;
+    tokio::time::sleep(SETTLE_TIME).await;
     let opened = needed();
     say(&format!(
         "  the broker needs {:.1} MiB, {:.1} before: {:.1} KiB for each watch; the API server {:.0} \
@@ -93,7 +93,7 @@ pub async fn run(watches: usize, idle: Duration) -> Result<()> {
     let mut most = opened.0;
     let began = Instant::now();
     while began.elapsed() < idle {
-        tokio::time::sleep(REPORT.min(idle.saturating_sub(began.elapsed()))).await;
+        tokio::time::sleep(REPORT_INTERVAL.min(idle.saturating_sub(began.elapsed()))).await;
         let (now, of_server) = needed();
         most = most.max(now);
         say(&format!(
@@ -101,22 +101,30 @@ pub async fn run(watches: usize, idle: Duration) -> Result<()> {
             began.elapsed().as_secs()
         ));
     }
-    ensure!(most - opened.0 < FLAT, "the broker needs {:.1} MiB more by now", most - opened.0);
-    step("change what they watch, and see it in each", changed(&world, &tenants, &mut all)).await?;
+    ensure!(
+        most - opened.0 < MAX_GROWTH_MIB,
+        "the broker needs {:.1} MiB more by now",
+        most - opened.0
+    );
+    step(
+        "change every watched object and see it in every watch",
+        changed(&world, &tenants, &mut all),
+    )
+    .await?;
     drop(all);
-    tokio::time::sleep(SETTLE).await;
-    say(&format!("  {:.1} MiB when all are closed", needed().0));
+    tokio::time::sleep(SETTLE_TIME).await;
+    say(&format!("  {:.1} MiB when all watches are closed", needed().0));
     Ok(())
 }
 
-/// As many of these as the descriptors of one process allow. The limit of programs that are started
-/// from here is raised as far as it may be.
+/// Reduces `watches` to what the descriptor limit of one process allows. Raises the limit of the
+/// programs that are started from here as far as permitted.
 fn possible(watches: usize) -> Result<usize> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     setrlimit(Resource::Nofile, raised).context("raise the limit of file descriptors")?;
     let possible = limit.maximum.map_or(watches, |most| {
-        usize::try_from(most.saturating_sub(OTHERS)).unwrap_or(watches).min(watches)
+        usize::try_from(most.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(watches).min(watches)
     });
     if possible < watches {
         say(&format!(
@@ -129,25 +137,25 @@ fn possible(watches: usize) -> Result<usize> {
 }
 
 async fn tenants(world: &World) -> Result<Vec<Tenant>> {
-    let mut tenants = Vec::with_capacity(PEOPLE);
-    for number in 0..PEOPLE {
+    let mut tenants = Vec::with_capacity(TENANTS);
+    for number in 0..TENANTS {
         let person = world.person(&format!("person-{number}")).await?;
         let session = person.sign_in().await?;
-        let api = world.stranger()?.with_token(session.access_token.clone());
+        let api = world.anonymous_api()?.with_token(session.access_token.clone());
         let (workspace, _) = api.init("basic").await?;
         change(world, &workspace.namespace, "first").await?;
         let base = format!("clusters/{}/", workspace.cluster);
         let base = world.broker().public_url()?.join(&base).context("make the gateway's URL")?;
         let authority = world.cluster().authority().certificate();
-        let way = Way::new(Name::Gateway, &base, authority)?
+        let route = Route::new(RouteName::Gateway, &base, authority)?
             .with_token(session.access_token.expose_secret())?;
-        tenants.push(Tenant { way, namespace: workspace.namespace });
+        tenants.push(Tenant { route, namespace: workspace.namespace });
     }
     Ok(tenants)
 }
 
-/// Opens watches of all tenants alike. The API server would end them within the hour if it were not
-/// told how long they are wanted.
+/// Opens watches, spread evenly over the tenants. The API server would end them within the hour if
+/// `timeoutSeconds` did not say how long they are wanted.
 async fn open(tenants: &[Tenant], watches: usize, idle: Duration) -> Result<Vec<Watch>> {
     let wanted = (idle + Duration::from_hours(1)).as_secs();
     let one = |number: usize| async move {
@@ -157,12 +165,12 @@ async fn open(tenants: &[Tenant], watches: usize, idle: Duration) -> Result<Vec<
              &timeoutSeconds={wanted}",
             tenant.namespace
         );
-        let mut caller = Caller::connect(&tenant.way, true).await?;
-        let mut body = caller.begin(&path).await?.into_body();
-        caller.piece(&mut body).await?.context("a watch ended at once")?;
+        let mut caller = Caller::connect(&tenant.route, true).await?;
+        let mut body = caller.open(&path).await?.into_body();
+        caller.next_chunk(&mut body).await?.context("a watch ended at once")?;
         Ok::<_, anyhow::Error>(Watch { caller, body })
     };
-    stream::iter(0..watches).map(one).buffer_unordered(AT_ONCE).try_collect().await
+    stream::iter(0..watches).map(one).buffer_unordered(OPEN_CONCURRENCY).try_collect().await
 }
 
 async fn changed(world: &World, tenants: &[Tenant], all: &mut [Watch]) -> Result<()> {
@@ -171,12 +179,12 @@ async fn changed(world: &World, tenants: &[Tenant], all: &mut [Watch]) -> Result
     }
     let seen = async {
         for watch in all {
-            let piece = watch.caller.piece(&mut watch.body).await?;
+            let piece = watch.caller.next_chunk(&mut watch.body).await?;
             piece.context("a watch ended")?;
         }
         Ok(())
     };
-    tokio::time::timeout(PATIENCE, seen).await.context("a watch shows nothing")?
+    tokio::time::timeout(CHANGE_TIMEOUT, seen).await.context("a watch shows nothing")?
 }
 
 async fn change(world: &World, namespace: &str, text: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `cargo acceptance`: what takes too long, or needs too much, for every run of the tests.
+//! `cargo acceptance`: checks that take too long, or need too much, for every test run.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 use integration::acceptance::{conformance, keycloak, streams, watches};
 use integration::progress::say;
 
-/// Tries the whole product against programs that companies really have. Prints each step with its
-/// time; pictures of the pages are kept in target/screenshots.
+/// Checks the whole product against programs that companies really use. Prints each step with its
+/// time and keeps screenshots of the pages in target/screenshots.
 #[derive(Debug, Parser)]
 #[command(name = "cargo acceptance")]
 struct Args {
@@ -19,23 +19,23 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Part {
-    /// The conformance suite of Kubernetes, directly and through the gateway (needs Go; ten minutes,
-    /// and nine to build it the first time)
+    /// Kubernetes conformance suite, directly and through the gateway (needs Go; ten minutes, and
+    /// nine to build it the first time)
     Conformance,
-    /// Sign-in at Keycloak with a real browser (needs Java, Maven and Chromium; five minutes)
+    /// Sign-in with Keycloak and a real browser (needs Java, Maven and Chromium; five minutes)
     Keycloak,
-    /// Streams of kubectl that nobody uses for eleven minutes, directly and through the gateway
+    /// kubectl streams that stay idle for eleven minutes, directly and through the gateway
     Streams {
-        /// For how many minutes instead
+        /// Idle time in minutes
         #[arg(long, default_value_t = 11)]
         minutes: u64,
     },
-    /// Idle watches through the gateway, whose broker is the one that is shipped
+    /// Idle watches through the gateway of a release build
     Watches {
-        /// For how many minutes
+        /// Idle time in minutes
         #[arg(long, default_value_t = 60)]
         minutes: u64,
-        /// How many at once
+        /// Number of concurrent watches
         #[arg(long, default_value_t = 10_000)]
         watches: usize,
     },

@@ -1,5 +1,5 @@
-//! A tenant who floods the gateway (`integration::measure::gateway::flood`), or, with an argument,
-//! clients that nobody knows (`integration::measure::flood`).
+//! The flooding client: a tenant who floods the gateway (`integration::measure::gateway::flood`),
+//! or, with an argument, unauthenticated clients (`integration::measure::flood`).
 
 use std::process::ExitCode;
 

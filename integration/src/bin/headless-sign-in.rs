@@ -1,6 +1,6 @@
-//! What the tests set as `BROWSER`: opens the address that it is given and signs in there with
-//! `TENANT_USER_EMAIL` and `TENANT_USER_PASSWORD`, as a person at a browser would. A PEM file in
-//! `TENANT_BROKER_CA` is trusted.
+//! The program that the tests set as `BROWSER`: opens the given address and signs in there with
+//! `TENANT_USER_EMAIL` and `TENANT_USER_PASSWORD`, as a person with a browser would. It trusts the
+//! PEM file in `TENANT_BROKER_CA`.
 
 use std::env;
 

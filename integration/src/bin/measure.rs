@@ -1,4 +1,4 @@
-//! `cargo measure`: each figure beside its floor, in one interleaved run.
+//! `cargo measure`: each figure compared with its floor, in one interleaved run.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,45 +14,45 @@ use integration::scratch::Scratch;
 use integration::world::{World, WorldBuilder};
 use serde::Serialize;
 
-/// Measures the plugin and the broker against their floors, over real programs. The exit code is 1
-/// if a promise is not kept.
+/// Measures the plugin and the broker against their floors, with real programs. The exit code is
+/// 1 if a promised limit is exceeded.
 #[derive(Debug, Parser)]
 #[command(name = "cargo measure")]
 struct Args {
     #[command(subcommand)]
-    what: Option<What>,
+    command: Option<Command>,
     /// Print the figures as JSON on standard output instead of as text
     #[arg(long, global = true)]
     json: bool,
-    /// Fewer and shorter runs, for a first look
+    /// Fewer and shorter runs, for a first impression
     #[arg(long, global = true)]
     quick: bool,
-    /// The broker to measure, instead of the one that `cargo build --release` makes
+    /// Broker to measure, instead of the one that `cargo build --release` makes
     #[arg(long, global = true, value_name = "FILE")]
     broker: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum What {
-    /// What the admission policies cost the API server, and how soon a suspension cuts off
+enum Command {
+    /// Cost of the admission policies for the API server, and latency of a suspension
     Policies {
-        /// Only one of the two
+        /// Measure only one of the two
         #[arg(long)]
         only: Option<Part>,
         /// Compare the cost with that of the policies in this manifest, which `tenant-broker
-        /// install` of an earlier version printed, instead of with none
+        /// install` of an earlier version printed, instead of with no policies
         #[arg(long, value_name = "MANIFEST")]
         before: Option<PathBuf>,
     },
-    /// Issuance and suspension beside a flood of unauthenticated requests
+    /// Issuance and suspension during a flood of unauthenticated requests
     Flood {
-        /// Only one of the two engines
+        /// Measure only one of the two database engines
         #[arg(long)]
         only: Option<Engine>,
     },
-    /// The gateway beside the API server itself, nginx and `kubectl proxy`
+    /// The gateway compared with the API server itself, nginx and `kubectl proxy`
     Gateway {
-        /// Only one of the five
+        /// Measure only one of the five parts
         #[arg(long)]
         only: Option<gateway::Part>,
     },
@@ -70,7 +70,7 @@ enum Engine {
     Postgres,
 }
 
-/// Everything that was measured.
+/// The results of one run.
 #[derive(Debug, Default, Serialize)]
 struct Measured {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -95,11 +95,13 @@ fn main() -> ExitCode {
 }
 
 async fn measure(args: &Args) -> Result<()> {
-    let measured = match &args.what {
-        None => everyday(args).await?,
-        Some(What::Policies { only, before }) => holding(args, *only, before.as_deref()).await?,
-        Some(What::Flood { only }) => flooded(args, *only).await?,
-        Some(What::Gateway { only }) => forwarding(args, *only).await?,
+    let measured = match &args.command {
+        None => measure_product(args).await?,
+        Some(Command::Policies { only, before }) => {
+            measure_policies(args, *only, before.as_deref()).await?
+        }
+        Some(Command::Flood { only }) => measure_floods(args, *only).await?,
+        Some(Command::Gateway { only }) => measure_gateway(args, *only).await?,
     };
     print(args, &measured)?;
     let broken: Vec<&str> = measured
@@ -121,7 +123,7 @@ fn print(args: &Args, measured: &Measured) -> Result<()> {
         return Ok(());
     }
     if !measured.rows.is_empty() {
-        println!("{}\n", gateway::Row::HEAD);
+        println!("{}\n", gateway::Row::HEADER);
         for row in &measured.rows {
             println!("{row}");
         }
@@ -147,8 +149,8 @@ fn world(args: &Args) -> WorldBuilder {
         .steps(|step| say(&format!("measure: {step}")))
 }
 
-/// The plugin, issuance and the broker's start.
-async fn everyday(args: &Args) -> Result<Measured> {
+/// Measures the plugin, issuance and the broker's start.
+async fn measure_product(args: &Args) -> Result<Measured> {
     let quick = args.quick;
     let rounds = |all: usize| if quick { all / 5 } else { all };
     let world = world(args).profile(Profile::Release).start().await?;
@@ -169,8 +171,12 @@ async fn everyday(args: &Args) -> Result<Measured> {
     Ok(Measured { figures, ..Measured::default() })
 }
 
-/// The policies and the kill switch.
-async fn holding(args: &Args, only: Option<Part>, before: Option<&Path>) -> Result<Measured> {
+/// Measures the admission policies and the kill switch.
+async fn measure_policies(
+    args: &Args,
+    only: Option<Part>,
+    before: Option<&Path>,
+) -> Result<Measured> {
     let quick = args.quick;
     let mut measured = Measured::default();
     if only != Some(Part::Suspension) {
@@ -183,10 +189,10 @@ async fn holding(args: &Args, only: Option<Part>, before: Option<&Path>) -> Resu
         };
         let program = programs.tenant_broker();
         let start = async |name| {
-            policies::Guarded::start(&program, &manifest, &scratch.path().join(name)).await
+            policies::PolicyTestbed::start(&program, &manifest, &scratch.path().join(name)).await
         };
         let servers = [start("one").await?, start("other").await?];
-        say("measure: requests with the policies and beside the floor");
+        say("measure: requests with the policies, compared with the floor");
         let plan = policies::Plan {
             rounds: if quick { 2 } else { 6 },
             length: Duration::from_millis(150),
@@ -202,7 +208,7 @@ async fn holding(args: &Args, only: Option<Part>, before: Option<&Path>) -> Resu
     Ok(measured)
 }
 
-/// The manifest of an earlier version, which must have policies.
+/// Reads the manifest of an earlier version, which must contain policies.
 fn read(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     ensure!(
@@ -213,9 +219,9 @@ fn read(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Issuance and suspension beside unauthenticated floods, on both engines. The listener is in clear, so
-/// that the flooding client costs as little as it can.
-async fn flooded(args: &Args, only: Option<Engine>) -> Result<Measured> {
+/// Measures issuance and suspension during unauthenticated floods, on both engines. The listener is
+/// plain HTTP, so that the flooding client costs as little as possible.
+async fn measure_floods(args: &Args, only: Option<Engine>) -> Result<Measured> {
     let quick = args.quick;
     let plan = flood::Plan {
         rounds: if quick { 2 } else { 5 },
@@ -235,19 +241,19 @@ async fn flooded(args: &Args, only: Option<Engine>) -> Result<Measured> {
             .setting("log.level", "info")
             .steps(|step| say(&format!("measure: {step}")));
         let world = if engine == Engine::Postgres { world.postgres() } else { world };
-        let place = flood::Place::new(world.start().await?, plan.suspensions).await?;
-        let of_engine = flood::measure(&place, name, plan).await?;
+        let testbed = flood::FloodTestbed::new(world.start().await?, plan.suspensions).await?;
+        let of_engine = flood::measure(&testbed, name, plan).await?;
         measured.figures.extend(of_engine.figures);
         measured.timings.extend(of_engine.timings);
     }
     Ok(measured)
 }
 
-/// The gateway. The broker is the one that is shipped, however this program was compiled.
-async fn forwarding(args: &Args, only: Option<gateway::Part>) -> Result<Measured> {
+/// Measures the gateway. The broker is a release build, however this program was compiled.
+async fn measure_gateway(args: &Args, only: Option<gateway::Part>) -> Result<Measured> {
     let quick = args.quick;
     let world = gateway::without_limits(world(args).profile(Profile::Release)).start().await?;
-    let place = gateway::Place::new(world).await?;
+    let testbed = gateway::GatewayTestbed::new(world).await?;
     let plan = gateway::Plan {
         rounds: if quick { 2 } else { 7 },
         length: Duration::from_millis(if quick { 500 } else { 1500 }),
@@ -260,7 +266,7 @@ async fn forwarding(args: &Args, only: Option<gateway::Part>) -> Result<Measured
             continue;
         }
         say(&format!("measure: {part}"));
-        let of_part = gateway::measure(&place, part, plan).await?;
+        let of_part = gateway::measure(&testbed, part, plan).await?;
         measured.rows.extend(of_part.rows);
         measured.figures.extend(of_part.figures);
         measured.timings.extend(of_part.timings);

@@ -1,7 +1,7 @@
 //! The parent of one measured process; see `integration::measure::process_time`.
 //!
-//! Until it runs its own program a child counts with the memory of its parent, so this program is
-//! small: its own few pages are the least that can be measured.
+//! Until a child executes its own program, the memory of its parent is counted as its own. This
+//! program is therefore small: its few pages are the lowest value that can be measured.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;

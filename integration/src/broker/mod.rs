@@ -20,23 +20,23 @@ use crate::probe::{self, Probe};
 use crate::process::{Finished, Process, Program};
 use crate::scratch::write_private;
 
-/// Until the broker is ready, its migrations included.
-const READY_LIMIT: Duration = Duration::from_secs(40);
-/// Until it has drained after SIGTERM; its own limit is 20 s.
-const STOP_LIMIT: Duration = Duration::from_secs(30);
-/// How long a command of its may take.
-const COMMAND_LIMIT: Duration = Duration::from_secs(40);
-/// How often other ports are tried.
-const PORT_TRIES: u32 = 5;
-/// Where packages put the library, by architecture.
+/// Time limit for the broker to become ready, its migrations included.
+const READY_TIMEOUT: Duration = Duration::from_secs(40);
+/// Time limit for the drain after SIGTERM; the broker's own limit is 20 s.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit of one command of the broker's program.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(40);
+/// Number of attempts with other ports.
+const MAX_PORT_ATTEMPTS: u32 = 5;
+/// Paths where packages install libfaketime, by architecture.
 const FAKETIME: [&str; 3] = [
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
     "/usr/lib/faketime/libfaketimeMT.so.1",
 ];
 
-/// One broker. Clones are the same broker, so that a fault can kill it from wherever it strikes; it
-/// ends with the last of them.
+/// One broker. Clones refer to the same broker, so that a fault rule can kill it; the process ends
+/// with the last clone.
 #[derive(Clone, Debug)]
 pub struct Broker(Arc<Inner>);
 
@@ -51,15 +51,15 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     settings: Settings,
-    /// How far its clock is ahead.
+    /// Offset of the broker's clock from the machine's.
     clock_ahead: Duration,
     process: Option<Process>,
 }
 
 impl Broker {
-    /// A broker with these settings on free ports of its own (or `port` for the API), whose public
-    /// URL is its own unless `public_url` is set. Its configuration, state and log are in `folder`.
-    /// It does not run yet.
+    /// Creates a broker with these settings on free ports of its own (or `port` for the API). Its
+    /// public URL is its own unless `public_url` is set. Its configuration, state and log are in
+    /// `folder`. It is not started yet.
     ///
     /// # Errors
     /// No port is free.
@@ -76,17 +76,17 @@ impl Broker {
         Ok(Self(Arc::new(Inner { program, folder, name: name.to_owned(), state })))
     }
 
-    /// Sets its clock ahead of the machine's from the next start on, with libfaketime.
+    /// Sets the broker's clock ahead of the machine's from the next start on, with libfaketime.
     pub fn set_clock_ahead(&self, by: Duration) {
         self.lock().clock_ahead = by;
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the broker and waits until it is ready.
     ///
     /// # Errors
-    /// It runs already, ends, or does not become ready; the end of its log is in the message.
+    /// It runs already, exits, or does not become ready; the end of its log is in the message.
     pub async fn start(&self) -> Result<()> {
-        for _ in 0..PORT_TRIES {
+        for _ in 0..MAX_PORT_ATTEMPTS {
             let (process, ready_url) = self.spawn()?;
             let result = self.until_ready(&process, ready_url).await;
             let taken = process.status().is_some() && port::is_taken(&process.log_tail(20));
@@ -97,8 +97,8 @@ impl Broker {
                     state.settings.keep_ports();
                     return Ok(());
                 }
-                // Somebody may have taken the port since we looked; a port that was asked for, or
-                // that people already know, is not exchanged.
+                // Another process may have taken the port meanwhile. A port that was requested, or
+                // that clients already know, is not replaced.
                 Err(error) if !(taken && self.lock().settings.other_ports()?) => return Err(error),
                 Err(_) => {}
             }
@@ -123,7 +123,7 @@ impl Broker {
 
     async fn until_ready(&self, process: &Process, ready_url: Url) -> Result<()> {
         let http = http_client(None)?;
-        probe::until("the broker to be ready", READY_LIMIT, || async {
+        probe::until("the broker to be ready", READY_TIMEOUT, || async {
             process.still_running()?;
             Ok(match http.get(ready_url.clone()).send().await {
                 Ok(answer) if answer.status().is_success() => Probe::Ready(()),
@@ -139,28 +139,28 @@ impl Broker {
         .with_context(|| process.log_tail(30))
     }
 
-    /// Asks it to stop and waits until it has finished what was under way.
+    /// Sends SIGTERM and waits until the broker has drained.
     ///
     /// # Errors
     /// It does not run, or had to be killed.
     pub async fn stop(&self) -> Result<ExitStatus> {
         let process = self.lock().process.take();
         let process = process.with_context(|| format!("{} does not run", self.0.name))?;
-        process.stop(STOP_LIMIT).await
+        process.stop(STOP_TIMEOUT).await
     }
 
-    /// Kills it at once, as a crash would. Does not wait, so that a hook of the fault proxy can
-    /// call it; [`Broker::start`] brings it back on the same state.
+    /// Kills the broker at once, as a crash would. Does not wait, so that a hook of the fault proxy
+    /// can call it; [`Broker::start`] restarts it on the same state.
     pub fn kill(&self) {
         if let Some(process) = &self.lock().process {
             process.kill();
         }
     }
 
-    /// Kills it, waits for its end and starts it again on the same state and ports.
+    /// Kills the broker, waits for its end and starts it again on the same state and ports.
     ///
     /// # Errors
-    /// It does not come back.
+    /// It does not start again.
     pub async fn crash_and_restart(&self) -> Result<()> {
         self.kill();
         let process = self.lock().process.take();
@@ -179,28 +179,28 @@ impl Broker {
         state.process.as_ref().context("the broker does not run")?.signal(signal)
     }
 
-    /// Whether it runs.
+    /// Whether the process runs.
     pub fn is_running(&self) -> bool {
         self.lock().process.as_ref().is_some_and(|process| process.status().is_none())
     }
 
-    /// Its process id, if it runs.
+    /// Returns the process id, if it runs.
     pub fn pid(&self) -> Option<u32> {
         self.lock().process.as_ref().filter(|one| one.status().is_none()).map(Process::pid)
     }
 
-    /// Changes a setting by its dotted key; in force from the next start.
+    /// Changes a setting by its dotted key; effective from the next start.
     pub fn set(&self, key: &str, value: impl Into<toml::Value>) {
         self.lock().settings.set(key, value);
     }
 
-    /// Points it at the cluster by another kubeconfig, for example the fault proxy's; in force from
-    /// the next start.
+    /// Points the broker at the cluster with another kubeconfig, for example the fault proxy's;
+    /// effective from the next start.
     pub fn use_kubeconfig(&self, kubeconfig: &Path) {
         self.set("cluster.kubeconfig", kubeconfig.display().to_string());
     }
 
-    /// Where this very broker listens, `http://127.0.0.1:PORT/`.
+    /// Returns the address that this replica listens on, `http://127.0.0.1:PORT/`.
     ///
     /// # Errors
     /// The setting is no address.
@@ -208,7 +208,7 @@ impl Broker {
         self.lock().settings.url()
     }
 
-    /// The URL that people use and the issuer of its tokens; a replica's is another broker's.
+    /// Returns the URL that people use and that is the issuer of its tokens; replicas share one.
     ///
     /// # Errors
     /// The setting is no URL.
@@ -216,7 +216,7 @@ impl Broker {
         self.lock().settings.public_url()
     }
 
-    /// Where health and metrics are.
+    /// Returns the address of health and metrics.
     ///
     /// # Errors
     /// The setting is no address.
@@ -224,22 +224,22 @@ impl Broker {
         self.lock().settings.operator_url()
     }
 
-    /// All metrics, as Prometheus reads them.
+    /// Returns all metrics in the Prometheus text format.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The broker does not respond.
     pub async fn metrics(&self) -> Result<String> {
         let url = self.operator_url()?.join("metrics").context("make a URL")?;
         let answer = http_client(None)?.get(url).send().await?.error_for_status()?;
         Ok(answer.text().await?)
     }
 
-    /// Its log file, over all its starts.
+    /// Path of the log file, which covers all starts.
     pub fn log_file(&self) -> PathBuf {
         self.0.folder.join(format!("{}.log", self.0.name))
     }
 
-    /// Its log so far, over all its starts.
+    /// Returns the log so far, of all starts.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -248,12 +248,12 @@ impl Broker {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The folder with its SQLite database and generated keys.
+    /// The folder with the SQLite database and the generated keys.
     pub fn state_dir(&self) -> PathBuf {
         self.0.folder.join("state")
     }
 
-    /// Makes a local account with `tenant-broker user create`, and returns its id. Works whether
+    /// Creates a local account with `tenant-broker user create` and returns its id. Works whether
     /// the broker runs or not.
     ///
     /// # Errors
@@ -270,14 +270,14 @@ impl Broker {
     /// Runs a command of the broker's program with its configuration, for example `migrate`.
     ///
     /// # Errors
-    /// It cannot be started or does not end.
+    /// The command cannot be started or does not end.
     pub async fn run(&self, args: &[&str]) -> Result<Finished> {
         self.run_with_input(args, "").await
     }
 
     async fn run_with_input(&self, args: &[&str], input: impl Into<Vec<u8>>) -> Result<Finished> {
         self.write_settings()?;
-        self.program(args).input(input).run(COMMAND_LIMIT).await
+        self.program(args).input(input).run(COMMAND_TIMEOUT).await
     }
 
     fn program(&self, args: &[&str]) -> Program {
@@ -289,7 +289,7 @@ impl Broker {
             .clear_env()
             .env("HOME", folder)
             .env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        // Where a build that measures coverage writes.
+        // Path that a coverage build writes to.
         if let Some(profile) = std::env::var_os("LLVM_PROFILE_FILE") {
             program = program.env("LLVM_PROFILE_FILE", profile);
         }
@@ -305,7 +305,7 @@ impl Broker {
             "libfaketime is not there, with which a clock is set ahead; install it: \
              apt-get install faketime",
         )?;
-        // Waiting takes as long as it does: only the time of day is another.
+        // Only the time of day differs; monotonic waits take as long as they do.
         Ok(serve
             .env("LD_PRELOAD", library)
             .env("FAKETIME", format!("+{}s", ahead.as_secs()))
@@ -326,9 +326,9 @@ impl Broker {
     }
 }
 
-/// Gives the broker's identity its rights in the cluster, and fences it in: what `tenant-broker
-/// install --apply` does for an administrator, with these settings (`key=value`). Returns once the
-/// policies are in force.
+/// Grants the broker's identity its rights in the cluster and installs the admission policies: what
+/// `tenant-broker install --apply` does for an administrator, with these settings (`key=value`).
+/// Returns once the policies are in force.
 ///
 /// # Errors
 /// The API server refuses.
@@ -344,12 +344,12 @@ pub async fn install(
         .args(["install", "--apply", "--set"])
         .arg(format!("cluster.identity={user}"))
         .args(settings.iter().map(|setting| format!("--set={setting}")))
-        .run(COMMAND_LIMIT)
+        .run(COMMAND_TIMEOUT)
         .await?
         .success()
         .context("apply what the broker needs with tenant-broker install")?;
-    // The API server looks for new policies once a second; the fence was made last.
-    probe::until("the policies to be in force", READY_LIMIT, || async {
+    // The API server reloads policies once a second; the broker's own policies were created last.
+    probe::until("the policies to be in force", READY_TIMEOUT, || async {
         let tried = broker
             .run([
                 "create",

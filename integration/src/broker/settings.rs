@@ -10,7 +10,8 @@ use crate::port;
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     table: Table,
-    /// Whether ports may be exchanged for others: not when one was asked for, nor once it served.
+    /// Whether the ports must stay: because one was requested, or because the broker has served on
+    /// them.
     fixed_port: bool,
 }
 
@@ -33,7 +34,7 @@ impl Settings {
         }
     }
 
-    /// The text of a key, if it is set to one.
+    /// Returns the value of a key if it is a string.
     pub fn text(&self, key: &str) -> Option<&str> {
         let mut parts = key.split('.');
         let first = self.table.get(parts.next()?)?;
@@ -50,7 +51,7 @@ impl Settings {
         })
     }
 
-    /// Exchanges the ports for others, and says whether that was allowed.
+    /// Replaces the ports with other free ones; returns whether that was allowed.
     pub(super) fn other_ports(&mut self) -> Result<bool> {
         if self.fixed_port {
             return Ok(false);
@@ -59,7 +60,7 @@ impl Settings {
         Ok(true)
     }
 
-    /// From now on people know the ports.
+    /// Fixes the ports, because clients know them from now on.
     pub(super) fn keep_ports(&mut self) {
         self.fixed_port = true;
     }
@@ -67,7 +68,7 @@ impl Settings {
     fn listen_on(&mut self, port: u16) -> Result<()> {
         let scheme = self.scheme();
         let own = self.text("listen").map(|listen| format!("{scheme}://{listen}"));
-        // A public URL that is somebody else's stays.
+        // A public URL of another broker stays.
         if self.text("public_url").is_none_or(|url| own.as_deref() == Some(url)) {
             self.set("public_url", format!("{scheme}://127.0.0.1:{port}"));
         }
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_was_asked_for_is_that_or_none() {
+    fn a_requested_port_is_never_replaced() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let taken = listener.local_addr().unwrap().port();
         assert!(Settings::default().take_ports(Some(taken)).is_err());

@@ -1,22 +1,22 @@
-//! The first form of an HTML page, read as far as a browser needs to submit it.
+//! HTML forms: the first form of a page, parsed as far as a browser needs to submit it.
 
 use http::Method;
 
-/// A form.
+/// An HTML form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// Where it goes, as written; empty means the page itself.
+    /// Target address as written; empty means the page itself.
     pub action: String,
     /// GET unless the page says POST.
     pub method: Method,
-    /// Names and values of its hidden inputs.
+    /// Names and values of the hidden inputs.
     pub hidden: Vec<(String, String)>,
     /// Names of the inputs that a person fills in.
     pub visible: Vec<String>,
 }
 
 impl Form {
-    /// The first form of this page, if it has one.
+    /// Returns the first form of this page, if it has one.
     pub fn first(html: &str) -> Option<Self> {
         let mut tags = Tags { rest: html };
         let form = tags.find(|tag| tag.name == "form")?;
@@ -41,13 +41,13 @@ impl Form {
     }
 }
 
-/// The tags of a page, one after the other.
+/// An iterator over the tags of a page.
 struct Tags<'a> {
     rest: &'a str,
 }
 
 struct Tag {
-    /// Lower case; `/` in front of an end tag's.
+    /// Lower case; an end tag's starts with `/`.
     name: String,
     attributes: Vec<(String, String)>,
 }
@@ -86,7 +86,7 @@ impl Iterator for Tags<'_> {
     }
 }
 
-/// One attribute: its name, its value (empty if it has none) and what follows.
+/// Parses one attribute: its name, its value (empty if it has none) and the remaining text.
 fn attribute(text: &str) -> Option<(String, String, &str)> {
     let end = text.find(|c: char| c.is_ascii_whitespace() || "=>/".contains(c))?;
     let (name, rest) = text.split_at(end);
@@ -103,7 +103,8 @@ fn attribute(text: &str) -> Option<(String, String, &str)> {
     Some((name, unescape(value), rest))
 }
 
-/// Character references that escaping produces: the five named ones and all numbers.
+/// Resolves the character references that escaping produces: the five named ones and all numeric
+/// ones.
 fn unescape(text: &str) -> String {
     let mut result = String::new();
     let mut rest = text;

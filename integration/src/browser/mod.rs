@@ -1,4 +1,5 @@
-//! A browser without a window: cookies, redirects and forms, as far as signing in needs them.
+//! A minimal browser without a window: cookies, redirects and forms, as far as a sign-in needs
+//! them.
 
 mod form;
 
@@ -12,8 +13,8 @@ pub use form::Form;
 
 use crate::http_client;
 
-/// As many as browsers follow.
-const REDIRECT_LIMIT: usize = 20;
+/// Redirects that are followed at most; browsers follow as many.
+const MAX_REDIRECTS: usize = 20;
 
 /// A browser with its own cookies. Clones share them.
 #[derive(Clone, Debug)]
@@ -22,19 +23,19 @@ pub struct Browser {
     stop_at: Option<Url>,
 }
 
-/// Where the browser stands.
+/// The page that the browser has open.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// Its address, after all redirects.
     pub url: Url,
-    /// Its status. A redirect only if it leads to where the browser stops.
+    /// Its status; a redirect only if it leads to the address where the browser stops.
     pub status: StatusCode,
-    /// Its text.
+    /// Its body.
     pub body: String,
 }
 
 impl Browser {
-    /// A browser without cookies that trusts this CA (PEM).
+    /// Returns a browser without cookies that trusts this CA (PEM).
     ///
     /// # Errors
     /// The text is no certificate.
@@ -43,8 +44,8 @@ impl Browser {
         Ok(Self { http, stop_at: None })
     }
 
-    /// The same browser, which does not visit this address (query aside) when it is sent there: the
-    /// page is then the redirect, and its URL the one that would have been visited.
+    /// Returns the same browser, which stops when it is redirected to this address (query aside):
+    /// the page is then the redirect, and its URL is the redirect's target.
     #[must_use]
     pub fn stopping_at(mut self, address: Url) -> Self {
         self.stop_at = Some(address);
@@ -54,16 +55,16 @@ impl Browser {
     /// Opens an address.
     ///
     /// # Errors
-    /// A server does not answer, or redirects do not end.
+    /// A server does not respond, or the redirects do not end.
     pub async fn open(&self, url: Url) -> Result<Page> {
         let answer = self.http.get(url).send().await.context("open a page")?;
         self.follow(answer).await
     }
 
-    /// Fills the first form of a page with these fields beside its hidden ones, and submits it.
+    /// Fills in the first form of a page with these fields and its hidden ones, and submits it.
     ///
     /// # Errors
-    /// The page has no form, or a server does not answer.
+    /// The page has no form, or a server does not respond.
     pub async fn submit(&self, page: &Page, fields: &[(&str, &str)]) -> Result<Page> {
         let form = Form::first(&page.body)
             .with_context(|| format!("{} has no form:\n{}", page.url, page.body))?;
@@ -95,7 +96,7 @@ impl Browser {
     }
 
     async fn follow(&self, mut answer: Response) -> Result<Page> {
-        for _ in 0..REDIRECT_LIMIT {
+        for _ in 0..MAX_REDIRECTS {
             let (url, status) = (answer.url().clone(), answer.status());
             let target = answer.headers().get(LOCATION).filter(|_| status.is_redirection());
             let Some(target) = target else {
@@ -107,14 +108,14 @@ impl Browser {
             if self.stops_at(&target) {
                 return Ok(Page { url: target, status, body: String::new() });
             }
-            // The method is kept by 307 and 308 (RFC 9110); a sign-in has no use for them, and a
-            // password that is posted a second time would be a fault worth seeing.
+            // 307 and 308 keep the method (RFC 9110). A sign-in does not need them, and posting a
+            // password a second time would be a fault.
             if matches!(status.as_u16(), 307 | 308) {
                 bail!("{url} redirects with {status}, which would send the form once more");
             }
             answer = self.http.get(target).send().await.context("follow a redirect")?;
         }
-        bail!("more than {REDIRECT_LIMIT} redirects, the last to {}", answer.url())
+        bail!("more than {MAX_REDIRECTS} redirects, the last to {}", answer.url())
     }
 
     fn stops_at(&self, target: &Url) -> bool {

@@ -1,11 +1,11 @@
-//! The conformance suite of Kubernetes itself, run with the rights of a whole cluster directly and
+//! The Kubernetes conformance suite, run with the rights of a cluster administrator directly and
 //! through the gateway.
 //!
-//! The suite makes namespaces, roles and custom resources of its own, so it cannot run inside
-//! a tenant. Here one tenant's ServiceAccount is bound to `cluster-admin` by the cluster's
-//! administrator, in a cluster without our admission policies and through a gateway that leaves every
-//! answer to the API server. So the two runs differ in the way only: what passes directly has to pass
-//! through the gateway.
+//! The suite makes namespaces, roles and custom resources of its own, so it cannot run inside a
+//! tenant. The cluster's administrator therefore binds one tenant's ServiceAccount to
+//! `cluster-admin`, in a cluster without our admission policies and behind a gateway that
+//! synthesizes no responses. The two runs differ only in the route: a spec that passes directly has
+//! to pass through the gateway.
 
 mod programs;
 mod scheduler;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-pub use suite::{Outcome, Spec};
+pub use suite::{SpecResult, SuiteResult};
 
 use self::programs::Programs;
 use crate::kubeconfig;
@@ -24,34 +24,34 @@ use crate::measure::gateway::without_limits;
 use crate::process::Process;
 use crate::world::World;
 
-/// How many specs are selected.
-pub const SPECS: usize = selection::SPECS;
+/// Number of selected specs.
+pub const SPEC_COUNT: usize = selection::SPEC_COUNT;
 
-/// The ways to the API server.
+/// The routes to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// With the tenant's token.
+pub enum Route {
+    /// Directly, with the tenant's token.
     Direct,
-    /// With the person's session.
+    /// Through the gateway, with the person's session.
     Gateway,
 }
 
-/// A cluster in which the suite can run, and the tenant who may do everything.
+/// A cluster in which the suite can run, with a tenant who is cluster administrator.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConformanceCluster {
     programs: Programs,
     direct: PathBuf,
     gateway: PathBuf,
-    // In the order in which they end.
+    // Fields are in drop order.
     _scheduler: Process,
     world: World,
 }
 
-impl Place {
-    /// Starts it.
+impl ConformanceCluster {
+    /// Starts the cluster.
     ///
     /// # Errors
-    /// A program is missing, or something does not start.
+    /// A program is missing, or a part does not start.
     pub async fn new() -> Result<Self> {
         let programs = Programs::find().await?;
         let builder = World::builder()
@@ -73,9 +73,9 @@ impl Place {
         admin.run(["delete", policies, "--all"]).await?.success()?;
 
         let person = world.person("conformance").await?;
-        // The last request of a run may be an hour after this.
+        // The last request of a run may come an hour after this.
         let session = person.sign_in().await?;
-        let api = world.stranger()?.with_token(session.access_token.clone());
+        let api = world.anonymous_api()?.with_token(session.access_token.clone());
         let (workspace, _) = api.init("basic").await?;
         let subject = format!("--serviceaccount={}:sa-tenant-admin", workspace.namespace);
         let bind = ["create", "clusterrolebinding", "everything", "--clusterrole=cluster-admin"];
@@ -92,14 +92,14 @@ impl Place {
         Ok(Self { programs, direct, gateway, _scheduler: scheduler, world })
     }
 
-    /// Runs the selection this way.
+    /// Runs the selected specs on this route.
     ///
     /// # Errors
-    /// The suite cannot be run; specs that fail are no error here.
-    pub async fn run(&self, way: Way) -> Result<Outcome> {
-        let (kubeconfig, name) = match way {
-            Way::Direct => (&self.direct, "run-direct"),
-            Way::Gateway => (&self.gateway, "run-gateway"),
+    /// The suite cannot be run; a failed spec is no error here.
+    pub async fn run(&self, route: Route) -> Result<SuiteResult> {
+        let (kubeconfig, name) = match route {
+            Route::Direct => (&self.direct, "run-direct"),
+            Route::Gateway => (&self.gateway, "run-gateway"),
         };
         suite::run(&self.programs, kubeconfig, &self.world.folder().join(name)).await
     }

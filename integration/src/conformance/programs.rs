@@ -1,4 +1,4 @@
-//! Where the suite comes from: built with Go once, from the module that pins it.
+//! The programs of the conformance suite, built once with Go from the module that pins them.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::go_build::{GoBuild, GoProgram, GoTests, version_of};
 
 /// The Go module that names and pins the programs.
 const GO_MOD: &str = include_str!("../../conformance/go.mod");
-/// Its checksums.
+/// The checksums of the module's dependencies.
 const GO_SUM: &str = include_str!("../../conformance/go.sum");
 const PROGRAMS: [GoProgram; 2] = [
     GoProgram { name: "ginkgo", package: "github.com/onsi/ginkgo/v2/ginkgo", output: "ginkgo" },
@@ -19,22 +19,22 @@ const PROGRAMS: [GoProgram; 2] = [
         output: "kube-scheduler",
     },
 ];
-/// The suite. Its runner takes only files whose name ends so.
+/// The suite. Its runner accepts only files whose name ends in `.test`.
 const TESTS: [GoTests; 1] = [GoTests { name: "e2e.test", package: "k8s.io/kubernetes/test/e2e" }];
 
 /// The programs of the suite.
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
-    /// The tests.
+    /// The test binary.
     pub(super) suite: PathBuf,
-    /// What runs them side by side.
+    /// The runner, which runs the specs in parallel.
     pub(super) ginkgo: PathBuf,
-    /// What binds pods to nodes.
+    /// The scheduler, which binds pods to nodes.
     pub(super) kube_scheduler: PathBuf,
 }
 
 impl Programs {
-    /// The programs; built if they are not in the cache, which takes nine minutes.
+    /// Finds the programs in the cache, or builds them, which takes nine minutes.
     pub(super) async fn find() -> Result<Self> {
         let version = version()?;
         let build = GoBuild {
@@ -55,7 +55,7 @@ impl Programs {
     }
 }
 
-/// The version of the suite: that of the control plane, or it would test something else.
+/// Returns the version of the suite, which must be the control plane's.
 fn version() -> Result<String> {
     let suite = version_of("k8s.io/kubernetes", GO_MOD)
         .context("conformance/go.mod names no version of k8s.io/kubernetes")?;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_suite_is_of_the_control_planes_version() {
+    fn the_suite_has_the_control_planes_version() {
         assert!(version().unwrap().starts_with("v1."));
     }
 }

@@ -13,15 +13,16 @@ use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
 use crate::scratch::{private_folder, write_private};
 
-/// Its user (Kubernetes documentation, "Using RBAC authorization", core component roles).
+/// User of the scheduler (Kubernetes documentation, "Using RBAC authorization", core component
+/// roles).
 const USER: &str = "system:kube-scheduler";
-/// Until it is ready: a second or two.
-const READY_LIMIT: Duration = Duration::from_mins(1);
-/// How often another port is tried.
-const PORT_TRIES: u32 = 5;
+/// Time limit until it is ready; it needs a second or two.
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
+/// Number of attempts with another port.
+const MAX_PORT_ATTEMPTS: u32 = 5;
 
-/// Starts it before this control plane, with its files in `folder`, and waits until it is ready. It
-/// ends with the value.
+/// Starts the scheduler of this control plane, with its files in `folder`, and waits until it is
+/// ready. It ends when the value is dropped.
 pub(super) async fn start(
     program: &Path,
     cluster: &ControlPlane,
@@ -37,7 +38,7 @@ pub(super) async fn start(
     let serving = cluster.authority().server("kube-scheduler")?;
     write_private(&folder.join("tls.crt"), serving.certificate)?;
     write_private(&folder.join("tls.key"), serving.key)?;
-    for _ in 0..PORT_TRIES {
+    for _ in 0..MAX_PORT_ATTEMPTS {
         let port = port::free()?;
         let process = Program::new(program)
             .args(["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"].map(flag))
@@ -59,7 +60,7 @@ pub(super) async fn start(
 async fn ready(process: &Process, cluster: &ControlPlane, port: u16) -> Result<()> {
     let http = http_client(Some(cluster.authority().certificate()))?;
     let readyz = format!("https://127.0.0.1:{port}/readyz");
-    probe::until("kube-scheduler to be ready", READY_LIMIT, || async {
+    probe::until("kube-scheduler to be ready", READY_TIMEOUT, || async {
         process.still_running()?;
         Ok(match http.get(&readyz).send().await {
             Ok(answer) if answer.status().is_success() => Probe::Ready(()),

@@ -1,11 +1,11 @@
-//! Which specs of the suite are run.
+//! The selection of the suite's specs.
 
-/// Those of these groups that every conforming cluster has to pass.
+/// Pattern of the conformance specs of these groups, which every conforming cluster has to pass.
 pub(super) const FOCUS: &str =
     r"\[sig-(api-machinery|apps|auth|instrumentation)\].*\[Conformance\]";
 
-/// Those of them that are left out: a pattern, and what is missing here.
-pub(super) const LEFT_OUT: [(&str, &str); 8] = [
+/// Patterns of the specs that are skipped, and what is missing here.
+pub(super) const SKIPPED: [(&str, &str); 8] = [
     (
         "AdmissionWebhook|CustomResourceConversionWebhook|CustomResourceFieldSelectors",
         "a webhook that is a pod's program",
@@ -19,5 +19,5 @@ pub(super) const LEFT_OUT: [(&str, &str); 8] = [
     (r"\[Slow\]|changes to a resourcequota status", "patience: each waits for minutes"),
 ];
 
-/// How many remain, in the pinned version.
-pub(super) const SPECS: usize = 116;
+/// Number of remaining specs in the pinned version.
+pub(super) const SPEC_COUNT: usize = 116;

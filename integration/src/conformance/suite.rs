@@ -1,4 +1,4 @@
-//! One run of the suite, and what it said.
+//! One run of the conformance suite and its result.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,54 +8,59 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::programs::Programs;
-use super::selection::{FOCUS, LEFT_OUT};
+use super::selection::{FOCUS, SKIPPED};
 use crate::kubectl::Kubectl;
 use crate::process::Captured;
 use crate::progress::say;
 use crate::scratch::private_folder;
 
-/// How many specs run at once.
+/// Number of parallel processes.
 const PROCESSES: usize = 6;
-/// How long a run may take.
-const LIMIT: Duration = Duration::from_mins(45);
-/// How often it is said how far it is.
-const TURN: Duration = Duration::from_secs(15);
+/// Time limit of a run.
+const SUITE_TIMEOUT: Duration = Duration::from_mins(45);
+/// Interval between two progress lines.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 
-/// What a run said.
+/// The result of one run.
 #[derive(Debug)]
-pub struct Outcome {
-    /// Each spec that was run, by its whole name.
-    pub specs: BTreeMap<String, Spec>,
-    /// How long all of it took.
+pub struct SuiteResult {
+    /// Result of each spec that was run, by its full name.
+    pub specs: BTreeMap<String, SpecResult>,
+    /// Duration of the whole run.
     pub took: Duration,
 }
 
-/// What one spec said.
+/// The result of one spec.
 #[derive(Debug)]
-pub struct Spec {
-    /// Why it failed, if it did.
+pub struct SpecResult {
+    /// Failure message, if it failed.
     pub failure: Option<String>,
-    /// How long it took.
+    /// Duration of the spec.
     pub took: Duration,
 }
 
-impl Outcome {
-    /// How many specs passed.
+impl SuiteResult {
+    /// Number of specs that passed.
     pub fn passed(&self) -> usize {
         self.specs.values().filter(|spec| spec.failure.is_none()).count()
     }
 
-    /// Those that failed, and why.
+    /// Names and messages of the specs that failed.
     pub fn failed(&self) -> impl Iterator<Item = (&str, &str)> {
         self.specs.iter().filter_map(|(name, spec)| Some((name.as_str(), spec.failure.as_deref()?)))
     }
 }
 
-/// Runs the selection with the server and the identity of this kubeconfig; files go to `folder`.
-pub(super) async fn run(programs: &Programs, kubeconfig: &Path, folder: &Path) -> Result<Outcome> {
+/// Runs the selected specs with the server and the identity of this kubeconfig; files go to
+/// `folder`.
+pub(super) async fn run(
+    programs: &Programs,
+    kubeconfig: &Path,
+    folder: &Path,
+) -> Result<SuiteResult> {
     private_folder(folder)?;
     let kubectl = Kubectl::new(folder, kubeconfig, None)?;
-    let skip: Vec<&str> = LEFT_OUT.iter().map(|(pattern, _)| *pattern).collect();
+    let skip: Vec<&str> = SKIPPED.iter().map(|(pattern, _)| *pattern).collect();
     let start = Instant::now();
     let suite = kubectl
         .other(&programs.ginkgo)
@@ -63,13 +68,13 @@ pub(super) async fn run(programs: &Programs, kubeconfig: &Path, folder: &Path) -
         .arg(format!("--focus={FOCUS}"))
         .arg(format!("--skip={}", skip.join("|")))
         .args(["--no-color", "--silence-skips", "--json-report=report.json"])
-        .arg(format!("--timeout={}s", LIMIT.as_secs()))
+        .arg(format!("--timeout={}s", SUITE_TIMEOUT.as_secs()))
         .arg(format!("--output-dir={}", folder.display()))
         .arg(&programs.suite)
         .arg("--")
         .arg(format!("--kubeconfig={}", kubeconfig.display()))
         .arg(format!("--kubectl-path={}", kubectl.program().display()))
-        // Neither a cloud nor a container's log is there to be asked.
+        // There is neither a cloud provider nor a container log to query.
         .args(["--provider=skeleton", "--dump-logs-on-failure=false", "--disable-log-dump=true"])
         .in_folder(folder)
         .spawn_captured()?;
@@ -82,18 +87,18 @@ pub(super) async fn run(programs: &Programs, kubeconfig: &Path, folder: &Path) -
     })?;
     let specs = parse(&report)?;
     ensure!(!specs.is_empty(), "no spec was run\n{}\n{}", finished.stdout, finished.stderr);
-    Ok(Outcome { specs, took })
+    Ok(SuiteResult { specs, took })
 }
 
-/// Says how far it is until it ends.
+/// Prints the progress until the run ends.
 async fn watch(suite: &Captured, start: Instant) -> Result<()> {
-    while tokio::time::timeout(TURN, suite.process().wait()).await.is_err() {
-        if start.elapsed() > LIMIT {
+    while tokio::time::timeout(PROGRESS_INTERVAL, suite.process().wait()).await.is_err() {
+        if start.elapsed() > SUITE_TIMEOUT {
             break;
         }
-        let told = suite.stdout()?;
-        // A bullet for each spec that has come to its end, and this word if it failed.
-        let (ended, failed) = (told.matches('•').count(), told.matches("[FAILED] [").count());
+        let output = suite.stdout()?;
+        // ginkgo prints a bullet for each finished spec, and this word if it failed.
+        let (ended, failed) = (output.matches('•').count(), output.matches("[FAILED] [").count());
         say(&format!(
             "  {ended} specs have ended, {failed} of them failed, after {} s",
             start.elapsed().as_secs()
@@ -102,7 +107,7 @@ async fn watch(suite: &Captured, start: Instant) -> Result<()> {
     Ok(())
 }
 
-/// The part of ginkgo's JSON report that is read (ginkgo `types.Report`).
+/// The fields of ginkgo's JSON report that are read (ginkgo `types.Report`).
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Report {
@@ -117,7 +122,7 @@ struct SpecReport {
     leaf_node_type: String,
     leaf_node_text: String,
     state: String,
-    /// Nanoseconds.
+    /// In nanoseconds.
     run_time: u64,
     #[serde(default)]
     failure: Option<Failure>,
@@ -130,8 +135,8 @@ struct Failure {
     message: String,
 }
 
-/// Every spec that was run, and a step of the suite itself that failed.
-fn parse(report: &[u8]) -> Result<BTreeMap<String, Spec>> {
+/// Returns every spec that was run, and every failed setup node of the suite itself.
+fn parse(report: &[u8]) -> Result<BTreeMap<String, SpecResult>> {
     let reports: Vec<Report> = serde_json::from_slice(report).context("read ginkgo's report")?;
     let specs = reports.into_iter().flat_map(|report| report.spec_reports);
     Ok(specs
@@ -146,7 +151,7 @@ fn parse(report: &[u8]) -> Result<BTreeMap<String, Spec>> {
             let message = spec.failure.map(|failure| failure.message).unwrap_or_default();
             let failure = (spec.state != "passed").then(|| format!("{}: {message}", spec.state));
             let took = Duration::from_nanos(spec.run_time);
-            (name.join(" ").trim().to_owned(), Spec { failure, took })
+            (name.join(" ").trim().to_owned(), SpecResult { failure, took })
         })
         .collect())
 }
@@ -156,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_read_without_what_was_not_run() {
+    fn specs_that_did_not_run_are_left_out_of_the_report() {
         let report = br#"[{"SpecReports": [
             {"ContainerHierarchyTexts": ["[sig-a] A", "b"], "LeafNodeType": "It",
              "LeafNodeText": "works", "State": "passed", "RunTime": 1500000000},
@@ -171,7 +176,7 @@ mod tests {
              "LeafNodeText": "", "State": "panicked", "RunTime": 1}
         ]}]"#;
         let specs = parse(report).unwrap();
-        let outcome = Outcome { specs, took: Duration::ZERO };
+        let outcome = SuiteResult { specs, took: Duration::ZERO };
         assert_eq!(outcome.passed(), 1);
         assert_eq!(outcome.specs["[sig-a] A b works"].took, Duration::from_millis(1500));
         let failed: Vec<_> = outcome.failed().collect();

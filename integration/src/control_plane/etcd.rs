@@ -1,4 +1,4 @@
-//! What only etcd itself can be told, over its socket (the JSON gateway of etcd's gRPC API, v3).
+//! Requests to etcd itself, over its socket (the JSON gateway of etcd's gRPC API, v3).
 
 use anyhow::{Context, Result, ensure};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -10,15 +10,15 @@ use super::ControlPlane;
 
 /// Name of etcd's socket in the folder of the control plane.
 const SOCKET: &str = "etcd:0";
-/// Bytes of an answer.
+/// Size limit of a response in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
 impl ControlPlane {
-    /// Raises the alarm `NOSPACE`, after which etcd refuses what writes and lets what deletes, as it does when
-    /// its quota is used up; or ends it.
+    /// Raises or disarms the alarm `NOSPACE`. While it is raised etcd refuses writes and allows
+    /// deletions, as it does when its quota is used up.
     ///
     /// # Errors
-    /// etcd does not do it.
+    /// etcd refuses.
     pub async fn etcd_alarm(&self, raised: bool) -> Result<()> {
         let status = self.ask_etcd("/v3/maintenance/status", &json!({})).await?;
         let member = status["header"]["member_id"].clone();

@@ -13,7 +13,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::OnceCell;
 use url::Url;
 
-pub use programs::{Found, Places, Programs};
+pub use programs::{FoundProgram, Programs, SearchPlaces};
 pub use release::kubernetes_version;
 pub(crate) use release::linker_flags;
 
@@ -22,25 +22,26 @@ use crate::process::Process;
 use crate::scratch::Scratch;
 use crate::{http_client, kubeconfig};
 
-/// The Kubernetes user that the broker is: the common name of its certificate.
+/// The Kubernetes user of the broker: the common name of its certificate.
 pub const BROKER_USER: &str = "tenant-broker";
 
-/// What a control plane may be told.
+/// Options of a control plane.
 #[derive(Clone, Debug, Default)]
 pub struct ControlPlaneOptions {
     /// More flags for kube-apiserver, for example `--service-account-max-token-expiration=1h`.
     pub apiserver_flags: Vec<String>,
-    /// Every controller of Kubernetes, not only those that a workspace needs; 5 s more to start.
+    /// Runs every controller of Kubernetes, not only those that a workspace needs; start takes 5 s
+    /// longer.
     pub every_controller: bool,
     /// A folder that keeps its state from one start to the next, instead of a temporary one.
     pub folder: Option<PathBuf>,
 }
 
 /// A running control plane on loopback, with RBAC on, its roles aggregated, ServiceAccount tokens
-/// signed with ES256 and an audit log of level Metadata. Dropping it ends it.
+/// signed with ES256 and an audit log of level Metadata. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // In the order in which they end.
+    // Fields are in drop order.
     controller_manager: Process,
     api_server: Process,
     etcd: Process,
@@ -55,17 +56,17 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Finds the programs and starts them; about 3 s, and 0.4 GB of memory while it runs.
+    /// Finds the programs and starts them; takes about 3 s, and 0.4 GB of memory while it runs.
     ///
     /// # Errors
     /// A program is missing, ends early or does not become ready; the end of its log is in the
     /// message.
     pub async fn start(options: ControlPlaneOptions) -> Result<Self> {
-        let programs = Programs::find(&Places::from_env()?).await?;
+        let programs = Programs::find(&SearchPlaces::from_env()?).await?;
         start::start(&programs, options).await
     }
 
-    /// The control plane that the tests of one process share; started by the first who asks.
+    /// Returns the control plane that the tests of one process share; the first caller starts it.
     /// It ends with the process.
     ///
     /// # Errors
@@ -80,7 +81,7 @@ impl ControlPlane {
             .cloned()
     }
 
-    /// The API server, `https://127.0.0.1:PORT/`.
+    /// URL of the API server, `https://127.0.0.1:PORT/`.
     pub fn url(&self) -> &Url {
         &self.url
     }
@@ -95,23 +96,23 @@ impl ControlPlane {
         self.etcd.pid()
     }
 
-    /// The CA of everything here.
+    /// The CA of the control plane.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// Kubeconfig of a cluster administrator (group `system:masters`), for preparing and checking.
+    /// Kubeconfig of a cluster administrator (group `system:masters`), for setup and checks.
     pub fn admin_kubeconfig(&self) -> &Path {
         &self.admin_kubeconfig
     }
 
     /// Kubeconfig of the broker's own identity, [`BROKER_USER`] without any group. It has the
-    /// rights that `tenant-broker install` gave it, none before that.
+    /// rights that `tenant-broker install` granted, and none before that.
     pub fn broker_kubeconfig(&self) -> &Path {
         &self.broker_kubeconfig
     }
 
-    /// The broker's client certificate, for what stands between the broker and the API server.
+    /// The broker's client certificate, for a proxy between the broker and the API server.
     pub fn broker_identity(&self) -> &Identity {
         &self.broker
     }
@@ -132,7 +133,7 @@ impl ControlPlane {
         Ok(file)
     }
 
-    /// A Kubernetes client with the rights of a cluster administrator.
+    /// Returns a Kubernetes client with the rights of a cluster administrator.
     ///
     /// # Errors
     /// The kubeconfig cannot be read.
@@ -140,12 +141,11 @@ impl ControlPlane {
         client(&self.admin_kubeconfig).await
     }
 
-    /// The API server's audit log so far: one `audit.k8s.io/v1` Event for each request that is
-    /// answered, level Metadata, stages `ResponseStarted`,
-    /// `ResponseComplete` and `Panic`.
+    /// Reads the API server's audit log so far: one `audit.k8s.io/v1` Event for each request that
+    /// has a response, level Metadata, stages `ResponseStarted`, `ResponseComplete` and `Panic`.
     ///
     /// # Errors
-    /// The log cannot be read. A line that is still being written is left out.
+    /// The log cannot be read. A line that is still being written is skipped.
     pub fn audit_events(&self) -> Result<Vec<serde_json::Value>> {
         let path = self.audit_log();
         let text = std::fs::read_to_string(&path)
@@ -153,7 +153,7 @@ impl ControlPlane {
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// The API server's audit log, one JSON object a line.
+    /// Path of the API server's audit log, one JSON object a line.
     pub fn audit_log(&self) -> PathBuf {
         self.scratch.path().join("audit.log")
     }
@@ -163,7 +163,7 @@ impl ControlPlane {
         self.scratch.path()
     }
 
-    /// Leaves the folder behind for reading, because something failed.
+    /// Keeps the folder for inspection, because something failed.
     pub fn keep_folder(&self) {
         self.scratch.keep();
     }
@@ -174,7 +174,7 @@ impl ControlPlane {
     }
 }
 
-/// A Kubernetes client for the current context of a kubeconfig file.
+/// Returns a Kubernetes client for the current context of a kubeconfig file.
 ///
 /// # Errors
 /// The file cannot be read or used.

@@ -1,4 +1,5 @@
-//! Where kube-apiserver, kube-controller-manager and etcd come from.
+//! The programs of the control plane: where kube-apiserver, kube-controller-manager and etcd are
+//! found or built.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,37 +17,37 @@ use crate::progress::say;
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// The Kubernetes API server.
-    pub kube_apiserver: Found,
-    /// The controllers that fill roles, count quotas and end namespaces.
-    pub kube_controller_manager: Found,
+    pub kube_apiserver: FoundProgram,
+    /// The controller manager, which fills roles, counts quotas and ends namespaces.
+    pub kube_controller_manager: FoundProgram,
     /// The API server's storage.
-    pub etcd: Found,
+    pub etcd: FoundProgram,
 }
 
-/// One program.
+/// One program that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Its file.
+pub struct FoundProgram {
+    /// Path of the file.
     pub path: PathBuf,
     /// The first line that `--version` prints.
     pub version: String,
-    /// The place it was found in, for a person: `KUBEBUILDER_ASSETS`, `PATH` or `cache`.
+    /// The origin, for a person: `KUBEBUILDER_ASSETS`, `PATH` or `cache`.
     pub origin: &'static str,
 }
 
 /// The places that are searched, in this order; each program is taken from the first that has it.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
-    /// `KUBEBUILDER_ASSETS`, a folder.
+pub struct SearchPlaces {
+    /// The folder in `KUBEBUILDER_ASSETS`.
     pub assets: Option<PathBuf>,
-    /// `PATH`.
+    /// The value of `PATH`.
     pub search_path: OsString,
     /// Our cache: `$XDG_CACHE_HOME/kubectl-tenant/controlplane/<version>`, or below `~/.cache`.
     pub cache: Option<PathBuf>,
 }
 
-impl Places {
-    /// The places that the environment names.
+impl SearchPlaces {
+    /// Reads the search places from the environment.
     ///
     /// # Errors
     /// `controlplane/go.mod` names no version.
@@ -73,18 +74,18 @@ impl Places {
 }
 
 impl Programs {
-    /// Finds the programs, builds those that are nowhere, and says where each came from.
+    /// Finds the programs, builds the missing ones, and prints where each came from.
     ///
     /// # Errors
-    /// One is missing and cannot be built; the message names every way to get it.
-    pub async fn find(places: &Places) -> Result<Self> {
+    /// A program is missing and cannot be built; the message names every way to get it.
+    pub async fn find(places: &SearchPlaces) -> Result<Self> {
         let names = ["kube-apiserver", "kube-controller-manager", "etcd"];
         let missing: Vec<_> =
             names.into_iter().filter(|name| places.candidate(name).is_none()).collect();
         if !missing.is_empty() {
             let go = machine::find_in(&places.search_path, "go");
             let (Some(go), Some(cache)) = (go, places.cache.as_ref()) else {
-                bail!("{}", ways(&missing, places));
+                bail!("{}", install_hint(&missing, places));
             };
             let version = release::kubernetes_version()?;
             let build = GoBuild {
@@ -99,15 +100,15 @@ impl Programs {
             build.build(&go, cache).await?;
         }
         let found = Self {
-            kube_apiserver: look(places, "kube-apiserver").await?,
-            kube_controller_manager: look(places, "kube-controller-manager").await?,
-            etcd: look(places, "etcd").await?,
+            kube_apiserver: find_program(places, "kube-apiserver").await?,
+            kube_controller_manager: find_program(places, "kube-controller-manager").await?,
+            etcd: find_program(places, "etcd").await?,
         };
         found.report();
         Ok(found)
     }
 
-    /// One line if all is as pinned, else one for each program.
+    /// Prints one line if all versions are as pinned, else one for each program.
     fn report(&self) {
         let all = [&self.kube_apiserver, &self.kube_controller_manager, &self.etcd];
         if all.iter().all(|found| found.origin == "cache") {
@@ -133,12 +134,12 @@ impl Programs {
     }
 }
 
-/// The program in the first place that has it, with what it says of itself.
-async fn look(places: &Places, name: &str) -> Result<Found> {
+/// Returns the program in the first place that has it, with its version.
+async fn find_program(places: &SearchPlaces, name: &str) -> Result<FoundProgram> {
     let (path, origin) =
         places.candidate(name).with_context(|| format!("{name} is not where it was built"))?;
     let version = if origin == "cache" {
-        // The folder's name says it; asking costs a tenth of a second for each program.
+        // The folder's name tells the version; running the program takes a tenth of a second each.
         match name {
             "etcd" => format!("etcd {}", release::etcd_version()?),
             _ => format!("Kubernetes {}", release::kubernetes_version()?),
@@ -152,10 +153,10 @@ async fn look(places: &Places, name: &str) -> Result<Found> {
             .with_context(|| format!("ask {} for its version", path.display()))?;
         output.stdout.lines().next().unwrap_or_default().to_owned()
     };
-    Ok(Found { path, version, origin })
+    Ok(FoundProgram { path, version, origin })
 }
 
-fn ways(missing: &[&str], places: &Places) -> String {
+fn install_hint(missing: &[&str], places: &SearchPlaces) -> String {
     let version = release::kubernetes_version().unwrap_or_default();
     let cache = places.cache.as_ref().map_or_else(
         || "the cache folder (set HOME or XDG_CACHE_HOME, there is none now)".to_owned(),
@@ -194,7 +195,7 @@ mod tests {
         script(path.path(), "kube-apiserver");
         script(cache.path(), "kube-apiserver");
         script(cache.path(), "kube-controller-manager");
-        let places = Places {
+        let places = SearchPlaces {
             assets: Some(assets.path().to_owned()),
             search_path: path.path().into(),
             cache: Some(cache.path().to_owned()),
@@ -207,10 +208,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_nowhere_is_named_with_every_way_to_get_it() {
+    async fn a_missing_program_is_named_with_every_way_to_install_it() {
         let cache = tempfile::tempdir().unwrap();
         script(cache.path(), "etcd");
-        let places = Places { cache: Some(cache.path().to_owned()), ..Places::default() };
+        let places =
+            SearchPlaces { cache: Some(cache.path().to_owned()), ..SearchPlaces::default() };
         let text = Programs::find(&places).await.unwrap_err().to_string();
         assert!(text.starts_with("not found: kube-apiserver, kube-controller-manager. "), "{text}");
         for way in ["apt-get install golang-go", "brew install go", "KUBEBUILDER_ASSETS", "PATH"] {
@@ -219,12 +221,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_build_that_fails_shows_what_go_said() {
+    async fn a_failed_build_shows_the_output_of_go() {
         let [path, cache] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
         let go = path.path().join("go");
         std::fs::write(&go, "#!/bin/sh\necho 'no such module proxy' >&2\nexit 1\n").unwrap();
         std::fs::set_permissions(&go, PermissionsExt::from_mode(0o755)).unwrap();
-        let places = Places {
+        let places = SearchPlaces {
             assets: None,
             search_path: path.path().into(),
             cache: Some(cache.path().join("v0")),

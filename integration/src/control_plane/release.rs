@@ -1,4 +1,4 @@
-//! The versions of the control plane, read from the one place that names them.
+//! The versions of the control plane, read from the Go module that pins them.
 
 use anyhow::{Context, Result};
 
@@ -6,9 +6,9 @@ use crate::go_build::{GoProgram, version_of};
 
 /// The Go module that names and pins the three programs.
 pub(super) const GO_MOD: &str = include_str!("../../controlplane/go.mod");
-/// Its checksums.
+/// The checksums of the module's dependencies.
 pub(super) const GO_SUM: &str = include_str!("../../controlplane/go.sum");
-/// The programs.
+/// The three programs of the control plane.
 pub(super) const PROGRAMS: [GoProgram; 3] = [
     GoProgram { name: "etcd", package: "go.etcd.io/etcd/server/v3", output: "server" },
     GoProgram {
@@ -23,7 +23,7 @@ pub(super) const PROGRAMS: [GoProgram; 3] = [
     },
 ];
 
-/// The Kubernetes version that is built and cached, for example `v1.36.3`.
+/// Returns the Kubernetes version that is built and cached, for example `v1.36.3`.
 ///
 /// # Errors
 /// `controlplane/go.mod` does not require `k8s.io/kubernetes`.
@@ -32,7 +32,7 @@ pub fn kubernetes_version() -> Result<String> {
         .context("controlplane/go.mod names no version of k8s.io/kubernetes")
 }
 
-/// The etcd version that is built and cached, for example `v3.6.8`.
+/// Returns the etcd version that is built and cached, for example `v3.6.8`.
 ///
 /// # Errors
 /// `controlplane/go.mod` does not require etcd's server.
@@ -41,8 +41,8 @@ pub(super) fn etcd_version() -> Result<String> {
         .context("controlplane/go.mod names no version of go.etcd.io/etcd/server/v3")
 }
 
-/// Linker flags that stamp the version: a plain build calls itself `v0.0.0-master+$Format:%H$`,
-/// which kubectl and other clients cannot parse.
+/// Returns the linker flags that stamp the version: a plain build calls itself
+/// `v0.0.0-master+$Format:%H$`, which kubectl and other clients cannot parse.
 pub(crate) fn linker_flags(version: &str) -> Result<String> {
     let mut numbers = version.trim_start_matches('v').split('.');
     let major = numbers.next().unwrap_or_default();

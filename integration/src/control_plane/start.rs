@@ -1,4 +1,4 @@
-//! Starting the three programs in a folder.
+//! The start of the three programs of a control plane in a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,22 +19,22 @@ use crate::process::{Process, Program};
 use crate::scratch::{Scratch, write_private};
 use crate::{kubeconfig, port};
 
-/// Until the API server is ready: 2 to 4 s on an idle machine.
-const READY_LIMIT: Duration = Duration::from_secs(90);
-/// How often another port is tried.
-const PORT_TRIES: u32 = 5;
+/// Time limit until the API server is ready; it takes 2 to 4 s on an idle machine.
+const READY_TIMEOUT: Duration = Duration::from_secs(90);
+/// Number of attempts with another port.
+const MAX_PORT_ATTEMPTS: u32 = 5;
 /// Issuer of ServiceAccount tokens, as kubeadm sets it.
 const ISSUER: &str = "https://kubernetes.default.svc";
-/// etcd's address: a socket named `etcd:0` in the folder that both programs run in. A TCP port
-/// would let every user of the machine write into the cluster without a password.
+/// etcd's address: a socket named `etcd:0` in the folder that both programs run in. With a TCP port
+/// every user of the machine could write into the cluster without a password.
 const ETCD: &str = "unix://etcd:0";
-/// What a workspace needs: ClusterRole `admin` filled, quotas counted, namespaces ended, the
-/// default ServiceAccount made, token Secrets filled, the broker's certificate signed, pods made of
-/// Deployments. All controllers together take 5 s longer.
+/// The controllers that a workspace needs: ClusterRole `admin` filled, quotas counted, namespaces
+/// ended, the default ServiceAccount created, token Secrets filled, the broker's certificate
+/// signed, pods of Deployments created. All controllers together take 5 s longer.
 const CONTROLLERS: &str = "clusterrole-aggregation-controller,namespace-controller,\
     resourcequota-controller,serviceaccount-controller,serviceaccount-token-controller,\
     certificatesigningrequest-signing-controller,deployment-controller,replicaset-controller";
-/// Who, what and when of every request, without bodies.
+/// Audit policy: user, object and time of every request, without bodies.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n\
     omitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
 
@@ -88,8 +88,8 @@ pub(super) async fn start(
     })
 }
 
-/// Keys and settings that the programs read from files. The key of ServiceAccount tokens stays the
-/// same in a kept folder.
+/// Writes the keys and settings that the programs read from files. The key of ServiceAccount tokens
+/// stays the same in a kept folder.
 fn write_keys(folder: &Path, authority: &Authority) -> Result<()> {
     let serving = authority.server("kube-apiserver")?;
     write_private(&folder.join("apiserver.crt"), serving.certificate)?;
@@ -108,13 +108,13 @@ impl Start<'_> {
     }
 
     fn etcd(&self) -> Result<Process> {
-        // Sockets of an earlier run in a kept folder are in the way.
+        // Removes the sockets of an earlier run in a kept folder.
         for socket in ["etcd:0", "peer:0"] {
             let _ = fs::remove_file(self.folder.join(socket));
         }
         let program = Program::new(&self.programs.etcd.path)
             .args(["--name=development", "--data-dir=etcd", "--log-level=warn"])
-            // Only a power cut could lose anything, and that loses the whole cluster here.
+            // Only a power failure could lose data, and then the whole cluster is lost anyway.
             .arg("--unsafe-no-fsync")
             .arg(format!("--listen-client-urls={ETCD}"))
             .arg(format!("--advertise-client-urls={ETCD}"))
@@ -131,11 +131,11 @@ impl Start<'_> {
         let port_file = self.folder.join("port");
         let kept = fs::read_to_string(&port_file).ok().and_then(|text| text.trim().parse().ok());
         let mut port = match kept {
-            // Kubeconfigs of an earlier run in a kept folder go on working.
+            // Kubeconfigs of an earlier run in a kept folder keep working.
             Some(kept) => port::prefer(kept)?,
             None => port::free()?,
         };
-        for _ in 0..PORT_TRIES {
+        for _ in 0..MAX_PORT_ATTEMPTS {
             let url: Url = format!("https://127.0.0.1:{port}/").parse().context("make a URL")?;
             let server = self.api_server(port)?;
             match ready(&url, authority, &server, etcd).await {
@@ -159,17 +159,17 @@ impl Start<'_> {
             .arg(format!("--secure-port={port}"))
             .args(["--tls-cert-file=apiserver.crt", "--tls-private-key-file=apiserver.key"])
             .arg("--client-ca-file=ca.crt")
-            // Without it everybody may do everything, and every test of rights passes.
+            // Without RBAC everybody may do everything, and every test of rights passes.
             .arg("--authorization-mode=RBAC")
             .arg(format!("--service-account-issuer={ISSUER}"))
             .arg("--service-account-key-file=serviceaccount.pub")
             .arg("--service-account-signing-key-file=serviceaccount.key")
             .args(["--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none"])
-            // As in real clusters; off, it would hide a missing pod-security label.
+            // As in real clusters; without it a missing pod-security label would go unnoticed.
             .arg("--allow-privileged=true")
             .args(["--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log"])
             .args(&self.extra_flags)
-            // It holds no state, and its own shutdown waits for every open watch.
+            // The API server holds no state, and its own shutdown waits for every open watch.
             .stop_with(Signal::KILL, Duration::from_secs(5));
         self.spawn(program, "kube-apiserver.log")
     }
@@ -182,9 +182,9 @@ impl Start<'_> {
         };
         let program = Program::new(&self.programs.kube_controller_manager.path)
             .args(["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"].map(flag))
-            // No port of its own: the roles it fills show that it works.
+            // No port of its own: the roles that it fills show that it works.
             .args(["--secure-port=0", "--leader-elect=false"])
-            // Without it the aggregation controller may not write roles.
+            // Without this flag the aggregation controller may not write roles.
             .arg("--use-service-account-credentials=true")
             .arg("--service-account-private-key-file=serviceaccount.key")
             .arg("--root-ca-file=ca.crt")
@@ -198,7 +198,7 @@ impl Start<'_> {
 async fn ready(url: &Url, authority: &Authority, server: &Process, etcd: &Process) -> Result<()> {
     let http = http_client(Some(authority.certificate()))?;
     let readyz = url.join("readyz").context("make a URL")?;
-    probe::until("kube-apiserver to be ready", READY_LIMIT, || async {
+    probe::until("kube-apiserver to be ready", READY_TIMEOUT, || async {
         etcd.still_running()?;
         server.still_running()?;
         Ok(match http.get(readyz.clone()).send().await {
@@ -211,8 +211,8 @@ async fn ready(url: &Url, authority: &Authority, server: &Process, etcd: &Proces
     .with_context(|| server.log_tail(20))
 }
 
-/// Waits until ClusterRole `admin` has every rule of the roles that it collects. Before that it is
-/// empty, and a broker without the right to bind it would pass every test.
+/// Waits until ClusterRole `admin` has every rule of the roles that it aggregates. Before that it
+/// is empty, and a broker without the right to bind it would pass every test.
 async fn roles_are_aggregated(admin: &Path, controller_manager: &Process) -> Result<()> {
     let cluster_roles: Api<ClusterRole> = Api::all(client(admin).await?);
     let rules = |name: &'static str| {
@@ -228,7 +228,7 @@ async fn roles_are_aggregated(admin: &Path, controller_manager: &Process) -> Res
     {
         parts.extend(rules(part).await?);
     }
-    probe::until("ClusterRole admin to be aggregated", READY_LIMIT, || async {
+    probe::until("ClusterRole admin to be aggregated", READY_TIMEOUT, || async {
         controller_manager.still_running()?;
         let admin = rules("admin").await?;
         let missing = parts.iter().filter(|rule| !admin.contains(rule)).count();

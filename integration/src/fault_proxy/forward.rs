@@ -1,4 +1,4 @@
-//! One request on its way to the API server and back.
+//! Forwarding of one request to the API server and of the response back.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -23,10 +23,10 @@ use super::{Fault, Shared};
 use crate::authority::Identity;
 use crate::http_client::use_ring;
 
-/// A body that comes as it comes.
+/// A streamed body of any source.
 type AnyBody = BoxBody<Bytes, anyhow::Error>;
 
-/// The way to the API server.
+/// The connection parameters of the API server.
 pub(super) struct Upstream {
     address: SocketAddr,
     as_broker: TlsConnector,
@@ -58,7 +58,8 @@ impl Upstream {
     }
 
     async fn send(&self, request: Request<Incoming>) -> Result<Response<AnyBody>> {
-        // The API server would take the certificate's word over the token's.
+        // With a client certificate the API server would authenticate by the certificate instead of
+        // the token.
         let connector = if request.headers().contains_key(header::AUTHORIZATION) {
             &self.without_certificate
         } else {
@@ -68,14 +69,14 @@ impl Upstream {
         let name = ServerName::from(self.address.ip());
         let stream = connector.connect(name, stream).await.context("connect upstream with TLS")?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // It ends when the answer has been read, or when nobody wants it any more.
+        // The task ends when the response has been read, or when it is dropped.
         tokio::spawn(connection);
         let response = sender.send_request(request).await.context("send upstream")?;
         Ok(response.map(|body| body.map_err(anyhow::Error::from).boxed()))
     }
 }
 
-/// Ends TLS with this certificate. No HTTP/2 is offered.
+/// Returns a TLS acceptor with this certificate, without HTTP/2.
 pub(super) fn acceptor(identity: &Identity) -> Result<TlsAcceptor> {
     use_ring();
     let (certificates, key) = read(identity)?;
@@ -92,18 +93,18 @@ fn read(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKey
     Ok((vec![certificate], key))
 }
 
-/// Answers one request. An error makes hyper close the connection without an answer, or in the
-/// middle of one: that is how cuts are made.
+/// Handles one request. An error makes hyper close the connection without a response, or in the
+/// middle of one: cuts are made this way.
 pub(super) async fn handle(
     shared: Arc<Shared>,
     request: Request<Incoming>,
 ) -> Result<Response<AnyBody>> {
-    let (seen, rules) = shared.note(&request);
+    let (seen, rules) = shared.record(&request);
     for rule in &rules {
         match rule.fault() {
             Fault::Before(hook) => hook(seen.clone()).await,
             Fault::CutBefore => return Err(anyhow!("cut before forwarding")),
-            Fault::Answer { status, headers, body } => {
+            Fault::Respond { status, headers, body } => {
                 let body = Full::from(body.clone()).map_err(|never| match never {}).boxed();
                 let mut response = Response::new(body);
                 *response.status_mut() = *status;
@@ -119,25 +120,25 @@ pub(super) async fn handle(
             Fault::After(hook) => hook(seen.clone()).await,
             Fault::CutAfter => return Err(anyhow!("cut after forwarding")),
             Fault::CutBody(length) => {
-                response =
-                    response.map(|inner| BoxBody::new(Cut { inner, left: *length, sent: false }));
+                response = response
+                    .map(|inner| BoxBody::new(TruncatedBody { inner, left: *length, sent: false }));
             }
-            Fault::Before(_) | Fault::CutBefore | Fault::Answer { .. } => {}
+            Fault::Before(_) | Fault::CutBefore | Fault::Respond { .. } => {}
         }
     }
     Ok(response)
 }
 
-/// A body that breaks off.
-struct Cut {
+/// A body that ends with an error after a number of bytes.
+struct TruncatedBody {
     inner: AnyBody,
-    /// Bytes that still pass.
+    /// Remaining bytes that pass.
     left: usize,
-    /// Whether hyper had a turn to send what has passed.
+    /// Whether hyper had a turn to send the bytes that passed.
     sent: bool,
 }
 
-impl Body for Cut {
+impl Body for TruncatedBody {
     type Data = Bytes;
     type Error = anyhow::Error;
 

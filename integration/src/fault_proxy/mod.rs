@@ -1,10 +1,10 @@
-//! A reverse proxy between the broker and the API server that fails on demand.
+//! A reverse proxy between the broker and the API server that injects faults on demand.
 //!
-//! It ends TLS with a certificate of the control plane's own CA and speaks to the API server as the
-//! broker, so the broker notices nothing but the faults. Which request fails is decided by what the
-//! request is and by counting, never by time. Every request opens a connection of its own upstream:
-//! slower than a pool, and no request can change what happens to another. Upgrades (exec, attach,
-//! port-forward) are not passed on.
+//! It terminates TLS with a certificate of the control plane's own CA and authenticates to the API
+//! server as the broker, so the broker notices nothing but the faults. The request's properties and
+//! a count decide which request fails, never the time. Every request opens a connection of its own
+//! upstream: this is slower than a pool, but no request can affect another one. Upgrades (exec,
+//! attach, port-forward) are not forwarded.
 
 mod forward;
 mod rule;
@@ -22,7 +22,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use url::Url;
 
-pub use rule::{Fault, Rule, Seen};
+pub use rule::{Fault, RecordedRequest, Rule};
 
 use crate::control_plane::{BROKER_USER, ControlPlane};
 use crate::kubeconfig;
@@ -35,16 +35,16 @@ pub struct FaultProxy {
     url: Url,
     kubeconfig: PathBuf,
     shared: Arc<Shared>,
-    /// The task that accepts connections and owns them; none while the proxy is down.
+    /// The task that accepts connections and owns them; `None` while the proxy is down.
     serving: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What every connection needs.
+/// The state that all connections share.
 struct Shared {
     acceptor: TlsAcceptor,
     upstream: Upstream,
     rules: Mutex<Vec<Arc<Rule>>>,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<RecordedRequest>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -54,8 +54,8 @@ impl std::fmt::Debug for Shared {
 }
 
 impl FaultProxy {
-    /// A proxy in front of this control plane, without faults yet. The kubeconfig that leads the
-    /// broker through it is written into `folder`.
+    /// Starts a proxy in front of this control plane, without faults. Writes the kubeconfig that
+    /// leads the broker through it into `folder`.
     ///
     /// # Errors
     /// No port is free, or the certificate or the kubeconfig cannot be made.
@@ -88,7 +88,7 @@ impl FaultProxy {
         Ok(Self { address, url, kubeconfig, shared, serving })
     }
 
-    /// Its address, `https://127.0.0.1:PORT/`.
+    /// URL of the proxy, `https://127.0.0.1:PORT/`.
     pub fn url(&self) -> &Url {
         &self.url
     }
@@ -98,42 +98,43 @@ impl FaultProxy {
         &self.kubeconfig
     }
 
-    /// Adds a rule. Every rule that fires on a request has its effect, in the order of adding, up
-    /// to the first that ends the request. The rule that comes back tells how often it fired.
+    /// Adds a rule. Every rule that fires on a request has its effect, in the order in which they
+    /// were added, up to the first that ends the request. The returned rule tells how often it
+    /// fired.
     pub fn add(&self, rule: Rule) -> Arc<Rule> {
         let rule = Arc::new(rule);
         lock(&self.shared.rules).push(Arc::clone(&rule));
         rule
     }
 
-    /// Takes all rules away.
+    /// Removes all rules.
     pub fn clear(&self) {
         lock(&self.shared.rules).clear();
     }
 
-    /// All requests so far, the first one first, those included that never went upstream.
-    pub fn requests(&self) -> Vec<Seen> {
+    /// Returns all requests so far, oldest first, including those that never went upstream.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         lock(&self.shared.seen).clone()
     }
 
-    /// How many requests so far satisfy this.
-    pub fn count(&self, when: impl Fn(&Seen) -> bool) -> usize {
+    /// Counts the requests so far that satisfy this condition.
+    pub fn count(&self, when: impl Fn(&RecordedRequest) -> bool) -> usize {
         lock(&self.shared.seen).iter().filter(|seen| when(seen)).count()
     }
 
-    /// Refuses connections and cuts the open ones, as a server does that is gone.
+    /// Refuses connections and cuts the open ones, as a server that is gone.
     pub async fn down(&self) {
         if let Some(serving) = self.serving.lock().await.take() {
             serving.abort();
-            // It has closed its port and connections when it has ended; it ends by being aborted.
+            // The aborted task has closed its port and connections once it has ended.
             let _ = serving.await;
         }
     }
 
-    /// Comes back on the same port after [`FaultProxy::down`].
+    /// Listens again on the same port after [`FaultProxy::down`].
     ///
     /// # Errors
-    /// Somebody took the port meanwhile.
+    /// Another process took the port meanwhile.
     pub async fn up(&self) -> Result<()> {
         let mut serving = self.serving.lock().await;
         if serving.is_none() {
@@ -155,10 +156,10 @@ impl Drop for FaultProxy {
 }
 
 impl Shared {
-    /// Writes the request down and says which rules fire on it.
-    fn note<B>(&self, request: &hyper::Request<B>) -> (Seen, Vec<Arc<Rule>>) {
+    /// Records the request and returns the rules that fire on it.
+    fn record<B>(&self, request: &hyper::Request<B>) -> (RecordedRequest, Vec<Arc<Rule>>) {
         let mut all = lock(&self.seen);
-        let seen = Seen::new(all.len() + 1, request);
+        let seen = RecordedRequest::new(all.len() + 1, request);
         all.push(seen.clone());
         drop(all);
         let rules = lock(&self.rules).iter().filter(|rule| rule.fires(&seen)).cloned().collect();
@@ -173,7 +174,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let shared = Arc::clone(&shared);
         connections.spawn(async move {
-            // A client that breaks off is its own affair; a cut of ours ends here as well.
+            // A client that disconnects needs no error; a cut ends here as well.
             let Ok(stream) = shared.acceptor.accept(stream).await else { return };
             let service = service_fn(|request| forward::handle(Arc::clone(&shared), request));
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;

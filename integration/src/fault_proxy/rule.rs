@@ -1,4 +1,4 @@
-//! Which requests fail, and how.
+//! Rules of the fault proxy: which requests fail, and how.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 
-/// The head of a request that came to the proxy.
+/// The head of a request that reached the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// 1 for the first request that the proxy saw.
+pub struct RecordedRequest {
+    /// Sequence number, 1 for the first request.
     pub number: usize,
     /// The method.
     pub method: Method,
@@ -22,7 +22,7 @@ pub struct Seen {
     pub query: String,
 }
 
-impl Seen {
+impl RecordedRequest {
     pub(super) fn new<B>(number: usize, request: &Request<B>) -> Self {
         Self {
             number,
@@ -32,49 +32,49 @@ impl Seen {
         }
     }
 
-    /// Whether it asks for a token of a ServiceAccount (TokenRequest).
+    /// Whether it requests a token of a ServiceAccount (TokenRequest).
     pub fn is_token_request(&self) -> bool {
         self.method == Method::POST
             && self.path.contains("/serviceaccounts/")
             && self.path.ends_with("/token")
     }
 
-    /// Whether it has this method and its path ends so.
+    /// Whether it has this method and its path ends with `path_end`.
     pub fn is(&self, method: &Method, path_end: &str) -> bool {
         self.method == *method && self.path.ends_with(path_end)
     }
 }
 
-/// Something to do at a point of a request, with a chance to wait.
-type Hook = Arc<dyn Fn(Seen) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+/// An async callback at a point of a request; the request waits for it.
+type Hook = Arc<dyn Fn(RecordedRequest) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// What happens to a request.
+/// The effect on a request.
 #[derive(Clone)]
 pub enum Fault {
-    /// This answer; the API server never sees the request.
-    Answer {
-        /// Status.
+    /// This response; the API server never sees the request.
+    Respond {
+        /// HTTP status.
         status: StatusCode,
-        /// Headers.
+        /// Response headers.
         headers: HeaderMap,
-        /// Body.
+        /// Response body.
         body: String,
     },
-    /// The connection ends without an answer; the API server never sees the request.
+    /// The connection ends without a response; the API server never sees the request.
     CutBefore,
-    /// The API server answers, and the connection ends without the answer.
+    /// The API server responds, and the connection ends without the response.
     CutAfter,
-    /// The connection ends after so many bytes of the answer's body.
+    /// The connection ends after this number of bytes of the response body.
     CutBody(usize),
-    /// Something is done before the request goes to the API server.
+    /// A callback runs before the request goes to the API server.
     Before(Hook),
-    /// Something is done when the API server has answered, before the answer goes back.
+    /// A callback runs after the API server has responded, before the response goes back.
     After(Hook),
 }
 
 impl Fault {
-    /// An answer with this status and a Kubernetes `Status` as its body.
-    pub fn answer(status: StatusCode) -> Self {
+    /// Returns a response with this status and a Kubernetes `Status` as its body.
+    pub fn respond(status: StatusCode) -> Self {
         let body = serde_json::json!({
             "kind": "Status",
             "apiVersion": "v1",
@@ -85,51 +85,52 @@ impl Fault {
         });
         let content_type = HeaderValue::from_static("application/json");
         let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, content_type)]);
-        Self::Answer { status, headers, body: body.to_string() }
+        Self::Respond { status, headers, body: body.to_string() }
     }
 
-    /// The same with one more header, if it is an answer.
+    /// Adds a header, if the fault is a response.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        if let Self::Answer { headers, .. } = &mut self {
+        if let Self::Respond { headers, .. } = &mut self {
             headers.insert(name, value);
         }
         self
     }
 
-    /// The request waits before it goes to the API server.
+    /// Delays the request before it goes to the API server.
     pub fn delay(time: Duration) -> Self {
         Self::before(move |_| tokio::time::sleep(time))
     }
 
-    /// Does this, and waits for it, before the request goes to the API server.
-    pub fn before<F>(hook: impl Fn(Seen) -> F + Send + Sync + 'static) -> Self
+    /// Runs this callback, and waits for it, before the request goes to the API server.
+    pub fn before<F>(hook: impl Fn(RecordedRequest) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Self::Before(Arc::new(move |seen| Box::pin(hook(seen))))
+        Self::Before(Arc::new(move |request| Box::pin(hook(request))))
     }
 
-    /// Does this, and waits for it, when the API server has answered, before the answer goes back.
-    pub fn after<F>(hook: impl Fn(Seen) -> F + Send + Sync + 'static) -> Self
+    /// Runs this callback, and waits for it, after the API server has responded and before the
+    /// response goes back.
+    pub fn after<F>(hook: impl Fn(RecordedRequest) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        Self::After(Arc::new(move |seen| Box::pin(hook(seen))))
+        Self::After(Arc::new(move |request| Box::pin(hook(request))))
     }
 }
 
 /// A fault for some requests: those that satisfy a condition, and of these all or some by count.
 pub struct Rule {
     fault: Fault,
-    when: Box<dyn Fn(&Seen) -> bool + Send + Sync>,
+    when: Box<dyn Fn(&RecordedRequest) -> bool + Send + Sync>,
     which: RangeInclusive<usize>,
     matched: AtomicUsize,
     fired: AtomicUsize,
 }
 
 impl Rule {
-    /// This fault for every request.
+    /// Creates a rule with this fault for every request.
     pub fn new(fault: Fault) -> Self {
         Self {
             fault,
@@ -140,27 +141,28 @@ impl Rule {
         }
     }
 
-    /// Only for requests that satisfy this.
+    /// Restricts the rule to requests that satisfy this condition.
     #[must_use]
-    pub fn when(mut self, when: impl Fn(&Seen) -> bool + Send + Sync + 'static) -> Self {
+    pub fn when(mut self, when: impl Fn(&RecordedRequest) -> bool + Send + Sync + 'static) -> Self {
         self.when = Box::new(when);
         self
     }
 
-    /// Only for the `n`th of them, counted from 1 and from the adding of the rule.
+    /// Restricts the rule to the `n`th matching request, counted from 1 since the rule was added.
     #[must_use]
     pub fn nth(self, n: usize) -> Self {
         self.within(n..=n)
     }
 
-    /// Only for those whose count, from 1 and from the adding of the rule, is in this range.
+    /// Restricts the rule to matching requests whose count, from 1 since the rule was added, is in
+    /// this range.
     #[must_use]
     pub fn within(mut self, which: RangeInclusive<usize>) -> Self {
         self.which = which;
         self
     }
 
-    /// How often it had its effect.
+    /// Returns how often the rule had its effect.
     pub fn fired(&self) -> usize {
         self.fired.load(Ordering::SeqCst)
     }
@@ -169,9 +171,9 @@ impl Rule {
         &self.fault
     }
 
-    /// Counts the request and says whether the fault is for it.
-    pub(super) fn fires(&self, seen: &Seen) -> bool {
-        if !(self.when)(seen) {
+    /// Counts the request and returns whether the rule fires on it.
+    pub(super) fn fires(&self, request: &RecordedRequest) -> bool {
+        if !(self.when)(request) {
             return false;
         }
         let count = self.matched.fetch_add(1, Ordering::SeqCst) + 1;

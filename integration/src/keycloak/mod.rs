@@ -1,5 +1,5 @@
-//! Keycloak, the OpenID provider that many companies have: for the acceptance run, as it needs Java,
-//! 200 MB and half a minute.
+//! Keycloak, the OpenID provider that many companies use. Only the acceptance run starts it,
+//! because it needs Java, 200 MB and half a minute.
 
 mod programs;
 
@@ -16,21 +16,21 @@ use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
-/// Until it answers: the first start compiles its configuration.
-const READY_LIMIT: Duration = Duration::from_mins(3);
-/// What the administrator of this throw-away server signs in with.
+/// Time limit until it responds; the first start compiles its configuration.
+const READY_TIMEOUT: Duration = Duration::from_mins(3);
+/// User name and password of the administrator of this throw-away server.
 const ADMINISTRATOR: &str = "admin";
-/// The realm that is made.
+/// Name of the realm.
 const REALM: &str = "company";
-/// The broker's client id there.
+/// The broker's client id in the realm.
 pub const CLIENT_ID: &str = "tenant-broker";
-/// And its secret, of a server that only this run knows.
+/// The broker's client secret; only this run knows the server.
 pub const CLIENT_SECRET: &str = "broker-secret";
 
-/// A running server. It ends with the value.
+/// A running server. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct Keycloak {
-    // Ends before its folder goes.
+    // Dropped before its folder.
     process: Process,
     url: String,
     http: Client,
@@ -38,7 +38,7 @@ pub struct Keycloak {
 }
 
 impl Keycloak {
-    /// Starts one with nothing in it but its own administrator; about 30 s the first time.
+    /// Starts a server that contains only its own administrator; takes about 30 s the first time.
     ///
     /// # Errors
     /// Java or Maven is missing, or it does not start.
@@ -71,18 +71,18 @@ impl Keycloak {
                 Err(error) => Probe::NotYet(error.to_string()),
             })
         };
-        probe::until("Keycloak", READY_LIMIT, answers).await
+        probe::until("Keycloak", READY_TIMEOUT, answers).await
     }
 
-    /// The issuer identifier of the realm.
+    /// Returns the issuer identifier of the realm.
     pub fn issuer(&self) -> String {
         format!("{}/realms/{REALM}", self.url)
     }
 
-    /// Makes the realm, with the broker at this address as a client and these groups.
+    /// Creates the realm, with the broker at this address as a client and these groups.
     ///
     /// # Errors
-    /// It is refused.
+    /// Keycloak refuses.
     pub async fn realm(&self, broker: &Url, connector: &str, groups: &[&str]) -> Result<()> {
         let redirect = broker.join(&format!("login/callback/{connector}"))?;
         let logout = broker.join(&format!("login/backchannel/{connector}"))?;
@@ -123,10 +123,10 @@ impl Keycloak {
         self.admin(Method::POST, "", Some(realm)).await.map(drop)
     }
 
-    /// Makes a person; their name is what they sign in with. Returns their identifier, the subject.
+    /// Creates a person whose user name is `name`. Returns their identifier, the subject.
     ///
     /// # Errors
-    /// It is refused.
+    /// Keycloak refuses.
     pub async fn person(&self, name: &str, password: &str, groups: &[&str]) -> Result<String> {
         let person = json!({
             "username": name,
@@ -144,25 +144,25 @@ impl Keycloak {
         found[0]["id"].as_str().map(str::to_owned).context("Keycloak does not know who was made")
     }
 
-    /// Lets a person sign in, or not any more.
+    /// Enables or disables a person's account.
     ///
     /// # Errors
-    /// It is refused.
+    /// Keycloak refuses.
     pub async fn enable(&self, id: &str, enabled: bool) -> Result<()> {
         let change = json!({ "enabled": enabled });
         self.admin(Method::PUT, &format!("/{REALM}/users/{id}"), Some(change)).await.map(drop)
     }
 
-    /// Ends every session of a person; Keycloak tells its clients (OpenID Connect Back-Channel
+    /// Ends every session of a person; Keycloak notifies its clients (OpenID Connect Back-Channel
     /// Logout 1.0).
     ///
     /// # Errors
-    /// It is refused.
+    /// Keycloak refuses.
     pub async fn sign_out(&self, id: &str) -> Result<()> {
         self.admin(Method::POST, &format!("/{REALM}/users/{id}/logout"), None).await.map(drop)
     }
 
-    /// Ends the server.
+    /// Stops the server.
     ///
     /// # Errors
     /// It had to be killed.

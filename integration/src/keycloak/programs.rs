@@ -1,4 +1,4 @@
-//! Where Keycloak comes from: Maven Central, once.
+//! The Keycloak distribution, downloaded once from Maven Central.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crate::machine;
 use crate::process::Program;
 use crate::progress::say;
 
-/// The version that is got.
+/// The pinned version.
 pub(super) const VERSION: &str = "26.7.3";
-/// Maven's own plugin that gets and unpacks an archive.
+/// Maven's own plugin that downloads and unpacks an archive.
 const UNPACK: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack";
-/// How long that may take.
-const LIMIT: Duration = Duration::from_mins(10);
+/// Time limit of the download.
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The unpacked server, from the cache or got now.
+/// Returns the folder of the unpacked server, from the cache or downloaded now.
 pub(super) async fn folder() -> Result<PathBuf> {
     ensure!(
         machine::find("java").is_some(),
@@ -26,14 +26,14 @@ pub(super) async fn folder() -> Result<PathBuf> {
     let folder = cache.join("keycloak");
     let home = folder.join(format!("keycloak-{VERSION}"));
     if !home.join("bin/kc.sh").is_file() {
-        say(&format!("keycloak: getting version {VERSION} (about 180 MB)"));
+        say(&format!("keycloak: downloading version {VERSION} (about 180 MB)"));
         unpack(&folder).await?;
         ensure!(home.join("bin/kc.sh").is_file(), "Maven unpacked no {}", home.display());
     }
     Ok(home)
 }
 
-/// Unpacks beside the target and renames, so that the target is whole or absent.
+/// Unpacks next to the target and renames, so that the target is complete or absent.
 async fn unpack(folder: &Path) -> Result<()> {
     let maven = machine::find("mvn")
         .context("getting Keycloak needs Maven: apt-get install maven, or brew install maven")?;
@@ -44,7 +44,7 @@ async fn unpack(folder: &Path) -> Result<()> {
         .arg(format!("-Dartifact=org.keycloak:keycloak-quarkus-dist:{VERSION}:zip"))
         .arg(format!("-DoutputDirectory={}", temporary.path().join("out").display()))
         .arg(format!("-Dmaven.repo.local={}", temporary.path().join("m2").display()))
-        .run(LIMIT)
+        .run(DOWNLOAD_TIMEOUT)
         .await?
         .success()
         .context("get Keycloak with Maven")?;

@@ -1,22 +1,22 @@
-//! Figures as they are printed.
+//! Figures of a measurement and their text form.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Lowest, middle and highest of some samples, in the figure's unit.
+/// Minimum, median and maximum of some samples, in the figure's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The lowest.
+    /// The minimum.
     pub min: f64,
-    /// The middle one.
+    /// The median.
     pub median: f64,
-    /// The highest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// The spread of samples; `None` without any.
+    /// Computes the spread of samples; `None` without samples.
     pub fn of(samples: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut samples: Vec<f64> = samples.into_iter().collect();
         samples.sort_by(f64::total_cmp);
@@ -36,14 +36,14 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Something that has no floor: how long it took, or how often it happened.
+/// A value without a floor to compare with: a duration or a count.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Timing {
-    /// What was measured.
+    /// Name of the figure.
     pub name: String,
     /// Unit of the values; empty for a count.
     pub unit: &'static str,
-    /// The figure.
+    /// Spread of the values.
     pub value: Spread,
 }
 
@@ -53,46 +53,46 @@ impl fmt::Display for Timing {
     }
 }
 
-/// One figure beside its floor.
+/// One figure compared with its floor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// What was measured.
+    /// Name of the figure.
     pub name: String,
     /// Unit of the values, for example `ms` or `1/s`.
     pub unit: &'static str,
-    /// The figure.
+    /// Spread of the values.
     pub value: Spread,
-    /// What the floor is.
+    /// Name of the floor.
     pub floor_name: String,
-    /// The floor, in the same unit.
+    /// Spread of the floor, in the same unit.
     pub floor: Spread,
-    /// Value by floor, pair by pair.
+    /// Ratio of value and floor, computed pair by pair.
     pub ratio: Spread,
-    /// Value less floor, pair by pair.
+    /// Difference of value and floor, computed pair by pair.
     pub added: Spread,
-    /// What the ratio is to keep to, for example `at most 1.6`; empty if nothing was promised.
+    /// The promised limit, for example `at most 1.6`; empty if there is none.
     pub promise: String,
-    /// Whether the middle one keeps it; true where nothing was promised.
+    /// Whether the median keeps the promise; true if there is none.
     pub kept: bool,
 }
 
-/// What a middle value is to keep to.
+/// The promised limit of a median.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Promise {
-    /// Nothing was promised.
+    /// There is no limit.
     None,
-    /// At most so much.
+    /// The ratio is at most this.
     AtMost(f64),
-    /// At least so much.
+    /// The ratio is at least this.
     AtLeast(f64),
-    /// At most so much more than the floor.
+    /// The difference from the floor is at most this.
     AddedAtMost(f64),
-    /// The value itself, not the ratio, below so much.
+    /// The value itself, not the ratio, is below this.
     ValueBelow(f64),
 }
 
 impl Figure {
-    /// A figure from pairs (value, floor); `None` without any.
+    /// Computes a figure from pairs (value, floor); `None` without pairs.
     pub fn of_pairs(
         name: impl Into<String>,
         unit: &'static str,
@@ -136,7 +136,7 @@ impl fmt::Display for Figure {
         if self.ratio.max.is_finite() {
             write!(f, "{:.3}", self.ratio)?;
         } else {
-            write!(f, "none: the floor is nothing")?;
+            write!(f, "none: the floor is 0")?;
         }
         if !self.promise.is_empty() {
             let verdict = if self.kept { "kept" } else { "NOT KEPT" };

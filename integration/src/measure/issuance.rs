@@ -1,5 +1,5 @@
-//! Issuance through the broker against TokenRequest directly: the same TLS client, the same number
-//! of connections, in turn.
+//! Issuance through the broker compared with TokenRequest directly: the same TLS client and the
+//! same number of connections, in turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,20 +13,20 @@ use super::figure::{Figure, Promise};
 use super::process_time::cpu_ms;
 use crate::http_client;
 
-/// Something that can be asked for a token again and again.
+/// An endpoint that issues tokens.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct TokenEndpoint {
     /// The client; it keeps its connections.
     pub client: Client,
-    /// Where to post.
+    /// URL of the POST request.
     pub url: String,
-    /// What to post.
+    /// Body of the POST request.
     pub body: Option<String>,
-    /// Bearer token to send.
+    /// Bearer token of the request.
     pub bearer: Option<String>,
 }
 
-impl Target {
+impl TokenEndpoint {
     fn request(&self) -> RequestBuilder {
         let mut request = self.client.post(&self.url);
         if let Some(bearer) = &self.bearer {
@@ -38,11 +38,11 @@ impl Target {
         }
     }
 
-    /// Asks once and checks that a token came.
+    /// Requests a token and checks that one is returned.
     ///
     /// # Errors
-    /// No token came.
-    pub async fn ask(&self) -> Result<()> {
+    /// No token was returned.
+    pub async fn request_token(&self) -> Result<()> {
         let answer = self.request().send().await.context("send the request")?;
         let status = answer.status();
         let body = answer.text().await.context("read the answer")?;
@@ -53,21 +53,21 @@ impl Target {
     }
 }
 
-/// What a run did.
+/// The result of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// Tokens a second.
     pub rate: f64,
-    /// CPU milliseconds a token, for each process that was watched, in their order.
+    /// CPU milliseconds for one token, for each watched process in order.
     pub cpu_ms: [f64; 3],
 }
 
-/// Asks with so many callers for so long; watches the CPU time of three processes.
+/// Runs this number of callers for this time, and measures the CPU time of three processes.
 ///
 /// # Errors
 /// A call failed.
 pub async fn run(
-    target: &Target,
+    target: &TokenEndpoint,
     callers: usize,
     length: Duration,
     watched: [u32; 3],
@@ -84,7 +84,7 @@ pub async fn run(
             let (target, stop, count) = (target.clone(), Arc::clone(&stop), Arc::clone(&count));
             tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
-                    target.ask().await?;
+                    target.request_token().await?;
                     count.fetch_add(1, Ordering::Relaxed);
                 }
                 anyhow::Ok(())
@@ -105,17 +105,17 @@ pub async fn run(
     Ok(Run { rate: count / elapsed, cpu_ms: cpu })
 }
 
-/// What is asked of both sides, and how long.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Pairs of runs for each number of callers.
+    /// Number of pairs of runs for each number of callers.
     pub rounds: usize,
     /// Length of one run.
     pub length: Duration,
 }
 
-/// Issuance through the broker against TokenRequest directly, with 1, 4 and 16 callers, in turn.
-/// Both sides are asked over TLS by the same client, one kept connection for each caller.
+/// Compares issuance through the broker with TokenRequest directly, with 1, 4 and 16 callers, in
+/// turn. The same client requests both sides over TLS, with one kept connection for each caller.
 ///
 /// # Errors
 /// A call fails.
@@ -125,11 +125,11 @@ pub async fn against_direct(
     plan: Plan,
 ) -> Result<Vec<Figure>> {
     let session = person.sign_in().await?;
-    let api = world.stranger()?.with_token(session.access_token.clone());
+    let api = world.anonymous_api()?.with_token(session.access_token.clone());
     let workspace = api.workspaces(false).await?.items.into_iter().next();
     let workspace = workspace.context("the person has no workspace")?;
     let authority = world.cluster().authority().certificate();
-    let through = Target {
+    let through = TokenEndpoint {
         client: http_client::builder(Some(authority))?.http1_only().build()?,
         url: format!(
             "{}api/v1/workspaces/{}/credentials",
@@ -141,7 +141,7 @@ pub async fn against_direct(
     };
     let identity = world.cluster().broker_identity();
     let pem = format!("{}{}", identity.certificate, identity.key);
-    let direct = Target {
+    let direct = TokenEndpoint {
         client: http_client::builder(Some(authority))?
             .identity(reqwest::Identity::from_pem(pem.as_bytes())?)
             .http1_only()
@@ -163,7 +163,7 @@ pub async fn against_direct(
         bearer: None,
     };
     let watched = [
-        world.broker().pid().context("the broker runs no more")?,
+        world.broker().pid().context("the broker has stopped")?,
         world.cluster().api_server_pid(),
         world.cluster().etcd_pid(),
     ];

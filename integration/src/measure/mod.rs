@@ -1,5 +1,5 @@
-//! What `cargo measure` measures, and how: each figure beside its floor, the two interleaved in one
-//! run, so that a machine whose speed drifts moves both.
+//! The measurements of `cargo measure`: each figure is compared with its floor, and the two are
+//! interleaved in one run, so that a machine whose speed drifts affects both.
 
 pub mod figure;
 pub mod flood;

@@ -1,4 +1,4 @@
-//! The plugin's cache hit, alone and below kubectl.
+//! The plugin's cache hit, alone and as kubectl's exec plugin.
 
 use std::path::Path;
 use std::time::Instant;
@@ -7,14 +7,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::figure::{Figure, Promise};
-use super::process_time::{Taken, time_one};
+use super::process_time::{ProcessUsage, time_one};
 use crate::person::Person;
 use crate::world::World;
 
-/// What client-go hands to the plugin.
+/// The exec info that client-go passes to the plugin.
 const EXEC_INFO: &str = r#"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false}}"#;
 
-/// Times a cache hit against `/bin/true`, in turn: wall time, and peak memory.
+/// Times a cache hit and `/bin/true` in turn: wall time, and peak memory.
 ///
 /// # Errors
 /// A run fails.
@@ -27,12 +27,12 @@ pub async fn cache_hit(person: &Person, world: &World, rounds: usize) -> Result<
         time_one(base, &plugin, &args)
     };
     let floor = || time_one(person.kubectl().other(&parent), Path::new("/bin/true"), &[]);
-    // The first ones fill the caches of the file system.
+    // The first runs fill the caches of the file system.
     hit().await?;
     floor().await?;
-    let mut pairs: Vec<(Taken, Taken)> = Vec::with_capacity(rounds);
+    let mut pairs: Vec<(ProcessUsage, ProcessUsage)> = Vec::with_capacity(rounds);
     for round in 0..rounds {
-        // Who comes first changes, so that neither is always the one after the other.
+        // The order alternates, so that neither always runs after the other.
         pairs.push(if round % 2 == 0 {
             let hit = hit().await?;
             (hit, floor().await?)
@@ -41,7 +41,7 @@ pub async fn cache_hit(person: &Person, world: &World, rounds: usize) -> Result<
             (hit().await?, floor)
         });
     }
-    let of = |pick: fn(&Taken) -> f64| -> Vec<(f64, f64)> {
+    let of = |pick: fn(&ProcessUsage) -> f64| -> Vec<(f64, f64)> {
         pairs.iter().map(|(hit, floor)| (pick(hit), pick(floor))).collect()
     };
     let figures = [
@@ -70,8 +70,8 @@ pub async fn cache_hit(person: &Person, world: &World, rounds: usize) -> Result<
     Ok(figures.into_iter().flatten().collect())
 }
 
-/// Times `kubectl get` with the exec entry against the same kubectl with a token in its
-/// kubeconfig, in turn.
+/// Times `kubectl get` with the exec entry and the same kubectl with a token in its kubeconfig, in
+/// turn.
 ///
 /// # Errors
 /// A run fails.
@@ -85,7 +85,7 @@ pub async fn kubectl_get(person: &Person, world: &World, rounds: usize) -> Resul
         kubectl.run(["get", "configmaps", "-o", "name"]).await?.success()?;
         Ok(began.elapsed().as_secs_f64() * 1e3)
     };
-    // The first of each fills kubectl's discovery cache.
+    // The first run of each fills kubectl's discovery cache.
     time(person.kubectl()).await?;
     time(&static_kubectl).await?;
     let mut pairs = Vec::with_capacity(rounds);
@@ -107,7 +107,7 @@ pub async fn kubectl_get(person: &Person, world: &World, rounds: usize) -> Resul
     ))
 }
 
-/// The arguments that the kubeconfig gives the plugin.
+/// Returns the arguments that the kubeconfig passes to the plugin.
 fn exec_args(kubeconfig: &Path) -> Result<Vec<String>> {
     let text = std::fs::read_to_string(kubeconfig)
         .with_context(|| format!("read {}", kubeconfig.display()))?;

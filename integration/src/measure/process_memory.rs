@@ -1,14 +1,13 @@
-//! How much memory a running process needs, and how much more at its peak than before something was done
-//! to it.
+//! Resident memory of a running process, and its peak growth during an operation.
 
 use anyhow::{Context, Result};
 
-/// Resident memory of a process, in MiB; 0 if it is gone.
+/// Returns the resident memory of a process in MiB; 0 if it is gone.
 pub fn rss_mib(pid: u32) -> f64 {
     status_mib(pid, "VmRSS:").unwrap_or_default()
 }
 
-/// A size of `/proc/PID/status` (proc(5)), in MiB.
+/// Reads a size in `/proc/PID/status` (proc(5)), in MiB.
 fn status_mib(pid: u32, field: &str) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let size = status.lines().find_map(|line| line.strip_prefix(field))?;
@@ -16,8 +15,8 @@ fn status_mib(pid: u32, field: &str) -> Option<f64> {
     Some(kib / 1024.0)
 }
 
-/// What a process needs from now on. Linux keeps the peak itself and sets it back on request
-/// (proc(5), `clear_refs`), so nothing that lasts for a moment is overlooked.
+/// Peak memory of a process from now on. Linux itself tracks the peak and resets it on request
+/// (proc(5), `clear_refs`), so no short peak is missed.
 #[derive(Clone, Copy, Debug)]
 pub struct PeakMemory {
     pid: u32,
@@ -25,20 +24,20 @@ pub struct PeakMemory {
 }
 
 impl PeakMemory {
-    /// Begins with what the process needs now.
+    /// Starts at the current memory of the process.
     ///
     /// # Errors
-    /// It is gone, or somebody else's.
+    /// The process is gone, or belongs to another user.
     pub fn of(pid: u32) -> Result<Self> {
         std::fs::write(format!("/proc/{pid}/clear_refs"), "5")
             .with_context(|| format!("set the peak of process {pid} back"))?;
         Ok(Self { pid, before: rss_mib(pid) })
     }
 
-    /// So many MiB more than at the beginning it needed at once since then.
+    /// Returns by how many MiB the peak since the start exceeds the memory at the start.
     ///
     /// # Errors
-    /// It is gone.
+    /// The process is gone.
     pub fn grown_mib(&self) -> Result<f64> {
         let peak = status_mib(self.pid, "VmHWM:")
             .context("it is gone, or this system does not say what a process needed at its peak")?;

@@ -1,4 +1,4 @@
-//! The broker's start, and what it holds when nobody asks anything.
+//! Start time of the broker, and its memory when idle.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use super::process_memory::rss_mib;
 use crate::process::Program;
 use crate::world::World;
 
-/// Times the broker from its start to ready, against its shortest command, in turn; and its memory
-/// when idle, against what that command needs at its peak.
+/// Times the broker's start until it is ready and its shortest command, in turn; and compares its
+/// idle memory with the peak of that command.
 ///
 /// # Errors
 /// The broker does not start.
@@ -28,9 +28,9 @@ pub async fn start_to_ready(world: &World, rounds: usize) -> Result<Vec<Figure>>
         let began = Instant::now();
         broker.start().await?;
         times.push((began.elapsed().as_secs_f64() * 1e3, floor.wall_ms));
-        // What starting itself needed is given back within a moment.
+        // Memory that only the start needed is returned within a moment.
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let pid = broker.pid().context("the broker runs no more")?;
+        let pid = broker.pid().context("the broker has stopped")?;
         memory.push((rss_mib(pid), floor.peak_mib));
     }
     let figures = [

@@ -1,4 +1,4 @@
-//! What KWOK is told: how nodes and pods come up, and who answers in a pod.
+//! KWOK's configuration: how nodes and pods become ready, and which server a pod's ports have.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::{COUNT_PORT, ECHO_PORT};
 use crate::process::Account;
 
-/// Whether a node is ready, as a query.
+/// Query for the Ready condition of a node.
 const READY: &str = r#".status.conditions.[] | select( .type == "Ready" ) | .status"#;
-/// A node that is new gets its address, its port and the word that it is ready.
+/// A new node gets its address, its port and the condition Ready.
 const NODE_STATUS: &str = r#"
 addresses:
 - {type: InternalIP, address: {{ NodeIP | Quote }}}
@@ -24,7 +24,7 @@ allocatable: {cpu: "64", memory: 256Gi, pods: "1000"}
 capacity: {cpu: "64", memory: 256Gi, pods: "1000"}
 "#;
 
-/// A pod that is new runs at once. Its address leads nowhere, but a service may have it.
+/// A new pod runs at once. Its address leads nowhere, but a service may have it as an endpoint.
 const POD_STATUS: &str = r#"
 phase: Running
 hostIP: 127.0.0.1
@@ -47,8 +47,8 @@ containerStatuses:
 {{ end }}
 "#;
 
-/// The configuration: several documents. `log` is what every container logs; commands run as
-/// `account`, if there is one.
+/// Returns the configuration, which has several documents. `log` is the log file of every
+/// container; commands run as `account`, if there is one.
 pub(super) fn text(log: &Path, account: Option<Account>) -> String {
     let object = |kind: &str, spec: Value| {
         json!({

@@ -1,13 +1,14 @@
-//! A node of the cluster, so that pods run and `logs`, `exec`, `attach` and `port-forward` have
-//! somebody who answers: KWOK, which plays the kubelet and its containers.
+//! A simulated node of the cluster, so that pods run and `logs`, `exec`, `attach` and
+//! `port-forward` work: KWOK, which simulates the kubelet and its containers.
 //!
-//! No container is started. What is run in a pod is run on this machine; what a pod logs is what
-//! [`Node::log`] writes. Three things are not as with a real kubelet: the end of standard input never
-//! reaches a command of `exec`, an exit code other than 0 comes back as 1, and `attach` reads only.
+//! No container is started. A command in a pod runs on this machine; the log of a pod is what
+//! [`Node::log`] writes. Three things differ from a real kubelet: the end of standard input never
+//! reaches a command of `exec`, an exit code other than 0 is reported as 1, and `attach` only
+//! reads.
 //!
-//! Its port, which the API server calls without naming itself, is on loopback, but open to every
-//! user of the machine while a test runs, and what comes in is run: as `nobody` if the tests run as
-//! root, else as the user who runs the tests.
+//! Its port, which the API server calls without authentication, is on loopback but open to every
+//! user of the machine while a test runs, and it executes what it receives: as `nobody` if the
+//! tests run as root, else as the user who runs the tests.
 
 mod config;
 mod program;
@@ -31,22 +32,22 @@ use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
 use crate::scratch::{Scratch, private_folder, write_private};
 
-/// The node's name.
+/// Name of the node.
 pub const NODE: &str = "played";
-/// A port of every pod that sends back what it gets.
+/// A port of every pod that echoes its input.
 pub const ECHO_PORT: u16 = 7;
-/// A port of every pod that reads to the end and then answers with the number of bytes, as text.
+/// A port of every pod that reads to the end and then responds with the number of bytes, as text.
 pub const COUNT_PORT: u16 = 9;
 /// Flags that the API server needs to find and trust the node.
 pub const APISERVER_FLAGS: [&str; 2] =
     ["--kubelet-certificate-authority=ca.crt", "--kubelet-preferred-address-types=InternalIP"];
 
-/// Until the node is ready: a second or two.
-const READY_LIMIT: Duration = Duration::from_mins(1);
-/// How often another port is tried.
-const PORT_TRIES: u32 = 5;
+/// Time limit until the node is ready; it needs a second or two.
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
+/// Number of attempts with another port.
+const MAX_PORT_ATTEMPTS: u32 = 5;
 
-/// The node. It ends with the value.
+/// The node. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct Node {
     process: Process,
@@ -57,10 +58,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// Makes the node in this control plane, with its files in `folder`, and waits until it is ready.
+    /// Creates the node in this control plane, with its files in `folder`, and waits until it is
+    /// ready.
     ///
     /// # Errors
-    /// KWOK is nowhere and cannot be built, or it does not start.
+    /// KWOK is missing and cannot be built, or it does not start.
     pub async fn start(cluster: &ControlPlane, folder: &Path) -> Result<Self> {
         let program = program::find().await?;
         private_folder(folder)?;
@@ -75,14 +77,14 @@ impl Node {
         let programs = files.path().join("bin");
         std::fs::create_dir(&programs).context("make a folder for containers' programs")?;
         allow(&programs, 0o755)?;
-        // Nobody but us moves `bin` away.
+        // Only we can move `bin` away.
         allow(files.path(), 0o1777)?;
         let ours = std::env::var_os("PATH").unwrap_or_default();
         let search = std::iter::once(programs).chain(std::env::split_paths(&ours));
         let search = std::env::join_paths(search).context("the search path of containers")?;
         let admin = cluster.admin_kubeconfig().to_owned();
         let nodes: Api<NodeObject> = Api::all(cluster.admin().await?);
-        for _ in 0..PORT_TRIES {
+        for _ in 0..MAX_PORT_ATTEMPTS {
             let port = port::free()?;
             let process = Program::new(&program)
                 .arg("--config=kwok.yaml")
@@ -91,7 +93,7 @@ impl Node {
                 .arg(format!("--manage-single-node={NODE}"))
                 .args(["--node-ip=127.0.0.1", &format!("--node-port={port}")])
                 .arg(format!("--server-address=127.0.0.1:{port}"))
-                // Else the node is held for dead where a controller looks.
+                // Otherwise controllers consider the node dead.
                 .arg("--node-lease-duration-seconds=40")
                 .args(["--tls-cert-file=kubelet.crt", "--tls-private-key-file=kubelet.key"])
                 .without_env("KUBECONFIG")
@@ -107,8 +109,8 @@ impl Node {
         bail!("every port that was free was taken before KWOK could listen on it")
     }
 
-    /// A pod of this name, for `kubectl apply`. It runs once [`Node::bind`] has put it on the node: a
-    /// tenant's pod may not name its node.
+    /// Returns a pod of this name, for `kubectl apply`. It runs once [`Node::bind`] has bound it to
+    /// the node, because a tenant's pod may not name its node.
     pub fn pod(&self, name: &str) -> Value {
         json!({
             "apiVersion": "v1",
@@ -118,10 +120,10 @@ impl Node {
         })
     }
 
-    /// Puts a pod on the node, as a scheduler does.
+    /// Binds a pod to the node, as a scheduler does.
     ///
     /// # Errors
-    /// The API server refuses, for example because the pod is on a node already.
+    /// The API server refuses, for example because the pod is bound already.
     pub async fn bind(&self, namespace: &str, pod: &str) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(client(&self.admin).await?, namespace);
         let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
@@ -133,14 +135,15 @@ impl Node {
         Ok(())
     }
 
-    /// All pods say this line on standard output.
+    /// Appends this line to the log of all pods.
     ///
     /// # Errors
-    /// The file behind it cannot be written.
+    /// The log file cannot be written.
     pub fn log(&self, line: &str) -> Result<()> {
         let mut file =
             OpenOptions::new().append(true).open(&self.log).context("open the containers' log")?;
-        // The form of container runtimes (CRI): time, stream, whole line. Nobody looks at the time.
+        // The log format of container runtimes (CRI): time, stream, full line. The time is not
+        // read.
         let line = format!("2026-01-01T00:00:00.000000000Z stdout F {line}\n");
         file.write_all(line.as_bytes()).context("write the containers' log")
     }
@@ -150,32 +153,32 @@ impl Node {
         self.files.path()
     }
 
-    /// Commands of `exec` find this shell script before any other program of its name.
+    /// Installs a shell script that commands of `exec` find before any other program of its name.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The script cannot be written.
     pub fn program(&self, name: &str, script: &str) -> Result<()> {
         let file = self.files.path().join("bin").join(name);
         std::fs::write(&file, script).context("write a program of containers")?;
         allow(&file, 0o755)
     }
 
-    /// KWOK itself.
+    /// The process of KWOK.
     pub fn process(&self) -> &Process {
         &self.process
     }
 }
 
-/// Lets the account of containers in.
+/// Grants the account of containers access.
 fn allow(path: &Path, mode: u32) -> Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(mode))
         .with_context(|| format!("let containers use {}", path.display()))
 }
 
-/// Waits until the server listens and the node says so. The node is made only when there is somebody
-/// to take care of it.
+/// Waits until the server listens and the node is ready. The Node object is created only once KWOK
+/// runs to handle it.
 async fn ready(process: &Process, nodes: &Api<NodeObject>, port: u16) -> Result<()> {
-    probe::until("KWOK to listen", READY_LIMIT, || async {
+    probe::until("KWOK to listen", READY_TIMEOUT, || async {
         process.still_running()?;
         Ok(match tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).await {
             Ok(_) => Probe::Ready(()),
@@ -190,7 +193,7 @@ async fn ready(process: &Process, nodes: &Api<NodeObject>, port: u16) -> Result<
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(error) => return Err(error).context("make the node"),
     }
-    probe::until("the node to be ready", READY_LIMIT, || async {
+    probe::until("the node to be ready", READY_TIMEOUT, || async {
         process.still_running()?;
         let status = nodes.get(NODE).await.context("read the node")?.status.unwrap_or_default();
         let endpoint = status.daemon_endpoints.and_then(|all| all.kubelet_endpoint);

@@ -1,4 +1,4 @@
-//! Where KWOK comes from: `PATH`, or built with Go once.
+//! The KWOK program: from `PATH`, or built once with Go.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 use crate::go_build::{GoBuild, GoProgram, version_of};
 use crate::machine;
 
-/// The Go module that names and pins it.
+/// The Go module that names and pins KWOK.
 const GO_MOD: &str = include_str!("../../kwok/go.mod");
-/// Its checksums.
+/// The checksums of the module's dependencies.
 const GO_SUM: &str = include_str!("../../kwok/go.sum");
 const PROGRAMS: [GoProgram; 1] =
     [GoProgram { name: "kwok", package: "sigs.k8s.io/kwok/cmd/kwok", output: "kwok" }];
 
-/// The program; built if it is nowhere, which takes two minutes.
+/// Returns the program, and builds it if it is missing, which takes two minutes.
 pub(super) async fn find() -> Result<PathBuf> {
     if let Some(found) = machine::find("kwok") {
         return Ok(found);

@@ -20,18 +20,18 @@ const SCRIPTS: [(&str, &str); 3] = [
     ("memory.mjs", include_str!("../../oidc-provider/memory.mjs")),
 ];
 
-/// How long an installation may take, a slow download included.
-const LIMIT: Duration = Duration::from_mins(10);
-const INSTALL: &str = "on Debian: sudo apt-get install nodejs npm (20 or later); on macOS: brew \
+/// Time limit of an installation, including a slow download.
+const INSTALL_TIMEOUT: Duration = Duration::from_mins(10);
+const INSTALL_HINT: &str = "on Debian: sudo apt-get install nodejs npm (20 or later); on macOS: brew \
                        install node";
 
-/// Node.js.
+/// Returns the path of Node.js.
 pub(super) fn node() -> Result<PathBuf> {
     machine::find("node")
-        .with_context(|| format!("the OpenID provider of the tests needs node; {INSTALL}"))
+        .with_context(|| format!("the OpenID provider of the tests needs node; {INSTALL_HINT}"))
 }
 
-/// Puts the scripts into this folder, and beside them a link to the libraries that they need.
+/// Writes the scripts into this folder, next to a link to the libraries that they need.
 pub(super) async fn into(folder: &Path) -> Result<()> {
     for (name, text) in SCRIPTS {
         fs::write(folder.join(name), text).with_context(|| format!("write {name}"))?;
@@ -40,8 +40,8 @@ pub(super) async fn into(folder: &Path) -> Result<()> {
         .context("link the libraries of the tests' OpenID programs")
 }
 
-/// The libraries that the lock file names, from our cache or from the package registry. A folder
-/// appears in the cache only when it is complete.
+/// Returns the libraries that the lock file names, from our cache or from the package registry. A
+/// folder appears in the cache only when it is complete.
 async fn libraries() -> Result<PathBuf> {
     let Some(cache) = machine::cache_folder() else {
         bail!("there is no place to keep the provider's libraries: set HOME or XDG_CACHE_HOME");
@@ -55,12 +55,13 @@ async fn libraries() -> Result<PathBuf> {
         return Ok(libraries);
     }
     fs::create_dir_all(&cache).with_context(|| format!("make the folder {}", cache.display()))?;
-    let _lock = machine::lock(&cache, "installs the OpenID provider of the tests", LIMIT).await?;
+    let _lock =
+        machine::lock(&cache, "installs the OpenID provider of the tests", INSTALL_TIMEOUT).await?;
     if libraries.is_dir() {
         return Ok(libraries);
     }
     let npm = machine::find("npm")
-        .with_context(|| format!("the OpenID provider of the tests needs npm; {INSTALL}"))?;
+        .with_context(|| format!("the OpenID provider of the tests needs npm; {INSTALL_HINT}"))?;
     say(&format!("installing the OpenID provider of the tests into {}", installed.display()));
     let work = tempfile::Builder::new()
         .prefix(".installing-")
@@ -71,7 +72,7 @@ async fn libraries() -> Result<PathBuf> {
     Program::new(npm)
         .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"])
         .in_folder(work.path())
-        .run(LIMIT)
+        .run(INSTALL_TIMEOUT)
         .await?
         .success()
         .context("install the OpenID provider of the tests (can npm reach its registry?)")?;

@@ -1,5 +1,5 @@
-//! A company's OpenID provider: the certified library `oidc-provider` on Node.js, with people,
-//! keys and faults that a test commands (`integration/oidc-provider/main.mjs`).
+//! A company's OpenID provider: the certified library `oidc-provider` on Node.js, whose people,
+//! keys and faults a test controls (`integration/oidc-provider/main.mjs`).
 
 mod client;
 mod install;
@@ -21,15 +21,15 @@ use crate::scratch::Scratch;
 
 pub use client::certified_client;
 
-/// Until the provider answers, on a busy machine.
-const READY_LIMIT: Duration = Duration::from_mins(1);
-/// Pages between the sign-in form and the way back at most: sign-in, consent.
+/// Time limit until the provider responds, on a busy machine.
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
+/// Maximum number of forms between the sign-in page and the redirect back: sign-in, consent.
 const FORMS: u32 = 3;
 
-/// A running provider. It ends with the value.
+/// A running provider. It ends when the value is dropped.
 #[derive(Debug)]
 pub struct OidcProvider {
-    // Ends before its folder goes.
+    // Dropped before its folder.
     process: Process,
     url: String,
     http: Client,
@@ -37,7 +37,8 @@ pub struct OidcProvider {
 }
 
 impl OidcProvider {
-    /// Starts one without people and clients. Under 2 s, once its library is installed.
+    /// Starts a provider without people and clients; takes less than 2 s once its library is
+    /// installed.
     ///
     /// # Errors
     /// Node.js or npm is missing, or the provider does not start.
@@ -53,18 +54,18 @@ impl OidcProvider {
         Ok(Self { process, url, http, _scratch: scratch })
     }
 
-    /// Its issuer identifier.
+    /// The issuer identifier.
     pub fn issuer(&self) -> &str {
         &self.url
     }
 
-    /// Its log.
+    /// Path of the log file.
     pub fn log(&self) -> Option<&Path> {
         self.process.log()
     }
 
-    /// Makes or changes a person; what they do not have yet is not in their claims. The name is the
-    /// subject, and what they sign in with.
+    /// Creates or changes a person with these claims. The name is the subject, and the user name of
+    /// the sign-in.
     ///
     /// # Errors
     /// The provider does not answer.
@@ -80,15 +81,15 @@ impl OidcProvider {
         self.person(name, Value::Null).await
     }
 
-    /// The clients that it knows (OpenID Connect Dynamic Client Registration 1.0 section 2).
+    /// Sets the known clients (OpenID Connect Dynamic Client Registration 1.0 section 2).
     ///
     /// # Errors
-    /// It does not answer or does not take them.
+    /// The provider does not respond or refuses the clients.
     pub async fn clients(&self, clients: Value) -> Result<()> {
         self.command("clients", &clients).await.map(drop)
     }
 
-    /// A new key signs from now on; with `keep` the old ones stay published. `kty` is RSA or EC.
+    /// Rotates the signing key; with `keep` the old keys stay published. `kty` is RSA or EC.
     ///
     /// # Errors
     /// The provider does not answer.
@@ -96,7 +97,7 @@ impl OidcProvider {
         self.command("rotate", &json!({ "kty": kty, "keep": keep })).await.map(drop)
     }
 
-    /// Answers every request with this status from now on; `None` ends that.
+    /// Responds to every request with this status from now on; `None` ends the outage.
     ///
     /// # Errors
     /// The provider does not answer.
@@ -104,7 +105,7 @@ impl OidcProvider {
         self.command("set", &json!({ "outage": status })).await.map(drop)
     }
 
-    /// Whether it hands out refresh tokens from now on.
+    /// Sets whether the provider issues refresh tokens from now on.
     ///
     /// # Errors
     /// The provider does not answer.
@@ -112,7 +113,7 @@ impl OidcProvider {
         self.command("set", &json!({ "refreshTokens": given })).await.map(drop)
     }
 
-    /// Spoils the next ID token: `{"header": {…}, "claims": {…}, "foreign": true}`.
+    /// Corrupts the next ID token: `{"header": {…}, "claims": {…}, "foreign": true}`.
     ///
     /// # Errors
     /// The provider does not answer.
@@ -120,7 +121,7 @@ impl OidcProvider {
         self.command("spoil", &how).await.map(drop)
     }
 
-    /// Any token, signed with the provider's key: `{"header": {…}, "claims": {…}, "foreign": true}`.
+    /// Signs any token with the provider's key: `{"header": {…}, "claims": {…}, "foreign": true}`.
     ///
     /// # Errors
     /// The provider does not answer.
@@ -129,7 +130,7 @@ impl OidcProvider {
         answer["token"].as_str().map(str::to_owned).context("no token in the provider's answer")
     }
 
-    /// How often each of its paths was asked for.
+    /// Returns the number of requests for each path.
     ///
     /// # Errors
     /// The provider does not answer.
@@ -138,7 +139,7 @@ impl OidcProvider {
         serde_json::from_value(counts).context("read the provider's counts")
     }
 
-    /// Tells a client that somebody signed out (OpenID Connect Back-Channel Logout 1.0).
+    /// Notifies a client that a person signed out (OpenID Connect Back-Channel Logout 1.0).
     ///
     /// # Errors
     /// The client refuses.
@@ -147,8 +148,9 @@ impl OidcProvider {
         self.command("logout", &command).await.map(drop)
     }
 
-    /// A person signs in: opens an address that leads to the provider's form, fills in the forms
-    /// there, and stands where that leads outside of the provider, or where the browser stops.
+    /// Signs a person in: opens an address that leads to the provider's form, fills in the forms
+    /// there, and returns the first page outside of the provider, or the page where the browser
+    /// stops.
     ///
     /// # Errors
     /// A page that should have a form has none.
@@ -184,9 +186,9 @@ impl OidcProvider {
     }
 }
 
-/// The address that the provider writes once it listens; the system chose its port.
+/// Waits for the address that the provider prints once it listens; the system chose its port.
 async fn ready(process: &Process, log: &Path) -> Result<String> {
-    probe::until("the OpenID provider to listen", READY_LIMIT, || async {
+    probe::until("the OpenID provider to listen", READY_TIMEOUT, || async {
         process.still_running()?;
         let written = std::fs::read_to_string(log).context("read the provider's log")?;
         let address = written.lines().find_map(|line| line.strip_prefix("ready: "));

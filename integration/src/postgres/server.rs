@@ -1,4 +1,4 @@
-//! The server process in its folder.
+//! The server process and its data folder.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -17,16 +17,16 @@ use crate::process::{Account, Process, Program};
 use crate::scratch::{Scratch, write_private};
 use crate::{machine, port, random};
 
-/// Until the server takes connections; recovery after a crash included.
-const READY_LIMIT: Duration = Duration::from_mins(1);
-/// How often another port is tried.
-const PORT_TRIES: u32 = 5;
-/// The server's superuser.
+/// Time limit until the server accepts connections, including the recovery after a crash.
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
+/// Number of attempts with another port.
+const MAX_PORT_ATTEMPTS: u32 = 5;
+/// Name of the server's superuser.
 const USER: &str = "tenant";
 
 #[derive(Debug)]
 pub(super) struct Server {
-    // Ends before its folder goes.
+    // Dropped before its folder.
     process: Mutex<Option<Process>>,
     programs: PathBuf,
     port: u16,
@@ -38,7 +38,8 @@ pub(super) struct Server {
 impl Server {
     pub(super) async fn start(folder: Option<&Path>) -> Result<Self> {
         let account = machine::unprivileged_account()?;
-        // Not inside another temporary folder: those are closed to the account that it runs as.
+        // Not inside another temporary folder, because the account of the server cannot enter
+        // those.
         let scratch = match folder {
             Some(folder) => Scratch::kept(folder)?,
             None => Scratch::new("postgres")?,
@@ -60,7 +61,7 @@ impl Server {
             account,
             scratch,
         };
-        for _ in 0..PORT_TRIES {
+        for _ in 0..MAX_PORT_ATTEMPTS {
             let process = server.spawn()?;
             match server.ready(&process).await {
                 Ok(()) => {
@@ -94,7 +95,7 @@ impl Server {
         }
     }
 
-    pub(super) async fn start_again(&self) -> Result<()> {
+    pub(super) async fn restart(&self) -> Result<()> {
         let mut running = self.process.lock().await;
         if running.is_none() {
             let process = self.spawn()?;
@@ -114,14 +115,14 @@ impl Server {
             .as_account(self.account)
             .in_folder(self.scratch.path())
             .env("HOME", self.scratch.path())
-            // "Fast": connections are cut, the data is written.
+            // Fast shutdown: connections are cut, the data is written.
             .stop_with(Signal::INT, Duration::from_secs(5))
             .spawn_logged(&self.log())
     }
 
     async fn ready(&self, process: &Process) -> Result<()> {
         let url = self.url()?;
-        probe::until("PostgreSQL to take connections", READY_LIMIT, || async {
+        probe::until("PostgreSQL to take connections", READY_TIMEOUT, || async {
             process.still_running()?;
             Ok(match PgConnection::connect(url.as_str()).await {
                 Ok(_) => Probe::Ready(()),
@@ -133,11 +134,11 @@ impl Server {
     }
 }
 
-/// Makes the data folder: passwords are checked on every connection, text is UTF-8.
+/// Creates the data folder: every connection needs a password, text is UTF-8.
 async fn initialize(programs: &Path, folder: &Path, account: Option<Account>) -> Result<()> {
     Program::new(programs.join("initdb"))
         .args(["--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--username", USER])
-        // The new files need not outlive a power cut; what the server writes later does.
+        // The new files need not survive a power failure; the server's later writes do.
         .arg("--no-sync")
         .arg("--pgdata")
         .arg(folder.join("data"))
@@ -156,7 +157,7 @@ async fn initialize(programs: &Path, folder: &Path, account: Option<Account>) ->
 }
 
 /// Gives a file or folder to the account that the server runs as, and lets that account pass
-/// through the folder above.
+/// through the parent folder.
 fn own(path: &Path, account: Option<Account>) -> Result<()> {
     let Some(account) = account else { return Ok(()) };
     chown(path, Some(account.uid), Some(account.gid))

@@ -1,4 +1,4 @@
-//! Programs whose output is read.
+//! Programs whose output is captured.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::{Process, exit_code};
 use crate::probe::{self, Probe};
 
-/// A running program whose outputs are kept for reading. Dropping it ends the program.
+/// A running program with captured output. The program ends when the value is dropped.
 #[derive(Debug)]
 pub struct Captured {
     process: Process,
@@ -18,16 +18,16 @@ pub struct Captured {
     stderr: File,
 }
 
-/// What a program left behind.
+/// The output and exit status of a program that ended.
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// Name of the program, for messages.
     pub name: String,
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
-    /// What it wrote to standard output; bytes that are not UTF-8 are replaced.
+    /// Its standard output; bytes that are not UTF-8 are replaced.
     pub stdout: String,
-    /// What it wrote to standard error; bytes that are not UTF-8 are replaced.
+    /// Its standard error; bytes that are not UTF-8 are replaced.
     pub stderr: String,
 }
 
@@ -36,12 +36,12 @@ impl Captured {
         Self { process, stdout, stderr }
     }
 
-    /// The process.
+    /// The underlying process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Standard output so far.
+    /// Returns the standard output so far.
     ///
     /// # Errors
     /// The file behind it cannot be read.
@@ -49,7 +49,7 @@ impl Captured {
         read(&self.stdout)
     }
 
-    /// Standard error so far.
+    /// Returns the standard error so far.
     ///
     /// # Errors
     /// The file behind it cannot be read.
@@ -57,8 +57,8 @@ impl Captured {
         read(&self.stderr)
     }
 
-    /// Waits until standard output satisfies `enough`, and returns it. `what` names what is waited
-    /// for.
+    /// Waits until standard output satisfies `enough`, and returns it. `what` names the condition
+    /// in messages.
     ///
     /// # Errors
     /// `limit` passed, or the program ended first; both outputs are in the message.
@@ -69,7 +69,7 @@ impl Captured {
         enough: impl Fn(&str) -> bool,
     ) -> Result<String> {
         probe::until(what, limit, || {
-            // The status comes first: what was written before the end is then seen as well.
+            // The status is read first, so that output that was written before the end is included.
             let ended = self.process.status();
             let output = self.stdout();
             let verdict = output.and_then(|text| match ended {
@@ -89,7 +89,7 @@ impl Captured {
     /// Waits for the end, at most for `limit`.
     ///
     /// # Errors
-    /// It is still running after `limit`; it is then killed.
+    /// The program is still running after `limit`; it is then killed.
     pub async fn finish(self, limit: Duration) -> Result<Finished> {
         let Ok(status) = tokio::time::timeout(limit, self.process.wait()).await else {
             self.process.kill();
@@ -110,12 +110,12 @@ impl Captured {
 }
 
 impl Finished {
-    /// The exit code; 128 and the signal's number if a signal ended it, as in a shell.
+    /// The exit code; 128 plus the signal's number if a signal ended it, as in a shell.
     pub fn code(&self) -> i32 {
         exit_code(self.status)
     }
 
-    /// Itself, if the exit status is 0.
+    /// Returns itself if the exit status is 0.
     ///
     /// # Errors
     /// Any other status; both outputs are in the message.
@@ -133,7 +133,7 @@ impl Finished {
     }
 }
 
-/// The whole file, read at its own offsets: the program's position in it stays where it is.
+/// Reads the whole file at explicit offsets, because the program shares the file's position.
 fn read(file: &File) -> Result<String> {
     let length = file.metadata().context("look at an output file")?.len();
     let mut bytes = vec![0; usize::try_from(length).context("an output file is too long")?];

@@ -1,9 +1,10 @@
-//! Ends what the harness leaves behind, however the harness ends.
+//! The guardian, which ends the harness's processes and removes its folders, however the harness
+//! ends.
 //!
 //! A destructor does not run when a process is killed with SIGKILL, and a static is never dropped.
-//! So the first child brings one small shell with it that reads, over a pipe, what runs and which
-//! folders are temporary. The pipe closes with the harness, whatever the cause, and the shell then
-//! ends the rest. `PR_SET_PDEATHSIG` would do the same on Linux alone and with unsafe code.
+//! The first child therefore starts one small shell that reads over a pipe which processes run and
+//! which folders are temporary. The pipe closes with the harness, whatever the cause, and the shell
+//! then ends the rest. `PR_SET_PDEATHSIG` would do the same on Linux alone and with unsafe code.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -13,10 +14,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal};
 
-/// The pipe. It is never closed by us: the end of this process closes it.
+/// The pipe to the guardian. It closes when this process ends.
 static PIPE: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
-/// From now on the group of this process is to be ended with `signal`, then with SIGKILL.
+/// Registers the group of this process; the guardian ends it with `signal`, then with SIGKILL.
 pub(super) fn watch(pid: Pid, signal: Signal) -> io::Result<()> {
     let name = match signal {
         Signal::INT => "INT",
@@ -24,22 +25,22 @@ pub(super) fn watch(pid: Pid, signal: Signal) -> io::Result<()> {
         Signal::KILL => "KILL",
         _ => "TERM",
     };
-    tell(&format!("start {name} {}\n", pid.as_raw_nonzero()))
+    send_line(&format!("start {name} {}\n", pid.as_raw_nonzero()))
 }
 
-/// The process is gone and its number may be given to another one.
+/// Unregisters a process that is gone; its number may be reused.
 pub(super) fn unwatch(pid: Pid) -> io::Result<()> {
-    tell(&format!("end {}\n", pid.as_raw_nonzero()))
+    send_line(&format!("end {}\n", pid.as_raw_nonzero()))
 }
 
-/// The folder is to be removed after the last process.
+/// Registers a folder to remove after the last process.
 pub(crate) fn adopt_folder(path: &Path) -> io::Result<()> {
-    tell(&format!("folder {}\n", one_line(path)?))
+    send_line(&format!("folder {}\n", one_line(path)?))
 }
 
-/// The folder is gone, or is to be kept.
-pub(crate) fn forget_folder(path: &Path) -> io::Result<()> {
-    tell(&format!("forget {}\n", one_line(path)?))
+/// Unregisters a folder that is gone or to be kept.
+pub(crate) fn release_folder(path: &Path) -> io::Result<()> {
+    send_line(&format!("forget {}\n", one_line(path)?))
 }
 
 fn one_line(path: &Path) -> io::Result<&str> {
@@ -51,7 +52,7 @@ fn one_line(path: &Path) -> io::Result<&str> {
     })
 }
 
-fn tell(line: &str) -> io::Result<()> {
+fn send_line(line: &str) -> io::Result<()> {
     let mut pipe = PIPE.lock().unwrap_or_else(PoisonError::into_inner);
     if pipe.is_none() {
         *pipe = Some(start()?);
@@ -65,7 +66,8 @@ fn tell(line: &str) -> io::Result<()> {
 fn start() -> io::Result<ChildStdin> {
     Command::new("/bin/sh")
         .args(["-c", include_str!("guardian.sh"), "guardian"])
-        // Its own group: what kills ours, Ctrl-C among it, must not take the guardian along.
+        // Its own process group, because a signal that kills ours, such as Ctrl-C, must not kill
+        // the guardian.
         .process_group(0)
         .current_dir("/")
         .stdin(Stdio::piped())

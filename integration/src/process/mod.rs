@@ -1,8 +1,8 @@
-//! Programs that are started, watched and ended.
+//! Child processes: started, watched and ended.
 //!
-//! Every child leads a process group of its own. It is ended when its [`Process`] is dropped, and by
-//! the guardian (`guardian.sh`) when this process dies without dropping anything. A [`Process`]
-//! belongs to no async runtime, so that tests with a runtime each can share one.
+//! Every child leads a process group of its own. It ends when its [`Process`] is dropped, or by the
+//! guardian (`guardian.sh`) when this process dies without dropping anything. A [`Process`] belongs
+//! to no async runtime, so that tests with separate runtimes can share one.
 
 mod captured;
 pub(crate) mod guardian;
@@ -24,36 +24,36 @@ use tokio::sync::watch;
 pub use captured::{Captured, Finished};
 pub use program::{Account, Program};
 
-/// How long a process may take to vanish after SIGKILL.
-const KILL_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit for a process to end after SIGKILL.
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running program.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     pid: Pid,
-    fate: Arc<Fate>,
+    exit_state: Arc<ExitState>,
     exited: watch::Receiver<Option<ExitStatus>>,
     log: Option<PathBuf>,
     stop_signal: Signal,
     grace: Duration,
 }
 
-/// What became of a process; shared with the thread that waits for it.
+/// The exit status of a process, shared with the thread that waits for it.
 #[derive(Debug, Default)]
-struct Fate {
-    /// Set once the process has been reaped; no signal is sent after that, because its number may
-    /// by then be another process's.
+struct ExitState {
+    /// Set once the process has been reaped. No signal is sent after that, because its number may
+    /// be reused by then.
     status: Mutex<Option<ExitStatus>>,
     changed: Condvar,
 }
 
-impl Fate {
+impl ExitState {
     fn lock(&self) -> MutexGuard<'_, Option<ExitStatus>> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks until the process is gone, at most for `limit`.
+    /// Blocks until the process has ended, at most for `limit`.
     fn wait(&self, limit: Duration) -> Option<ExitStatus> {
         let (status, _) = self
             .changed
@@ -64,8 +64,8 @@ impl Fate {
 }
 
 impl Process {
-    /// Takes charge of a child that waits at its gate: first the guardian knows it, then `gate` is
-    /// written and it runs. A child on our own input has no gate.
+    /// Takes over a child that waits at its gate: the guardian registers it, then `gate` is written
+    /// and the program runs. A child on our own input has no gate.
     fn guard(
         name: String,
         mut child: Child,
@@ -80,23 +80,23 @@ impl Process {
             return Err(error).context("tell the guardian shell about a child");
         }
         let input = child.stdin.take();
-        let fate = Arc::new(Fate::default());
+        let exit_state = Arc::new(ExitState::default());
         let (sender, exited) = watch::channel(None);
-        let thread_fate = Arc::clone(&fate);
+        let thread_fate = Arc::clone(&exit_state);
         std::thread::Builder::new()
             .name(format!("wait-{name}"))
             .spawn(move || {
                 if let Some(mut input) = input {
-                    // A program that does not read its input is no failure of ours.
+                    // A program that does not read its input is no error here.
                     let _ = input.write_all(&gate);
                 }
                 sender.send_replace(Some(reap(&mut child, pid, &thread_fate)));
             })
             .context("start a thread that waits for a child")?;
-        Ok(Self { name, pid, fate, exited, log: None, stop_signal, grace })
+        Ok(Self { name, pid, exit_state, exited, log: None, stop_signal, grace })
     }
 
-    /// The process id, which is also its group's.
+    /// The process id, which is also its group id.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
@@ -108,15 +108,15 @@ impl Process {
 
     /// The exit status, if it has ended.
     pub fn status(&self) -> Option<ExitStatus> {
-        *self.fate.lock()
+        *self.exit_state.lock()
     }
 
-    /// Sends a signal to the process; nothing happens if it has ended.
+    /// Sends a signal to the process; does nothing if it has ended.
     ///
     /// # Errors
     /// The signal is not allowed.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let status = self.fate.lock();
+        let status = self.exit_state.lock();
         if status.is_none() {
             match kill_process(self.pid, signal) {
                 Ok(()) | Err(Errno::SRCH) => {}
@@ -128,14 +128,14 @@ impl Process {
         Ok(())
     }
 
-    /// Sends a signal to the whole group, as a terminal does; to the process alone if it leads
-    /// none. Nothing happens if it has ended.
+    /// Sends a signal to the whole group, as a terminal does; to the process alone if it leads no
+    /// group. Does nothing if it has ended.
     ///
     /// # Errors
     /// The signal is not allowed.
     pub fn signal_group(&self, signal: Signal) -> Result<()> {
         {
-            let status = self.fate.lock();
+            let status = self.exit_state.lock();
             if status.is_some() || kill_process_group(self.pid, signal).is_ok() {
                 return Ok(());
             }
@@ -145,9 +145,9 @@ impl Process {
 
     /// Kills the process and its group at once, as a crash would.
     pub fn kill(&self) {
-        let status = self.fate.lock();
+        let status = self.exit_state.lock();
         if status.is_none() {
-            // The only failures are that it is gone already or leads no group.
+            // The only errors are that it is gone already or leads no group.
             if kill_process_group(self.pid, Signal::KILL).is_err() {
                 let _ = kill_process(self.pid, Signal::KILL);
             }
@@ -160,7 +160,7 @@ impl Process {
         exited.wait_for(Option::is_some).await.ok().and_then(|status| *status)
     }
 
-    /// Asks it to end and waits; after `grace` it is killed.
+    /// Asks the process to end and waits; after `grace` it is killed.
     ///
     /// # Errors
     /// It had to be killed.
@@ -174,12 +174,12 @@ impl Process {
         bail!("{} did not end within {grace:?} and was killed\n{}", self.name, self.log_tail(40))
     }
 
-    /// The file that both outputs go to, if it was started with one.
+    /// The file that both outputs are appended to, if it has one.
     pub fn log(&self) -> Option<&Path> {
         self.log.as_deref()
     }
 
-    /// The last lines of its log, for a message to a person.
+    /// Returns the last lines of its log, for an error message.
     pub fn log_tail(&self, lines: usize) -> String {
         self.log.as_deref().map_or_else(String::new, |log| log_tail(log, lines))
     }
@@ -187,7 +187,7 @@ impl Process {
     /// Fails with the end of the log if the process has ended; for probes that wait for a server.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub fn still_running(&self) -> Result<()> {
         match self.status() {
             None => Ok(()),
@@ -202,36 +202,37 @@ impl Drop for Process {
             return;
         }
         let _ = self.signal(self.stop_signal);
-        if self.fate.wait(self.grace).is_none() {
+        if self.exit_state.wait(self.grace).is_none() {
             self.kill();
-            self.fate.wait(KILL_LIMIT);
+            self.exit_state.wait(KILL_TIMEOUT);
         }
     }
 }
 
-/// Waits for the child's end without reaping it, ends what it left in its group, and only then
-/// gives its number back.
-fn reap(child: &mut Child, pid: Pid, fate: &Fate) -> ExitStatus {
+/// Waits for the child's end without reaping it, kills the rest of its group, and only then reaps
+/// it, which frees its number.
+fn reap(child: &mut Child, pid: Pid, exit_state: &ExitState) -> ExitStatus {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR)) {}
-    let mut slot = fate.lock();
+    let mut slot = exit_state.lock();
     let _ = kill_process_group(pid, Signal::KILL);
     let status = child.wait().unwrap_or_default();
     *slot = Some(status);
     drop(slot);
-    // The guardian is gone only when this process is on its way out as well.
+    // The guardian is gone only when this process is ending as well.
     let _ = guardian::unwatch(pid);
-    fate.changed.notify_all();
+    exit_state.changed.notify_all();
     status
 }
 
-/// The exit code of a status; 128 and the signal's number if a signal ended it, as in a shell.
+/// Returns the exit code of a status; 128 plus the signal's number if a signal ended it, as in a
+/// shell.
 pub fn exit_code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
-/// The last `lines` lines of a file, each indented, under a line that names the file.
+/// Returns the last `lines` lines of a file, each indented, below a line that names the file.
 pub(crate) fn log_tail(log: &Path, lines: usize) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -1,4 +1,4 @@
-//! How a program is started.
+//! A program to start and its options.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -13,12 +13,12 @@ use rustix::process::Signal;
 use super::Process;
 use super::captured::{Captured, Finished};
 
-/// Waits for a word from the harness and then becomes the program. Without that word, when the
-/// harness died before it could tell the guardian, it ends. What follows in the pipe is the
-/// program's own standard input.
+/// The gate: a shell that waits for a line from the harness and then becomes the program. It ends
+/// without that line, which is when the harness died before it registered the process with the
+/// guardian. The rest of the pipe is the program's own standard input.
 const GATE: &str = "read -r _ || exit 125; exec \"$@\"";
 
-/// A user of the machine that a program runs as.
+/// A user account that a program runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
     /// User id.
@@ -27,7 +27,7 @@ pub struct Account {
     pub gid: u32,
 }
 
-/// A program to start: path, arguments, environment, input and how it is asked to end.
+/// A program to start: path, arguments, environment, input and stop signal.
 #[derive(Clone, Debug)]
 pub struct Program {
     path: PathBuf,
@@ -42,8 +42,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program at this path, with our environment, no input, ended with SIGTERM and, after
-    /// 5 seconds, with SIGKILL.
+    /// Creates a program with this path, our environment and no input. It is stopped with SIGTERM
+    /// and, after 5 seconds, with SIGKILL.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -58,28 +58,28 @@ impl Program {
         }
     }
 
-    /// One more argument.
+    /// Appends an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
     }
 
-    /// More arguments.
+    /// Appends arguments.
     #[must_use]
     pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// Sets a variable of its environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), Some(value.as_ref().to_owned())));
         self
     }
 
-    /// Takes a variable out of its environment.
+    /// Removes an environment variable.
     #[must_use]
     pub fn without_env(mut self, name: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), None));
@@ -93,28 +93,28 @@ impl Program {
         self
     }
 
-    /// The folder it starts in.
+    /// Sets the working directory.
     #[must_use]
     pub fn in_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// Runs as another user; only root may ask for that.
+    /// Runs as another user, which needs root.
     #[must_use]
     pub fn as_account(mut self, account: Option<Account>) -> Self {
         self.account = account;
         self
     }
 
-    /// What it reads from standard input; after that the input ends.
+    /// Sets the standard input, which ends after it.
     #[must_use]
     pub fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
         self.input = input.into();
         self
     }
 
-    /// How it is asked to end, and how long it may take before SIGKILL.
+    /// Sets the stop signal, and the time after which SIGKILL follows.
     #[must_use]
     pub fn stop_with(mut self, signal: Signal, grace: Duration) -> Self {
         self.stop_signal = signal;
@@ -122,7 +122,7 @@ impl Program {
         self
     }
 
-    /// Starts it with both outputs appended to the file `log`.
+    /// Starts the program with both outputs appended to the file `log`.
     ///
     /// # Errors
     /// The log cannot be written or the program cannot be started.
@@ -138,7 +138,7 @@ impl Program {
         Ok(process)
     }
 
-    /// Starts it with its outputs kept for reading.
+    /// Starts the program with captured outputs.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -152,9 +152,9 @@ impl Program {
         Ok(Captured::new(process, stdout, stderr))
     }
 
-    /// Starts it on our own input and outputs. With `own_group` it leads a process group, as all
-    /// others do; without, it stays in ours, as a program must that reads from our terminal, and
-    /// Ctrl-C there reaches both.
+    /// Starts the program on our own input and outputs. With `own_group` it leads a process group,
+    /// as all others do. Without, it stays in ours, which a program needs to read from our
+    /// terminal, and Ctrl-C there reaches both.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -168,11 +168,11 @@ impl Program {
         Process::guard(self.name(), child, Vec::new(), self.stop_signal, self.grace)
     }
 
-    /// Runs it to its end, at most for `limit`.
+    /// Runs the program to its end, at most for `limit`.
     ///
     /// # Errors
-    /// It cannot be started or is still running after `limit`; it is then killed. A failure exit
-    /// status is no error here, see [`Finished::success`].
+    /// The program cannot be started or is still running after `limit`; it is then killed. A
+    /// failure exit status is no error here, see [`Finished::success`].
     pub async fn run(self, limit: Duration) -> Result<Finished> {
         self.spawn_captured()?.finish(limit).await
     }
@@ -199,7 +199,7 @@ impl Program {
         name.display().to_string()
     }
 
-    /// A command without arguments in this program's surroundings.
+    /// Returns a command without arguments in this program's environment.
     fn command(&self, path: &Path) -> Command {
         let mut command = Command::new(path);
         if self.clear_env {

@@ -1,4 +1,4 @@
-//! Starting a world.
+//! The options and the start of a world.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use url::Url;
 
-use super::{Store, World};
+use super::{PostgresStore, World};
 use crate::authority;
 use crate::binaries::{Binaries, Profile};
 use crate::broker::{self, Broker, Settings};
@@ -17,7 +17,7 @@ use crate::node::{self, Node};
 use crate::postgres::Postgres;
 use crate::scratch::{Scratch, write_private};
 
-/// What a world is made of.
+/// The options of a world.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that a test may ask for")]
 pub struct WorldBuilder {
@@ -41,7 +41,7 @@ pub struct WorldBuilder {
 impl Default for WorldBuilder {
     fn default() -> Self {
         let mut settings = Settings::default();
-        // Whatever the broker could ever log is there to be searched.
+        // The most verbose level, so that tests can search everything that the broker could log.
         settings.set("log.level", "trace");
         Self {
             postgres: false,
@@ -64,29 +64,29 @@ impl Default for WorldBuilder {
 }
 
 impl WorldBuilder {
-    /// The broker's rows are in a fresh PostgreSQL database instead of SQLite.
+    /// Stores the broker's data in a fresh PostgreSQL database instead of SQLite.
     #[must_use]
     pub fn postgres(mut self) -> Self {
         self.postgres = true;
         self
     }
 
-    /// So many brokers on one database, which must then be PostgreSQL. Each listens on ports of its
-    /// own; the public URL of all is the first one's.
+    /// Runs this many brokers on one database, which must then be PostgreSQL. Each listens on ports
+    /// of its own; all share the public URL of the first one.
     #[must_use]
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
         self
     }
 
-    /// Nothing is shared with other worlds of this process, and all of it ends with this one.
+    /// Shares nothing with other worlds of this process; everything ends with this one.
     #[must_use]
     pub fn own_control_plane(mut self) -> Self {
         self.own = true;
         self
     }
 
-    /// A control plane of its own whose API server has one more flag.
+    /// Adds a flag to the API server of a control plane of its own.
     #[must_use]
     pub fn apiserver_flag(mut self, flag: impl Into<String>) -> Self {
         self.own = true;
@@ -94,7 +94,7 @@ impl WorldBuilder {
         self
     }
 
-    /// A control plane of its own with every controller of Kubernetes, not only those that a
+    /// Runs every controller of Kubernetes in a control plane of its own, not only those that a
     /// workspace needs.
     #[must_use]
     pub fn every_controller(mut self) -> Self {
@@ -103,22 +103,22 @@ impl WorldBuilder {
         self
     }
 
-    /// A proxy that can fail stands between the brokers and the API server; people still talk to
-    /// the API server itself.
+    /// Puts a fault proxy between the brokers and the API server; people still connect to the API
+    /// server itself.
     #[must_use]
     pub fn fault_proxy(mut self) -> Self {
         self.fault_proxy = true;
         self
     }
 
-    /// Every token is bound to a Secret of its own, and the broker has the right to make these, in a
-    /// control plane of its own.
+    /// Binds every token to a Secret of its own, and grants the broker the right to create these,
+    /// in a control plane of its own.
     #[must_use]
     pub fn bind_tokens(self) -> Self {
         self.installed("cluster.bind_tokens_to_secrets", true)
     }
 
-    /// A setting of all brokers that `tenant-broker install` has to know as well, in a control plane of
+    /// Sets a key of all brokers that `tenant-broker install` needs as well, in a control plane of
     /// its own.
     #[must_use]
     pub fn installed(mut self, key: &str, value: impl Into<toml::Value>) -> Self {
@@ -129,22 +129,22 @@ impl WorldBuilder {
         self.setting(key, value)
     }
 
-    /// The broker serves TLS, with a certificate of the control plane's CA.
+    /// Serves the broker over TLS, with a certificate of the control plane's CA.
     #[must_use]
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// There is a node, so that pods run and `logs`, `exec`, `attach` and `port-forward` are answered,
-    /// in a control plane of its own.
+    /// Adds a node, so that pods run and `logs`, `exec`, `attach` and `port-forward` work, in a
+    /// control plane of its own.
     #[must_use]
     pub fn node(mut self) -> Self {
         self.node = true;
         node::APISERVER_FLAGS.into_iter().fold(self, Self::apiserver_flag)
     }
 
-    /// A setting of all brokers by its dotted key, for example `limits.init_per_hour`. Without it
+    /// Sets a key of all brokers by its dotted name, for example `limits.init_per_hour`. By default
     /// their log level is `trace`.
     #[must_use]
     pub fn setting(mut self, key: &str, value: impl Into<toml::Value>) -> Self {
@@ -152,14 +152,14 @@ impl WorldBuilder {
         self
     }
 
-    /// How the programs are compiled; by default as the harness itself.
+    /// Sets the cargo profile of the programs; by default the harness's own.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// Brokers are this program, not the workspace's. Nothing is shared then.
+    /// Runs this program as the broker, not the workspace's. Nothing is shared then.
     #[must_use]
     pub fn broker_program(mut self, program: Option<PathBuf>) -> Self {
         self.own |= program.is_some();
@@ -167,14 +167,15 @@ impl WorldBuilder {
         self
     }
 
-    /// The port of the first broker's API, instead of a free one.
+    /// Sets the port of the first broker's API, instead of a free one.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// Keeps everything in this folder, and goes on from what is there. Nothing is shared then.
+    /// Keeps all state in this folder, and continues from the state that it has. Nothing is shared
+    /// then.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
@@ -182,7 +183,7 @@ impl WorldBuilder {
         self
     }
 
-    /// Is told what is being done, for a person who waits.
+    /// Sets a callback for progress lines, for a person who waits.
     #[must_use]
     pub fn steps(mut self, steps: fn(&str)) -> Self {
         self.steps = steps;
@@ -203,7 +204,7 @@ impl WorldBuilder {
             Some(folder) => Scratch::kept(folder)?,
             None => Scratch::new("world")?,
         };
-        // A missing kubectl is better known before the minutes that a first build takes.
+        // Fails early without kubectl, before a first build that takes minutes.
         Kubectl::new(scratch.path(), scratch.path(), None)?;
         (self.steps)("building tenant-broker and kubectl-tenant, starting the control plane");
         let (binaries, cluster, database) = tokio::try_join!(
@@ -269,22 +270,22 @@ impl WorldBuilder {
         ControlPlane::start(options).await.map(Arc::new)
     }
 
-    async fn store(&self, folder: &Path) -> Result<Option<Store>> {
+    async fn store(&self, folder: &Path) -> Result<Option<PostgresStore>> {
         if !self.postgres {
             return Ok(None);
         }
         if self.folder.is_some() {
             let server = Arc::new(Postgres::start_in(&folder.join("postgres")).await?);
             let url = server.kept_database("tenant_broker").await?;
-            return Ok(Some(Store { url, _database: None, server }));
+            return Ok(Some(PostgresStore { url, _database: None, server }));
         }
         let server =
             if self.own { Arc::new(Postgres::start().await?) } else { Postgres::shared().await? };
         let database = server.database("tenant_broker").await?;
-        Ok(Some(Store { url: database.url().clone(), _database: Some(database), server }))
+        Ok(Some(PostgresStore { url: database.url().clone(), _database: Some(database), server }))
     }
 
-    /// What all brokers are told alike.
+    /// Returns the settings that all brokers share.
     fn common_settings(&self, world: &World) -> Result<Settings> {
         let mut settings = self.settings.clone();
         let folder = world.scratch.path();
@@ -329,13 +330,13 @@ impl WorldBuilder {
     }
 }
 
-/// A URL as people write it: without the slash that [`Url`] adds.
+/// Formats a URL as people write it: without the slash that [`Url`] appends.
 fn as_setting(url: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
 impl ControlPlane {
-    /// Gives the broker's identity its rights, once for each control plane.
+    /// Grants the broker's identity its rights, once for each control plane.
     async fn install(
         &self,
         program: &Path,

@@ -1,4 +1,4 @@
-//! What a test may ask for.
+//! The world of a test: a control plane, brokers and people.
 
 mod builder;
 
@@ -19,50 +19,50 @@ use crate::control_plane::ControlPlane;
 use crate::fault_proxy::FaultProxy;
 use crate::kubectl::Kubectl;
 use crate::node::Node;
-use crate::person::{Front, Person};
+use crate::person::{BrokerAccess, Person};
 use crate::postgres::{Database, Postgres};
 use crate::process;
 use crate::progress::say;
 use crate::random;
 use crate::scratch::Scratch;
 
-/// A control plane with a broker, or several, and people.
+/// A control plane with one broker, or several, and people.
 ///
 /// The worlds of one process share the control plane and the PostgreSQL server unless a test asks
-/// for its own; each has its own database, brokers and people, and namespaces differ by user id.
-/// Dropping a world ends what is its own. If a test panics, its files stay and the end of the
-/// brokers' logs is shown.
+/// for its own. Each has its own database, brokers and people, and namespaces differ by user id.
+/// Dropping a world ends its own parts. If a test panics, its files stay and the end of the
+/// brokers' logs is printed.
 #[derive(Debug)]
 pub struct World {
-    // In the order in which they end.
+    // Fields are in drop order.
     brokers: Vec<Broker>,
     proxy: Option<FaultProxy>,
     node: Option<Node>,
-    database: Option<Store>,
+    database: Option<PostgresStore>,
     cluster: Arc<ControlPlane>,
     binaries: Arc<Binaries>,
     tls: bool,
     scratch: Scratch,
 }
 
-/// Where the brokers of a world keep their rows, if that is PostgreSQL.
+/// The PostgreSQL database of a world's brokers.
 #[derive(Debug)]
-struct Store {
+struct PostgresStore {
     url: Url,
-    /// Dropped with the world; none in a kept folder.
+    /// Dropped with the world; `None` in a kept folder.
     _database: Option<Database>,
     server: Arc<Postgres>,
 }
 
 impl World {
-    /// One broker on SQLite before the shared control plane, unless the builder is told more.
+    /// Returns a builder for one broker on SQLite with the shared control plane.
     pub fn builder() -> WorldBuilder {
         WorldBuilder::default()
     }
 
     /// The broker; with replicas the first one, whose URL is the public one.
     pub fn broker(&self) -> &Broker {
-        // `WorldBuilder::start` makes at least one.
+        // `WorldBuilder::start` creates at least one.
         &self.brokers[0]
     }
 
@@ -101,10 +101,10 @@ impl World {
         Ok(&store.context("this world is on SQLite; ask its builder for PostgreSQL")?.server)
     }
 
-    /// The brokers' database: `postgres://…`, or `sqlite://…` of the one broker.
+    /// Returns the URL of the brokers' database: `postgres://…`, or `sqlite://…` of the one broker.
     ///
     /// # Errors
-    /// The path is none of a URL.
+    /// The path cannot be part of a URL.
     pub fn database_url(&self) -> Result<Url> {
         if let Some(store) = &self.database {
             return Ok(store.url.clone());
@@ -128,7 +128,7 @@ impl World {
         self.tls.then(|| self.scratch.path().join("broker-ca.crt"))
     }
 
-    /// Makes an account `NAME@example.com` with a random password, and a machine for its person.
+    /// Creates an account `NAME@example.com` with a random password, and a machine for its person.
     ///
     /// # Errors
     /// The broker refuses.
@@ -136,7 +136,7 @@ impl World {
         self.new_person(name, false).await
     }
 
-    /// The same with the rights of an administrator of the broker.
+    /// Creates the same with the rights of an administrator of the broker.
     ///
     /// # Errors
     /// The broker refuses.
@@ -150,34 +150,34 @@ impl World {
         self.known_person(&email, password.into(), id)
     }
 
-    /// A machine for a person who has an account already.
+    /// Creates a machine for a person who has an account already.
     ///
     /// # Errors
-    /// The home cannot be made.
+    /// The home cannot be created.
     pub fn known_person(&self, email: &str, password: SecretString, id: Uuid) -> Result<Person> {
         let name = email.split('@').next().unwrap_or(email);
         let home = self.scratch.path().join("people").join(name);
         let binaries = Arc::clone(&self.binaries);
-        Person::new(email, password, id, self.front()?, home, binaries)
+        Person::new(email, password, id, self.broker_access()?, home, binaries)
     }
 
-    /// The API of the broker without a session.
+    /// Returns the API of the broker without a session.
     ///
     /// # Errors
     /// The settings name no URL.
-    pub fn stranger(&self) -> Result<Api> {
-        let front = self.front()?;
-        Api::anonymous(&front.url, front.authority.as_ref().map(|(pem, _)| pem.as_str()))
+    pub fn anonymous_api(&self) -> Result<Api> {
+        let access = self.broker_access()?;
+        Api::anonymous(&access.url, access.authority.as_ref().map(|(pem, _)| pem.as_str()))
     }
 
-    fn front(&self) -> Result<Front> {
+    fn broker_access(&self) -> Result<BrokerAccess> {
         let authority = self
             .broker_ca_file()
             .map(|file| (self.cluster.authority().certificate().to_owned(), file));
-        Ok(Front { url: self.broker().public_url()?, authority })
+        Ok(BrokerAccess { url: self.broker().public_url()?, authority })
     }
 
-    /// kubectl with the rights of a cluster administrator, for preparing and checking.
+    /// Returns a kubectl with the rights of a cluster administrator, for setup and checks.
     ///
     /// # Errors
     /// There is no kubectl.
@@ -185,7 +185,8 @@ impl World {
         self.kubectl_with(self.cluster.admin_kubeconfig())
     }
 
-    /// kubectl with the broker's own identity, past any fault proxy: what a thief of it could do.
+    /// Returns a kubectl with the broker's own identity, past any fault proxy: what an attacker who
+    /// stole it could do.
     ///
     /// # Errors
     /// There is no kubectl.
@@ -193,7 +194,7 @@ impl World {
         self.kubectl_with(self.cluster.broker_kubeconfig())
     }
 
-    /// kubectl with another kubeconfig, in a home of its own.
+    /// Returns a kubectl with another kubeconfig, in a home of its own.
     ///
     /// # Errors
     /// There is no kubectl.

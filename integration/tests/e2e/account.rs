@@ -1,4 +1,4 @@
-//! The account page and a frontend's page, in a real browser on a real cluster.
+//! The account page and a frontend's page, in a real browser with a real cluster.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use integration::{
 use serde_json::json;
 use url::Url;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn sign_in(chromium: &Chromium, email: &str, password: &str) {
     chromium.fill("#email", email).await.unwrap();
@@ -37,7 +37,7 @@ async fn a_person_does_it_all_on_the_account_page() {
         assert!(page.as_str().unwrap().contains(part), "{part} is missing in {page}");
     }
 
-    // The downloaded file is a kubeconfig that works.
+    // The downloaded file is a working kubeconfig.
     let folder = world.folder().join("downloads");
     let allow = json!({ "behavior": "allow", "downloadPath": folder });
     chromium.call("Page.setDownloadBehavior", allow).await.unwrap();
@@ -46,11 +46,11 @@ async fn a_person_does_it_all_on_the_account_page() {
     let there = || async {
         Ok(if file.exists() { Probe::Ready(()) } else { Probe::NotYet("no file".to_owned()) })
     };
-    probe::until("the download", PATIENCE, there).await.unwrap();
+    probe::until("the download", PAGE_TIMEOUT, there).await.unwrap();
     let kubectl = world.kubectl_with(&file).unwrap();
     kubectl.run(["get", "pods"]).await.unwrap().success().unwrap();
 
-    // Another program's session is there, and ends with a click.
+    // The session of another program is listed, and ends with a click.
     alice.login(&[]).await.unwrap().success().unwrap();
     alice.kubectl().run(["tenant", "whoami"]).await.unwrap().success().unwrap();
     chromium.open(broker.join("account").unwrap().as_str()).await.unwrap();
@@ -69,18 +69,18 @@ async fn a_person_does_it_all_on_the_account_page() {
     chromium.until("document.querySelector('#password') !== null").await.unwrap();
 }
 
-/// Somebody with a workspace whose browser shows the page of a listed frontend.
+/// A person with a workspace whose browser shows the page of a listed frontend.
 pub(crate) struct AtListedPage {
     pub(crate) world: World,
     pub(crate) alice: Person,
     pub(crate) chromium: Chromium,
-    /// The broker's URL.
+    /// The public URL of the broker.
     pub(crate) broker: Url,
-    /// A page that is not listed.
+    /// The origin of a page that is not listed.
     pub(crate) other: String,
 }
 
-/// Signs in from the frontend, where the sign-in leads back to.
+/// Signs in from the frontend, to which the sign-in redirects back.
 pub(crate) async fn at_listed_page(builder: WorldBuilder) -> AtListedPage {
     let (listed, other) = (foreign_page().await.unwrap(), foreign_page().await.unwrap());
     let builder = builder.setting("frontends.origins", vec![listed.clone()]);
@@ -116,7 +116,7 @@ async fn a_listed_frontend_downloads_the_kubeconfig_and_no_other_page_does() {
     chromium.open(&other).await.unwrap();
     chromium.until(&format!("location.origin === '{other}'")).await.unwrap();
     assert_eq!(chromium.value(&download).await.unwrap(), "failed");
-    // Nor was a credential made that nobody could read.
+    // No credential was issued that nobody could read.
     let logs = alice.api().await.unwrap().audit_logs("action=IssueKubeconfig").await.unwrap();
     assert_eq!(logs.items.len(), 1, "{logs:?}");
 }

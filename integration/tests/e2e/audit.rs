@@ -1,4 +1,5 @@
-//! What an auditor does: from a line of the cluster's log to a person, and whether the trail is whole.
+//! The work of an auditor: from a line of the cluster's log to a person, and the integrity of the
+//! trail.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tenant_shared::SuspendRequest;
 integration::on_both_engines!(
     a_line_of_the_clusters_log_names_the_person,
     a_trail_is_verified_offline,
-    an_owner_does_not_see_where_an_administrator_is,
+    an_owner_does_not_see_the_address_of_an_administrator,
 );
 
 async fn world(on: On) -> World {
@@ -30,7 +31,7 @@ async fn a_line_of_the_clusters_log_names_the_person(on: On) {
     alice.login(&[]).await.unwrap().success().unwrap();
     alice.kubectl().run(["get", "configmaps"]).await.unwrap().success().unwrap();
 
-    // What the cluster's log has of that request.
+    // The entries of the cluster's log about that request.
     let events = world.cluster().audit_events().unwrap();
     let name = format!("system:serviceaccount:{}:sa-tenant-admin", alice.namespace());
     let line = events
@@ -63,7 +64,7 @@ async fn a_line_of_the_clusters_log_names_the_person(on: On) {
     assert!(!wrong.status.success() && wrong.stderr.contains("credential-id"), "{wrong:?}");
 }
 
-/// Exports all there is, once it holds so many rows of this action.
+/// Exports the trail once it holds this number of rows of this action.
 async fn exported(admin: &Api, action: &str, rows: usize) -> String {
     let wanted = format!("\"action\":\"{action}\"");
     tokio::time::timeout(Duration::from_mins(1), async {
@@ -88,7 +89,7 @@ async fn a_trail_is_verified_offline(on: On) {
     let api = alice.api().await.unwrap();
     let (workspace, _) = api.init("basic").await.unwrap();
     api.credential(workspace.id).await.unwrap();
-    // A person tries what only an administrator may, and then one does it.
+    // A person tries an action that needs an administrator, and then an administrator performs it.
     super::refused(api.suspend(workspace.id, &SuspendRequest::default()).await);
     let operator = world.administrator("operator").await.unwrap();
     let admin = operator.api().await.unwrap();
@@ -104,11 +105,11 @@ async fn a_trail_is_verified_offline(on: On) {
     assert_eq!(of("refused")["workspace_id"], workspace.id.to_string());
     assert_eq!(of("success")["user_id"], operator.id().to_string());
     assert_eq!(of("success")["subject_user_id"], alice.id().to_string());
-    // She sees what was done to her.
+    // She sees the actions of others on her workspace.
     let hers = api.audit_logs("action=SuspendWorkspace").await.unwrap();
     assert!(hers.items.iter().any(|row| row.subject_user_id == Some(alice.id())), "{hers:?}");
 
-    // The database, while the broker runs.
+    // Verifies the database while the broker runs.
     let broker = world.broker();
     let verified = broker.run(&["audit", "verify", "-o", "json"]).await.unwrap();
     let outcome: Value = serde_json::from_str(&verified.success().unwrap().stdout).unwrap();
@@ -116,7 +117,7 @@ async fn a_trail_is_verified_offline(on: On) {
     let head =
         format!("{}:{}", outcome["head"]["sequence"], outcome["head"]["hash"].as_str().unwrap());
 
-    // The copy, with the keys that somebody kept.
+    // Verifies the copy with separately stored keys.
     let [copy, keys] = ["trail.jsonl", "keys.json"].map(|name| world.folder().join(name));
     let known = broker.run(&["audit", "keys"]).await.unwrap().success().unwrap();
     std::fs::write(&keys, known.stdout).unwrap();
@@ -159,7 +160,7 @@ async fn people_read_what_happened_with_the_plugin() {
     assert_eq!(tokens["items"].as_array().unwrap().len(), 1);
     assert_eq!(tokens["items"][0]["user_id"], alice.id().to_string());
 
-    // An administrator sees everybody's, by name, and asks for one workspace.
+    // An administrator sees all persons by name, and filters by one workspace.
     let namespace = alice.namespace();
     let all = operator.kubectl().run(["tenant", "audit", "--limit", "500"]).await.unwrap();
     assert!([&alice, &bob].iter().all(|it| all.stdout.contains(it.email())), "{all:?}");
@@ -172,7 +173,7 @@ async fn people_read_what_happened_with_the_plugin() {
     assert!(nothing.stderr.contains("docs/audit.md"), "{nothing:?}");
 }
 
-async fn an_owner_does_not_see_where_an_administrator_is(on: On) {
+async fn an_owner_does_not_see_the_address_of_an_administrator(on: On) {
     let world = world(on).await;
     let owner = world.person("alice").await.unwrap().api().await.unwrap();
     let (workspace, _) = owner.init("basic").await.unwrap();

@@ -1,4 +1,5 @@
-//! One credential, revoked: by the workspace's ServiceAccount, and by a Secret of its own.
+//! Revocation of one credential: by replacing the workspace's ServiceAccount, and by deleting a
+//! Secret of its own.
 
 use std::time::{Duration, Instant};
 
@@ -19,17 +20,17 @@ use tenant_shared::{
 };
 use uuid::Uuid;
 
-/// How often a token is tried.
-const EVERY: Duration = Duration::from_millis(10);
+/// Interval between two uses of a token.
+const TRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A token in somebody's hands, used on the API server itself.
-struct Holder {
+/// A token, used directly at the API server.
+struct TokenHolder {
     http: Client,
     url: String,
     token: String,
 }
 
-impl Holder {
+impl TokenHolder {
     fn new(world: &World, namespace: &str, token: &str) -> Result<Self> {
         let path = format!("api/v1/namespaces/{namespace}/configmaps?limit=1");
         Ok(Self {
@@ -48,11 +49,11 @@ impl Holder {
         self.status().await.is_success()
     }
 
-    /// Uses the token until it is refused, and says how long that went on.
+    /// Uses the token until it is refused, and prints how long it worked.
     async fn until_refused(&self, what: &str) {
         let began = Instant::now();
         let refused = probe::until("the API server's refusal", Duration::from_secs(30), || async {
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(TRY_INTERVAL).await;
             Ok(match self.status().await {
                 StatusCode::UNAUTHORIZED => Probe::Ready(began.elapsed()),
                 status => {
@@ -66,7 +67,7 @@ impl Holder {
     }
 }
 
-/// The token in a kubeconfig.
+/// Returns the token in a kubeconfig.
 fn token_of(kubeconfig: &str) -> String {
     let document: Value = serde_norway::from_str(kubeconfig).unwrap();
     document["users"][0]["user"]["token"].as_str().unwrap().to_owned()
@@ -91,20 +92,21 @@ async fn audited(api: &Api, action: &str) -> usize {
 }
 
 #[tokio::test]
-async fn without_secrets_all_end_and_kubectl_goes_on() {
+async fn without_secrets_all_tokens_are_revoked_and_kubectl_recovers() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
     let api = alice.api().await.unwrap();
     let id = api.workspaces(false).await.unwrap().items[0].id;
-    let idle = Holder::new(&world, &alice.namespace(), &api.credential(id).await.unwrap().token);
+    let idle =
+        TokenHolder::new(&world, &alice.namespace(), &api.credential(id).await.unwrap().token);
     let idle = idle.unwrap();
     let downloaded = token_of(&api.kubeconfig("static").await.unwrap());
-    let downloaded = Holder::new(&world, &alice.namespace(), &downloaded).unwrap();
+    let downloaded = TokenHolder::new(&world, &alice.namespace(), &downloaded).unwrap();
     assert!(downloaded.works().await);
 
-    // The person finds it in the list: the newest, and the one that was downloaded.
+    // The person finds the credential in the list: the newest, and the downloaded one.
     let list = alice.kubectl().json(["tenant", "credentials", "list"]).await.unwrap();
     let kinds: Vec<&str> =
         list["items"].as_array().unwrap().iter().map(|it| it["kind"].as_str().unwrap()).collect();
@@ -128,12 +130,13 @@ async fn without_secrets_all_end_and_kubectl_goes_on() {
     );
     assert!(finished.stderr.contains("2 others"), "{}", finished.stderr);
 
-    // The same machine has forgotten its token, and goes on at once.
+    // The same machine has discarded its token, and continues at once.
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
     downloaded.until_refused("ServiceAccount replaced, token in use").await;
     assert_eq!(idle.status().await, StatusCode::UNAUTHORIZED, "never used, never remembered");
-    // Not for now but for good, though an account of that name is there and bound.
-    let fresh = Holder::new(&world, &alice.namespace(), &api.credential(id).await.unwrap().token);
+    // The revocation is permanent, though an account of that name exists and is bound.
+    let fresh =
+        TokenHolder::new(&world, &alice.namespace(), &api.credential(id).await.unwrap().token);
     assert!(fresh.unwrap().works().await);
     for holder in [&downloaded, &idle] {
         assert_eq!(holder.status().await, StatusCode::UNAUTHORIZED);
@@ -156,10 +159,11 @@ async fn a_kubectl_elsewhere_gets_a_new_token_by_itself() {
     let api = alice.api().await.unwrap();
     let id = api.workspaces(false).await.unwrap().items[0].id;
     let cached = api.credentials(id, "").await.unwrap().items.remove(0).credential_id;
-    let holder = Holder::new(&world, &alice.namespace(), &api.credential(id).await.unwrap().token);
+    let holder =
+        TokenHolder::new(&world, &alice.namespace(), &api.credential(id).await.unwrap().token);
     let holder = holder.unwrap();
     assert!(holder.works().await);
-    // By an administrator, so that the person's machine knows nothing of it.
+    // By an administrator, so that the person's machine does not know of it.
     let operator = world.administrator("operator").await.unwrap();
     operator.login(&[]).await.unwrap().success().unwrap();
     let namespace = alice.namespace();
@@ -167,7 +171,7 @@ async fn a_kubectl_elsewhere_gets_a_new_token_by_itself() {
     operator.kubectl().run(revoke).await.unwrap().success().unwrap();
     holder.until_refused("ServiceAccount replaced, token in use").await;
 
-    // The plugin learns of the refusal because the same kubectl asks again; one that makes a single
+    // The plugin learns of the refusal because the same kubectl retries; a kubectl with a single
     // request has failed by then, and the next one has the new token.
     let first = alice.kubectl().run(["get", "pods"]).await.unwrap();
     assert!(first.status.success() || first.stderr.contains("logged in"), "{}", first.stderr);
@@ -176,7 +180,7 @@ async fn a_kubectl_elsewhere_gets_a_new_token_by_itself() {
 }
 
 #[tokio::test]
-async fn with_secrets_one_ends_alone() {
+async fn with_secrets_one_credential_is_revoked_alone() {
     let world = World::builder().bind_tokens().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
@@ -187,7 +191,7 @@ async fn with_secrets_one_ends_alone() {
     let mut holders = Vec::new();
     for _ in 0..3 {
         let credential = api.credential(id).await.unwrap();
-        let holder = Holder::new(&world, &namespace, &credential.token).unwrap();
+        let holder = TokenHolder::new(&world, &namespace, &credential.token).unwrap();
         holders.push((credential.credential_id, holder));
     }
     let [(lost, used), (idle_id, idle), (kept_id, kept)] = &holders[..] else { panic!() };
@@ -221,11 +225,11 @@ async fn with_secrets_one_ends_alone() {
     assert_eq!(gone.len(), 2);
     assert_eq!(audited(&admin, "CredentialRevoked").await, 2);
     assert_eq!(audited(&admin, "ServiceAccountReplaced").await, 0);
-    // Once more is the same, and tells nobody anything new.
+    // A repeated revocation changes nothing and notifies nobody.
     assert_eq!(admin.revoke(id, lost).await.unwrap().state, RevocationState::Revoked);
     assert_eq!(audited(&admin, "RevokeCredential").await, 2);
 
-    // The kill switch takes what is bound as well, and its way back brings none of it back.
+    // The kill switch revokes bound tokens as well, and the resumption restores none of them.
     let suspended = admin.suspend(id, &SuspendRequest::default()).await.unwrap();
     assert_eq!(suspended.status, WorkspaceStatus::Suspended);
     assert!(!kept.works().await);
@@ -241,7 +245,8 @@ async fn with_secrets_one_ends_alone() {
     .await
     .unwrap();
     assert_eq!(kept.status().await, StatusCode::UNAUTHORIZED);
-    let fresh = Holder::new(&world, &namespace, &api.credential(id).await.unwrap().token).unwrap();
+    let fresh =
+        TokenHolder::new(&world, &namespace, &api.credential(id).await.unwrap().token).unwrap();
     assert!(fresh.works().await);
     assert_eq!(kept.status().await, StatusCode::UNAUTHORIZED);
 }
@@ -255,13 +260,13 @@ async fn a_tenant_can_end_its_own_tokens_and_keep_none_alive() {
     let id = api.workspaces(false).await.unwrap().items[0].id;
     let namespace = alice.namespace();
     let credential = api.credential(id).await.unwrap();
-    let holder = Holder::new(&world, &namespace, &credential.token).unwrap();
+    let holder = TokenHolder::new(&world, &namespace, &credential.token).unwrap();
     let secrets = super::object_list(&world, &["secrets", "-n", &namespace]).await.unwrap();
     let newest =
         secrets.iter().max_by_key(|it| it["metadata"]["creationTimestamp"].to_string()).unwrap();
     let name = newest["metadata"]["name"].as_str().unwrap();
 
-    // What would keep the broker from deleting it, or take a name of its.
+    // Attempts to keep the broker from deleting it, or to take one of its names.
     let finalizer = r#"{"metadata":{"finalizers":["alice.example.com/keep"]}}"#;
     let data = r#"{"data":{"a":"Yg=="}}"#;
     let label = "app.kubernetes.io/managed-by-";
@@ -285,8 +290,8 @@ async fn a_tenant_can_end_its_own_tokens_and_keep_none_alive() {
     let change = ["patch", "secret", "mine", "-p", data];
     alice.kubectl().run(change).await.unwrap().success().unwrap();
 
-    // An administrator's hand, which nothing stops: the fence keeps the broker off, and the whole
-    // ServiceAccount goes instead.
+    // An administrator may do it: the policies then keep the broker from the Secret, and the whole
+    // ServiceAccount is replaced instead.
     let admin = world.admin_kubectl().unwrap();
     let relabel = ["label", "secret", name, label, "-n", &namespace];
     admin.run(relabel).await.unwrap().success().unwrap();
@@ -296,11 +301,11 @@ async fn a_tenant_can_end_its_own_tokens_and_keep_none_alive() {
     assert_eq!(revocation.by, Some(RevokedBy::ServiceAccount));
     holder.until_refused("Secret that was tampered with, ServiceAccount replaced").await;
 
-    // To delete one ends a token, which is no harm.
+    // Deleting one revokes a token, which is harmless.
     let credential = api.credential(id).await.unwrap();
-    let holder = Holder::new(&world, &namespace, &credential.token).unwrap();
+    let holder = TokenHolder::new(&world, &namespace, &credential.token).unwrap();
     let delete = ["delete", "secrets", "-n", &namespace, "-l", "tenant-broker.io/workspace"];
-    // As the tenant, who is let: its kubectl loses its own token with it.
+    // The tenant may do it: its kubectl loses its own token.
     alice.kubectl().run(delete).await.unwrap().success().unwrap();
     holder.until_refused("Secret deleted by the tenant").await;
     let revocation = api.revoke(id, &credential.credential_id).await.unwrap();
@@ -309,7 +314,7 @@ async fn a_tenant_can_end_its_own_tokens_and_keep_none_alive() {
 }
 
 #[tokio::test]
-async fn where_the_quota_is_used_up_a_token_is_bound_to_nothing() {
+async fn with_a_used_up_quota_a_token_is_unbound() {
     let world = World::builder().bind_tokens().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     let api = alice.api().await.unwrap();
@@ -331,7 +336,7 @@ async fn where_the_quota_is_used_up_a_token_is_bound_to_nothing() {
     assert_eq!(revocation.state, RevocationState::Revoked);
 }
 
-/// With the API server away the decision stands, nothing is issued, and the sweep does the rest.
+/// With the API server down the decision stands, nothing is issued, and the sweep completes it.
 async fn an_outage(bound: bool) -> Result<()> {
     let builder = World::builder().fault_proxy().setting("sweep_seconds", 1);
     let builder = if bound { builder.bind_tokens() } else { builder };
@@ -341,7 +346,7 @@ async fn an_outage(bound: bool) -> Result<()> {
     let (workspace, _) = api.init("basic").await?;
     let (id, kind) = (workspace.id, CredentialKind::Exec);
     let lost = api.credential(id).await?;
-    let holder = Holder::new(&world, &workspace.namespace, &lost.token)?;
+    let holder = TokenHolder::new(&world, &workspace.namespace, &lost.token)?;
     assert!(holder.works().await);
 
     world.proxy()?.down().await;
@@ -358,7 +363,7 @@ async fn an_outage(bound: bool) -> Result<()> {
     world.proxy()?.up().await?;
     holder.until_refused("revoked while the API server was away").await;
     let fresh = api.credential(id).await?;
-    assert!(Holder::new(&world, &workspace.namespace, &fresh.token)?.works().await);
+    assert!(TokenHolder::new(&world, &workspace.namespace, &fresh.token)?.works().await);
     let newest = api.credentials(id, "").await?.items.remove(0);
     assert_eq!((newest.kind, newest.bound), (kind, bound));
     let again = api.revoke(id, &lost.credential_id).await?;
@@ -386,8 +391,8 @@ async fn a_crash_between_deletion_and_replacement_is_finished() {
     let api = alice.api().await.unwrap();
     let (workspace, _) = api.init("basic").await.unwrap();
     let lost = api.credential(workspace.id).await.unwrap();
-    // The deletion goes through, the new account does not.
-    let fault = integration::fault_proxy::Fault::answer(StatusCode::INTERNAL_SERVER_ERROR);
+    // The deletion succeeds, the new account does not.
+    let fault = integration::fault_proxy::Fault::respond(StatusCode::INTERNAL_SERVER_ERROR);
     let rule = integration::fault_proxy::Rule::new(fault)
         .when(|seen| seen.is(&http::Method::POST, "/serviceaccounts"));
     world.proxy().unwrap().add(rule);
@@ -413,7 +418,7 @@ async fn a_crash_between_deletion_and_replacement_is_finished() {
     world.broker().start().await.unwrap();
     let api = alice.api().await.unwrap();
     let fresh = api.credential(workspace.id).await.unwrap();
-    let holder = Holder::new(&world, &workspace.namespace, &fresh.token).unwrap();
+    let holder = TokenHolder::new(&world, &workspace.namespace, &fresh.token).unwrap();
     assert!(holder.works().await);
     assert_eq!(state(&api, workspace.id, &lost.credential_id).await, CredentialState::Revoked);
 }
@@ -431,7 +436,7 @@ async fn two_replicas_revoke_at_once() {
         ids.push(api.credential(id).await.unwrap().credential_id);
     }
     let mut revocations = tokio::task::JoinSet::new();
-    // While both hand out new ones, none of which may be a dead one.
+    // Both replicas issue new tokens meanwhile, and none of them may be a revoked one.
     let mut issued = tokio::task::JoinSet::new();
     for api in [&api, &other] {
         for credential in ids.clone() {
@@ -454,25 +459,26 @@ async fn two_replicas_revoke_at_once() {
     assert_eq!(audited(&admin, "RevokeCredential").await, 1);
     for credential in issued {
         let credential = credential.unwrap();
-        let holder = Holder::new(&world, &workspace.namespace, &credential.token).unwrap();
+        let holder = TokenHolder::new(&world, &workspace.namespace, &credential.token).unwrap();
         let live = state(&api, id, &credential.credential_id).await == CredentialState::Live;
         assert!(!live || holder.works().await, "what the list shows as live works");
     }
     let fresh = other.credential(id).await.unwrap();
-    assert!(Holder::new(&world, &workspace.namespace, &fresh.token).unwrap().works().await);
+    assert!(TokenHolder::new(&world, &workspace.namespace, &fresh.token).unwrap().works().await);
 }
 
 #[tokio::test]
-async fn nobody_revokes_what_is_not_theirs() {
+async fn nobody_revokes_credentials_of_others() {
     let world = World::builder().start().await.unwrap();
     let (alice, bob) = (world.person("alice").await.unwrap(), world.person("bob").await.unwrap());
     let (api, bobs) = (alice.api().await.unwrap(), bob.api().await.unwrap());
     let (workspace, _) = api.init("basic").await.unwrap();
     let (elsewhere, _) = bobs.init("basic").await.unwrap();
     let credential = api.credential(workspace.id).await.unwrap();
-    let holder = Holder::new(&world, &workspace.namespace, &credential.token).unwrap();
+    let holder = TokenHolder::new(&world, &workspace.namespace, &credential.token).unwrap();
 
-    // In the workspace of another, in one's own, and what nobody has.
+    // A credential in another's workspace, another's credential in one's own, and one that does not
+    // exist.
     for (api, workspace, credential) in [
         (&bobs, workspace.id, credential.credential_id.as_str()),
         (&bobs, elsewhere.id, &credential.credential_id),
@@ -498,16 +504,16 @@ async fn nobody_revokes_what_is_not_theirs() {
     let refusals = admin.audit_logs("action=RevokeCredential&limit=10").await.unwrap().items;
     assert_eq!(refusals.len(), 3);
     assert!(refusals.iter().all(|it| it.outcome == "refused" && it.credential_id.is_some()));
-    // The owner is not told who else tried.
+    // The owner does not learn who else tried.
     let own = api.audit_logs("action=RevokeCredential&limit=10").await.unwrap().items;
     assert_eq!(own.len(), 1, "{own:?}");
-    // What another may not do, an administrator may.
+    // An administrator may do it.
     let revoked = admin.revoke(workspace.id, &credential.credential_id).await.unwrap();
     assert_eq!(revoked.state, RevocationState::Revoked);
 }
 
-/// Tokens that are in use all the time, each since another moment of the API server's ten seconds. Their
-/// last refusal is the bound that the documentation gives; the figures are in what the test prints.
+/// Tokens that are in constant use, each at another offset of the API server's ten-second cache.
+/// Their last refusal is the bound that the documentation gives; the test prints the figures.
 async fn how_long(world: &World, what: &str) {
     const TOKENS: u32 = 10;
     let alice = world.person("alice").await.unwrap();
@@ -517,7 +523,7 @@ async fn how_long(world: &World, what: &str) {
     let mut users = tokio::task::JoinSet::new();
     for n in 0..TOKENS {
         let credential = api.credential(workspace.id).await.unwrap();
-        let holder = Holder::new(world, &workspace.namespace, &credential.token).unwrap();
+        let holder = TokenHolder::new(world, &workspace.namespace, &credential.token).unwrap();
         let id = credential.credential_id;
         ids.push(id.clone());
         users.spawn(async move {
@@ -528,7 +534,7 @@ async fn how_long(world: &World, what: &str) {
                     return (id, Instant::now());
                 }
                 assert!(status.is_success(), "{status}");
-                tokio::time::sleep(EVERY).await;
+                tokio::time::sleep(TRY_INTERVAL).await;
             }
         });
     }

@@ -1,4 +1,4 @@
-//! A person at a machine without a browser signs in with the browser of another one.
+//! The device grant: sign-in at a machine without a browser, with the browser of another one.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use integration::{
     world::World,
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The address with the code, as the waiting login shows it.
+/// Returns the address with the code that the waiting login prints.
 async fn address(login: &Captured, world: &World) -> String {
     let page = format!("{}device?user_code=", world.broker().public_url().unwrap());
     let shown = || async {
@@ -23,7 +23,7 @@ async fn address(login: &Captured, world: &World) -> String {
             None => Probe::NotYet(told),
         })
     };
-    probe::until("the address with the code", PATIENCE, shown).await.unwrap()
+    probe::until("the address with the code", LOGIN_TIMEOUT, shown).await.unwrap()
 }
 
 async fn decide(url: &str, person: &Person, decision: &str) {
@@ -41,21 +41,21 @@ async fn decide(url: &str, person: &Person, decision: &str) {
 async fn a_person_signs_in_on_another_device_and_kubectl_works() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
-    // Over SSH nobody has to ask for it.
+    // Over SSH the plugin chooses the device grant by itself.
     let kubectl = alice.kubectl().clone().env("SSH_CONNECTION", "192.0.2.1 1 192.0.2.2 22");
     let login = kubectl.env("BROWSER", "").spawn(["tenant", "login"]).unwrap();
     decide(&address(&login, &world).await, &alice, "allow").await;
-    login.finish(PATIENCE).await.unwrap().success().unwrap();
+    login.finish(LOGIN_TIMEOUT).await.unwrap().success().unwrap();
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_refuses_is_not_signed_in() {
+async fn a_denied_device_code_signs_nobody_in() {
     let world = World::builder().start().await.unwrap();
     let bob = world.person("bob").await.unwrap();
     let login = bob.kubectl().spawn(["tenant", "login", "--device"]).unwrap();
     decide(&address(&login, &world).await, &bob, "deny").await;
-    let finished = login.finish(PATIENCE).await.unwrap();
+    let finished = login.finish(LOGIN_TIMEOUT).await.unwrap();
     assert!(!finished.status.success(), "{finished:?}");
     assert!(finished.stderr.contains("refused"), "{}", finished.stderr);
     assert!(bob.api().await.unwrap().workspaces(false).await.unwrap().items.is_empty());

@@ -1,10 +1,10 @@
-//! `tenant-broker doctor`: what it says of a sound cluster, and of others.
+//! `tenant-broker doctor`: its checks of a sound cluster, and of others.
 
 use integration::world::World;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// Runs it, and returns whether it passed and its checks.
+/// Runs the doctor, and returns whether it passed and its checks.
 async fn doctor(world: &World, args: &[&str]) -> (bool, Vec<Value>) {
     let all: Vec<&str> = ["doctor", "-o", "json"].iter().chain(args).copied().collect();
     let finished = world.broker().run(&all).await.unwrap();
@@ -13,7 +13,7 @@ async fn doctor(world: &World, args: &[&str]) -> (bool, Vec<Value>) {
     (finished.status.success(), report["checks"].as_array().unwrap().clone())
 }
 
-/// The checks with this outcome, as text.
+/// Returns the checks with this outcome, as text.
 fn with(outcome: &str, checks: &[Value]) -> Vec<String> {
     checks
         .iter()
@@ -49,7 +49,7 @@ async fn a_sound_cluster_passes_and_nothing_is_left_behind() {
 }
 
 #[tokio::test]
-async fn what_was_weakened_is_found() {
+async fn weakened_policies_are_found() {
     let world = World::builder().own_control_plane().start().await.unwrap();
     let admin = world.admin_kubectl().unwrap();
     let commands: [&[&str]; 4] = [
@@ -73,7 +73,7 @@ async fn what_was_weakened_is_found() {
     for args in commands {
         admin.run(args).await.unwrap().success().unwrap();
     }
-    // The API server looks for changed policies once a second.
+    // The API server reloads changed policies once a second.
     let failed = integration::probe::until(
         "the fence to be gone",
         std::time::Duration::from_secs(20),
@@ -119,7 +119,7 @@ async fn a_low_maximum_and_another_name_are_found() {
     assert!(!passed);
     has(&with("fail", &checks), "knows the broker as tenant-broker");
 
-    // Away altogether.
+    // A cluster that is unreachable.
     let nowhere = world.folder().join("nowhere.kubeconfig");
     let there = std::fs::read_to_string(world.cluster().broker_kubeconfig()).unwrap();
     let url = world.cluster().url().as_str().trim_end_matches('/').to_owned();
@@ -130,7 +130,7 @@ async fn a_low_maximum_and_another_name_are_found() {
     has(&with("fail", &checks), "the API server answers");
 }
 
-/// The ClusterRole with this label adds to `admin` without anybody touching `admin`.
+/// Adds a ClusterRole whose label aggregates it into `admin` without a change of `admin`.
 async fn aggregate(world: &World, name: &str, group: &str, resource: &str) {
     let role = serde_json::json!({"apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -142,7 +142,7 @@ async fn aggregate(world: &World, name: &str, group: &str, resource: &str) {
 }
 
 #[tokio::test]
-async fn what_a_role_gives_beyond_the_built_in_admin_is_listed() {
+async fn rights_of_a_role_beyond_the_built_in_admin_are_listed() {
     let world =
         World::builder().own_control_plane().setting("sweep_seconds", 1).start().await.unwrap();
     let (_, checks) = doctor(&world, &[]).await;
@@ -176,7 +176,7 @@ async fn what_a_role_gives_beyond_the_built_in_admin_is_listed() {
     );
     has(&with("pass", &checks), "pods.metrics.k8s.io (create, get)");
 
-    // The broker that runs says so too.
+    // The running broker reports it too.
     let broker = world.broker();
     integration::probe::until("the metric", std::time::Duration::from_secs(30), || async {
         let metrics = broker.metrics().await?;
@@ -191,15 +191,15 @@ async fn what_a_role_gives_beyond_the_built_in_admin_is_listed() {
     .await
     .unwrap();
     let log = broker.log().unwrap();
-    assert!(log.contains("A TIER'S ROLE LEADS OUT OF THE NAMESPACE"), "{log}");
+    assert!(log.contains("a tier's role leads out of the namespace"), "{log}");
 
-    // A role that is not there, and one that is not the broker's to read.
+    // A role that does not exist, and one that the broker may not read.
     let (passed, checks) = doctor(&world, &["--set=tiers.gold.role=edit"]).await;
     assert!(!passed);
     has(&with("fail", &checks), "the tiers' role edit can be read: the broker may not");
 }
 
-/// The table of the built-in `admin` is that of the API server, right by right.
+/// Compares the table of the built-in `admin` with the API server's role, right by right.
 #[tokio::test]
 async fn the_table_of_the_built_in_admin_is_that_of_the_api_server() {
     use std::collections::{BTreeMap, BTreeSet};
@@ -239,14 +239,14 @@ async fn the_table_of_the_built_in_admin_is_that_of_the_api_server() {
 }
 
 #[tokio::test]
-async fn bindings_that_somebody_could_hold_on_to_are_found_before_a_suspension() {
+async fn bindings_that_would_survive_their_deletion_are_found_before_a_suspension() {
     let world = World::builder().own_control_plane().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
     let (_, checks) = doctor(&world, &[]).await;
     has(&with("pass", &checks), "no RoleBinding of a tenant has finalizers or owners");
 
-    // As one from before the policies, or an operator's.
+    // A binding from before the policies, or an operator's.
     let admin = world.admin_kubectl().unwrap();
     let namespace = alice.namespace();
     for (place, name) in [(namespace.as_str(), "held"), ("default", "elsewhere")] {
@@ -265,7 +265,7 @@ async fn bindings_that_somebody_could_hold_on_to_are_found_before_a_suspension()
 }
 
 #[tokio::test]
-async fn namespaces_that_a_rule_for_hosts_passes_over_are_found() {
+async fn namespaces_that_a_host_rule_misses_are_found() {
     let world = World::builder()
         .installed("tiers.basic.ingress_host_suffix", ".{namespace}.apps.example.com")
         .start()
@@ -275,7 +275,7 @@ async fn namespaces_that_a_rule_for_hosts_passes_over_are_found() {
     alice.login(&[]).await.unwrap().success().unwrap();
     let (passed, checks) = doctor(&world, &[]).await;
     assert!(passed, "{:#?}", with("fail", &checks));
-    // As an earlier version made it.
+    // The namespace as an earlier version created it.
     let label = ["label", "namespace", &alice.namespace(), "tenant-broker.io/tier-"];
     world.admin_kubectl().unwrap().run(label).await.unwrap().success().unwrap();
     let (passed, checks) = doctor(&world, &[]).await;

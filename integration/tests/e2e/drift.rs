@@ -1,5 +1,5 @@
-//! What an administrator deletes or alters in a workspace is found, set right where the broker may,
-//! and on record once.
+//! Drift: the broker finds objects that an administrator deleted or altered in a workspace, repairs
+//! those that it may, and records it once.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tenant_shared::{Code, SuspendRequest, WorkspaceStatus};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const REPAIR_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A world in which the broker looks every second.
-fn looking() -> WorldBuilder {
+/// Builds a world in which the broker checks for drift every second.
+fn checking_every_second() -> WorldBuilder {
     World::builder().setting("drift_seconds", 1).setting("sweep_seconds", 1)
 }
 
-/// A person with a workspace, and what the test does to it.
-struct Broken {
+/// A person with a workspace whose objects the test changes.
+struct DriftedWorkspace {
     world: World,
     alice: Person,
     api: Api,
@@ -28,7 +28,7 @@ struct Broken {
     id: uuid::Uuid,
 }
 
-impl Broken {
+impl DriftedWorkspace {
     async fn start(builder: WorldBuilder) -> Self {
         let world = builder.start().await.unwrap();
         let alice = world.person("alice").await.unwrap();
@@ -39,7 +39,7 @@ impl Broken {
         Self { world, alice, api, admin, id: workspace.id }
     }
 
-    /// Does this as an administrator, in the workspace's namespace.
+    /// Runs this command as an administrator, in the workspace's namespace.
     async fn kubectl(&self, args: &[&str]) {
         let namespace = self.alice.namespace();
         let args = args.iter().copied().chain(["-n", &namespace]);
@@ -52,7 +52,7 @@ impl Broken {
         self.kubectl(&["label", "--overwrite", "namespace", &namespace, label]).await;
     }
 
-    /// Makes an object as an administrator.
+    /// Creates an object as an administrator.
     async fn make(&self, object: &Value) {
         let file = self.world.folder().join("object.json");
         std::fs::write(&file, object.to_string()).unwrap();
@@ -63,16 +63,16 @@ impl Broken {
         super::object(&self.world, &[kind, name, "-n", &self.alice.namespace()]).await.unwrap()
     }
 
-    /// Reasons in the audit trail of this action, newest first.
+    /// Returns the reasons in the audit trail of this action, newest first.
     async fn audited(&self, action: &str) -> Vec<String> {
         let query = format!("workspace_id={}&action={action}&limit=100", self.id);
         let page = self.admin.audit_logs(&query).await.unwrap();
         page.items.into_iter().map(|entry| entry.reason.unwrap_or_default()).collect()
     }
 
-    /// Waits until an action was recorded so often, and says with which reasons.
+    /// Waits until an action was recorded `count` times, and returns the reasons.
     async fn recorded(&self, action: &str, count: usize) -> Vec<String> {
-        probe::until(&format!("{action} {count} times"), PATIENCE, || async {
+        probe::until(&format!("{action} {count} times"), REPAIR_TIMEOUT, || async {
             let there = self.audited(action).await;
             Ok(if there.len() >= count {
                 Probe::Ready(there)
@@ -84,13 +84,13 @@ impl Broken {
         .unwrap()
     }
 
-    /// Waits until the broker has looked at everything so often from now on.
+    /// Waits until the broker has completed `count` further rounds of checks.
     async fn rounds(&self, count: u64) {
         let done = async || {
             metric(&self.world, "tenant_broker_drift_rounds_total{outcome=\"done\"}").await
         };
         let before = done().await;
-        probe::until("rounds", PATIENCE, || async {
+        probe::until("rounds", REPAIR_TIMEOUT, || async {
             let now = done().await;
             Ok(if now >= before + count {
                 Probe::Ready(())
@@ -103,7 +103,7 @@ impl Broken {
     }
 
     async fn shows(&self, name: &str, wanted: u64) {
-        probe::until(name, PATIENCE, || async {
+        probe::until(name, REPAIR_TIMEOUT, || async {
             let number = metric(&self.world, name).await;
             Ok(if number == wanted { Probe::Ready(()) } else { Probe::NotYet(number.to_string()) })
         })
@@ -116,7 +116,7 @@ impl Broken {
     }
 
     async fn reaches(&self, wanted: WorkspaceStatus) {
-        probe::until("the status", PATIENCE, || async {
+        probe::until("the status", REPAIR_TIMEOUT, || async {
             let status = self.api.workspace(self.id).await?.status;
             Ok(if status == wanted {
                 Probe::Ready(())
@@ -129,7 +129,7 @@ impl Broken {
     }
 }
 
-/// A number of the metrics of all brokers of a world together; 0 if there is none.
+/// Returns the sum of a metric over all brokers of a world; 0 if it is absent.
 async fn metric(world: &World, name: &str) -> u64 {
     let mut sum = 0;
     for broker in world.brokers() {
@@ -140,7 +140,7 @@ async fn metric(world: &World, name: &str) -> u64 {
     sum
 }
 
-const MADE_ANEW: [(&str, &str, &str); 4] = [
+const RECREATED: [(&str, &str, &str); 4] = [
     ("resourcequota", "tenant-quota", "ResourceQuota"),
     ("limitrange", "tenant-limits", "LimitRange"),
     ("serviceaccount", "sa-tenant-admin", "ServiceAccount"),
@@ -148,31 +148,31 @@ const MADE_ANEW: [(&str, &str, &str); 4] = [
 ];
 
 #[tokio::test]
-async fn what_was_deleted_is_made_anew_and_on_record_once() {
-    let broken = Broken::start(looking()).await;
-    for (number, (resource, name, kind)) in MADE_ANEW.into_iter().enumerate() {
+async fn deleted_objects_are_recreated_and_audited_once() {
+    let broken = DriftedWorkspace::start(checking_every_second()).await;
+    for (number, (resource, name, kind)) in RECREATED.into_iter().enumerate() {
         broken.kubectl(&["delete", resource, name]).await;
         let repaired = broken.recorded("DriftRepaired", number + 1).await;
-        assert_eq!(repaired[0], format!("{kind} is not there"));
+        assert_eq!(repaired[0], format!("{kind} does not exist"));
         assert!(broken.object(resource, name).await.is_some(), "{kind}");
         let counter = format!("tenant_broker_drift_total{{kind=\"{kind}\",what=\"missing\"}}");
         assert_eq!(metric(&broken.world, &counter).await, 1);
     }
     broken.rounds(2).await;
-    assert_eq!(broken.audited("DriftFound").await.len(), MADE_ANEW.len());
-    assert_eq!(broken.audited("DriftRepaired").await.len(), MADE_ANEW.len());
+    assert_eq!(broken.audited("DriftFound").await.len(), RECREATED.len());
+    assert_eq!(broken.audited("DriftRepaired").await.len(), RECREATED.len());
     assert!(broken.audited("DriftEnded").await.is_empty());
     let workspace = broken.api.workspace(broken.id).await.unwrap();
     assert!(workspace.drift.is_empty(), "{workspace:?}");
-    // The account is another one, and ours.
+    // The account is a new one, created by the broker.
     broken.api.credential(broken.id).await.unwrap();
     broken.alice.login(&[]).await.unwrap().success().unwrap();
     broken.alice.kubectl().run(["get", "secrets"]).await.unwrap().success().unwrap();
 }
 
 #[tokio::test]
-async fn a_binding_that_names_others_is_replaced() {
-    let broken = Broken::start(looking()).await;
+async fn a_binding_with_other_subjects_is_replaced() {
+    let broken = DriftedWorkspace::start(checking_every_second()).await;
     let patch = r#"[{"op": "add", "path": "/subjects/-", "value":
         {"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}}]"#;
     broken.kubectl(&["patch", "rolebinding", "rb-tenant-admin", "--type=json", "-p", patch]).await;
@@ -192,15 +192,18 @@ async fn a_binding_that_names_others_is_replaced() {
     ];
     broken.kubectl(&create).await;
     broken.world.broker().signal(Signal::CONT).unwrap();
-    assert_eq!(broken.recorded("DriftRepaired", 2).await[0], "RoleBinding exists and is not ours");
+    assert_eq!(
+        broken.recorded("DriftRepaired", 2).await[0],
+        "RoleBinding exists and is not managed by the broker"
+    );
     let binding = broken.object("rolebinding", "rb-tenant-admin").await.unwrap();
     assert_eq!(binding["roleRef"]["name"], "admin");
     assert_eq!(binding["subjects"][0]["name"], "sa-tenant-admin");
 }
 
 #[tokio::test]
-async fn an_account_that_somebody_made_anew_is_not_adopted() {
-    let broken = Broken::start(looking()).await;
+async fn a_recreated_account_is_not_adopted() {
+    let broken = DriftedWorkspace::start(checking_every_second()).await;
     let before = broken.object("serviceaccount", "sa-tenant-admin").await.unwrap();
     broken.world.broker().signal(Signal::STOP).unwrap();
     broken.kubectl(&["delete", "serviceaccount", "sa-tenant-admin"]).await;
@@ -211,7 +214,7 @@ async fn an_account_that_somebody_made_anew_is_not_adopted() {
     let theirs = broken.object("serviceaccount", "sa-tenant-admin").await.unwrap();
     broken.world.broker().signal(Signal::CONT).unwrap();
     let repaired = broken.recorded("DriftRepaired", 1).await;
-    assert_eq!(repaired, ["ServiceAccount was made anew by somebody else"]);
+    assert_eq!(repaired, ["ServiceAccount was recreated by somebody else"]);
     let ours = broken.object("serviceaccount", "sa-tenant-admin").await.unwrap();
     assert_ne!(ours["metadata"]["uid"], before["metadata"]["uid"]);
     assert_ne!(ours["metadata"]["uid"], theirs["metadata"]["uid"]);
@@ -219,8 +222,8 @@ async fn an_account_that_somebody_made_anew_is_not_adopted() {
 }
 
 #[tokio::test]
-async fn what_an_administrator_may_want_is_reported_and_left() {
-    let broken = Broken::start(looking()).await;
+async fn changes_that_an_administrator_may_intend_are_reported_and_left() {
+    let broken = DriftedWorkspace::start(checking_every_second()).await;
     let more = r#"{"spec": {"hard": {"pods": "99"}}}"#;
     broken.kubectl(&["patch", "resourcequota", "tenant-quota", "-p", more]).await;
     let none = r#"[{"op": "remove", "path": "/spec/limits/0"}]"#;
@@ -253,7 +256,8 @@ async fn what_an_administrator_may_want_is_reported_and_left() {
     let open = "tenant_broker_drift_open{kind=\"ResourceQuota\",what=\"spec\"}";
     broken.shows(open, 1).await;
     assert!(broken.audited("DriftRepaired").await.is_empty());
-    // The label by hand is the kill switch of last resort: the fence holds the broker to it.
+    // The label set by hand is the kill switch of last resort: the broker's own policies respect
+    // it.
     let refused = super::refused(broken.api.credential(broken.id).await);
     assert_eq!((refused.status, refused.code()), (StatusCode::BAD_GATEWAY, Code::ClusterRefused));
 
@@ -270,13 +274,16 @@ async fn what_an_administrator_may_want_is_reported_and_left() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_gone_or_taken_over_is_a_failed_workspace() {
-    let broken = Broken::start(looking()).await;
+async fn a_deleted_or_foreign_namespace_fails_the_workspace() {
+    let broken = DriftedWorkspace::start(checking_every_second()).await;
     let namespace = broken.alice.namespace();
-    // Without its label the policies no longer hold it, and the broker no longer knows it.
+    // Without its label the policies no longer match it, and the broker no longer recognizes it.
     broken.label("tenant-broker.io/workspace-").await;
     broken.reaches(WorkspaceStatus::Failed).await;
-    assert_eq!(broken.audited("DriftFound").await, ["Namespace exists and is not ours"]);
+    assert_eq!(
+        broken.audited("DriftFound").await,
+        ["Namespace exists and is not managed by the broker"]
+    );
     assert_eq!(
         super::refused(broken.api.credential(broken.id).await).code(),
         Code::WorkspaceNotReady
@@ -297,7 +304,7 @@ async fn a_namespace_that_is_gone_or_taken_over_is_a_failed_workspace() {
 
 #[tokio::test]
 async fn a_suspended_workspace_stays_without_rights() {
-    let broken = Broken::start(looking()).await;
+    let broken = DriftedWorkspace::start(checking_every_second()).await;
     let suspended = broken.admin.suspend(broken.id, &SuspendRequest::default()).await.unwrap();
     assert_eq!(suspended.status, WorkspaceStatus::Suspended);
     broken.label("tenant-broker.io/suspended-").await;
@@ -310,7 +317,7 @@ async fn a_suspended_workspace_stays_without_rights() {
         .kubectl(&["create", "rolebinding", "back", "--clusterrole=admin", "--user=mallory"])
         .await;
     let repaired = broken.recorded("DriftRepaired", 2).await;
-    assert_eq!(repaired[0], "RoleBinding is there although the workspace is suspended");
+    assert_eq!(repaired[0], "RoleBinding exists although the workspace is suspended");
     assert!(broken.object("rolebinding", "back").await.is_none());
     broken.kubectl(&["create", "serviceaccount", "sa-tenant-admin"]).await;
     broken.recorded("DriftRepaired", 3).await;
@@ -319,15 +326,15 @@ async fn a_suspended_workspace_stays_without_rights() {
 }
 
 #[tokio::test]
-async fn of_two_replicas_one_does_it() {
-    let broken = Broken::start(looking().postgres().replicas(2)).await;
-    for (number, (resource, name, _)) in MADE_ANEW.into_iter().enumerate() {
+async fn one_of_two_replicas_checks_for_drift() {
+    let broken = DriftedWorkspace::start(checking_every_second().postgres().replicas(2)).await;
+    for (number, (resource, name, _)) in RECREATED.into_iter().enumerate() {
         broken.kubectl(&["delete", resource, name]).await;
         broken.recorded("DriftRepaired", number + 1).await;
     }
     broken.rounds(2).await;
-    assert_eq!(broken.audited("DriftFound").await.len(), MADE_ANEW.len());
-    for (_, _, kind) in MADE_ANEW {
+    assert_eq!(broken.audited("DriftFound").await.len(), RECREATED.len());
+    for (_, _, kind) in RECREATED {
         let labels = format!("{{kind=\"{kind}\",what=\"missing\"}}");
         for counter in ["tenant_broker_drift_total", "tenant_broker_drift_repaired_total"] {
             assert_eq!(metric(&broken.world, &format!("{counter}{labels}")).await, 1, "{kind}");
@@ -342,12 +349,12 @@ async fn of_two_replicas_one_does_it() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_away_is_looked_at_when_it_is_back() {
-    let broken = Broken::start(looking().fault_proxy()).await;
+async fn drift_is_checked_once_the_cluster_is_reachable_again() {
+    let broken = DriftedWorkspace::start(checking_every_second().fault_proxy()).await;
     let failed = "tenant_broker_drift_rounds_total{outcome=\"failed\"}";
     broken.world.proxy().unwrap().down().await;
     broken.kubectl(&["delete", "rolebinding", "rb-tenant-admin"]).await;
-    probe::until("a failed round", PATIENCE, || async {
+    probe::until("a failed round", REPAIR_TIMEOUT, || async {
         let count = metric(&broken.world, failed).await;
         Ok(if count > 0 { Probe::Ready(()) } else { Probe::NotYet(count.to_string()) })
     })
@@ -356,13 +363,13 @@ async fn a_cluster_that_is_away_is_looked_at_when_it_is_back() {
     assert_eq!(broken.status().await, WorkspaceStatus::Provisioned, "silence is no loss");
     assert!(broken.audited("DriftFound").await.is_empty());
     broken.world.proxy().unwrap().up().await.unwrap();
-    assert_eq!(broken.recorded("DriftRepaired", 1).await, ["RoleBinding is not there"]);
+    assert_eq!(broken.recorded("DriftRepaired", 1).await, ["RoleBinding does not exist"]);
 }
 
-/// What the broker made before it counted so much is what these workspaces were made with.
+/// Earlier versions of the broker counted less, and these workspaces still have their quota.
 #[tokio::test]
 async fn the_quota_of_an_earlier_version_is_no_drift_and_stays() {
-    let broken = Broken::start(looking()).await;
+    let broken = DriftedWorkspace::start(checking_every_second()).await;
     broken.world.broker().signal(Signal::STOP).unwrap();
     let older = r#"[{"op": "replace", "path": "/spec/hard", "value": {"requests.cpu": "4",
         "limits.memory": "8Gi", "requests.storage": "20Gi", "pods": "20",
@@ -377,12 +384,13 @@ async fn the_quota_of_an_earlier_version_is_no_drift_and_stays() {
     broken.rounds(2).await;
     assert!(broken.audited("DriftFound").await.is_empty());
 
-    // The doctor tells them; a suspension and a resumption leave them; a lost workspace takes them up.
+    // The doctor reports them; a suspension and a resumption leave them; a lost workspace gets the
+    // new ones.
     let report = broken.world.broker().run(&["doctor"]).await.unwrap();
     assert!(report.stdout.contains("1 are of an earlier version"), "{}", report.stdout);
     broken.admin.suspend(broken.id, &SuspendRequest::default()).await.unwrap();
     broken.reaches(WorkspaceStatus::Suspended).await;
-    probe::until("the resumption", PATIENCE, || async {
+    probe::until("the resumption", REPAIR_TIMEOUT, || async {
         let _ = broken.admin.resume(broken.id, &SuspendRequest::default()).await;
         let status = broken.api.workspace(broken.id).await?.status;
         Ok(if status == WorkspaceStatus::Provisioned {
@@ -396,27 +404,27 @@ async fn the_quota_of_an_earlier_version_is_no_drift_and_stays() {
     let quota = broken.object("resourcequota", "tenant-quota").await.unwrap();
     assert!(quota["spec"]["hard"]["limits.cpu"].is_null(), "{quota}");
 
-    // One amount that is not the tier's, and it is drift.
+    // One amount that differs from the tier's is drift.
     let more = r#"{"spec": {"hard": {"pods": "99"}}}"#;
     broken.kubectl(&["patch", "resourcequota", "tenant-quota", "-p", more]).await;
     assert_eq!(broken.recorded("DriftFound", 1).await, ["ResourceQuota has another spec"]);
-    // Deleted, it is made as this version makes it.
+    // Once deleted it is created as this version defines it.
     broken.kubectl(&["delete", "resourcequota", "tenant-quota"]).await;
     broken.recorded("DriftRepaired", 1).await;
     let quota = broken.object("resourcequota", "tenant-quota").await.unwrap();
     assert_eq!(quota["spec"]["hard"]["limits.cpu"], "12", "{quota}");
 }
 
-/// Where a tier has one, also in workspaces that were made before it had.
+/// In every workspace of a tier that has one, also in workspaces that are older than that setting.
 #[tokio::test]
-async fn a_network_policy_that_is_not_there_is_made() {
-    let builder = looking().installed("tiers.basic.network_policy", "deny-ingress");
-    let broken = Broken::start(builder).await;
+async fn a_missing_network_policy_is_created() {
+    let builder = checking_every_second().installed("tiers.basic.network_policy", "deny-ingress");
+    let broken = DriftedWorkspace::start(builder).await;
     let name = "tenant-deny-ingress";
     broken.kubectl(&["delete", "networkpolicy", name]).await;
-    assert_eq!(broken.recorded("DriftRepaired", 1).await, ["NetworkPolicy is not there"]);
+    assert_eq!(broken.recorded("DriftRepaired", 1).await, ["NetworkPolicy does not exist"]);
     assert!(broken.object("networkpolicy", name).await.is_some());
-    // Altered, it is an operator's wish, as with a quota.
+    // An alteration may be an operator's intention, as with a quota.
     let open = r#"{"spec": {"ingress": [{}]}}"#;
     broken.kubectl(&["patch", "networkpolicy", name, "--type=merge", "-p", open]).await;
     assert_eq!(broken.recorded("DriftFound", 2).await[0], "NetworkPolicy has another spec");

@@ -1,4 +1,4 @@
-//! `POST /workspaces/init`: twice, at once, over crashes, over a cluster that is down.
+//! `POST /workspaces/init`: repeated, concurrent, across crashes, and with the cluster down.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use integration::world::World;
 use serde_json::json;
 use tenant_shared::{Code, WorkspaceStatus};
 
-/// The objects of a workspace, in the order in which they are made.
+/// The objects of a workspace, in the order of creation.
 const OBJECTS: [(&str, &str); 5] = [
     ("namespace", ""),
     ("resourcequota", "tenant-quota"),
@@ -20,7 +20,7 @@ const OBJECTS: [(&str, &str); 5] = [
     ("rolebinding", "rb-tenant-admin"),
 ];
 
-/// How many of a workspace's objects are there.
+/// Counts a workspace's existing objects.
 async fn objects(world: &World, namespace: &str) -> usize {
     let mut there = 0;
     for (kind, name) in OBJECTS {
@@ -58,7 +58,7 @@ async fn sixteen_at_once(world: World) {
     let calls: Vec<_> = (0..16)
         .map(|index| {
             let broker = &world.brokers()[index % world.brokers().len()];
-            let api = world.stranger().unwrap().with_token(session.access_token.clone());
+            let api = world.anonymous_api().unwrap().with_token(session.access_token.clone());
             let api = api.at(&broker.url().unwrap()).unwrap();
             tokio::spawn(async move { api.init("basic").await })
         })
@@ -85,7 +85,7 @@ async fn sixteen_calls_at_once_on_two_replicas_make_one_workspace() {
     sixteen_at_once(World::builder().postgres().replicas(2).start().await.unwrap()).await;
 }
 
-/// What the broker asks of the API server while it makes a workspace, in order.
+/// The broker's requests to the API server while it creates a workspace, in order.
 const CALLS: [&str; 5] =
     ["/namespaces", "/resourcequotas", "/limitranges", "/serviceaccounts", "/rolebindings"];
 
@@ -105,7 +105,7 @@ async fn swept(api: &Api) {
 #[tokio::test]
 async fn a_crash_after_any_step_is_finished_by_the_next_sweep() {
     let world = World::builder().fault_proxy().setting("sweep_seconds", 1).start().await.unwrap();
-    // Killed before the first call, after each, and so also before the last commit.
+    // Killed before the first call, and after each, so also before the last commit.
     let crashes = std::iter::once((true, CALLS[0])).chain(CALLS.map(|call| (false, call)));
     for (number, (before, call)) in crashes.enumerate() {
         let person = world.person(&format!("crash{number}")).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_crash_after_any_step_is_finished_by_the_next_sweep() {
     }
 }
 
-/// Quota admission takes no notice of a quota before its controller has written the status.
+/// Quota admission ignores a quota until its controller has written the status.
 #[tokio::test]
 async fn nobody_has_rights_before_the_quota_is_enforced() {
     let world =
@@ -142,7 +142,7 @@ async fn nobody_has_rights_before_the_quota_is_enforced() {
     let unseen = json!({"apiVersion": "v1", "kind": "ResourceQuota",
         "metadata": {"name": "tenant-quota"}, "spec": {"hard": {"pods": "20"}}, "status": {}});
     let json = HeaderValue::from_static("application/json");
-    let rule = Rule::new(Fault::Answer {
+    let rule = Rule::new(Fault::Respond {
         status: StatusCode::OK,
         headers: HeaderMap::from_iter([(CONTENT_TYPE, json)]),
         body: unseen.to_string(),
@@ -179,7 +179,7 @@ async fn a_foreign_namespace_in_the_way_is_a_conflict_and_is_left_alone() {
     assert_eq!(listed[0].status, WorkspaceStatus::Failed);
     assert_eq!(super::refused(api.credential(listed[0].id).await).code(), Code::WorkspaceNotReady);
 
-    // Once it is out of the way the same call works.
+    // Once it is removed the same call succeeds.
     admin
         .run(["delete", "namespace", &alice.namespace(), "--wait=true"])
         .await
@@ -220,7 +220,7 @@ async fn limited(world: World) {
         (StatusCode::TOO_MANY_REQUESTS, Code::RateLimited)
     );
     assert!(refused.retry_after().is_some_and(|seconds| (1..=3600).contains(&seconds)));
-    // It is in the database: a restart forgets nothing, and another person is not touched.
+    // The limit is in the database: it survives a restart, and does not affect another person.
     world.broker().crash_and_restart().await.unwrap();
     assert_eq!(super::refused(api.init("basic").await).code(), Code::RateLimited);
     let bob = world.person("bob").await.unwrap();

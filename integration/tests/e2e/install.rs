@@ -1,4 +1,4 @@
-//! `tenant-broker install`: printed, compared, applied, taken away.
+//! `tenant-broker install`: print, compare, apply, remove.
 
 use integration::process::Finished;
 use integration::world::World;
@@ -10,11 +10,11 @@ async fn install(world: &World, args: &[&str]) -> Finished {
 }
 
 #[tokio::test]
-async fn what_is_there_is_compared_repaired_and_taken_away_but_no_tenant() {
+async fn installed_objects_are_compared_repaired_and_removed_but_tenants_stay() {
     let world = World::builder().own_control_plane().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
-    // Her token is there before the broker loses the right to ask for one.
+    // Her token is cached before the broker loses the right to request one.
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
     let admin = world.admin_kubectl().unwrap();
 
@@ -23,7 +23,7 @@ async fn what_is_there_is_compared_repaired_and_taken_away_but_no_tenant() {
     let again = install(&world, &["--apply"]).await.success().unwrap();
     assert!(again.stdout.lines().all(|line| line.ends_with(" unchanged")), "{}", again.stdout);
 
-    // A hand that meant well, and what it takes to see and undo it.
+    // A well-meant manual change, and the commands that show and undo it.
     let ignore = r#"{"spec":{"failurePolicy":"Ignore"}}"#;
     let weaken = ["patch", "validatingadmissionpolicy", "tenant-pods", "-p", ignore];
     admin.run(weaken).await.unwrap().success().unwrap();
@@ -43,7 +43,7 @@ async fn what_is_there_is_compared_repaired_and_taken_away_but_no_tenant() {
     }
     assert_eq!(install(&world, &["--diff"]).await.success().unwrap().stdout, "");
 
-    // Lanes come when they are asked for, and go when they are not.
+    // FlowSchemas are created on request, and removed otherwise.
     let with = install(&world, &["--apply", "--flow-schema"]).await.success().unwrap();
     assert!(with.stdout.contains("FlowSchema tenant-broker-kill created"), "{}", with.stdout);
     let there = install(&world, &["--diff", "--flow-schema"]).await.success().unwrap();
@@ -59,12 +59,12 @@ async fn what_is_there_is_compared_repaired_and_taken_away_but_no_tenant() {
     }
     let role = admin.run(["get", "clusterrole", "tenant-broker"]).await.unwrap();
     assert!(role.stderr.contains("NotFound"), "{}", role.stderr);
-    // The tenant's own rights are the tenant's.
+    // The tenant keeps her own rights.
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
 }
 
 #[tokio::test]
-async fn what_is_printed_follows_the_configuration_and_needs_an_administrator_to_apply() {
+async fn the_manifest_follows_the_configuration_and_needs_an_administrator_to_apply() {
     let world = World::builder().start().await.unwrap();
     let settings = [
         "--set=tiers.gold.role=gold-role",
@@ -108,7 +108,7 @@ async fn the_cluster_signs_the_brokers_credential() {
     assert!(made.stdout.contains("new.kubeconfig written: the credential of tenant-broker"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
-    // It is the broker, of no group, and good enough to serve with.
+    // The identity is the broker's user, without a group, and sufficient to serve.
     let kubectl = world.kubectl_with(&file).unwrap();
     let who = kubectl.json(["auth", "whoami"]).await.unwrap();
     assert_eq!(who["status"]["userInfo"]["username"], "tenant-broker", "{who}");
@@ -119,7 +119,7 @@ async fn the_cluster_signs_the_brokers_credential() {
     broker.start().await.unwrap();
     world.person("alice").await.unwrap().login(&[]).await.unwrap().success().unwrap();
 
-    // A broker in the cluster has its pod's.
+    // A broker in the cluster uses its pod's identity.
     let inside = "--set=cluster.identity=system:serviceaccount:default:tenant-broker";
     let dry = ["--apply", "--credential", file.to_str().unwrap(), inside];
     let refused = install(&world, &dry).await;

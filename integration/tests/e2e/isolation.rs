@@ -1,9 +1,9 @@
-//! What a tenant can do, and where it ends.
+//! Isolation of tenants: rights inside the namespace, and none outside.
 
 use integration::world::World;
 
 #[tokio::test]
-async fn a_tenant_is_admin_inside_and_nobody_outside() {
+async fn a_tenant_is_admin_in_its_namespace_and_has_no_rights_outside() {
     let world = World::builder().start().await.unwrap();
     let (alice, bob) = (world.person("alice").await.unwrap(), world.person("bob").await.unwrap());
     alice.login(&[]).await.unwrap().success().unwrap();
@@ -34,7 +34,7 @@ async fn the_quota_is_enforced_by_the_api_server() {
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
 
-    // The quota's controller fills in the status that admission counts by.
+    // The quota's controller fills in the status that admission uses.
     integration::probe::until(
         "the quota to be counted",
         std::time::Duration::from_secs(20),
@@ -58,7 +58,7 @@ async fn the_quota_is_enforced_by_the_api_server() {
     let second = run("two").await.unwrap();
     assert!(second.stderr.contains("exceeded quota"), "{}", second.stderr);
 
-    // Limits come from the LimitRange, so that a pod without any is admitted and counted.
+    // The LimitRange sets limits, so that a pod without any is admitted and counted.
     let pod = alice.kubectl().json(["get", "pod", "one"]).await.unwrap();
     assert!(pod["spec"]["containers"][0]["resources"]["limits"]["memory"].is_string(), "{pod}");
 }

@@ -1,9 +1,9 @@
-//! A token leaves only with its record, and never lives longer than two hours.
+//! Issuance: no token is returned without its audit record, and none lives longer than two hours.
 
 use std::sync::Arc;
 
 use http::StatusCode;
-use integration::fault_proxy::{Fault, Rule, Seen};
+use integration::fault_proxy::{Fault, RecordedRequest, Rule};
 use integration::world::World;
 use tenant_shared::{Code, TOKEN_LIFETIME_SECONDS};
 use tokio::sync::Notify;
@@ -55,14 +55,14 @@ async fn a_longer_token_is_dropped_with_an_error() {
     let alice = world.person("alice").await.unwrap();
     let api = alice.api().await.unwrap();
     let (workspace, _) = api.init("basic").await.unwrap();
-    // What a server that gives more than it is asked for answers: {"iat":0,"exp":7201,"jti":"x"}.
+    // The response of a server that grants more than requested: {"iat":0,"exp":7201,"jti":"x"}.
     let token = "e30.eyJpYXQiOjAsImV4cCI6NzIwMSwianRpIjoieCJ9.c2ln";
     let body = format!(
         "{{\"status\":{{\"token\":\"{token}\",\"expirationTimestamp\":\"2026-01-01T00:00:00Z\"}}}}"
     );
     let fault =
-        Fault::Answer { status: StatusCode::CREATED, headers: http::HeaderMap::new(), body };
-    world.proxy().unwrap().add(Rule::new(fault).when(Seen::is_token_request));
+        Fault::Respond { status: StatusCode::CREATED, headers: http::HeaderMap::new(), body };
+    world.proxy().unwrap().add(Rule::new(fault).when(RecordedRequest::is_token_request));
     let refused = super::refused(api.credential(workspace.id).await);
     assert_eq!(
         (refused.status, refused.code()),
@@ -81,7 +81,7 @@ async fn without_its_audit_row_no_token_leaves() {
     let alice = world.person("alice").await.unwrap();
     let api = alice.api().await.unwrap();
     let (workspace, _) = api.init("basic").await.unwrap();
-    // The database dies between the TokenRequest and the record of it.
+    // The database dies between the TokenRequest and its record.
     let (issued, dead) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let hook = {
         let (issued, dead) = (Arc::clone(&issued), Arc::clone(&dead));
@@ -96,7 +96,7 @@ async fn without_its_audit_row_no_token_leaves() {
     let rule = world
         .proxy()
         .unwrap()
-        .add(Rule::new(Fault::after(hook)).when(Seen::is_token_request).nth(1));
+        .add(Rule::new(Fault::after(hook)).when(RecordedRequest::is_token_request).nth(1));
     let (result, ()) = tokio::join!(api.credential(workspace.id), async {
         issued.notified().await;
         world.postgres().unwrap().kill().await.unwrap();
@@ -110,7 +110,7 @@ async fn without_its_audit_row_no_token_leaves() {
     assert!(refused.retry_after().is_some());
 
     world.proxy().unwrap().clear();
-    world.postgres().unwrap().start_again().await.unwrap();
+    world.postgres().unwrap().restart().await.unwrap();
     integration::probe::until(
         "the broker to go on",
         std::time::Duration::from_secs(20),

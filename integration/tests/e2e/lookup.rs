@@ -1,4 +1,4 @@
-//! Workspaces and people among a hundred thousand, found by what people call them.
+//! Lookup of workspaces and people by their names among a hundred thousand.
 
 use http::{Method, StatusCode};
 use integration::engine::On;
@@ -8,7 +8,8 @@ use tenant_shared::{SuspendRequest, Workspace, WorkspaceList, WorkspaceStatus};
 
 integration::on_both_engines!(the_kill_switch_finds_a_workspace_among_many);
 
-/// As many older workspaces; they are `failed`, so neither the sweep nor the drift works on them.
+/// A hundred thousand older workspaces; they are `failed`, so neither the sweep nor the drift check
+/// works on them.
 const POSTGRES: [&str; 2] = [
     "INSERT INTO users (id, email, status, role, created_at) \
      SELECT gen_random_uuid(), 'many' || n || '@example.com', 'active', 'user', n \
@@ -78,11 +79,11 @@ async fn the_kill_switch_finds_a_workspace_among_many(on: On) {
     for (api, id) in [(&of_alice, workspace.id), (&of_bob, bobs.id)] {
         assert_eq!(api.workspace(id).await.unwrap().status, WorkspaceStatus::Suspended);
     }
-    // The trail, by the name of the person, with the addresses of those who acted.
+    // The trail, by the person's name, with the addresses of the actors.
     let trail = run(&["audit", alice.email(), "--action", "SuspendWorkspace"]).await;
     assert!(trail.stdout.contains("leaked laptop"), "{trail:?}");
     assert!(trail.stdout.contains(operator.email()), "{trail:?}");
-    // People too: who is signed in where, and out.
+    // People too: their sessions, and their suspension.
     let sessions = run(&["sessions", "--user", &namespace]).await;
     assert!(sessions.stdout.lines().count() > 1, "{sessions:?}");
     run(&["sessions", "revoke", "--all", "--user", alice.email()]).await;
@@ -92,17 +93,17 @@ async fn the_kill_switch_finds_a_workspace_among_many(on: On) {
     assert!(told.stdout.contains(bob.email()) && told.stdout.contains("suspended"), "{told:?}");
     run(&["users", "resume", bob.email()]).await;
 
-    // A list ends, and says so.
+    // A long list is truncated, and says so.
     let listed = run(&["workspaces", "--all", "--limit", "700", "-o", "json"]).await;
     let list: WorkspaceList = serde_json::from_str(&listed.stdout).unwrap();
     assert_eq!((list.items.len(), list.next_cursor.is_some()), (700, true));
     assert!(listed.stderr.contains("stopped after 700; there are more"), "{listed:?}");
     assert_eq!(list.items[0].owner_email.as_deref(), Some("many1@example.com"));
-    // A client that knows no pages is not given a part of the list as if it were all.
+    // A client without pagination gets an error instead of a part of the list.
     let refused = super::refused(admin.workspaces(true).await);
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert!(refused.body.contains("more than 10000 workspaces"), "{refused}");
-    // Whoever may not see a workspace is told the same of one that is there and of one that is not.
+    // Without access a workspace that exists gets the same response as one that does not.
     let carol = world.person("carol").await.unwrap().api().await.unwrap();
     let nobody = ["tenant-x", "x@example.com", "00000000-0000-0000-0000-000000000000"];
     let (id, owner) = (bobs.id.to_string(), bob.id().to_string());
@@ -117,7 +118,7 @@ async fn the_kill_switch_finds_a_workspace_among_many(on: On) {
     assert_eq!(answers[0].0, StatusCode::NOT_FOUND);
     answers.dedup();
     assert_eq!(answers.len(), 1, "{answers:?}");
-    // The owner finds their own, as an administrator does.
+    // The owner finds their own workspace, as an administrator does.
     let path = format!("workspaces/lookup?name={}", bob.email());
     let of_bob = bob.api().await.unwrap();
     for api in [&of_bob, &admin] {

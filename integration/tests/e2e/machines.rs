@@ -1,4 +1,5 @@
-//! A machine uses a ServiceAccount token of a real cluster in the place of a stored secret.
+//! Workload identity: a machine signs in with a ServiceAccount token of a real cluster instead of a
+//! stored secret.
 
 use integration::api::Api;
 use integration::kubectl::Kubectl;
@@ -16,7 +17,7 @@ const AUDIENCE: &str = "https://broker.example.com";
 async fn a_pod_of_a_cluster_gets_credentials_for_one_workspace_and_nothing_else() {
     let world = World::builder().start().await.unwrap();
     let cluster = world.admin_kubectl().unwrap();
-    // Anybody may read the cluster's public keys, as where it issues tokens for others.
+    // Everybody may read the cluster's public keys, as in a cluster that issues tokens for others.
     let binding = ["create", "clusterrolebinding", "keys-for-everybody"];
     let whom =
         ["--clusterrole=system:service-account-issuer-discovery", "--group=system:unauthenticated"];
@@ -26,7 +27,7 @@ async fn a_pod_of_a_cluster_gets_credentials_for_one_workspace_and_nothing_else(
     let discovery = cluster.run(discovery).await.unwrap().success().unwrap().stdout;
     let discovery: serde_json::Value = serde_json::from_str(&discovery).unwrap();
 
-    // The owner is an administrator, which the machine must not become.
+    // The owner is an administrator, and the machine must not become one.
     let owner = world.administrator("olga").await.unwrap();
     owner.login(&[]).await.unwrap().success().unwrap();
     let (namespace, ca) = (owner.namespace(), world.folder().join("cluster-ca.pem"));
@@ -69,7 +70,7 @@ async fn a_pod_of_a_cluster_gets_credentials_for_one_workspace_and_nothing_else(
     assert_eq!(status, StatusCode::BAD_REQUEST, "a token for somebody else");
     let (status, answer) = exchange(&account("builder", AUDIENCE).await).await;
     assert_eq!(status, StatusCode::OK, "{answer}");
-    // Ten minutes are the token's, less than a session's fifteen.
+    // The lifetime is the token's ten minutes, less than a session's fifteen.
     assert!(answer["expires_in"].as_i64().unwrap() <= 600, "{answer}");
 
     let token = SecretString::from(answer["access_token"].as_str().unwrap().to_owned());
@@ -105,7 +106,7 @@ async fn a_pod_of_a_cluster_gets_credentials_for_one_workspace_and_nothing_else(
     assert_eq!(refused(machine.audit_logs("").await).code(), Code::Forbidden);
     assert_eq!(refused(machine.workspaces(true).await).code(), Code::Forbidden);
     assert_eq!(refused(machine.workspace(Uuid::nil()).await).code(), Code::NotFound);
-    // An administrator sees and suspends everybody's; an administrator's machine does neither.
+    // An administrator sees and suspends all workspaces; an administrator's machine does neither.
     let other = world.person("alice").await.unwrap();
     other.login(&[]).await.unwrap().success().unwrap();
     let theirs = other.api().await.unwrap().workspaces(false).await.unwrap().items[0].id;

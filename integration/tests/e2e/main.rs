@@ -1,4 +1,4 @@
-//! End to end, over real programs: kube-apiserver, etcd, kube-controller-manager, PostgreSQL,
+//! End-to-end tests over real programs: kube-apiserver, etcd, kube-controller-manager, PostgreSQL,
 //! SQLite, kubectl, the broker and the plugin. Faults come from outside.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -30,7 +30,7 @@ mod unauthenticated;
 use anyhow::Context as _;
 use integration::api::{ApiError, Refused};
 
-/// The refusal that this call must have ended with.
+/// Returns the refusal with which this call must have ended.
 fn refused<T: std::fmt::Debug>(result: Result<T, ApiError>) -> Refused {
     match result {
         Err(ApiError::Refused(refused)) => *refused,
@@ -38,7 +38,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, ApiError>) -> Refused {
     }
 }
 
-/// An object of the cluster as an administrator sees it; `None` if it is not there.
+/// Returns an object of the cluster as an administrator sees it; `None` if it does not exist.
 async fn object(
     world: &integration::world::World,
     args: &[&str],
@@ -54,7 +54,7 @@ async fn object(
     serde_json::from_str(&finished.stdout).context("read an object").map(Some)
 }
 
-/// The objects of a list.
+/// Returns the objects of a list.
 async fn object_list(
     world: &integration::world::World,
     args: &[&str],

@@ -1,4 +1,4 @@
-//! The broker runs only where the cluster holds it.
+//! The broker's start and its admission policies: it runs only where they are in force.
 
 use std::time::Duration;
 
@@ -25,16 +25,16 @@ async fn weaken(admin: &Kubectl) {
 }
 
 #[tokio::test]
-async fn it_does_not_start_where_policies_are_missing_or_weakened_unless_told_to() {
+async fn the_broker_does_not_start_with_missing_or_weakened_policies_unless_configured_to() {
     let world =
         World::builder().own_control_plane().setting("sweep_seconds", 1).start().await.unwrap();
     let (admin, broker) = (world.admin_kubectl().unwrap(), world.broker());
     until_metric(&world, "tenant_broker_policies_in_force 1").await;
 
-    // While it runs it goes on, and says so.
+    // A running broker continues, and reports it.
     weaken(&admin).await;
     until_metric(&world, "tenant_broker_policies_in_force 0").await;
-    assert!(broker.log().unwrap().contains("NOT HELD BY THE CLUSTER"));
+    assert!(broker.log().unwrap().contains("admission policies missing or changed"));
 
     broker.stop().await.unwrap();
     let delete = ["delete", "validatingadmissionpolicy", "tenant-tokens"];
@@ -55,7 +55,7 @@ async fn it_does_not_start_where_policies_are_missing_or_weakened_unless_told_to
 }
 
 #[tokio::test]
-async fn it_does_not_start_under_another_name_than_the_fence_has() {
+async fn the_broker_does_not_start_as_a_user_that_its_policies_do_not_name() {
     let world = World::builder().start().await.unwrap();
     let broker = world.broker();
     broker.stop().await.unwrap();
@@ -65,7 +65,7 @@ async fn it_does_not_start_under_another_name_than_the_fence_has() {
 }
 
 #[tokio::test]
-async fn with_the_cluster_away_it_starts_and_looks_when_it_is_back() {
+async fn with_the_cluster_down_the_broker_starts_and_checks_the_policies_later() {
     let world = World::builder().own_control_plane().fault_proxy().start().await.unwrap();
     let broker = world.broker();
     broker.stop().await.unwrap();
@@ -92,7 +92,8 @@ async fn the_right_on_secrets_follows_the_setting() {
     };
     doctor("may create secrets").await;
 
-    // Off, and the right is still there: so it is while the last Secrets go. It is said.
+    // Switched off while the right still exists, as during the deletion of the last Secrets: the
+    // broker warns.
     broker.stop().await.unwrap();
     broker.set("cluster.bind_tokens_to_secrets", false);
     broker.start().await.unwrap();
@@ -100,21 +101,21 @@ async fn the_right_on_secrets_follows_the_setting() {
     assert!(broker.log().unwrap().contains(said));
     doctor("WARN  has no right on Secrets that it does not need").await;
 
-    // With nothing that fences it in it does not start.
+    // Without its own policies the broker does not start.
     broker.stop().await.unwrap();
     let delete = ["delete", "validatingadmissionpolicy", "tenant-broker-fence-secrets"];
     admin.run(delete).await.unwrap().success().unwrap();
     let refused = format!("{:#}", broker.start().await.unwrap_err());
-    assert!(refused.contains("nothing fences that in"), "{refused}");
+    assert!(refused.contains("no admission policy restricts that"), "{refused}");
 
-    // What `install` of this configuration takes away is not missed.
+    // Objects that `install` of this configuration removes are not required.
     let kubeconfig = world.cluster().admin_kubeconfig().display().to_string();
     let apply = ["install", "--apply", "--kubeconfig", &kubeconfig];
     broker.run(&apply).await.unwrap().success().unwrap();
     broker.start().await.unwrap();
     doctor("pass  has no right on Secrets that it does not need").await;
 
-    // On without the right it does not start either.
+    // Switched on without the right, it does not start either.
     broker.stop().await.unwrap();
     broker.set("cluster.bind_tokens_to_secrets", true);
     let refused = format!("{:#}", broker.start().await.unwrap_err());

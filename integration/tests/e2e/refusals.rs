@@ -1,5 +1,5 @@
-//! Every operation of the OpenAPI document refuses whom it must refuse. The list of operations is
-//! the document's, so a new one is tested without being named here.
+//! Refusals of every operation of the OpenAPI document. The list of operations is the document's,
+//! so a new operation is tested without being named here.
 
 use http::{Method, StatusCode};
 use integration::world::World;
@@ -8,8 +8,8 @@ use serde_json::Value;
 use tenant_shared::PROBLEM_CONTENT_TYPE;
 use uuid::Uuid;
 
-/// Operations without a parameter in their path: they answer about the caller's own things, so there
-/// is nothing of another tenant to ask for. This list may only shrink.
+/// Operations without a path parameter: they concern the caller's own data, so there is nothing of
+/// another tenant to request. This list may only shrink.
 const OWN_THINGS: [&str; 7] = [
     "/auth/logout",
     "/me",
@@ -19,16 +19,15 @@ const OWN_THINGS: [&str; 7] = [
     "/workspaces/credentials/kubeconfig",
     "/audit-logs",
 ];
-/// Operations by which a stranger becomes somebody. This list may only shrink.
+/// Operations for unauthenticated callers, who sign in or register. This list may only shrink.
 pub(crate) const FOR_STRANGERS: [&str; 2] = ["/auth/login", "/auth/register"];
 /// Operations for administrators alone.
 const ADMINISTRATORS_THINGS: [&str; 2] = ["/users", "/audit-logs/export"];
 
-/// Operations that find something by a name in their query; what a name of another tenant finds is
-/// nothing.
+/// Operations that look up a name in their query; the name of another tenant yields nothing.
 const BY_NAME: [&str; 2] = ["/workspaces/lookup", "/users/lookup"];
 
-/// Every operation of the document: method and path.
+/// Returns every operation of the document: method and path.
 pub(crate) fn operations() -> Vec<(Method, String)> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi/broker.yaml");
     let document: Value = serde_norway::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
@@ -43,7 +42,7 @@ pub(crate) fn operations() -> Vec<(Method, String)> {
     operations
 }
 
-/// The path with a workspace in the place of its parameter.
+/// Returns the path with a workspace as its parameter.
 pub(crate) fn filled(path: &str, workspace: Uuid) -> String {
     path.replace("{id}", &workspace.to_string())
         .replace("{credential_id}", "6ba7b810-9dad-11d1-80b4-00c04fd430c8")
@@ -69,8 +68,8 @@ async fn strangers_get_401_and_other_tenants_403_or_404() {
     let alice = world.person("alice").await.unwrap();
     let (workspace, _) = alice.api().await.unwrap().init("basic").await.unwrap();
     let mallory = world.person("mallory").await.unwrap().api().await.unwrap();
-    let stranger = world.stranger().unwrap();
-    let forger = world.stranger().unwrap().with_token(SecretString::from("tba_forged"));
+    let stranger = world.anonymous_api().unwrap();
+    let forger = world.anonymous_api().unwrap().with_token(SecretString::from("tba_forged"));
     for (method, path) in operations() {
         if FOR_STRANGERS.contains(&path.as_str()) {
             continue;
@@ -91,7 +90,7 @@ async fn strangers_get_401_and_other_tenants_403_or_404() {
             assert!(OWN_THINGS.contains(&path.as_str()), "{path} is new: say what it is about");
         }
     }
-    // By parameter too, nobody reaches another's things.
+    // Query parameters do not give access to another's data either.
     for path in [
         format!("workspaces/credentials/kubeconfig?workspace={}", workspace.id),
         format!("workspaces/credentials/kubeconfig?mode=exec&workspace={}", workspace.id),

@@ -1,4 +1,4 @@
-//! Renewal that nobody notices.
+//! Transparent renewal of tokens and sessions.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::Value;
 
-/// The file with the person's one cached token.
+/// Path of the person's one cached token.
 fn cached(person: &Person) -> PathBuf {
     let folder = person.home().join(".cache/kubectl-tenant/tokens");
     let files: Vec<PathBuf> = std::fs::read_dir(&folder)
@@ -21,7 +21,7 @@ fn cached(person: &Person) -> PathBuf {
     files[0].clone()
 }
 
-/// Rewrites the cached token's facts.
+/// Rewrites the metadata of the cached token.
 fn rewrite(person: &Person, change: impl FnOnce(&mut Value)) {
     let file = cached(person);
     let text = std::fs::read_to_string(&file).unwrap();
@@ -31,7 +31,7 @@ fn rewrite(person: &Person, change: impl FnOnce(&mut Value)) {
     std::fs::write(&file, format!("{stored}\n{rest}")).unwrap();
 }
 
-/// Makes the cached token look like one of two hours that has so many seconds left.
+/// Makes the cached token look like a two-hour token with this number of seconds left.
 #[expect(clippy::disallowed_methods, reason = "the plugin under test goes by the system's clock")]
 fn age(person: &Person, seconds_left: i64) {
     let end = jiff::Timestamp::now().as_second() + seconds_left;
@@ -48,7 +48,7 @@ async fn issued(api: &Api) -> usize {
 }
 
 #[tokio::test]
-async fn fresh_kubectls_go_over_a_change_of_token() {
+async fn new_kubectl_processes_survive_a_token_renewal() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
@@ -67,14 +67,14 @@ async fn fresh_kubectls_go_over_a_change_of_token() {
         );
     }
     assert_eq!(issued(&api).await, 2);
-    // Past its end: the same.
+    // Expired: the same.
     age(&alice, -5);
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
     assert_eq!(issued(&api).await, 3);
 }
 
 #[tokio::test]
-async fn long_running_kubectls_go_over_a_change_of_token() {
+async fn long_running_kubectls_survive_a_token_renewal() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
@@ -84,7 +84,7 @@ async fn long_running_kubectls_go_over_a_change_of_token() {
     let create = ["create", "configmap", "before-the-change"];
     alice.kubectl().run(create).await.unwrap().success().unwrap();
 
-    // The token has 90 s left and the broker is away: it is used on, until 60 s before its end. That
+    // The token has 90 s left and the broker is down: it is used until 60 s before its expiry. That
     // leaves a busy machine 30 s until the broker is back.
     age(&alice, 90);
     world.broker().kill();
@@ -114,7 +114,7 @@ async fn long_running_kubectls_go_over_a_change_of_token() {
     })
     .await
     .unwrap();
-    // And the watch that was opened with the first token is still there.
+    // The watch that was opened with the first token is still open.
     let admin = world.admin_kubectl().unwrap();
     admin
         .run(["create", "configmap", "after-the-change", "-n", &alice.namespace()])
@@ -138,7 +138,9 @@ async fn twenty_kubectls_on_a_cold_cache_cause_one_token_request() {
     if tokens.exists() {
         std::fs::remove_dir_all(&tokens).unwrap();
     }
-    let count = || world.proxy().unwrap().count(integration::fault_proxy::Seen::is_token_request);
+    let count = || {
+        world.proxy().unwrap().count(integration::fault_proxy::RecordedRequest::is_token_request)
+    };
     let before = count();
     let running: Vec<_> =
         (0..20).map(|_| alice.kubectl().spawn(["get", "pods"]).unwrap()).collect();
@@ -149,17 +151,17 @@ async fn twenty_kubectls_on_a_cold_cache_cause_one_token_request() {
 }
 
 #[tokio::test]
-async fn a_broker_that_is_away_is_no_reason_to_sign_in() {
+async fn a_broker_outage_asks_for_no_sign_in() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
     world.broker().kill();
 
-    // Good for five minutes: used on, without a word.
+    // Valid for five minutes: used without a message.
     age(&alice, 5 * 60);
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
-    // Over: kubectl fails, and is not told to sign in.
+    // Expired: kubectl fails, and does not suggest a sign-in.
     age(&alice, 10);
     let finished = alice.kubectl().run(["get", "pods"]).await.unwrap();
     assert!(!finished.status.success());
@@ -176,11 +178,12 @@ async fn a_token_that_the_api_server_refuses_is_replaced() {
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
-    // The cached token is broken: the API server answers 401, and the plugin is asked again.
+    // The cached token is corrupt: the API server responds with 401, and kubectl calls the plugin
+    // again.
     rewrite(&alice, |stored| {
         let token = stored["token"].as_str().unwrap();
         stored["token"] = format!("{}AAAA", &token[..token.len() - 4]).into();
-        // One that came just now is not replaced: no client asks that often because of a refusal.
+        // A fresh token is not replaced, so that no client renews too often because of refusals.
         stored["received_at"] = (stored["received_at"].as_i64().unwrap() - 60).into();
     });
 
@@ -189,7 +192,7 @@ async fn a_token_that_the_api_server_refuses_is_replaced() {
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
 }
 
-/// The file with the person's session, refresh token included.
+/// Path of the person's session file, which contains the refresh token.
 fn session(person: &Person) -> PathBuf {
     let folder = person.home().join(".local/state/kubectl-tenant/sessions");
     let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -209,7 +212,7 @@ async fn whoami(person: &Person) -> integration::process::Finished {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_retried_and_a_copied_session_ends() {
+async fn a_lost_response_is_retried_and_a_copied_session_ends() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.login(&["--storage", "file"]).await.unwrap().success().unwrap();
@@ -218,7 +221,8 @@ async fn a_lost_answer_is_retried_and_a_copied_session_ends() {
     let before = std::fs::read(&file).unwrap();
     whoami(&alice).await.success().unwrap();
     let copy = std::fs::read(&file).unwrap();
-    // The answer was lost: the file has the token that is used already. Eight at once retry.
+    // The response was lost: the file has the refresh token that is used already. Eight concurrent
+    // calls retry.
     std::fs::write(&file, &before).unwrap();
     let at_once: Vec<_> =
         (0..8).map(|_| alice.kubectl().spawn(["tenant", "whoami"]).unwrap()).collect();
@@ -233,7 +237,7 @@ async fn a_lost_answer_is_retried_and_a_copied_session_ends() {
     let reuses = async || operator.audit_logs("action=RefreshReuse").await.unwrap().items.len();
     assert_eq!(reuses().await, 0);
 
-    // Somebody copied the answer that she did not get.
+    // An attacker copied the response that she did not get.
     std::fs::write(&file, &copy).unwrap();
     expire_access(&alice);
     let refused = whoami(&alice).await;

@@ -1,5 +1,5 @@
-//! Every right of the broker's ClusterRole is needed: with it gone a workflow fails, with it back
-//! the same workflow goes through. A right without a workflow fails the test.
+//! Necessity of every right of the broker's ClusterRole: without it a workflow fails, and with it
+//! the same workflow succeeds. A right without a workflow fails the test.
 
 use std::time::Duration;
 
@@ -24,42 +24,43 @@ use Workflow::{
     Token,
 };
 
-const LIMIT: Duration = Duration::from_secs(30);
-/// The broker looks for drift every second; what it has not set right by then it will not.
-const REPAIRED: Duration = Duration::from_secs(10);
+const RIGHTS_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit of a repair; the broker checks for drift every second.
+const REPAIR_TIMEOUT: Duration = Duration::from_secs(10);
 const RBAC: &str = "rbac.authorization.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// What somebody wants from the broker.
+/// A workflow of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Workflow {
-    /// A person asks for a workspace.
+    /// A person creates a workspace.
     Init,
-    /// A crash came after everything was made and before that was written down: what is there is
-    /// read and compared.
+    /// A crash came after everything was created and before that was recorded: the existing objects
+    /// are read and compared.
     FinishInit,
-    /// A person asks for a credential.
+    /// A person requests a credential.
     Token,
-    /// Each token is to be bound to a Secret of its own.
+    /// Each token is bound to a Secret of its own.
     BoundToken,
-    /// A person takes one credential back, and no other.
+    /// A person revokes a single credential.
     Revoke,
     /// An administrator suspends a workspace.
     Suspend,
-    /// An administrator suspends a workspace in which finalizers hold a binding and the ServiceAccount.
+    /// An administrator suspends a workspace in which finalizers hold a binding and the
+    /// ServiceAccount.
     SuspendHeld,
-    /// The binding was deleted: the broker looks at everything, and makes it again.
+    /// The binding was deleted: the drift check finds and recreates it.
     Repair,
     /// The binding was altered: the broker replaces it.
     Replace,
     /// An operator runs the doctor.
     Doctor,
-    /// The broker starts, and sees whether it is held.
+    /// The broker starts, and checks whether its policies are in force.
     Start,
 }
 
-/// Which workflow breaks without which right: verb, API group, resource.
+/// The workflow that fails without each right: verb, API group, resource.
 const NEEDED: [(&str, &str, &str, Workflow); 30] = [
     ("create", "", "namespaces", Init),
     ("get", "", "namespaces", FinishInit),
@@ -111,7 +112,7 @@ async fn every_right_is_needed() {
         let there = role.rights.iter().any(|right| right.is(verb, group, resource));
         assert!(there, "{workflow:?} needs {verb} {group}/{resource}, and the role has it not");
     }
-    // The broker has to be stopped for some; those come last.
+    // Some need a stopped broker; those come last.
     let (starts, others): (Vec<_>, Vec<_>) =
         role.rights.iter().partition(|right| used(right).is_some_and(|it| it.3 == Start));
     for (number, right) in others.into_iter().enumerate() {
@@ -137,7 +138,7 @@ async fn every_right_is_needed() {
     broker.start().await.unwrap();
 }
 
-/// One verb on one resource, perhaps for one name.
+/// One verb on one resource, possibly for one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Right {
     verb: String,
@@ -151,7 +152,7 @@ impl Right {
         self.verb == verb && self.group == group && self.resource == resource
     }
 
-    /// A rule that gives nothing else.
+    /// Returns a rule that grants only this right.
     fn rule(&self) -> PolicyRule {
         PolicyRule {
             api_groups: Some(vec![self.group.clone()]),
@@ -195,12 +196,12 @@ impl Role {
         Ok(Self { api, broker, rights })
     }
 
-    /// Takes one right away, and returns once the API server knows.
+    /// Removes one right, and returns once the API server has noticed.
     async fn without(&self, right: &Right) -> Result<()> {
         self.give(|other| other != right, right, false).await
     }
 
-    /// Gives all of them.
+    /// Restores all rights.
     async fn whole(&self, missing: &Right) -> Result<()> {
         self.give(|_| true, missing, true).await
     }
@@ -222,7 +223,7 @@ impl Role {
                 "resource": resource, "subresource": subresource, "name": changed.name}}
         }))?;
         let api: Api<SelfSubjectAccessReview> = Api::all(self.broker.clone());
-        probe::until("RBAC to change", LIMIT, || async {
+        probe::until("RBAC to change", RIGHTS_TIMEOUT, || async {
             let answer = api.create(&PostParams::default(), &question).await?;
             let may = answer.status.is_some_and(|status| status.allowed);
             Ok(if may == allowed { Probe::Ready(()) } else { Probe::NotYet(format!("{may}")) })
@@ -231,7 +232,7 @@ impl Role {
     }
 }
 
-/// A workflow that is about to begin.
+/// A prepared workflow.
 struct Case<'a> {
     world: &'a World,
     workflow: Workflow,
@@ -252,7 +253,7 @@ impl<'a> Case<'a> {
         };
         let namespace = tenant.namespace();
         if workflow == FinishInit {
-            forget_the_end(world, &namespace).await?;
+            reset_to_unfinished(world, &namespace).await?;
         }
         if workflow == SuspendHeld {
             let hold = r#"{"metadata":{"finalizers":["a.example.com/hold"]}}"#;
@@ -265,7 +266,7 @@ impl<'a> Case<'a> {
         Ok(Self { world, workflow, person, operator, namespace, workspace })
     }
 
-    /// Runs it; it may be run again.
+    /// Runs the workflow; it may be repeated.
     async fn run(&self) -> Result<()> {
         match self.workflow {
             Init | FinishInit => {
@@ -312,7 +313,7 @@ impl<'a> Case<'a> {
             Doctor => {
                 let finished = self.world.broker().run(&["doctor", "-o", "json"]).await?;
                 let report: serde_json::Value = serde_json::from_str(&finished.stdout)?;
-                // It asks RBAC for every right besides; what counts is what it could not do.
+                // The doctor also asks RBAC for every right; only a failed action counts here.
                 let failed = report["checks"].as_array().into_iter().flatten().find(|check| {
                     let title = check["check"].as_str().unwrap_or_default();
                     check["outcome"] == "fail" && !title.starts_with("may ")
@@ -324,11 +325,11 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Breaks the workspace's binding as an administrator, and waits until it is as it was.
+    /// Breaks the workspace's binding as an administrator, and waits until it is repaired.
     async fn break_and_wait(&self, args: &[&str]) -> Result<()> {
         let admin = self.world.admin_kubectl()?;
         // The broker may be about to replace it.
-        probe::until("the binding to be there", REPAIRED, || async {
+        probe::until("the binding to be there", REPAIR_TIMEOUT, || async {
             let args = args.iter().copied().chain(["-n", &self.namespace]);
             let done = admin.run(args).await?;
             let there = done.status.success();
@@ -336,7 +337,7 @@ impl<'a> Case<'a> {
         })
         .await?;
         let binding = ["rolebinding", ROLE_BINDING_NAME, "-n", &self.namespace];
-        probe::until("the binding to be as it was", REPAIRED, || async {
+        probe::until("the binding to be as it was", REPAIR_TIMEOUT, || async {
             let there = super::object(self.world, &binding).await?.unwrap_or_default();
             let subject = &there["subjects"][0]["name"];
             Ok(if subject == SERVICE_ACCOUNT_NAME {
@@ -349,8 +350,8 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Sets a workspace back to where it was before its end was written down.
-async fn forget_the_end(world: &World, namespace: &str) -> Result<()> {
+/// Resets a workspace to the state before its completion was recorded.
+async fn reset_to_unfinished(world: &World, namespace: &str) -> Result<()> {
     let mut database = sqlx::SqliteConnection::connect(world.database_url()?.as_str()).await?;
     let done = sqlx::query("UPDATE workspaces SET status = 'provisioning' WHERE k8s_namespace = ?")
         .bind(namespace)

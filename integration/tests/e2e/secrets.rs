@@ -1,4 +1,4 @@
-//! No secret in clear at rest, in logs at any level, in metrics, or in what others can read.
+//! No plaintext secret at rest, in logs at any level, in metrics, or in files that others can read.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use integration::world::World;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
-/// All files below a folder.
+/// Returns all files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -28,7 +28,7 @@ async fn nothing_leaks(world: World) {
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
     let session = alice.sign_in().await.unwrap();
     let session = alice.issuer().await.unwrap().refresh(&session.refresh_token).await.unwrap();
-    let api = world.stranger().unwrap().with_token(session.access_token.clone());
+    let api = world.anonymous_api().unwrap().with_token(session.access_token.clone());
     let id = api.workspaces(false).await.unwrap().items[0].id;
     let credential = api.credential(id).await.unwrap();
     let document: Value = serde_norway::from_str(&api.kubeconfig("static").await.unwrap()).unwrap();
@@ -47,7 +47,7 @@ async fn nothing_leaks(world: World) {
         ("access token", session.access_token.expose_secret().to_owned()),
         ("refresh token", session.refresh_token.expose_secret().to_owned()),
     ];
-    // What the person's own machine keeps is theirs; everything else must not have it.
+    // The person's own machine may keep secrets; everything else must not.
     let own = alice.home();
     let mut searched = 0;
     let searched_folders = [world.folder(), world.cluster().folder()];
@@ -60,7 +60,7 @@ async fn nothing_leaks(world: World) {
         searched += 1;
         for (name, secret) in &secrets {
             assert!(!text.contains(secret.as_str()), "{} has the {name}", file.display());
-            // Nor the part of a token that alone would be enough to forge nothing, yet tells much.
+            // Nor the unsigned part of a token, which cannot forge anything but reveals much.
             if let Some((head, _)) = secret.rsplit_once('.') {
                 assert!(!text.contains(head), "{} has most of the {name}", file.display());
             }

@@ -1,4 +1,4 @@
-//! Many sign-ins at once.
+//! Memory of many concurrent sign-ins.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use integration::person::Person;
 use integration::probe::{self, Probe};
 use integration::world::World;
 
-/// MiB that may be left of it; the check of one password takes 19.
-const LEFT: f64 = 16.0;
+/// Limit of the remaining memory in MiB; the check of one password needs 19.
+const MAX_GROWTH_MIB: f64 = 16.0;
 
 #[tokio::test]
-async fn what_checking_passwords_takes_is_given_back() {
+async fn memory_of_password_checks_is_released() {
     let world = World::builder().start().await.unwrap();
     let mut people = Vec::new();
     for number in 0..8 {
@@ -26,7 +26,7 @@ async fn what_checking_passwords_takes_is_given_back() {
     }
     probe::until("the memory to be given back", Duration::from_secs(10), || async {
         let left = needed() - before;
-        Ok(if left < LEFT {
+        Ok(if left < MAX_GROWTH_MIB {
             Probe::Ready(())
         } else {
             Probe::NotYet(format!("{left:.1} MiB more than before"))

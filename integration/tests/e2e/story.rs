@@ -1,4 +1,4 @@
-//! The main job, as a person does it.
+//! The main workflow of a person.
 
 use integration::world::World;
 

@@ -1,4 +1,4 @@
-//! The kill switch, and the way back.
+//! Suspension and resumption: the kill switch.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn reason(text: &str) -> SuspendRequest {
 }
 
 #[tokio::test]
-async fn suspend_takes_everything_and_resume_revives_no_old_token() {
+async fn suspend_revokes_all_access_and_resume_revives_no_old_token() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     let operator = world.administrator("operator").await.unwrap();
@@ -21,7 +21,7 @@ async fn suspend_takes_everything_and_resume_revives_no_old_token() {
     let (api, admin) = (alice.api().await.unwrap(), operator.api().await.unwrap());
     let id = api.workspaces(false).await.unwrap().items[0].id;
 
-    // A token that was taken away, and a back door that the tenant made.
+    // A stolen token, and a backdoor that the tenant prepared.
     let stolen = world.folder().join("stolen.kubeconfig");
     std::fs::write(&stolen, api.kubeconfig("static").await.unwrap()).unwrap();
     let stolen = world.kubectl_with(&stolen).unwrap();
@@ -68,7 +68,7 @@ async fn suspend_takes_everything_and_resume_revives_no_old_token() {
     assert_eq!(super::refused(api.init("basic").await).code(), Code::WorkspaceSuspended);
     assert!(!alice.kubectl().run(["get", "pods"]).await.unwrap().status.success());
 
-    // Again is the same; too early is told when to come back.
+    // A repeated suspension changes nothing; a resumption that is too early gets Retry-After.
     assert_eq!(
         admin.suspend(id, &reason("again")).await.unwrap().status,
         WorkspaceStatus::Suspended
@@ -108,7 +108,7 @@ async fn suspend_takes_everything_and_resume_revives_no_old_token() {
 }
 
 #[tokio::test]
-async fn with_the_cluster_down_the_decision_stands_and_is_carried_out_later() {
+async fn with_the_cluster_down_the_decision_stands_and_is_completed_later() {
     let world = World::builder().fault_proxy().setting("sweep_seconds", 1).start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     let operator = world.administrator("operator").await.unwrap();
@@ -126,7 +126,7 @@ async fn with_the_cluster_down_the_decision_stands_and_is_carried_out_later() {
         unfinished.open_steps,
         ["label_namespace", "delete_role_bindings", "delete_service_account", "finish"]
     );
-    // An administrator at the terminal is told so, by the exit code too.
+    // The plugin reports it to an administrator, with its exit code too.
     let id = workspace.id.to_string();
     let at_terminal = ["tenant", "suspend", &id, "--reason", "now", "--wait", "0"];
     let told = operator.kubectl().run(at_terminal).await.unwrap();
@@ -154,14 +154,14 @@ async fn with_the_cluster_down_the_decision_stands_and_is_carried_out_later() {
     assert!(told.success().unwrap().stderr.contains("is suspended: its tokens work no more"));
 }
 
-/// What the broker asks of the API server in a suspension, in order.
+/// The broker's requests to the API server in a suspension, in order.
 const SUSPENSION: [(Method, &str); 4] = [
     (Method::PATCH, ""),
     (Method::DELETE, "/rolebindings/rb-tenant-admin"),
     (Method::GET, "/rolebindings"),
     (Method::DELETE, "/serviceaccounts/sa-tenant-admin"),
 ];
-/// Some of what it asks in a resumption.
+/// Some of its requests in a resumption.
 const RESUMPTION: [(Method, &str); 4] = [
     (Method::PATCH, ""),
     (Method::POST, "/resourcequotas"),
@@ -225,7 +225,7 @@ async fn a_crash_after_any_step_is_finished_by_the_next_sweep() {
 }
 
 #[tokio::test]
-async fn only_an_administrator_holds_the_kill_switch() {
+async fn only_an_administrator_can_suspend() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     let api = alice.api().await.unwrap();
@@ -262,7 +262,7 @@ async fn a_suspended_person_gets_nothing_from_any_replica() {
     let plugin = alice.kubectl().run(["tenant", "whoami"]).await.unwrap();
     assert!(!plugin.status.success() && plugin.stderr.contains("kubectl tenant login"));
 
-    // Nor may the workspace come back before the person.
+    // The workspace cannot be resumed before the person.
     let told = operator.kubectl().run(["tenant", "resume", &id.to_string()]).await.unwrap();
     assert_eq!(told.status.code(), Some(5), "{told:?}");
     let early =
@@ -284,7 +284,7 @@ async fn a_suspended_person_gets_nothing_from_any_replica() {
     let resume = ["tenant", "users", "resume", &user];
     operator.kubectl().run(resume).await.unwrap().success().unwrap();
     assert_eq!(super::refused(api.credential(id).await).status, StatusCode::UNAUTHORIZED);
-    // The person is back; the workspace waits for an administrator's word of its own.
+    // The person is resumed; the workspace waits for a resumption of its own by an administrator.
     let back = alice.api().await.unwrap();
     assert_eq!(super::refused(back.credential(id).await).code(), Code::WorkspaceSuspended);
     let logs = operator.api().await.unwrap().audit_logs("action=SuspendUser").await.unwrap();

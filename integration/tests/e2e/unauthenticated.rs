@@ -1,5 +1,5 @@
-//! Clients that nobody knows: beyond the limits they cost no transaction, and they do not keep people
-//! out who are signed in.
+//! Unauthenticated clients: beyond the limits they cost no transaction, and they do not keep
+//! signed-in users out.
 
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -13,11 +13,11 @@ use sqlx::Connection as _;
 
 use crate::refusals::{filled, operations};
 
-/// Requests of one kind at once. The broker has 32 of one address under way.
-const AT_ONCE: usize = 120;
-/// Of these are refused at least, however slow the others are.
-const REFUSED: usize = AT_ONCE - 2 * 32;
-/// What the issuer and the pages answer without knowing who asks, and what is sent; all of it needs the
+/// Number of concurrent requests of one kind. The broker handles 32 of one address at a time.
+const CONCURRENT_REQUESTS: usize = 120;
+/// Minimum number of these that are refused, however slow the others are.
+const MIN_REFUSED: usize = CONCURRENT_REQUESTS - 2 * 32;
+/// Requests that the issuer and the pages handle without authentication; all of them need the
 /// database.
 const BY_ANYBODY: [(Method, &str, &str); 11] = [
     (Method::GET, "login", ""),
@@ -49,25 +49,25 @@ const BY_ANYBODY: [(Method, &str, &str); 11] = [
     (Method::POST, "api/v1/auth/login", r#"{"email":"a@example.com","password":"unknown"}"#),
 ];
 
-/// One request a second and address, ten at once.
+/// Allows one request a second per address, with a burst of ten.
 fn strict(builder: WorldBuilder) -> WorldBuilder {
     builder.setting("limits.unauthenticated_per_address", 1).setting("log.level", "info")
 }
 
-/// Somebody at this broker with a token that nobody has.
+/// Returns the broker's API with an unknown token.
 fn forger(world: &World) -> Api {
-    world.stranger().unwrap().with_token(SecretString::from(format!("tba_{}", "x".repeat(43))))
+    world.anonymous_api().unwrap().with_token(SecretString::from(format!("tba_{}", "x".repeat(43))))
 }
 
-/// Sends so many of these requests at once and waits until this number of them was refused; the others
-/// wait for the database and are given up.
+/// Sends this number of requests concurrently and waits until [`MIN_REFUSED`] of them were refused;
+/// the others wait for the database and are dropped.
 async fn refused_at_once(api: &Api, method: &Method, path: &str, body: &str) {
     let media_type = if body.starts_with('{') {
         "application/json"
     } else {
         "application/x-www-form-urlencoded"
     };
-    let requests = (0..AT_ONCE).map(|_| {
+    let requests = (0..CONCURRENT_REQUESTS).map(|_| {
         let request = api.request(method.clone(), path).unwrap();
         let request = if body.is_empty() {
             request
@@ -77,7 +77,7 @@ async fn refused_at_once(api: &Api, method: &Method, path: &str, body: &str) {
         request.send()
     });
     let (mut answers, mut refused) = (requests.collect::<FuturesUnordered<_>>(), 0);
-    while refused < REFUSED {
+    while refused < MIN_REFUSED {
         let answer = answers.next().await;
         let answer = answer.unwrap_or_else(|| panic!("{method} {path}: {refused} were refused"));
         let answer = answer.unwrap();
@@ -89,18 +89,18 @@ async fn refused_at_once(api: &Api, method: &Method, path: &str, body: &str) {
     }
 }
 
-/// The database does not answer at all, so whatever is answered 429 did not ask it.
+/// The database does not respond at all, so a 429 did not need it.
 #[tokio::test]
 async fn a_refusal_beyond_the_limits_needs_no_database() {
     let world = strict(World::builder().own_control_plane().postgres()).start().await.unwrap();
-    let (stranger, forger) = (world.stranger().unwrap(), forger(&world));
+    let (stranger, forger) = (world.anonymous_api().unwrap(), forger(&world));
     world.postgres().unwrap().kill().await.unwrap();
     let at_root = |path: &str| format!("../../{path}");
     let by_anybody = BY_ANYBODY.iter().map(|(method, path, body)| {
         let path = at_root(path);
         (&stranger, method.clone(), path, *body)
     });
-    // Whatever the document has, with a token that nobody knows.
+    // Every operation of the document, with an unknown token.
     let with_a_token = operations()
         .into_iter()
         .filter(|(_, path)| !crate::refusals::FOR_STRANGERS.contains(&path.as_str()))
@@ -112,7 +112,7 @@ async fn a_refusal_beyond_the_limits_needs_no_database() {
     for (api, method, path, body) in by_anybody.chain(with_a_token).chain(gateway) {
         refused_at_once(api, &method, &path, body).await;
     }
-    world.postgres().unwrap().start_again().await.unwrap();
+    world.postgres().unwrap().restart().await.unwrap();
 }
 
 on_both_engines!(a_refusal_beyond_the_limits_writes_nothing_and_keeps_nobody_out);
@@ -131,7 +131,8 @@ async fn a_refusal_beyond_the_limits_writes_nothing_and_keeps_nobody_out(on: On)
     let before = begun(&world).await;
     let mut passed = 0;
     for _ in 0..5 {
-        let answers = join_all((0..AT_ONCE).map(|_| browser.get(login.clone()).send())).await;
+        let answers =
+            join_all((0..CONCURRENT_REQUESTS).map(|_| browser.get(login.clone()).send())).await;
         for answer in answers {
             match answer.unwrap().status() {
                 StatusCode::SEE_OTHER => passed += 1,
@@ -141,7 +142,7 @@ async fn a_refusal_beyond_the_limits_writes_nothing_and_keeps_nobody_out(on: On)
         // From the same address.
         alice.credential(workspace.id).await.unwrap();
     }
-    assert!(passed > 0 && passed < AT_ONCE, "{passed} passed");
+    assert!(passed > 0 && passed < CONCURRENT_REQUESTS, "{passed} passed");
     let [rows, used] = begun(&world).await;
     let passed = i64::try_from(passed).unwrap();
     assert_eq!([rows - before[0], used - before[1]], [passed; 2]);
@@ -150,7 +151,7 @@ async fn a_refusal_beyond_the_limits_writes_nothing_and_keeps_nobody_out(on: On)
     assert!(metrics.contains(refusals), "{metrics}");
 }
 
-/// Rows of sign-ins that were begun, and what is counted against their limit.
+/// Returns the number of started sign-ins, and the count against their limit.
 async fn begun(world: &World) -> [i64; 2] {
     const ROWS: &str = "SELECT COUNT(*) FROM authorizations";
     const USED: &str = "SELECT CAST(COALESCE(SUM(used), 0) AS BIGINT) FROM throttles \

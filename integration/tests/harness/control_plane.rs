@@ -1,4 +1,4 @@
-//! The control plane is a real one: it has rights, roles, tokens and an audit log.
+//! The control plane of the harness: rights, roles, tokens and the audit log work.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ async fn rights_are_enforced_and_the_admin_role_is_filled() {
     let admin = roles.get("admin").await.unwrap();
     let resources: Vec<String> =
         admin.rules.unwrap().into_iter().filter_map(|rule| rule.resources).flatten().collect();
-    // One of each role that is collected: admin, edit, view.
+    // One right of each role that is aggregated: admin, edit, view.
     for resource in ["rolebindings", "pods/exec", "resourcequotas"] {
         assert!(resources.iter().any(|one| one == resource), "{resource} is not in admin");
     }
 }
 
 #[tokio::test]
-async fn a_requested_token_works_and_the_audit_log_knows_it() {
+async fn a_requested_token_works_and_is_in_the_audit_log() {
     let cluster = ControlPlane::shared().await.unwrap();
     let admin = cluster.admin().await.unwrap();
     let name = "token-test";
@@ -55,7 +55,7 @@ async fn a_requested_token_works_and_the_audit_log_knows_it() {
     let http = integration::http_client::http_client(Some(cluster.authority().certificate()));
     let pods = cluster.url().join(&format!("api/v1/namespaces/{name}/pods")).unwrap();
     let answer = http.unwrap().get(pods).bearer_auth(&token).send().await.unwrap();
-    // Known, and without any right.
+    // The token is authenticated, but has no rights.
     assert_eq!(answer.status(), 403);
 
     let user = format!("system:serviceaccount:{name}:robot");
@@ -94,7 +94,8 @@ async fn two_control_planes_run_side_by_side_and_flags_are_passed_on() {
         .unwrap();
     assert_eq!(answer.spec.expiration_seconds, Some(3600));
 
-    // One cluster's certificates mean nothing to the other, and ending one leaves the other.
+    // The two clusters do not trust each other's certificates, and ending one leaves the other
+    // running.
     let folder = own.folder().to_owned();
     let pids = own.processes().map(Process::pid);
     drop(own);

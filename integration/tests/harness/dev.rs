@@ -1,4 +1,4 @@
-//! `cargo dev` as a person or a script runs it.
+//! `cargo dev`, as a person or a script runs it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const DEV: &str = env!("CARGO_BIN_EXE_dev");
 
-/// Process ids of the children of a process.
+/// Returns the process ids of the children of a process.
 fn children(parent: u32) -> Vec<u32> {
     let output = Command::new("ps").args(["-A", "-o", "pid=,ppid="]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -30,7 +30,7 @@ async fn all_gone(pids: Vec<u32>) {
     .unwrap();
 }
 
-/// Reads its standard output up to the line that contains this.
+/// Reads its standard output up to the line that contains this text.
 async fn read_until(dev: &mut Child, text: &'static str) -> String {
     let stdout = dev.stdout.take().unwrap();
     let read = move || {
@@ -81,7 +81,7 @@ async fn ctrl_c_stops_everything() {
     let mut dev = Command::new(DEV).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let told = read_until(&mut dev, "Ctrl-C here stops everything.").await;
     let script = told.lines().find_map(|line| line.trim().strip_prefix("source ")).unwrap();
-    // What it tells a person to type works in a shell that has nothing else set.
+    // The printed commands work in a shell that has nothing else set.
     let typed = format!(
         ". {script}; BROWSER=headless-sign-in; export BROWSER; \
          kubectl tenant login && kubectl get pods && test \"$HOME\" = /nowhere"
@@ -109,7 +109,7 @@ async fn ctrl_c_in_the_middle_of_starting_stops_what_has_started() {
     let dev = dev.args(["--exec", "true"]).stdin(Stdio::null()).spawn().unwrap();
     let started = probe::until("etcd and the API server", Duration::from_mins(2), || async {
         let started = children(dev.id());
-        // The guardian is the third.
+        // The guardian is the third child.
         Ok(if started.len() < 3 {
             Probe::NotYet(format!("{started:?}"))
         } else {

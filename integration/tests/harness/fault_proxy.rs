@@ -1,11 +1,11 @@
-//! The proxy is transparent but for the faults that a test asks for.
+//! The fault proxy is transparent except for the faults that a test asks for.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Method, StatusCode};
 use integration::control_plane::{ControlPlane, client};
-use integration::fault_proxy::{Fault, FaultProxy, Rule, Seen};
+use integration::fault_proxy::{Fault, FaultProxy, RecordedRequest, Rule};
 use integration::http_client::http_client;
 use integration::probe::{self, Probe};
 use integration::scratch::Scratch;
@@ -17,14 +17,14 @@ use reqwest::Response;
 use serde_json::json;
 use tokio::sync::Notify;
 
-struct Front {
+struct ProxiedCluster {
     cluster: Arc<ControlPlane>,
     proxy: FaultProxy,
     http: reqwest::Client,
     _scratch: Scratch,
 }
 
-impl Front {
+impl ProxiedCluster {
     async fn new() -> Self {
         let cluster = ControlPlane::shared().await.unwrap();
         let scratch = Scratch::new("proxy-test").unwrap();
@@ -37,20 +37,20 @@ impl Front {
         self.http.get(self.proxy.url().join(path).unwrap()).send().await
     }
 
-    /// A ConfigMap of this name, written past the proxy.
+    /// Returns the API for ConfigMaps, past the proxy.
     async fn config_maps(&self) -> Api<ConfigMap> {
         Api::default_namespaced(self.cluster.admin().await.unwrap())
     }
 }
 
-fn version(seen: &Seen) -> bool {
+fn version(seen: &RecordedRequest) -> bool {
     seen.is(&Method::GET, "/version")
 }
 
 #[tokio::test]
-async fn the_broker_is_itself_through_the_proxy_and_a_bearer_is_its_own() {
-    let front = Front::new().await;
-    let broker = client(front.proxy.kubeconfig()).await.unwrap();
+async fn the_proxy_keeps_the_brokers_identity_and_passes_bearer_tokens_on() {
+    let proxied = ProxiedCluster::new().await;
+    let broker = client(proxied.proxy.kubeconfig()).await.unwrap();
     let review: SelfSubjectAccessReview = serde_json::from_value(json!({
         "spec": { "resourceAttributes": { "verb": "list", "resource": "secrets" } }
     }))
@@ -61,8 +61,8 @@ async fn the_broker_is_itself_through_the_proxy_and_a_bearer_is_its_own() {
 
     let path = "apis/authentication.k8s.io/v1/selfsubjectreviews";
     let body = json!({ "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1" });
-    let url = front.proxy.url().join(path).unwrap();
-    let request = || front.http.post(url.clone()).json(&body);
+    let url = proxied.proxy.url().join(path).unwrap();
+    let request = || proxied.http.post(url.clone()).json(&body);
     let answer: serde_json::Value = request().send().await.unwrap().json().await.unwrap();
     assert_eq!(answer["status"]["userInfo"]["username"], "tenant-broker");
     let answer = request().bearer_auth("nonsense").send().await.unwrap();
@@ -70,38 +70,38 @@ async fn the_broker_is_itself_through_the_proxy_and_a_bearer_is_its_own() {
 }
 
 #[tokio::test]
-async fn the_nth_request_gets_another_answer_and_all_are_counted() {
-    let front = Front::new().await;
-    let busy = Fault::answer(StatusCode::TOO_MANY_REQUESTS)
+async fn the_nth_request_gets_the_fault_and_all_are_counted() {
+    let proxied = ProxiedCluster::new().await;
+    let busy = Fault::respond(StatusCode::TOO_MANY_REQUESTS)
         .header(http::header::RETRY_AFTER, HeaderValue::from_static("7"));
-    let rule = front.proxy.add(Rule::new(busy).when(version).nth(2));
+    let rule = proxied.proxy.add(Rule::new(busy).when(version).nth(2));
     let statuses = [
-        front.get("version").await.unwrap(),
-        front.get("livez").await.unwrap(),
-        front.get("version").await.unwrap(),
-        front.get("version").await.unwrap(),
+        proxied.get("version").await.unwrap(),
+        proxied.get("livez").await.unwrap(),
+        proxied.get("version").await.unwrap(),
+        proxied.get("version").await.unwrap(),
     ];
     assert_eq!(statuses.each_ref().map(|answer| answer.status().as_u16()), [200, 200, 429, 200]);
     assert_eq!(statuses[2].headers()["retry-after"], "7");
     assert_eq!(rule.fired(), 1);
-    assert_eq!(front.proxy.count(version), 3);
-    assert_eq!(front.proxy.requests().len(), 4);
+    assert_eq!(proxied.proxy.count(version), 3);
+    assert_eq!(proxied.proxy.requests().len(), 4);
 }
 
 #[tokio::test]
-async fn a_cut_before_does_nothing_and_a_cut_after_does_everything() {
-    let front = Front::new().await;
-    let maps = front.config_maps().await;
-    let creates = |seen: &Seen| seen.is(&Method::POST, "/configmaps");
-    // The broker may not write ConfigMaps, so this goes as an administrator with a token of theirs.
-    let token = admin_token(&front).await;
+async fn cut_before_has_no_effect_upstream_and_cut_after_has() {
+    let proxied = ProxiedCluster::new().await;
+    let maps = proxied.config_maps().await;
+    let creates = |seen: &RecordedRequest| seen.is(&Method::POST, "/configmaps");
+    // The broker may not write ConfigMaps, so this request uses an administrator's token.
+    let token = admin_token(&proxied).await;
     let create = async |name: &str| {
-        let url = front.proxy.url().join("api/v1/namespaces/default/configmaps").unwrap();
+        let url = proxied.proxy.url().join("api/v1/namespaces/default/configmaps").unwrap();
         let body = json!({ "metadata": { "name": name } });
-        front.http.post(url).bearer_auth(&token).json(&body).send().await
+        proxied.http.post(url).bearer_auth(&token).json(&body).send().await
     };
-    front.proxy.add(Rule::new(Fault::CutBefore).when(creates).nth(1));
-    front.proxy.add(Rule::new(Fault::CutAfter).when(creates).nth(2));
+    proxied.proxy.add(Rule::new(Fault::CutBefore).when(creates).nth(1));
+    proxied.proxy.add(Rule::new(Fault::CutAfter).when(creates).nth(2));
     assert!(create("cut-before").await.is_err());
     assert!(create("cut-after").await.is_err());
     assert_eq!(create("whole").await.unwrap().status(), StatusCode::CREATED);
@@ -110,10 +110,10 @@ async fn a_cut_before_does_nothing_and_a_cut_after_does_everything() {
 }
 
 #[tokio::test]
-async fn a_body_breaks_off_and_the_client_knows() {
-    let front = Front::new().await;
-    front.proxy.add(Rule::new(Fault::CutBody(20)).when(version));
-    let mut answer = front.get("version").await.unwrap();
+async fn a_truncated_body_is_an_error_for_the_client() {
+    let proxied = ProxiedCluster::new().await;
+    proxied.proxy.add(Rule::new(Fault::CutBody(20)).when(version));
+    let mut answer = proxied.get("version").await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.chunk().await.unwrap().unwrap().len(), 20);
     assert!(answer.chunk().await.is_err());
@@ -121,7 +121,7 @@ async fn a_body_breaks_off_and_the_client_knows() {
 
 #[tokio::test]
 async fn hooks_run_on_either_side_of_the_api_server_and_hold_the_request() {
-    let front = Front::new().await;
+    let proxied = ProxiedCluster::new().await;
     let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (hook_arrived, hook_release) = (Arc::clone(&arrived), Arc::clone(&release));
     let hold = move |_| {
@@ -131,10 +131,10 @@ async fn hooks_run_on_either_side_of_the_api_server_and_hold_the_request() {
             release.notified().await;
         }
     };
-    let before = front.proxy.add(Rule::new(Fault::before(hold.clone())).when(version).nth(1));
-    let after = front.proxy.add(Rule::new(Fault::after(hold)).when(version).nth(2));
+    let before = proxied.proxy.add(Rule::new(Fault::before(hold.clone())).when(version).nth(1));
+    let after = proxied.proxy.add(Rule::new(Fault::after(hold)).when(version).nth(2));
     for rule in [before, after] {
-        let request = front.get("version");
+        let request = proxied.get("version");
         tokio::pin!(request);
         tokio::select! {
             () = arrived.notified() => {}
@@ -147,25 +147,25 @@ async fn hooks_run_on_either_side_of_the_api_server_and_hold_the_request() {
 }
 
 #[tokio::test]
-async fn down_refuses_and_up_comes_back_on_the_same_port() {
-    let front = Front::new().await;
-    assert!(front.get("version").await.is_ok());
-    front.proxy.down().await;
-    assert!(front.get("version").await.unwrap_err().is_connect());
-    assert_eq!(front.proxy.requests().len(), 1);
-    front.proxy.up().await.unwrap();
-    assert!(front.get("version").await.is_ok());
+async fn down_refuses_connections_and_up_listens_on_the_same_port() {
+    let proxied = ProxiedCluster::new().await;
+    assert!(proxied.get("version").await.is_ok());
+    proxied.proxy.down().await;
+    assert!(proxied.get("version").await.unwrap_err().is_connect());
+    assert_eq!(proxied.proxy.requests().len(), 1);
+    proxied.proxy.up().await.unwrap();
+    assert!(proxied.get("version").await.is_ok());
 }
 
 #[tokio::test]
 async fn a_watch_streams_through() {
-    let front = Front::new().await;
-    let maps = front.config_maps().await;
-    let token = admin_token(&front).await;
+    let proxied = ProxiedCluster::new().await;
+    let maps = proxied.config_maps().await;
+    let token = admin_token(&proxied).await;
     let path = "api/v1/namespaces/default/configmaps?watch=true\
                 &fieldSelector=metadata.name%3Dseen-by-watch";
-    let url = front.proxy.url().join(path).unwrap();
-    let mut answer = front.http.get(url).bearer_auth(&token).send().await.unwrap();
+    let url = proxied.proxy.url().join(path).unwrap();
+    let mut answer = proxied.http.get(url).bearer_auth(&token).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     let map = serde_json::from_value(json!({ "metadata": { "name": "seen-by-watch" } })).unwrap();
     maps.create(&PostParams::default(), &map).await.unwrap();
@@ -173,19 +173,19 @@ async fn a_watch_streams_through() {
     let event: serde_json::Value =
         serde_json::from_slice(&chunk.await.unwrap().unwrap().unwrap()).unwrap();
     assert_eq!(event["object"]["metadata"]["name"], "seen-by-watch");
-    // And it ends with the proxy.
-    front.proxy.down().await;
+    // The watch ends with the proxy.
+    proxied.proxy.down().await;
     assert!(!matches!(answer.chunk().await, Ok(Some(_))));
 }
 
-/// A token of a ServiceAccount that may do everything.
-async fn admin_token(front: &Front) -> String {
+/// Requests a token of a ServiceAccount that is cluster administrator.
+async fn admin_token(proxied: &ProxiedCluster) -> String {
     use k8s_openapi::api::authentication::v1::TokenRequest;
     use k8s_openapi::api::core::v1::ServiceAccount;
     use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
     use kube::api::{Patch, PatchParams};
 
-    let admin = front.cluster.admin().await.unwrap();
+    let admin = proxied.cluster.admin().await.unwrap();
     let force = PatchParams::apply("harness").force();
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": { "name": "root" } });
@@ -201,10 +201,10 @@ async fn admin_token(front: &Front) -> String {
     let request = TokenRequest::default();
     let answer = accounts.create_token_request("root", &PostParams::default(), &request).await;
     let token = answer.unwrap().status.unwrap().token;
-    // The authorizer learns of the binding a moment after it is written.
-    let url = front.cluster.url().join("api/v1/namespaces/default/configmaps").unwrap();
+    // The authorizer sees the binding a moment after it is written.
+    let url = proxied.cluster.url().join("api/v1/namespaces/default/configmaps").unwrap();
     probe::until("the binding to work", Duration::from_secs(5), || async {
-        let answer = front.http.get(url.clone()).bearer_auth(&token).send().await?;
+        let answer = proxied.http.get(url.clone()).bearer_auth(&token).send().await?;
         Ok(match answer.status() {
             StatusCode::OK => Probe::Ready(()),
             other => Probe::NotYet(other.to_string()),

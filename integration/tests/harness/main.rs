@@ -1,4 +1,4 @@
-//! The harness itself, over the real programs that it starts.
+//! Tests of the harness itself, over the real programs that it starts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

@@ -1,4 +1,5 @@
-//! PostgreSQL is a real server with its full durability and a fresh database for each caller.
+//! PostgreSQL in the harness: a real server with full durability and a fresh database for each
+//! caller.
 
 use integration::postgres::Postgres;
 use sqlx::{Connection, PgConnection};
@@ -20,7 +21,7 @@ async fn each_caller_gets_an_empty_database_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_was_committed_survives_a_crash() {
+async fn committed_rows_survive_a_crash() {
     let server = Postgres::start().await.unwrap();
     let database = server.database("crash").await.unwrap();
     let mut connection = PgConnection::connect(database.url().as_str()).await.unwrap();
@@ -38,7 +39,7 @@ async fn what_was_committed_survives_a_crash() {
         .unwrap();
     server.kill().await.unwrap();
     assert!(PgConnection::connect(database.url().as_str()).await.is_err());
-    server.start_again().await.unwrap();
+    server.restart().await.unwrap();
     let mut connection = PgConnection::connect(database.url().as_str()).await.unwrap();
     let id: i64 =
         sqlx::query_scalar("SELECT id FROM kept").fetch_one(&mut connection).await.unwrap();

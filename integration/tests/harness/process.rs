@@ -1,4 +1,4 @@
-//! Programs end with whoever started them, in every way that can happen.
+//! Child processes end with their parent, however the parent ends.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,13 +10,13 @@ use integration::scratch::Scratch;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-const LIMIT: Duration = Duration::from_secs(15);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(15);
 
 fn shell(script: &str) -> Program {
     Program::new("/bin/sh").args(["-c", script])
 }
 
-/// Whether the process still runs; one that nobody has reaped yet does not.
+/// Whether the process still runs; a zombie does not.
 pub(crate) fn runs(pid: u32) -> bool {
     let pid = Pid::from_raw(pid.cast_signed()).unwrap();
     if test_kill_process(pid) == Err(Errno::SRCH) {
@@ -31,7 +31,7 @@ pub(crate) fn runs(pid: u32) -> bool {
 }
 
 async fn gone(pid: u32) {
-    probe::until("a process to end", LIMIT, || async {
+    probe::until("a process to end", WAIT_TIMEOUT, || async {
         Ok(if runs(pid) { Probe::NotYet(format!("{pid} runs")) } else { Probe::Ready(()) })
     })
     .await
@@ -42,7 +42,7 @@ async fn gone(pid: u32) {
 async fn output_input_and_exit_status_come_through() {
     let finished = shell("cat; echo problem >&2; exit 7")
         .input("line one\nline two\n")
-        .run(LIMIT)
+        .run(WAIT_TIMEOUT)
         .await
         .unwrap();
     assert_eq!(finished.stdout, "line one\nline two\n");
@@ -53,14 +53,14 @@ async fn output_input_and_exit_status_come_through() {
 }
 
 #[tokio::test]
-async fn what_takes_too_long_is_ended_and_shown() {
+async fn a_program_past_its_limit_is_killed_and_its_output_shown() {
     let error = shell("echo so far; sleep 1000").run(Duration::from_millis(300)).await.unwrap_err();
     assert!(error.to_string().contains("so far"), "{error}");
 }
 
 #[tokio::test]
 async fn a_missing_program_is_named() {
-    let finished = Program::new("/nowhere/program").run(LIMIT).await.unwrap();
+    let finished = Program::new("/nowhere/program").run(WAIT_TIMEOUT).await.unwrap();
     assert_ne!(finished.code(), 0);
     assert!(finished.stderr.contains("/nowhere/program"), "{}", finished.stderr);
 }
@@ -68,17 +68,19 @@ async fn a_missing_program_is_named() {
 #[tokio::test]
 async fn output_is_seen_while_the_program_runs() {
     let running = shell("echo first; sleep 1000").spawn_captured().unwrap();
-    let text = running.until_stdout("a line", LIMIT, |text| text.ends_with('\n')).await.unwrap();
+    let text =
+        running.until_stdout("a line", WAIT_TIMEOUT, |text| text.ends_with('\n')).await.unwrap();
     assert_eq!(text, "first\n");
     let ended = shell("echo last words").spawn_captured().unwrap();
-    let error = ended.until_stdout("what never comes", LIMIT, |_| false).await.unwrap_err();
+    let error = ended.until_stdout("what never comes", WAIT_TIMEOUT, |_| false).await.unwrap_err();
     assert!(error.to_string().contains("last words"), "{error}");
 }
 
 #[tokio::test]
 async fn dropping_ends_the_whole_group() {
     let running = shell("sleep 1000 & echo $!; wait").spawn_captured().unwrap();
-    let text = running.until_stdout("a pid", LIMIT, |text| text.ends_with('\n')).await.unwrap();
+    let text =
+        running.until_stdout("a pid", WAIT_TIMEOUT, |text| text.ends_with('\n')).await.unwrap();
     let grandchild = text.trim().parse().unwrap();
     let child = running.process().pid();
     assert!(runs(child) && runs(grandchild));
@@ -88,19 +90,19 @@ async fn dropping_ends_the_whole_group() {
 }
 
 #[tokio::test]
-async fn what_ignores_the_request_is_killed_after_its_grace() {
+async fn a_program_that_ignores_sigterm_is_killed_after_its_grace_period() {
     let running = shell("trap '' TERM; echo ready; while :; do sleep 1; done")
         .stop_with(Signal::TERM, Duration::from_millis(200))
         .spawn_captured()
         .unwrap();
-    running.until_stdout("the trap", LIMIT, |text| text.contains("ready")).await.unwrap();
+    running.until_stdout("the trap", WAIT_TIMEOUT, |text| text.contains("ready")).await.unwrap();
     let error = running.process().stop(Duration::from_millis(200)).await.unwrap_err();
     assert!(error.to_string().contains("was killed"), "{error}");
     assert!(running.process().status().is_some());
 }
 
 #[test]
-fn a_folder_goes_with_its_value_and_stays_after_a_panic() {
+fn a_scratch_folder_is_removed_on_drop_and_kept_after_a_panic() {
     let scratch = Scratch::new("goes").unwrap();
     let goes = scratch.path().to_owned();
     std::fs::write(goes.join("file"), "").unwrap();
@@ -119,16 +121,16 @@ fn a_folder_goes_with_its_value_and_stays_after_a_panic() {
     std::fs::remove_dir(stays).unwrap();
 }
 
-/// What the harness of [`a_killed_harness_leaves_nothing_behind`] does: it starts programs, makes a
+/// Plays the harness of [`a_killed_harness_leaves_nothing_behind`]: starts programs, creates a
 /// folder, writes down what it made and waits to be killed.
 async fn be_a_harness(report: &Path) {
     let scratch = Scratch::new("killed").unwrap();
     let obedient = shell("sleep 1000 & echo $!; wait").spawn_captured().unwrap();
     let grandchild =
-        obedient.until_stdout("a pid", LIMIT, |text| text.ends_with('\n')).await.unwrap();
+        obedient.until_stdout("a pid", WAIT_TIMEOUT, |text| text.ends_with('\n')).await.unwrap();
     let stubborn = shell("trap '' TERM; echo ready; while :; do sleep 1; done");
     let stubborn = stubborn.spawn_captured().unwrap();
-    stubborn.until_stdout("the trap", LIMIT, |text| text.contains("ready")).await.unwrap();
+    stubborn.until_stdout("the trap", WAIT_TIMEOUT, |text| text.contains("ready")).await.unwrap();
     let text = format!(
         "{}\n{} {} {}\n",
         scratch.path().display(),
@@ -155,7 +157,7 @@ async fn a_killed_harness_leaves_nothing_behind() {
         .env(ROLE, &report)
         .spawn()
         .unwrap();
-    let text = probe::until("the other harness", LIMIT, || async {
+    let text = probe::until("the other harness", WAIT_TIMEOUT, || async {
         Ok(std::fs::read_to_string(&report)
             .map_or_else(|error| Probe::NotYet(error.to_string()), Probe::Ready))
     })
@@ -174,7 +176,7 @@ async fn a_killed_harness_leaves_nothing_behind() {
     for pid in pids {
         gone(pid).await;
     }
-    probe::until("its folder to go", LIMIT, || async {
+    probe::until("its folder to go", WAIT_TIMEOUT, || async {
         Ok(if folder.exists() { Probe::NotYet("it is there".into()) } else { Probe::Ready(()) })
     })
     .await

@@ -1,10 +1,10 @@
-//! Worlds: brokers, people and faults, side by side.
+//! Worlds: brokers, people and faults, isolated from each other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use integration::binaries::{Binaries, Profile};
-use integration::fault_proxy::{Fault, Rule, Seen};
+use integration::fault_proxy::{Fault, RecordedRequest, Rule};
 use integration::probe::{self, Probe};
 use integration::world::World;
 
@@ -23,7 +23,7 @@ async fn two_worlds_share_the_cluster_and_nothing_else() {
     let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!(first.cluster().url(), second.cluster().url());
     assert_ne!(first.broker().url().unwrap(), second.broker().url().unwrap());
-    // The same address is another account in each.
+    // The same e-mail address is another account in each world.
     let here = first.person("alice").await.unwrap();
     let there = second.person("alice").await.unwrap();
     assert_ne!(here.namespace(), there.namespace());
@@ -47,7 +47,7 @@ async fn a_person_logs_in_with_the_plugin_and_uses_kubectl() {
     assert_eq!(pods["items"], serde_json::json!([]));
     let elsewhere = person.at_another_machine("alice-laptop").unwrap();
     assert!(!elsewhere.kubectl().run(["get", "pods"]).await.unwrap().status.success());
-    // A watch that is left running ends with its value.
+    // A running watch ends when its value is dropped.
     let watch = person.kubectl().spawn(["get", "configmaps", "--watch"]).unwrap();
     let created = person.kubectl().run(["create", "configmap", "news"]).await.unwrap();
     created.success().unwrap();
@@ -99,13 +99,13 @@ async fn a_broker_is_killed_while_the_cluster_answers_it() {
     let api = person.api().await.unwrap();
     let (workspace, _) = api.init("basic").await.unwrap();
     let proxy = world.proxy().unwrap();
-    assert_eq!(proxy.count(Seen::is_token_request), 0);
+    assert_eq!(proxy.count(RecordedRequest::is_token_request), 0);
     let broker = world.broker().clone();
     let kill = Fault::after(move |_| {
         broker.kill();
         std::future::ready(())
     });
-    let rule = proxy.add(Rule::new(kill).when(Seen::is_token_request).nth(1));
+    let rule = proxy.add(Rule::new(kill).when(RecordedRequest::is_token_request).nth(1));
     assert!(api.credential(workspace.id).await.is_err());
     assert_eq!(rule.fired(), 1);
     probe::until("the broker to be gone", Duration::from_secs(5), || async {
@@ -117,8 +117,8 @@ async fn a_broker_is_killed_while_the_cluster_answers_it() {
     world.broker().start().await.unwrap();
     let credential = api.credential(workspace.id).await.unwrap();
     assert_eq!(credential.workspace_id, workspace.id);
-    assert_eq!(proxy.count(Seen::is_token_request), 2);
-    // What people get leads to the API server, not to the proxy.
+    assert_eq!(proxy.count(RecordedRequest::is_token_request), 2);
+    // Kubeconfigs of people point at the API server, not at the proxy.
     let kubeconfig = api.kubeconfig("static").await.unwrap();
     let server = world.cluster().url().as_str().trim_end_matches('/');
     assert!(kubeconfig.contains(server), "{kubeconfig}");

@@ -1,16 +1,16 @@
-//! The way of a cache hit: from kubectl's question to the cached token.
+//! The fast path of `get-token`: a cache hit, from kubectl's call to the printed token.
 //!
-//! kubectl runs the plugin before its first request, so this is what a person waits for every time.
-//! It is a package of its own for one reason: code that lies together in the file lies together in
-//! memory. A process of a millisecond consists of page faults, and each of them maps 64 KiB; spread
-//! over a program with an HTTP stack the same code touches three times as many pages.
+//! kubectl runs the plugin before its first request, so a person waits for this code every time. It
+//! is a package of its own because code that is adjacent in the file is adjacent in memory. The run
+//! time of a process of one millisecond is dominated by page faults, each of which maps 64 KiB;
+//! spread over a program with an HTTP stack, the same code touches three times as many pages.
 //!
-//! For that, too, nothing here formats numbers, parses URLs or reads what is not needed. Whatever is
-//! out of the ordinary is not a hit: [`hit`] says so without a word, and the rest of the plugin,
-//! which can speak, looks again.
+//! For the same reason nothing here formats numbers, parses URLs or reads what is not needed.
+//! Everything unusual is a cache miss: [`try_hit`] reports it without a message, and the rest of
+//! the plugin, which can print messages, tries again.
 
+mod cache_key;
 mod parent;
-mod request;
 mod token;
 
 use std::{
@@ -25,62 +25,69 @@ use secrecy::ExposeSecret;
 use serde::Serialize;
 use tenant_shared::ExecInfo;
 
+pub use cache_key::{CacheKey, hash};
 pub use parent::Parent;
-pub use request::{Request, hash};
-pub use token::{BACKWARD_TOLERANCE, CachedToken, Facts, MARGIN, Unreadable, secret};
+pub use token::{
+    CLOCK_SETBACK_TOLERANCE_SECONDS, CacheEntry, CachedToken, EXPIRY_MARGIN_SECONDS, Unreadable,
+    secret,
+};
 
-/// With less than this many seconds left a token is renewed ahead of time.
-const RENEW_AHEAD: i64 = 10 * 60;
-/// A token that the API server seems to refuse is replaced at most once in this many seconds.
-const REFUSED_PAUSE: i64 = 10;
-/// Far above any token with its facts; a larger file is not ours.
-pub const LARGEST_FILE: u64 = 256 * 1024;
-/// The mode bits of the group and of everybody.
-pub const OTHERS: u32 = 0o077;
-/// Where kubectl tells a plugin about itself.
+/// A token with less than this many seconds left is renewed ahead of time.
+const RENEW_AHEAD_SECONDS: i64 = 10 * 60;
+/// Minimum seconds between two replacements of a token that the API server seems to reject.
+const MIN_REPLACEMENT_INTERVAL_SECONDS: i64 = 10;
+/// Maximum size of a cache file in bytes, far above any token; a larger file was not written by
+/// this program.
+pub const MAX_FILE_BYTES: u64 = 256 * 1024;
+/// Mode bits of the group and of others.
+pub const NON_OWNER_MODE_BITS: u32 = 0o077;
+/// Environment variable in which kubectl describes itself to a plugin (KEP-541).
 pub const EXEC_INFO_ENV: &str = "KUBERNETES_EXEC_INFO";
 
-/// File with the OIDC token of a machine that takes the place of a person.
+/// Environment variable: file with the OIDC token of a workload, which replaces a person's sign-in.
 pub const ID_TOKEN_FILE_ENV: &str = "TENANT_ID_TOKEN_FILE";
-/// That token itself.
+/// Environment variable: the OIDC token of a workload itself.
 pub const ID_TOKEN_ENV: &str = "TENANT_ID_TOKEN";
 
-/// What the cached token is good for.
+/// What to do with the cached token.
 #[derive(Debug)]
-pub enum Verdict {
+pub enum CacheDecision {
     /// Print it.
     Serve(CachedToken),
-    /// Get a new one, but this one will do if the broker cannot be reached.
+    /// Get a new token, but fall back to this one if the broker cannot be reached.
     RenewAhead(CachedToken),
-    /// Get a new one: this one, though not expired, seems to be refused by the API server.
-    Refused(CachedToken),
-    /// Get a new one.
-    Missing,
+    /// Get a new token: the API server seems to reject this one although it has not expired.
+    Rejected(CachedToken),
+    /// Get a new token: there is none that can be used.
+    Miss,
 }
 
-/// Judges a cached token at a time (Unix seconds of this machine) for the process that asks.
+/// Decides what to do with a cached token at a time (Unix seconds of this machine) for the calling
+/// process.
 ///
-/// client-go runs the plugin again inside the same process after a 401, so the same parent asking
-/// twice for one unexpired token means that it was of no use. Some clients ask more often than
-/// that, hence the pause.
-pub fn judge(token: Option<CachedToken>, now: i64, parent: Option<Parent>) -> Verdict {
-    let Some(token) = token.filter(|token| token.is_usable(now)) else { return Verdict::Missing };
+/// client-go runs the plugin again inside the same process after a 401. A second call of the same
+/// parent for an unexpired token therefore means that the API server rejected it. Some clients call
+/// more often than that, hence the minimum interval.
+pub fn decide(token: Option<CachedToken>, now: i64, parent: Option<Parent>) -> CacheDecision {
+    let Some(token) = token.filter(|token| token.is_usable(now)) else {
+        return CacheDecision::Miss;
+    };
     let asked_before = parent.is_some_and(|parent| token.was_served_to(parent));
-    if asked_before && now - token.facts.received_at >= REFUSED_PAUSE {
-        return Verdict::Refused(token);
+    if asked_before && now - token.entry.received_at >= MIN_REPLACEMENT_INTERVAL_SECONDS {
+        return CacheDecision::Rejected(token);
     }
-    let Facts { received_at, expires_at, .. } = token.facts;
-    // A token that never lived long is not renewed at every call.
-    if expires_at - now < RENEW_AHEAD.min((expires_at - received_at) / 4) {
-        return Verdict::RenewAhead(token);
+    let CacheEntry { received_at, expires_at, .. } = token.entry;
+    // A token with a short lifetime is not renewed on every call.
+    if expires_at - now < RENEW_AHEAD_SECONDS.min((expires_at - received_at) / 4) {
+        return CacheDecision::RenewAhead(token);
     }
-    Verdict::Serve(token)
+    CacheDecision::Serve(token)
 }
 
-/// The one document on stdout, a [`tenant_shared::ExecCredential`] on a line of its own.
+/// Renders the one document on stdout, a [`tenant_shared::ExecCredential`] on a line of its own.
 ///
 /// # Errors
-/// It cannot be serialized.
+/// The document cannot be serialized.
 pub fn document(info: Option<ExecInfo>, token: &CachedToken) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
     struct Document<'a> {
@@ -99,17 +106,17 @@ pub fn document(info: Option<ExecInfo>, token: &CachedToken) -> Result<String, s
         api_version: info.unwrap_or_default().api_version.as_str(),
         kind: "ExecCredential",
         status: Status {
-            expiration_timestamp: &token.facts.stamp,
-            token: token.facts.token.expose_secret(),
+            expiration_timestamp: &token.entry.stamp,
+            token: token.entry.token.expose_secret(),
         },
     })?;
     text.push('\n');
     Ok(text)
 }
 
-/// A folder of ours in an XDG base directory: that of the variable if it is absolute, else the
-/// default below `HOME`. [`None`] without either.
-pub fn folder(
+/// This program's folder in an XDG base directory: in that of the variable if it is absolute, else
+/// in the default below `HOME`. [`None`] if neither is set.
+pub fn xdg_folder(
     env: &dyn Fn(&str) -> Option<OsString>,
     variable: &str,
     default: &str,
@@ -119,27 +126,27 @@ pub fn folder(
     Some(base.join("kubectl-tenant"))
 }
 
-/// The folder of the cached tokens.
+/// Folder of the cached tokens.
 pub fn tokens_folder(env: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    Some(folder(env, "XDG_CACHE_HOME", ".cache")?.join("tokens"))
+    Some(xdg_folder(env, "XDG_CACHE_HOME", ".cache")?.join("tokens"))
 }
 
-/// How [`hit`] ended.
+/// Outcome of [`try_hit`].
 #[derive(Debug)]
-pub enum Outcome {
-    /// Something else is to be done, or something has to be said.
-    NotAHit,
-    /// The document is on stdout, whole unless this says otherwise.
+pub enum HitOutcome {
+    /// Nothing was printed: the full plugin has to handle the call.
+    Miss,
+    /// The document was printed to stdout, completely unless the write failed.
     Printed(io::Result<()>),
 }
 
-/// [`hit`] in the surroundings of this process.
-pub fn hit_of_this_process(args: &[OsString]) -> Outcome {
+/// Runs [`try_hit`] with the environment, clock and stdout of this process.
+pub fn try_hit_in_process(args: &[OsString]) -> HitOutcome {
     let env = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    hit(args, &env, &now, Parent::of_this_process, &mut Stdout)
+    try_hit(args, &env, &now, Parent::of_this_process, &mut Stdout)
 }
 
-/// This machine's time in Unix seconds.
+/// Current time of this machine in Unix seconds.
 #[expect(clippy::disallowed_methods, reason = "where the plugin's time comes from")]
 pub fn now() -> i64 {
     SystemTime::now()
@@ -147,8 +154,8 @@ pub fn now() -> i64 {
         .map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// Standard output without a buffer: everything is printed in one piece, and setting up a buffer
-/// costs more than a hit does otherwise.
+/// Standard output without a buffer, because everything is printed in one piece and setting up a
+/// buffer costs more than the rest of a hit.
 #[derive(Clone, Copy, Debug)]
 pub struct Stdout;
 
@@ -162,32 +169,32 @@ impl Write for Stdout {
     }
 }
 
-/// Answers kubectl's question if that takes no more than reading one file. `env` gives no empty
-/// values.
-pub fn hit(
+/// Serves kubectl's call from the cache if that takes no more than reading one file. `env` returns
+/// no empty values.
+pub fn try_hit(
     args: &[OsString],
     env: &dyn Fn(&str) -> Option<OsString>,
     now: &dyn Fn() -> i64,
     parent: fn() -> Option<Parent>,
     stdout: &mut dyn Write,
-) -> Outcome {
-    match found(args, env, now, parent) {
+) -> HitOutcome {
+    match lookup(args, env, now, parent) {
         Some(text) => {
-            Outcome::Printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+            HitOutcome::Printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
         }
-        None => Outcome::NotAHit,
+        None => HitOutcome::Miss,
     }
 }
 
-fn found(
+fn lookup(
     args: &[OsString],
     env: &dyn Fn(&str) -> Option<OsString>,
     now: &dyn Fn() -> i64,
     parent: fn() -> Option<Parent>,
 ) -> Option<String> {
-    let request = Request::of_args(args)?;
-    // Who a machine is says its token, and reading that is more than a hit does.
-    if request.profile.is_none()
+    let key = CacheKey::from_args(args)?;
+    // The identity of a workload is in its token, and reading that takes longer than a hit may.
+    if key.profile.is_none()
         && [ID_TOKEN_FILE_ENV, ID_TOKEN_ENV].into_iter().any(|name| env(name).is_some())
     {
         return None;
@@ -196,25 +203,25 @@ fn found(
         Some(text) => Some(ExecInfo::parse(text.to_str()?).ok()?),
         None => None,
     };
-    let path = request.file(&tokens_folder(env)?);
-    // Without kubectl's own words a shell is the parent, and asks as often as it likes.
+    let path = key.file(&tokens_folder(env)?);
+    // Without KUBERNETES_EXEC_INFO the parent is a shell, which may ask as often as it likes.
     let parent = info.and_then(|_| parent());
     let token = read(&path)?;
-    let Verdict::Serve(mut token) = judge(Some(token), now(), parent) else { return None };
+    let CacheDecision::Serve(mut token) = decide(Some(token), now(), parent) else { return None };
     let text = document(info, &token).ok()?;
     token.mark_served_to(parent);
     Some(text)
 }
 
-/// Reads a token out of a file that is in perfect order.
+/// Reads a token from a file whose owner, mode, size and content are exactly as expected.
 fn read(path: &Path) -> Option<CachedToken> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    let facts = rustix::fs::fstat(&file).ok()?;
-    let length = u64::try_from(facts.st_size).ok().filter(|length| *length <= LARGEST_FILE)?;
-    let is_file = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile;
-    let mine = facts.st_uid == rustix::process::geteuid().as_raw();
-    if !is_file || !mine || facts.st_mode & OTHERS != 0 {
+    let stat = rustix::fs::fstat(&file).ok()?;
+    let length = u64::try_from(stat.st_size).ok().filter(|length| *length <= MAX_FILE_BYTES)?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let mine = stat.st_uid == rustix::process::geteuid().as_raw();
+    if !is_file || !mine || stat.st_mode & NON_OWNER_MODE_BITS != 0 {
         return None;
     }
     // Files are replaced and never grow, so one read brings all of it.

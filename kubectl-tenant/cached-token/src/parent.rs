@@ -1,13 +1,14 @@
-//! The process that asks.
+//! The parent process, which asks for the token.
 
 use std::io::Read;
 
-/// A process, told apart from a later one with the same number by its start time.
+/// A process; the start time distinguishes it from a later one with the same process id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
     /// Process id.
     pub pid: u32,
-    /// When it started, in the kernel's own unit; 0 where the system does not say.
+    /// Start time in the kernel's own unit (clock ticks since boot on Linux); 0 if the system does
+    /// not tell.
     pub started: u64,
 }
 
@@ -18,9 +19,9 @@ impl Parent {
         Some(Self { pid, started: start_time(pid).unwrap_or(0) })
     }
 
-    /// A number that stands for this process; never 0.
-    pub fn mark(self) -> u64 {
-        // FNV-1a: it need only tell processes apart, nobody gains from a collision.
+    /// Hash that identifies this process; never 0.
+    pub fn fingerprint(self) -> u64 {
+        // FNV-1a, because it only has to tell processes apart and nobody gains from a collision.
         let bytes = self.pid.to_le_bytes().into_iter().chain(self.started.to_le_bytes());
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -29,14 +30,14 @@ impl Parent {
     }
 }
 
-/// Field 22 of `/proc/PID/stat` (`proc_pid_stat(5)`): start time in clock ticks since boot.
-/// Where there is no `/proc` the process number alone has to do.
+/// Start time of a process in clock ticks since boot: field 22 of `/proc/PID/stat`
+/// (`proc_pid_stat(5)`). Where there is no `/proc`, the process id alone has to do.
 fn start_time(pid: u32) -> Option<u64> {
     let mut buffer = [0_u8; 512];
     let mut file = std::fs::File::open(["/proc/", &decimal(pid), "/stat"].concat()).ok()?;
     let length = file.read(&mut buffer).ok()?;
     let bytes = buffer.get(..length)?;
-    // The second field, the command in parentheses, may itself hold spaces and parentheses.
+    // The second field, the command in parentheses, may itself contain spaces and parentheses.
     let after = bytes.iter().rposition(|byte| *byte == b')')? + 1;
     let field = bytes.get(after..)?.split(|byte| *byte == b' ').nth(20)?;
     field.iter().try_fold(0_u64, |value, digit| {
@@ -45,7 +46,7 @@ fn start_time(pid: u32) -> Option<u64> {
     })
 }
 
-/// A number in decimal digits, without the formatting machinery, which is large.
+/// Formats a number in decimal digits without the standard formatting code, which is large.
 fn decimal(mut number: u32) -> String {
     let mut digits = Vec::with_capacity(10);
     loop {
@@ -62,13 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_told_apart_by_its_start_time() {
+    fn processes_differ_by_start_time() {
         let parent = Parent::of_this_process().unwrap();
         assert!(parent.pid > 0);
         #[cfg(target_os = "linux")]
         assert!(parent.started > 0, "field 22 of /proc/PID/stat");
         let successor = Parent { started: parent.started + 1, ..parent };
-        assert_ne!(parent.mark(), successor.mark());
+        assert_ne!(parent.fingerprint(), successor.fingerprint());
     }
 
     #[test]

@@ -1,67 +1,68 @@
 //! The cached Kubernetes token: one private file for each broker, cluster and workspace.
 //!
-//! Two lines. The first is a JSON document ([`Facts`]), replaced as a whole by rename. The second is
-//! a table of marks, one for each process that was given this token, written in place: whoever
-//! finds its own mark has asked before. A mark is 16 bytes at a fixed offset in the file that is
-//! open anyway, so a hit costs one small `pwrite` and no further `open`; a new token comes in a new
-//! file, whose table is empty, which is just what is meant. A torn or lost mark costs at worst one
-//! renewal too many or one 401 more.
+//! The file has two lines. The first is a JSON document ([`CacheEntry`]), replaced as a whole by
+//! rename. The second is a table of marks, one for each process that was given this token, written
+//! in place: a process that finds its own mark has asked before. A mark is 16 bytes at a fixed
+//! offset in the file that is open anyway, so a hit costs one small `pwrite` and no further `open`.
+//! A new token comes in a new file, whose table is empty as intended. A torn or lost mark costs at
+//! most one unneeded renewal or one more 401.
 
 use std::{fs::File, os::unix::fs::FileExt};
 
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use crate::{Parent, request::hex};
+use crate::{Parent, cache_key::hex};
 
-/// Kubectl is told that a token ends this many seconds before it does: on its way to the API
-/// server it must not die. The same number of seconds is the least that a served token has left.
-pub const MARGIN: i64 = 60;
-/// The clock may have been set back by this many seconds before a stored time is not believed.
-pub const BACKWARD_TOLERANCE: i64 = 60;
+/// kubectl is told that a token expires this many seconds early, so that the token does not expire
+/// on its way to the API server. A served token has at least this many seconds left.
+pub const EXPIRY_MARGIN_SECONDS: i64 = 60;
+/// Seconds by which the clock may have been set back before a stored time is no longer trusted.
+pub const CLOCK_SETBACK_TOLERANCE_SECONDS: i64 = 60;
 
-/// Version of the first line's schema.
-const VERSION: u32 = 1;
-/// Places in the table: so many processes can use one token before the oldest is forgotten.
-const PLACES: usize = 32;
+/// Schema version of the first line.
+const SCHEMA_VERSION: u32 = 1;
+/// Number of slots in the table of marks: this many processes can use one token before a mark may
+/// be overwritten.
+const MARK_SLOTS: usize = 32;
 /// Hexadecimal digits of a mark.
-const DIGITS: usize = 16;
+const MARK_DIGITS: usize = 16;
 
-/// The first line. Times are Unix seconds of this machine's clock.
+/// First line of the cache file. Times are Unix seconds of this machine's clock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Facts {
-    /// Version of the schema.
+pub struct CacheEntry {
+    /// Schema version of the document.
     version: u32,
-    /// Who issued it.
+    /// URL of the broker that issued the token.
     pub broker: String,
-    /// Cluster it is for.
+    /// Name of the cluster that the token is for.
     pub cluster: String,
-    /// Workspace it is for.
+    /// UUID of the workspace that the token is for.
     pub workspace: String,
-    /// Account that got it, if it has a name.
+    /// Profile name of the account that got the token, if the account has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// The bearer token.
+    /// Bearer token.
     #[serde(with = "secret")]
     pub token: SecretString,
-    /// When it was asked for.
+    /// When the token was requested.
     pub received_at: i64,
-    /// When it ends: when it was asked for, and the seconds that the broker gave it.
+    /// When the token expires: the time of the request plus the lifetime that the broker returned.
     pub expires_at: i64,
-    /// Until when kubectl may use it without asking again: [`MARGIN`] before its end, as RFC 3339.
-    /// Kept as text, because a hit has better things to do than to format a time.
+    /// Until when kubectl may use the token without asking again: [`EXPIRY_MARGIN_SECONDS`] before
+    /// its expiry, as RFC 3339. Stored as text, because formatting a time would slow down a hit.
     pub stamp: String,
-    /// The `jti` under which the audit trail knows it.
+    /// `jti` of the token, as recorded in the audit trail.
     pub credential_id: String,
-    /// Seconds by which the broker's clock was ahead of ours.
+    /// Seconds by which the broker's clock was ahead of this machine's.
     #[serde(default)]
     pub clock_offset: i64,
 }
 
-impl Facts {
-    /// Facts of the version that is written today.
+impl CacheEntry {
+    /// Creates an entry of the current schema version.
     pub fn new(
-        request: crate::Request<'_>,
+        key: crate::CacheKey<'_>,
         token: SecretString,
         (received_at, expires_at): (i64, i64),
         stamp: String,
@@ -69,11 +70,11 @@ impl Facts {
         clock_offset: i64,
     ) -> Self {
         Self {
-            version: VERSION,
-            broker: request.broker.to_owned(),
-            cluster: request.cluster.to_owned(),
-            workspace: request.workspace.to_owned(),
-            profile: request.profile.map(str::to_owned),
+            version: SCHEMA_VERSION,
+            broker: key.broker.to_owned(),
+            cluster: key.cluster.to_owned(),
+            workspace: key.workspace.to_owned(),
+            profile: key.profile.map(str::to_owned),
             token,
             received_at,
             expires_at,
@@ -83,28 +84,28 @@ impl Facts {
         }
     }
 
-    /// The whole file, with an empty table.
+    /// Serializes the whole file, with an empty table of marks.
     ///
     /// # Errors
-    /// It cannot be serialized.
-    pub fn file(&self) -> Result<Vec<u8>, serde_json::Error> {
+    /// The entry cannot be serialized.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut bytes = serde_json::to_vec(self)?;
         bytes.push(b'\n');
-        bytes.resize(bytes.len() + PLACES * DIGITS, b'0');
+        bytes.resize(bytes.len() + MARK_SLOTS * MARK_DIGITS, b'0');
         bytes.push(b'\n');
         Ok(bytes)
     }
 }
 
-/// A token out of the cache, or on its way into it.
+/// A token that was read from the cache or is about to be stored in it.
 #[derive(Debug)]
 pub struct CachedToken {
-    /// The token and what is known of it.
-    pub facts: Facts,
+    /// The token and its metadata.
+    pub entry: CacheEntry,
     marks: Option<Marks>,
 }
 
-/// The second line, and where it is.
+/// The second line, and its offset in the file.
 #[derive(Debug)]
 struct Marks {
     file: File,
@@ -112,91 +113,93 @@ struct Marks {
     table: Vec<u8>,
 }
 
-/// Why a file is no token.
+/// Why a file contains no usable token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Written by another version of this program; not damaged.
+    /// Another version of this program wrote the file; it is not damaged.
     OtherVersion,
-    /// Damaged.
+    /// The file is damaged.
     Damaged,
 }
 
 impl CachedToken {
-    /// A token that could not be stored.
-    pub fn unstored(facts: Facts) -> Self {
-        Self { facts, marks: None }
+    /// A token that could not be stored, so that it has no marks.
+    pub fn not_stored(entry: CacheEntry) -> Self {
+        Self { entry, marks: None }
     }
 
-    /// Reads a file's bytes; the file is kept for the marks.
+    /// Parses the bytes of a file; the file stays open for the marks.
     ///
     /// # Errors
-    /// The first line is not what is written today. A missing table is no error.
+    /// The first line is not a document of the current version. A missing table is no error.
     pub fn parse(file: File, bytes: &[u8]) -> Result<Self, Unreadable> {
         let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
         let (document, rest) = bytes.split_at(end);
-        let facts = match serde_json::from_slice::<Facts>(document) {
-            Ok(facts) if facts.version == VERSION => facts,
+        let entry = match serde_json::from_slice::<CacheEntry>(document) {
+            Ok(entry) if entry.version == SCHEMA_VERSION => entry,
             Ok(_) => return Err(Unreadable::OtherVersion),
-            Err(_) => return Err(why(document)),
+            Err(_) => return Err(classify_unreadable(document)),
         };
-        let table = rest.get(1..=PLACES * DIGITS).map(<[u8]>::to_vec);
+        let table = rest.get(1..=MARK_SLOTS * MARK_DIGITS).map(<[u8]>::to_vec);
         let marks = table.map(|table| Marks { file, offset: end as u64 + 1, table });
-        Ok(Self { facts, marks })
+        Ok(Self { entry, marks })
     }
 
-    /// Whether it may be given out: it lives longer than the margin, and the clock has not been
-    /// set back behind its beginning, in which case nobody knows how long it lives.
+    /// Whether the token may be served: it lives longer than the margin, and the clock has not been
+    /// set back behind the time of the request, because then the remaining lifetime is unknown.
     pub fn is_usable(&self, now: i64) -> bool {
-        now >= self.facts.received_at - BACKWARD_TOLERANCE && self.facts.expires_at - now > MARGIN
+        now >= self.entry.received_at - CLOCK_SETBACK_TOLERANCE_SECONDS
+            && self.entry.expires_at - now > EXPIRY_MARGIN_SECONDS
     }
 
     /// Whether this process was given the token before.
     pub fn was_served_to(&self, parent: Parent) -> bool {
-        let (place, mark) = place(parent);
+        let (slot, mark) = mark_slot(parent);
         self.marks.as_ref().is_some_and(|marks| {
-            marks.table.get(place..place + DIGITS).is_some_and(|found| found == mark.as_bytes())
+            marks.table.get(slot..slot + MARK_DIGITS).is_some_and(|found| found == mark.as_bytes())
         })
     }
 
-    /// Notes that this process was given the token. A file system that does not let it only costs
-    /// the detection of a refusal.
+    /// Records that this process was given the token. If the file cannot be written, only the
+    /// detection of a rejected token is lost.
     pub fn mark_served_to(&mut self, parent: Option<Parent>) {
         if let (Some(marks), Some(parent)) = (&mut self.marks, parent) {
-            let (place, mark) = place(parent);
-            let _ = marks.file.write_all_at(mark.as_bytes(), marks.offset + place as u64);
+            let (slot, mark) = mark_slot(parent);
+            let _ = marks.file.write_all_at(mark.as_bytes(), marks.offset + slot as u64);
         }
     }
 }
 
-/// Where a process's mark is in the table, and what it is.
-fn place(parent: Parent) -> (usize, String) {
-    let mark = parent.mark();
-    #[expect(clippy::cast_possible_truncation, reason = "the remainder is below PLACES")]
-    let index = (mark % PLACES as u64) as usize;
-    (index * DIGITS, hex(&mark.to_be_bytes()))
+/// Offset of a process's mark in the table, and its digits.
+fn mark_slot(parent: Parent) -> (usize, String) {
+    let mark = parent.fingerprint();
+    #[expect(clippy::cast_possible_truncation, reason = "the remainder is below MARK_SLOTS")]
+    let index = (mark % MARK_SLOTS as u64) as usize;
+    (index * MARK_DIGITS, hex(&mark.to_be_bytes()))
 }
 
 #[cold]
-fn why(document: &[u8]) -> Unreadable {
+fn classify_unreadable(document: &[u8]) -> Unreadable {
     #[derive(Deserialize)]
     struct Version {
         version: u32,
     }
     match serde_json::from_slice::<Version>(document) {
-        Ok(found) if found.version != VERSION => Unreadable::OtherVersion,
+        Ok(found) if found.version != SCHEMA_VERSION => Unreadable::OtherVersion,
         _ => Unreadable::Damaged,
     }
 }
 
-/// Serde for a secret that has to go into a file. The only way by which one leaves its type.
+/// Serde for a secret that has to be stored in a file: the only way in which a secret leaves its
+/// type.
 pub mod secret {
     use secrecy::{ExposeSecret, SecretString};
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Writes it in clear.
+    /// Serializes the secret as plain text.
     ///
     /// # Errors
-    /// Those of the serializer.
+    /// The serializer failed.
     pub fn serialize<S: Serializer>(
         secret: &SecretString,
         serializer: S,
@@ -204,10 +207,10 @@ pub mod secret {
         serializer.serialize_str(secret.expose_secret())
     }
 
-    /// Reads it.
+    /// Deserializes a secret.
     ///
     /// # Errors
-    /// Those of the deserializer.
+    /// The deserializer failed.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<SecretString, D::Error> {

@@ -1,28 +1,29 @@
-//! The cache as the rest of the plugin uses it: with words where a hit has none.
+//! The token cache of the full plugin, which prints warnings where a cache hit stays silent.
 
 use std::path::{Path, PathBuf};
 
 use secrecy::ExposeSecret;
-use tenant_cached_token::{CachedToken, Facts, MARGIN, Unreadable, hash};
+use tenant_cached_token::{CacheEntry, CachedToken, EXPIRY_MARGIN_SECONDS, Unreadable, hash};
 use tenant_shared::Credential;
 use uuid::Uuid;
 
-use super::Request;
+use super::GetTokenRequest;
 use crate::{
+    account_key::{AccountKey, ProfileName},
     cli::TokenMode,
     error::Error,
-    identity::{Identity, ProfileName},
-    machine, output,
+    output,
     paths::Paths,
-    private_file::{self, Found},
+    private_file::{self, PrivateFile},
     store::AccessToken,
+    workload_identity,
     world::Messages,
 };
 
-/// What the ids of access tokens begin with. Those of the cluster's tokens are UUIDs.
-const SESSION: &str = "session-";
+/// Prefix of the ids of gateway access tokens. The ids of Kubernetes tokens are UUIDs.
+const SESSION_ID_PREFIX: &str = "session-";
 
-/// The place of one token.
+/// The cache file of one token.
 pub(crate) struct Cache {
     path: PathBuf,
     messages: Messages,
@@ -34,18 +35,18 @@ impl Cache {
         Self { path, messages: messages.clone() }
     }
 
-    /// The token, if there is a file that can be believed. What is damaged is set aside.
+    /// Reads the token, if the file can be trusted. A damaged file is quarantined.
     pub(crate) fn read(&self) -> Result<Option<CachedToken>, Error> {
-        let (file, bytes, remark) = match private_file::read(&self.path)? {
-            Found::Absent => return Ok(None),
-            Found::Foreign(why) => {
+        let (file, bytes, warning) = match private_file::read(&self.path)? {
+            PrivateFile::Missing => return Ok(None),
+            PrivateFile::Untrusted(why) => {
                 self.messages.say(format!("warning: not used: {why}"));
                 return Ok(None);
             }
-            Found::Bytes { file, bytes, remark } => (file, bytes, remark),
+            PrivateFile::Contents { file, bytes, warning } => (file, bytes, warning),
         };
-        if let Some(remark) = remark {
-            self.messages.say(remark);
+        if let Some(warning) = warning {
+            self.messages.say(warning);
         }
         match CachedToken::parse(file, &bytes) {
             Ok(token) => Ok(Some(token)),
@@ -57,116 +58,121 @@ impl Cache {
         }
     }
 
-    /// Stores a token that was asked for at `before`, and reads it back. A cache that cannot be
-    /// written costs the next call a request, and this one a warning.
+    /// Stores a token that was requested at `before`, and reads it back. If the cache cannot be
+    /// written, a warning is printed and the next call has to ask the broker.
     pub(crate) fn store(
         &self,
-        request: &Request,
+        request: &GetTokenRequest,
         credential: Credential,
         before: i64,
         clock_offset: i64,
     ) -> CachedToken {
         let expires_at = before.saturating_add(i64::from(credential.expires_in));
-        let facts = request.in_canonical_form(|request| {
-            Facts::new(
-                request,
+        let entry = request.with_cache_key(|key| {
+            CacheEntry::new(
+                key,
                 credential.token.into(),
                 (before, expires_at),
-                output::time(expires_at - MARGIN).to_string(),
+                output::time(expires_at - EXPIRY_MARGIN_SECONDS).to_string(),
                 credential.credential_id,
                 clock_offset,
             )
         });
-        self.put(facts)
+        self.write_and_read_back(entry)
     }
 
-    /// Stores an access token for the gateway. Its id is no secret and not the token: it tells one
-    /// from the next.
-    pub(super) fn store_access(&self, request: &Request, access: AccessToken) -> CachedToken {
+    /// Stores an access token for the gateway. Its credential id is derived from a hash: it is not
+    /// secret and only tells two tokens apart.
+    pub(super) fn store_access_token(
+        &self,
+        request: &GetTokenRequest,
+        access: AccessToken,
+    ) -> CachedToken {
         let id = hash(&[access.token.expose_secret()]);
-        let facts = request.in_canonical_form(|request| {
-            Facts::new(
-                request,
+        let entry = request.with_cache_key(|key| {
+            CacheEntry::new(
+                key,
                 access.token,
                 (access.received_at, access.expires_at),
-                output::time(access.expires_at - MARGIN).to_string(),
-                format!("{SESSION}{}", &id[..16]),
+                output::time(access.expires_at - EXPIRY_MARGIN_SECONDS).to_string(),
+                format!("{SESSION_ID_PREFIX}{}", &id[..16]),
                 0,
             )
         });
-        self.put(facts)
+        self.write_and_read_back(entry)
     }
 
-    fn put(&self, facts: Facts) -> CachedToken {
-        let stored = facts
-            .file()
+    fn write_and_read_back(&self, entry: CacheEntry) -> CachedToken {
+        let stored = entry
+            .to_bytes()
             .map_err(|error| Error::other(error.to_string()))
             .and_then(|bytes| private_file::write(&self.path, &bytes))
             .and_then(|()| self.read());
         match stored {
-            Ok(Some(read)) if read.facts.token.expose_secret() == facts.token.expose_secret() => {
+            Ok(Some(read)) if read.entry.token.expose_secret() == entry.token.expose_secret() => {
                 read
             }
-            // Another process was faster with another one; this one is as good.
-            Ok(_) => CachedToken::unstored(facts),
+            // Another process stored another token meanwhile; this one is as good.
+            Ok(_) => CachedToken::not_stored(entry),
             Err(error) => {
                 self.messages.say(format!("warning: the token is not cached: {error}"));
-                CachedToken::unstored(facts)
+                CachedToken::not_stored(entry)
             }
         }
     }
 
-    /// All tokens of a folder, for `status` and `logout`.
-    pub(crate) fn all(folder: &Path) -> Vec<(PathBuf, Facts)> {
+    /// Reads all tokens of a folder, for `status` and `logout`.
+    pub(crate) fn all(folder: &Path) -> Vec<(PathBuf, CacheEntry)> {
         let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
         let mut found: Vec<_> = entries
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
             .filter_map(|path| {
                 let bytes = std::fs::read(&path).ok()?;
                 let line = bytes.split(|byte| *byte == b'\n').next()?;
-                Some((path, serde_json::from_slice::<Facts>(line).ok()?))
+                Some((path, serde_json::from_slice::<CacheEntry>(line).ok()?))
             })
             .collect();
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
         found
     }
 
-    /// Deletes tokens of machines that have ended: the next job has other claims and would never
-    /// find them. What cannot be deleted now is deleted next time.
-    pub(super) fn clear_away(folder: &Path, now: i64) {
-        for (path, facts) in Self::all(folder) {
-            if machine::is_cache_name(facts.profile.as_deref()) && facts.expires_at <= now {
+    /// Deletes expired tokens of workloads, because the next job has other claims and would never
+    /// find them. A file that cannot be deleted now is deleted next time.
+    pub(super) fn evict_expired_workloads(folder: &Path, now: i64) {
+        for (path, entry) in Self::all(folder) {
+            if workload_identity::is_cache_name(entry.profile.as_deref()) && entry.expires_at <= now
+            {
                 let _ = private_file::remove(&path);
             }
         }
     }
 
-    /// Deletes the tokens of a workspace that were revoked: the next call gets a new one instead of a
-    /// refusal.
-    pub(crate) fn forget_revoked(
+    /// Deletes the revoked tokens of a workspace, so that the next call gets a new one instead of a
+    /// 401.
+    pub(crate) fn remove_revoked(
         folder: &Path,
-        identity: &Identity,
+        account: &AccountKey,
         workspace: Uuid,
         is_revoked: impl Fn(&str) -> bool,
     ) -> Result<(), Error> {
-        for (path, facts) in Self::all(folder) {
-            let is_of = facts.broker == identity.broker.as_str()
-                && facts.workspace.parse() == Ok(workspace);
-            if is_of && is_revoked(&facts.credential_id) {
+        for (path, entry) in Self::all(folder) {
+            let is_of =
+                entry.broker == account.broker.as_str() && entry.workspace.parse() == Ok(workspace);
+            if is_of && is_revoked(&entry.credential_id) {
                 private_file::remove(&path)?;
             }
         }
         Ok(())
     }
 
-    /// Deletes every token of an account, and what was set aside.
-    pub(crate) fn forget(folder: &Path, identity: &Identity) -> Result<(), Error> {
-        for (path, facts) in Self::all(folder) {
-            if belongs_to(&facts, identity) {
+    /// Deletes every token of an account, and all quarantined files.
+    pub(crate) fn remove_account(folder: &Path, account: &AccountKey) -> Result<(), Error> {
+        for (path, entry) in Self::all(folder) {
+            if belongs_to(&entry, account) {
                 private_file::remove(&path)?;
             }
         }
-        // Whose they were can no longer be read.
+        // The account of a quarantined file can no longer be read.
         let aside = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
         for path in aside.map(|entry| entry.path()) {
             if path.extension().is_some_and(|extension| extension == "corrupt") {
@@ -177,13 +183,17 @@ impl Cache {
     }
 }
 
-/// For whom a token is.
-pub(crate) fn mode(facts: &Facts) -> TokenMode {
-    if facts.credential_id.starts_with(SESSION) { TokenMode::Gateway } else { TokenMode::Exec }
+/// Where a token is used.
+pub(crate) fn mode(entry: &CacheEntry) -> TokenMode {
+    if entry.credential_id.starts_with(SESSION_ID_PREFIX) {
+        TokenMode::Gateway
+    } else {
+        TokenMode::Exec
+    }
 }
 
-/// Whether a token was got by this account.
-pub(crate) fn belongs_to(facts: &Facts, identity: &Identity) -> bool {
-    facts.broker == identity.broker.as_str()
-        && facts.profile.as_deref() == identity.profile.as_ref().map(ProfileName::as_str)
+/// Whether a token belongs to this account.
+pub(crate) fn belongs_to(entry: &CacheEntry, account: &AccountKey) -> bool {
+    entry.broker == account.broker.as_str()
+        && entry.profile.as_deref() == account.profile.as_ref().map(ProfileName::as_str)
 }

@@ -1,4 +1,5 @@
-//! What the broker's document says, checked, renamed and marked as ours.
+//! Kubeconfig entries: parsed from the broker's document, validated, renamed and marked with their
+//! owner.
 
 use std::path::Path;
 
@@ -6,34 +7,34 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_norway::{Mapping, Value};
 use tenant_shared::{EXTENSION_NAME, GATEWAY_PATH, PLUGIN_COMMAND, Workspace};
 
-use crate::{broker::Mode, broker_url::BrokerUrl, error::Error, identity::Identity};
+use crate::{account_key::AccountKey, broker::Mode, broker_url::BrokerUrl, error::Error};
 
-/// The three kinds of entries, by the key of their list and the key of their content.
-pub(crate) const KINDS: [(&str, &str); 3] =
+/// The three kinds of entries: the key of their list, and the key of an entry's content.
+pub(crate) const ENTRY_KINDS: [(&str, &str); 3] =
     [("clusters", "cluster"), ("contexts", "context"), ("users", "user")];
 
-/// A cluster, a context and a user that belong together.
+/// A cluster, a context and a user that refer to each other.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entries {
-    /// In the order of [`KINDS`]: name and content.
+    /// Name and content of each entry, in the order of [`ENTRY_KINDS`].
     pub(crate) items: [(String, Mapping); 3],
-    /// Whose they are.
-    pub(crate) identity: Identity,
-    /// The workspace they lead to.
+    /// Account that owns the entries.
+    pub(crate) account: AccountKey,
+    /// Identifier of the workspace that the entries are for.
     pub(crate) workspace: Option<String>,
 }
 
 impl Entries {
-    /// Reads the broker's document. What is written into the kubeconfig decides which program
-    /// kubectl runs, so nothing but a call of this plugin for this broker is accepted.
-    pub(crate) fn read(document: &str, mode: Mode, identity: &Identity) -> Result<Self, Error> {
-        let broker = &identity.broker;
+    /// Parses the broker's document. Accepts nothing but a call of this plugin for this broker,
+    /// because the content of a kubeconfig decides which program kubectl runs.
+    pub(crate) fn read(document: &str, mode: Mode, account: &AccountKey) -> Result<Self, Error> {
+        let broker = &account.broker;
         let odd = |what: &str| {
             Error::refused(format!("the kubeconfig of {broker} was not used: {what}"))
                 .hint("the broker and kubectl-tenant may be of different versions")
         };
         let document: Value =
-            serde_norway::from_str(document).map_err(|_| odd("it is no YAML document"))?;
+            serde_norway::from_str(document).map_err(|_| odd("it is not a YAML document"))?;
         let context_name =
             text(&document, "current-context").ok_or_else(|| odd("it names no current-context"))?;
         let context = content(&document, "contexts", "context", context_name)
@@ -49,7 +50,7 @@ impl Entries {
             Mode::Exec => Some(check_exec(user, broker, None).map_err(odd)?),
             Mode::Gateway => {
                 let server = cluster.get("server").and_then(Value::as_str).unwrap_or_default();
-                // The session's own token goes there, so it must be this broker.
+                // The session's own token is sent to this server, so it must be this broker.
                 if !server.starts_with(&broker.join(GATEWAY_PATH)) {
                     return Err(odd("its cluster is not the broker's gateway"));
                 }
@@ -69,19 +70,19 @@ impl Entries {
                 (context_name.to_owned(), context.clone()),
                 (user_name.to_owned(), user.clone()),
             ],
-            identity: identity.clone(),
+            account: account.clone(),
             workspace,
         })
     }
 
-    /// Finds out which workspace they lead to, by its namespace, if the document did not say.
-    pub(crate) fn find_workspace(&mut self, workspaces: &[Workspace]) {
+    /// Sets the workspace by its namespace, if the document did not name it.
+    pub(crate) fn set_workspace_by_namespace(&mut self, workspaces: &[Workspace]) {
         let namespace = self.items[1].1.get("namespace").and_then(Value::as_str);
         let found = workspaces.iter().find(|it| Some(it.namespace.as_str()) == namespace);
         self.workspace = found.map(|it| it.id.to_string());
     }
 
-    /// Gives them the name and the command that the person chose, and marks them as ours.
+    /// Applies the name and the command that the person chose, and marks the entries as ours.
     pub(crate) fn prepare(&mut self, name: Option<&str>, command: Option<&str>) {
         if let Some(name) = name {
             self.rename(name);
@@ -89,11 +90,11 @@ impl Entries {
         if let Some(command) = command {
             self.set_command(command);
         }
-        self.name_account();
-        self.mark();
+        self.add_profile_argument();
+        self.add_owner_extension();
     }
 
-    /// Lets kubectl trust the CAs of this PEM file.
+    /// Makes kubectl trust the CAs of this PEM file.
     pub(crate) fn trust(&mut self, ca: &Path) -> Result<(), Error> {
         let pem = std::fs::read(ca).map_err(|error| Error::file("read the CA file", ca, &error))?;
         let data = STANDARD.encode(pem);
@@ -106,7 +107,7 @@ impl Entries {
         &self.items[1].0
     }
 
-    /// Gives all three the same name, and lets the context refer to it.
+    /// Gives all three entries the same name, and makes the context refer to it.
     fn rename(&mut self, name: &str) {
         for (old, _) in &mut self.items {
             name.clone_into(old);
@@ -116,28 +117,28 @@ impl Entries {
         context.insert("user".into(), name.into());
     }
 
-    /// Names another file for the plugin than the bare command.
+    /// Replaces the bare command by another path of the plugin.
     fn set_command(&mut self, command: &str) {
         if let Some(exec) = self.items[2].1.get_mut("exec").and_then(Value::as_mapping_mut) {
             exec.insert("command".into(), command.into());
         }
     }
 
-    /// Lets the plugin be called for this very account. client-go shares the credential of entries
-    /// that are alike, so two accounts must not be.
-    fn name_account(&mut self) {
-        let Some(profile) = &self.identity.profile else { return };
+    /// Adds `--profile` to the plugin's arguments. client-go shares the credential of identical
+    /// user entries, so the entries of two accounts must differ.
+    fn add_profile_argument(&mut self) {
+        let Some(profile) = &self.account.profile else { return };
         let exec = self.items[2].1.get_mut("exec");
         if let Some(Value::Sequence(arguments)) = exec.and_then(|exec| exec.get_mut("args")) {
             arguments.push(format!("--profile={profile}").into());
         }
     }
 
-    /// Marks all three as ours with the extension [`EXTENSION_NAME`].
-    fn mark(&mut self) {
+    /// Adds the extension [`EXTENSION_NAME`] to all three entries, which marks them as ours.
+    fn add_owner_extension(&mut self) {
         let mut owner = Mapping::new();
-        owner.insert("broker".into(), self.identity.broker.as_str().into());
-        if let Some(profile) = &self.identity.profile {
+        owner.insert("broker".into(), self.account.broker.as_str().into());
+        if let Some(profile) = &self.account.profile {
             owner.insert("profile".into(), profile.as_str().into());
         }
         if let Some(workspace) = &self.workspace {
@@ -155,8 +156,8 @@ impl Entries {
     }
 }
 
-/// Who an entry's content is marked with: the broker and, if it has a name, the account. [`None`] if
-/// it is not ours.
+/// Owner that an entry's content is marked with: the broker and, if the account has one, the
+/// profile name. [`None`] if the entry is not ours.
 pub(crate) fn owner(content: &Value) -> Option<(&str, Option<&str>)> {
     let extensions = content.get("extensions")?.as_sequence()?;
     let ours = extensions.iter().find(|it| text(it, "name") == Some(EXTENSION_NAME))?;
@@ -164,32 +165,32 @@ pub(crate) fn owner(content: &Value) -> Option<(&str, Option<&str>)> {
     Some((text(owner, "broker")?, text(owner, "profile")))
 }
 
-/// The value of a key that holds text.
+/// Value of a key, if it is a string.
 pub(crate) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
-/// The content of an entry of a list.
+/// Content of the entry of this name in a list.
 fn content<'a>(document: &'a Value, list: &str, key: &str, name: &str) -> Option<&'a Mapping> {
     let entries = document.get(list)?.as_sequence()?;
     entries.iter().find(|entry| text(entry, "name") == Some(name))?.get(key)?.as_mapping()
 }
 
-/// Checks that a user entry calls this plugin for this broker and does nothing else; gives the
-/// workspace that it names.
+/// Checks that a user entry calls this plugin for this broker and does nothing else. Returns the
+/// workspace in its arguments.
 fn check_exec(
     user: &Mapping,
     broker: &BrokerUrl,
     mode: Option<&str>,
 ) -> Result<String, &'static str> {
-    const KNOWN: [&str; 6] =
+    const ALLOWED_EXEC_FIELDS: [&str; 6] =
         ["apiVersion", "command", "args", "interactiveMode", "provideClusterInfo", "installHint"];
     let exec = user.get("exec").and_then(Value::as_mapping).ok_or("its user runs no plugin")?;
     if user.len() != 1 {
         return Err("its user does more than run a plugin");
     }
     for (key, value) in exec {
-        if !value.is_null() && !key.as_str().is_some_and(|key| KNOWN.contains(&key)) {
+        if !value.is_null() && !key.as_str().is_some_and(|key| ALLOWED_EXEC_FIELDS.contains(&key)) {
             return Err("it sets something for the plugin that is not known here");
         }
     }

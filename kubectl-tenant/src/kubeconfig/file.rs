@@ -1,4 +1,4 @@
-//! The kubeconfig as a file: found, locked, replaced at once.
+//! The kubeconfig file: finds, locks and atomically replaces it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,19 +15,19 @@ use crate::{
     world::{Env, Messages},
 };
 
-/// A lock that is older than this was left behind by a process that died. kubectl holds it for
+/// Age from which a lock file counts as stale: its process died. kubectl holds the lock for
 /// milliseconds.
-const STALE: Duration = Duration::from_mins(1);
-/// How long to wait for a fresh one.
-const LONGEST_WAIT: Duration = Duration::from_secs(15);
-/// How often to look.
-const PROBE: Duration = Duration::from_millis(50);
-/// Longest chain of symbolic links, as the kernel has it.
-const LONGEST_CHAIN: usize = 40;
+const STALE_LOCK_AGE: Duration = Duration::from_mins(1);
+/// Timeout of waiting for a lock that is not stale.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(15);
+/// Interval at which a waiting process tries again.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum length of a chain of symbolic links, the same as the kernel's.
+const MAX_SYMLINKS: usize = 40;
 
-/// The file that is changed: the first existing one of `KUBECONFIG`, else the first one, else
-/// `~/.kube/config`. It is the first one that kubectl reads, so what it says goes.
-pub(crate) fn target(env: &Env) -> Result<PathBuf, Error> {
+/// Path of the kubeconfig to change: the first existing file of `KUBECONFIG`, else its first one,
+/// else `~/.kube/config`. The first existing file takes precedence in kubectl's own merge.
+pub(crate) fn target_path(env: &Env) -> Result<PathBuf, Error> {
     let listed: Vec<PathBuf> = env
         .get("KUBECONFIG")
         .map(|list| {
@@ -43,8 +43,8 @@ pub(crate) fn target(env: &Env) -> Result<PathBuf, Error> {
     Ok(Path::new(&home).join(".kube/config"))
 }
 
-/// client-go's lock on a kubeconfig: the file `<kubeconfig>.lock`, which must not exist. Removed on
-/// drop.
+/// client-go's lock on a kubeconfig: the file `<kubeconfig>.lock`, created exclusively and removed
+/// on drop.
 #[derive(Debug)]
 pub(crate) struct FileLock {
     path: PathBuf,
@@ -57,9 +57,8 @@ impl Drop for FileLock {
 }
 
 impl FileLock {
-    /// Waits for the lock. client-go neither waits nor notices a lock whose owner died; this does
-    /// both.
-    pub(crate) async fn take(kubeconfig: &Path, messages: &Messages) -> Result<Self, Error> {
+    /// Waits for the lock and removes a stale one. client-go does neither.
+    pub(crate) async fn acquire(kubeconfig: &Path, messages: &Messages) -> Result<Self, Error> {
         let mut name = kubeconfig.as_os_str().to_owned();
         name.push(".lock");
         let path = PathBuf::from(name);
@@ -67,7 +66,7 @@ impl FileLock {
             fs::create_dir_all(folder)
                 .map_err(|error| Error::file("make the folder", folder, &error))?;
         }
-        let deadline = Instant::now() + LONGEST_WAIT;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
                 Ok(_) => return Ok(Self { path }),
@@ -78,7 +77,7 @@ impl FileLock {
                 messages.say(format!(
                     "warning: {} was older than {} s and was removed: its owner died",
                     path.display(),
-                    STALE.as_secs()
+                    STALE_LOCK_AGE.as_secs()
                 ));
                 continue;
             }
@@ -89,43 +88,43 @@ impl FileLock {
                     path.display()
                 ))
                 .hint(format!(
-                    "if no kubectl is running, delete it: rm {} (left alone it counts as dead after {} s)",
+                    "if no kubectl is running, delete it: rm {} (otherwise it counts as stale after {} s)",
                     path.display(),
-                    STALE.as_secs()
+                    STALE_LOCK_AGE.as_secs()
                 )));
             }
-            tokio::time::sleep(PROBE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
-/// Removes a lock that was left behind. Renamed first and looked at again, because in between
-/// somebody may have done the same and taken a lock of their own.
+/// Removes a stale lock. The lock is renamed first and then compared again, because another process
+/// may have removed it and taken its own lock in between.
 fn remove_stale(path: &Path) -> bool {
-    let Ok(facts) = fs::symlink_metadata(path) else { return false };
-    // The file system's clock against itself: both times come from the same one.
-    let age = facts
+    let Ok(metadata) = fs::symlink_metadata(path) else { return false };
+    // Both times come from the clock of the file system, so they can be compared.
+    let age = metadata
         .modified()
         .ok()
         .zip(file_system_now(path))
         .and_then(|(then, now)| now.duration_since(then).ok());
-    if age.is_none_or(|age| age < STALE) {
+    if age.is_none_or(|age| age < STALE_LOCK_AGE) {
         return false;
     }
     let aside = path.with_extension(format!("stale-{}", std::process::id()));
     if fs::rename(path, &aside).is_err() {
         return false;
     }
-    let same = fs::symlink_metadata(&aside).is_ok_and(|now| now.ino() == facts.ino());
+    let same = fs::symlink_metadata(&aside).is_ok_and(|now| now.ino() == metadata.ino());
     if !same {
-        // It was a fresh one: put it back, unless there is one again.
+        // It was another process's new lock: restore it, unless there is a newer one.
         let _ = fs::hard_link(&aside, path);
     }
     let _ = fs::remove_file(&aside);
     same
 }
 
-/// The time of the file system that holds a path.
+/// Current time of the file system that holds a path.
 fn file_system_now(path: &Path) -> Option<SystemTime> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let probe = tempfile::Builder::new()
@@ -135,19 +134,19 @@ fn file_system_now(path: &Path) -> Option<SystemTime> {
     probe.as_file().metadata().ok()?.modified().ok()
 }
 
-/// The file behind a chain of symbolic links; it need not exist.
+/// Resolves a chain of symbolic links; the target need not exist.
 pub(crate) fn resolve(path: &Path) -> Result<PathBuf, Error> {
     let mut path = path.to_owned();
-    for _ in 0..LONGEST_CHAIN {
+    for _ in 0..MAX_SYMLINKS {
         match fs::read_link(&path) {
             Ok(next) => path = path.parent().unwrap_or(Path::new("")).join(next),
             Err(_) => return Ok(path),
         }
     }
-    Err(Error::other(format!("{} is a symbolic link without an end", path.display())))
+    Err(Error::other(format!("{} has too many levels of symbolic links", path.display())))
 }
 
-/// The text of a kubeconfig, empty if there is none.
+/// Reads a kubeconfig; returns an empty text if there is none.
 pub(crate) fn read(path: &Path) -> Result<String, Error> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(text),
@@ -156,8 +155,8 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
     }
 }
 
-/// Replaces a file (not a link) at once, with the mode and, as far as the system lets us, the owner
-/// that it had; a new one is private.
+/// Atomically replaces a file (not a link) and preserves its mode and, as far as the system
+/// permits, its owner; a new file is private.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Error> {
     let failed = |error: &io::Error| Error::file("write", path, error);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -167,18 +166,18 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Error> {
         .prefix(".kubeconfig-")
         .tempfile_in(folder)
         .map_err(|error| Error::file("write in", folder, &error))?;
-    if let Ok(facts) = fs::metadata(path) {
+    if let Ok(metadata) = fs::metadata(path) {
         let mine = temporary.as_file().metadata().map_err(|error| failed(&error))?;
-        if (mine.uid(), mine.gid()) != (facts.uid(), facts.gid()) {
+        if (mine.uid(), mine.gid()) != (metadata.uid(), metadata.gid()) {
             let _ = std::os::unix::fs::fchown(
                 temporary.as_file(),
-                Some(facts.uid()),
-                Some(facts.gid()),
+                Some(metadata.uid()),
+                Some(metadata.gid()),
             );
         }
         temporary
             .as_file()
-            .set_permissions(fs::Permissions::from_mode(facts.mode() & 0o7777))
+            .set_permissions(fs::Permissions::from_mode(metadata.mode() & 0o7777))
             .map_err(|error| failed(&error))?;
     }
     temporary
@@ -186,7 +185,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Error> {
         .and_then(|()| temporary.as_file().sync_all())
         .map_err(|error| failed(&error))?;
     temporary.persist(path).map_err(|error| failed(&error.error))?;
-    // The rename itself is on disk when the folder is.
+    // The rename is durable once the folder is synced.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }

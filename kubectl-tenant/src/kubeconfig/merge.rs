@@ -1,20 +1,20 @@
-//! The merge as it is meant: on values, without text. Pure.
+//! The merge of YAML values: the reference result, without layout. A pure function.
 
 use serde_norway::{Mapping, Value};
 
-use super::entries::{Entries, KINDS, owner, text};
+use super::entries::{ENTRY_KINDS, Entries, owner, text};
 use crate::{
+    account_key::{AccountKey, ProfileName},
     broker_url::BrokerUrl,
     error::Error,
-    identity::{Identity, ProfileName},
 };
 
-/// Puts our entries into a kubeconfig and leaves everything else as it is: other entries, unknown
-/// fields, their order.
+/// Adds our entries to a kubeconfig and preserves everything else: other entries, unknown fields
+/// and their order.
 ///
 /// # Errors
-/// An entry of one of our names that is not ours, or belongs to another broker; a document that is
-/// no kubeconfig.
+/// An entry of one of our names is not ours or belongs to another broker, or the document is not a
+/// kubeconfig.
 pub(crate) fn merge(
     original: &Value,
     entries: &Entries,
@@ -23,25 +23,25 @@ pub(crate) fn merge(
     let mut document = match original {
         Value::Null => Mapping::new(),
         Value::Mapping(mapping) => mapping.clone(),
-        _ => return Err(Error::other("it is no kubeconfig: not a mapping")),
+        _ => return Err(Error::other("it is not a kubeconfig: not a mapping")),
     };
     for (key, value) in [("apiVersion", "v1"), ("kind", "Config")] {
         if !document.contains_key(key) {
             document.insert(key.into(), value.into());
         }
     }
-    for ((list, key), (name, content)) in KINDS.into_iter().zip(&entries.items) {
+    for ((list, key), (name, content)) in ENTRY_KINDS.into_iter().zip(&entries.items) {
         let found = document.entry(list.into()).or_insert(Value::Null);
         if found.is_null() {
             *found = Value::Sequence(Vec::new());
         }
         let Some(sequence) = found.as_sequence_mut() else {
-            return Err(Error::other(format!("it is no kubeconfig: {list} is not a list")));
+            return Err(Error::other(format!("it is not a kubeconfig: {list} is not a list")));
         };
         let ours = entry(name, key, content);
         match sequence.iter_mut().find(|entry| text(entry, "name") == Some(name)) {
             Some(existing) => {
-                check_ours(existing.get(key), name, key, &entries.identity)?;
+                check_ours(existing.get(key), name, key, &entries.account)?;
                 *existing = ours;
             }
             None => sequence.push(ours),
@@ -53,23 +53,23 @@ pub(crate) fn merge(
     Ok(Value::Mapping(document))
 }
 
-/// Whether entries of these names, in the order of [`KINDS`], can be ours. What is no kubeconfig is
-/// found when it is changed.
-pub(crate) fn check_free(
+/// Checks that no foreign entry has one of these names, in the order of [`ENTRY_KINDS`]. A document
+/// that is not a kubeconfig passes; the merge itself detects that.
+pub(crate) fn check_no_conflict(
     document: &Value,
     names: [&str; 3],
-    identity: &Identity,
+    account: &AccountKey,
 ) -> Result<(), Error> {
-    for ((list, key), name) in KINDS.into_iter().zip(names) {
+    for ((list, key), name) in ENTRY_KINDS.into_iter().zip(names) {
         let entries = document.get(list).and_then(Value::as_sequence).into_iter().flatten();
         if let Some(existing) = entries.into_iter().find(|it| text(it, "name") == Some(name)) {
-            check_ours(existing.get(key), name, key, identity)?;
+            check_ours(existing.get(key), name, key, account)?;
         }
     }
     Ok(())
 }
 
-/// An entry as it stands in its list.
+/// Builds an entry as it appears in its list.
 pub(crate) fn entry(name: &str, key: &str, content: &Mapping) -> Value {
     let mut entry = Mapping::new();
     entry.insert("name".into(), name.into());
@@ -81,14 +81,14 @@ fn check_ours(
     content: Option<&Value>,
     name: &str,
     key: &str,
-    identity: &Identity,
+    account: &AccountKey,
 ) -> Result<(), Error> {
     let hint = "choose another name for all three entries: \
                 kubectl tenant kubeconfig --use --context NAME";
     match content.and_then(owner) {
         Some((broker, profile))
-            if BrokerUrl::parse(broker).as_ref() == Ok(&identity.broker)
-                && profile == identity.profile.as_ref().map(ProfileName::as_str) =>
+            if BrokerUrl::parse(broker).as_ref() == Ok(&account.broker)
+                && profile == account.profile.as_ref().map(ProfileName::as_str) =>
         {
             Ok(())
         }
@@ -97,9 +97,7 @@ fn check_ours(
             Err(Error::other(format!("its {key} {name:?} belongs to the broker {broker}{profile}"))
                 .hint(hint))
         }
-        None => {
-            Err(Error::other(format!("its {key} {name:?} was not made by kubectl-tenant"))
-                .hint(hint))
-        }
+        None => Err(Error::other(format!("its {key} {name:?} was not created by kubectl-tenant"))
+            .hint(hint)),
     }
 }

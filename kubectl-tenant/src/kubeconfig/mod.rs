@@ -1,9 +1,9 @@
-//! Merging a context into the kubeconfig without losing what this program does not know.
+//! Kubeconfig merge: adds a context and preserves everything that this program does not know.
 //!
-//! Under client-go's lock the file is read, merged as values ([`merge`]), then as text
-//! ([`splice`]); if the text means what the values say it is written, else the values are, and the
-//! person is told that comments went. The file is replaced by a rename, so that a crash leaves the
-//! old one or the new one.
+//! Under client-go's lock the file is read and merged twice: as YAML values ([`merge`]) and as text
+//! ([`splice`]). If the text parses to the same values it is written; else the values are written
+//! and a warning says that comments are lost. The file is replaced by a rename, so that a crash
+//! leaves the old file or the new one.
 
 mod entries;
 mod file;
@@ -17,21 +17,22 @@ use serde_norway::Value;
 
 use tenant_shared::{CLUSTER_NAME, CONTEXT_NAME, SERVICE_ACCOUNT_NAME};
 
-use crate::{error::Error, identity::Identity, world::World};
+use crate::{account_key::AccountKey, error::Error, world::World};
 
-/// What was done.
+/// Result of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Installed {
-    /// The file, as the person names it.
+    /// Path of the file, as given in `KUBECONFIG`.
     pub(crate) path: PathBuf,
-    /// The context in it.
+    /// Name of the context in the file.
     pub(crate) context: String,
 }
 
-/// The new text of a kubeconfig, and whether comments and layout are still in it.
-fn merged(text: &str, entries: &Entries, use_context: bool) -> Result<(String, bool), Error> {
+/// Merges entries into the text of a kubeconfig. Also returns whether comments and layout were
+/// preserved.
+fn merge_text(text: &str, entries: &Entries, use_context: bool) -> Result<(String, bool), Error> {
     let original: Value = serde_norway::from_str(text).map_err(|error| {
-        Error::other(format!("it is no YAML document: {error}"))
+        Error::other(format!("it is not a YAML document: {error}"))
             .hint("repair it, or name another file in KUBECONFIG")
     })?;
     let wanted = merge::merge(&original, entries, use_context)?;
@@ -45,24 +46,25 @@ fn merged(text: &str, entries: &Entries, use_context: bool) -> Result<(String, b
     Ok((text, false))
 }
 
-/// Merges entries into the person's kubeconfig. With `dry_run` the new text goes to stdout instead.
+/// Merges entries into the person's kubeconfig. With `dry_run` the new text is printed to stdout
+/// instead.
 pub(crate) async fn install(
     entries: &Entries,
     use_context: bool,
     dry_run: bool,
     world: &mut World,
 ) -> Result<Installed, Error> {
-    let path = file::target(&world.env)?;
+    let path = file::target_path(&world.env)?;
     let installed = Installed { path: path.clone(), context: entries.context().to_owned() };
     let in_file = |error: Error| Error {
         message: format!("the kubeconfig {} was not changed: {}", path.display(), error.message),
         ..error
     };
     let _lock =
-        if dry_run { None } else { Some(file::FileLock::take(&path, &world.stderr).await?) };
+        if dry_run { None } else { Some(file::FileLock::acquire(&path, &world.stderr).await?) };
     let real = file::resolve(&path)?;
     let old = file::read(&real)?;
-    let (new, layout_kept) = merged(&old, entries, use_context).map_err(in_file)?;
+    let (new, layout_kept) = merge_text(&old, entries, use_context).map_err(in_file)?;
     if dry_run {
         world.print(&new)?;
         return Ok(installed);
@@ -70,7 +72,7 @@ pub(crate) async fn install(
     if new != old {
         if !layout_kept {
             world.say(format!(
-                "warning: {} is not in block style and was written anew: its comments are gone",
+                "warning: {} is not in block style and was rewritten: its comments are lost",
                 path.display()
             ));
         }
@@ -79,21 +81,21 @@ pub(crate) async fn install(
     Ok(installed)
 }
 
-/// Looks for entries in the way before a person signs in: with the name that all three will have, or
-/// with the broker's names.
-pub(crate) fn check_free(
+/// Checks before a sign-in that no foreign entry has a name that will be written: the one name of
+/// all three entries, or the broker's names.
+pub(crate) fn check_no_conflict(
     name: Option<&str>,
-    identity: &Identity,
+    account: &AccountKey,
     world: &World,
 ) -> Result<(), Error> {
     let names = name.map_or([CLUSTER_NAME, CONTEXT_NAME, SERVICE_ACCOUNT_NAME], |name| [name; 3]);
-    let path = file::target(&world.env)?;
+    let path = file::target_path(&world.env)?;
     let text = file::read(&file::resolve(&path)?)?;
     let document: Value = serde_norway::from_str(&text).map_err(|error| {
-        Error::other(format!("the kubeconfig {} is no YAML document: {error}", path.display()))
+        Error::other(format!("the kubeconfig {} is not a YAML document: {error}", path.display()))
             .hint("repair it, or name another file in KUBECONFIG")
     })?;
-    merge::check_free(&document, names, identity).map_err(|error| {
+    merge::check_no_conflict(&document, names, account).map_err(|error| {
         Error::other(format!("the kubeconfig {} cannot be changed: {error}", path.display())).hint(
             "nobody was signed in yet; choose another name for all three entries: \
              kubectl tenant login --context NAME",
@@ -101,14 +103,19 @@ pub(crate) fn check_free(
     })
 }
 
-/// Whether a name may be given to entries: text that every YAML reader takes for text.
+/// Validates the name of an entry: a text that every YAML parser reads as a string.
 pub(crate) fn check_name(name: &str) -> Result<String, String> {
-    const WORDS: [&str; 10] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"];
+    const YAML_KEYWORDS: [&str; 10] =
+        ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan"];
     let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic());
     let plain = name.chars().all(|character| {
         character.is_ascii_alphanumeric() || ['-', '_', '.', '/', '@'].contains(&character)
     });
-    if !starts_well || !plain || name.len() > 253 || WORDS.contains(&name.to_lowercase().as_str()) {
+    if !starts_well
+        || !plain
+        || name.len() > 253
+        || YAML_KEYWORDS.contains(&name.to_lowercase().as_str())
+    {
         return Err(
             "a name begins with a letter and holds letters, digits and - _ . / @".to_owned()
         );

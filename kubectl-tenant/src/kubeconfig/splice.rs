@@ -1,18 +1,18 @@
-//! The merge as text: only the lines of our own entries change, so that comments and the layout of
-//! everything else stay. Pure.
+//! The merge of text: changes only the lines of our own entries, so that comments and the layout of
+//! everything else are preserved. A pure function.
 //!
-//! This reads YAML by its lines, in the block style that every tool writes, and knows nothing of
-//! the rest of the language. That is safe because the result is not believed: the caller parses it
-//! and compares it with the merge of the values, and writes the document anew if they differ.
+//! This parses YAML by lines, in the block style that every tool writes, and supports nothing else
+//! of the language. That is safe because the result is verified: the caller parses it, compares it
+//! with the merge of the values, and writes the whole document anew if they differ.
 
 use serde_norway::{Mapping, Value};
 
 use super::{
-    entries::{Entries, KINDS, text as text_of},
+    entries::{ENTRY_KINDS, Entries, text as text_of},
     merge::entry,
 };
 
-/// The new text, or [`None`] if this one is not written in the plain way.
+/// Returns the new text, or [`None`] if this text is not in plain block style.
 pub(crate) fn splice(text: &str, entries: &Entries, use_context: bool) -> Option<String> {
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
@@ -26,7 +26,7 @@ pub(crate) fn splice(text: &str, entries: &Entries, use_context: bool) -> Option
             lines.push(format!("{key}: {value}{line_end}"));
         }
     }
-    for ((list, key), (name, content)) in KINDS.into_iter().zip(&entries.items) {
+    for ((list, key), (name, content)) in ENTRY_KINDS.into_iter().zip(&entries.items) {
         set_entry(&mut lines, list, name, &entry(name, key, content), line_end)?;
     }
     if use_context {
@@ -35,7 +35,7 @@ pub(crate) fn splice(text: &str, entries: &Entries, use_context: bool) -> Option
     Some(lines.concat())
 }
 
-/// The line of a key of the document, with what follows the colon, without comment.
+/// Line number of a top-level key, and the text after its colon without a comment.
 fn find_key(lines: &[String], key: &str) -> Option<(usize, String)> {
     lines.iter().enumerate().find_map(|(index, line)| {
         let rest = line.strip_prefix(key)?.strip_prefix(':')?;
@@ -79,8 +79,8 @@ fn set_entry(
     Some(())
 }
 
-/// The lines that belong to a key: until the next key of the document, without the comments and
-/// empty lines before that one.
+/// Lines of a top-level key: until the next one, without the comments and empty lines before that
+/// one.
 fn section(lines: &[String], key_line: usize) -> std::ops::Range<usize> {
     let start = key_line + 1;
     let belongs = |line: &String| is_blank(line) || line.starts_with([' ', '-']);
@@ -88,7 +88,7 @@ fn section(lines: &[String], key_line: usize) -> std::ops::Range<usize> {
     start..trimmed(lines, start..end).end
 }
 
-/// The items of a list, each without the comments and empty lines after it.
+/// Line ranges of the items of a list, each without the comments and empty lines after it.
 fn items(
     lines: &[String],
     section: &std::ops::Range<usize>,
@@ -115,7 +115,7 @@ fn items(
     Some(starts.iter().zip(ends).map(|(start, end)| trimmed(lines, *start..end)).collect())
 }
 
-/// A range without the blank lines and comments at its end.
+/// Cuts the blank lines and comments off the end of a range.
 fn trimmed(lines: &[String], range: std::ops::Range<usize>) -> std::ops::Range<usize> {
     let mut end = range.end;
     while end > range.start && is_blank(&lines[end - 1]) {
@@ -133,7 +133,7 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
 }
 
-/// An entry as an item of a list.
+/// Renders an entry as an item of a list.
 fn render(entry: &Value, indent: usize, line_end: &str) -> Option<Vec<String>> {
     let text = serde_norway::to_string(&[entry]).ok()?;
     let margin = " ".repeat(indent);

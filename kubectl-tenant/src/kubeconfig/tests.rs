@@ -1,4 +1,5 @@
-//! The merge against every kubeconfig that a generator can think of, and against `kill -9`.
+//! Tests of the merge: with generated kubeconfigs, and with a process that is killed while it
+//! writes.
 
 use std::{
     collections::HashMap,
@@ -15,14 +16,14 @@ use serde_norway::{Mapping, Value};
 
 use super::*;
 use crate::{
+    account_key::{AccountKey, ProfileName},
     broker::Mode,
     broker_url::BrokerUrl,
-    identity::{Identity, ProfileName},
     runtime,
     world::{Env, Messages},
 };
 
-/// The broker's document, as the API gives it.
+/// A kubeconfig document as the broker's API returns it.
 const DOCUMENT: &str = "\
 apiVersion: v1
 kind: Config
@@ -51,8 +52,8 @@ users:
       installHint: Install kubectl-tenant
 ";
 
-fn account() -> Identity {
-    Identity::unnamed(broker())
+fn account() -> AccountKey {
+    AccountKey::unnamed(broker())
 }
 
 fn broker() -> BrokerUrl {
@@ -66,13 +67,13 @@ fn ours() -> Entries {
 }
 
 #[test]
-fn an_account_with_a_name_has_entries_of_its_own() {
-    let named = Identity::named(broker(), ProfileName::parse("work").unwrap());
+fn a_profile_has_its_own_entries() {
+    let named = AccountKey::named(broker(), ProfileName::parse("work").unwrap());
     let mut entries = Entries::read(DOCUMENT, Mode::Exec, &named).unwrap();
     entries.prepare(None, None);
     let user = serde_norway::to_string(&entries.items[2].1).unwrap();
     assert!(user.contains("- --profile=work\n") && user.contains("profile: work\n"), "{user}");
-    // Of the same names they would be another's.
+    // With the same names the entries would conflict with those of the other account.
     let first = merge::merge(&Value::Null, &ours(), true).unwrap();
     let error = merge::merge(&first, &entries, true).unwrap_err();
     assert!(error.message.contains("belongs to the broker"), "{error}");
@@ -87,7 +88,7 @@ fn parse(text: &str) -> Value {
     serde_norway::from_str(text).unwrap()
 }
 
-/// A world with a home folder of its own, and what it says.
+/// A world with its own home folder, and its captured stderr.
 fn world(home: &Path) -> (World, Arc<Mutex<Vec<u8>>>) {
     #[derive(Clone)]
     struct Sink(Arc<Mutex<Vec<u8>>>);
@@ -171,13 +172,13 @@ fn a_new_file_is_private_and_complete() {
     current-context: tenant-context
     ");
     assert!(!home.path().join(".kube/config.lock").exists());
-    // Doing it again changes nothing.
+    // A second merge changes nothing.
     let before = fs::metadata(&installed.path).unwrap().ino();
     install_in(&mut world, true).unwrap();
     assert_eq!(fs::metadata(&installed.path).unwrap().ino(), before);
 }
 
-/// A kubeconfig with everything that may get lost.
+/// A kubeconfig with everything that a merge could lose.
 const RICH: &str = "\
 # The company's clusters. Do not touch.
 apiVersion: v1
@@ -208,38 +209,38 @@ current-context: prod   # stay here
 ";
 
 #[test]
-fn everything_of_others_stays_to_the_letter() {
-    let (text, layout_kept) = merged(RICH, &ours(), true).unwrap();
+fn foreign_content_is_preserved_exactly() {
+    let (text, layout_kept) = merge_text(RICH, &ours(), true).unwrap();
     assert!(layout_kept);
     let removed: Vec<&str> =
         RICH.lines().filter(|line| !text.lines().any(|kept| kept == *line)).collect();
     assert_eq!(removed, ["current-context: prod   # stay here"]);
-    // Our own entries in it are replaced and removed again without a trace.
+    // Replacing and restoring our own entries leaves no trace.
     let mut moved = ours();
     moved.items[0].1.insert("server".into(), "https://other".into());
-    let (again, layout_kept) = merged(&text, &moved, true).unwrap();
+    let (again, layout_kept) = merge_text(&text, &moved, true).unwrap();
     assert!(layout_kept);
     assert_eq!(again, text.replace("https://kube.example.com:6443", "https://other"));
 }
 
 #[test]
-fn line_ends_and_a_missing_last_one_are_respected() {
+fn line_endings_are_preserved() {
     let dos = RICH.replace('\n', "\r\n");
-    let (text, layout_kept) = merged(dos.trim_end(), &ours(), false).unwrap();
+    let (text, layout_kept) = merge_text(dos.trim_end(), &ours(), false).unwrap();
     assert!(layout_kept);
     assert!(!text.replace("\r\n", "").contains('\n'));
     assert!(text.contains("# the end\r\n") && text.contains("- name: tenant-context\r\n"));
 }
 
 #[test]
-fn other_styles_are_written_anew_without_loss() {
+fn other_styles_are_rewritten_without_loss() {
     for text in [
         r#"{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"x":1}}],"users":[],"contexts":null,"y":[1]}"#,
         "clusters: [{name: a, cluster: {x: 1}}]\ny: [1]\n",
         "\"clusters\":\n- name: a\n  cluster: {x: 1}\ny: [1]\n",
         "anchor: &a {x: 1}\nclusters:\n- name: a\n  cluster: *a\ny: [1]\n",
     ] {
-        let (new, layout_kept) = merged(text, &ours(), true).unwrap();
+        let (new, layout_kept) = merge_text(text, &ours(), true).unwrap();
         assert!(!layout_kept, "{text}");
         let value = parse(&new);
         assert_eq!(value["y"], parse("[1]"), "{text}");
@@ -252,7 +253,7 @@ fn other_styles_are_written_anew_without_loss() {
 #[test]
 fn empty_lists_and_empty_files_are_filled() {
     for text in ["", "# only a comment\n", "---\n", "clusters: []\ncontexts: null\nusers:\n"] {
-        let (new, layout_kept) = merged(text, &ours(), true).unwrap();
+        let (new, layout_kept) = merge_text(text, &ours(), true).unwrap();
         assert!(layout_kept, "{text:?}");
         assert_eq!(parse(&new)["users"][0]["name"], "sa-tenant-admin", "{new}");
         assert!(text.lines().filter(|line| line.starts_with('#')).all(|line| new.contains(line)));
@@ -260,12 +261,15 @@ fn empty_lists_and_empty_files_are_filled() {
 }
 
 #[test]
-fn an_entry_that_is_not_ours_is_a_conflict_and_nothing_changes() {
+fn foreign_entries_are_conflicts() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("config");
     for (text, owner) in [
-        ("users:\n- name: sa-tenant-admin\n  user: {token: mine}\n", "not made by kubectl-tenant"),
-        ("contexts:\n- name: tenant-context\n", "not made by kubectl-tenant"),
+        (
+            "users:\n- name: sa-tenant-admin\n  user: {token: mine}\n",
+            "not created by kubectl-tenant",
+        ),
+        ("contexts:\n- name: tenant-context\n", "not created by kubectl-tenant"),
         (
             "clusters:\n- name: internal-cluster\n  cluster:\n    extensions:\n    - name: tenant-broker.io\n      extension: {broker: \"https://other.example\"}\n",
             "belongs to the broker https://other.example",
@@ -278,10 +282,10 @@ fn an_entry_that_is_not_ours_is_a_conflict_and_nothing_changes() {
         assert!(error.message.contains(owner), "{error}");
         assert!(error.hint.unwrap().contains("--context NAME"));
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
-        // Another name gets out of the way, in all three places.
+        // Another name avoids the conflict, for all three entries.
         let mut renamed = ours();
         renamed.prepare(Some("mine"), Some("/opt/kubectl-tenant"));
-        let (new, _) = merged(text, &renamed, true).unwrap();
+        let (new, _) = merge_text(text, &renamed, true).unwrap();
         let value = parse(&new);
         let context = value["contexts"].as_sequence().unwrap().last().unwrap();
         assert_eq!(context["name"], "mine");
@@ -294,7 +298,7 @@ fn an_entry_that_is_not_ours_is_a_conflict_and_nothing_changes() {
 }
 
 #[test]
-fn what_is_no_kubeconfig_is_left_alone() {
+fn invalid_kubeconfigs_are_not_changed() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("config");
     for text in ["a: [", "- list\n", "clusters: text\n", "a: 1\n---\nb: 2\n"] {
@@ -308,7 +312,7 @@ fn what_is_no_kubeconfig_is_left_alone() {
 }
 
 #[test]
-fn a_document_that_does_anything_else_is_not_used() {
+fn unexpected_documents_are_refused() {
     let read = |text: &str| Entries::read(text, Mode::Exec, &account());
     assert!(read(DOCUMENT).is_ok());
     for (from, to) in [
@@ -348,7 +352,7 @@ fn the_first_existing_file_of_the_list_is_changed() {
 }
 
 #[test]
-fn links_stay_links_and_the_mode_stays() {
+fn links_and_mode_are_preserved() {
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name);
     fs::create_dir(path("real")).unwrap();
@@ -364,14 +368,14 @@ fn links_stay_links_and_the_mode_stays() {
     assert_eq!(fs::metadata(path("real/config")).unwrap().mode() & 0o7777, 0o640);
     let text = fs::read_to_string(path("real/config")).unwrap();
     assert!(text.contains("tenant-context") && text.contains("current-context: prod"));
-    // A link to nowhere leads to a new file there.
+    // A dangling link creates the file that it points to.
     symlink("real/new", path("dangling")).unwrap();
     set(&mut world, "KUBECONFIG", path("dangling"));
     install_in(&mut world, false).unwrap();
     assert!(path("real/new").is_file());
     symlink("loop", path("loop")).unwrap();
     set(&mut world, "KUBECONFIG", path("loop"));
-    assert!(install_in(&mut world, false).unwrap_err().message.contains("without an end"));
+    assert!(install_in(&mut world, false).unwrap_err().message.contains("too many levels"));
 }
 
 #[test]
@@ -381,7 +385,7 @@ fn a_fresh_lock_is_waited_for_and_a_stale_one_is_removed() {
     let lock = home.path().join("config.lock");
     let (mut world, said) = world(home.path());
     set(&mut world, "KUBECONFIG", path.clone());
-    // kubectl makes it with mode 0.
+    // kubectl creates its lock with mode 0.
     fs::write(&lock, "").unwrap();
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o000)).unwrap();
     let entries = ours();
@@ -403,10 +407,10 @@ fn a_fresh_lock_is_waited_for_and_a_stale_one_is_removed() {
     assert!(String::from_utf8(said.lock().unwrap().clone()).unwrap().contains("its owner died"));
 }
 
-/// Runs forever in a process of its own, which the next test kills.
+/// Runs forever in its own process, which the next test kills.
 #[test]
 #[ignore = "the other half of killed_at_any_point_the_file_is_the_old_one_or_the_new_one"]
-fn write_again_and_again() {
+fn write_repeatedly() {
     let Some(home) = std::env::var_os("KUBECONFIG_TEST_HOME").map(PathBuf::from) else { return };
     let (mut world, _) = world(&home);
     set(&mut world, "KUBECONFIG", home.join("config"));
@@ -424,13 +428,13 @@ fn killed_at_any_point_the_file_is_the_old_one_or_the_new_one() {
     fs::write(&path, RICH).unwrap();
     for round in 0_u64..20 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "kubeconfig::tests::write_again_and_again", "--ignored"])
+            .args(["--exact", "kubeconfig::tests::write_repeatedly", "--ignored"])
             .env("KUBECONFIG_TEST_HOME", home.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // Killed only after it began to write, at a moment that differs from round to round.
+        // Killed only after it began to write, at a moment that differs in each round.
         let before = fs::metadata(&path).unwrap().ino();
         runtime::block_on(async {
             let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
@@ -452,7 +456,7 @@ fn killed_at_any_point_the_file_is_the_old_one_or_the_new_one() {
     }
 }
 
-/// Any YAML value, of a depth and breadth that a kubeconfig might have.
+/// Any YAML value, of the depth and breadth that a kubeconfig can have.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -471,7 +475,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A kubeconfig of somebody else: known lists and unknown fields, in any order.
+/// A foreign kubeconfig: known lists and unknown fields, in any order.
 fn any_kubeconfig() -> impl Strategy<Value = Value> {
     let list = |key: &'static str, content: &'static str| {
         prop::collection::vec(("[a-z]{1,6}", any_value(), any_value()), 0..4).prop_map(
@@ -500,11 +504,11 @@ fn any_kubeconfig() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The document without what a merge may change.
+/// The document without the parts that a merge may change.
 fn without_ours(mut value: Value) -> Value {
     let ours = ours();
     let document = value.as_mapping_mut().unwrap();
-    for ((list, _), (name, _)) in super::entries::KINDS.into_iter().zip(&ours.items) {
+    for ((list, _), (name, _)) in super::entries::ENTRY_KINDS.into_iter().zip(&ours.items) {
         if let Some(entries) = document.get_mut(list).and_then(Value::as_sequence_mut) {
             entries.retain(|entry| entry["name"] != *name);
         }
@@ -517,13 +521,13 @@ fn without_ours(mut value: Value) -> Value {
 
 proptest! {
     #[test]
-    fn whatever_others_wrote_survives(
+    fn foreign_content_survives_any_merge(
         config in any_kubeconfig(),
         use_context: bool,
         comments in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
     ) {
         let plain = serde_norway::to_string(&config).unwrap();
-        // Comments between the lines of the document, where no block of text is cut by them.
+        // Comments between the lines of the document, where they do not split a block scalar.
         let mut lines: Vec<String> = plain.lines().map(str::to_owned).collect();
         let mut written = Vec::new();
         for (number, place) in comments.iter().enumerate() {
@@ -536,7 +540,7 @@ proptest! {
             }
         }
         let text = lines.join("\n") + "\n";
-        let (new, layout_kept) = merged(&text, &ours(), use_context).unwrap();
+        let (new, layout_kept) = merge_text(&text, &ours(), use_context).unwrap();
         let value: Value = serde_norway::from_str(&new).unwrap();
         prop_assert_eq!(without_ours(value.clone()), without_ours(config.clone()));
         if layout_kept {
@@ -549,8 +553,8 @@ proptest! {
         } else {
             prop_assert_eq!(value.get("current-context"), config.get("current-context"));
         }
-        // Again: nothing changes.
-        let (again, _) = merged(&new, &ours(), use_context).unwrap();
+        // A second merge changes nothing.
+        let (again, _) = merge_text(&new, &ours(), use_context).unwrap();
         prop_assert_eq!(again, new);
     }
 }

@@ -1,4 +1,4 @@
-//! Shows a page to the person.
+//! Opens a page in a browser.
 
 use std::{
     io,
@@ -7,9 +7,9 @@ use std::{
 
 use crate::world::Env;
 
-/// Opens a page: with the command line in `BROWSER`, which gets the address in the place of `%s`
-/// or as its last argument, else with the desktop's browser. Blocks as long as that command runs.
-/// Its output goes nowhere: stdout belongs to the data of this program.
+/// Opens a page: with the command line in `BROWSER`, in which the address replaces `%s` or becomes
+/// the last argument, else with the desktop's browser. Blocks until that command ends. Its output
+/// is discarded, because stdout is reserved for this program's data.
 pub(crate) fn open_browser(env: &Env, url: &str) -> io::Result<()> {
     if let Some(line) = env.text("BROWSER") {
         return run(&line, url);
@@ -24,7 +24,7 @@ pub(crate) fn open_browser(env: &Env, url: &str) -> io::Result<()> {
 }
 
 fn run(line: &str, url: &str) -> io::Result<()> {
-    let mut words = words(line);
+    let mut words = split_words(line);
     if words.iter().any(|word| word.contains("%s")) {
         for word in &mut words {
             *word = word.replace("%s", url);
@@ -44,8 +44,8 @@ fn run(line: &str, url: &str) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{program}: {status}"))) }
 }
 
-/// The words of a command line: quotes group, a backslash takes the next character as it is.
-fn words(line: &str) -> Vec<String> {
+/// Splits a command line into words: quotes group, a backslash escapes the next character.
+fn split_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;
@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn a_command_line_is_split_as_a_shell_does() {
-        assert_eq!(words("firefox"), ["firefox"]);
-        assert_eq!(words("  a  'b c' \"d e\"f g\\ h ''"), ["a", "b c", "d ef", "g h", ""]);
-        assert!(words("").is_empty());
+        assert_eq!(split_words("firefox"), ["firefox"]);
+        assert_eq!(split_words("  a  'b c' \"d e\"f g\\ h ''"), ["a", "b c", "d ef", "g h", ""]);
+        assert!(split_words("").is_empty());
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_desktop_nothing_is_tried() {
+    fn no_browser_is_started_without_a_desktop() {
         if cfg!(target_os = "linux") {
             let error = open_browser(&Env::Fixed(HashMap::new()), "http://127.0.0.1/");
             assert!(error.unwrap_err().to_string().contains("no desktop"));

@@ -1,4 +1,4 @@
-//! The command `login`: everything from a clean machine to `kubectl get pods`.
+//! The command `login`: signs in, creates the workspace and installs the kubeconfig context.
 
 use std::time::Duration;
 
@@ -9,38 +9,38 @@ use tenant_shared::{Me, Workspace, WorkspaceStatus};
 use tokio::time::Instant;
 
 use super::{
-    SignedIn as Done, sign_in,
-    way::{self, Way, Why},
+    SignInOutcome, sign_in,
+    sign_in_method::{self, DeviceReason, SignInMethod},
 };
 use crate::{
+    account_key::ProfileName,
     broker::{Broker, Mode},
     broker_url::BrokerUrl,
-    cli::{self, Login, WayFlags},
+    cli::{self, Login, SignInFlags},
     error::Error,
     http::Http,
-    identity::ProfileName,
     kubeconfig::{self, Entries},
-    machine::Machine,
     output,
     paths::Paths,
     runtime,
-    store::{Choice, Profile, Profiles, Sessions, Storage, Wish},
+    store::{AccountFlags, Profile, Profiles, SessionStore, Storage, StoragePreference},
+    workload_identity::WorkloadIdentity,
     workspace,
     world::World,
 };
 
-/// Tier of a workspace that has to be made, if the person names none.
+/// Tier of a new workspace if `--tier` is not given.
 const DEFAULT_TIER: &str = "basic";
-/// How long a new workspace may take to be ready.
-const LONGEST_PROVISIONING: Duration = Duration::from_mins(1);
-/// How often to look whether it is.
-const PROBE: Duration = Duration::from_millis(500);
-/// A clock that is further off than this is worth a word, in seconds.
-const NOTABLE_OFFSET: i64 = 60;
+/// Timeout of waiting for a new workspace.
+const PROVISIONING_TIMEOUT: Duration = Duration::from_mins(1);
+/// Interval at which the status of a new workspace is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Clock offset, in seconds, from which a warning is printed.
+const CLOCK_OFFSET_WARNING_SECONDS: i64 = 60;
 
-/// What a sign-in leads to.
+/// Output of `login`.
 #[derive(Serialize)]
-struct SignedIn {
+struct LoginResult {
     broker: BrokerUrl,
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<ProfileName>,
@@ -52,58 +52,59 @@ struct SignedIn {
 }
 
 /// Runs `login`.
-pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Result<(), Error> {
-    if Machine::of(choice, &world.env)?.is_some() {
-        return for_machine(choice, options, world);
+pub(crate) fn login(flags: &AccountFlags, options: &Login, world: &mut World) -> Result<(), Error> {
+    if WorkloadIdentity::from_env(flags, &world.env)?.is_some() {
+        return for_machine(flags, options, world);
     }
-    let paths = Paths::of(&world.env)?;
+    let paths = Paths::from_env(&world.env)?;
     let mut profiles = Profiles::read(&paths.config, &world.stderr)?;
-    let identity = profiles.choose_for_login(choice, &world.env)?;
-    let ca = match profiles.ca_file(&identity, &world.env) {
-        // It is remembered, and then the folder is another one.
+    let account = profiles.choose_for_login(flags, &world.env)?;
+    let ca = match profiles.ca_file(&account, &world.env) {
+        // The path is stored, and later calls run in another folder.
         Some(path) => {
             Some(std::path::absolute(&path).map_err(|error| Error::file("find", &path, &error))?)
         }
         None => None,
     };
-    let remembered = profiles.of(&identity);
-    let entry_name = options.naming.context.clone().or_else(|| remembered.entry_name(&identity));
-    // Better known now than after the person has typed a password.
-    kubeconfig::check_free(entry_name.as_deref(), &identity, world)?;
-    let wish = Wish::of(options.storage, remembered.storage, world.keyring, &world.env)?;
+    let remembered = profiles.get(&account);
+    let entry_name = options.naming.context.clone().or_else(|| remembered.entry_name(&account));
+    // A conflict must be reported before the person types a password.
+    kubeconfig::check_no_conflict(entry_name.as_deref(), &account, world)?;
+    let preference =
+        StoragePreference::resolve(options.storage, remembered.storage, world.keyring, &world.env)?;
     let signed_in = runtime::block_on(async {
-        let http = Http::new(&identity, ca.as_deref())?;
-        let way = match options.way {
-            WayFlags { no_browser: true, .. } => Way::Paste,
-            WayFlags { device: true, .. } => Way::Device(Why::Asked),
-            WayFlags { .. } => way::fitting(world),
+        let http = Http::new(&account, ca.as_deref())?;
+        let method = match options.method {
+            SignInFlags { no_browser: true, .. } => SignInMethod::Paste,
+            SignInFlags { device: true, .. } => SignInMethod::Device(DeviceReason::Requested),
+            SignInFlags { .. } => sign_in_method::detect(world),
         };
-        let done = sign_in(&http, &identity, way, wish, &paths, world).await?;
-        let mut profile = profiles.of(&identity);
+        let done = sign_in(&http, &account, method, preference, &paths, world).await?;
+        let mut profile = profiles.get(&account);
         profile.ca_file.clone_from(&ca);
         if let Some(context) = &options.naming.context {
             profile.context = Some(context.clone());
         }
-        let context = profile.entry_name(&identity);
+        let context = profile.entry_name(&account);
         profile.storage = options.storage.or(profile.storage);
-        explain_storage(&done, wish, &mut profile, world);
-        profiles.set(&identity, profile);
-        profiles.current = Some(identity.clone());
+        explain_storage(&done, preference, &mut profile, world);
+        profiles.set(&account, profile);
+        profiles.current = Some(account.clone());
         profiles.write(&paths.config)?;
-        warn_of_offset(done.clock_offset, world);
+        warn_about_clock_offset(done.clock_offset, world);
 
-        let client = Broker::new(&identity, ca.as_deref(), &paths, world)?;
+        let client = Broker::new(&account, ca.as_deref(), &paths, world)?;
         let me = client.me().await?;
-        let sessions = Sessions::new(&paths, &identity, world);
-        sessions.describe(&me.email, me.session_expires_at).await?;
+        let sessions = SessionStore::new(&paths, &account, world);
+        sessions.set_details(&me.email, me.session_expires_at).await?;
         let workspace = own_workspace(&client, &me, options.tier.as_deref(), world).await?;
         let document = client.kubeconfig(Mode::Exec).await?;
-        let mut entries = Entries::read(document.expose_secret(), Mode::Exec, &identity)?;
+        let mut entries = Entries::read(document.expose_secret(), Mode::Exec, &account)?;
         entries.prepare(context.as_deref(), options.naming.command_path.as_deref());
         let installed = kubeconfig::install(&entries, !options.no_use, false, world).await?;
-        Ok::<_, Error>(SignedIn {
-            broker: identity.broker.clone(),
-            profile: identity.profile.clone(),
+        Ok::<_, Error>(LoginResult {
+            broker: account.broker.clone(),
+            profile: account.profile.clone(),
             me,
             workspace,
             context: installed.context,
@@ -113,11 +114,11 @@ pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Resu
     output::show(world, options.shown.output, &signed_in, |it| {
         format!(
             "Signed in as {} at {} until {}\nWorkspace {} ({}, {})\nContext {} in {}\n",
-            output::plain(&it.me.email),
+            output::sanitize(&it.me.email),
             it.broker,
             it.me.session_expires_at,
-            output::plain(&it.workspace.namespace),
-            output::plain(&it.workspace.tier),
+            output::sanitize(&it.workspace.namespace),
+            output::sanitize(&it.workspace.tier),
             it.workspace.status.as_str(),
             it.context,
             it.kubeconfig
@@ -131,12 +132,12 @@ pub(crate) fn login(choice: &Choice, options: &Login, world: &mut World) -> Resu
     Ok(())
 }
 
-/// A machine needs no session: what is left of a sign-in is the entry in the kubeconfig, and the
-/// proof that the broker takes the machine's token.
-fn for_machine(choice: &Choice, options: &Login, world: &mut World) -> Result<(), Error> {
-    let WayFlags { no_browser, device } = options.way;
+/// Runs `login` for a workload, which needs no session: installs the kubeconfig entries, which also
+/// proves that the broker accepts the workload's token.
+fn for_machine(flags: &AccountFlags, options: &Login, world: &mut World) -> Result<(), Error> {
+    let SignInFlags { no_browser, device } = options.method;
     if no_browser || device || options.storage.is_some() {
-        return Err(Error::usage("a machine does not sign in, and nothing of it is stored")
+        return Err(Error::usage("a machine does not sign in, and no session is stored for it")
             .hint(format!("unset {ID_TOKEN_ENV} and {ID_TOKEN_FILE_ENV} to sign in as a person")));
     }
     let kubeconfig = cli::Kubeconfig {
@@ -146,18 +147,23 @@ fn for_machine(choice: &Choice, options: &Login, world: &mut World) -> Result<()
         use_context: !options.no_use,
         naming: options.naming.clone(),
     };
-    workspace::kubeconfig(choice, &kubeconfig, world)
+    workspace::kubeconfig(flags, &kubeconfig, world)
 }
 
-/// Says where the session is, as far as that may surprise.
-fn explain_storage(done: &Done, wish: Wish, profile: &mut Profile, world: &World) {
+/// Reports where the session is stored, if that may be unexpected.
+fn explain_storage(
+    done: &SignInOutcome,
+    preference: StoragePreference,
+    profile: &mut Profile,
+    world: &World,
+) {
     match done.storage {
         Storage::None => world.say(
             "Nothing long-lived is kept: kubectl works for two hours at most, other commands for \
              some minutes, and then you are asked to sign in again.",
         ),
-        Storage::File if !wish.chosen && !profile.told_of_file => {
-            profile.told_of_file = true;
+        Storage::File if !preference.explicit && !profile.file_storage_notice_shown => {
+            profile.file_storage_notice_shown = true;
             let why = done.no_keyring.as_ref().map_or_else(
                 || "There is no keyring here".to_owned(),
                 |why| format!("The keyring cannot be used ({why})"),
@@ -168,8 +174,8 @@ fn explain_storage(done: &Done, wish: Wish, profile: &mut Profile, world: &World
     }
 }
 
-fn warn_of_offset(offset: i64, world: &World) {
-    if offset.abs() > NOTABLE_OFFSET {
+fn warn_about_clock_offset(offset: i64, world: &World) {
+    if offset.abs() > CLOCK_OFFSET_WARNING_SECONDS {
         let direction = if offset > 0 { "behind" } else { "ahead of" };
         world.say(format!(
             "warning: the clock of this machine is {} s {direction} the broker's",
@@ -178,7 +184,7 @@ fn warn_of_offset(offset: i64, world: &World) {
     }
 }
 
-/// The person's workspace: found, or made and waited for.
+/// Returns the user's workspace. Creates it if there is none, and waits until it is ready.
 async fn own_workspace(
     client: &Broker,
     me: &Me,
@@ -196,20 +202,20 @@ async fn own_workspace(
         found
     } else {
         let tier = tier.unwrap_or(DEFAULT_TIER);
-        world.say(format!("Making your workspace (tier {tier}) …"));
+        world.say(format!("Creating your workspace (tier {tier}) …"));
         client.init(tier).await?
     };
-    let deadline = Instant::now() + LONGEST_PROVISIONING;
+    let deadline = Instant::now() + PROVISIONING_TIMEOUT;
     while matches!(workspace.status, WorkspaceStatus::Provisioning | WorkspaceStatus::Resuming) {
         if Instant::now() >= deadline {
             return Err(Error::refused(format!(
                 "the workspace is still {} after {} s",
                 workspace.status.as_str(),
-                LONGEST_PROVISIONING.as_secs()
+                PROVISIONING_TIMEOUT.as_secs()
             ))
             .hint("you are signed in; later run: kubectl tenant kubeconfig --use"));
         }
-        tokio::time::sleep(PROBE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         workspace = client.workspace(workspace.id).await?;
     }
     Ok(workspace)

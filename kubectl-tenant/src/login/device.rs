@@ -1,4 +1,4 @@
-//! The sign-in on another device: show a code, then ask until somebody has confirmed it.
+//! Sign-in with the device grant: shows a user code and polls until the person has confirmed it.
 
 use std::time::Duration;
 
@@ -6,83 +6,83 @@ use tokio::time::Instant;
 
 use crate::{
     error::{Error, Kind},
-    oidc::{DeviceCode, Issuer, Polled, Tokens},
+    oidc::{DeviceCode, DevicePoll, Issuer, Tokens},
     output,
     world::World,
 };
 
-/// What `slow_down` adds to the time between two questions (RFC 8628 section 3.5).
-const SLOWER: Duration = Duration::from_secs(5);
-/// Longest time between two questions after failures of the network.
-const SLOWEST_RETRY: Duration = Duration::from_secs(30);
+/// Increase of the polling interval after `slow_down` (RFC 8628 section 3.5).
+const SLOW_DOWN_INCREMENT: Duration = Duration::from_secs(5);
+/// Maximum backoff after network failures.
+const MAX_RETRY_BACKOFF: Duration = Duration::from_secs(30);
 
-/// When to ask next.
+/// Schedule of the polling requests.
 #[derive(Debug, PartialEq, Eq)]
-struct Pace {
-    /// What the issuer wants.
+struct PollSchedule {
+    /// Polling interval that the issuer asked for.
     interval: Duration,
-    /// What was added because it did not answer.
-    patience: Duration,
+    /// Additional delay after network failures.
+    backoff: Duration,
 }
 
-impl Pace {
+impl PollSchedule {
     fn new(interval: Duration) -> Self {
-        Self { interval, patience: Duration::ZERO }
+        Self { interval, backoff: Duration::ZERO }
     }
 
-    fn wait(&self) -> Duration {
-        self.interval + self.patience
+    fn delay(&self) -> Duration {
+        self.interval + self.backoff
     }
 
-    fn answered(&mut self) {
-        self.patience = Duration::ZERO;
+    fn reset_backoff(&mut self) {
+        self.backoff = Duration::ZERO;
     }
 
-    /// For good, as the standard asks.
+    /// Increases the interval permanently, as RFC 8628 section 3.5 demands.
     fn slow_down(&mut self) {
-        self.answered();
-        self.interval += SLOWER;
+        self.reset_backoff();
+        self.interval += SLOW_DOWN_INCREMENT;
     }
 
-    /// The network failed: longer each time, until it answers.
-    fn failed(&mut self) {
-        self.patience = (self.patience * 2).max(SLOWER).min(SLOWEST_RETRY);
+    /// Increases the backoff after a network failure, until the issuer responds again.
+    fn back_off(&mut self) {
+        self.backoff = (self.backoff * 2).max(SLOW_DOWN_INCREMENT).min(MAX_RETRY_BACKOFF);
     }
 }
 
-/// Signs in on another device.
+/// Signs in with the device grant.
 pub(super) async fn by_device(issuer: &Issuer, world: &World) -> Result<Tokens, Error> {
-    let code = issuer.begin_device().await?;
+    let code = issuer.request_device_code().await?;
     let deadline = Instant::now() + code.lifetime;
     world.say_lines(instructions(&code));
-    let mut pace = Pace::new(code.interval);
-    let mut outage_is_known = false;
+    let mut schedule = PollSchedule::new(code.interval);
+    let mut outage_reported = false;
     loop {
-        let next = Instant::now() + pace.wait();
+        let next = Instant::now() + schedule.delay();
         if next >= deadline {
             return Err(Error::other("the code expired before anybody confirmed it")
                 .hint("begin again: kubectl tenant login --device"));
         }
         tokio::time::sleep_until(next).await;
         match issuer.poll_device(&code, &world.clock).await {
-            Ok(Polled::Done(tokens)) => return Ok(tokens),
-            Ok(Polled::Pending) => pace.answered(),
-            Ok(Polled::SlowDown) => pace.slow_down(),
+            Ok(DevicePoll::Done(tokens)) => return Ok(tokens),
+            Ok(DevicePoll::Pending) => schedule.reset_backoff(),
+            Ok(DevicePoll::SlowDown) => schedule.slow_down(),
             Err(error) if error.kind == Kind::Unreachable => {
-                if !outage_is_known {
+                if !outage_reported {
                     world.say(format!("{error}; still waiting"));
                 }
-                outage_is_known = true;
-                pace.failed();
+                outage_reported = true;
+                schedule.back_off();
                 continue;
             }
             Err(error) => return Err(error),
         }
-        outage_is_known = false;
+        outage_reported = false;
     }
 }
 
-/// What the person has to do.
+/// Text that tells the person what to do.
 fn instructions(code: &DeviceCode) -> String {
     let minutes = (code.lifetime.as_secs() / 60).max(1);
     let complete = code.complete_page.as_ref().map(|page| {
@@ -92,7 +92,7 @@ fn instructions(code: &DeviceCode) -> String {
         "Sign in on any device with a browser:\n\n  open       {}\n  enter      {}\n{}\n\
          Waiting, {minutes} min at most (Ctrl-C stops) …",
         code.page,
-        output::plain(&code.user_code),
+        output::sanitize(&code.user_code),
         complete.unwrap_or_default()
     )
 }
@@ -101,22 +101,22 @@ fn instructions(code: &DeviceCode) -> String {
 mod tests {
     use super::*;
 
-    fn seconds(pace: &Pace) -> u64 {
-        pace.wait().as_secs()
+    fn seconds(schedule: &PollSchedule) -> u64 {
+        schedule.delay().as_secs()
     }
 
     #[test]
-    fn slow_down_stays_and_patience_goes() {
-        let mut pace = Pace::new(Duration::from_secs(5));
-        pace.slow_down();
-        assert_eq!(seconds(&pace), 10);
+    fn slow_down_is_permanent_and_backoff_is_reset() {
+        let mut schedule = PollSchedule::new(Duration::from_secs(5));
+        schedule.slow_down();
+        assert_eq!(seconds(&schedule), 10);
         for expected in [15, 20, 30, 40, 40] {
-            pace.failed();
-            assert_eq!(seconds(&pace), expected);
+            schedule.back_off();
+            assert_eq!(seconds(&schedule), expected);
         }
-        pace.answered();
-        assert_eq!(seconds(&pace), 10);
-        pace.slow_down();
-        assert_eq!(seconds(&pace), 15);
+        schedule.reset_backoff();
+        assert_eq!(seconds(&schedule), 10);
+        schedule.slow_down();
+        assert_eq!(seconds(&schedule), 15);
     }
 }

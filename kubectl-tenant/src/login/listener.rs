@@ -1,8 +1,8 @@
-//! The loopback address to which the browser comes back (RFC 8252 section 7.3).
+//! Loopback listener for the redirect of the authorization response (RFC 8252 section 7.3).
 //!
-//! It answers one thing: `GET /callback` with the state of this sign-in. Everything else gets 404
-//! or 400 and changes nothing: browsers ask for icons and open connections in advance, and other
-//! programs of this machine may knock.
+//! It accepts one request: `GET /callback` with the state of this sign-in. Every other request gets
+//! 404 or 400 and changes nothing, because browsers request icons and open connections in advance,
+//! and other programs on this machine can connect as well.
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -17,55 +17,55 @@ use url::Url;
 
 use crate::error::Error;
 
-/// Longest head of a request, in bytes.
-const LARGEST_HEAD: usize = 16 * 1024;
-/// Longest time for one.
-const LONGEST_HEAD: Duration = Duration::from_secs(10);
+/// Maximum size of a request's head, in bytes.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// Timeout of reading a request's head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the issuer sent back with the person's browser.
+/// An authorization response.
 #[derive(Debug)]
 pub(crate) enum Redirect {
-    /// The code to redeem, and who says so (RFC 9207).
+    /// An authorization code, and the issuer that it comes from (RFC 9207).
     Code {
-        /// Works once.
+        /// Authorization code; it works once.
         code: SecretString,
-        /// The issuer.
+        /// Parameter `iss`: the issuer.
         iss: Option<String>,
     },
-    /// The issuer said no (RFC 6749 section 4.1.2.1).
+    /// An error response (RFC 6749 section 4.1.2.1).
     Refused(String),
 }
 
-/// Why an address is not the end of this sign-in.
+/// Why an address is not the redirect of this sign-in.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NotOurs {
-    /// It carries no code and no error, or one of its parameters twice.
+pub(crate) enum RedirectError {
+    /// It has neither a code nor an error, or has a parameter twice.
     Incomplete,
-    /// It carries the state of another sign-in.
+    /// It has the state of another sign-in.
     OtherState,
 }
 
 impl Redirect {
-    /// Reads the query of a redirect. The state is compared in constant time.
-    pub(crate) fn read(url: &Url, state: &str) -> Result<Self, NotOurs> {
-        let one = |name: &str| -> Result<Option<String>, NotOurs> {
+    /// Parses the query of a redirect. The state is compared in constant time.
+    pub(crate) fn parse(url: &Url, state: &str) -> Result<Self, RedirectError> {
+        let one = |name: &str| -> Result<Option<String>, RedirectError> {
             let mut values = url.query_pairs().filter(|(key, _)| key == name);
             let first = values.next().map(|(_, value)| value.into_owned());
-            if values.next().is_some() { Err(NotOurs::Incomplete) } else { Ok(first) }
+            if values.next().is_some() { Err(RedirectError::Incomplete) } else { Ok(first) }
         };
-        let given = one("state")?.ok_or(NotOurs::Incomplete)?;
-        if !bool::from(given.as_bytes().ct_eq(state.as_bytes())) {
-            return Err(NotOurs::OtherState);
+        let received = one("state")?.ok_or(RedirectError::Incomplete)?;
+        if !bool::from(received.as_bytes().ct_eq(state.as_bytes())) {
+            return Err(RedirectError::OtherState);
         }
         if let Some(error) = one("error")? {
             return Ok(Self::Refused(one("error_description")?.unwrap_or(error)));
         }
-        let code = one("code")?.ok_or(NotOurs::Incomplete)?;
+        let code = one("code")?.ok_or(RedirectError::Incomplete)?;
         Ok(Self::Code { code: code.into(), iss: one("iss")? })
     }
 }
 
-/// A redirect and the browser that brought it, which waits for a page.
+/// A redirect, and the connection of the browser, which waits for a page.
 #[derive(Debug)]
 pub(crate) struct Callback {
     pub(crate) redirect: Redirect,
@@ -73,8 +73,8 @@ pub(crate) struct Callback {
 }
 
 impl Callback {
-    /// Shows how the sign-in ended.
-    pub(crate) async fn show(mut self, outcome: &Result<(), Error>) {
+    /// Sends the browser a page with the result of the sign-in.
+    pub(crate) async fn respond(mut self, outcome: &Result<(), Error>) {
         let page = match outcome {
             Ok(()) => page("200 OK", "Signed in", "You can close this window."),
             Err(error) => {
@@ -85,7 +85,7 @@ impl Callback {
     }
 }
 
-/// The address, until it is dropped.
+/// The running listener; it stops when it is dropped.
 pub(crate) struct Listener {
     callbacks: mpsc::Receiver<Callback>,
     accepting: tokio::task::JoinHandle<()>,
@@ -97,16 +97,17 @@ impl Drop for Listener {
     }
 }
 
-/// A listener whose state is not known yet: the port has to be in the request that the state is
-/// made for.
-pub(crate) struct Bound {
+/// A bound listener that does not serve yet: the state belongs to an authorization request, which
+/// needs the port of this listener first.
+pub(crate) struct BoundListener {
     socket: TcpListener,
     port: u16,
 }
 
-impl Bound {
-    /// Any free port of 127.0.0.1: the number, not `localhost`, which may mean another address.
-    pub(crate) async fn any() -> Result<Self, Error> {
+impl BoundListener {
+    /// Binds a free port of 127.0.0.1. The address is numeric, because `localhost` may resolve to
+    /// another one.
+    pub(crate) async fn bind() -> Result<Self, Error> {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let bound = socket.and_then(|socket| Ok((socket.local_addr()?.port(), socket)));
         let (port, socket) = bound.map_err(|error| {
@@ -116,21 +117,21 @@ impl Bound {
         Ok(Self { socket, port })
     }
 
-    /// The redirect address.
+    /// The redirect URI.
     pub(crate) fn redirect(&self) -> String {
         format!("http://127.0.0.1:{}/callback", self.port)
     }
 
-    /// Begins to answer.
+    /// Starts to serve requests.
     pub(crate) fn serve(self, state: &str) -> Listener {
         let (sender, callbacks) = mpsc::channel(1);
         let (port, state, socket) = (self.port, state.to_owned(), self.socket);
         let accepting = tokio::spawn(async move {
-            // Each connection by itself: a browser may open some that it never uses.
+            // One task for each connection, because a browser may open some that it never uses.
             while let Ok((stream, _)) = socket.accept().await {
                 let (sender, state) = (sender.clone(), state.clone());
                 tokio::spawn(async move {
-                    if let Some(callback) = answer(stream, port, &state).await {
+                    if let Some(callback) = handle_connection(stream, port, &state).await {
                         let _ = sender.send(callback).await;
                     }
                 });
@@ -141,7 +142,7 @@ impl Bound {
 }
 
 impl Listener {
-    /// The redirect of this sign-in. Never resolves if the browser does not come back.
+    /// Waits for the redirect of this sign-in; never resolves if the browser does not come back.
     pub(crate) async fn callback(&mut self) -> Callback {
         match self.callbacks.recv().await {
             Some(callback) => callback,
@@ -150,14 +151,14 @@ impl Listener {
     }
 }
 
-/// Reads one request; answers it itself unless it is the one that is waited for.
-async fn answer(mut browser: TcpStream, port: u16, state: &str) -> Option<Callback> {
-    let head = tokio::time::timeout(LONGEST_HEAD, head(&mut browser)).await.ok()??;
+/// Handles one request; returns it if it is the redirect of this sign-in, else responds to it.
+async fn handle_connection(mut browser: TcpStream, port: u16, state: &str) -> Option<Callback> {
+    let head = tokio::time::timeout(HEAD_TIMEOUT, read_head(&mut browser)).await.ok()??;
     let not_found = page("404 Not Found", "Nothing here", "This address only ends a sign-in.");
     let mut lines = head.split("\r\n");
     let mut words = lines.next()?.split(' ');
     let (method, target) = (words.next()?, words.next()?);
-    // Another name for this address would be a web page that talks to this machine.
+    // Another host name means DNS rebinding: a web page that sends requests to this machine.
     let host_is_right = lines
         .filter_map(|line| line.split_once(':'))
         .filter(|(name, _)| name.eq_ignore_ascii_case("host"))
@@ -168,12 +169,12 @@ async fn answer(mut browser: TcpStream, port: u16, state: &str) -> Option<Callba
         send(&mut browser, &not_found).await;
         return None;
     };
-    match Redirect::read(&url, state) {
+    match Redirect::parse(&url, state) {
         Ok(redirect) => Some(Callback { redirect, browser }),
         Err(why) => {
             let text = match why {
-                NotOurs::Incomplete => "The address is incomplete.",
-                NotOurs::OtherState => {
+                RedirectError::Incomplete => "The address is incomplete.",
+                RedirectError::OtherState => {
                     "This page belongs to another sign-in. Use the newest address in the terminal."
                 }
             };
@@ -183,11 +184,11 @@ async fn answer(mut browser: TcpStream, port: u16, state: &str) -> Option<Callba
     }
 }
 
-/// Everything up to the first empty line.
-async fn head(browser: &mut TcpStream) -> Option<String> {
+/// Reads everything up to the first empty line.
+async fn read_head(browser: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::with_capacity(2048);
     while !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
-        if bytes.len() > LARGEST_HEAD || browser.read_buf(&mut bytes).await.ok()? == 0 {
+        if bytes.len() > MAX_HEAD_BYTES || browser.read_buf(&mut bytes).await.ok()? == 0 {
             return None;
         }
     }
@@ -195,12 +196,12 @@ async fn head(browser: &mut TcpStream) -> Option<String> {
 }
 
 async fn send(browser: &mut TcpStream, page: &str) {
-    // A browser that went away has seen what it wanted.
+    // A browser that closed the connection needs no page.
     let _ = browser.write_all(page.as_bytes()).await;
     let _ = browser.shutdown().await;
 }
 
-/// A whole answer with a small page that loads nothing and remembers nothing.
+/// Renders a whole HTTP response: a small page that loads nothing and is not cached.
 fn page(status: &str, title: &str, text: &str) -> String {
     let (title, text) = (escape(title), escape(text));
     let body = format!(
@@ -228,23 +229,23 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    async fn ask(port: u16, request: &str) -> String {
+    async fn request(port: u16, request: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         stream.write_all(request.replace("PORT", &port.to_string()).as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        response
     }
 
     #[tokio::test]
     async fn only_the_callback_with_the_right_state_ends_the_wait() {
-        let bound = Bound::any().await.unwrap();
+        let bound = BoundListener::bind().await.unwrap();
         let port = bound.port;
         let mut listener = bound.serve("right");
-        // An idle connection, as browsers open them, is in nobody's way.
+        // An idle connection, as browsers open them, blocks nothing.
         let _idle = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         let host = "Host: 127.0.0.1:PORT\r\n\r\n";
-        for (request, status) in [
+        for (head, status) in [
             ("GET /favicon.ico HTTP/1.1\r\n", "404"),
             ("GET / HTTP/1.1\r\n", "404"),
             ("POST /callback?code=c&state=right HTTP/1.1\r\n", "404"),
@@ -254,12 +255,12 @@ mod tests {
             ("GET /callback?state=right HTTP/1.1\r\n", "400"),
             ("GET /callback?code=c&state=right HTTP/1.1\r\nHost: evil.example\r\n", "404"),
         ] {
-            let answer = ask(port, &format!("{request}{host}")).await;
-            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {answer}");
+            let response = request(port, &format!("{head}{host}")).await;
+            assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{head}: {response}");
         }
         assert!(listener.callbacks.is_empty());
         let browser = tokio::spawn(async move {
-            ask(
+            request(
                 port,
                 &format!("GET /callback?code=c%2F1&state=right&iss=https://i HTTP/1.1\r\n{host}"),
             )
@@ -269,23 +270,23 @@ mod tests {
         let Redirect::Code { code, iss } = &callback.redirect else { panic!("no code") };
         assert_eq!(secrecy::ExposeSecret::expose_secret(code), "c/1");
         assert_eq!(iss.as_deref(), Some("https://i"));
-        callback.show(&Ok(())).await;
+        callback.respond(&Ok(())).await;
         let page = browser.await.unwrap();
         assert!(page.contains("200 OK") && page.contains("You can close this window"), "{page}");
     }
 
     #[tokio::test]
-    async fn a_failure_is_shown_without_being_interpreted() {
-        let bound = Bound::any().await.unwrap();
+    async fn error_text_is_html_escaped() {
+        let bound = BoundListener::bind().await.unwrap();
         let port = bound.port;
         let mut listener = bound.serve("s");
         let browser = tokio::spawn(async move {
-            ask(port, "GET /callback?error=access_denied&error_description=%3Cb%3E&state=s HTTP/1.1\r\n\r\n").await
+            request(port, "GET /callback?error=access_denied&error_description=%3Cb%3E&state=s HTTP/1.1\r\n\r\n").await
         });
         let callback = listener.callback().await;
         let Redirect::Refused(why) = &callback.redirect else { panic!("not refused") };
         let outcome = Err(Error::refused(why.clone()));
-        callback.show(&outcome).await;
+        callback.respond(&outcome).await;
         let page = browser.await.unwrap();
         assert!(page.contains("&lt;b&gt;") && !page.contains("<b>"), "{page}");
     }

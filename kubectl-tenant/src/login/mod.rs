@@ -1,11 +1,11 @@
-//! Signing in: authorization code with PKCE, through this machine's browser or by paste, or the
-//! device grant.
+//! Sign-in: the authorization code flow with PKCE, through this machine's browser or with a pasted
+//! code, or the device grant.
 
 mod browser;
 mod command;
 mod device;
 mod listener;
-mod way;
+mod sign_in_method;
 
 use std::time::Duration;
 
@@ -20,109 +20,109 @@ pub(crate) use browser::open_browser;
 pub(crate) use command::login;
 
 use crate::{
-    credential::{Cache, Failures},
+    account_key::AccountKey,
+    credential::{Cache, NegativeCache},
     error::Error,
     http::Http,
-    identity::Identity,
-    lock::{self, Outcome},
-    oidc::{self, Attempt, Issuer, Tokens},
+    lock::{self, LockOutcome},
+    oidc::{self, AuthorizationRequest, Issuer, Tokens},
     paths::Paths,
     private_file, runtime,
-    store::{Profiles, Session, Sessions, Storage, Wish},
+    store::{Profiles, Session, SessionStore, Storage, StoragePreference},
     world::World,
 };
-use listener::{Bound, Callback, NotOurs, Redirect};
-use way::Way;
+use listener::{BoundListener, Callback, Redirect, RedirectError};
+use sign_in_method::SignInMethod;
 
-/// How long a person may take.
-const LONGEST_SIGN_IN: Duration = Duration::from_mins(10);
-/// After a sign-in that `get-token` began and nobody finished: so many seconds without another.
-const ABANDONED_PAUSE: i64 = 5 * 60;
-/// Longest line that is read from stdin, in bytes.
-const LONGEST_LINE: u64 = 8 * 1024;
+/// Timeout of a sign-in, in which the person has to act.
+const SIGN_IN_TIMEOUT: Duration = Duration::from_mins(10);
+/// Seconds without another sign-in after one that `get-token` began and nobody finished.
+const ABANDONED_BACKOFF_SECONDS: i64 = 5 * 60;
+/// Maximum length of a line from stdin, in bytes.
+const MAX_LINE_BYTES: u64 = 8 * 1024;
 
-/// How a sign-in went.
-struct SignedIn {
-    /// Seconds by which the broker's clock is ahead of ours.
+/// Result of a sign-in.
+struct SignInOutcome {
+    /// Seconds by which the broker's clock is ahead of this machine's.
     clock_offset: i64,
-    /// Where the session is now.
+    /// Where the session is stored.
     storage: Storage,
-    /// Why it is not in the keyring, if one was tried that nobody asked for.
+    /// Why the keyring is not used, if it was tried without being asked for.
     no_keyring: Option<String>,
 }
 
-/// Signs in, stores the session, and revokes the one before.
+/// Signs in, stores the session, and revokes the previous one.
 async fn sign_in(
     http: &Http,
-    identity: &Identity,
-    way: Way,
-    wish: Wish,
+    account: &AccountKey,
+    method: SignInMethod,
+    preference: StoragePreference,
     paths: &Paths,
     world: &mut World,
-) -> Result<SignedIn, Error> {
-    let sessions = Sessions::new(paths, identity, world);
-    // Better known now than after the person has typed a password.
+) -> Result<SignInOutcome, Error> {
+    let sessions = SessionStore::new(paths, account, world);
+    // A failure must be reported before the person types a password.
     drop(sessions.prepare()?);
-    let (storage, no_keyring) = sessions.probe(wish)?;
-    let issuer = Issuer::discover(http, &identity.broker).await?;
+    let (storage, no_keyring) = sessions.probe_storage(preference)?;
+    let issuer = Issuer::discover(http, &account.broker).await?;
     let endpoints = issuer.endpoints()?;
-    // From now on, so that no moment is left in which it would end the program without a word.
+    // Installed before the wait, so that Ctrl-C never ends the program without a message.
     let mut interrupt = signal(SignalKind::interrupt())
         .map_err(|error| Error::other(format!("cannot listen for Ctrl-C: {error}")))?;
     let ended = async {
-        match way {
-            Way::Browser { paste } => by_browser(&issuer, paste, world).await,
-            Way::Paste => by_paste(&issuer, world).await,
-            Way::Device(why) if issuer.offers_device_grant() => {
-                why.text().into_iter().for_each(|line| world.say(line));
+        match method {
+            SignInMethod::Browser { paste } => by_browser(&issuer, paste, world).await,
+            SignInMethod::Paste => by_paste(&issuer, world).await,
+            SignInMethod::Device(reason) if issuer.offers_device_grant() => {
+                reason.text().into_iter().for_each(|line| world.say(line));
                 device::by_device(&issuer, world).await
             }
-            Way::Device(_) => {
+            SignInMethod::Device(_) => {
                 world.say("This broker offers no sign-in on another device; paste its code here.");
                 by_paste(&issuer, world).await
             }
         }
     };
     let tokens = tokio::select! {
-        ended = tokio::time::timeout(LONGEST_SIGN_IN, ended) => ended.map_err(|_| {
-            Error::other("nobody finished the sign-in within 10 minutes")
+        ended = tokio::time::timeout(SIGN_IN_TIMEOUT, ended) => ended.map_err(|_| {
+            Error::other("the sign-in was not finished within 10 minutes")
                 .hint("begin again: kubectl tenant login")
         })??,
         _ = interrupt.recv() => return Err(Error::other("the sign-in was cancelled")),
     };
     let mut session =
-        Session::new(identity.clone(), tokens.subject, endpoints, storage, tokens.access);
+        Session::new(account.clone(), tokens.subject, endpoints, storage, tokens.access);
     let refresh_token = tokens.refresh_token;
-    let before = match replace(&sessions, &mut session, &refresh_token, wish).await {
+    let before = match replace(&sessions, &mut session, &refresh_token, preference).await {
         Ok(before) => before,
         Err(error) => {
-            // Nobody could ever use it or end it.
+            // Nobody could ever use or revoke this session.
             if let Some(endpoint) = &session.revocation_endpoint {
                 let _ = oidc::revoke(http, endpoint, &refresh_token).await;
             }
             return Err(error);
         }
     };
-    Cache::forget(&paths.tokens(), identity)?;
-    Failures::new(paths).forget(identity);
+    Cache::remove_account(&paths.tokens(), account)?;
+    NegativeCache::new(paths).remove_account(account);
     if let Some((before, refresh_token)) = before
         && let Some(endpoint) = &before.revocation_endpoint
         && let Err(error) = oidc::revoke(http, endpoint, &refresh_token).await
     {
         world.say(format!("warning: the session before this one could not be ended: {error}"));
     }
-    Ok(SignedIn { clock_offset: tokens.clock_offset, storage: session.storage, no_keyring })
+    Ok(SignInOutcome { clock_offset: tokens.clock_offset, storage: session.storage, no_keyring })
 }
 
-/// Stores a session in the place of another, which is returned with its refresh token.
+/// Stores a session and returns the previous one with its refresh token.
 async fn replace(
-    sessions: &Sessions,
+    sessions: &SessionStore,
     session: &mut Session,
     refresh_token: &SecretString,
-    wish: Wish,
+    preference: StoragePreference,
 ) -> Result<Option<(Session, SecretString)>, Error> {
-    let lock = lock::acquire(sessions.lock_path(), lock::LONGEST_WAIT, || None::<()>).await?;
-    if let Outcome::Busy(who) = &lock {
+    let lock = lock::acquire(sessions.lock_path(), lock::LOCK_TIMEOUT, || None::<()>).await?;
+    if let LockOutcome::TimedOut(who) = &lock {
         return Err(Error::other(format!(
             "another kubectl-tenant is renewing the session and does not finish (lock {who})"
         ))
@@ -132,7 +132,7 @@ async fn replace(
         let token = sessions.refresh_token(&before).ok().flatten();
         (before, token)
     });
-    let how = (wish.patience(), !wish.chosen);
+    let how = (preference.keyring_timeout(), !preference.explicit);
     sessions.save(sessions.prepare()?, session, refresh_token, how)?;
     if let Some((before, _)) = &before
         && session.storage != Storage::Keyring
@@ -143,12 +143,12 @@ async fn replace(
 }
 
 async fn by_browser(issuer: &Issuer, paste: bool, world: &mut World) -> Result<Tokens, Error> {
-    let bound = Bound::any().await?;
-    let attempt = issuer.begin(bound.redirect(), world.entropy)?;
-    let mut listener = bound.serve(&attempt.state);
-    world.say_lines(format!("Sign in on this page:\n\n  {}\n", attempt.url));
+    let bound = BoundListener::bind().await?;
+    let request = issuer.authorization_request(bound.redirect(), world.entropy)?;
+    let mut listener = bound.serve(&request.state);
+    world.say_lines(format!("Sign in on this page:\n\n  {}\n", request.url));
     world.say("Waiting for the browser, ten minutes at most (Ctrl-C stops) …");
-    open_page(&attempt, world);
+    open_page(&request, world);
     let mut line = if paste && (world.stdin_is_terminal)() {
         world.say("If the browser is on another machine, paste the address that it ends at here.");
         Some(read_line(world))
@@ -163,16 +163,16 @@ async fn by_browser(issuer: &Issuer, paste: bool, world: &mut World) -> Result<T
             }
         };
         tokio::select! {
-            callback = listener.callback() => return finish(issuer, attempt, callback, world).await,
+            callback = listener.callback() => return finish(issuer, request, callback, world).await,
             text = pasted => {
                 line = None;
-                match pasted_redirect(&text, &attempt.state) {
-                    Ok(redirect) => return redeem(issuer, attempt, redirect, world).await,
+                match pasted_redirect(&text, &request.state) {
+                    Ok(redirect) => return redeem(issuer, request, redirect, world).await,
                     Err(error) if !text.trim().is_empty() => {
                         world.say(format!("{error}; still waiting for the browser"));
                         line = Some(read_line(world));
                     }
-                    // The end of the input: there is still the browser.
+                    // The input ended, but the browser may still come back.
                     Err(_) => {}
                 }
             }
@@ -180,10 +180,10 @@ async fn by_browser(issuer: &Issuer, paste: bool, world: &mut World) -> Result<T
     }
 }
 
-/// Starts the browser beside everything else: it may run as long as it likes.
-fn open_page(attempt: &Attempt, world: &World) {
+/// Opens the browser in the background, because its command may run for a long time.
+fn open_page(request: &AuthorizationRequest, world: &World) {
     let (browser, env, messages) = (world.browser, world.env.clone(), world.stderr.clone());
-    let url = attempt.url.to_string();
+    let url = request.url.to_string();
     tokio::task::spawn_blocking(move || {
         if let Err(error) = browser(&env, &url) {
             messages.say(format!(
@@ -193,39 +193,39 @@ fn open_page(attempt: &Attempt, world: &World) {
     });
 }
 
-/// Redeems the code and shows the browser how it went.
+/// Redeems the code and shows the browser the result.
 async fn finish(
     issuer: &Issuer,
-    attempt: Attempt,
+    request: AuthorizationRequest,
     mut callback: Callback,
     world: &World,
 ) -> Result<Tokens, Error> {
     let nothing = Redirect::Refused(String::new());
     let redirect = std::mem::replace(&mut callback.redirect, nothing);
-    let outcome = redeem(issuer, attempt, redirect, world).await;
+    let outcome = redeem(issuer, request, redirect, world).await;
     let shown = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
-    callback.show(&shown).await;
+    callback.respond(&shown).await;
     outcome
 }
 
 async fn redeem(
     issuer: &Issuer,
-    attempt: Attempt,
+    request: AuthorizationRequest,
     redirect: Redirect,
     world: &World,
 ) -> Result<Tokens, Error> {
     match redirect {
         Redirect::Code { code, iss } => {
-            issuer.check_sender(iss.as_deref())?;
-            issuer.redeem(attempt, code, &world.clock).await
+            issuer.check_iss(iss.as_deref())?;
+            issuer.redeem(request, code, &world.clock).await
         }
         Redirect::Refused(why) => Err(Error::refused(format!("the sign-in was refused: {why}"))),
     }
 }
 
 async fn by_paste(issuer: &Issuer, world: &mut World) -> Result<Tokens, Error> {
-    let attempt = issuer.begin(issuer.paste_redirect(), world.entropy)?;
-    world.say_lines(format!("Sign in on this page, in any browser:\n\n  {}\n", attempt.url));
+    let request = issuer.authorization_request(issuer.paste_redirect(), world.entropy)?;
+    world.say_lines(format!("Sign in on this page, in any browser:\n\n  {}\n", request.url));
     world.stderr.write("Paste the code here: ");
     let line = read_line(world).await.unwrap_or_default();
     let text = line.trim();
@@ -235,24 +235,26 @@ async fn by_paste(issuer: &Issuer, world: &mut World) -> Result<Tokens, Error> {
         ));
     }
     let redirect = if text.contains("://") {
-        pasted_redirect(text, &attempt.state)?
+        pasted_redirect(text, &request.state)?
     } else {
-        // A bare code: PKCE and the nonce bind it to this sign-in.
-        Redirect::Code { code: text.into(), iss: Some(issuer.name().to_owned()) }
+        // A bare code without state: PKCE and the nonce bind it to this sign-in.
+        Redirect::Code { code: text.into(), iss: Some(issuer.identifier().to_owned()) }
     };
-    redeem(issuer, attempt, redirect, world).await
+    redeem(issuer, request, redirect, world).await
 }
 
-/// The redirect in a pasted address.
+/// Parses the redirect in a pasted address.
 fn pasted_redirect(text: &str, state: &str) -> Result<Redirect, Error> {
     let read = |text: &str| {
-        let url = Url::parse(text.trim()).map_err(|_| NotOurs::Incomplete)?;
-        Redirect::read(&url, state)
+        let url = Url::parse(text.trim()).map_err(|_| RedirectError::Incomplete)?;
+        Redirect::parse(&url, state)
     };
     read(text).map_err(|why| match why {
-        NotOurs::Incomplete => Error::other("this is not the address that the sign-in ends at")
-            .hint("copy the whole address, it holds code= and state="),
-        NotOurs::OtherState => Error::other("this address belongs to another sign-in")
+        RedirectError::Incomplete => {
+            Error::other("this is not the address that the sign-in ends at")
+                .hint("copy the whole address, it holds code= and state=")
+        }
+        RedirectError::OtherState => Error::other("this address belongs to another sign-in")
             .hint("use the newest address in the terminal"),
     })
 }
@@ -262,47 +264,50 @@ fn read_line(world: &World) -> oneshot::Receiver<String> {
     let (sender, receiver) = oneshot::channel();
     let stdin = world.stdin.clone();
     std::thread::spawn(move || {
-        let _ = sender.send(stdin.line(LONGEST_LINE));
+        let _ = sender.send(stdin.line(MAX_LINE_BYTES));
     });
     receiver
 }
 
-/// A sign-in that `get-token` begins: one at a time, and not again soon if nobody finished it.
-/// [`None`] if it was not tried.
+/// Signs in from `get-token`: one sign-in at a time, and none for a while after one that was not
+/// finished. Returns [`None`] if it was not tried.
 pub(crate) fn from_get_token(
-    identity: &Identity,
+    account: &AccountKey,
     paths: &Paths,
     world: &mut World,
 ) -> Result<Option<()>, Error> {
-    let name = identity.key();
+    let name = account.digest();
     let abandoned = paths.state.join(format!("abandoned-{name}"));
     let now = world.clock.now();
     let last = std::fs::read_to_string(&abandoned).ok().and_then(|text| text.parse::<i64>().ok());
-    if last.is_some_and(|last| (0..ABANDONED_PAUSE).contains(&(now - last))) {
+    if last.is_some_and(|last| (0..ABANDONED_BACKOFF_SECONDS).contains(&(now - last))) {
         return Ok(None);
     }
     let lock_path = paths.locks().join(format!("login-{name}.lock"));
-    let signed_in = || Sessions::new(paths, identity, world).exists().then_some(());
-    let outcome = runtime::block_on(lock::acquire(&lock_path, lock::LONGEST_WAIT, signed_in))??;
+    let signed_in = || SessionStore::new(paths, account, world).exists().then_some(());
+    let outcome = runtime::block_on(lock::acquire(&lock_path, lock::LOCK_TIMEOUT, signed_in))??;
     let _lock = match outcome {
-        Outcome::Held(lock) => lock,
-        Outcome::Answered(()) => return Ok(Some(())),
-        Outcome::Busy(_) => return Ok(None),
+        LockOutcome::Acquired(lock) => lock,
+        LockOutcome::Satisfied(()) => return Ok(Some(())),
+        LockOutcome::TimedOut(_) => return Ok(None),
     };
-    if Sessions::new(paths, identity, world).exists() {
+    if SessionStore::new(paths, account, world).exists() {
         return Ok(Some(()));
     }
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
-    let ca = profiles.ca_file(identity, &world.env);
-    let wish = Wish::of(None, profiles.of(identity).storage, world.keyring, &world.env)?;
-    // Standard input is kubectl's, so nothing is pasted here.
-    let way = match way::fitting(world) {
-        Way::Device(why) => Way::Device(why),
-        Way::Browser { .. } | Way::Paste => Way::Browser { paste: false },
+    let ca = profiles.ca_file(account, &world.env);
+    let preference =
+        StoragePreference::resolve(None, profiles.get(account).storage, world.keyring, &world.env)?;
+    // Standard input belongs to kubectl, so nothing can be pasted here.
+    let method = match sign_in_method::detect(world) {
+        SignInMethod::Device(reason) => SignInMethod::Device(reason),
+        SignInMethod::Browser { .. } | SignInMethod::Paste => {
+            SignInMethod::Browser { paste: false }
+        }
     };
     let ended = runtime::block_on(async {
-        let http = Http::new(identity, ca.as_deref())?;
-        sign_in(&http, identity, way, wish, paths, world).await
+        let http = Http::new(account, ca.as_deref())?;
+        sign_in(&http, account, method, preference, paths, world).await
     })?;
     match ended {
         Ok(_) => {

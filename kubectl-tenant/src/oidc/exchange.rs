@@ -1,44 +1,47 @@
-//! Token exchange (RFC 8693): a machine's OIDC token for a short access token, and an access token for
-//! one that is good for the gateway only.
+//! Token exchange (RFC 8693): a workload's OIDC token for an access token, and an access token for
+//! one that is valid for the gateway only.
 
 use openidconnect::core::CoreTokenResponse;
 use secrecy::{ExposeSecret as _, SecretString};
 use tenant_shared::{GATEWAY_SCOPE, PLUGIN_CLIENT_ID};
 
-use super::{Issuer, access, oauth_error::OauthError};
+use super::{Issuer, access_token, oauth_error::OauthError};
 use crate::{
     error::Error,
-    http::{Failure, Http},
-    machine::IdToken,
+    http::{Http, RequestError},
     store::AccessToken,
+    workload_identity::IdToken,
     world::Clock,
 };
 
-const GRANT: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
-const JWT: &str = "urn:ietf:params:oauth:token-type:jwt";
-const ACCESS_TOKEN: &str = "urn:ietf:params:oauth:token-type:access_token";
-/// What the broker answers where the access token is worth nothing any more (section 2.2.2).
+const TOKEN_EXCHANGE_GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
+const JWT_TOKEN_TYPE: &str = "urn:ietf:params:oauth:token-type:jwt";
+const ACCESS_TOKEN_TYPE: &str = "urn:ietf:params:oauth:token-type:access_token";
+/// Error code of the broker for an access token that is no longer valid (section 2.2.2).
 const INVALID_REQUEST: &str = "invalid_request";
 
-/// What an answer says (RFC 8693 section 2.2).
-enum Said {
+/// Parsed response to a token exchange (RFC 8693 section 2.2).
+enum ExchangeResponse {
     Token(AccessToken),
     Refused(String),
-    /// Not an issuer's answer.
-    Nothing,
+    /// Not a response of an issuer.
+    Unrecognized,
 }
 
-fn said(is_success: bool, body: &[u8], before: i64) -> Said {
+fn parse_exchange_response(is_success: bool, body: &[u8], before: i64) -> ExchangeResponse {
     if is_success {
         return serde_json::from_slice::<CoreTokenResponse>(body)
-            .map_or(Said::Nothing, |answer| Said::Token(access(&answer, before)));
+            .map_or(ExchangeResponse::Unrecognized, |response| {
+                ExchangeResponse::Token(access_token(&response, before))
+            });
     }
-    OauthError::read(body).map_or(Said::Nothing, |error| Said::Refused(error.text()))
+    OauthError::parse(body)
+        .map_or(ExchangeResponse::Unrecognized, |error| ExchangeResponse::Refused(error.text()))
 }
 
 impl Issuer {
-    /// Exchanges a machine's token for an access token that is good for one workspace.
-    pub(crate) async fn exchange(
+    /// Exchanges a workload's OIDC token for an access token that is valid for one workspace.
+    pub(crate) async fn exchange_id_token(
         &self,
         token: &IdToken,
         workspace: &str,
@@ -46,41 +49,41 @@ impl Issuer {
     ) -> Result<AccessToken, Error> {
         let (endpoint, _) = self.endpoints()?;
         let form = [
-            ("grant_type", GRANT),
+            ("grant_type", TOKEN_EXCHANGE_GRANT_TYPE),
             ("subject_token", token.secret()),
-            ("subject_token_type", JWT),
+            ("subject_token_type", JWT_TOKEN_TYPE),
             ("audience", workspace),
             ("client_id", PLUGIN_CLIENT_ID),
         ];
         let before = clock.now();
-        let answer = self.post(&endpoint, &form).await?;
-        match said(answer.status().is_success(), answer.body(), before) {
-            Said::Token(token) => Ok(token),
-            Said::Refused(why) => Err(Error::refused(format!(
-                "{} does not take the OIDC token of this machine for {workspace}: {why}",
+        let response = self.post_form(&endpoint, &form).await?;
+        match parse_exchange_response(response.status().is_success(), response.body(), before) {
+            ExchangeResponse::Token(token) => Ok(token),
+            ExchangeResponse::Refused(why) => Err(Error::refused(format!(
+                "{} does not accept the OIDC token of this machine for {workspace}: {why}",
                 self.broker
             ))
             .hint(
-                "ask the people who run the broker for a rule that fits the token's issuer, \
-                 audience and claims; a token may also have ended",
+                "ask the broker's operator for a rule that matches the token's issuer, audience and \
+                 claims; the token may also have expired",
             )),
-            Said::Nothing => Err(self.http.refusal(&answer)),
+            ExchangeResponse::Unrecognized => Err(self.http.refusal(&response)),
         }
     }
 }
 
-/// Exchanges an access token for one that is good for the gateway only; `None` if the access token is
-/// worth nothing any more.
-pub(crate) async fn gateway_token(
+/// Exchanges an access token for one that is valid for the gateway only; `None` if the access token
+/// is no longer valid.
+pub(crate) async fn exchange_for_gateway_token(
     http: &Http,
     token_endpoint: &str,
     token: &SecretString,
     clock: &Clock,
 ) -> Result<Option<AccessToken>, Error> {
     let form = url::form_urlencoded::Serializer::new(String::new())
-        .append_pair("grant_type", GRANT)
+        .append_pair("grant_type", TOKEN_EXCHANGE_GRANT_TYPE)
         .append_pair("subject_token", token.expose_secret())
-        .append_pair("subject_token_type", ACCESS_TOKEN)
+        .append_pair("subject_token_type", ACCESS_TOKEN_TYPE)
         .append_pair("scope", GATEWAY_SCOPE)
         .append_pair("client_id", PLUGIN_CLIENT_ID)
         .finish();
@@ -89,19 +92,20 @@ pub(crate) async fn gateway_token(
         .body(form.into_bytes())
         .map_err(|error| Error::other(format!("the stored session is malformed: {error}")))?;
     let before = clock.now();
-    let answer = http.send(request).await.map_err(|Failure(error)| error)?;
-    if answer.status().is_success()
-        && let Said::Token(token) = said(true, answer.body(), before)
+    let response = http.send(request).await.map_err(|RequestError(error)| error)?;
+    if response.status().is_success()
+        && let ExchangeResponse::Token(token) =
+            parse_exchange_response(true, response.body(), before)
     {
         return Ok(Some(token));
     }
-    match OauthError::read(answer.body()) {
+    match OauthError::parse(response.body()) {
         Some(error) if error.error == INVALID_REQUEST => Ok(None),
         Some(error) if error.error == "unsupported_grant_type" => {
-            Err(Error::refused("the broker issues no tokens for its gateway alone")
+            Err(Error::refused("the broker does not issue gateway-only tokens")
                 .hint("the broker is older than kubectl-tenant; ask its operator to update it"))
         }
-        _ => Err(http.refusal(&answer)),
+        _ => Err(http.refusal(&response)),
     }
 }
 
@@ -111,21 +115,26 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn each_answer_has_its_meaning() {
+    fn exchange_responses_are_classified() {
         let token = br#"{"access_token":"a","token_type":"Bearer","issued_token_type":"t"}"#;
-        assert!(matches!(said(true, token, 0), Said::Token(_)));
-        let Said::Refused(why) = said(false, br#"{"error":"invalid_target"}"#, 0) else {
+        assert!(matches!(parse_exchange_response(true, token, 0), ExchangeResponse::Token(_)));
+        let ExchangeResponse::Refused(why) =
+            parse_exchange_response(false, br#"{"error":"invalid_target"}"#, 0)
+        else {
             panic!("not refused")
         };
         assert_eq!(why, "invalid_target");
-        assert!(matches!(said(true, b"{}", 0), Said::Nothing));
-        assert!(matches!(said(false, b"<html>", 0), Said::Nothing));
+        assert!(matches!(parse_exchange_response(true, b"{}", 0), ExchangeResponse::Unrecognized));
+        assert!(matches!(
+            parse_exchange_response(false, b"<html>", 0),
+            ExchangeResponse::Unrecognized
+        ));
     }
 
     proptest! {
         #[test]
-        fn no_answer_is_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), ok: bool) {
-            let _ = said(ok, &bytes, 0);
+        fn parsing_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300), ok: bool) {
+            let _ = parse_exchange_response(ok, &bytes, 0);
         }
     }
 }

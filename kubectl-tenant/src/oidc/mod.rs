@@ -1,8 +1,8 @@
 //! The OpenID Connect client: discovery, code exchange, device grant, token exchange, renewal,
 //! revocation.
 //!
-//! The plugin is a public client (RFC 6749 section 2.1): what binds a code to it is PKCE
-//! (RFC 7636), what binds an ID token to the sign-in is the nonce.
+//! The plugin is a public client (RFC 6749 section 2.1): PKCE (RFC 7636) binds a code to it, and
+//! the nonce binds an ID token to the sign-in.
 
 mod device;
 mod exchange;
@@ -35,18 +35,18 @@ use url::Url;
 use crate::{
     broker_url::{self, BrokerUrl},
     error::Error,
-    http::{self, Answer, Failure, Http},
+    http::{self, Http, RequestError, Response},
     store::AccessToken,
     world::Clock,
 };
 
-pub(crate) use device::{DeviceCode, Polled};
-pub(crate) use exchange::gateway_token;
-pub(crate) use renewal::{Renewal, refresh, revoke};
+pub(crate) use device::{DeviceCode, DevicePoll};
+pub(crate) use exchange::exchange_for_gateway_token;
+pub(crate) use renewal::{RefreshOutcome, refresh, revoke};
 
-/// What discovery says beyond the types of the crate.
+/// Metadata of the discovery document beyond the crate's own types.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-struct Extra {
+struct ExtraMetadata {
     /// RFC 8414 section 2.
     #[serde(default)]
     revocation_endpoint: Option<Url>,
@@ -58,10 +58,10 @@ struct Extra {
     authorization_response_iss_parameter_supported: bool,
 }
 
-impl AdditionalProviderMetadata for Extra {}
+impl AdditionalProviderMetadata for ExtraMetadata {}
 
 type Metadata = ProviderMetadata<
-    Extra,
+    ExtraMetadata,
     CoreAuthDisplay,
     CoreClientAuthMethod,
     CoreClaimName,
@@ -75,48 +75,49 @@ type Metadata = ProviderMetadata<
     CoreSubjectIdentifierType,
 >;
 
-/// An issuer whose discovery document has been read and found safe to talk to.
+/// An issuer whose discovery document was read and has only safe endpoints.
 pub(crate) struct Issuer {
     http: Http,
     broker: BrokerUrl,
     metadata: Metadata,
 }
 
-/// The secrets of one sign-in, made before the browser opens and compared when it comes back.
-pub(crate) struct Attempt {
-    /// Comes back with the code.
+/// An authorization request and its secrets, created before the browser opens and compared with the
+/// response.
+pub(crate) struct AuthorizationRequest {
+    /// Parameter `state`, which the redirect returns.
     pub(crate) state: String,
     nonce: Nonce,
     verifier: PkceCodeVerifier,
     redirect: RedirectUrl,
-    /// The page that the person opens.
+    /// URL of the authorization request, which the person opens.
     pub(crate) url: Url,
 }
 
-/// What a sign-in brings.
+/// Tokens of a sign-in.
 pub(crate) struct Tokens {
     pub(crate) subject: String,
     pub(crate) refresh_token: SecretString,
     pub(crate) access: AccessToken,
-    /// Seconds by which the broker's clock is ahead of ours.
+    /// Seconds by which the broker's clock is ahead of this machine's.
     pub(crate) clock_offset: i64,
 }
 
 impl Issuer {
-    /// Reads the discovery document and the keys (OpenID Connect Discovery 1.0 section 4).
-    /// Both together have the time of one request.
+    /// Reads the discovery document and the keys (OpenID Connect Discovery 1.0 section 4). Both
+    /// requests together have the timeout of one.
     pub(crate) async fn discover(http: &Http, broker: &BrokerUrl) -> Result<Self, Error> {
-        let found = tokio::time::timeout(http.time_left(), Self::read(http, broker)).await;
-        found.unwrap_or_else(|_| Err(http.too_slow()))
+        let found = tokio::time::timeout(http.time_left(), Self::read_metadata(http, broker)).await;
+        found.unwrap_or_else(|_| Err(http.timed_out()))
     }
 
-    async fn read(http: &Http, broker: &BrokerUrl) -> Result<Self, Error> {
+    async fn read_metadata(http: &Http, broker: &BrokerUrl) -> Result<Self, Error> {
         let issuer = IssuerUrl::new(broker.as_str().to_owned())
             .map_err(|error| Error::usage(format!("{broker} is no issuer: {error}")))?;
-        let client = caller(http);
+        let client = http_client(http);
         let metadata =
             Metadata::discover_async(issuer, &client).await.map_err(|error| match error {
-                openidconnect::DiscoveryError::Request(Failure(error)) => error,
+                openidconnect::DiscoveryError::Request(RequestError(error)) => error,
                 openidconnect::DiscoveryError::Validation(why) => {
                     Error::refused(format!("{broker} calls itself something else: {why}"))
                         .hint("give --broker the address that the broker uses for itself")
@@ -137,14 +138,14 @@ impl Issuer {
             endpoints.into_iter().flatten().find(|endpoint| !broker_url::is_safe(endpoint))
         {
             return Err(Error::refused(format!(
-                "{broker} names {unsafe_one} for sign-in, which would send secrets in clear"
+                "{broker} names {unsafe_one} for sign-in, which would send secrets unencrypted"
             ))
-            .hint("tell the people who run the broker"));
+            .hint("report this to the broker's operator"));
         }
         Ok(Self { http: http.clone(), broker: broker.clone(), metadata })
     }
 
-    /// Where tokens are renewed and revoked.
+    /// Token endpoint and, if there is one, revocation endpoint.
     pub(crate) fn endpoints(&self) -> Result<(String, Option<String>), Error> {
         let token = self
             .metadata
@@ -154,17 +155,18 @@ impl Issuer {
         Ok((token.to_string(), revocation.map(Url::to_string)))
     }
 
-    /// Begins a sign-in that ends at `redirect`. Three times 32 unpredictable bytes go in.
-    pub(crate) fn begin(
+    /// Creates an authorization request that redirects to `redirect`. State, nonce and code
+    /// verifier are 32 unpredictable bytes each.
+    pub(crate) fn authorization_request(
         &self,
         redirect: String,
         entropy: fn(&mut [u8]) -> std::io::Result<()>,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<AuthorizationRequest, Error> {
         let redirect = RedirectUrl::new(redirect)
             .map_err(|error| Error::other(format!("the redirect address is malformed: {error}")))?;
-        let verifier = PkceCodeVerifier::new(random(entropy)?);
+        let verifier = PkceCodeVerifier::new(random_base64url(entropy)?);
         let challenge = openidconnect::PkceCodeChallenge::from_code_verifier_sha256(&verifier);
-        let (state, nonce) = (random(entropy)?, Nonce::new(random(entropy)?));
+        let (state, nonce) = (random_base64url(entropy)?, Nonce::new(random_base64url(entropy)?));
         let (sent_state, sent_nonce) = (state.clone(), nonce.clone());
         let (url, ..) = CoreClient::from_provider_metadata(
             self.metadata.clone(),
@@ -181,26 +183,28 @@ impl Issuer {
         .add_scope(Scope::new("offline_access".to_owned()))
         .set_pkce_challenge(challenge)
         .url();
-        Ok(Attempt { state, nonce, verifier, redirect, url })
+        Ok(AuthorizationRequest { state, nonce, verifier, redirect, url })
     }
 
     /// The issuer's identifier.
-    pub(crate) fn name(&self) -> &str {
+    pub(crate) fn identifier(&self) -> &str {
         self.metadata.issuer().as_str()
     }
 
-    /// The page that shows the code to whoever has no browser on this machine.
+    /// Redirect URI of the broker's own page that shows the code, for a person without a browser on
+    /// this machine.
     pub(crate) fn paste_redirect(&self) -> String {
         self.broker.join("/login/code")
     }
 
-    /// Checks who sent the code (RFC 9207): a code of another issuer must not be redeemed here.
-    pub(crate) fn check_sender(&self, iss: Option<&str>) -> Result<(), Error> {
-        let expected = self.name();
+    /// Checks the parameter `iss` (RFC 9207), because a code of another issuer must not be redeemed
+    /// here.
+    pub(crate) fn check_iss(&self, iss: Option<&str>) -> Result<(), Error> {
+        let expected = self.identifier();
         match iss {
             Some(iss) if iss == expected => Ok(()),
             Some(other) => Err(Error::refused(format!(
-                "the answer came from {other:?} instead of {expected:?}; it was not used"
+                "the authorization response came from {other:?} instead of {expected:?}; it was not used"
             ))),
             None if self
                 .metadata
@@ -208,17 +212,18 @@ impl Issuer {
                 .authorization_response_iss_parameter_supported =>
             {
                 Err(Error::refused(
-                    "the answer does not say which issuer it came from; it was not used",
+                    "the authorization response does not say which issuer it came from; it was not used",
                 ))
             }
             None => Ok(()),
         }
     }
 
-    /// Redeems a code and verifies the ID token: signature, issuer, audience, time and nonce.
+    /// Redeems an authorization code and verifies the ID token: signature, issuer, audience, time
+    /// and nonce.
     pub(crate) async fn redeem(
         &self,
-        attempt: Attempt,
+        request: AuthorizationRequest,
         code: SecretString,
         clock: &Clock,
     ) -> Result<Tokens, Error> {
@@ -227,35 +232,36 @@ impl Issuer {
             ClientId::new(PLUGIN_CLIENT_ID.to_owned()),
             None,
         )
-        .set_redirect_uri(attempt.redirect);
+        .set_redirect_uri(request.redirect);
         let before = clock.now();
         let offset = AtomicI64::new(0);
-        let call = |request| {
+        let call = |http_request| {
             let (http, clock, offset) = (self.http.clone(), clock.clone(), &offset);
             async move {
-                let answer = http.send(request).await?;
-                let seen = http::clock_offset(&answer, clock.now()).unwrap_or(0);
-                offset.store(seen, Ordering::SeqCst);
-                Ok::<_, Failure>(answer)
+                let response = http.send(http_request).await?;
+                let measured = http::clock_offset(&response, clock.now()).unwrap_or(0);
+                offset.store(measured, Ordering::SeqCst);
+                Ok::<_, RequestError>(response)
             }
         };
-        let answer = client
+        let response = client
             .exchange_code(AuthorizationCode::new(code.expose_secret().to_owned()))
             .map_err(|error| {
                 Error::refused(format!("{} names no token endpoint: {error}", self.broker))
             })?
-            .set_pkce_verifier(attempt.verifier)
+            .set_pkce_verifier(request.verifier)
             .request_async(&call)
             .await
-            .map_err(|error| self.refused("the sign-in", error))?;
+            .map_err(|error| self.token_error("the sign-in", error))?;
         let clock_offset = offset.into_inner();
-        self.signed_in(&answer, &attempt.nonce, clock, (before, clock_offset))
+        self.verify_tokens(&response, &request.nonce, clock, (before, clock_offset))
     }
 
-    /// Verifies the ID token of an answer that was asked for at `before`, by our clock.
-    fn signed_in(
+    /// Verifies the ID token of a token response that was requested at `before`, by this machine's
+    /// clock.
+    fn verify_tokens(
         &self,
-        answer: &CoreTokenResponse,
+        response: &CoreTokenResponse,
         nonce: impl NonceVerifier,
         clock: &Clock,
         (before, clock_offset): (i64, i64),
@@ -265,38 +271,41 @@ impl Issuer {
             ClientId::new(PLUGIN_CLIENT_ID.to_owned()),
             None,
         );
-        let id_token = answer.id_token().ok_or_else(|| {
-            Error::refused(format!("{} signed nobody in: its answer has no ID token", self.broker))
+        let id_token = response.id_token().ok_or_else(|| {
+            Error::refused(format!("the token response of {} has no ID token", self.broker))
         })?;
-        // The token's times are the broker's, so they are judged by the broker's clock.
+        // The ID token has the broker's times, so they are compared with the broker's clock.
         let broker_now = u64::try_from(clock.now() + clock_offset).unwrap_or(0);
         let broker_now = SystemTime::UNIX_EPOCH + Duration::from_secs(broker_now);
         let verifier = client.id_token_verifier().set_time_fn(move || broker_now.into());
         let claims = id_token.claims(&verifier, nonce).map_err(|error| {
             Error::refused(format!("the ID token of {} is not valid: {error}", self.broker))
         })?;
-        let refresh_token = answer
-            .refresh_token()
-            .ok_or_else(|| Error::refused(format!("{} gave no refresh token", self.broker)))?;
+        let refresh_token = response.refresh_token().ok_or_else(|| {
+            Error::refused(format!("the token response of {} has no refresh token", self.broker))
+        })?;
         Ok(Tokens {
             subject: claims.subject().to_string(),
             refresh_token: refresh_token.secret().clone().into(),
-            access: access(answer, before),
+            access: access_token(response, before),
             clock_offset,
         })
     }
 
-    fn refused(&self, what: &str, error: TokenError) -> Error {
+    fn token_error(&self, what: &str, error: TokenError) -> Error {
         match error {
-            RequestTokenError::Request(Failure(error)) => error,
-            RequestTokenError::ServerResponse(answer) => Error::refused(format!(
+            RequestTokenError::Request(RequestError(error)) => error,
+            RequestTokenError::ServerResponse(response) => Error::refused(format!(
                 "{} refused {what}: {}",
                 self.broker,
-                answer.error_description().cloned().unwrap_or_else(|| answer.error().to_string())
+                response
+                    .error_description()
+                    .cloned()
+                    .unwrap_or_else(|| response.error().to_string())
             ))
             .hint("a code works once and not for long; begin again"),
             other => Error::unreachable(format!(
-                "{} gave an answer that cannot be read: {other}",
+                "{} sent a response that cannot be read: {other}",
                 self.broker
             )),
         }
@@ -304,10 +313,10 @@ impl Issuer {
 }
 
 type TokenError =
-    RequestTokenError<Failure, openidconnect::StandardErrorResponse<CoreErrorResponseType>>;
+    RequestTokenError<RequestError, openidconnect::StandardErrorResponse<CoreErrorResponseType>>;
 
-/// Our HTTP client in the form that the crate takes.
-fn caller(http: &Http) -> impl Fn(::http::Request<Vec<u8>>) -> SendFuture + use<> {
+/// Adapts the HTTP client to the crate's interface.
+fn http_client(http: &Http) -> impl Fn(::http::Request<Vec<u8>>) -> SendFuture + use<> {
     let http = http.clone();
     move |request| {
         let http = http.clone();
@@ -315,14 +324,14 @@ fn caller(http: &Http) -> impl Fn(::http::Request<Vec<u8>>) -> SendFuture + use<
     }
 }
 
-type SendFuture = Pin<Box<dyn Future<Output = Result<Answer, Failure>>>>;
+type SendFuture = Pin<Box<dyn Future<Output = Result<Response, RequestError>>>>;
 
-/// The access token of an answer, with its end by our own clock: counted from before the request,
-/// so that it never seems to live longer than it does.
-fn access(answer: &CoreTokenResponse, before: i64) -> AccessToken {
-    // Without a lifetime (RFC 6749 section 5.1 only recommends one) it is used for this once.
-    let lifetime = answer.expires_in().map_or(60, |lifetime| lifetime.as_secs());
-    let token: &OauthAccessToken = answer.access_token();
+/// The access token of a token response. Its expiry is counted from before the request by this
+/// machine's clock, so that it never seems to live longer than it does.
+fn access_token(response: &CoreTokenResponse, before: i64) -> AccessToken {
+    // The lifetime is optional (RFC 6749 section 5.1); without one the token is used for a minute.
+    let lifetime = response.expires_in().map_or(60, |lifetime| lifetime.as_secs());
+    let token: &OauthAccessToken = response.access_token();
     AccessToken {
         token: token.secret().clone().into(),
         received_at: before,
@@ -330,11 +339,12 @@ fn access(answer: &CoreTokenResponse, before: i64) -> AccessToken {
     }
 }
 
-/// 32 unpredictable bytes in base64url: 43 characters.
-fn random(entropy: fn(&mut [u8]) -> std::io::Result<()>) -> Result<String, Error> {
+/// Returns 32 unpredictable bytes in base64url: 43 characters.
+fn random_base64url(entropy: fn(&mut [u8]) -> std::io::Result<()>) -> Result<String, Error> {
     use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
     let mut bytes = [0_u8; 32];
-    entropy(&mut bytes)
-        .map_err(|error| Error::other(format!("the system gives no random numbers: {error}")))?;
+    entropy(&mut bytes).map_err(|error| {
+        Error::other(format!("the system's random number generator failed: {error}"))
+    })?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }

@@ -1,4 +1,4 @@
-//! Renewing and revoking what a sign-in brought.
+//! Renewal of an access token with a refresh token, and revocation of a refresh token.
 
 use openidconnect::{
     ClientId, IssuerUrl, OAuth2TokenResponse, RefreshToken, RequestTokenError, TokenUrl,
@@ -7,21 +7,21 @@ use openidconnect::{
 use secrecy::{ExposeSecret, SecretString};
 use tenant_shared::PLUGIN_CLIENT_ID;
 
-use super::{access, caller};
+use super::{access_token, http_client};
 use crate::{
     broker_url::BrokerUrl,
     error::Error,
-    http::{Failure, Http},
+    http::{Http, RequestError},
     store::AccessToken,
     world::Clock,
 };
 
-/// How renewing ended.
-pub(crate) enum Renewal {
-    /// New tokens; the refresh token is there if it was replaced.
+/// Outcome of a renewal.
+pub(crate) enum RefreshOutcome {
+    /// New access token, and the new refresh token if it was rotated.
     Tokens(AccessToken, Option<SecretString>),
-    /// `invalid_grant`: this refresh token is worth nothing any more.
-    Ended(String),
+    /// `invalid_grant`: the refresh token is no longer valid.
+    InvalidGrant(String),
 }
 
 /// Renews the access token (RFC 6749 section 6).
@@ -31,7 +31,7 @@ pub(crate) async fn refresh(
     token_endpoint: &str,
     refresh_token: &SecretString,
     clock: &Clock,
-) -> Result<Renewal, Error> {
+) -> Result<RefreshOutcome, Error> {
     let malformed = |error: &dyn std::fmt::Display| {
         Error::other(format!("the stored session is malformed: {error}"))
     };
@@ -45,24 +45,24 @@ pub(crate) async fn refresh(
     .set_token_uri(endpoint);
     let before = clock.now();
     let token = RefreshToken::new(refresh_token.expose_secret().to_owned());
-    match client.exchange_refresh_token(&token).request_async(&caller(http)).await {
-        Ok(answer) => {
-            let successor = answer.refresh_token().map(|token| token.secret().clone().into());
-            Ok(Renewal::Tokens(access(&answer, before), successor))
+    match client.exchange_refresh_token(&token).request_async(&http_client(http)).await {
+        Ok(response) => {
+            let successor = response.refresh_token().map(|token| token.secret().clone().into());
+            Ok(RefreshOutcome::Tokens(access_token(&response, before), successor))
         }
-        Err(RequestTokenError::Request(Failure(error))) => Err(error),
-        Err(RequestTokenError::ServerResponse(answer))
-            if *answer.error() == CoreErrorResponseType::InvalidGrant =>
+        Err(RequestTokenError::Request(RequestError(error))) => Err(error),
+        Err(RequestTokenError::ServerResponse(response))
+            if *response.error() == CoreErrorResponseType::InvalidGrant =>
         {
-            let why = answer.error_description().cloned();
-            Ok(Renewal::Ended(why.unwrap_or_else(|| "the session ended".to_owned())))
+            let why = response.error_description().cloned();
+            Ok(RefreshOutcome::InvalidGrant(why.unwrap_or_else(|| "the session ended".to_owned())))
         }
-        Err(RequestTokenError::ServerResponse(answer)) => Err(Error::refused(format!(
+        Err(RequestTokenError::ServerResponse(response)) => Err(Error::refused(format!(
             "{broker} refused to renew the session: {}",
-            answer.error_description().cloned().unwrap_or_else(|| answer.error().to_string())
+            response.error_description().cloned().unwrap_or_else(|| response.error().to_string())
         ))),
         Err(_) => Err(Error::unreachable(format!(
-            "{broker} gave an answer that cannot be read when renewing the session"
+            "{broker} sent a response that cannot be read when renewing the session"
         ))
         .hint("check the address; a proxy or a captive portal may be in between")),
     }
@@ -83,6 +83,6 @@ pub(crate) async fn revoke(
         .header(::http::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(form.into_bytes())
         .map_err(|error| Error::other(format!("the stored session is malformed: {error}")))?;
-    let answer = http.send(request).await.map_err(|Failure(error)| error)?;
-    if answer.status().is_success() { Ok(()) } else { Err(http.refusal(&answer)) }
+    let response = http.send(request).await.map_err(|RequestError(error)| error)?;
+    if response.status().is_success() { Ok(()) } else { Err(http.refusal(&response)) }
 }

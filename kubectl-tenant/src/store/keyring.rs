@@ -1,8 +1,8 @@
-//! The keyring of the system, for one small secret of each account: its refresh token.
+//! The system's keyring, which stores one small secret of each account: its refresh token.
 //!
-//! Secret Service on Linux (that of GNOME, of KDE and others), Keychain on macOS. A keyring may be
-//! absent, locked, or ask the person for a password, so every call runs on a thread of its own and is
-//! given up after a time: kubectl must not hang. Nothing here is touched by a cache hit.
+//! It is the Secret Service on Linux (of GNOME, KDE and others) and Keychain on macOS. A keyring
+//! may be absent, locked, or ask the person for a password, so every call runs on its own thread
+//! and has a timeout: kubectl must not hang. A cache hit never uses the keyring.
 
 use std::{sync::mpsc, time::Duration};
 
@@ -11,30 +11,30 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::world::Env;
 
-/// Larger secrets are not for keyrings: the smallest limit of those that are in use is far above,
-/// but not by far enough for tokens that carry claims. In bytes.
-pub(crate) const LARGEST: usize = 512;
-/// How long a keyring may take when nobody asked for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it may take if the person wants it and may have to type a password.
-pub(crate) const PATIENCE_WITH_A_PERSON: Duration = Duration::from_mins(1);
-/// Under what the keyring's own program shows the entries.
+/// Maximum size of a secret, in bytes. The smallest limit of the keyrings in use is far above this,
+/// but not far enough for tokens that carry claims.
+pub(crate) const MAX_SECRET_BYTES: usize = 512;
+/// Timeout of a keyring that the person did not ask for.
+pub(crate) const KEYRING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout of a keyring that the person asked for and may have to unlock with a password.
+pub(crate) const INTERACTIVE_KEYRING_TIMEOUT: Duration = Duration::from_mins(1);
+/// Service name under which the keyring's own program shows the entries.
 const SERVICE: &str = "kubectl-tenant";
 
-/// Whether there may be a keyring.
+/// Which keyring is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyring {
-    /// That of the person who runs this process.
+    /// Keyring of the user who runs this process.
     System,
-    /// None.
+    /// No keyring.
     None,
 }
 
-/// Why a keyring did not do what was asked, as a part of a sentence.
-pub(crate) type Why = String;
+/// Why a keyring operation failed, as a part of a sentence.
+pub(crate) type FailureReason = String;
 
 impl Keyring {
-    /// Whether it is worth asking: Secret Service is reached over the session bus.
+    /// Whether there may be a keyring. The Secret Service is reached over the session bus.
     pub(crate) fn may_exist(self, env: &Env) -> bool {
         let has_bus = || {
             let socket =
@@ -48,82 +48,93 @@ impl Keyring {
         }
     }
 
-    /// Keeps a secret under a name.
-    pub(crate) fn set(self, name: &str, secret: &SecretString, wait: Duration) -> Result<(), Why> {
-        if secret.expose_secret().len() > LARGEST {
-            return Err(format!("the secret is larger than {LARGEST} bytes"));
+    /// Stores a secret under a name.
+    pub(crate) fn set(
+        self,
+        name: &str,
+        secret: &SecretString,
+        timeout: Duration,
+    ) -> Result<(), FailureReason> {
+        if secret.expose_secret().len() > MAX_SECRET_BYTES {
+            return Err(format!("the secret is larger than {MAX_SECRET_BYTES} bytes"));
         }
         let secret = secret.clone();
-        self.with(name, wait, move |entry| entry.set_secret(secret.expose_secret().as_bytes()))
+        self.with_entry(name, timeout, move |entry| {
+            entry.set_secret(secret.expose_secret().as_bytes())
+        })
     }
 
-    /// The secret of a name, [`None`] if there is none.
-    pub(crate) fn get(self, name: &str, wait: Duration) -> Result<Option<SecretString>, Why> {
-        let found = self.with(name, wait, |entry| match entry.get_secret() {
+    /// Reads the secret of a name; [`None`] if there is none.
+    pub(crate) fn get(
+        self,
+        name: &str,
+        timeout: Duration,
+    ) -> Result<Option<SecretString>, FailureReason> {
+        let found = self.with_entry(name, timeout, |entry| match entry.get_secret() {
             Ok(bytes) => Ok(Some(bytes)),
             Err(KeyringError::NoEntry) => Ok(None),
             Err(error) => Err(error),
         })?;
-        // What is no text was not put there by this program.
+        // This program stores only text, so other bytes are not its secret.
         Ok(found.and_then(|bytes| String::from_utf8(bytes).ok()).map(SecretString::from))
     }
 
-    /// Forgets the secret of a name.
-    pub(crate) fn delete(self, name: &str, wait: Duration) -> Result<(), Why> {
-        self.with(name, wait, |entry| match entry.delete_credential() {
+    /// Deletes the secret of a name.
+    pub(crate) fn delete(self, name: &str, timeout: Duration) -> Result<(), FailureReason> {
+        self.with_entry(name, timeout, |entry| match entry.delete_credential() {
             Err(KeyringError::NoEntry) => Ok(()),
             other => other,
         })
     }
 
-    /// Does something with an entry, for a bounded time. The thread ends with the program.
-    fn with<T: Send + 'static>(
+    /// Runs an operation on an entry, with a timeout. A thread that hangs ends with the program.
+    fn with_entry<T: Send + 'static>(
         self,
         name: &str,
-        wait: Duration,
+        timeout: Duration,
         work: impl FnOnce(&Entry) -> keyring_core::Result<T> + Send + 'static,
-    ) -> Result<T, Why> {
+    ) -> Result<T, FailureReason> {
         if self == Self::None {
             return Err("there is none".to_owned());
         }
         let (sender, receiver) = mpsc::channel();
         let name = name.to_owned();
         std::thread::spawn(move || {
-            let done = entry(&name).and_then(|entry| work(&entry));
-            let _ = sender.send(done.map_err(|error| text(&error)));
+            let done = open_entry(&name).and_then(|entry| work(&entry));
+            let _ = sender.send(done.map_err(|error| describe(&error)));
         });
-        receiver.recv_timeout(wait).unwrap_or_else(|_| {
-            Err(format!("it did not answer within {} s; it may be locked", wait.as_secs()))
+        receiver.recv_timeout(timeout).unwrap_or_else(|_| {
+            Err(format!("it did not answer within {} s; it may be locked", timeout.as_secs()))
         })
     }
 }
 
-/// What failed, in one line and without what was to be stored.
-fn text(error: &KeyringError) -> Why {
+/// Describes an error in one line, without the secret.
+fn describe(error: &KeyringError) -> FailureReason {
     let text = match error {
         KeyringError::PlatformFailure(why) | KeyringError::NoStorageAccess(why) => why.to_string(),
         KeyringError::NoEntry => "it has no such entry".to_owned(),
         KeyringError::NoDefaultStore => "there is none".to_owned(),
-        // Their texts may quote the secret.
+        // The texts of other errors may quote the secret.
         _ => "it refused the entry".to_owned(),
     };
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(target_os = "linux")]
-fn entry(name: &str) -> keyring_core::Result<Entry> {
+fn open_entry(name: &str) -> keyring_core::Result<Entry> {
     use keyring_core::api::CredentialStoreApi;
     zbus_secret_service_keyring_store::Store::new()?.build(SERVICE, name, None)
 }
 
 #[cfg(target_os = "macos")]
-fn entry(name: &str) -> keyring_core::Result<Entry> {
+fn open_entry(name: &str) -> keyring_core::Result<Entry> {
     use keyring_core::api::CredentialStoreApi;
     apple_native_keyring_store::keychain::Store::new()?.build(SERVICE, name, None)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn entry(_: &str) -> keyring_core::Result<Entry> {
+fn open_entry(_: &str) -> keyring_core::Result<Entry> {
     Err(KeyringError::NoDefaultStore)
 }
 
@@ -133,7 +144,7 @@ mod tests {
     use std::{collections::HashMap, ffi::OsString};
 
     #[test]
-    fn without_a_bus_nobody_is_asked() {
+    fn without_a_bus_there_is_no_keyring() {
         let env = |name: &str, value: &str| {
             Env::Fixed(HashMap::from([(OsString::from(name), OsString::from(value))]))
         };
@@ -146,30 +157,30 @@ mod tests {
     }
 
     #[test]
-    fn only_small_secrets_go_in() {
-        let secret = SecretString::from("x".repeat(LARGEST + 1));
-        let why = Keyring::System.set("n", &secret, PATIENCE).unwrap_err();
+    fn large_secrets_are_rejected() {
+        let secret = SecretString::from("x".repeat(MAX_SECRET_BYTES + 1));
+        let why = Keyring::System.set("n", &secret, KEYRING_TIMEOUT).unwrap_err();
         assert!(why.contains("512 bytes"), "{why}");
-        assert!(Keyring::None.get("n", PATIENCE).is_err());
+        assert!(Keyring::None.get("n", KEYRING_TIMEOUT).is_err());
     }
 
     #[test]
-    fn a_keyring_that_does_not_answer_is_given_up() {
-        let wait = Duration::from_millis(10);
-        let why = Keyring::System.with("n", wait, |_| -> keyring_core::Result<()> {
+    fn a_keyring_operation_that_hangs_times_out() {
+        let timeout = Duration::from_millis(10);
+        let why = Keyring::System.with_entry("n", timeout, |_| -> keyring_core::Result<()> {
             loop {
                 std::thread::park();
             }
         });
-        // Here there is none at all, or it is the one that parks.
+        // There is no keyring here, or the operation hangs; both are errors.
         assert!(why.is_err());
     }
 
     #[test]
     fn an_error_is_one_line_without_the_secret() {
         let error = KeyringError::BadEncoding(b"s3cret".to_vec());
-        assert_eq!(text(&error), "it refused the entry");
+        assert_eq!(describe(&error), "it refused the entry");
         let error = KeyringError::PlatformFailure("a\n  b".into());
-        assert_eq!(text(&error), "a b");
+        assert_eq!(describe(&error), "a b");
     }
 }

@@ -1,6 +1,6 @@
-//! What is remembered between calls: accounts (no secret) and sessions (secret).
+//! State between calls: profiles (no secrets) and sessions (secrets).
 //!
-//! Both are files of this one person. Sessions are apart from Kubernetes tokens, so that a damaged
+//! Both are files of one user. Sessions are stored apart from Kubernetes tokens, so that a damaged
 //! token costs a request and not a sign-in.
 
 mod keyring;
@@ -8,9 +8,9 @@ mod profiles;
 mod session;
 mod storage;
 
+pub(crate) use keyring::KEYRING_TIMEOUT;
 pub use keyring::Keyring;
-pub(crate) use keyring::PATIENCE;
-pub(crate) use profiles::{Choice, Profile, Profiles};
-pub(crate) use session::{AccessToken, Session, Sessions};
-pub(crate) use storage::{Storage, Wish};
+pub(crate) use profiles::{AccountFlags, Profile, Profiles};
+pub(crate) use session::{AccessToken, Session, SessionStore};
+pub(crate) use storage::{Storage, StoragePreference};
 pub(crate) use tenant_cached_token::secret;

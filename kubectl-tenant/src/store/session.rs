@@ -1,4 +1,5 @@
-//! The session with a broker: one file each, with the refresh token and the last access token.
+//! Sessions with a broker: one file for each account, with the refresh token and the last access
+//! token.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,50 +8,50 @@ use std::{
 
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
-use tenant_cached_token::BACKWARD_TOLERANCE;
+use tenant_cached_token::CLOCK_SETBACK_TOLERANCE_SECONDS;
 use tenant_shared::WireTime;
 
-use super::{Keyring, Storage, Wish, keyring::PATIENCE, secret};
+use super::{Keyring, Storage, StoragePreference, keyring::KEYRING_TIMEOUT, secret};
 use crate::{
+    account_key::{AccountKey, ProfileName},
     broker_url::BrokerUrl,
     error::Error,
-    identity::{Identity, ProfileName},
-    lock::{self, Outcome},
+    lock::{self, LockOutcome},
     paths::Paths,
-    private_file::{self, Found, Replacement},
+    private_file::{self, PrivateFile, Replacement},
     world::{Messages, World},
 };
 
 /// Version of the file's schema.
-const VERSION: u32 = 1;
-/// An access token that has less than this many seconds left is not used any more.
-const ACCESS_MARGIN: i64 = 30;
+const SCHEMA_VERSION: u32 = 1;
+/// Seconds before its expiry at which an access token is no longer used.
+const ACCESS_TOKEN_MARGIN_SECONDS: i64 = 30;
 
-/// A session as it is stored. Times are Unix seconds of this machine's clock, except where said.
+/// A stored session. Times are Unix seconds of this machine's clock, unless stated otherwise.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Session {
     version: u32,
-    /// Whose session it is.
+    /// Broker of the account.
     pub(crate) broker: BrokerUrl,
-    /// And which of the person's accounts there.
+    /// Profile name of the account, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     profile: Option<ProfileName>,
     /// Subject of the ID token: the user's identifier.
     pub(crate) subject: String,
-    /// The address they signed in with.
+    /// E-mail address of the user.
     pub(crate) email: String,
-    /// Where tokens are renewed (RFC 6749 section 3.2).
+    /// Token endpoint (RFC 6749 section 3.2).
     pub(crate) token_endpoint: String,
-    /// Where tokens are revoked (RFC 7009), if the issuer can.
+    /// Revocation endpoint (RFC 7009), if the issuer has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) revocation_endpoint: Option<String>,
-    /// Where the refresh token is.
+    /// Where the refresh token is stored.
     #[serde(default)]
     pub(crate) storage: Storage,
-    /// Used once and replaced by its successor. Only here if it is stored here.
+    /// Refresh token, if it is stored in this file. It works once and is then replaced.
     #[serde(default, with = "optional_secret", skip_serializing_if = "Option::is_none")]
     refresh_token: Option<SecretString>,
-    /// The bearer of the broker's API.
+    /// Access token for the broker's API.
     #[serde(flatten)]
     pub(crate) access: AccessToken,
     /// When the person signed in.
@@ -60,31 +61,32 @@ pub(crate) struct Session {
     pub(crate) expires_at: Option<WireTime>,
 }
 
-/// An access token and how long it may be used.
+/// An access token and its lifetime.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AccessToken {
-    /// Opaque to us.
+    /// Opaque bearer token.
     #[serde(rename = "access_token", with = "secret")]
     pub(crate) token: SecretString,
-    /// When it was asked for.
+    /// When the token was requested.
     #[serde(rename = "access_received_at")]
     pub(crate) received_at: i64,
-    /// When it ends.
+    /// When the token expires.
     #[serde(rename = "access_expires_at")]
     pub(crate) expires_at: i64,
 }
 
 impl AccessToken {
-    /// Whether it can still be used for a request.
-    pub(crate) fn is_good(&self, now: i64) -> bool {
-        now >= self.received_at - BACKWARD_TOLERANCE && now < self.expires_at - ACCESS_MARGIN
+    /// Whether the token can still be used for a request.
+    pub(crate) fn is_usable(&self, now: i64) -> bool {
+        now >= self.received_at - CLOCK_SETBACK_TOLERANCE_SECONDS
+            && now < self.expires_at - ACCESS_TOKEN_MARGIN_SECONDS
     }
 }
 
 impl Session {
-    /// A session that has just begun.
+    /// Creates the session of a completed sign-in.
     pub(crate) fn new(
-        identity: Identity,
+        account: AccountKey,
         subject: String,
         endpoints: (String, Option<String>),
         storage: Storage,
@@ -92,9 +94,9 @@ impl Session {
     ) -> Self {
         let (token_endpoint, revocation_endpoint) = endpoints;
         Self {
-            version: VERSION,
-            broker: identity.broker,
-            profile: identity.profile,
+            version: SCHEMA_VERSION,
+            broker: account.broker,
+            profile: account.profile,
             subject,
             email: String::new(),
             token_endpoint,
@@ -108,40 +110,40 @@ impl Session {
     }
 }
 
-/// The place of one account's session.
+/// Storage of one account's session.
 #[derive(Clone)]
-pub(crate) struct Sessions {
+pub(crate) struct SessionStore {
     path: PathBuf,
     lock: PathBuf,
-    /// Name of the keyring's entry. A person may have several homes and one keyring.
+    /// Name of the keyring's entry. A person may have several home folders and one keyring.
     entry: String,
     keyring: Keyring,
     messages: Messages,
 }
 
-impl Sessions {
-    pub(crate) fn new(paths: &Paths, identity: &Identity, world: &World) -> Self {
-        let name = identity.key();
+impl SessionStore {
+    pub(crate) fn new(paths: &Paths, account: &AccountKey, world: &World) -> Self {
+        let name = account.digest();
         Self {
             path: paths.sessions().join(format!("{name}.json")),
             lock: paths.locks().join(format!("session-{name}.lock")),
-            entry: format!("{identity} in {}", paths.state.display()),
+            entry: format!("{account} in {}", paths.state.display()),
             keyring: world.keyring,
             messages: world.stderr.clone(),
         }
     }
 
-    /// The lock under which the refresh token is used and replaced.
+    /// Path of the lock that is held while the refresh token is used and replaced.
     pub(crate) fn lock_path(&self) -> &Path {
         &self.lock
     }
 
-    /// The session, if there is one. One that cannot be read is set aside: a person has to sign in
-    /// again, and is told why.
+    /// Reads the session. A damaged one is quarantined with a warning, and the person has to sign
+    /// in again.
     pub(crate) fn read(&self) -> Result<Option<Session>, Error> {
-        let (bytes, remark) = match private_file::read(&self.path)? {
-            Found::Absent => return Ok(None),
-            Found::Foreign(why) => {
+        let (bytes, warning) = match private_file::read(&self.path)? {
+            PrivateFile::Missing => return Ok(None),
+            PrivateFile::Untrusted(why) => {
                 return Err(Error::other(format!("the session cannot be used: {why}")).hint(
                     format!(
                         "run as the user who signed in, or delete it: rm {}",
@@ -149,13 +151,13 @@ impl Sessions {
                     ),
                 ));
             }
-            Found::Bytes { bytes, remark, .. } => (bytes, remark),
+            PrivateFile::Contents { bytes, warning, .. } => (bytes, warning),
         };
-        if let Some(remark) = remark {
-            self.messages.say(remark);
+        if let Some(warning) = warning {
+            self.messages.say(warning);
         }
         match serde_json::from_slice::<Session>(&bytes) {
-            Ok(session) if session.version == VERSION => Ok(Some(session)),
+            Ok(session) if session.version == SCHEMA_VERSION => Ok(Some(session)),
             _ => {
                 self.messages.say(private_file::quarantine(&self.path));
                 Ok(None)
@@ -163,20 +165,23 @@ impl Sessions {
         }
     }
 
-    /// Whether there is a session file at all; cheap.
+    /// Whether there is a session file; cheap.
     pub(crate) fn exists(&self) -> bool {
         self.path.symlink_metadata().is_ok()
     }
 
-    /// Asks the keyring whether it is there, before a person signs in. Gives what is wished for, or
-    /// a file and why there is nothing better.
-    pub(crate) fn probe(&self, wish: Wish) -> Result<(Storage, Option<String>), Error> {
-        if wish.storage != Storage::Keyring {
-            return Ok((wish.storage, None));
+    /// Tries the keyring before a person signs in. Returns the preferred storage, or a file and why
+    /// the keyring cannot be used.
+    pub(crate) fn probe_storage(
+        &self,
+        preference: StoragePreference,
+    ) -> Result<(Storage, Option<String>), Error> {
+        if preference.storage != Storage::Keyring {
+            return Ok((preference.storage, None));
         }
-        match self.keyring.get(&self.entry, wish.patience()) {
+        match self.keyring.get(&self.entry, preference.keyring_timeout()) {
             Ok(_) => Ok((Storage::Keyring, None)),
-            Err(why) if wish.chosen => {
+            Err(why) if preference.explicit => {
                 Err(Error::other(format!("the keyring cannot be used: {why}"))
                     .hint("unlock it, or use --storage file"))
             }
@@ -184,35 +189,36 @@ impl Sessions {
         }
     }
 
-    /// Makes sure that a session can be stored, before one is fetched that would otherwise be lost.
-    pub(crate) fn prepare(&self) -> Result<Pending, Error> {
-        Ok(Pending(Replacement::begin(&self.path)?))
+    /// Makes sure that a session can be stored before one is requested that would otherwise be
+    /// lost.
+    pub(crate) fn prepare(&self) -> Result<PendingSession, Error> {
+        Ok(PendingSession(Replacement::begin(&self.path)?))
     }
 
-    /// The refresh token of a session; [`None`] if nothing long-lived is kept.
+    /// Returns the refresh token of a session; [`None`] if it was not stored.
     pub(crate) fn refresh_token(&self, session: &Session) -> Result<Option<SecretString>, Error> {
         match session.storage {
             Storage::None => Ok(None),
             Storage::File => Ok(session.refresh_token.clone()),
-            Storage::Keyring => self.keyring.get(&self.entry, PATIENCE).map_err(|why| {
+            Storage::Keyring => self.keyring.get(&self.entry, KEYRING_TIMEOUT).map_err(|why| {
                 Error::other(format!("the session is in the keyring, which cannot be read: {why}"))
                     .hint("unlock the keyring, or sign in again with --storage file")
             }),
         }
     }
 
-    /// Stores a session with a new refresh token, where the session says. A keyring that fails gets
-    /// a file instead if `may_fall_back`: a session that is renewed must not be lost.
+    /// Stores a session with a new refresh token in the session's storage. With `may_fall_back` a
+    /// file replaces a keyring that fails, because a renewed session must not be lost.
     pub(crate) fn save(
         &self,
-        place: Pending,
+        pending: PendingSession,
         session: &mut Session,
         refresh_token: &SecretString,
-        (wait, may_fall_back): (Duration, bool),
+        (timeout, may_fall_back): (Duration, bool),
     ) -> Result<(), Error> {
         session.refresh_token = None;
         if session.storage == Storage::Keyring
-            && let Err(why) = self.keyring.set(&self.entry, refresh_token, wait)
+            && let Err(why) = self.keyring.set(&self.entry, refresh_token, timeout)
         {
             if !may_fall_back {
                 return Err(Error::other(format!("the keyring cannot be used: {why}"))
@@ -226,24 +232,24 @@ impl Sessions {
         if session.storage == Storage::File {
             session.refresh_token = Some(refresh_token.clone());
         }
-        place.write(session)
+        pending.write(session)
     }
 
-    /// Forgets what the keyring has, if a session says that it has something.
+    /// Deletes the keyring's entry, if the session is stored there.
     pub(crate) fn clear_keyring(&self, session: &Session) {
         if session.storage == Storage::Keyring
-            && let Err(why) = self.keyring.delete(&self.entry, PATIENCE)
+            && let Err(why) = self.keyring.delete(&self.entry, KEYRING_TIMEOUT)
         {
             self.messages
                 .say(format!("warning: the entry {:?} is still in the keyring: {why}", self.entry));
         }
     }
 
-    /// Adds to the stored session what the broker says about it. Only that: its tokens may have been
-    /// renewed meanwhile.
-    pub(crate) async fn describe(&self, email: &str, expires_at: WireTime) -> Result<(), Error> {
-        let lock = lock::acquire(&self.lock, lock::LONGEST_WAIT, || None::<()>).await?;
-        if let (Outcome::Held(_), Some(mut session)) = (&lock, self.read()?) {
+    /// Adds the user's details to the stored session. Changes nothing else, because the tokens may
+    /// have been renewed meanwhile.
+    pub(crate) async fn set_details(&self, email: &str, expires_at: WireTime) -> Result<(), Error> {
+        let lock = lock::acquire(&self.lock, lock::LOCK_TIMEOUT, || None::<()>).await?;
+        if let (LockOutcome::Acquired(_), Some(mut session)) = (&lock, self.read()?) {
             email.clone_into(&mut session.email);
             session.expires_at = Some(expires_at);
             self.prepare()?.write(&session)?;
@@ -251,7 +257,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Forgets the session.
+    /// Deletes the session.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         if let Ok(Some(session)) = self.read() {
             self.clear_keyring(&session);
@@ -261,11 +267,11 @@ impl Sessions {
     }
 }
 
-/// A session file that is ready to be written.
-pub(crate) struct Pending(Replacement);
+/// A session file that can be written.
+pub(crate) struct PendingSession(Replacement);
 
-impl Pending {
-    /// Writes a session as it is: its refresh token is where it was.
+impl PendingSession {
+    /// Writes the session; its refresh token stays in its storage.
     pub(crate) fn write(self, session: &Session) -> Result<(), Error> {
         let bytes = serde_json::to_vec(session)
             .map_err(|error| Error::other(format!("cannot write the session: {error}")))?;
@@ -273,7 +279,7 @@ impl Pending {
     }
 }
 
-/// Serde for a secret that may be elsewhere.
+/// Serde for a secret that may be stored elsewhere.
 mod optional_secret {
     use secrecy::SecretString;
     use serde::{Deserialize, Deserializer, Serializer};

@@ -1,4 +1,4 @@
-//! Where the one long-lived secret of an account is kept, and who decides that.
+//! Storage of an account's one long-lived secret, and how it is chosen.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Keyring,
-    keyring::{PATIENCE, PATIENCE_WITH_A_PERSON},
+    keyring::{INTERACTIVE_KEYRING_TIMEOUT, KEYRING_TIMEOUT},
 };
 use crate::{cli::STORAGE_ENV, error::Error, world::Env};
 
-/// Where the refresh token is.
+/// Where the refresh token is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Storage {
@@ -19,12 +19,12 @@ pub(crate) enum Storage {
     /// In a file that only its owner can read.
     #[default]
     File,
-    /// Nowhere: the next sign-in is soon.
+    /// Nowhere: you have to sign in again soon.
     None,
 }
 
 impl Storage {
-    /// As written in options and data.
+    /// Name in flags and data.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Keyring => "keyring",
@@ -38,23 +38,23 @@ impl Storage {
     }
 }
 
-/// What is to be tried at a sign-in.
+/// Preferred storage of a sign-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct StoragePreference {
     pub(crate) storage: Storage,
-    /// Whether a person chose it. Then there is nothing instead of it.
-    pub(crate) chosen: bool,
+    /// Whether a person chose it. An explicit choice has no fallback.
+    pub(crate) explicit: bool,
 }
 
-impl Wish {
-    /// How long a keyring may take.
-    pub(crate) fn patience(self) -> Duration {
-        if self.chosen { PATIENCE_WITH_A_PERSON } else { PATIENCE }
+impl StoragePreference {
+    /// Timeout of keyring operations.
+    pub(crate) fn keyring_timeout(self) -> Duration {
+        if self.explicit { INTERACTIVE_KEYRING_TIMEOUT } else { KEYRING_TIMEOUT }
     }
 
-    /// The flag, then `TENANT_STORAGE`, then what was chosen for this account before, then the
-    /// keyring if there may be one.
-    pub(crate) fn of(
+    /// Resolves the preference: the flag, then `TENANT_STORAGE`, then the account's stored choice,
+    /// then the keyring if there may be one.
+    pub(crate) fn resolve(
         flag: Option<Storage>,
         remembered: Option<Storage>,
         keyring: Keyring,
@@ -68,9 +68,9 @@ impl Wish {
             })?),
         };
         Ok(match flag.or(variable).or(remembered) {
-            Some(storage) => Self { storage, chosen: true },
-            None if keyring.may_exist(env) => Self { storage: Storage::Keyring, chosen: false },
-            None => Self { storage: Storage::File, chosen: false },
+            Some(storage) => Self { storage, explicit: true },
+            None if keyring.may_exist(env) => Self { storage: Storage::Keyring, explicit: false },
+            None => Self { storage: Storage::File, explicit: false },
         })
     }
 }
@@ -81,23 +81,28 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn who_chooses_comes_first() {
+    fn explicit_choices_take_precedence() {
         let env = |value: &str| Env::Fixed(HashMap::from([(STORAGE_ENV.into(), value.into())]));
-        let wish = |flag, remembered, value| Wish::of(flag, remembered, Keyring::None, &env(value));
+        let preference = |flag, remembered, value| {
+            StoragePreference::resolve(flag, remembered, Keyring::None, &env(value))
+        };
         let (keyring, file, none) = (Storage::Keyring, Storage::File, Storage::None);
-        for (flag, remembered, variable, storage, chosen) in [
+        for (flag, remembered, variable, storage, explicit) in [
             (None, None, "", file, false),
             (Some(keyring), Some(file), "none", keyring, true),
             (None, Some(file), "none", none, true),
             (None, Some(none), "", none, true),
         ] {
-            assert_eq!(wish(flag, remembered, variable).unwrap(), Wish { storage, chosen });
+            assert_eq!(
+                preference(flag, remembered, variable).unwrap(),
+                StoragePreference { storage, explicit }
+            );
         }
-        assert!(wish(None, None, "disk").unwrap_err().message.contains("disk"));
+        assert!(preference(None, None, "disk").unwrap_err().message.contains("disk"));
     }
 
     #[test]
-    fn the_names_agree() {
+    fn names_match_serde() {
         for storage in [Storage::Keyring, Storage::File, Storage::None] {
             assert_eq!(serde_json::to_value(storage).unwrap(), storage.as_str());
             assert_eq!(Storage::parse(storage.as_str()), Some(storage));

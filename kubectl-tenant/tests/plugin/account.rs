@@ -1,122 +1,114 @@
-//! Who is signed in and where, and ending that.
+//! Tests of `whoami`, `sessions`, `logout --all`, `users`, `suspend`, `resume` and `status`.
 
 use std::fs;
 
 use serde_json::json;
 
 use crate::{
-    answers::{Answers, json_answer, problem},
-    canned::{self, Account},
-    support::{Home, Said, run},
+    stub_broker::{self, Account},
+    stub_server::{StubServer, json_response, problem},
+    support::{Home, run},
 };
 
 const CURRENT: &str = "20000000-0000-4000-8000-000000000000";
 const OTHER: &str = "20000000-0000-4000-8000-000000000001";
 
-fn signed_in(more: &[&str]) -> (Home, Answers) {
-    let broker = canned::quick();
-    let home = Home::new(&broker.url);
-    let said = say(&home, &[&["login", "--device", "--broker", &broker.url], more].concat());
-    assert_eq!(said.code, 0, "{said:?}");
-    (home, broker)
+fn signed_in(more: &[&str]) -> (Home, StubServer) {
+    stub_broker::sign_in(stub_broker::auto_confirming(), more)
 }
 
-fn say(home: &Home, args: &[&str]) -> Said {
-    run(home.command(args).env("KUBECONFIG", home.path("config")))
-}
-
-/// The calls that change something, and their bodies.
-fn changes(broker: &Answers) -> Vec<(String, String)> {
-    let all = broker.all().into_iter();
-    all.filter(|asked| asked.method != "GET" && asked.path.starts_with("/api/"))
-        .map(|asked| (format!("{} {}", asked.method, asked.path), asked.body))
+/// The calls that change something, with their bodies.
+fn changes(broker: &StubServer) -> Vec<(String, String)> {
+    let all = broker.requests().into_iter();
+    all.filter(|request| request.method != "GET" && request.path.starts_with("/api/"))
+        .map(|request| (format!("{} {}", request.method, request.path), request.body))
         .collect()
 }
 
 #[test]
-fn whoami_says_who_where_and_until_when() {
+fn whoami_shows_user_broker_and_session_end() {
     let (home, broker) = signed_in(&["--profile", "work"]);
-    let text = say(&home, &["whoami"]).stdout;
+    let text = home.run(&["whoami"]).stdout;
     let first = format!("{} (user) at {} (profile work)", Account(1).email(), broker.url);
     let workspace = format!("Workspace tenant-{} in internal-cluster", Account(1).user());
     for line in [&first, "Session until 2100-01-01T00:00:00Z, kept in a file", &workspace] {
         assert!(text.contains(line), "{line} is not in {text}");
     }
-    let document = say(&home, &["whoami", "-o", "json"]).document();
+    let document = home.run(&["whoami", "-o", "json"]).document();
     assert_eq!((&document["profile"], &document["storage"]), (&"work".into(), &"file".into()));
-    let yaml = say(&home, &["whoami", "-o", "yaml"]).stdout;
+    let yaml = home.run(&["whoami", "-o", "yaml"]).stdout;
     assert!(yaml.contains("profile: work\n") && yaml.contains("storage: file\n"), "{yaml}");
 }
 
 #[test]
-fn sessions_are_listed_and_ended() {
+fn sessions_are_listed_and_revoked() {
     let (home, broker) = signed_in(&[]);
-    let table = say(&home, &["sessions"]).stdout;
+    let table = home.run(&["sessions"]).stdout;
     assert!(table.lines().nth(1).unwrap().starts_with(&format!("*         {CURRENT}")), "{table}");
-    let list = say(&home, &["sessions", "list", "-o", "json"]).document();
+    let list = home.run(&["sessions", "list", "-o", "json"]).document();
     assert_eq!(list["items"][1]["id"], OTHER);
-    let said = say(&home, &["sessions", "revoke", OTHER]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, ""), "{said:?}");
-    let said = say(&home, &["sessions", "revoke", "--all", "--others"]);
-    assert!(said.stderr.contains("2 sessions ended"), "{said:?}");
+    let output = home.run(&["sessions", "revoke", OTHER]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{output:?}");
+    let output = home.run(&["sessions", "revoke", "--all", "--others"]);
+    assert!(output.stderr.contains("2 sessions ended"), "{output:?}");
     assert!(home.session_path().exists());
     let expected = [
         format!("DELETE /api/v1/me/sessions/{OTHER}"),
         "DELETE /api/v1/me/sessions?keep_current=true".to_owned(),
     ];
     assert_eq!(changes(&broker).into_iter().map(|it| it.0).collect::<Vec<_>>(), expected);
-    // Whoever ends the session of this machine is signed out here.
-    let said = say(&home, &["sessions", "revoke", CURRENT]);
-    assert!(said.code == 0 && said.stderr.contains("Signed out"), "{said:?}");
+    // Revoking the session of this machine also signs out here.
+    let output = home.run(&["sessions", "revoke", CURRENT]);
+    assert!(output.code == 0 && output.stderr.contains("Signed out"), "{output:?}");
     assert!(!home.session_path().exists());
 }
 
 #[test]
-fn logout_all_ends_everything_or_says_that_it_did_not() {
+fn logout_all_revokes_every_session_or_reports_the_failure() {
     for command in [&["logout", "--all"][..], &["sessions", "revoke", "--all"]] {
         let (home, broker) = signed_in(&[]);
-        let said = say(&home, command);
-        assert_eq!((said.code, said.stdout.as_str()), (0, ""), "{said:?}");
+        let output = home.run(command);
+        assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{output:?}");
         let expected = "DELETE /api/v1/me/sessions?keep_current=false".to_owned();
         assert_eq!(changes(&broker), [(expected, String::new())]);
         assert!(!home.session_path().exists());
-        let said = say(&home, &["logout", "--all"]);
-        assert!(said.code == 0 && said.stderr.contains("Nobody was signed in"), "{said:?}");
+        let output = home.run(&["logout", "--all"]);
+        assert!(output.code == 0 && output.stderr.contains("Nobody was signed in"), "{output:?}");
     }
-    let broker = Answers::start(|_, _| problem(503, "database_unavailable"));
+    let broker = StubServer::start(|_, _| problem(503, "database_unavailable"));
     let home = Home::new(&broker.url);
     home.forge_session(1, 600);
-    let said = say(&home, &["logout", "--all", "--broker", &broker.url]);
-    assert!(said.failed(4).contains("nothing was ended or deleted"), "{said:?}");
+    let output = home.run(&["logout", "--all", "--broker", &broker.url]);
+    assert!(output.failed(4).contains("nothing was ended or deleted"), "{output:?}");
     assert!(home.session_path().exists());
 }
 
-/// Without a refresh token the access token ends the session, as long as it lives.
+/// Without a refresh token the access token revokes the session, as long as it lives.
 #[test]
-fn what_is_not_kept_is_ended_all_the_same() {
+fn logout_revokes_a_session_without_a_stored_refresh_token() {
     let (home, broker) = signed_in(&["--storage", "none"]);
-    let said = say(&home, &["logout"]);
-    assert!(said.code == 0 && !said.stderr.contains("warning"), "{said:?}");
+    let output = home.run(&["logout"]);
+    assert!(output.code == 0 && !output.stderr.contains("warning"), "{output:?}");
     let expected = format!("DELETE /api/v1/me/sessions/{CURRENT}");
     assert_eq!(changes(&broker), [(expected, String::new())]);
     assert!(!home.session_path().exists());
 }
 
 #[test]
-fn administrators_see_everybody() {
+fn administrators_manage_users() {
     let (home, broker) = signed_in(&[]);
-    let table = say(&home, &["users"]).stdout;
+    let table = home.run(&["users"]).stdout;
     assert!(table.contains(&Account(1).email()) && table.contains("suspended"), "{table}");
-    let list = say(&home, &["users", "list", "-o", "json"]).document();
+    let list = home.run(&["users", "list", "-o", "json"]).document();
     assert_eq!(list["items"].as_array().unwrap().len(), 2);
     let id = Account(3).user();
-    let said = say(&home, &["users", "suspend", &id, "--reason", "left", "-o", "json"]);
-    assert_eq!(said.document()["status"], "suspended");
-    assert_eq!(say(&home, &["users", "resume", &id, "-o", "json"]).document()["status"], "active");
+    let output = home.run(&["users", "suspend", &id, "--reason", "left", "-o", "json"]);
+    assert_eq!(output.document()["status"], "suspended");
+    assert_eq!(home.run(&["users", "resume", &id, "-o", "json"]).document()["status"], "active");
     let address = ["--email", "new@example.com", "--reason", "married"];
-    let said = say(&home, &[&["users", "rename", &id][..], &address].concat());
-    assert!(said.stdout.contains(&id), "{said:?}");
-    say(&home, &["users", "rename", &id]);
+    let output = home.run(&[&["users", "rename", &id][..], &address].concat());
+    assert!(output.stdout.contains(&id), "{output:?}");
+    home.run(&["users", "rename", &id]);
     let renamed = r#"{"email":"new@example.com","reason":"married"}"#;
     let expected = [
         (format!("POST /api/v1/users/{id}/suspend"), r#"{"reason":"left"}"#.to_owned()),
@@ -125,17 +117,17 @@ fn administrators_see_everybody() {
         (format!("POST /api/v1/users/{id}/email"), "{}".to_owned()),
     ];
     assert_eq!(changes(&broker), expected);
-    let table = say(&home, &["workspaces", "--all"]).stdout;
+    let table = home.run(&["workspaces", "--all"]).stdout;
     assert!(table.starts_with("NAMESPACE") && table.contains("OWNER"), "{table}");
     assert!(table.contains(&Account(1).email()), "{table}");
-    let own = say(&home, &["workspaces"]).stdout;
+    let own = home.run(&["workspaces"]).stdout;
     assert!(!own.contains("OWNER"), "{own}");
 }
 
-/// A broker whose cluster does not answer for so many questions.
-fn slow_cluster(questions: usize) -> (Home, Answers) {
+/// A broker whose cluster stays unreachable for this many status requests.
+fn slow_cluster(questions: usize) -> (Home, StubServer) {
     let asked_for_it = std::sync::atomic::AtomicUsize::new(0);
-    let broker = Answers::start(move |asked, _| {
+    let broker = StubServer::start(move |request, _| {
         let steps = |results: [&str; 3]| -> Vec<serde_json::Value> {
             ["record", "label_namespace", "finish"]
                 .iter()
@@ -145,16 +137,16 @@ fn slow_cluster(questions: usize) -> (Home, Answers) {
         };
         let id = Account(1).workspace();
         let open = ["label_namespace", "finish"];
-        match asked.path.strip_prefix(&format!("/api/v1/workspaces/{id}")) {
+        match request.path.strip_prefix(&format!("/api/v1/workspaces/{id}")) {
             Some("/suspend" | "/resume") if questions == 0 => {
                 let status =
-                    if asked.path.ends_with("suspend") { "suspended" } else { "provisioned" };
+                    if request.path.ends_with("suspend") { "suspended" } else { "provisioned" };
                 let steps = steps(["done"; 3]);
-                json_answer(200, &json!({"id": id, "status": status, "steps": steps}))
+                json_response(200, &json!({"id": id, "status": status, "steps": steps}))
             }
             Some("/suspend") => {
                 let steps = steps(["done", "open", "open"]);
-                json_answer(202, &json!({"id": id, "status": "suspending", "steps": steps}))
+                json_response(202, &json!({"id": id, "status": "suspending", "steps": steps}))
             }
             Some("") => {
                 let before = asked_for_it.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
@@ -167,30 +159,27 @@ fn slow_cluster(questions: usize) -> (Home, Answers) {
                 } else {
                     body["status"] = "suspended".into();
                 }
-                json_answer(200, &body)
+                json_response(200, &body)
             }
-            _ => canned::confirmed(asked, Account(1)),
+            _ => stub_broker::respond_confirmed(request, Account(1)),
         }
     });
-    let home = Home::new(&broker.url);
-    let said = say(&home, &["login", "--device", "--broker", &broker.url]);
-    assert_eq!(said.code, 0, "{said:?}");
-    (home, broker)
+    stub_broker::sign_in(broker, &[])
 }
 
 #[test]
-fn the_kill_switch_says_what_is_done_and_what_is_open() {
+fn suspend_reports_done_and_open_steps() {
     let id = Account(1).workspace();
     let (home, broker) = slow_cluster(0);
-    let said = say(&home, &["suspend", &id, "--reason", "leaked"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.stdout.starts_with("STEP") && !said.stdout.contains("open"), "{said:?}");
-    assert!(said.stderr.contains(&format!("Workspace {id} is suspended")), "{said:?}");
-    // By its namespace, and back.
+    let output = home.run(&["suspend", &id, "--reason", "leaked"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stdout.starts_with("STEP") && !output.stdout.contains("open"), "{output:?}");
+    assert!(output.stderr.contains(&format!("Workspace {id} is suspended")), "{output:?}");
+    // The namespace names the workspace, too; then it is resumed.
     let namespace = format!("tenant-{}", Account(1).user());
-    let said = say(&home, &["resume", &namespace, "-o", "json"]);
-    assert_eq!(said.document()["status"], "provisioned");
-    let unknown = say(&home, &["resume", "tenant-x"]);
+    let output = home.run(&["resume", &namespace, "-o", "json"]);
+    assert_eq!(output.document()["status"], "provisioned");
+    let unknown = home.run(&["resume", "tenant-x"]);
     assert!(unknown.failed(5).contains("not found: none"), "{unknown:?}");
     let expected = [
         (format!("POST /api/v1/workspaces/{id}/suspend"), r#"{"reason":"leaked"}"#.to_owned()),
@@ -198,32 +187,33 @@ fn the_kill_switch_says_what_is_done_and_what_is_open() {
     ];
     assert_eq!(changes(&broker), expected);
 
-    // The cluster comes back while the plugin waits.
+    // The cluster recovers while the plugin waits.
     let (home, _broker) = slow_cluster(1);
-    let said = say(&home, &["suspend", &id]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = home.run(&["suspend", &id]);
+    assert_eq!(output.code, 0, "{output:?}");
     for line in ["these steps are open: label_namespace, finish", "goes on", "is suspended:"] {
-        assert!(said.stderr.contains(line), "{line} is not in {said:?}");
+        assert!(output.stderr.contains(line), "{line} is not in {output:?}");
     }
-    // It does not come back in time.
+    // The cluster does not recover in time.
     let (home, _broker) = slow_cluster(usize::MAX);
-    let said = say(&home, &["suspend", &id, "--wait", "0"]);
-    // The steps are shown all the same, for they are what happened.
-    assert_eq!(said.code, 4, "{said:?}");
-    assert!(said.stdout.contains("label_namespace   open"), "{said:?}");
+    let output = home.run(&["suspend", &id, "--wait", "0"]);
+    // The steps are printed all the same, because they are what happened.
+    assert_eq!(output.code, 4, "{output:?}");
+    assert!(output.stdout.contains("label_namespace   open"), "{output:?}");
     let told = "is suspending, not suspended; open: label_namespace, finish";
-    assert!(said.stderr.contains(&format!("error: the workspace {told}")), "{said:?}");
+    assert!(output.stderr.contains(&format!("error: the workspace {told}")), "{output:?}");
 }
 
 #[test]
-fn status_says_where_the_session_is_kept() {
+fn status_shows_the_storage() {
     let (home, broker) = signed_in(&[]);
-    let document = say(&home, &["status", "-o", "json"]).document();
+    let document = home.run(&["status", "-o", "json"]).document();
     assert_eq!(document["profiles"][0]["session"]["storage"], "file");
-    // The variable chooses as the flag does.
+    // The environment variable filters like the flag.
     for (variable, count) in [(broker.url.as_str(), 1), ("https://other.example", 0)] {
-        let said = run(home.command(&["status", "-o", "json"]).env("TENANT_BROKER_URL", variable));
-        assert_eq!(said.document()["profiles"].as_array().unwrap().len(), count);
+        let output =
+            run(home.command(&["status", "-o", "json"]).env("TENANT_BROKER_URL", variable));
+        assert_eq!(output.document()["profiles"].as_array().unwrap().len(), count);
     }
     let text = fs::read_to_string(home.session_path()).unwrap();
     assert!(text.contains(r#""storage":"file""#), "{text}");

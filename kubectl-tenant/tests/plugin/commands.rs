@@ -1,4 +1,4 @@
-//! Everything else that works without a broker: help, mistakes, exit codes, completion, status.
+//! Tests without a broker: help, usage errors, exit codes, completion, status.
 
 use std::fs;
 
@@ -11,10 +11,10 @@ fn home() -> Home {
 }
 
 #[test]
-fn help_says_what_there_is() {
-    let said = run(&mut home().command(&["--help"]));
-    assert_eq!((said.code, said.stderr.as_str()), (0, ""));
-    insta::assert_snapshot!(said.stdout);
+fn help_lists_every_command() {
+    let output = run(&mut home().command(&["--help"]));
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!(output.stdout);
 }
 
 #[test]
@@ -44,15 +44,15 @@ fn help_of_each_command() {
         "completion",
         "version",
     ] {
-        let said = run(home.command(&[]).args(command.split(' ')).arg("--help"));
-        assert_eq!(said.code, 0);
-        all.extend([format!("=== {command}\n{}\n", said.stdout)]);
+        let output = run(home.command(&[]).args(command.split(' ')).arg("--help"));
+        assert_eq!(output.code, 0);
+        all.extend([format!("=== {command}\n{}\n", output.stdout)]);
     }
     insta::assert_snapshot!(all);
 }
 
 #[test]
-fn mistakes_are_code_two_and_leave_stdout_alone() {
+fn usage_errors_exit_with_2_and_an_empty_stdout() {
     let home = home();
     for args in [
         &["nonsense"][..],
@@ -78,41 +78,41 @@ fn mistakes_are_code_two_and_leave_stdout_alone() {
         &["kubeconfig", "--command-path", "relative"],
         &[],
     ] {
-        let said = run(&mut home.command(args));
-        assert_eq!((said.code, said.stdout.as_str()), (2, ""), "{args:?}");
-        assert!(!said.stderr.is_empty(), "{args:?}");
+        let output = run(&mut home.command(args));
+        assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(!output.stderr.is_empty(), "{args:?}");
     }
 }
 
 #[test]
-fn whoever_is_not_signed_in_is_told_what_to_type() {
+fn without_a_session_the_error_names_the_login_command() {
     let home = home();
     for args in [&["whoami"][..], &["init"], &["workspaces"], &["kubeconfig"]] {
-        let said = run(home.command(args).env("TENANT_BROKER_URL", BROKER));
+        let output = run(home.command(args).env("TENANT_BROKER_URL", BROKER));
         let line = format!("run: kubectl tenant login --broker {BROKER}");
-        assert!(said.failed(3).contains(&line), "{said:?}");
+        assert!(output.failed(3).contains(&line), "{output:?}");
     }
-    let said = run(&mut home.command(&["logout", "--broker", BROKER]));
-    assert_eq!((said.code, said.stdout.as_str()), (0, ""));
-    assert!(said.stderr.contains("Nobody was signed in"), "{said:?}");
+    let output = run(&mut home.command(&["logout", "--broker", BROKER]));
+    assert_eq!((output.code, output.stdout.as_str()), (0, ""));
+    assert!(output.stderr.contains("Nobody was signed in"), "{output:?}");
 }
 
 #[test]
-fn a_broker_that_is_not_there_has_its_own_code() {
+fn an_unreachable_broker_has_its_own_exit_code() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let home = Home::new(&format!("http://127.0.0.1:{port}"));
     for args in [&["login", "--no-browser"][..], &["login"]] {
-        let said = run(home.command(args).env("TENANT_BROKER_URL", &home.broker));
-        assert!(said.failed(4).contains("cannot be reached"), "{said:?}");
+        let output = run(home.command(args).env("TENANT_BROKER_URL", &home.broker));
+        assert!(output.failed(4).contains("cannot be reached"), "{output:?}");
     }
     home.forge_session(1, 600);
-    let said = run(&mut home.command(&["whoami", "--broker", &home.broker]));
-    said.failed(4);
-    // Signing out works all the same, and says what it could not do.
+    let output = run(&mut home.command(&["whoami", "--broker", &home.broker]));
+    output.failed(4);
+    // Signing out works all the same, and reports what failed.
     home.forge_token(CANARY, 1, 3600);
-    let said = run(&mut home.command(&["logout", "--broker", &home.broker]));
-    assert_eq!(said.code, 0);
-    assert!(said.stderr.contains("could not be ended"), "{said:?}");
+    let output = run(&mut home.command(&["logout", "--broker", &home.broker]));
+    assert_eq!(output.code, 0);
+    assert!(output.stderr.contains("could not be ended"), "{output:?}");
     assert!(!home.session_path().exists() && !home.token_path().exists());
 }
 
@@ -126,9 +126,9 @@ fn status_shows_everything_but_secrets() {
     let text = format!(r#"{{"version":1,"default":"{BROKER}","brokers":{{"{BROKER}":{{}}}}}}"#);
     fs::write(&profiles, text).unwrap();
     for format in ["table", "json", "yaml"] {
-        let said = run(&mut home.command(&["status", "-o", format]));
-        assert_eq!((said.code, said.stdout.contains(CANARY)), (0, false), "{said:?}");
-        assert!(said.stdout.contains("dev@example.com"), "{said:?}");
+        let output = run(&mut home.command(&["status", "-o", format]));
+        assert_eq!((output.code, output.stdout.contains(CANARY)), (0, false), "{output:?}");
+        assert!(output.stdout.contains("dev@example.com"), "{output:?}");
     }
     let document = run(&mut home.command(&["status", "-o", "json"])).document();
     let profile = &document["profiles"][0];
@@ -136,26 +136,26 @@ fn status_shows_everything_but_secrets() {
     assert_eq!(profile["tokens"][0]["cluster"], "internal-cluster");
     assert_eq!(profile["tokens"][0]["mode"], "exec");
     assert!(profile["last_error"].is_null());
-    let said = run(&mut home.command(&["status", "--broker", "https://other.example"]));
-    assert!(said.stdout.contains("No broker is known"), "{said:?}");
+    let output = run(&mut home.command(&["status", "--broker", "https://other.example"]));
+    assert!(output.stdout.contains("No broker is known"), "{output:?}");
 }
 
 #[test]
-fn version_says_what_it_is() {
+fn version_shows_number_and_platform() {
     let home = home();
-    let said = run(&mut home.command(&["version"]));
-    assert!(said.stdout.starts_with(concat!("kubectl-tenant ", env!("CARGO_PKG_VERSION"))));
+    let output = run(&mut home.command(&["version"]));
+    assert!(output.stdout.starts_with(concat!("kubectl-tenant ", env!("CARGO_PKG_VERSION"))));
     let document = run(&mut home.command(&["version", "-o", "json"])).document();
     assert_eq!(document["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(document["os"], std::env::consts::OS);
 }
 
 #[test]
-fn completion_knows_the_commands() {
+fn completion_offers_commands_flags_and_values() {
     let home = home();
     for shell in ["bash", "zsh", "fish", "powershell"] {
-        let said = run(&mut home.command(&["completion", shell]));
-        assert!(said.code == 0 && said.stdout.contains("get-token"), "{shell}: {said:?}");
+        let output = run(&mut home.command(&["completion", shell]));
+        assert!(output.code == 0 && output.stdout.contains("get-token"), "{shell}: {output:?}");
     }
     let script = run(&mut home.command(&["completion", "kubectl"])).stdout;
     assert!(script.starts_with("#!/bin/sh\n") && script.contains("__complete"));
@@ -176,7 +176,7 @@ fn completion_knows_the_commands() {
         (&["login", "--dev"], "--device\n:4\n"),
         (&["logout", "--a"], "--all\n:4\n"),
     ] {
-        let said = run(home.command(&["__complete"]).args(words));
-        assert_eq!(said.stdout, expected, "{words:?}");
+        let output = run(home.command(&["__complete"]).args(words));
+        assert_eq!(output.stdout, expected, "{words:?}");
     }
 }

@@ -1,34 +1,26 @@
-//! What was issued, and taking one back.
+//! Tests of `credentials`: list and revocation.
 
 use crate::{
-    answers::Answers,
-    canned::{self, Account},
-    support::{Home, Said, run},
+    stub_broker::{self, Account},
+    stub_server::StubServer,
+    support::{Home, run},
 };
 
-fn signed_in() -> (Home, Answers) {
-    let broker = canned::quick();
-    let home = Home::new(&broker.url);
-    let said = say(&home, &["login", "--device", "--broker", &broker.url]);
-    assert_eq!(said.code, 0, "{said:?}");
-    (home, broker)
+fn signed_in() -> (Home, StubServer) {
+    stub_broker::sign_in(stub_broker::auto_confirming(), &[])
 }
 
-fn say(home: &Home, args: &[&str]) -> Said {
-    run(home.command(args).env("KUBECONFIG", home.path("config")))
-}
-
-/// The last call of the credentials' API.
-fn last(broker: &Answers) -> String {
-    let all = broker.all();
-    let asked = all.iter().rfind(|asked| asked.path.contains("/credentials")).unwrap();
-    format!("{} {}", asked.method, asked.path)
+/// The last call of the credentials API.
+fn last(broker: &StubServer) -> String {
+    let all = broker.requests();
+    let request = all.iter().rfind(|request| request.path.contains("/credentials")).unwrap();
+    format!("{} {}", request.method, request.path)
 }
 
 #[test]
-fn the_list_has_every_page_and_words_of_a_newer_broker() {
+fn the_list_has_every_page_and_unknown_kinds() {
     let (home, broker) = signed_in();
-    let table = say(&home, &["credentials"]).stdout;
+    let table = home.run(&["credentials"]).stdout;
     let lines: Vec<&str> = table.lines().collect();
     assert!(lines[0].starts_with("ID      KIND         STATE   BOUND   WHO"), "{table}");
     assert!(
@@ -40,41 +32,41 @@ fn the_list_has_every_page_and_words_of_a_newer_broker() {
     let own = format!("/api/v1/workspaces/{}/credentials", Account(1).workspace());
     assert_eq!(last(&broker), format!("GET {own}?limit=500&all=false&cursor=jti-1"));
 
-    let document = say(&home, &["credentials", "list", "--all", "-o", "json"]).document();
+    let document = home.run(&["credentials", "list", "--all", "-o", "json"]).document();
     assert_eq!(document["items"][0]["kind"], "kubeconfig");
     assert_eq!(document["items"].as_array().unwrap().len(), 2);
     assert!(last(&broker).contains("all=true"));
-    // By namespace or identifier, as an administrator names it.
+    // An administrator names the workspace by namespace or identifier.
     let namespace = format!("tenant-{}", Account(1).user());
     for named in [namespace.as_str(), &Account(1).workspace()] {
-        let yaml = say(&home, &["credentials", "list", named, "-o", "yaml"]).stdout;
+        let yaml = home.run(&["credentials", "list", named, "-o", "yaml"]).stdout;
         assert!(yaml.contains("credential_id: jti-1\n"), "{yaml}");
     }
-    let said = say(&home, &["credentials", "list", "tenant-nobody"]);
-    assert!(said.failed(5).contains("not found: none"), "{said:?}");
+    let output = home.run(&["credentials", "list", "tenant-nobody"]);
+    assert!(output.failed(5).contains("not found: none"), "{output:?}");
 }
 
 #[test]
-fn a_revocation_says_what_ended_with_it() {
+fn a_revocation_reports_what_else_ended() {
     let (home, broker) = signed_in();
     let id = "JTI=other";
-    let said = say(&home, &["credentials", "revoke", id, "--reason", "lost & found"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.stdout.contains("other   revoked   service_account   3"), "{said:?}");
+    let output = home.run(&["credentials", "revoke", id, "--reason", "lost & found"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stdout.contains("other   revoked   service_account   3"), "{output:?}");
     for part in ["3 others", "10 s more", "downloaded again"] {
-        assert!(said.stderr.contains(part), "{part}: {said:?}");
+        assert!(output.stderr.contains(part), "{part}: {output:?}");
     }
     let path = format!("/api/v1/workspaces/{}/credentials/other", Account(1).workspace());
     assert_eq!(last(&broker), format!("DELETE {path}?reason=lost+%26+found"));
 
-    let said = say(&home, &["credentials", "revoke", "alone"]);
-    assert!(said.stderr.contains("other credentials go on"), "{said:?}");
-    let said = say(&home, &["credentials", "revoke", "open", "-o", "json"]);
-    assert_eq!((said.code, &said.document()["state"]), (0, &"revoking".into()));
-    assert!(said.stderr.contains("goes on with delete_secret"), "{said:?}");
-    let said = say(&home, &["credentials", "revoke", "over"]);
-    assert!(said.stderr.contains("nothing was done"), "{said:?}");
-    assert_eq!(say(&home, &["credentials", "revoke", "unknown"]).code, 5);
+    let output = home.run(&["credentials", "revoke", "alone"]);
+    assert!(output.stderr.contains("other credentials remain valid"), "{output:?}");
+    let output = home.run(&["credentials", "revoke", "open", "-o", "json"]);
+    assert_eq!((output.code, &output.document()["state"]), (0, &"revoking".into()));
+    assert!(output.stderr.contains("goes on with delete_secret"), "{output:?}");
+    let output = home.run(&["credentials", "revoke", "over"]);
+    assert!(output.stderr.contains("nothing was done"), "{output:?}");
+    assert_eq!(home.run(&["credentials", "revoke", "unknown"]).code, 5);
 }
 
 #[test]
@@ -85,13 +77,13 @@ fn a_revoked_token_is_not_served_from_the_cache_again() {
     let first = token();
     let cached = home.token_path_of(&own);
     assert!(cached.exists());
-    // Others that end alone, are over or unknown leave it.
+    // Revoking another credential that ends alone, is over or is unknown keeps the file.
     for id in ["alone", "over", "unknown"] {
-        say(&home, &["credentials", "revoke", id]);
+        home.run(&["credentials", "revoke", id]);
         assert!(cached.exists(), "{id}");
     }
-    // One that takes all of the workspace with it does not.
-    assert_eq!(say(&home, &["credentials", "revoke", "other"]).code, 0);
+    // Revoking one that ends all credentials of the workspace deletes it.
+    assert_eq!(home.run(&["credentials", "revoke", "other"]).code, 0);
     assert!(!cached.exists());
-    assert_eq!(token(), first, "the canned broker gives the same again");
+    assert_eq!(token(), first, "the stub broker issues the same token again");
 }

@@ -1,69 +1,71 @@
-//! The sign-in on another device, over the wire.
+//! Tests of the device grant against a stub of the issuer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
 use crate::{
-    answers::{Answer, Answers, json_answer, problem},
-    canned::{self, Account, USER_CODE, oauth_error, signed_in},
-    support::{Home, Said, run},
+    stub_broker::{self, Account, USER_CODE, oauth_error, signed_in},
+    stub_server::{StubResponse, StubServer, json_response, problem},
+    support::{CommandOutput, Home, run},
 };
 
-/// What the token endpoint says to one question after the other; the last one for ever.
-fn broker(polls: &'static [&'static str]) -> Answers {
+/// A broker whose token endpoint responds to the polls in this order, and repeats the last
+/// response.
+fn broker(polls: &'static [&'static str]) -> StubServer {
     let count = AtomicUsize::new(0);
-    Answers::start(move |asked, _| {
-        if asked.path != "/oauth2/token" {
-            return canned::answer(asked);
+    StubServer::start(move |request, _| {
+        if request.path != "/oauth2/token" {
+            return stub_broker::respond(request);
         }
         let number = count.fetch_add(1, Ordering::SeqCst).min(polls.len() - 1);
         match polls[number] {
-            "done" => signed_in(asked, Account(1)),
+            "done" => signed_in(request, Account(1)),
             "outage" => problem(503, "database_unavailable"),
-            "page" => Answer::Given(200, "text/html", "<html>".to_owned()),
+            "page" => StubResponse::Http(200, "text/html", "<html>".to_owned()),
             code => oauth_error(code),
         }
     })
 }
 
-fn login(home: &Home, more: &[&str]) -> Said {
+fn login(home: &Home, more: &[&str]) -> CommandOutput {
     let args = [&["login", "--broker", &home.broker, "-o", "json"], more].concat();
     run(&mut home.command(&args))
 }
 
 #[test]
-fn a_code_is_shown_and_asked_about_until_it_is_confirmed() {
+fn a_code_is_shown_and_polled_until_it_is_confirmed() {
     let broker = broker(&["authorization_pending", "done"]);
     let home = Home::new(&broker.url);
-    let said = login(&home, &["--device"]);
-    let document = said.document();
+    let output = login(&home, &["--device"]);
+    let document = output.document();
     assert_eq!(document["email"], Account(1).email());
     let page = format!("{}/device", broker.url);
-    assert!(said.stderr.contains(&format!("open       {page}\n")), "{said:?}");
-    assert!(said.stderr.contains(&format!("enter      {USER_CODE}\n")), "{said:?}");
-    assert!(said.stderr.contains(&format!("{page}?user_code={USER_CODE}")), "{said:?}");
+    assert!(output.stderr.contains(&format!("open       {page}\n")), "{output:?}");
+    assert!(output.stderr.contains(&format!("enter      {USER_CODE}\n")), "{output:?}");
+    assert!(output.stderr.contains(&format!("{page}?user_code={USER_CODE}")), "{output:?}");
     let text = std::fs::read_to_string(home.session_path()).unwrap();
     let session: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(session["refresh_token"], Account(1).refresh());
-    let asked = broker.all();
-    let begun = asked.iter().find(|asked| asked.path.ends_with("device_authorization")).unwrap();
+    let requests = broker.requests();
+    let begun =
+        requests.iter().find(|request| request.path.ends_with("device_authorization")).unwrap();
     assert!(begun.body.contains("client_id=kubectl-tenant"), "{begun:?}");
     assert!(begun.body.contains("scope=openid+email+offline_access"), "{begun:?}");
-    assert_eq!(broker.asked("/oauth2/token"), 2);
+    assert_eq!(broker.request_count("/oauth2/token"), 2);
 }
 
 #[test]
-fn an_outage_while_waiting_is_no_end() {
+fn an_outage_while_polling_is_not_fatal() {
     let broker = broker(&["outage", "done"]);
     let home = Home::new(&broker.url);
-    let said = login(&home, &["--device"]);
-    assert_eq!(said.document()["email"], Account(1).email());
-    assert!(said.stderr.contains("still waiting"), "{said:?}");
+    let output = login(&home, &["--device"]);
+    assert_eq!(output.document()["email"], Account(1).email());
+    assert!(output.stderr.contains("still waiting"), "{output:?}");
 }
 
 #[test]
-fn every_end_has_its_words() {
+fn every_refusal_has_its_message() {
     for (poll, code, words) in [
         ("access_denied", 5, "the sign-in was refused on the broker's page"),
         ("expired_token", 1, "the code expired"),
@@ -71,59 +73,61 @@ fn every_end_has_its_words() {
     ] {
         let broker = broker(Box::leak(Box::new([poll])));
         let home = Home::new(&broker.url);
-        let said = login(&home, &["--device"]);
-        assert_eq!((said.code, said.stdout.as_str()), (code, ""), "{said:?}");
-        assert!(said.stderr.contains(words), "{said:?}");
+        let output = login(&home, &["--device"]);
+        assert_eq!((output.code, output.stdout.as_str()), (code, ""), "{output:?}");
+        assert!(output.stderr.contains(words), "{output:?}");
         assert!(!home.session_path().exists());
     }
 }
 
 #[test]
-fn an_ssh_session_is_a_reason_by_itself() {
+fn an_ssh_session_selects_the_device_grant() {
     let broker = broker(&["done"]);
     let home = Home::new(&broker.url);
     let args = ["login", "--broker", &home.broker];
-    let said = run(home.command(&args).env_remove("BROWSER").env("SSH_CONNECTION", "1 2 3 4"));
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.stderr.starts_with("This is an SSH session"), "{said:?}");
+    let output = run(home.command(&args).env_remove("BROWSER").env("SSH_CONNECTION", "1 2 3 4"));
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stderr.starts_with("This is an SSH session"), "{output:?}");
 }
 
 #[test]
-fn an_issuer_without_the_grant_gets_a_pasted_code() {
-    let broker = Answers::start(|asked, _| match asked.path.as_str() {
+fn without_the_device_grant_a_code_is_pasted() {
+    let broker = StubServer::start(|request, _| match request.path.as_str() {
         "/.well-known/openid-configuration" => {
-            let mut document = canned::discovery(asked);
+            let mut document = stub_broker::discovery(request);
             document.as_object_mut().unwrap().remove("device_authorization_endpoint");
-            json_answer(200, &document)
+            json_response(200, &document)
         }
-        _ => canned::answer(asked),
+        _ => stub_broker::respond(request),
     });
     let home = Home::new(&broker.url);
-    let said = login(&home, &["--device"]);
-    // Nobody types one here.
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stderr.contains("offers no sign-in on another device"), "{said:?}");
-    assert!(said.stderr.contains("Paste the code here"), "{said:?}");
+    let output = login(&home, &["--device"]);
+    // There is no input here, so no code is pasted.
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.stderr.contains("offers no sign-in on another device"), "{output:?}");
+    assert!(output.stderr.contains("Paste the code here"), "{output:?}");
 }
 
 #[test]
-fn an_address_in_clear_is_not_shown() {
-    let broker = Answers::start(|asked, _| match asked.path.as_str() {
+fn an_unencrypted_verification_uri_is_not_shown() {
+    let broker = StubServer::start(|request, _| match request.path.as_str() {
         "/oauth2/device_authorization" => {
-            let Answer::Given(status, kind, body) = canned::answer(asked) else { unreachable!() };
-            Answer::Given(status, kind, body.replace("http://127.0.0.1", "http://10.0.0.1"))
+            let StubResponse::Http(status, kind, body) = stub_broker::respond(request) else {
+                unreachable!()
+            };
+            StubResponse::Http(status, kind, body.replace("http://127.0.0.1", "http://10.0.0.1"))
         }
-        _ => canned::answer(asked),
+        _ => stub_broker::respond(request),
     });
     let home = Home::new(&broker.url);
-    let said = login(&home, &["--device"]);
-    assert!(said.failed(4).contains("its page has no safe address"), "{said:?}");
-    assert!(!said.stderr.contains("10.0.0.1"), "{said:?}");
+    let output = login(&home, &["--device"]);
+    assert!(output.failed(4).contains("its page has no safe address"), "{output:?}");
+    assert!(!output.stderr.contains("10.0.0.1"), "{output:?}");
 }
 
-/// Ctrl-C ends the wait with a word, and nothing is left behind.
+/// Ctrl-C cancels the sign-in with a message, and nothing is stored.
 #[test]
-fn waiting_can_be_stopped() {
+fn a_sign_in_can_be_cancelled() {
     use std::io::{BufRead, BufReader};
     let broker = broker(&["authorization_pending"]);
     let home = Home::new(&broker.url);
@@ -132,7 +136,7 @@ fn waiting_can_be_stopped() {
     let mut line = String::new();
     while !line.contains("Waiting") {
         line.clear();
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended by itself");
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the program ended by itself");
     }
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

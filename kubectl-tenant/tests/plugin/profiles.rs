@@ -1,24 +1,20 @@
-//! Several accounts and brokers: nobody gets what is another's.
+//! Tests of several accounts and brokers, which must never share sessions, tokens or entries.
 
 use std::fs;
 
 use serde_json::Value;
 
 use crate::{
-    answers::Answers,
-    canned::{self, Account},
-    support::{CLUSTER, Home, Said, run},
+    stub_broker::{self, Account},
+    stub_server::StubServer,
+    support::{CLUSTER, CommandOutput, Home, run},
 };
 
-fn say(home: &Home, args: &[&str]) -> Said {
-    run(home.command(args).env("KUBECONFIG", home.path("config")))
-}
-
-fn login(home: &Home, broker: &str, profile: &[&str]) -> Said {
+fn login(home: &Home, broker: &str, profile: &[&str]) -> CommandOutput {
     let args = [&["login", "--device", "--broker", broker, "-o", "json"], profile].concat();
-    let said = say(home, &args);
-    assert_eq!(said.code, 0, "{said:?}");
-    said
+    let output = home.run(&args);
+    assert_eq!(output.code, 0, "{output:?}");
+    output
 }
 
 fn kubeconfig(home: &Home) -> Value {
@@ -26,7 +22,7 @@ fn kubeconfig(home: &Home) -> Value {
     serde_norway::from_str(&text).unwrap()
 }
 
-/// The arguments that kubectl runs the plugin with for a user entry.
+/// The arguments with which kubectl runs the plugin for a user entry.
 fn arguments(home: &Home, user: &str) -> Vec<String> {
     let document = kubeconfig(home);
     let users = document["users"].as_array().unwrap();
@@ -35,8 +31,8 @@ fn arguments(home: &Home, user: &str) -> Vec<String> {
     arguments.iter().map(|argument| argument.as_str().unwrap().to_owned()).collect()
 }
 
-fn two_accounts() -> (Home, Answers) {
-    let broker = canned::quick();
+fn two_accounts() -> (Home, StubServer) {
+    let broker = stub_broker::auto_confirming();
     let home = Home::new(&broker.url);
     login(&home, &broker.url, &[]);
     login(&home, &broker.url, &["--profile", "work"]);
@@ -46,31 +42,31 @@ fn two_accounts() -> (Home, Answers) {
 #[test]
 fn two_accounts_at_one_broker_do_not_mix() {
     let (home, broker) = two_accounts();
-    // The entries of the second one have its name, so the first one's are still there.
+    // The entries of the second account have its name, so those of the first one are unchanged.
     assert_eq!(kubeconfig(&home)["current-context"], "work");
     let (first, second) = (arguments(&home, "sa-tenant-admin"), arguments(&home, "work"));
     assert!(!first.iter().any(|argument| argument.contains("profile")), "{first:?}");
     assert_eq!(second.last().unwrap(), "--profile=work");
     for (arguments, token) in [(&first, "k8s-1"), (&second, "k8s-2")] {
-        // Nothing in the surroundings changes what a kubeconfig means.
+        // The environment does not change which account a kubeconfig means.
         for profile in ["work", "other", ""] {
-            let said = run(home.command(&[]).args(arguments).env("TENANT_PROFILE", profile));
-            assert_eq!(said.token(), token);
+            let output = run(home.command(&[]).args(arguments).env("TENANT_PROFILE", profile));
+            assert_eq!(output.token(), token);
         }
     }
-    // Even for one and the same workspace.
+    // Not even for the same workspace.
     let workspace = format!("--workspace={}", Account(1).workspace());
     let cluster = format!("--cluster={CLUSTER}");
     let args = ["get-token", "--profile=work", &workspace, &cluster];
-    let said = say(&home, &[&args[..], &["--broker", &home.broker]].concat());
-    assert!(said.failed(5).contains("gave a token for workspace"), "{said:?}");
-    let asked: Vec<String> = broker
-        .all()
+    let output = home.run(&[&args[..], &["--broker", &home.broker]].concat());
+    assert!(output.failed(5).contains("gave a token for workspace"), "{output:?}");
+    let requests: Vec<String> = broker
+        .requests()
         .into_iter()
-        .filter(|asked| asked.path.ends_with("/credentials"))
-        .map(|asked| asked.bearer)
+        .filter(|request| request.path.ends_with("/credentials"))
+        .map(|request| request.bearer)
         .collect();
-    assert_eq!(asked, [Account(1).access(), Account(2).access(), Account(2).access()]);
+    assert_eq!(requests, [Account(1).access(), Account(2).access(), Account(2).access()]);
 }
 
 #[test]
@@ -78,29 +74,29 @@ fn the_current_account_is_chosen_and_shown() {
     let (home, broker) = two_accounts();
     let email = |args: &[&str], variable: &str| {
         let args = [&["whoami", "-o", "json"], args].concat();
-        let said = run(home.command(&args).env("TENANT_PROFILE", variable));
-        said.document()["email"].as_str().unwrap().to_owned()
+        let output = run(home.command(&args).env("TENANT_PROFILE", variable));
+        output.document()["email"].as_str().unwrap().to_owned()
     };
     assert_eq!(email(&[], ""), Account(2).email());
     assert_eq!(email(&["--profile", &broker.url], ""), Account(1).email());
     assert_eq!(email(&[], &broker.url), Account(1).email());
     assert_eq!(email(&["--broker", &broker.url], "work"), Account(1).email());
-    let list = say(&home, &["profiles", "-o", "json"]).document();
+    let list = home.run(&["profiles", "-o", "json"]).document();
     assert_eq!(list["items"][0]["email"], Account(1).email());
     assert_eq!(list["items"][0]["current"], false);
     assert_eq!(list["items"][1]["name"], "work");
     assert_eq!(list["items"][1]["current"], true);
-    let said = say(&home, &["profiles", "use", &broker.url]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, ""), "{said:?}");
+    let output = home.run(&["profiles", "use", &broker.url]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{output:?}");
     assert_eq!(email(&[], ""), Account(1).email());
-    let table = say(&home, &["profiles"]).stdout;
+    let table = home.run(&["profiles"]).stdout;
     assert!(table.lines().nth(1).unwrap().starts_with("*  "), "{table}");
     for words in [&["whoami", "--profile", "w"][..], &["profiles", "use", "w"]] {
-        let said = say(&home, &[&["__complete"], words].concat());
-        assert_eq!(said.stdout, "work\n:4\n", "{words:?}");
+        let output = home.run(&[&["__complete"], words].concat());
+        assert_eq!(output.stdout, "work\n:4\n", "{words:?}");
     }
-    assert!(say(&home, &["profiles", "use", "nobody"]).failed(2).contains("no profile"));
-    assert!(say(&home, &["whoami", "--profile", "nobody"]).failed(2).contains("no profile"));
+    assert!(home.run(&["profiles", "use", "nobody"]).failed(2).contains("no profile"));
+    assert!(home.run(&["whoami", "--profile", "nobody"]).failed(2).contains("no profile"));
 }
 
 #[test]
@@ -109,43 +105,44 @@ fn signing_out_of_one_account_leaves_the_other() {
     for user in ["sa-tenant-admin", "work"] {
         assert_eq!(run(home.command(&[]).args(arguments(&home, user))).code, 0);
     }
-    assert_eq!(say(&home, &["logout", "--profile", "work"]).code, 0);
-    let revoked = broker.all().into_iter().find(|asked| asked.path == "/oauth2/revoke").unwrap();
+    assert_eq!(home.run(&["logout", "--profile", "work"]).code, 0);
+    let revoked =
+        broker.requests().into_iter().find(|request| request.path == "/oauth2/revoke").unwrap();
     assert!(revoked.body.contains(&Account(2).refresh()), "{revoked:?}");
-    let said = run(home.command(&[]).args(arguments(&home, "work")));
+    let output = run(home.command(&[]).args(arguments(&home, "work")));
     let line = format!("run: kubectl tenant login --broker {} --profile work", broker.url);
-    assert!(said.failed(3).contains(&line), "{said:?}");
+    assert!(output.failed(3).contains(&line), "{output:?}");
     assert_eq!(run(home.command(&[]).args(arguments(&home, "sa-tenant-admin"))).token(), "k8s-1");
-    let status = say(&home, &["status"]).stdout;
+    let status = home.run(&["status"]).stdout;
     assert!(status.contains("(profile work) (current)\n  Not signed in"), "{status}");
     assert!(status.contains(&Account(1).email()), "{status}");
 }
 
-/// What is in the way is found before anybody signs in.
+/// A conflict in the kubeconfig is found before anybody signs in.
 #[test]
-fn entries_of_others_are_found_in_time() {
-    let broker = canned::quick();
+fn foreign_entries_are_found_before_the_sign_in() {
+    let broker = stub_broker::auto_confirming();
     let home = Home::new(&broker.url);
     let foreign =
         "apiVersion: v1\nkind: Config\ncontexts:\n- name: tenant-context\n  context: {}\n";
     fs::write(home.path("config"), foreign).unwrap();
     let args = ["login", "--device", "--broker", &broker.url];
-    let said = say(&home, &args);
-    assert!(said.failed(1).contains("was not made by kubectl-tenant"), "{said:?}");
-    assert!(said.stderr.contains("kubectl tenant login --context NAME"), "{said:?}");
-    assert_eq!(broker.all().len(), 0);
-    // Under another name there is room; and later for the broker's own names there is none.
+    let output = home.run(&args);
+    assert!(output.failed(1).contains("was not created by kubectl-tenant"), "{output:?}");
+    assert!(output.stderr.contains("kubectl tenant login --context NAME"), "{output:?}");
+    assert_eq!(broker.requests().len(), 0);
+    // Another name avoids the conflict; the broker's own names still conflict.
     login(&home, &broker.url, &["--context", "mine"]);
-    let said = say(&home, &["kubeconfig", "--context", "tenant-context"]);
+    let output = home.run(&["kubeconfig", "--context", "tenant-context"]);
     let hint = "kubectl tenant kubeconfig --use --context NAME";
-    assert!(said.failed(1).contains(hint), "{said:?}");
+    assert!(output.failed(1).contains(hint), "{output:?}");
     fs::write(home.path("config"), "a: [").unwrap();
-    assert!(say(&home, &args).failed(1).contains("is no YAML document"));
+    assert!(home.run(&args).failed(1).contains("is not a YAML document"));
 }
 
 #[test]
-fn files_of_the_first_layout_go_on_working() {
-    let broker = canned::quick();
+fn version_1_files_still_work() {
+    let broker = stub_broker::auto_confirming();
     let home = Home::new(&broker.url);
     home.forge_session(1, 600);
     home.forge_token("cached", 1, 3600);
@@ -156,10 +153,10 @@ fn files_of_the_first_layout_go_on_working() {
         format!(r#"{{"version":1,"default":"{url}","brokers":{{"{url}":{{"context":"mine"}}}}}}"#);
     fs::write(&profiles, text).unwrap();
     assert_eq!(run(&mut home.get_token()).token(), "cached");
-    assert_eq!(say(&home, &["whoami", "-o", "json"]).document()["email"], Account(1).email());
+    assert_eq!(home.run(&["whoami", "-o", "json"]).document()["email"], Account(1).email());
     login(&home, url, &["--profile", "work"]);
     assert_eq!(run(&mut home.get_token()).token(), "cached");
-    let list = say(&home, &["profiles", "list", "-o", "json"]).document();
+    let list = home.run(&["profiles", "list", "-o", "json"]).document();
     assert_eq!(list["items"][0]["context"], "mine");
     assert_eq!(list["items"][0]["signed_in"], true);
 }

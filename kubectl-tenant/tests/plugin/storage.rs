@@ -1,4 +1,4 @@
-//! Where the long-lived secret is: in a file, nowhere, or in a real keyring.
+//! Tests of the storage of the refresh token: in a file, nowhere, or in a real keyring.
 
 use std::{
     fs,
@@ -12,44 +12,44 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    answers::{Answers, Asked, json_answer},
-    canned::{self, Account},
-    support::{CANARY, CLUSTER, Home, Said, run},
+    stub_broker::{self, Account},
+    stub_server::{RecordedRequest, StubServer, json_response},
+    support::{CANARY, CLUSTER, CommandOutput, Home, run},
 };
 
-/// A broker that renews, too: the successor of a refresh token has a letter more.
-fn broker() -> Answers {
-    Answers::start(|asked, _| {
+/// A broker that also rotates refresh tokens: the new one is the old one with an `x` appended.
+fn broker() -> StubServer {
+    StubServer::start(|request, _| {
         let parameter = |name: &str| {
-            url::form_urlencoded::parse(asked.body.as_bytes())
+            url::form_urlencoded::parse(request.body.as_bytes())
                 .find(|(key, _)| key == name)
                 .map(|(_, value)| value.into_owned())
         };
-        match (asked.path.as_str(), parameter("refresh_token")) {
-            ("/oauth2/token", None) => canned::signed_in(asked, Account(1)),
-            ("/oauth2/token", Some(token)) => json_answer(
+        match (request.path.as_str(), parameter("refresh_token")) {
+            ("/oauth2/token", None) => stub_broker::signed_in(request, Account(1)),
+            ("/oauth2/token", Some(token)) => json_response(
                 200,
                 &json!({
                     "access_token": Account(1).access(), "token_type": "Bearer",
                     "expires_in": 900, "refresh_token": format!("{token}x"),
                 }),
             ),
-            _ => canned::answer(asked),
+            _ => stub_broker::respond(request),
         }
     })
 }
 
-/// What it was asked to renew or to revoke with.
-fn used(broker: &Answers, path: &str) -> Vec<String> {
-    let read = |asked: &Asked| {
-        url::form_urlencoded::parse(asked.body.as_bytes())
+/// The tokens that a request to this path renewed or revoked.
+fn used(broker: &StubServer, path: &str) -> Vec<String> {
+    let read = |request: &RecordedRequest| {
+        url::form_urlencoded::parse(request.body.as_bytes())
             .find(|(key, _)| key == "refresh_token" || key == "token")
             .map(|(_, value)| value.into_owned())
     };
-    broker.all().iter().filter(|asked| asked.path == path).filter_map(read).collect()
+    broker.requests().iter().filter(|request| request.path == path).filter_map(read).collect()
 }
 
-fn login(home: &Home, more: &[&str], environment: &[(&str, &str)]) -> Said {
+fn login(home: &Home, more: &[&str], environment: &[(&str, &str)]) -> CommandOutput {
     let args = [&["login", "--device", "--broker", &home.broker], more].concat();
     run(home.command(&args).envs(environment.iter().copied()))
 }
@@ -58,47 +58,47 @@ fn session(home: &Home) -> Value {
     serde_json::from_str(&fs::read_to_string(home.session_path()).unwrap()).unwrap()
 }
 
-/// The access token has run out.
+/// Makes the access token expire.
 fn age(home: &Home) {
     let mut session = session(home);
     session["access_expires_at"] = json!(0);
     fs::write(home.session_path(), session.to_string()).unwrap();
 }
 
-fn get_token(home: &Home, environment: &[(&str, &str)]) -> Said {
+fn get_token(home: &Home, environment: &[(&str, &str)]) -> CommandOutput {
     let mut command = home.command(&["get-token", "--force", "--broker", &home.broker]);
     command.args(["--cluster", CLUSTER, "--workspace", &Account(1).workspace()]);
     run(command.envs(environment.iter().copied()))
 }
 
 #[test]
-fn without_a_keyring_it_is_a_file_and_that_is_said_once() {
+fn without_a_keyring_a_file_is_used_and_reported_once() {
     let broker = broker();
     let home = Home::new(&broker.url);
-    let said = login(&home, &[], &[]);
-    assert!(said.code == 0 && said.stderr.contains("There is no keyring here"), "{said:?}");
+    let output = login(&home, &[], &[]);
+    assert!(output.code == 0 && output.stderr.contains("There is no keyring here"), "{output:?}");
     assert_eq!(session(&home)["storage"], "file");
     assert_eq!(session(&home)["refresh_token"], Account(1).refresh());
-    let said = login(&home, &[], &[]);
-    assert!(said.code == 0 && !said.stderr.contains("keyring"), "{said:?}");
-    // Nobody has to be told what they asked for.
+    let output = login(&home, &[], &[]);
+    assert!(output.code == 0 && !output.stderr.contains("keyring"), "{output:?}");
+    // An explicit choice needs no message.
     let other = Home::new(&broker.url);
-    let said = login(&other, &["--storage", "file"], &[]);
-    assert!(said.code == 0 && !said.stderr.contains("keyring"), "{said:?}");
+    let output = login(&other, &["--storage", "file"], &[]);
+    assert!(output.code == 0 && !output.stderr.contains("keyring"), "{output:?}");
 }
 
 #[test]
-fn nothing_is_kept_if_nothing_is_to_be_kept() {
+fn storage_none_stores_no_refresh_token() {
     let broker = broker();
     let home = Home::new(&broker.url);
-    let said = login(&home, &["--storage", "none"], &[]);
-    assert!(said.stderr.contains("Nothing long-lived is kept"), "{said:?}");
+    let output = login(&home, &["--storage", "none"], &[]);
+    assert!(output.stderr.contains("Nothing long-lived is kept"), "{output:?}");
     assert_eq!(session(&home)["storage"], "none");
     assert!(session(&home)["refresh_token"].is_null());
     assert_eq!(get_token(&home, &[]).token(), "k8s-1");
     age(&home);
     assert!(get_token(&home, &[]).failed(3).contains("--storage none keeps nothing"));
-    // It is remembered, and the variable overrides it.
+    // The choice is stored, and the environment variable overrides it.
     assert_eq!(login(&home, &[], &[]).code, 0);
     assert_eq!(session(&home)["storage"], "none");
     assert_eq!(login(&home, &[], &[("TENANT_STORAGE", "file")]).code, 0);
@@ -107,19 +107,19 @@ fn nothing_is_kept_if_nothing_is_to_be_kept() {
 }
 
 #[test]
-fn a_keyring_that_was_asked_for_has_no_substitute() {
+fn an_explicit_keyring_has_no_fallback() {
     let broker = broker();
     let home = Home::new(&broker.url);
     let nowhere = [("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nonexistent/bus")];
-    let said = login(&home, &["--storage", "keyring"], &nowhere);
-    assert!(said.failed(1).contains("the keyring cannot be used"), "{said:?}");
+    let output = login(&home, &["--storage", "keyring"], &nowhere);
+    assert!(output.failed(1).contains("the keyring cannot be used"), "{output:?}");
     // Before anybody typed a password.
-    assert_eq!(broker.all().len(), 0);
+    assert_eq!(broker.requests().len(), 0);
 }
 
-/// A bus that takes the connection and then says nothing.
+/// A message bus that accepts the connection and never responds.
 #[test]
-fn a_keyring_that_hangs_hangs_nobody() {
+fn a_keyring_that_hangs_times_out() {
     let broker = broker();
     let home = Home::new(&broker.url);
     let path = home.path("bus");
@@ -131,13 +131,13 @@ fn a_keyring_that_hangs_hangs_nobody() {
         }
     });
     let bus = format!("unix:path={}", path.display());
-    let said = login(&home, &[], &[("DBUS_SESSION_BUS_ADDRESS", &bus)]);
-    assert!(said.code == 0 && said.stderr.contains("did not answer within 2 s"), "{said:?}");
+    let output = login(&home, &[], &[("DBUS_SESSION_BUS_ADDRESS", &bus)]);
+    assert!(output.code == 0 && output.stderr.contains("did not answer within 2 s"), "{output:?}");
     assert_eq!(session(&home)["storage"], "file");
-    assert!(connections.try_recv().is_ok(), "nobody asked the keyring");
+    assert!(connections.try_recv().is_ok(), "the keyring was not called");
 }
 
-/// A message bus and a keyring of the test's own.
+/// A message bus and a keyring daemon of this test.
 struct Desktop {
     bus: Child,
     keyring: Child,
@@ -200,18 +200,18 @@ impl Drop for Desktop {
 
 #[test]
 #[ignore = "needs a real keyring: apt-get install dbus gnome-keyring; docs/kubectl-tenant.md"]
-fn a_real_keyring_keeps_the_secret_and_the_file_does_not() {
+fn a_real_keyring_stores_the_secret_and_the_file_does_not() {
     let broker = broker();
     let home = Home::new(&broker.url);
     let desktop = Desktop::start(&home.path(""));
     let bus = [("DBUS_SESSION_BUS_ADDRESS", desktop.address.as_str())];
-    let said = login(&home, &[], &bus);
-    assert!(said.code == 0 && !said.stderr.contains("eyring"), "{said:?}");
+    let output = login(&home, &[], &bus);
+    assert!(output.code == 0 && !output.stderr.contains("eyring"), "{output:?}");
     assert_eq!(session(&home)["storage"], "keyring");
     let secret = format!("refresh-{CANARY}");
     let is_in_file = || fs::read_to_string(home.session_path()).unwrap().contains(&secret);
     assert!(!is_in_file());
-    // Renewed twice, each time with the one before.
+    // Renewed twice, each time with the rotated refresh token.
     for _ in 0..2 {
         age(&home);
         assert_eq!(get_token(&home, &bus).token(), "k8s-1");
@@ -219,17 +219,17 @@ fn a_real_keyring_keeps_the_secret_and_the_file_does_not() {
     }
     let first = Account(1).refresh();
     assert_eq!(used(&broker, "/oauth2/token"), [first.clone(), format!("{first}x")]);
-    // Without the keyring there is an end, and it says which; a hit needs none.
+    // Without the keyring a renewal fails and names the keyring; a cache hit does not need it.
     age(&home);
     assert!(get_token(&home, &[]).failed(1).contains("the session is in the keyring"));
-    // A second account has an entry of its own.
+    // A second account has its own entry.
     let other = ["--profile", "other", "--no-use"];
     assert_eq!(login(&home, &other, &bus).code, 0);
-    let said = run(home.command(&["logout", "--broker", &broker.url]).envs(bus));
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(!said.stderr.contains("warning"), "{said:?}");
+    let output = run(home.command(&["logout", "--broker", &broker.url]).envs(bus));
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(!output.stderr.contains("warning"), "{output:?}");
     assert_eq!(used(&broker, "/oauth2/revoke"), [format!("{first}xx")]);
-    // A file in its place empties the keyring.
+    // Storage in a file deletes the entry in the keyring.
     let file = ["--profile", "other", "--no-use", "--storage", "file"];
     assert_eq!(login(&home, &file, &bus).code, 0);
     assert_eq!(used(&broker, "/oauth2/revoke").last(), Some(&first));

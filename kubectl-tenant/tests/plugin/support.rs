@@ -1,4 +1,4 @@
-//! A home folder of its own for each test, and what can be forged in it.
+//! Home folders for tests, with forged sessions and tokens.
 
 use std::{
     fs,
@@ -13,25 +13,25 @@ use sha2::{Digest, Sha256};
 
 pub(crate) const WORKSPACE: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
 pub(crate) const CLUSTER: &str = "internal-cluster";
-/// Found nowhere but in the secrets that a test puts somewhere.
+/// Marker that occurs only in secrets, so that a leak is detected.
 pub(crate) const CANARY: &str = "c4n4ry";
 pub(crate) const EXEC_INFO: &str = "{\"kind\":\"ExecCredential\",\"apiVersion\":\
     \"client.authentication.k8s.io/v1\",\"spec\":{\"interactive\":false}}\n";
 
-/// Unix seconds.
+/// Current time in Unix seconds.
 #[expect(clippy::disallowed_methods, reason = "the programs under test run on the real clock")]
 pub(crate) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(since.as_secs()).unwrap()
 }
 
-/// SHA-256 in hex of a JSON array, as the documentation has it.
+/// SHA-256 in hex of a JSON array, as documented.
 pub(crate) fn key(parts: &[&str]) -> String {
     let digest = Sha256::digest(serde_json::to_string(parts).unwrap());
     digest.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
-/// A person's home folder.
+/// Home folder of a test.
 pub(crate) struct Home {
     folder: tempfile::TempDir,
     pub(crate) broker: String,
@@ -65,7 +65,7 @@ impl Home {
         self.path(".local/state/kubectl-tenant/sessions").join(format!("{key}.json"))
     }
 
-    /// A cached token: asked for `age` seconds ago, ends in `left` seconds.
+    /// Writes a cached token that was requested `age` seconds ago and expires in `left` seconds.
     pub(crate) fn forge_token(&self, token: &str, age: i64, left: i64) {
         let stamp = jiff::Timestamp::from_second(now() + left - 60).unwrap();
         let document = json!({
@@ -76,7 +76,7 @@ impl Home {
         write(&self.token_path(), &format!("{document}\n{}\n", "0".repeat(512)));
     }
 
-    /// A session whose access token ends in `left` seconds.
+    /// Writes a session whose access token expires in `left` seconds.
     pub(crate) fn forge_session(&self, number: u32, left: i64) {
         write(&self.session_path(), &self.session(number, left).to_string());
     }
@@ -93,14 +93,19 @@ impl Home {
         })
     }
 
-    /// The program, with nothing of this process's environment.
+    /// The program, without the environment of this process.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-tenant"));
         command.args(args).env_clear().env("HOME", self.folder.path());
-        // Would leave a trace if it were opened.
+        // Leaves a file if a browser is opened.
         command.env("BROWSER", format!("touch {}", self.path("browser").display()));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    /// Runs the program with the kubeconfig in this folder.
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        run(self.command(args).env("KUBECONFIG", self.path("config")))
     }
 
     /// `get-token` as a kubeconfig calls it.
@@ -132,26 +137,26 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// What a program said.
+/// Output and exit code of the program.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Said {
-    pub(crate) fn of(output: &Output) -> Self {
-        let said = Self {
+impl CommandOutput {
+    pub(crate) fn from_output(output: &Output) -> Self {
+        let result = Self {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8(output.stdout.clone()).unwrap(),
             stderr: String::from_utf8(output.stderr.clone()).unwrap(),
         };
-        assert!(!said.stderr.contains(CANARY), "a secret in: {}", said.stderr);
-        said
+        assert!(!result.stderr.contains(CANARY), "a secret in: {}", result.stderr);
+        result
     }
 
-    /// The one JSON document on stdout.
+    /// Parses the one JSON document on stdout.
     pub(crate) fn document(&self) -> Value {
         assert_eq!(self.code, 0, "{self:?}");
         serde_json::from_str(&self.stdout).unwrap()
@@ -161,14 +166,14 @@ impl Said {
         self.document()["status"]["token"].as_str().unwrap().to_owned()
     }
 
-    /// Seconds until the stamp.
+    /// The expiration timestamp in Unix seconds.
     pub(crate) fn stamp(&self) -> i64 {
         let document = self.document();
         let stamp = document["status"]["expirationTimestamp"].as_str().unwrap();
         stamp.parse::<jiff::Timestamp>().unwrap().as_second()
     }
 
-    /// Failed with this code, with nothing on stdout.
+    /// Asserts that the program failed with this exit code and an empty stdout.
     pub(crate) fn failed(&self, code: i32) -> &str {
         assert_eq!(self.code, code, "{self:?}");
         assert_eq!(self.stdout, "");
@@ -177,6 +182,6 @@ impl Said {
     }
 }
 
-pub(crate) fn run(command: &mut Command) -> Said {
-    Said::of(&command.output().unwrap())
+pub(crate) fn run(command: &mut Command) -> CommandOutput {
+    CommandOutput::from_output(&command.output().unwrap())
 }

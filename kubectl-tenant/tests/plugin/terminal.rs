@@ -1,4 +1,4 @@
-//! What a hostile broker, or a captive portal in its place, makes a terminal show.
+//! Tests that the text of a hostile broker or captive portal cannot control the terminal.
 
 use std::{
     fs::File,
@@ -13,15 +13,16 @@ use rustix::{
 use serde_json::{Value, json};
 
 use crate::{
-    answers::{Answer, Answers, json_answer},
+    stub_server::{StubResponse, StubServer, json_response},
     support::{Home, WORKSPACE},
 };
 
-/// Sets the title, clears the screen, colours (C0 and C1), deletes, turns the text around, hides.
+/// Sets the title, clears the screen, colours (C0 and C1), deletes, reverses text, hides.
 const HOSTILE: &str = "bad\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{9d}0;x\u{9c}\u{7f}\u{8}\r\
     \u{85}\u{200b}\u{200f}\u{202e}\u{2066}\u{2028}\u{feff}\nhint: run evil";
 
-/// Runs a command whose three streams are a pseudo-terminal, and gives what the terminal got.
+/// Runs a command whose three streams are a pseudo-terminal, and returns what the terminal
+/// received.
 fn on_terminal(command: &mut Command) -> String {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&master).unwrap();
@@ -32,7 +33,7 @@ fn on_terminal(command: &mut Command) -> String {
     let stream = || Stdio::from(terminal.try_clone().unwrap());
     command.stdin(stream()).stdout(stream()).stderr(stream());
     let mut child = command.spawn().unwrap();
-    // Reading ends when nobody has the terminal open any more.
+    // Reading ends when every process has closed the terminal.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     drop(terminal);
     let (mut master, mut shown, mut piece) = (File::from(master), Vec::new(), [0; 4096]);
@@ -43,7 +44,7 @@ fn on_terminal(command: &mut Command) -> String {
     String::from_utf8(shown).unwrap()
 }
 
-/// The program's text has line feeds, before which a terminal puts a carriage return.
+/// Asserts that nothing in the text controls the terminal, which writes CR LF for a line feed.
 fn assert_harmless(shown: &str, what: &str) {
     let text = shown.replace("\r\n", "\n");
     let harmless = |it: char| {
@@ -53,9 +54,9 @@ fn assert_harmless(shown: &str, what: &str) {
                     | '\u{2060}'..='\u{206f}' | '\u{feff}'))
     };
     assert!(text.chars().all(harmless), "{what}: {text:?}");
-    assert!(text.contains("bad"), "{what} shows what was said: {text:?}");
+    assert!(text.contains("bad"), "{what} does not show the broker's text: {text:?}");
     let forged = text.lines().any(|line| line.starts_with("hint: run evil"));
-    assert!(!forged, "{what}: a line of the broker's looks like one of ours: {text:?}");
+    assert!(!forged, "{what}: a line of the broker looks like one of the plugin: {text:?}");
 }
 
 fn workspace() -> Value {
@@ -66,11 +67,11 @@ fn workspace() -> Value {
     })
 }
 
-/// Good answers with hostile text in them.
-fn data(path: &str) -> Answer {
-    let page = |item: Value| json_answer(200, &json!({"items": [item], "next_cursor": HOSTILE}));
+/// Valid responses with hostile text in them.
+fn data(path: &str) -> StubResponse {
+    let page = |item: Value| json_response(200, &json!({"items": [item], "next_cursor": HOSTILE}));
     match path {
-        "/api/v1/me" => json_answer(
+        "/api/v1/me" => json_response(
             200,
             &json!({
                 "id": WORKSPACE, "email": HOSTILE, "role": "user", "session_id": WORKSPACE,
@@ -80,7 +81,7 @@ fn data(path: &str) -> Answer {
         ),
         "/api/v1/workspaces" | "/api/v1/workspaces/lookup" => page(workspace()),
         "/api/v1/workspaces/credentials/kubeconfig" => {
-            Answer::Given(200, "application/x-yaml", format!("# {HOSTILE}"))
+            StubResponse::Http(200, "application/x-yaml", format!("# {HOSTILE}"))
         }
         "/api/v1/me/sessions" => page(json!({
             "id": WORKSPACE, "client": HOSTILE, "created_at": "2026-01-01T00:00:00Z",
@@ -95,7 +96,7 @@ fn data(path: &str) -> Answer {
             "id": WORKSPACE, "created_at": "2026-01-01T00:00:00Z", "action": HOSTILE,
             "outcome": HOSTILE, "user_id": WORKSPACE, "user_email": HOSTILE, "reason": HOSTILE,
         })),
-        _ => json_answer(
+        _ => json_response(
             200,
             &json!({
                 "id": WORKSPACE, "status": "suspended",
@@ -106,8 +107,8 @@ fn data(path: &str) -> Answer {
 }
 
 #[test]
-fn data_of_a_hostile_broker_moves_no_cursor() {
-    let broker = Answers::start(|asked, _| data(asked.path.split('?').next().unwrap()));
+fn hostile_data_cannot_control_the_terminal() {
+    let broker = StubServer::start(|request, _| data(request.path.split('?').next().unwrap()));
     let home = Home::new(&broker.url);
     home.forge_session(1, 600);
     for command in [
@@ -132,8 +133,8 @@ fn data_of_a_hostile_broker_moves_no_cursor() {
 }
 
 #[test]
-fn what_is_hidden_in_data_is_still_there_for_programs() {
-    let broker = Answers::start(|asked, _| data(asked.path.split('?').next().unwrap()));
+fn hostile_data_is_unchanged_for_programs() {
+    let broker = StubServer::start(|request, _| data(request.path.split('?').next().unwrap()));
     let home = Home::new(&broker.url);
     home.forge_session(1, 600);
     for format in ["json", "yaml"] {
@@ -145,7 +146,7 @@ fn what_is_hidden_in_data_is_still_there_for_programs() {
 }
 
 #[test]
-fn refusals_of_a_hostile_broker_move_no_cursor() {
+fn hostile_errors_cannot_control_the_terminal() {
     for (status, code) in [
         (403, HOSTILE),
         (404, "not_found"),
@@ -153,16 +154,16 @@ fn refusals_of_a_hostile_broker_move_no_cursor() {
         (401, "unauthenticated"),
         (503, "storage_unavailable"),
     ] {
-        let broker = Answers::start(move |asked, _| {
-            if asked.path == "/oauth2/token" {
+        let broker = StubServer::start(move |request, _| {
+            if request.path == "/oauth2/token" {
                 let refusal = json!({"error": "invalid_scope", "error_description": HOSTILE});
-                return json_answer(400, &refusal);
+                return json_response(400, &refusal);
             }
             let problem = json!({
                 "type": "about:blank", "title": HOSTILE, "status": status, "code": code,
                 "detail": HOSTILE, "request_id": HOSTILE,
             });
-            Answer::Given(status, "application/problem+json", problem.to_string())
+            StubResponse::Http(status, "application/problem+json", problem.to_string())
         });
         let home = Home::new(&broker.url);
         home.forge_session(1, 600);
@@ -171,13 +172,13 @@ fn refusals_of_a_hostile_broker_move_no_cursor() {
             &["suspend", "tenant-x"],
             &["users", "suspend", "a@b.example"],
             &["get-token", "--workspace", WORKSPACE],
-            // The failure of the call before is stored.
+            // The failure of the previous call is stored.
             &["status"],
         ] {
             let shown = on_terminal(home.command(command).env("TENANT_BROKER_URL", &broker.url));
             assert_harmless(&shown, &format!("{command:?} after {status}"));
         }
-        // The token endpoint's word, when the session has to be renewed.
+        // The token endpoint's error text, when the session has to be renewed.
         home.forge_session(1, -1);
         let shown = on_terminal(home.command(&["whoami"]).env("TENANT_BROKER_URL", &broker.url));
         assert_harmless(&shown, "whoami with a renewal");

@@ -1,24 +1,24 @@
-//! What is signed: a row and its hash, and when.
+//! Checkpoints of the audit trail: the signed claims about a row, its hash and the time.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Hash;
 
-/// The kind of a checkpoint's signature. An ID token is of another kind, so the two never pass for
-/// each other though one key may sign both.
+/// JWS `typ` of a checkpoint. An ID token has another `typ`, so that neither is accepted as the
+/// other although one key may sign both.
 pub(in crate::audit) const CHECKPOINT: &str = "tenant-audit-checkpoint+jws";
-/// The kind of an anchor's signature.
+/// JWS `typ` of an anchor.
 pub(in crate::audit) const ANCHOR: &str = "tenant-audit-anchor+jws";
 
-/// The signed statement of a checkpoint or an anchor.
+/// The signed claims of a checkpoint or an anchor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(in crate::audit) struct Mark {
-    /// Number of the row.
+pub(in crate::audit) struct CheckpointClaims {
+    /// Sequence number of the row.
     pub(in crate::audit) sequence: i64,
-    /// Its hash.
+    /// Hash of the row.
     pub(in crate::audit) hash: Hash,
-    /// When it was signed.
+    /// When the claims were signed.
     pub(in crate::audit) at: Timestamp,
 }

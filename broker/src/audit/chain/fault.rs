@@ -1,108 +1,108 @@
-//! What can be wrong with a trail.
+//! Faults of an audit trail: what verification can find.
 
 use serde::Serialize;
 use uuid::Uuid;
 
-/// The first thing that is wrong with a trail.
+/// The first fault of a trail.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Fault {
-    /// Rows are not there.
+    /// Rows are missing.
     #[error("rows {first} to {last} are missing")]
     Missing {
-        /// The first of them.
+        /// Number of the first missing row.
         first: i64,
-        /// The last of them.
+        /// Number of the last missing row.
         last: i64,
     },
-    /// A row is not what was sealed.
+    /// A row differs from what was sealed.
     #[error("row {sequence} ({id}) is not what was sealed at this place: changed, added or moved")]
     Changed {
-        /// Its number.
+        /// Number of the row.
         sequence: i64,
-        /// Its identifier.
+        /// Identifier of the row.
         id: Uuid,
     },
-    /// A row has a number that was there already.
+    /// A row has a number that an earlier row already has.
     #[error("row {sequence} ({id}) is at a place that another row has: added, moved or doubled")]
     Repeated {
-        /// Its number.
+        /// Number of the row.
         sequence: i64,
-        /// Its identifier.
+        /// Identifier of the row.
         id: Uuid,
     },
-    /// Rows were made anew up to a checkpoint, which still knows the old ones.
+    /// Rows were rewritten up to a checkpoint, which still contains the old hash.
     #[error(
         "rows {first} to {last} were rewritten: their hashes fit each other, but not what was signed"
     )]
     Rewritten {
-        /// The first row after the last good checkpoint.
+        /// The first row after the last valid checkpoint.
         first: i64,
         /// The row of this checkpoint.
         last: i64,
     },
-    /// A signed statement is not what it should be.
+    /// A checkpoint or an anchor is invalid.
     #[error("the {what} at row {sequence}: {why}")]
     Unproven {
-        /// Checkpoint or anchor.
+        /// `checkpoint` or `anchor`.
         what: &'static str,
-        /// The row.
+        /// Number of the row.
         sequence: i64,
-        /// What is wrong.
+        /// The cause as text.
         why: String,
     },
-    /// A key that nobody gave.
+    /// A checkpoint or an anchor is signed with an unknown key.
     #[error(
         "the {what} at row {sequence} names the key {kid}, which is not among the known ones; if it \
          was yours once, give it with --keys or audit.known_keys_file"
     )]
     UnknownKey {
-        /// Checkpoint or anchor.
+        /// `checkpoint` or `anchor`.
         what: &'static str,
-        /// The row.
+        /// Number of the row.
         sequence: i64,
-        /// Name of the key.
+        /// Key id (`kid`) of the signature.
         kid: String,
     },
-    /// Rows at the end that nobody signed.
+    /// Rows at the end are not covered by a checkpoint.
     #[error("rows {first} to {last} are under no signed checkpoint")]
     Unsigned {
-        /// The first.
+        /// Number of the first such row.
         first: i64,
-        /// The last.
+        /// Number of the last such row.
         last: i64,
     },
-    /// The head that the next row would follow is not the last row.
+    /// The head, which the next sealed row would follow, is not the last row.
     #[error("the chain's head is row {head}, but the last row is {last}")]
     Head {
-        /// What the head says.
+        /// Number that the head names.
         head: i64,
-        /// What is there.
+        /// Number of the last row.
         last: i64,
     },
-    /// The head is not there any more.
+    /// The head is missing.
     #[error("the chain's head is missing")]
     NoHead,
-    /// The head that was kept is not in the trail.
+    /// The expected head is not in the trail.
     #[error("row {sequence} is not the one that was kept: another history stands in its place")]
     OtherHistory {
-        /// Its number.
+        /// Number of the row.
         sequence: i64,
     },
-    /// The head that was kept is before the trail.
+    /// The expected head is older than the trail.
     #[error("row {sequence} was kept, but the trail begins after row {begins}: keep a later head")]
     TooOld {
-        /// Its number.
+        /// Number of the row.
         sequence: i64,
-        /// The row before the first one.
+        /// Number of the row before the first one.
         begins: i64,
     },
-    /// Something that cannot be read.
+    /// A row or line cannot be decoded.
     #[error("after row {after}: cannot be read: {why}")]
     Unreadable {
-        /// The last row that could.
+        /// Number of the last row that could be decoded.
         after: i64,
-        /// Why.
+        /// The cause as text.
         why: String,
     },
 }

@@ -1,15 +1,15 @@
-//! The chain as it was exported: a file of lines.
+//! Verification of an exported chain: a file of lines.
 
 use std::io::{self, BufRead, Read as _};
 
-use super::{Expected, Fault, Line, Outcome, Start, line::MOST_LINE_BYTES, verify::Verifier};
+use super::{Fault, Head, Line, Start, VerificationReport, line::MAX_LINE_BYTES, verify::Verifier};
 use crate::signing::PublicKeys;
 
-/// Lines between two reports of progress.
-const REPORT: u64 = 1000;
+/// Lines between two progress reports.
+const PROGRESS_INTERVAL_LINES: u64 = 1000;
 
-/// Verifies exported lines, one export or several behind each other. `progress` hears now and then
-/// how many rows were looked at.
+/// Verifies exported lines, of one export or of several concatenated exports. `progress` is called
+/// now and then with the number of verified rows.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -17,15 +17,15 @@ pub fn verify(
     mut lines: impl BufRead,
     keys: &PublicKeys,
     start: Start,
-    expected: Option<Expected>,
+    expected: Option<Head>,
     mut progress: impl FnMut(u64),
-) -> io::Result<Outcome> {
+) -> io::Result<VerificationReport> {
     let mut verifier = Verifier::new(keys, start, expected);
     let mut bytes = Vec::new();
-    let most = u64::try_from(MOST_LINE_BYTES).unwrap_or(u64::MAX);
+    let max_bytes = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
     for number in 1u64.. {
         bytes.clear();
-        (&mut lines).take(most).read_until(b'\n', &mut bytes)?;
+        (&mut lines).take(max_bytes).read_until(b'\n', &mut bytes)?;
         if bytes.is_empty() {
             break;
         }
@@ -35,16 +35,16 @@ pub fn verify(
             .and_then(Line::parse)
             .map_err(|why| format!("line {number}: {why}"));
         let after = verifier.last().sequence;
-        let taken = parsed
+        let checked = parsed
             .map_err(|why| Fault::Unreadable { after, why })
-            .and_then(|line| verifier.take(&line));
-        if let Err(fault) = taken {
-            return Ok(verifier.outcome(Some(fault), None));
+            .and_then(|line| verifier.check(&line));
+        if let Err(fault) = checked {
+            return Ok(verifier.into_report(Some(fault), None));
         }
-        if number % REPORT == 0 {
+        if number % PROGRESS_INTERVAL_LINES == 0 {
             progress(verifier.rows());
         }
     }
     let fault = verifier.finish().err();
-    Ok(verifier.outcome(fault, None))
+    Ok(verifier.into_report(fault, None))
 }

@@ -1,4 +1,4 @@
-//! The hash of a row, over everything in it and the hash before.
+//! The hash of a row: over all of its fields and the hash of the previous row.
 
 use std::{fmt, str::FromStr};
 
@@ -8,8 +8,9 @@ use uuid::Uuid;
 
 use crate::audit::Row;
 
-/// Sets these hashes apart from all others, and later encodings from this one.
-const DOMAIN: &[u8] = b"tenant-broker audit row 1";
+/// Domain separation tag: sets these hashes apart from all others, and later encodings from this
+/// one.
+const DOMAIN_TAG: &[u8] = b"tenant-broker audit row 1";
 
 /// A SHA-256 hash; 64 hexadecimal digits as text.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,16 +18,16 @@ const DOMAIN: &[u8] = b"tenant-broker audit row 1";
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// What stands before the first row.
+    /// The hash before the first row.
     pub const GENESIS: Self = Self([0; 32]);
 
-    /// The hash of a row at its place: SHA-256 over a tag, the hash before, and each field. A field
-    /// is one byte 1, its length in bytes as 32 bits with the greatest first, and its bytes; or one
-    /// byte 0 where the row has none. Numbers are 64 bits, greatest byte first; identifiers are their
-    /// 16 bytes. The fields stand in the order of this function.
+    /// The hash of a row at its position: SHA-256 over a tag, the previous hash, and each field. A
+    /// field is encoded as one byte 1, its length in bytes as a 32-bit big-endian number, and its
+    /// bytes; or as one byte 0 if the row does not have it. Numbers are 64 bits, big-endian;
+    /// identifiers are their 16 bytes. The order of the fields is that of this function.
     #[must_use]
     pub fn link(self, sequence: i64, row: &Row) -> Self {
-        // Taken apart, so that a new column does not compile until it is hashed.
+        // Destructured, so that a new column does not compile until it is hashed.
         let Row {
             id,
             created_at,
@@ -42,8 +43,8 @@ impl Hash {
             request_id,
             reason,
         } = row;
-        let mut fields = Fields(Sha256::new());
-        fields.0.update(DOMAIN);
+        let mut fields = FieldHasher(Sha256::new());
+        fields.0.update(DOMAIN_TAG);
         fields.0.update(self.0);
         fields.bytes(&sequence.to_be_bytes());
         fields.bytes(id.as_bytes());
@@ -51,23 +52,23 @@ impl Hash {
         fields.bytes(action.as_bytes());
         fields.bytes(outcome.as_bytes());
         for id in [user_id, subject_user_id, workspace_id, session_id, subject_session_id] {
-            fields.perhaps(id.as_ref().map(Uuid::as_bytes).map(<[u8; 16]>::as_slice));
+            fields.optional(id.as_ref().map(Uuid::as_bytes).map(<[u8; 16]>::as_slice));
         }
         for text in [credential_id, ip_address, request_id, reason] {
-            fields.perhaps(text.as_ref().map(String::as_bytes));
+            fields.optional(text.as_ref().map(String::as_bytes));
         }
         Self(fields.0.finalize().into())
     }
 
-    /// Its bytes, as the database keeps them.
+    /// The 32 bytes that the database stores.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-struct Fields(Sha256);
+struct FieldHasher(Sha256);
 
-impl Fields {
+impl FieldHasher {
     fn bytes(&mut self, field: &[u8]) {
         self.0.update([1]);
         // A text of four gigabytes does not reach the database.
@@ -75,7 +76,7 @@ impl Fields {
         self.0.update(field);
     }
 
-    fn perhaps(&mut self, field: Option<&[u8]>) {
+    fn optional(&mut self, field: Option<&[u8]>) {
         match field {
             Some(field) => self.bytes(field),
             None => self.0.update([0]),
@@ -95,23 +96,23 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// A text or a value that is no hash.
+/// A text or a value that is not a hash.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a hash is 64 hexadecimal digits in lower case")]
-pub struct NoHash;
+pub struct InvalidHash;
 
 impl FromStr for Hash {
-    type Err = NoHash;
+    type Err = InvalidHash;
 
-    fn from_str(text: &str) -> Result<Self, NoHash> {
+    fn from_str(text: &str) -> Result<Self, InvalidHash> {
         let digits = text.as_bytes();
         if digits.len() != 64 {
-            return Err(NoHash);
+            return Err(InvalidHash);
         }
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Ok(byte - b'0'),
             b'a'..=b'f' => Ok(byte - b'a' + 10),
-            _ => Err(NoHash),
+            _ => Err(InvalidHash),
         };
         let mut bytes = [0; 32];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
@@ -128,17 +129,17 @@ impl From<Hash> for String {
 }
 
 impl TryFrom<String> for Hash {
-    type Error = NoHash;
+    type Error = InvalidHash;
 
-    fn try_from(text: String) -> Result<Self, NoHash> {
+    fn try_from(text: String) -> Result<Self, InvalidHash> {
         text.parse()
     }
 }
 
 impl TryFrom<Vec<u8>> for Hash {
-    type Error = NoHash;
+    type Error = InvalidHash;
 
-    fn try_from(bytes: Vec<u8>) -> Result<Self, NoHash> {
-        bytes.try_into().map(Self).map_err(|_| NoHash)
+    fn try_from(bytes: Vec<u8>) -> Result<Self, InvalidHash> {
+        bytes.try_into().map(Self).map_err(|_| InvalidHash)
     }
 }

@@ -1,71 +1,71 @@
-//! A line of the trail, as it is exported and verified.
+//! A line of an exported trail.
 
 use serde::{Deserialize, Serialize};
 
 use super::Hash;
 use crate::audit::Row;
 
-/// Bytes of a line at most; a row has a few hundred.
-pub(super) const MOST_LINE_BYTES: usize = 1024 * 1024;
+/// Maximum bytes of a line; a row has a few hundred.
+pub(super) const MAX_LINE_BYTES: usize = 1024 * 1024;
 
-/// A row with its place in the chain.
+/// A row with its position in the chain.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, Deserialize)]
-pub struct Sealed {
-    /// Its number: 1 for the first row that was ever sealed, and no number is left out.
+pub struct SealedRow {
+    /// Sequence number: 1 for the first row that was ever sealed, without gaps.
     pub sequence: i64,
-    /// Its hash.
+    /// Hash of the row.
     #[sqlx(try_from = "Vec<u8>")]
     pub hash: Hash,
-    /// The row.
+    /// The row itself.
     #[sqlx(flatten)]
     #[serde(flatten)]
     pub row: Row,
 }
 
-/// A line. Whole exports can be put one behind the other.
+/// A line of an export. Whole exports can be concatenated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Line {
-    /// An export begins after this row. Whoever believes the checkpoints that follow can believe the
-    /// hash, for theirs come of it.
+    /// An export starts after this row. A reader who trusts the checkpoints that follow can trust
+    /// this hash, because theirs depend on it.
     Start {
-        /// The row's number; 0 before the first one.
+        /// Number of the row; 0 before the first one.
         sequence: i64,
-        /// Its hash.
+        /// Hash of the row.
         hash: Hash,
     },
-    /// What was up to this row is gone, by the broker's own hand.
+    /// The broker itself pruned the rows up to this one.
     Anchor {
-        /// The last row that is gone.
+        /// Number of the last pruned row.
         sequence: i64,
-        /// The signed statement: its hash, and when it was cut.
+        /// The signed claims: the hash of the row, and when it was pruned.
         signed: String,
     },
-    /// A row.
-    Row(Box<Sealed>),
-    /// The row before was the head once, and the broker signed that.
+    /// A sealed row.
+    Row(Box<SealedRow>),
+    /// The preceding row was once the head, and the broker signed that.
     Checkpoint {
-        /// The row's number.
+        /// Number of the row.
         sequence: i64,
-        /// The signed statement: its hash, and when it was sealed.
+        /// The signed claims: the hash of the row, and when it was sealed.
         signed: String,
     },
 }
 
 impl Line {
-    /// As JSON on one line, without its end.
+    /// The line as JSON, without a newline.
     ///
     /// # Errors
-    /// None in practice.
+    /// Serialization fails; it does not in practice.
     pub fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
     }
 
-    /// A line as it was exported, byte for byte: what is written in another way may say things that
-    /// no hash covers.
+    /// Parses a line exactly as it was exported, byte for byte, because another encoding could
+    /// contain values that no hash covers.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The text is not a line; the error says why.
     pub fn parse(text: &str) -> Result<Self, String> {
         let line: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match line.to_json() {

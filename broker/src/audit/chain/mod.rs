@@ -1,14 +1,15 @@
-//! The chain that shows whether somebody changed the trail.
+//! The hash chain of the audit trail, which makes later changes to rows detectable.
 //!
-//! Rows are written unsealed, in the transaction of what they are about, so that nothing waits for
-//! the chain. About once a second the [`Sealer`] of one replica gives the rows that were committed
-//! since then the next numbers, and each a hash over itself and the hash before ([`Hash::link`]). The
-//! last one of a batch it signs: a checkpoint. Whoever changes, removes, adds or moves a sealed row
-//! has to make all hashes after it anew, and has no key to sign them with.
+//! Rows are written unsealed, in the transaction of the change that they record, so that nothing
+//! waits for the chain. About once a second the [`Sealer`] of one replica takes the rows that were
+//! committed since then. It gives them the next sequence numbers, and each a hash over itself and
+//! the previous hash ([`Hash::link`]). It signs the last row of a batch: a checkpoint. An attacker
+//! who changes, removes, adds or moves a sealed row has to recompute all later hashes, and has no
+//! key to sign them.
 //!
-//! What that does not show: a row that is changed before it is sealed, and a trail that was cut off
-//! after some checkpoint as if nothing had happened since. Against the latter whoever verifies keeps
-//! the head that they saw last ([`Expected`]).
+//! The chain does not detect a row that is changed before it is sealed, or a trail that was
+//! truncated after some checkpoint as if nothing had happened since. Against the latter an auditor
+//! keeps the last head that they verified ([`Head`]).
 
 mod checkpoint;
 mod database;
@@ -25,14 +26,14 @@ pub use database::verify as verify_database;
 pub use fault::Fault;
 pub use file::verify as verify_file;
 pub use hash::Hash;
-pub use line::{Line, Sealed};
+pub use line::{Line, SealedRow};
 pub use seal::{SealError, Sealer};
-pub use verify::{Expected, Outcome, Start};
+pub use verify::{Head, Start, VerificationReport};
 
-pub(super) use checkpoint::{ANCHOR, CHECKPOINT, Mark};
-pub(super) use database::{State, between, checkpoints, hash_at};
+pub(super) use checkpoint::{ANCHOR, CHECKPOINT, CheckpointClaims};
+pub(super) use database::{State, checkpoints, hash_at, sealed_rows};
 
-/// Times as they stand in exported rows: RFC 3339 in UTC, to the millisecond that the row has.
+/// Serialization of times in exported rows: RFC 3339 in UTC, with milliseconds.
 pub(super) mod time {
     use jiff::Timestamp;
     use serde::{Deserialize, Deserializer, Serialize as _, Serializer, de::Error as _};

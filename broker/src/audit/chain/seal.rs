@@ -1,10 +1,10 @@
-//! Gives rows their place in the chain.
+//! The sealer: gives audit rows their position in the chain and signs checkpoints.
 
 use std::{sync::Arc, time::Duration};
 
 use sqlx::QueryBuilder;
 
-use super::{CHECKPOINT, Hash, Mark, State};
+use super::{CHECKPOINT, CheckpointClaims, Hash, State};
 use crate::{
     audit::Row,
     clock::{Clock, ticks},
@@ -13,10 +13,10 @@ use crate::{
     signing::PrivateKey,
 };
 
-/// Rows of one batch at most: one statement and a few milliseconds of the writer.
-pub(in crate::audit) const BATCH: usize = 500;
-/// How long a row stays unsealed, about.
-const EVERY: Duration = Duration::from_secs(1);
+/// Maximum rows of one batch: one statement, and a few milliseconds of the writer.
+pub(in crate::audit) const MAX_BATCH_ROWS: usize = 500;
+/// Interval of sealing: about the time that a row stays unsealed.
+const SEAL_INTERVAL: Duration = Duration::from_secs(1);
 
 const UNSEALED: &str = concat!(
     "SELECT ",
@@ -24,29 +24,29 @@ const UNSEALED: &str = concat!(
     " FROM audit_logs WHERE sequence IS NULL ORDER BY created_at, id LIMIT $1"
 );
 
-/// Only one of several at once gets past this: the others find another head.
+/// Only one of several concurrent sealers succeeds here: the others find that the head has moved.
 const MOVE_HEAD: &str = "\
 UPDATE audit_chain SET sequence = $1, hash = $2, sealed_at = $3 WHERE sequence = $4";
 
 const INSERT_CHECKPOINT: &str = "\
 INSERT INTO audit_checkpoints (sequence, created_at, signed) VALUES ($1, $2, $3)";
 
-/// Rows could not be sealed; they stay as they are, for the next time.
+/// Rows could not be sealed; they stay unsealed until the next attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum SealError {
-    /// The database.
+    /// The database failed.
     #[error("the database failed")]
     Storage(#[from] sqlx::Error),
-    /// The key.
+    /// The signature could not be made.
     #[error("cannot sign")]
     Sign(#[from] jsonwebtoken::errors::Error),
-    /// Somebody changed what is there.
+    /// Somebody else changed the audit tables.
     #[error("{0}: somebody else wrote to the audit tables; run `tenant-broker audit verify`")]
     Tampered(&'static str),
 }
 
-/// Seals rows. Any number may run at once: what each writes depends on a head that nobody moved
-/// meanwhile, so exactly one of them gets its batch in, and none waits for a lock while it hashes.
+/// Seals rows. Any number of sealers may run concurrently: every write depends on an unchanged
+/// head, so exactly one of them commits its batch, and none waits for a lock while it hashes.
 #[derive(Clone, Debug)]
 pub struct Sealer {
     db: Db,
@@ -55,62 +55,59 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// Signs checkpoints with this key.
+    /// A sealer that signs checkpoints with this key.
     pub fn new(db: Db, clock: Clock, key: Arc<PrivateKey>) -> Self {
         Self { db, clock, key }
     }
 
-    /// Seals about once a second what there is, for ever.
-    pub async fn keep(self) {
-        let mut ticks = ticks(EVERY);
+    /// Seals new rows about once a second, forever.
+    pub async fn run(self) {
+        let mut ticks = ticks(SEAL_INTERVAL);
         loop {
             ticks.tick().await;
-            if let Err(error) = self.take_turn().await {
-                tracing::error!(
-                    error = problem::chain(&error),
-                    "audit rows stay unsealed until the cause is gone"
-                );
+            if let Err(error) = self.seal_if_due().await {
+                tracing::error!(error = problem::error_chain(&error), "sealing audit rows failed");
             }
         }
     }
 
-    /// Seals, unless another replica did within the last interval.
-    async fn take_turn(&self) -> Result<(), SealError> {
+    /// Seals, unless another replica did so within the last interval.
+    async fn seal_if_due(&self) -> Result<(), SealError> {
         let since = self.clock.now_ms() - State::read(&self.db).await?.sealed_at;
-        // A clock that is ahead of ours does not keep us from it.
+        // A replica whose clock is ahead of ours does not stop us.
         if (0..700).contains(&since) {
             return Ok(());
         }
-        self.run().await.map(drop)
+        self.seal_all().await.map(drop)
     }
 
-    /// Seals all rows that are committed; returns how many.
+    /// Seals all committed rows; returns their number.
     ///
     /// # Errors
-    /// What is not sealed stays for the next time.
-    pub async fn run(&self) -> Result<u64, SealError> {
+    /// Rows that are not sealed stay for the next attempt.
+    pub async fn seal_all(&self) -> Result<u64, SealError> {
         let mut sealed = 0;
         loop {
-            let batch = self.batch().await?;
+            let batch = self.seal_batch().await?;
             sealed += batch as u64;
-            if batch < BATCH {
+            if batch < MAX_BATCH_ROWS {
                 return Ok(sealed);
             }
         }
     }
 
-    /// Seals one batch; 0 if there was nothing to do, or another replica was first.
-    async fn batch(&self) -> Result<usize, SealError> {
-        let Some((tx, rows)) = self.prepare().await? else { return Ok(0) };
+    /// Seals one batch; 0 if there was nothing to do or another replica was faster.
+    async fn seal_batch(&self) -> Result<usize, SealError> {
+        let Some((tx, rows)) = self.prepare_batch().await? else { return Ok(0) };
         tx.commit().await?;
         Ok(rows)
     }
 
-    /// Everything but the commit, and how many rows it is about.
-    pub(super) async fn prepare(&self) -> Result<Option<(Tx, usize)>, SealError> {
+    /// Everything but the commit: the transaction and the number of its rows.
+    pub(super) async fn prepare_batch(&self) -> Result<Option<(Tx, usize)>, SealError> {
         let head = State::read(&self.db).await?;
         let rows: Vec<Row> = on_engine!(self.db.reader(), pool => sqlx::query_as(UNSEALED)
-            .bind(i64::try_from(BATCH).unwrap_or(i64::MAX))
+            .bind(i64::try_from(MAX_BATCH_ROWS).unwrap_or(i64::MAX))
             .fetch_all(pool).await)?;
         if rows.is_empty() {
             return Ok(None);
@@ -123,7 +120,7 @@ impl Sealer {
             links.push((row.id, sequence, hash));
         }
         let now = self.clock.now();
-        let signed = self.key.sign(CHECKPOINT, &Mark { sequence, hash, at: now })?;
+        let signed = self.key.sign(CHECKPOINT, &CheckpointClaims { sequence, hash, at: now })?;
         let now = now.as_millisecond();
 
         let mut tx = self.db.begin().await?;
@@ -143,7 +140,7 @@ impl Sealer {
     }
 }
 
-/// Writes all links in one statement; returns how many rows took theirs.
+/// Writes all sequence numbers and hashes in one statement; returns the number of updated rows.
 async fn write(tx: &mut Tx, links: &[(uuid::Uuid, i64, Hash)]) -> sqlx::Result<u64> {
     on_engine!(tx.connection(), c => {
         let mut statement = QueryBuilder::new("WITH links (id, sequence, hash) AS (");
@@ -154,7 +151,7 @@ async fn write(tx: &mut Tx, links: &[(uuid::Uuid, i64, Hash)]) -> sqlx::Result<u
             ") UPDATE audit_logs SET sequence = links.sequence, hash = links.hash FROM links \
              WHERE audit_logs.id = links.id AND audit_logs.sequence IS NULL",
         );
-        // Each length is a statement of its own; they would drive others out of the cache.
+        // Each batch length is a different statement; caching them would evict others.
         let done = statement.build().persistent(false).execute(c).await;
         done.map(|done| done.rows_affected())
     })

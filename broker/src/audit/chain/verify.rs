@@ -1,22 +1,22 @@
-//! Whether a trail is as it was sealed: one line after the other, remembering only the last.
+//! Verification of a trail: line by line, with constant memory.
 
 use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{ANCHOR, CHECKPOINT, Fault, Hash, Line, Mark, Sealed};
-use crate::signing::{PublicKeys, Unproven};
+use super::{ANCHOR, CHECKPOINT, CheckpointClaims, Fault, Hash, Line, SealedRow};
+use crate::signing::{PublicKeys, SignatureError};
 
-/// A head that somebody kept elsewhere: `SEQUENCE:HASH`.
+/// A head of the chain, as an auditor keeps it elsewhere: `SEQUENCE:HASH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Expected {
-    /// Number of the row.
+pub struct Head {
+    /// Sequence number of the row.
     pub sequence: i64,
-    /// Its hash.
+    /// Hash of the row.
     pub hash: Hash,
 }
 
-impl FromStr for Expected {
+impl FromStr for Head {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -27,43 +27,43 @@ impl FromStr for Expected {
     }
 }
 
-impl std::fmt::Display for Expected {
+impl std::fmt::Display for Head {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.sequence, self.hash)
     }
 }
 
-/// Where a trail may begin.
+/// Where a trail may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// With its first row, or where the broker signed that it cut it.
+    /// At the first row, or at a signed anchor after which the broker pruned the rows before.
     Whole,
-    /// After this row, for whoever looks at a part on purpose.
+    /// After this row, to verify a part on purpose.
     After(i64),
 }
 
-/// What was found.
+/// Result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Outcome {
-    /// Whether everything is as it was sealed.
+pub struct VerificationReport {
+    /// Whether the whole trail is as it was sealed.
     pub intact: bool,
-    /// The first thing that is not.
+    /// The first fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
-    /// The row before the first one: 0, or where the trail was cut.
+    /// Number of the row before the first one: 0, or the last pruned row.
     pub after: i64,
     /// Rows that are proven to be as they were sealed.
     pub rows: u64,
-    /// Checkpoints whose signature is right.
+    /// Checkpoints with a valid signature.
     pub checkpoints: u64,
-    /// Rows that are not sealed yet; not known of a file.
+    /// Rows that are not sealed yet; `None` for a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsealed: Option<i64>,
     /// The last proven row: keep it, as `SEQUENCE:HASH`, for `--expect`.
-    pub head: Expected,
+    pub head: Head,
 }
 
-impl std::fmt::Display for Outcome {
+impl std::fmt::Display for VerificationReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.fault {
             None => writeln!(f, "the audit trail is as it was sealed")?,
@@ -79,24 +79,24 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// Looks at one line after the other.
+/// State of a verification: checks one line after the other.
 #[derive(Debug)]
 pub(super) struct Verifier<'a> {
     keys: &'a PublicKeys,
     start: Start,
-    expected: Option<Expected>,
+    expected: Option<Head>,
     expected_seen: bool,
     begins: Option<i64>,
-    last: Expected,
-    signed: Expected,
+    last: Head,
+    signed: Head,
     rows: u64,
     proven: u64,
     checkpoints: u64,
 }
 
 impl<'a> Verifier<'a> {
-    pub(super) fn new(keys: &'a PublicKeys, start: Start, expected: Option<Expected>) -> Self {
-        let genesis = Expected { sequence: 0, hash: Hash::GENESIS };
+    pub(super) fn new(keys: &'a PublicKeys, start: Start, expected: Option<Head>) -> Self {
+        let genesis = Head { sequence: 0, hash: Hash::GENESIS };
         Self {
             keys,
             start,
@@ -111,40 +111,40 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// The last row that was looked at.
-    pub(super) fn last(&self) -> Expected {
+    /// The last row that was checked.
+    pub(super) fn last(&self) -> Head {
         self.last
     }
 
-    /// Rows that were looked at.
+    /// Number of rows that were checked.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    pub(super) fn take(&mut self, line: &Line) -> Result<(), Fault> {
+    pub(super) fn check(&mut self, line: &Line) -> Result<(), Fault> {
         match line {
             Line::Start { sequence, hash } => {
-                self.starts(Expected { sequence: *sequence, hash: *hash })
+                self.check_start(Head { sequence: *sequence, hash: *hash })
             }
-            Line::Anchor { sequence, signed } => self.anchored(*sequence, signed),
-            Line::Row(sealed) => self.row(sealed),
-            Line::Checkpoint { sequence, signed } => self.checkpoint(*sequence, signed),
+            Line::Anchor { sequence, signed } => self.check_anchor(*sequence, signed),
+            Line::Row(sealed) => self.check_row(sealed),
+            Line::Checkpoint { sequence, signed } => self.check_checkpoint(*sequence, signed),
         }
     }
 
-    fn begin(&mut self, at: Expected) -> Result<(), Fault> {
+    fn begin_at(&mut self, at: Head) -> Result<(), Fault> {
         self.begins = Some(at.sequence);
         self.signed = at;
-        self.reached(at)
+        self.advance_to(at)
     }
 
-    fn starts(&mut self, at: Expected) -> Result<(), Fault> {
-        let genesis = Expected { sequence: 0, hash: Hash::GENESIS };
+    fn check_start(&mut self, at: Head) -> Result<(), Fault> {
+        let genesis = Head { sequence: 0, hash: Hash::GENESIS };
         match self.begins {
-            // Another export follows: it has to begin where we are.
+            // Another export follows: it has to start at the last row of the previous one.
             Some(_) if at == self.last => Ok(()),
-            None if at == genesis => self.begin(at),
-            None if self.start == Start::After(at.sequence) && at.sequence > 0 => self.begin(at),
+            None if at == genesis => self.begin_at(at),
+            None if self.start == Start::After(at.sequence) && at.sequence > 0 => self.begin_at(at),
             None if at.sequence == 0 => Err(Fault::OtherHistory { sequence: 0 }),
             None => Err(Fault::Missing { first: 1, last: at.sequence }),
             Some(_) if at.sequence > self.last.sequence => {
@@ -154,13 +154,14 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn anchored(&mut self, sequence: i64, signed: &str) -> Result<(), Fault> {
-        let mark = self.open("anchor", ANCHOR, sequence, signed)?;
+    fn check_anchor(&mut self, sequence: i64, signed: &str) -> Result<(), Fault> {
+        let claims = self.verify_claims("anchor", ANCHOR, sequence, signed)?;
         if self.begins.is_none() {
-            return self.begin(mark);
+            return self.begin_at(claims);
         }
-        // In front of a further export: it says nothing new about rows that we have.
-        if sequence < self.last.sequence || mark == self.last {
+        // An anchor at the start of a further export says nothing new about rows that are already
+        // verified.
+        if sequence < self.last.sequence || claims == self.last {
             Ok(())
         } else if sequence == self.last.sequence {
             Err(Fault::OtherHistory { sequence })
@@ -169,9 +170,9 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn row(&mut self, sealed: &Sealed) -> Result<(), Fault> {
+    fn check_row(&mut self, sealed: &SealedRow) -> Result<(), Fault> {
         if self.begins.is_none() {
-            self.begin(self.last)?;
+            self.begin_at(self.last)?;
         }
         let (sequence, id) = (sealed.sequence, sealed.row.id);
         let wanted = self.last.sequence.saturating_add(1);
@@ -185,11 +186,11 @@ impl<'a> Verifier<'a> {
             return Err(Fault::Changed { sequence, id });
         }
         self.rows += 1;
-        self.reached(Expected { sequence, hash: sealed.hash })
+        self.advance_to(Head { sequence, hash: sealed.hash })
     }
 
-    /// The head that was kept is compared when its row comes by.
-    fn reached(&mut self, at: Expected) -> Result<(), Fault> {
+    /// Moves to this row, and compares the expected head if it names this row.
+    fn advance_to(&mut self, at: Head) -> Result<(), Fault> {
         self.last = at;
         match self.expected {
             Some(expected) if expected.sequence == at.sequence => {
@@ -201,8 +202,8 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn checkpoint(&mut self, sequence: i64, signed: &str) -> Result<(), Fault> {
-        let mark = self.open("checkpoint", CHECKPOINT, sequence, signed)?;
+    fn check_checkpoint(&mut self, sequence: i64, signed: &str) -> Result<(), Fault> {
+        let claims = self.verify_claims("checkpoint", CHECKPOINT, sequence, signed)?;
         if sequence > self.last.sequence {
             return Err(Fault::Missing { first: self.last.sequence + 1, last: sequence });
         }
@@ -210,33 +211,33 @@ impl<'a> Verifier<'a> {
             let why = "it stands at another place".to_owned();
             return Err(Fault::Unproven { what: "checkpoint", sequence, why });
         }
-        if mark != self.last {
+        if claims != self.last {
             return Err(Fault::Rewritten { first: self.signed.sequence + 1, last: sequence });
         }
-        (self.signed, self.proven) = (mark, self.rows);
+        (self.signed, self.proven) = (claims, self.rows);
         self.checkpoints += 1;
         Ok(())
     }
 
-    fn open(
+    fn verify_claims(
         &self,
         what: &'static str,
         typ: &str,
         sequence: i64,
         signed: &str,
-    ) -> Result<Expected, Fault> {
-        match self.keys.open::<Mark>(typ, signed) {
-            Ok(mark) if mark.sequence == sequence => Ok(Expected { sequence, hash: mark.hash }),
-            Ok(mark) => {
-                let why = format!("what is signed is about row {}", mark.sequence);
+    ) -> Result<Head, Fault> {
+        match self.keys.verify::<CheckpointClaims>(typ, signed) {
+            Ok(claims) if claims.sequence == sequence => Ok(Head { sequence, hash: claims.hash }),
+            Ok(claims) => {
+                let why = format!("what is signed is about row {}", claims.sequence);
                 Err(Fault::Unproven { what, sequence, why })
             }
-            Err(Unproven::UnknownKey(kid)) => Err(Fault::UnknownKey { what, sequence, kid }),
+            Err(SignatureError::UnknownKey(kid)) => Err(Fault::UnknownKey { what, sequence, kid }),
             Err(why) => Err(Fault::Unproven { what, sequence, why: why.to_string() }),
         }
     }
 
-    /// Whether the end is as it should be.
+    /// Checks the end of the trail.
     pub(super) fn finish(&self) -> Result<(), Fault> {
         if self.signed.sequence < self.last.sequence {
             let (first, last) = (self.signed.sequence + 1, self.last.sequence);
@@ -250,14 +251,18 @@ impl<'a> Verifier<'a> {
         if sequence < begins {
             return Err(Fault::TooOld { sequence, begins });
         }
-        // An empty trail: only what stands before its first row can have been kept.
+        // The trail is empty: only the hash before its first row can be the expected head.
         let same = expected == self.last;
         same.then_some(()).ok_or(Fault::OtherHistory { sequence })
     }
 
-    /// What was found, with the first fault if there is one.
-    pub(super) fn outcome(self, fault: Option<Fault>, unsealed: Option<i64>) -> Outcome {
-        Outcome {
+    /// The result, with the first fault if there is one.
+    pub(super) fn into_report(
+        self,
+        fault: Option<Fault>,
+        unsealed: Option<i64>,
+    ) -> VerificationReport {
+        VerificationReport {
             intact: fault.is_none(),
             fault,
             after: self.begins.unwrap_or_default(),

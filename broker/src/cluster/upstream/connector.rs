@@ -1,4 +1,4 @@
-//! Opens connections.
+//! Opens TCP and TLS connections to an API server.
 
 use std::time::Duration;
 
@@ -10,9 +10,10 @@ use tower_service::Service as _;
 use super::{Io, UpstreamError};
 use crate::cluster::CONNECT_TIMEOUT;
 
-/// How often a silent connection is probed, so that a dead API server ends idle watches.
+/// How often an idle connection is probed (TCP keepalive), so that idle watches of a dead API
+/// server end.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
-/// How long a connection may take, the TLS handshake included.
+/// How long opening a connection may take, TLS handshake included.
 const OPEN_TIMEOUT: Duration = CONNECT_TIMEOUT.saturating_mul(2);
 
 /// Opens connections to one API server.
@@ -48,7 +49,7 @@ impl Connector {
         }
     }
 
-    /// A connection for HTTP/1.1.
+    /// Opens a connection for HTTP/1.1.
     ///
     /// # Errors
     /// [`UpstreamError::Connect`].
@@ -56,7 +57,7 @@ impl Connector {
         open(self.http1.clone(), self.url.clone()).await
     }
 
-    /// A connection for HTTP/2; `None` if the server speaks HTTP/1.1 only.
+    /// Opens a connection for HTTP/2; `None` if ALPN negotiates HTTP/1.1.
     ///
     /// # Errors
     /// [`UpstreamError::Connect`].

@@ -1,10 +1,10 @@
-//! The way to the API server for requests that are not the broker's own: connections for everybody,
-//! for a connection carries no identity; each request brings its token.
+//! Connections to the API server for requests that are not the broker's own. They are shared by all
+//! users, because a connection carries no identity: each request brings its own token.
 
-mod answer;
 mod connector;
-mod kept;
-mod shared;
+mod http1_pool;
+mod http2_pool;
+mod response_body;
 #[cfg(test)]
 mod tests;
 
@@ -19,55 +19,56 @@ use http_body_util::combinators::BoxBody;
 use hyper_util::rt::TokioIo;
 use kube::{Config, client::ConfigExt as _, config::AuthInfo};
 
-pub use answer::UpstreamAnswer;
+pub use response_body::UpstreamResponseBody;
 
-use self::{connector::Connector, kept::KeptConnections, shared::SharedConnections};
+use self::{connector::Connector, http1_pool::Http1Pool, http2_pool::Http2Pool};
 use super::ConnectError;
 
-/// What a request to the API server carries.
-pub type UpstreamBody = BoxBody<Bytes, std::io::Error>;
+/// Body of a request to the API server.
+pub type UpstreamRequestBody = BoxBody<Bytes, std::io::Error>;
 
 /// A connection, with TLS or without.
 type Io = hyper_rustls::MaybeHttpsStream<TokioIo<tokio::net::TcpStream>>;
 
-/// How a request travels.
+/// The HTTP version and connection that a request is sent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Travel {
-    /// On a connection that is its own until the answer ends: one slow reader holds up nobody
-    /// else, and an aborted request is a closed connection, which no server overlooks.
-    Alone,
-    /// The same, and what follows the answer's head may be another protocol.
+pub enum Transport {
+    /// An HTTP/1.1 connection that the request has for itself until the response ends: a slow
+    /// reader holds up nobody else, and an aborted request is a closed connection, which no server
+    /// overlooks.
+    Http1,
+    /// A new HTTP/1.1 connection that may switch to another protocol after the response's head.
     Upgrade,
-    /// With others on a connection of HTTP/2: what is open for hours and mostly silent, of which
-    /// there are thousands.
-    Together,
+    /// An HTTP/2 connection shared with other requests: for streams that are open for hours and
+    /// mostly silent, because there are thousands of them.
+    Http2,
 }
 
-/// The connections.
+/// The connection pools of one API server. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Upstream {
-    kept: KeptConnections,
-    shared: SharedConnections,
+    http1: Http1Pool,
+    http2: Http2Pool,
     base: Uri,
     host: HeaderValue,
 }
 
-/// A request could not be sent, or was not answered.
+/// A request could not be sent, or got no response.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
-    /// The path cannot be one of the API server's.
+    /// The path and query do not form a URI.
     #[error("the path cannot be forwarded")]
     Path(#[source] http::Error),
-    /// There is no connection.
+    /// No connection could be opened.
     #[error("the API server cannot be reached")]
     Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The connection broke off.
-    #[error("the API server broke off")]
+    /// The connection failed before the response's head was read.
+    #[error("the connection to the API server failed")]
     Connection(#[source] hyper::Error),
 }
 
 impl Upstream {
-    /// Prepares the connections of this configuration, without its identity.
+    /// Prepares pools for the API server of this configuration, without its client identity.
     pub(super) fn new(config: &Config) -> Result<Self, ConnectError> {
         let mut anonymous = config.clone();
         anonymous.auth_info = AuthInfo::default();
@@ -77,17 +78,17 @@ impl Upstream {
         let connector = Arc::new(connector);
         let host = anonymous.cluster_url.authority().map(Authority::as_str).unwrap_or_default();
         Ok(Self {
-            kept: KeptConnections::new(Arc::clone(&connector)),
-            shared: SharedConnections::new(connector),
+            http1: Http1Pool::new(Arc::clone(&connector)),
+            http2: Http2Pool::new(connector),
             host: HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static("")),
             base: anonymous.cluster_url,
         })
     }
 
-    /// The URL of this path and query at the API server.
+    /// The URL of a path and query at the API server.
     ///
     /// # Errors
-    /// They make no URL.
+    /// They do not form a URI.
     pub fn uri(&self, path_and_query: &str) -> Result<Uri, UpstreamError> {
         let prefix = self.base.path().trim_end_matches('/');
         let path = if prefix.is_empty() {
@@ -100,35 +101,38 @@ impl Upstream {
         Uri::from_parts(parts).map_err(|error| UpstreamError::Path(error.into()))
     }
 
-    /// Sends a request and returns the head of its answer. A connection that turns out to be closed
-    /// before anything was sent is replaced; nothing is sent twice.
+    /// Sends a request and returns the response as soon as its head is read. If a pooled
+    /// connection turns out to be closed before anything was sent, another one is used; nothing
+    /// is sent twice.
     ///
     /// # Errors
-    /// There is no connection, or it breaks off.
+    /// No connection could be opened, or it failed.
     pub async fn send(
         &self,
-        request: Request<UpstreamBody>,
-        travel: Travel,
-    ) -> Result<Response<UpstreamAnswer>, UpstreamError> {
-        match travel {
-            Travel::Alone => self.kept.send(self.alone(request)).await,
-            Travel::Upgrade => Box::pin(self.kept.send_for_upgrade(self.alone(request))).await,
-            Travel::Together => Box::pin(self.together(request)).await,
+        request: Request<UpstreamRequestBody>,
+        transport: Transport,
+    ) -> Result<Response<UpstreamResponseBody>, UpstreamError> {
+        match transport {
+            Transport::Http1 => self.http1.send(self.to_http1(request)).await,
+            Transport::Upgrade => {
+                Box::pin(self.http1.send_for_upgrade(self.to_http1(request))).await
+            }
+            Transport::Http2 => Box::pin(self.send_http2(request)).await,
         }
     }
 
-    async fn together(
+    async fn send_http2(
         &self,
-        request: Request<UpstreamBody>,
-    ) -> Result<Response<UpstreamAnswer>, UpstreamError> {
-        match self.shared.send(request).await? {
+        request: Request<UpstreamRequestBody>,
+    ) -> Result<Response<UpstreamResponseBody>, UpstreamError> {
+        match self.http2.send(request).await? {
             Ok(response) => Ok(response),
-            Err(request) => self.kept.send(self.alone(request)).await,
+            Err(request) => self.http1.send(self.to_http1(request)).await,
         }
     }
 
-    /// In the form of HTTP/1.1 (RFC 9112 section 3.2.1).
-    fn alone(&self, mut request: Request<UpstreamBody>) -> Request<UpstreamBody> {
+    /// Rewrites a request to origin form with a `Host` header (RFC 9112 section 3.2.1).
+    fn to_http1(&self, mut request: Request<UpstreamRequestBody>) -> Request<UpstreamRequestBody> {
         let path = request.uri().path_and_query().cloned();
         *request.uri_mut() = path.map_or_else(Uri::default, Uri::from);
         request.headers_mut().insert(header::HOST, self.host.clone());

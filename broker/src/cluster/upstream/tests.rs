@@ -1,4 +1,4 @@
-//! Connections to a server on this machine.
+//! Tests of the connection pools against an HTTP server on localhost.
 
 use std::{
     convert::Infallible,
@@ -15,17 +15,18 @@ use hyper::{body::Frame, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, sync::mpsc};
 
-use super::{Travel, Upstream, UpstreamBody};
+use super::{Transport, Upstream, UpstreamRequestBody};
 
-/// A server of HTTP/1.1, and what it saw.
+/// An HTTP/1.1 server that counts its connections.
 struct Server {
     upstream: Upstream,
     connections: Arc<AtomicUsize>,
-    /// A line for each connection that ended.
+    /// One message for each connection that ended.
     ended: mpsc::UnboundedReceiver<()>,
 }
 
-/// `/chunked` has no length, `/endless` never ends, `/last` closes the connection.
+/// Starts the server. `/chunked` has no length, `/endless` never ends, `/last` closes the
+/// connection.
 async fn server() -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -39,7 +40,7 @@ async fn server() -> Server {
             let end = end.clone();
             tokio::spawn(async move {
                 let service = service_fn(async |request: Request<hyper::body::Incoming>| {
-                    Ok::<_, Infallible>(answer(request.uri().path()))
+                    Ok::<_, Infallible>(respond(request.uri().path()))
                 });
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 let _ = end.send(());
@@ -50,7 +51,7 @@ async fn server() -> Server {
     Server { upstream: Upstream::new(&config).unwrap(), connections, ended }
 }
 
-fn answer(path: &str) -> Response<BoxBody<Bytes, Infallible>> {
+fn respond(path: &str) -> Response<BoxBody<Bytes, Infallible>> {
     let pieces = |count: usize| {
         let piece = |_| Ok(Frame::data(Bytes::from_static(b"piece ")));
         BodyExt::boxed(StreamBody::new(futures_util::stream::iter((0..count).map(piece))))
@@ -70,11 +71,11 @@ fn answer(path: &str) -> Response<BoxBody<Bytes, Infallible>> {
 }
 
 impl Server {
-    async fn send(&self, path: &str) -> Response<super::UpstreamAnswer> {
-        let nothing: UpstreamBody = Empty::new().map_err(|never| match never {}).boxed();
-        let mut request = Request::new(nothing);
+    async fn send(&self, path: &str) -> Response<super::UpstreamResponseBody> {
+        let empty: UpstreamRequestBody = Empty::new().map_err(|never| match never {}).boxed();
+        let mut request = Request::new(empty);
         *request.uri_mut() = self.upstream.uri(path).unwrap();
-        self.upstream.send(request, Travel::Alone).await.unwrap()
+        self.upstream.send(request, Transport::Http1).await.unwrap()
     }
 
     async fn text(&self, path: &str) -> String {
@@ -88,7 +89,7 @@ impl Server {
 }
 
 #[tokio::test]
-async fn one_connection_serves_one_request_after_the_other() {
+async fn sequential_requests_reuse_one_connection() {
     let server = server().await;
     for _ in 0..3 {
         assert_eq!(server.text("/whole?x=1").await, "/whole");
@@ -98,18 +99,18 @@ async fn one_connection_serves_one_request_after_the_other() {
 }
 
 #[tokio::test]
-async fn requests_at_once_have_connections_of_their_own() {
+async fn concurrent_requests_use_separate_connections() {
     let server = server().await;
     let (one, other) = tokio::join!(server.send("/chunked"), server.send("/whole"));
     assert_eq!(server.connections(), 2);
     drop(other.into_body().collect().await.unwrap());
     drop(one.into_body().collect().await.unwrap());
     assert_eq!(server.text("/whole").await, "/whole");
-    assert_eq!(server.connections(), 2, "both are kept");
+    assert_eq!(server.connections(), 2, "both connections are reused");
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_meanwhile_is_replaced() {
+async fn a_connection_that_was_closed_while_idle_is_replaced() {
     let mut server = server().await;
     assert_eq!(server.text("/last").await, "/last");
     server.ended.recv().await.unwrap();
@@ -118,7 +119,7 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_to_its_end_ends_its_connection() {
+async fn a_response_that_is_not_read_to_its_end_closes_its_connection() {
     let mut server = server().await;
     let mut body = server.send("/endless").await.into_body();
     let piece = body.frame().await.unwrap().unwrap();
@@ -130,11 +131,11 @@ async fn an_answer_that_nobody_reads_to_its_end_ends_its_connection() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_speak_http2_is_asked_in_http1() {
+async fn a_server_without_http2_is_sent_requests_over_http1() {
     let server = server().await;
-    let nothing: UpstreamBody = Empty::new().map_err(|never| match never {}).boxed();
-    let mut request = Request::new(nothing);
+    let empty: UpstreamRequestBody = Empty::new().map_err(|never| match never {}).boxed();
+    let mut request = Request::new(empty);
     *request.uri_mut() = server.upstream.uri("/whole").unwrap();
-    let response = server.upstream.send(request, Travel::Together).await.unwrap();
+    let response = server.upstream.send(request, Transport::Http2).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "/whole");
 }

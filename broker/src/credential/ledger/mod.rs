@@ -1,7 +1,8 @@
-//! The ledger: which credential left, for whom, until when. Never the credential.
+//! The ledger: a record of every issued credential with its user, its session and its expiry. It
+//! never contains the credential itself.
 //!
-//! Every issuance waits until its rows are durable. Rows of issuances that wait at the same time
-//! share one transaction, so that the cost of durability is paid once for all of them.
+//! Every issuance waits until its rows are durable. Issuances that wait at the same time share one
+//! transaction (group commit), so that the cost of durability is paid once for all of them.
 
 #[cfg(test)]
 mod tests;
@@ -10,15 +11,15 @@ use tenant_shared::CredentialKind;
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::{OUTLIVES_MS, secrets};
+use super::{TOKEN_GRACE_MS, secrets};
 use crate::{audit, cluster::TokenSecret, db::Db, db::Tx, on_engine};
 
-/// Issuances that may wait; more are turned away at once rather than late.
-const MOST_WAITING: usize = 1024;
-/// Issuances of one transaction.
-const MOST_TOGETHER: usize = 64;
+/// Maximum number of queued jobs. More are rejected at once, instead of after a long wait.
+const MAX_QUEUED: usize = 1024;
+/// Maximum number of jobs in one transaction.
+const MAX_BATCH: usize = 64;
 
-/// One issuance.
+/// An issuance to record.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) credential_id: String,
@@ -26,136 +27,140 @@ pub(super) struct Entry {
     pub(super) user_id: Uuid,
     pub(super) session_id: Uuid,
     pub(super) kind: CredentialKind,
-    /// The uid of the ServiceAccount that it was asked of.
+    /// Uid of the ServiceAccount that the token was requested for.
     pub(super) service_account_uid: String,
-    /// The Secret that it is bound to.
+    /// The Secret that the token is bound to.
     pub(super) secret: Option<TokenSecret>,
     pub(super) issued_at_ms: i64,
     pub(super) expires_at_ms: i64,
-    pub(super) event: audit::Stamped,
+    pub(super) event: audit::StampedEvent,
 }
 
-/// The issuance is not on record.
+/// Why an issuance was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRecorded {
     /// The database failed.
     #[error("the issuance could not be recorded; the token was dropped")]
     Failed,
-    /// The workspace was suspended, or its ServiceAccount retired, since it was looked at.
+    /// The workspace was suspended, or its ServiceAccount was retired, since its row was read.
     #[error("the workspace changed meanwhile; the token was dropped")]
     Changed,
 }
 
-/// What waits for the writer.
+/// A job for the writer.
 #[derive(Debug)]
 enum Job {
     Issuance(Box<Entry>),
-    /// A Secret is about to be made.
-    Secret(secrets::New),
+    /// Reserve a Secret before it is created.
+    Secret(secrets::NewSecret),
 }
 
-type Waiting = (Job, oneshot::Sender<bool>);
+type PendingJob = (Job, oneshot::Sender<bool>);
 
 /// The writing end of the ledger. Clones share one writer.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    writer: mpsc::Sender<Waiting>,
+    writer: mpsc::Sender<PendingJob>,
 }
 
 impl Ledger {
     /// Starts the writer; it ends when the last clone is dropped.
     pub fn start(db: Db) -> Self {
-        let (writer, jobs) = mpsc::channel(MOST_WAITING);
-        tokio::spawn(write(db, jobs));
+        let (writer, jobs) = mpsc::channel(MAX_QUEUED);
+        tokio::spawn(run_writer(db, jobs));
         Self { writer }
     }
 
     /// Records an issuance; returns once it is durable.
     ///
     /// # Errors
-    /// It is not.
+    /// The issuance is not recorded.
     pub(super) async fn record(&self, entry: Entry) -> Result<(), NotRecorded> {
-        if self.write(Job::Issuance(Box::new(entry))).await? {
+        if self.submit(Job::Issuance(Box::new(entry))).await? {
             Ok(())
         } else {
             Err(NotRecorded::Changed)
         }
     }
 
-    /// Writes down that a Secret is about to be made, so that it will be found; `false` if the
-    /// workspace has enough of them.
+    /// Records the name of a Secret before it is created, so that the sweep finds it after a crash;
+    /// `false` if the workspace has the maximum number of Secrets.
     ///
     /// # Errors
-    /// The database's.
-    pub(super) async fn announce(&self, secret: secrets::New) -> Result<bool, NotRecorded> {
-        self.write(Job::Secret(secret)).await
+    /// The database failed.
+    pub(super) async fn reserve_secret(
+        &self,
+        secret: secrets::NewSecret,
+    ) -> Result<bool, NotRecorded> {
+        self.submit(Job::Secret(secret)).await
     }
 
-    async fn write(&self, job: Job) -> Result<bool, NotRecorded> {
+    async fn submit(&self, job: Job) -> Result<bool, NotRecorded> {
         let (done, recorded) = oneshot::channel();
         self.writer.try_send((job, done)).map_err(|_| NotRecorded::Failed)?;
         recorded.await.map_err(|_| NotRecorded::Failed)
     }
 }
 
-async fn write(db: Db, mut jobs: mpsc::Receiver<Waiting>) {
-    let mut batch = Vec::with_capacity(MOST_TOGETHER);
-    while jobs.recv_many(&mut batch, MOST_TOGETHER).await > 0 {
+async fn run_writer(db: Db, mut jobs: mpsc::Receiver<PendingJob>) {
+    let mut batch = Vec::with_capacity(MAX_BATCH);
+    while jobs.recv_many(&mut batch, MAX_BATCH).await > 0 {
         match commit(&db, &batch).await {
             Ok(results) => {
                 for ((_, done), result) in batch.drain(..).zip(results) {
-                    // Whoever waited may have gone; the row stands, which errs on the safe side.
+                    // The caller may be gone. The row stays, which is the safe side.
                     let _ = done.send(result);
                 }
             }
             Err(error) => {
                 if matches!(error, sqlx::Error::PoolTimedOut) {
-                    // Whoever came meanwhile would wait as long again, batch after batch.
+                    // Fail the jobs that were queued meanwhile too; otherwise each batch of them
+                    // would wait for the same timeout again.
                     while let Ok(waiting) = jobs.try_recv() {
                         batch.push(waiting);
                     }
                 }
                 tracing::error!(
                     issuances = batch.len(),
-                    error = crate::problem::chain(&error),
+                    error = crate::problem::error_chain(&error),
                     "issuances could not be recorded; their tokens are dropped"
                 );
-                // Dropping the senders tells those who wait.
+                // Dropping the senders makes the callers fail.
                 batch.clear();
             }
         }
     }
 }
 
-/// Does all of it or nothing; says of each whether it was allowed.
-async fn commit(db: &Db, batch: &[Waiting]) -> sqlx::Result<Vec<bool>> {
+/// Runs a batch in one transaction. Returns of each job whether it was accepted.
+async fn commit(db: &Db, batch: &[PendingJob]) -> sqlx::Result<Vec<bool>> {
     let mut tx = db.begin().await?;
     let mut results = Vec::with_capacity(batch.len());
     for (job, _) in batch {
         results.push(match job {
-            Job::Issuance(entry) => issuance(&mut tx, entry).await?,
-            Job::Secret(new) => secrets::announce(&mut tx, new).await?,
+            Job::Issuance(entry) => record_issuance(&mut tx, entry).await?,
+            Job::Secret(new) => secrets::reserve_secret(&mut tx, new).await?,
         });
     }
     tx.commit().await?;
     Ok(results)
 }
 
-async fn issuance(tx: &mut Tx, entry: &Entry) -> sqlx::Result<bool> {
+async fn record_issuance(tx: &mut Tx, entry: &Entry) -> sqlx::Result<bool> {
     if !insert(tx, entry).await? {
         return Ok(false);
     }
     if let Some(secret) = &entry.secret {
-        let until_ms = entry.expires_at_ms + OUTLIVES_MS;
-        secrets::keep(tx, secret, &entry.credential_id, until_ms).await?;
+        let until_ms = entry.expires_at_ms + TOKEN_GRACE_MS;
+        secrets::attach_secret(tx, secret, &entry.credential_id, until_ms).await?;
     }
     audit::record_stamped(tx, &entry.event).await?;
     Ok(true)
 }
 
-/// Nothing is inserted for a workspace that was suspended, or whose ServiceAccount was retired, since
-/// it was looked at. A transaction that is about to do so may be missed here; its credential is dead
-/// all the same, for the ServiceAccount that it names goes.
+/// Inserts nothing for a workspace that was suspended, or whose ServiceAccount was retired, since
+/// its row was read. The statement may miss a concurrent transaction that does so; the credential
+/// is invalid all the same, because the ServiceAccount that it names will be deleted.
 const INSERT: &str = "\
 INSERT INTO issued_credentials (credential_id, workspace_id, session_id, issued_at, expires_at, \
   kind, user_id, service_account_uid, secret_name) \

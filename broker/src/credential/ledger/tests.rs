@@ -1,4 +1,4 @@
-//! The ledger on both engines, and what it says when the database fails.
+//! The ledger on both engines, and its errors when the database fails.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -8,20 +8,20 @@ use tenant_shared::WorkspaceStatus;
 use super::*;
 use crate::{
     audit::{Action, Event},
-    testing::{On, Place, SA_UID, Storage, at_once, on_both_engines},
+    testing::{On, SA_UID, Storage, TestDatabase, on_both_engines, run_concurrently},
 };
 
 on_both_engines!(
-    what_is_recorded_is_on_disk_when_record_returns,
-    a_row_says_which_credential_left_for_whom_until_when,
-    a_batch_is_recorded_whole_or_not_at_all,
-    for_a_workspace_that_changed_nothing_is_recorded,
-    without_its_database_nothing_is_recorded_and_all_who_wait_are_told,
-    too_many_at_once_are_turned_away,
+    an_issuance_is_durable_when_record_returns,
+    a_row_has_the_credential_its_session_and_its_expiry,
+    a_batch_is_atomic,
+    nothing_is_recorded_for_a_changed_workspace,
+    without_its_database_nothing_is_recorded_and_every_caller_gets_an_error,
+    issuances_beyond_the_queue_are_rejected,
 );
 
-/// A workspace to issue credentials for.
-async fn issuing(storage: &Storage) -> Uuid {
+/// A provisioned workspace to issue credentials for.
+async fn workspace_for_issuing(storage: &Storage) -> Uuid {
     let user = storage.user().await;
     storage.workspace(user, WorkspaceStatus::Provisioned).await
 }
@@ -46,11 +46,11 @@ fn entry(storage: &Storage, workspace_id: Uuid, credential_id: &str) -> Entry {
         secret: None,
         issued_at_ms,
         expires_at_ms: issued_at_ms + 7_200_000,
-        event: event.stamped(&storage.clock),
+        event: event.with_request_context(&storage.clock),
     }
 }
 
-/// The credentials on record; each has its row in the audit trail, too.
+/// The recorded credentials. Asserts that each has its row in the audit trail.
 async fn on_record(db: &Db) -> BTreeSet<String> {
     let ledger: Vec<String> = on_engine!(db.reader(), pool =>
         sqlx::query_scalar("SELECT credential_id FROM issued_credentials").fetch_all(pool).await)
@@ -65,13 +65,13 @@ async fn on_record(db: &Db) -> BTreeSet<String> {
     ledger
 }
 
-async fn what_is_recorded_is_on_disk_when_record_returns(on: On) {
+async fn an_issuance_is_durable_when_record_returns(on: On) {
     let storage = Storage::new(on).await;
-    let workspace = issuing(&storage).await;
+    let workspace = workspace_for_issuing(&storage).await;
     let ledger = Ledger::start(storage.db.clone());
-    // Another process asks, so that nothing counts but what is in the database.
-    let other = storage.place.connect().await;
-    let all = at_once((0..200).map(|n| {
+    // Another process reads, so that only committed rows count.
+    let other = storage.database.connect().await;
+    let all = run_concurrently((0..200).map(|n| {
         let entry = entry(&storage, workspace, &format!("jti-{n}"));
         let (ledger, other) = (ledger.clone(), other.clone());
         async move {
@@ -90,9 +90,9 @@ async fn what_is_recorded_is_on_disk_when_record_returns(on: On) {
     assert_eq!(on_record(&other).await, BTreeSet::from_iter(all));
 }
 
-async fn a_row_says_which_credential_left_for_whom_until_when(on: On) {
+async fn a_row_has_the_credential_its_session_and_its_expiry(on: On) {
     let storage = Storage::new(on).await;
-    let workspace = issuing(&storage).await;
+    let workspace = workspace_for_issuing(&storage).await;
     let entry = entry(&storage, workspace, "jti");
     let expected =
         ("jti".to_owned(), workspace, entry.session_id, entry.issued_at_ms, entry.expires_at_ms);
@@ -104,9 +104,9 @@ async fn a_row_says_which_credential_left_for_whom_until_when(on: On) {
     assert_eq!(row, expected);
 }
 
-async fn a_batch_is_recorded_whole_or_not_at_all(on: On) {
+async fn a_batch_is_atomic(on: On) {
     let storage = Storage::new(on).await;
-    let workspace = issuing(&storage).await;
+    let workspace = workspace_for_issuing(&storage).await;
     let ledger = Ledger::start(storage.db.clone());
     ledger.record(entry(&storage, workspace, "first")).await.unwrap();
 
@@ -116,15 +116,15 @@ async fn a_batch_is_recorded_whole_or_not_at_all(on: On) {
     commit(&storage.db, &batch).await.unwrap_err();
     assert_eq!(on_record(&storage.db).await, BTreeSet::from(["first".to_owned()]));
 
-    // One that cannot be recorded says so, and the writer goes on with the next.
+    // A failed batch returns an error, and the writer continues with the next one.
     ledger.record(entry(&storage, workspace, "first")).await.unwrap_err();
     ledger.record(entry(&storage, workspace, "second")).await.unwrap();
     assert_eq!(on_record(&storage.db).await.len(), 2);
 }
 
-async fn for_a_workspace_that_changed_nothing_is_recorded(on: On) {
+async fn nothing_is_recorded_for_a_changed_workspace(on: On) {
     let storage = Storage::new(on).await;
-    let workspace = issuing(&storage).await;
+    let workspace = workspace_for_issuing(&storage).await;
     let user = storage.user().await;
     let suspended = storage.workspace(user, WorkspaceStatus::Suspending).await;
     let ledger = Ledger::start(storage.db.clone());
@@ -138,32 +138,32 @@ async fn for_a_workspace_that_changed_nothing_is_recorded(on: On) {
         assert_eq!(ledger.record(entry).await, Err(NotRecorded::Changed));
     }
     assert!(on_record(&storage.db).await.is_empty(), "nor is it in the audit trail");
-    // It is refused alone, whoever shares its transaction.
+    // Only the bad entry of a batch is refused.
     let batch = [entry(&storage, workspace, "good"), entry(&storage, Uuid::nil(), "bad")];
     let batch = batch.map(|entry| (Job::Issuance(Box::new(entry)), oneshot::channel().0));
     assert_eq!(commit(&storage.db, &batch).await.unwrap(), [true, false]);
     assert_eq!(on_record(&storage.db).await, BTreeSet::from(["good".to_owned()]));
 }
 
-async fn without_its_database_nothing_is_recorded_and_all_who_wait_are_told(on: On) {
+async fn without_its_database_nothing_is_recorded_and_every_caller_gets_an_error(on: On) {
     let storage = Storage::new(on).await;
-    let workspace = issuing(&storage).await;
+    let workspace = workspace_for_issuing(&storage).await;
     let ledger = Ledger::start(storage.db.clone());
     storage.db.close().await;
-    let results = at_once((0..200).map(|n| {
+    let results = run_concurrently((0..200).map(|n| {
         let entry = entry(&storage, workspace, &format!("jti-{n}"));
         let ledger = ledger.clone();
         async move { ledger.record(entry).await }
     }))
     .await;
     assert!(results.iter().all(Result::is_err));
-    assert!(on_record(&storage.place.connect().await).await.is_empty());
+    assert!(on_record(&storage.database.connect().await).await.is_empty());
 }
 
-async fn too_many_at_once_are_turned_away(on: On) {
+async fn issuances_beyond_the_queue_are_rejected(on: On) {
     let storage = Storage::new(on).await;
-    let workspace = issuing(&storage).await;
-    // Its writer never starts.
+    let workspace = workspace_for_issuing(&storage).await;
+    // This ledger has no writer.
     let (writer, mut entries) = mpsc::channel(1);
     let ledger = Ledger { writer };
     let first = ledger.record(entry(&storage, workspace, "first"));
@@ -178,9 +178,9 @@ async fn too_many_at_once_are_turned_away(on: On) {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_passes() {
+async fn a_full_disk_is_reported_and_recovered_from() {
     let storage = Storage::new(On::Sqlite).await;
-    let workspace = issuing(&storage).await;
+    let workspace = workspace_for_issuing(&storage).await;
     let ledger = Ledger::start(storage.db.clone());
     ledger.record(entry(&storage, workspace, "before")).await.unwrap();
     let Db::Sqlite { write, .. } = &storage.db else { panic!("{:?}", storage.db) };
@@ -190,7 +190,7 @@ async fn a_full_disk_is_told_and_passes() {
         credential_id: Some("large".to_owned()),
         ..Event::refused(Action::IssueCredential, "x".repeat(100_000))
     }
-    .stamped(&storage.clock);
+    .with_request_context(&storage.clock);
     ledger.record(large).await.unwrap_err();
     sqlx::query("PRAGMA max_page_count = 1000000").execute(write).await.unwrap();
     assert_eq!(on_record(&storage.db).await, BTreeSet::from(["before".to_owned()]));
@@ -198,10 +198,10 @@ async fn a_full_disk_is_told_and_passes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_recorded_survives_the_crash_of_the_server() {
+async fn recorded_issuances_survive_a_crash_of_the_database_server() {
     let server = Postgres::start().await.unwrap();
-    let storage = Storage::at(Place::on_server(&server).await).await;
-    let workspace = issuing(&storage).await;
+    let storage = Storage::at(TestDatabase::on_server(&server).await).await;
+    let workspace = workspace_for_issuing(&storage).await;
     let ledger = Ledger::start(storage.db.clone());
     let mut promised = BTreeSet::new();
     for n in 0..20 {
@@ -209,7 +209,7 @@ async fn what_was_recorded_survives_the_crash_of_the_server() {
         ledger.record(entry(&storage, workspace, &id)).await.unwrap();
         promised.insert(id);
     }
-    let under_way: tokio::task::JoinSet<_> = (0..400)
+    let in_flight: tokio::task::JoinSet<_> = (0..400)
         .map(|n| {
             let entry = entry(&storage, workspace, &format!("under-way-{n}"));
             let ledger = ledger.clone();
@@ -220,18 +220,19 @@ async fn what_was_recorded_survives_the_crash_of_the_server() {
         })
         .collect();
     server.kill().await.unwrap();
-    // 400 are seven batches; those who wait must not wait for one another's time limits.
-    let told = async {
-        tokio::join!(under_way.join_all(), ledger.record(entry(&storage, workspace, "down")))
+    // 400 entries are seven batches; they must not wait for one database timeout after the other.
+    let results = async {
+        tokio::join!(in_flight.join_all(), ledger.record(entry(&storage, workspace, "down")))
     };
-    let (told, down) = tokio::time::timeout(Duration::from_secs(15), told).await.unwrap();
+    let (results, down) = tokio::time::timeout(Duration::from_secs(15), results).await.unwrap();
     down.unwrap_err();
-    promised.extend(told.into_iter().filter(|(_, recorded)| *recorded).map(|(id, _)| id));
+    promised.extend(results.into_iter().filter(|(_, recorded)| *recorded).map(|(id, _)| id));
 
-    server.start_again().await.unwrap();
+    server.restart().await.unwrap();
     ledger.record(entry(&storage, workspace, "after")).await.unwrap();
     promised.insert("after".to_owned());
-    // A row more than promised is possible, and on the safe side: its token was dropped.
+    // There may be more rows than confirmed issuances, which is safe because their tokens were
+    // dropped.
     let kept = on_record(&storage.db).await;
     assert!(kept.is_superset(&promised), "{:?}", promised.difference(&kept));
     assert!(!kept.contains("down"));

@@ -1,9 +1,9 @@
-//! What binds a browser that comes back from a provider to the one that was sent there.
+//! Binding of a browser that comes back from a provider to the browser that was sent there.
 //!
-//! `state` is a secret of its own and the handle of the waiting request. PKCE verifier and nonce
-//! are derived of it and of the secret in the browser's cookie: whoever brings a code and a state
-//! with another browser, or swaps one of them, derives other ones, and the provider or the ID
-//! token's check refuses.
+//! `state` contains a secret of its own and the handle of the pending authorization. The PKCE
+//! verifier and the nonce are derived from it and from the secret in the cookie of the browser. An
+//! attacker who brings a code and a state with another browser, or swaps one of them, derives other
+//! values, and the provider or the check of the ID token refuses.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use openidconnect::{Nonce, PkceCodeVerifier};
@@ -11,38 +11,38 @@ use sha2::{Digest as _, Sha256};
 
 use crate::secret::{NoRandomness, PlainSecret};
 
-/// What the secret of a state begins with.
+/// Prefix of the secret in a state.
 const PREFIX: &str = "tbu_";
-/// Bytes of a state at most.
-pub(super) const MOST_STATE_BYTES: usize = 256;
+/// Maximum bytes of a state.
+pub(super) const MAX_STATE_BYTES: usize = 256;
 
-/// A state on its way to the provider or back.
+/// The `state` parameter of an authorization request (RFC 6749 section 4.1.1).
 pub(super) struct State(PlainSecret);
 
 impl State {
-    /// A new one for the waiting request of this handle.
+    /// A new state for the pending authorization with this handle.
     pub(super) fn generate(handle: &str) -> Result<Self, NoRandomness> {
         let secret = PlainSecret::generate(PREFIX)?;
         Ok(Self(PlainSecret::presented(format!("{}.{handle}", secret.expose()))))
     }
 
-    /// One that a browser presents, and the handle in it.
+    /// Parses the state that a browser presents; returns it with its handle.
     pub(super) fn presented(text: &str) -> Option<(Self, &str)> {
         let (secret, handle) = text.split_once('.')?;
         secret.starts_with(PREFIX).then(|| (Self(PlainSecret::presented(text)), handle))
     }
 
-    /// As it goes over the wire and is hashed.
+    /// The text that is sent and hashed.
     pub(super) fn secret(&self) -> &PlainSecret {
         &self.0
     }
 
-    /// The PKCE verifier of this browser (RFC 7636 section 4.1: 43 characters).
+    /// The PKCE verifier for this browser (RFC 7636 section 4.1: 43 characters).
     pub(super) fn verifier(&self, cookie: &PlainSecret) -> PkceCodeVerifier {
         PkceCodeVerifier::new(self.derive("pkce verifier", cookie))
     }
 
-    /// The nonce of this browser.
+    /// The nonce for this browser.
     pub(super) fn nonce(&self, cookie: &PlainSecret) -> Nonce {
         Nonce::new(self.derive("nonce", cookie))
     }
@@ -50,7 +50,7 @@ impl State {
     fn derive(&self, label: &str, cookie: &PlainSecret) -> String {
         let mut hash = Sha256::new();
         for part in ["tenant-broker upstream ", label, cookie.expose(), self.0.expose()] {
-            // Lengths keep what is one part from being read as two.
+            // The lengths make the concatenation unambiguous.
             hash.update(part.len().to_be_bytes());
             hash.update(part);
         }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_matters() {
+    fn verifier_and_nonce_depend_on_state_and_cookie() {
         let (state, other) = (State::generate("tbq_a").unwrap(), State::generate("tbq_a").unwrap());
         let (cookie, foreign) =
             (PlainSecret::presented("tbb_mine"), PlainSecret::presented("tbb_theirs"));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_state_is_refused() {
+    fn an_invalid_state_is_refused() {
         for text in ["", ".", "tbu_x", "tbq_x.tbu_x", "x.y"] {
             assert!(State::presented(text).is_none(), "{text}");
         }

@@ -1,12 +1,13 @@
-//! At every refresh of a session that began at a provider, the provider is asked again.
+//! Checks of sessions at their provider: every refresh of a session that began at a provider asks
+//! the provider again.
 //!
-//! A definite no ends the session. An outage is bridged for `outage_seconds` after the last answer;
-//! then the refresh is refused, and the session waits for the provider. While the provider is asked
-//! no transaction is open.
+//! A denial ends the session. An outage is bridged for `outage_seconds` after the last answer; then
+//! the refresh is refused, and the session waits for the provider. No transaction is open during a
+//! request to the provider.
 //!
-//! A provider that replaces its refresh tokens takes the second use of one for theft. So whoever
-//! asks holds a lease in the database; another refresh of the same session, on whichever replica,
-//! waits and takes over what comes of it.
+//! A provider that rotates its refresh tokens takes the second use of one for theft. So a check
+//! holds a lease in the database; another refresh of the same session, on any replica, waits for it
+//! and uses its result.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,64 +15,65 @@ use secrecy::SecretString;
 use uuid::Uuid;
 
 use super::{
-    Connector, NoAnswer, RECENT_SECONDS,
-    grant::{self, Kept},
-    person::{Described, NotAllowed},
+    CHECK_TTL_SECONDS, Connector, ProviderError,
+    claim_mapping::{MappedUser, NotAllowed},
+    grant::{self, SessionGrant},
 };
 use crate::{
     audit::{self, Action, Event},
     db::Tx,
     identity::{provider, session},
     issuer::{Issuer, token::TokenError},
-    problem::{self, note},
+    problem::{self, record_field},
     secret::SecretHash,
 };
 
-/// How long one conversation with a provider may take: metadata, keys, tokens and userinfo.
-const ASK: Duration = Duration::from_secs(15);
-/// How long a lease holds: longer than a conversation, so that it ends only if its holder died.
+/// Timeout of a check: metadata, keys, tokens and userinfo.
+const PROVIDER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Lifetime of a lease: longer than a check, so that it expires only if its holder died.
 pub(super) const LEASE_MS: i64 = 30 * 1000;
-/// How long a refresh waits for another one that asks.
-const WAIT: Duration = Duration::from_secs(20);
-/// How often it looks.
-const LOOK: Duration = Duration::from_millis(50);
+/// How long a refresh waits for the check of another refresh.
+const LEASE_WAIT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often a waiting refresh looks at the lease.
+const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What came of asking.
-enum Verdict {
-    /// The person is still who they were and may go on.
-    Yes(Described),
-    /// They may go on, and nothing more was said.
+/// Result of a check.
+enum ProviderVerdict {
+    /// The user may continue, with these claims.
+    Active(MappedUser),
+    /// The user may continue; the provider sent no claims.
     Unchanged,
-    /// They may not.
-    No(String),
-    /// Nobody knows.
+    /// The provider or the claims deny it; the text says why.
+    Denied(String),
+    /// The provider gave no usable answer; the text says why.
     Unknown(String),
 }
 
-/// Asks the provider about the person of this refresh token, if their session began at one and it
-/// has not been asked just now. Nothing happens for other tokens.
+/// Asks the provider about the user of this refresh token, if their session began at one and the
+/// last check is not recent. Does nothing for other tokens.
 ///
 /// # Errors
-/// The session is over, or has to wait for the provider, or the database does not answer.
-pub(in crate::issuer) async fn before_refresh(
+/// The session has ended, or has to wait for the provider, or the database does not answer.
+pub(in crate::issuer) async fn check_before_refresh(
     issuer: &Issuer,
     token: SecretHash,
 ) -> Result<(), TokenError> {
-    let deadline = tokio::time::Instant::now() + WAIT;
+    let deadline = tokio::time::Instant::now() + LEASE_WAIT_TIMEOUT;
     loop {
         let now = issuer.clock().now_ms();
-        let Some(mut kept) = grant::of_refresh_token(issuer.db(), token, now).await? else {
+        let Some(mut grant) = grant::find_by_refresh_token(issuer.db(), token, now).await? else {
             return Ok(());
         };
-        // Nothing to ask with: the session ends by itself, soon.
-        if kept.refresh_token.is_none() || now - kept.checked_at < RECENT_SECONDS * 1000 {
+        // There is no refresh token of the provider, or the last check is recent. Without a token
+        // the session soon expires.
+        if grant.refresh_token.is_none() || now - grant.checked_at < CHECK_TTL_SECONDS * 1000 {
             return Ok(());
         }
         let lease = issuer.clock().random_id();
-        if grant::lease(issuer.db(), &mut kept, lease, now, now + LEASE_MS).await? {
-            // In a task of its own: a client that hangs up must not cut off the conversation between
-            // the provider's new refresh token and our keeping it.
-            let asking = problem::detached(ask(issuer.clone(), kept, lease));
+        if grant::acquire_lease(issuer.db(), &mut grant, lease, now, now + LEASE_MS).await? {
+            // In a task of its own: a client that disconnects must not cancel the check between
+            // receiving the provider's new refresh token and storing it.
+            let asking = problem::in_request_context(ask_with_lease(issuer.clone(), grant, lease));
             return match tokio::spawn(asking).await {
                 Ok(done) => done,
                 Err(_) => Err(TokenError::Provider),
@@ -80,110 +82,120 @@ pub(in crate::issuer) async fn before_refresh(
         if tokio::time::Instant::now() >= deadline {
             return Err(TokenError::Provider);
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(LEASE_POLL_INTERVAL).await;
     }
 }
 
-/// Asks the provider with this lease, and keeps what comes of it.
+/// Asks the provider while it holds this lease, and stores the result.
 ///
 /// # Errors
-/// As [`before_refresh`].
-pub(super) async fn ask(issuer: Issuer, kept: Kept, lease: Uuid) -> Result<(), TokenError> {
-    let Some(connector) = issuer.connectors().get(&kept.connector).map(Arc::clone) else {
+/// As [`check_before_refresh`].
+pub(super) async fn ask_with_lease(
+    issuer: Issuer,
+    grant: SessionGrant,
+    lease: Uuid,
+) -> Result<(), TokenError> {
+    let Some(connector) = issuer.connectors().get(&grant.connector).map(Arc::clone) else {
         let why = "the provider is not configured any more".to_owned();
-        return finish(&issuer, &kept, lease, None, Verdict::No(why), 0).await;
+        return store_verdict(&issuer, &grant, lease, None, ProviderVerdict::Denied(why), 0).await;
     };
-    let sealed = kept.refresh_token.as_deref().unwrap_or_default();
-    let Some(token) = issuer.keys().seals().open(sealed, kept.id.as_bytes()) else {
+    let sealed = grant.refresh_token.as_deref().unwrap_or_default();
+    let Some(token) = issuer.keys().sealing_keys().open(sealed, grant.id.as_bytes()) else {
         let why = "the provider's token cannot be opened (issuer.signing_key_files)".to_owned();
-        return finish(&issuer, &kept, lease, None, Verdict::No(why), 0).await;
+        return store_verdict(&issuer, &grant, lease, None, ProviderVerdict::Denied(why), 0).await;
     };
-    let (rotated, verdict) = conversation(&connector, &token, &kept.subject).await;
+    let (rotated, verdict) = ask_provider(&connector, &token, &grant.subject).await;
     let outage = i64::from(connector.settings.outage_seconds) * 1000;
-    finish(&issuer, &kept, lease, rotated, verdict, outage).await
+    store_verdict(&issuer, &grant, lease, rotated, verdict, outage).await
 }
 
-/// Asks the provider; gives the successor of the refresh token, if there is one.
-async fn conversation(
+/// Asks the provider; returns the rotated refresh token, if there is one, and the verdict.
+async fn ask_provider(
     connector: &Connector,
     token: &SecretString,
     subject: &str,
-) -> (Option<SecretString>, Verdict) {
-    let asked = tokio::time::timeout(ASK, connector.provider.refresh(token, subject)).await;
+) -> (Option<SecretString>, ProviderVerdict) {
+    let asked =
+        tokio::time::timeout(PROVIDER_TIMEOUT, connector.provider.refresh(token, subject)).await;
     let refreshed = match asked {
         Ok(Ok(refreshed)) => refreshed,
-        Ok(Err(error)) => return (None, unclear(error)),
-        Err(_) => return (None, Verdict::Unknown("no answer in time".to_owned())),
+        Ok(Err(error)) => return (None, verdict_of_error(error)),
+        Err(_) => return (None, ProviderVerdict::Unknown("no answer in time".to_owned())),
     };
     let verdict = match refreshed.answer {
-        Ok(answer) => judge(connector, answer.claims.as_ref()),
-        Err(error) => unclear(error),
+        Ok(answer) => evaluate_claims(connector, answer.claims.as_ref()),
+        Err(error) => verdict_of_error(error),
     };
     (refreshed.token, verdict)
 }
 
-fn judge(
+fn evaluate_claims(
     connector: &Connector,
     claims: Option<&serde_json::Map<String, serde_json::Value>>,
-) -> Verdict {
-    match claims.map(|claims| connector.settings.describe(claims)) {
-        Some(Ok(described)) => Verdict::Yes(described),
-        Some(Err(not_allowed)) => Verdict::No(NotAllowed::why(not_allowed).to_owned()),
-        // What cannot be looked at is not believed to be unchanged.
-        None if connector.settings.needs_claims() => {
-            Verdict::Unknown("it gives no claims (no ID token, no userinfo)".to_owned())
+) -> ProviderVerdict {
+    match claims.map(|claims| connector.settings.map_claims(claims)) {
+        Some(Ok(mapped)) => ProviderVerdict::Active(mapped),
+        Some(Err(not_allowed)) => {
+            ProviderVerdict::Denied(NotAllowed::reason(not_allowed).to_owned())
         }
-        None => Verdict::Unchanged,
+        // Without claims it is not known whether the user may continue.
+        None if connector.settings.requires_claims() => {
+            ProviderVerdict::Unknown("it gives no claims (no ID token, no userinfo)".to_owned())
+        }
+        None => ProviderVerdict::Unchanged,
     }
 }
 
-/// An answer that cannot be believed says nothing about the person.
-fn unclear(error: NoAnswer) -> Verdict {
+/// An invalid response says nothing about the user.
+fn verdict_of_error(error: ProviderError) -> ProviderVerdict {
     match error {
-        NoAnswer::No(why) => Verdict::No(format!("the provider says no: {why}")),
-        error => Verdict::Unknown(error.to_string()),
+        ProviderError::Denied(why) => {
+            ProviderVerdict::Denied(format!("the provider says no: {why}"))
+        }
+        error => ProviderVerdict::Unknown(error.to_string()),
     }
 }
 
-/// Keeps what came of asking, in one transaction with its audit rows.
-async fn finish(
+/// Stores the result of a check, in one transaction with its audit rows.
+async fn store_verdict(
     issuer: &Issuer,
-    kept: &Kept,
+    grant: &SessionGrant,
     lease: Uuid,
     rotated: Option<SecretString>,
-    verdict: Verdict,
+    verdict: ProviderVerdict,
     outage_ms: i64,
 ) -> Result<(), TokenError> {
     let now = issuer.clock().now_ms();
-    let rotated = rotated.map(|token| issuer.keys().seals().seal(&token, kept.id.as_bytes()));
+    let rotated =
+        rotated.map(|token| issuer.keys().sealing_keys().seal(&token, grant.id.as_bytes()));
     let rotated = rotated.transpose().map_err(|error| {
-        note("cause", problem::chain(&error));
+        record_field("cause", problem::error_chain(&error));
         TokenError::Provider
     })?;
     let checked_at = match &verdict {
-        Verdict::Unknown(_) => kept.checked_at,
+        ProviderVerdict::Unknown(_) => grant.checked_at,
         _ => now,
     };
     let mut tx = issuer.db().begin().await?;
-    // A lease that another took over meanwhile means that this one was away for too long.
-    if !grant::release(&mut tx, kept.id, lease, rotated, checked_at).await? {
+    // The lease expired and another check took it over.
+    if !grant::release_lease(&mut tx, grant.id, lease, rotated, checked_at).await? {
         return Err(TokenError::Provider);
     }
     let done = match verdict {
-        Verdict::Yes(described) => {
-            let (clock, role) = (issuer.clock(), described.role);
-            provider::set_role(&mut tx, clock, kept.user_id, role, &kept.connector).await?;
+        ProviderVerdict::Active(mapped) => {
+            let (clock, role) = (issuer.clock(), mapped.role);
+            provider::set_role(&mut tx, clock, grant.user_id, role, &grant.connector).await?;
             Ok(())
         }
-        Verdict::Unchanged => Ok(()),
-        Verdict::No(why) => {
-            end(issuer, &mut tx, kept, &why).await?;
+        ProviderVerdict::Unchanged => Ok(()),
+        ProviderVerdict::Denied(why) => {
+            end_session(issuer, &mut tx, grant, &why).await?;
             Err(TokenError::Grant("the sign-in provider ended this session; sign in again"))
         }
-        Verdict::Unknown(cause) => {
-            tracing::warn!(connector = %kept.connector, cause, "the provider cannot be asked");
-            note("cause", cause);
-            if now - kept.checked_at <= outage_ms { Ok(()) } else { Err(TokenError::Provider) }
+        ProviderVerdict::Unknown(cause) => {
+            tracing::warn!(connector = %grant.connector, cause, "asking the sign-in provider failed");
+            record_field("cause", cause);
+            if now - grant.checked_at <= outage_ms { Ok(()) } else { Err(TokenError::Provider) }
         }
     };
     tx.commit().await?;
@@ -191,22 +203,22 @@ async fn finish(
 }
 
 /// Ends a session because its provider says so.
-pub(super) async fn end(
+pub(super) async fn end_session(
     issuer: &Issuer,
     tx: &mut Tx,
-    kept: &Kept,
+    grant: &SessionGrant,
     why: &str,
 ) -> sqlx::Result<bool> {
     let now = issuer.clock().now_ms();
-    let Some(user_id) = session::end(tx, kept.session_id, now, why).await? else {
+    let Some(user_id) = session::end(tx, grant.session_id, now, why).await? else {
         return Ok(false);
     };
     let event = Event {
-        reason: Some(format!("{}: {why}", kept.connector)),
+        reason: Some(format!("{}: {why}", grant.connector)),
         ..Event::success(Action::ProviderLogout)
     }
     .to_user(user_id)
-    .to_session(kept.session_id);
+    .to_session(grant.session_id);
     audit::record(tx, issuer.clock(), event).await?;
     issuer.metrics().action(Action::ProviderLogout, "success");
     Ok(true)

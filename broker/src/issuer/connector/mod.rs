@@ -1,25 +1,25 @@
-//! Upstream OpenID providers: people sign in at their company and are known here by issuer and
-//! subject (OpenID Connect Core 1.0, OAuth 2.0 Security Best Current Practice RFC 9700).
+//! Connectors: sign-in at upstream OpenID providers. A user is identified by issuer and subject
+//! (OpenID Connect Core 1.0, OAuth 2.0 Security Best Current Practice RFC 9700).
 //!
 //! | step | where |
 //! |---|---|
 //! | the browser goes to the provider and comes back | [`start`], [`callback`] |
-//! | the broker redeems the code and asks who it is | [`provider`], [`super::trust`] |
-//! | may they sign in, and as what | [`person`] |
-//! | what the provider gave is kept, sealed, with the session | [`grant`] |
-//! | at every refresh the provider is asked again | [`check`] |
-//! | a sweep asks about browsers' sessions, which have none | [`browsers`] |
+//! | the broker redeems the code and fetches the claims | [`provider`], [`super::jwt`] |
+//! | claims are mapped to a user and a role | [`claim_mapping`] |
+//! | the refresh token of the provider is stored, sealed, with the session | [`grant`] |
+//! | every refresh of the session asks the provider again | [`check`] |
+//! | a sweep asks about browser sessions, which have no refresh | [`browser_sessions`] |
 //!
-//! The browser that comes back must be the one that left: the PKCE verifier and the nonce follow
-//! from the secret in its cookie and from `state`, and neither is kept anywhere ([`binding`]).
+//! The browser that comes back must be the one that left: the PKCE verifier and the nonce are
+//! derived from the secret in its cookie and from `state`, and neither is stored ([`binding`]).
 
 mod binding;
-pub(super) mod browsers;
+pub(super) mod browser_sessions;
 pub(super) mod callback;
 pub(super) mod check;
+mod claim_mapping;
 pub(super) mod grant;
 pub(super) mod logout;
-mod person;
 mod provider;
 pub(super) mod start;
 
@@ -29,35 +29,36 @@ use secrecy::SecretString;
 use url::Url;
 use uuid::Uuid;
 
-use self::provider::{NoAnswer, Provider};
-use super::{IssuerSettings, trust::HttpError};
+use self::provider::{Provider, ProviderError};
+use super::{IssuerSettings, jwt::HttpClientError};
 use crate::{
     clock::Clock,
     db::Tx,
     identity::session::{self, Session},
 };
 
-/// How long the provider's last answer about a person counts as new, in seconds.
-const RECENT_SECONDS: i64 = 10;
-/// How long a Kubernetes token works at most: its two hours, and what the API server adds.
-const KUBERNETES_SECONDS: i64 = 7200 + 70;
-/// How long the sign-in page says that a provider does not answer.
-const SHOWN_DOWN_MS: i64 = 30 * 1000;
+/// TTL of a provider's last answer about a user, in seconds.
+const CHECK_TTL_SECONDS: i64 = 10;
+/// Maximum lifetime of a Kubernetes token, in seconds: two hours, and the leeway that the API
+/// server adds.
+const MAX_KUBERNETES_TOKEN_SECONDS: i64 = 7200 + 70;
+/// How long the sign-in page shows that a provider is unavailable, in milliseconds.
+const UNAVAILABLE_SHOWN_MS: i64 = 30 * 1000;
 
 /// One provider in the configuration.
 #[derive(Clone, Debug)]
 pub struct ConnectorSettings {
-    /// Its identifier, letter for letter as its tokens say it.
+    /// Issuer identifier, exactly as in `iss` of its tokens.
     pub issuer: String,
-    /// The broker as a client there.
+    /// OAuth client id of the broker at the provider.
     pub client_id: String,
-    /// The client's secret; `None` for a public client.
+    /// OAuth client secret; `None` for a public client.
     pub client_secret: Option<SecretString>,
-    /// What people call it.
+    /// Name that people see.
     pub display_name: String,
-    /// Scopes that are asked for, divided by spaces.
+    /// Requested scopes, separated by spaces.
     pub scopes: String,
-    /// Claim with a person's groups; a path with dots for one inside another.
+    /// Path of the claim with the groups of a user; dots separate nested claims.
     pub groups_claim: String,
     /// Groups whose members may sign in; everybody if empty.
     pub allowed_groups: Vec<String>,
@@ -65,30 +66,30 @@ pub struct ConnectorSettings {
     pub allowed_domains: Vec<String>,
     /// Groups whose members are administrators.
     pub admin_groups: Vec<String>,
-    /// PEM file with CAs that are trusted beside the system's.
+    /// PEM file with CAs that are trusted in addition to those of the system.
     pub ca_file: Option<PathBuf>,
-    /// How long a session goes on while the provider does not answer, in seconds.
+    /// How long sessions continue while the provider does not answer, in seconds.
     pub outage_seconds: u32,
-    /// How long a session lives that the provider cannot be asked about, in seconds.
+    /// Maximum lifetime of a session without a refresh token of the provider, in seconds.
     pub unchecked_seconds: u32,
 }
 
 /// A provider as the sign-in page offers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Choice {
-    /// Its name in addresses.
+pub(super) struct ProviderChoice {
+    /// Name in URLs.
     pub(super) name: String,
-    /// What people call it.
+    /// Name that people see.
     pub(super) display_name: String,
-    /// Whether it did not answer just now.
-    pub(super) is_down: bool,
+    /// Whether the provider failed to answer recently.
+    pub(super) is_unavailable: bool,
 }
 
 /// All configured providers, by name.
 #[derive(Debug)]
 pub(super) struct Connectors(BTreeMap<String, Arc<Connector>>);
 
-/// A provider that people may sign in at.
+/// A configured provider with its client.
 #[derive(Debug)]
 pub(super) struct Connector {
     pub(super) name: String,
@@ -97,12 +98,12 @@ pub(super) struct Connector {
 }
 
 impl Connectors {
-    /// Providers that nobody has asked anything yet; `base` is our own address.
+    /// The configured providers; nothing is fetched from them yet. `base` is our own URL.
     pub(super) fn new(
         settings: &BTreeMap<String, ConnectorSettings>,
         base: &str,
         clock: &Clock,
-    ) -> Result<Self, HttpError> {
+    ) -> Result<Self, HttpClientError> {
         let connector = |(name, settings): (&String, &ConnectorSettings)| {
             let redirect = format!("{base}/login/callback/{name}");
             Ok((
@@ -117,13 +118,14 @@ impl Connectors {
         settings.iter().map(connector).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The provider of this name.
+    /// The provider with this name.
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Connector>> {
         self.0.get(name)
     }
 
-    /// The session of a grant begins at `now`. One that the provider cannot be asked about does not
-    /// live long. `None` if there is no such grant, or its provider is not configured any more.
+    /// Attaches the session that begins at `now` to its grant. A session whose provider cannot be
+    /// asked again is shortened. `None` if there is no such grant, or its provider is no longer
+    /// configured.
     pub(super) async fn attach(
         &self,
         tx: &mut Tx,
@@ -131,53 +133,56 @@ impl Connectors {
         mut session: Session,
         now: i64,
     ) -> sqlx::Result<Option<Session>> {
-        let Some((name, can_be_asked)) = grant::attach(tx, grant_id, session.id).await? else {
+        let Some((name, has_refresh_token)) =
+            grant::attach_session(tx, grant_id, session.id).await?
+        else {
             return Ok(None);
         };
         let Some(connector) = self.get(&name) else { return Ok(None) };
-        if !can_be_asked {
+        if !has_refresh_token {
             let most = now + i64::from(connector.settings.unchecked_seconds) * 1000;
             session::shorten(tx, &mut session, most).await?;
         }
         Ok(Some(session))
     }
 
-    /// What the sign-in page offers.
-    pub(super) fn choices(&self) -> Vec<Choice> {
-        let choice = |connector: &Arc<Connector>| Choice {
+    /// The providers that the sign-in page offers.
+    pub(super) fn choices(&self) -> Vec<ProviderChoice> {
+        let choice = |connector: &Arc<Connector>| ProviderChoice {
             name: connector.name.clone(),
             display_name: connector.settings.display_name.clone(),
-            is_down: connector.provider.failed_within(SHOWN_DOWN_MS),
+            is_unavailable: connector.provider.failed_within(UNAVAILABLE_SHOWN_MS),
         };
         self.0.values().map(choice).collect()
     }
 }
 
 impl Connector {
-    /// How long somebody keeps access at most after the provider has removed them, in seconds: the
+    /// Maximum time that a user keeps access after the provider has removed them, in seconds: the
     /// outage that may hide it, the access token of the last refresh, and the Kubernetes token that
-    /// this one fetched at its end.
-    fn removal_seconds(&self, settings: &IssuerSettings, can_be_asked: bool) -> i64 {
-        let unseen = if can_be_asked {
-            i64::from(self.settings.outage_seconds) + RECENT_SECONDS
+    /// was issued at its end.
+    fn removal_seconds(&self, settings: &IssuerSettings, has_refresh_token: bool) -> i64 {
+        let unseen = if has_refresh_token {
+            i64::from(self.settings.outage_seconds) + CHECK_TTL_SECONDS
         } else {
             i64::from(self.settings.unchecked_seconds)
         };
-        unseen + i64::from(settings.access_token_seconds) + KUBERNETES_SECONDS
+        unseen + i64::from(settings.access_token_seconds) + MAX_KUBERNETES_TOKEN_SECONDS
     }
 }
 
-/// Whether an issuer or endpoint can be spoken to without giving secrets away.
-pub(crate) fn is_safe(url: &Url) -> bool {
-    url.scheme() == "https" || (url.scheme() == "http" && super::trust::is_loopback(url))
+/// Whether a URL of an issuer or endpoint protects secrets in transit: https, or http on loopback.
+pub(crate) fn is_https_or_loopback(url: &Url) -> bool {
+    url.scheme() == "https" || (url.scheme() == "http" && super::jwt::is_loopback(url))
 }
 
 /// Whether the discovery document of this issuer may name this endpoint: https, or plain http on
 /// loopback if the issuer is there too. Otherwise a hostile provider could make the broker send the
-/// client's secret to whatever listens on its own machine.
-pub(crate) fn may_name(issuer: &str, endpoint: &Url) -> bool {
-    let is_local = |issuer: Url| issuer.scheme() == "http" && is_safe(&issuer);
-    endpoint.scheme() == "https" || (is_safe(endpoint) && issuer.parse::<Url>().is_ok_and(is_local))
+/// client secret to any listener on its own machine.
+pub(crate) fn is_allowed_endpoint(issuer: &str, endpoint: &Url) -> bool {
+    let is_local = |issuer: Url| issuer.scheme() == "http" && is_https_or_loopback(&issuer);
+    endpoint.scheme() == "https"
+        || (is_https_or_loopback(endpoint) && issuer.parse::<Url>().is_ok_and(is_local))
 }
 
 #[cfg(test)]
@@ -186,7 +191,8 @@ mod tests {
 
     #[test]
     fn only_a_local_issuer_names_local_endpoints() {
-        let may = |issuer: &str, endpoint: &str| may_name(issuer, &endpoint.parse().unwrap());
+        let may =
+            |issuer: &str, endpoint: &str| is_allowed_endpoint(issuer, &endpoint.parse().unwrap());
         let (far, here) = ("https://sso.example.com", "http://127.0.0.1:9000");
         for endpoint in ["https://sso.example.com/token", "https://login.example.net/token"] {
             assert!(may(far, endpoint) && may(here, endpoint), "{endpoint}");

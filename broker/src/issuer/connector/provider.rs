@@ -1,4 +1,4 @@
-//! The conversation with one provider, as its client.
+//! The OpenID Connect client of one provider.
 
 use std::pin::Pin;
 
@@ -20,24 +20,27 @@ use serde_json::{Map, Value};
 use subtle::ConstantTimeEq as _;
 use url::Url;
 
-use super::{ConnectorSettings, may_name};
+use super::{ConnectorSettings, is_allowed_endpoint};
 use crate::{
     clock::Clock,
-    issuer::trust::{Claims, Discovery, Distrust, Http, HttpError, Keys, Kind, Outage},
+    issuer::jwt::{
+        Claims, Discovery, FetchError, HttpClient, HttpClientError, JwksCache, TokenKind,
+        VerificationError,
+    },
 };
 
-/// What discovery says beyond the types of the crate.
+/// Discovery metadata that the crate has no types for.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-struct Extra {
+struct IssuerParameterMetadata {
     /// RFC 9207 section 3.
     #[serde(default)]
     authorization_response_iss_parameter_supported: bool,
 }
 
-impl AdditionalProviderMetadata for Extra {}
+impl AdditionalProviderMetadata for IssuerParameterMetadata {}
 
 type Metadata = ProviderMetadata<
-    Extra,
+    IssuerParameterMetadata,
     CoreAuthDisplay,
     CoreClientAuthMethod,
     CoreClaimName,
@@ -60,10 +63,11 @@ type Client = CoreClient<
     EndpointMaybeSet,
 >;
 
-/// An answer of the provider under way.
-type Answering = Pin<Box<dyn Future<Output = Result<http::Response<Vec<u8>>, Outage>> + Send>>;
+/// A pending HTTP response of the provider.
+type ResponseFuture =
+    Pin<Box<dyn Future<Output = Result<http::Response<Vec<u8>>, FetchError>> + Send>>;
 
-/// A provider, which is asked for its metadata when it is needed first.
+/// A provider; its metadata is fetched when first needed.
 #[derive(Debug)]
 pub(super) struct Provider {
     issuer: String,
@@ -71,62 +75,62 @@ pub(super) struct Provider {
     client_secret: Option<SecretString>,
     scopes: String,
     redirect: String,
-    http: Http,
-    keys: Keys,
+    http: HttpClient,
+    keys: JwksCache,
     discovery: Discovery<Metadata>,
     clock: Clock,
 }
 
-/// The provider gives nothing.
+/// A request to a provider failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NoAnswer {
-    /// It says no.
+pub(super) enum ProviderError {
+    /// The provider denies it; the text is its error code.
     #[error("the provider says no: {0}")]
-    No(String),
-    /// It gives what must not be believed.
-    #[error("the provider's answer cannot be believed: {0}")]
-    Unsound(String),
-    /// It does not answer, or not in a way that means anything.
+    Denied(String),
+    /// The response is invalid.
+    #[error("the provider's response is invalid: {0}")]
+    Invalid(String),
+    /// The provider does not answer, or its response is of no use.
     #[error("the provider does not answer: {0}")]
-    Outage(String),
+    Unavailable(String),
 }
 
-impl From<Outage> for NoAnswer {
-    fn from(outage: Outage) -> Self {
-        Self::Outage(outage.0)
+impl From<FetchError> for ProviderError {
+    fn from(error: FetchError) -> Self {
+        Self::Unavailable(error.0)
     }
 }
 
-impl From<Distrust> for NoAnswer {
-    fn from(distrust: Distrust) -> Self {
-        match distrust {
-            Distrust::Refused(why) => Self::Unsound(why.to_owned()),
-            Distrust::Outage(why) => Self::Outage(why),
+impl From<VerificationError> for ProviderError {
+    fn from(error: VerificationError) -> Self {
+        match error {
+            VerificationError::Invalid(why) => Self::Invalid(why.to_owned()),
+            VerificationError::Unavailable(why) => Self::Unavailable(why),
         }
     }
 }
 
-/// What the provider says of somebody.
+/// What a provider says about a user.
 #[derive(Debug)]
-pub(super) struct Answer {
-    /// Who it is about.
+pub(super) struct ProviderAnswer {
+    /// Subject (`sub`).
     pub(super) subject: String,
-    /// Their claims, from the ID token and from userinfo; `None` if the provider gave none.
+    /// Claims of the ID token and of userinfo; `None` if the provider sent none.
     pub(super) claims: Option<Map<String, Value>>,
-    /// The provider's session, if it names one.
+    /// Session id at the provider (`sid`), if it names one.
     pub(super) sid: Option<String>,
-    /// With what it may be asked again.
+    /// Refresh token to ask the provider again.
     pub(super) refresh_token: Option<SecretString>,
 }
 
-/// What a refresh token brought. The provider may have replaced it: whatever else is wrong, the new
-/// one must be kept, or the provider takes the next use of the old one for theft.
+/// Result of a refresh. The provider may have rotated the token: even if the rest is invalid, the
+/// new one must be stored, or the provider takes the next use of the old one for theft.
 #[derive(Debug)]
-pub(super) struct Refreshed {
-    /// The token's successor.
+pub(super) struct RefreshResult {
+    /// The rotated refresh token.
     pub(super) token: Option<SecretString>,
-    /// What the provider says now.
-    pub(super) answer: Result<Answer, NoAnswer>,
+    /// What the provider says about the user now.
+    pub(super) answer: Result<ProviderAnswer, ProviderError>,
 }
 
 impl Provider {
@@ -134,37 +138,36 @@ impl Provider {
         settings: &ConnectorSettings,
         redirect: String,
         clock: &Clock,
-    ) -> Result<Self, HttpError> {
-        let issuer: Url = settings
-            .issuer
-            .parse()
-            .map_err(|error| HttpError::Tls(format!("{} is no URL: {error}", settings.issuer)))?;
-        let http = Http::new(&issuer, settings.ca_file.as_deref())?;
+    ) -> Result<Self, HttpClientError> {
+        let issuer: Url = settings.issuer.parse().map_err(|error| {
+            HttpClientError::Tls(format!("{} is no URL: {error}", settings.issuer))
+        })?;
+        let http = HttpClient::new(&issuer, settings.ca_file.as_deref())?;
         Ok(Self {
             issuer: settings.issuer.clone(),
             client_id: settings.client_id.clone(),
             client_secret: settings.client_secret.clone(),
             scopes: settings.scopes.clone(),
             redirect,
-            keys: Keys::new(http.clone(), clock.clone()),
+            keys: JwksCache::new(http.clone(), clock.clone()),
             discovery: Discovery::new(http.clone(), clock.clone(), &settings.issuer),
             http,
             clock: clock.clone(),
         })
     }
 
-    /// Whether it failed to answer within the last so many milliseconds.
+    /// Whether the provider failed to answer within this number of milliseconds.
     pub(super) fn failed_within(&self, milliseconds: i64) -> bool {
         self.discovery.failed_within(milliseconds).is_some()
     }
 
-    /// Where the browser goes (OpenID Connect Core 1.0 section 3.1.2.1).
+    /// URL of the authorization request (OpenID Connect Core 1.0 section 3.1.2.1).
     pub(super) async fn authorization_url(
         &self,
         state: String,
         nonce: Nonce,
         verifier: &PkceCodeVerifier,
-    ) -> Result<Url, NoAnswer> {
+    ) -> Result<Url, ProviderError> {
         let client = self.client(&*self.metadata().await?)?;
         let challenge = PkceCodeChallenge::from_code_verifier_sha256(verifier);
         let scopes = self.scopes.split_ascii_whitespace().filter(|scope| *scope != "openid");
@@ -180,78 +183,93 @@ impl Provider {
         Ok(url)
     }
 
-    /// Whether an answer came from this provider (RFC 9207 section 2.4), against mix-up.
-    pub(super) async fn check_sender(&self, iss: Option<&str>) -> Result<(), NoAnswer> {
+    /// Checks that a response came from this provider (RFC 9207 section 2.4), against mix-up
+    /// attacks.
+    pub(super) async fn check_response_issuer(
+        &self,
+        iss: Option<&str>,
+    ) -> Result<(), ProviderError> {
         match iss {
             Some(iss) if iss == self.issuer => Ok(()),
-            Some(_) => Err(NoAnswer::Unsound("the answer is another issuer's".to_owned())),
+            Some(_) => {
+                Err(ProviderError::Invalid("the response names another issuer (iss)".to_owned()))
+            }
             None => {
                 let metadata = self.metadata().await?;
                 let extra = metadata.additional_metadata();
                 if extra.authorization_response_iss_parameter_supported {
-                    return Err(NoAnswer::Unsound("the answer does not name its issuer".into()));
+                    return Err(ProviderError::Invalid(
+                        "the response does not name its issuer (iss)".into(),
+                    ));
                 }
                 Ok(())
             }
         }
     }
 
-    /// Redeems a code, verifies the ID token and asks for what is not in it.
+    /// Redeems a code, verifies the ID token and fetches userinfo.
     pub(super) async fn redeem(
         &self,
         code: String,
         verifier: PkceCodeVerifier,
         nonce: &Nonce,
-    ) -> Result<Answer, NoAnswer> {
+    ) -> Result<ProviderAnswer, ProviderError> {
         let metadata = self.metadata().await?;
-        let ask = caller(&self.http);
+        let call = http_caller(&self.http);
         let tokens = self
             .client(&metadata)?
             .exchange_code(AuthorizationCode::new(code))
-            .map_err(|error| NoAnswer::Outage(error.to_string()))?
+            .map_err(|error| ProviderError::Unavailable(error.to_string()))?
             .set_pkce_verifier(verifier)
-            .request_async(&ask)
+            .request_async(&call)
             .await
-            .map_err(refused)?;
+            .map_err(token_request_error)?;
         let id_token = self.id_token(&metadata, &tokens).await?;
-        let id_token = id_token.ok_or_else(|| NoAnswer::Unsound("there is no ID token".into()))?;
+        let id_token =
+            id_token.ok_or_else(|| ProviderError::Invalid("there is no ID token".into()))?;
         let sent = id_token.text("nonce").unwrap_or_default();
         if !bool::from(sent.as_bytes().ct_eq(nonce.secret().as_bytes())) {
-            return Err(NoAnswer::Unsound("the ID token is another sign-in's (nonce)".to_owned()));
+            return Err(ProviderError::Invalid(
+                "the ID token belongs to another sign-in (nonce)".to_owned(),
+            ));
         }
         let subject = id_token.subject().unwrap_or_default().to_owned();
         self.answer(&metadata, subject, Some(&id_token), &tokens).await
     }
 
-    /// Asks again about somebody (OpenID Connect Core 1.0 section 12).
+    /// Refreshes the claims of a user (OpenID Connect Core 1.0 section 12).
     pub(super) async fn refresh(
         &self,
         token: &SecretString,
         subject: &str,
-    ) -> Result<Refreshed, NoAnswer> {
+    ) -> Result<RefreshResult, ProviderError> {
         let metadata = self.metadata().await?;
-        let ask = caller(&self.http);
+        let call = http_caller(&self.http);
         let tokens = self
             .client(&metadata)?
             .exchange_refresh_token(&RefreshToken::new(token.expose_secret().to_owned()))
-            .map_err(|error| NoAnswer::Outage(error.to_string()))?
-            .request_async(&ask)
+            .map_err(|error| ProviderError::Unavailable(error.to_string()))?
+            .request_async(&call)
             .await
-            .map_err(refused)?;
+            .map_err(token_request_error)?;
         let answer = match self.id_token(&metadata, &tokens).await {
             Ok(Some(claims)) if claims.subject() != Some(subject) => {
-                Err(NoAnswer::Unsound("it is about another person".to_owned()))
+                Err(ProviderError::Invalid("it is about another person".to_owned()))
             }
             Ok(claims) => {
                 self.answer(&metadata, subject.to_owned(), claims.as_ref(), &tokens).await
             }
             Err(error) => Err(error),
         };
-        Ok(Refreshed { token: kept(&tokens), answer })
+        Ok(RefreshResult { token: refresh_token(&tokens), answer })
     }
 
-    /// The claims of a token of another kind, such as one that says that somebody signed out.
-    pub(super) async fn verify(&self, token: &str, kind: Kind) -> Result<Claims, NoAnswer> {
+    /// Verifies a token of another kind, such as a logout token.
+    pub(super) async fn verify(
+        &self,
+        token: &str,
+        kind: TokenKind,
+    ) -> Result<Claims, ProviderError> {
         let metadata = self.metadata().await?;
         let jwks = metadata.jwks_uri().url();
         let party = (self.issuer.as_str(), self.client_id.as_str());
@@ -263,22 +281,22 @@ impl Provider {
         &self,
         metadata: &Metadata,
         tokens: &CoreTokenResponse,
-    ) -> Result<Option<Claims>, NoAnswer> {
+    ) -> Result<Option<Claims>, ProviderError> {
         let Some(token) = tokens.id_token() else { return Ok(None) };
         let jwks = metadata.jwks_uri().url();
         let party = (self.issuer.as_str(), self.client_id.as_str());
         let (token, now) = (token.to_string(), self.clock.now_ms());
-        Ok(Some(Claims::verify(&token, Kind::Id, (&self.keys, jwks), party, now).await?))
+        Ok(Some(Claims::verify(&token, TokenKind::Id, (&self.keys, jwks), party, now).await?))
     }
 
-    /// Puts together what the provider says; userinfo is younger than an ID token, and wins.
+    /// Merges the claims of the ID token and userinfo; userinfo is newer and wins.
     async fn answer(
         &self,
         metadata: &Metadata,
         subject: String,
         id_token: Option<&Claims>,
         tokens: &CoreTokenResponse,
-    ) -> Result<Answer, NoAnswer> {
+    ) -> Result<ProviderAnswer, ProviderError> {
         let mut claims = id_token.map(|token| token.all().clone());
         if let Some(endpoint) = metadata.userinfo_endpoint() {
             let more = self.userinfo(endpoint.url(), &subject, tokens.access_token()).await?;
@@ -286,35 +304,40 @@ impl Provider {
         }
         let sid = id_token.and_then(|token| token.text("sid"));
         let sid = sid.filter(|sid| (1..=255).contains(&sid.len())).map(str::to_owned);
-        Ok(Answer { subject, claims, sid, refresh_token: kept(tokens) })
+        Ok(ProviderAnswer { subject, claims, sid, refresh_token: refresh_token(tokens) })
     }
 
-    /// OpenID Connect Core 1.0 section 5.3.
+    /// Fetches userinfo (OpenID Connect Core 1.0 section 5.3).
     async fn userinfo(
         &self,
         endpoint: &Url,
         subject: &str,
         token: &AccessToken,
-    ) -> Result<Map<String, Value>, NoAnswer> {
+    ) -> Result<Map<String, Value>, ProviderError> {
         let request = http::Request::get(endpoint.as_str())
             .header(http::header::AUTHORIZATION, format!("Bearer {}", token.secret()))
             .header(http::header::ACCEPT, "application/json")
             .body(Vec::new())
-            .map_err(|error| NoAnswer::Outage(error.to_string()))?;
+            .map_err(|error| ProviderError::Unavailable(error.to_string()))?;
         let answer = self.http.send(request).await?;
         if answer.status() != http::StatusCode::OK {
-            return Err(NoAnswer::Outage(format!("userinfo answers {}", answer.status())));
+            return Err(ProviderError::Unavailable(format!(
+                "userinfo answers {}",
+                answer.status()
+            )));
         }
-        let claims: Map<String, Value> = serde_json::from_slice(answer.body())
-            .map_err(|error| NoAnswer::Outage(format!("userinfo cannot be read: {error}")))?;
+        let claims: Map<String, Value> =
+            serde_json::from_slice(answer.body()).map_err(|error| {
+                ProviderError::Unavailable(format!("userinfo cannot be read: {error}"))
+            })?;
         // Section 5.3.2: without this check, tokens could be swapped.
         if claims.get("sub").and_then(Value::as_str) != Some(subject) {
-            return Err(NoAnswer::Unsound("userinfo is about another person".to_owned()));
+            return Err(ProviderError::Invalid("userinfo is about another person".to_owned()));
         }
         Ok(claims)
     }
 
-    async fn metadata(&self) -> Result<std::sync::Arc<Metadata>, NoAnswer> {
+    async fn metadata(&self) -> Result<std::sync::Arc<Metadata>, ProviderError> {
         let metadata = self.discovery.get().await?;
         let endpoints = [
             Some(metadata.authorization_endpoint().url()),
@@ -322,21 +345,21 @@ impl Provider {
             metadata.userinfo_endpoint().map(UserInfoUrl::url),
             Some(metadata.jwks_uri().url()),
         ];
-        let is_refused = |endpoint: &&Url| !may_name(&self.issuer, endpoint);
+        let is_refused = |endpoint: &&Url| !is_allowed_endpoint(&self.issuer, endpoint);
         let refused = endpoints.into_iter().flatten().find(is_refused);
         if let Some(endpoint) = refused {
             let why = format!("it names {endpoint}, which is not https");
-            return Err(NoAnswer::Outage(why));
+            return Err(ProviderError::Unavailable(why));
         }
         Ok(metadata)
     }
 
-    fn client(&self, metadata: &Metadata) -> Result<Client, NoAnswer> {
+    fn client(&self, metadata: &Metadata) -> Result<Client, ProviderError> {
         let redirect = RedirectUrl::new(self.redirect.clone())
-            .map_err(|error| NoAnswer::Outage(error.to_string()))?;
+            .map_err(|error| ProviderError::Unavailable(error.to_string()))?;
         let secret = self.client_secret.as_ref();
         let secret = secret.map(|secret| ClientSecret::new(secret.expose_secret().to_owned()));
-        // Section 9: basic is what counts when nothing is said.
+        // Section 9: `client_secret_basic` is the default.
         let by_body = metadata
             .token_endpoint_auth_methods_supported()
             .is_some_and(|methods| !methods.contains(&CoreClientAuthMethod::ClientSecretBasic));
@@ -351,8 +374,10 @@ impl Provider {
     }
 }
 
-/// How the crate asks: with our client. Each request owns what it needs.
-fn caller(http: &Http) -> impl Fn(http::Request<Vec<u8>>) -> Answering + Sync + use<> {
+/// Adapts our HTTP client to the crate. Each request owns its data.
+fn http_caller(
+    http: &HttpClient,
+) -> impl Fn(http::Request<Vec<u8>>) -> ResponseFuture + Sync + use<> {
     let http = http.clone();
     move |request| {
         let http = http.clone();
@@ -360,25 +385,25 @@ fn caller(http: &Http) -> impl Fn(http::Request<Vec<u8>>) -> Answering + Sync + 
     }
 }
 
-fn kept(tokens: &CoreTokenResponse) -> Option<SecretString> {
+fn refresh_token(tokens: &CoreTokenResponse) -> Option<SecretString> {
     tokens.refresh_token().map(|token| token.secret().clone().into())
 }
 
-/// Only `invalid_grant` is about the person; every other refusal is about the broker's own
-/// configuration, or means nothing.
-fn refused(error: CoreRequestTokenError<Outage>) -> NoAnswer {
+/// Only `invalid_grant` is about the user; every other error is about the configuration of the
+/// broker, or means nothing.
+fn token_request_error(error: CoreRequestTokenError<FetchError>) -> ProviderError {
     match error {
         RequestTokenError::ServerResponse(answer) => {
             let code = answer.error().as_ref().chars().take(64).collect::<String>();
             match answer.error() {
-                CoreErrorResponseType::InvalidGrant => NoAnswer::No(code),
-                _ => NoAnswer::Outage(format!("it refuses the broker: {code}")),
+                CoreErrorResponseType::InvalidGrant => ProviderError::Denied(code),
+                _ => ProviderError::Unavailable(format!("it refuses the broker: {code}")),
             }
         }
-        RequestTokenError::Request(outage) => outage.into(),
+        RequestTokenError::Request(error) => error.into(),
         RequestTokenError::Parse(error, _) => {
-            NoAnswer::Outage(format!("the answer cannot be read: {error}"))
+            ProviderError::Unavailable(format!("the response cannot be read: {error}"))
         }
-        RequestTokenError::Other(why) => NoAnswer::Outage(why),
+        RequestTokenError::Other(why) => ProviderError::Unavailable(why),
     }
 }

@@ -1,35 +1,35 @@
-//! The device asks whether its person has decided (RFC 8628 sections 3.4 and 3.5).
+//! Polling of a device for its tokens (RFC 8628 sections 3.4 and 3.5).
 
-use super::{super::begin, rows};
+use super::{super::session_start, rows};
 use crate::{
     issuer::{
         Issuer, authorization,
         parameters::Parameters,
-        token::{self, Granted, MOST_TOKEN_BYTES, TokenError},
+        token::{self, IssuedTokens, MAX_TOKEN_BYTES, TokenError},
     },
     secret::PlainSecret,
 };
 
-/// One answer for every device code that is worth nothing.
-const WORTHLESS: TokenError =
+/// One response for every invalid device code.
+const INVALID_DEVICE_CODE: TokenError =
     TokenError::Grant("the device code is unknown, used or another client's; sign in again");
 
-/// Brings tokens once the person has said yes.
-pub(in crate::issuer) async fn exchange(
+/// Redeems a device code for tokens once the user has allowed it.
+pub(in crate::issuer) async fn redeem(
     issuer: &Issuer,
     sent: &Parameters,
     client_id: &str,
-) -> Result<Granted, TokenError> {
-    let code = PlainSecret::presented(sent.required("device_code", MOST_TOKEN_BYTES)?).hash();
+) -> Result<IssuedTokens, TokenError> {
+    let code = PlainSecret::presented(sent.required("device_code", MAX_TOKEN_BYTES)?).hash();
     let now = issuer.clock().now_ms();
     let mut tx = issuer.db().begin().await?;
     let Some(polled) = rows::poll(&mut tx, code, now).await? else {
         let known = rows::slow_down(&mut tx, code, now).await?;
         tx.commit().await?;
-        return Err(if known { TokenError::SlowDown } else { WORTHLESS });
+        return Err(if known { TokenError::SlowDown } else { INVALID_DEVICE_CODE });
     };
     let refusal = if polled.client_id != client_id || polled.redeemed_at.is_some() {
-        Some(WORTHLESS)
+        Some(INVALID_DEVICE_CODE)
     } else if polled.decision.as_deref() == Some("denied") {
         Some(TokenError::AccessDenied)
     } else if polled.expires_at <= now {
@@ -40,22 +40,22 @@ pub(in crate::issuer) async fn exchange(
         None
     };
     if let Some(refusal) = refusal {
-        // That it asked counts all the same.
+        // The poll counts even if it is refused.
         tx.commit().await?;
         return Err(refusal);
     }
     if !rows::redeem(&mut tx, code, now).await? {
-        return Err(WORTHLESS);
+        return Err(INVALID_DEVICE_CODE);
     }
     let id = polled.authorization_id.unwrap_or_default();
-    let Some(row) = authorization::redeem_id(&mut tx, id, now).await? else {
-        return Err(WORTHLESS);
+    let Some(row) = authorization::redeem_by_id(&mut tx, id, now).await? else {
+        return Err(INVALID_DEVICE_CODE);
     };
-    let Some(session) = begin::session(issuer, &mut tx, &row, now).await? else {
+    let Some(session) = session_start::from_authorization(issuer, &mut tx, &row, now).await? else {
         tx.commit().await?;
-        return Err(WORTHLESS);
+        return Err(INVALID_DEVICE_CODE);
     };
-    let granted = token::grant(issuer, &mut tx, &session, None, None, now).await?;
+    let granted = token::issue(issuer, &mut tx, &session, None, None, now).await?;
     tx.commit().await?;
     Ok(granted)
 }

@@ -1,4 +1,4 @@
-//! Rows of device authorizations: one from the device's request to the redeemed device code.
+//! Rows of device authorizations: from the device's request to the redeemed device code.
 
 use uuid::Uuid;
 
@@ -8,13 +8,14 @@ use crate::{
     secret::SecretHash,
 };
 
-/// Seconds that a device waits longer after each poll that came too early (RFC 8628 section 3.5).
-const SLOWER: i64 = 5;
-/// A poll may come so much early, in milliseconds: networks and clocks are not exact.
-const TOLERANCE_MS: i64 = 1000;
+/// Seconds by which the polling interval grows after each poll that was too early (RFC 8628 section
+/// 3.5).
+const SLOW_DOWN_SECONDS: i64 = 5;
+/// Tolerance for early polls, in milliseconds, because networks and clocks are not exact.
+const EARLY_POLL_TOLERANCE_MS: i64 = 1000;
 
-/// A request to be kept. Times are milliseconds since 1970.
-pub(super) struct New<'a> {
+/// A new device authorization. Times are milliseconds since 1970.
+pub(super) struct NewDeviceAuthorization<'a> {
     pub(super) id: Uuid,
     pub(super) device_code: SecretHash,
     pub(super) user_code: SecretHash,
@@ -32,8 +33,8 @@ INSERT INTO device_authorizations (id, device_code_hash, user_code_hash, client_
   ip_address, user_agent, created_at, expires_at, interval_seconds) \
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (user_code_hash) DO NOTHING";
 
-/// Keeps a request; `false` if another one has this user code.
-pub(super) async fn insert(tx: &mut Tx, new: &New<'_>) -> sqlx::Result<bool> {
+/// Stores a request; `false` if another one has this user code.
+pub(super) async fn insert(tx: &mut Tx, new: &NewDeviceAuthorization<'_>) -> sqlx::Result<bool> {
     on_engine!(tx.connection(), c => sqlx::query(INSERT)
         .bind(new.id).bind(new.device_code.as_bytes()).bind(new.user_code.as_bytes())
         .bind(new.client_id).bind(new.scope).bind(&new.ip_address).bind(&new.user_agent)
@@ -41,9 +42,9 @@ pub(super) async fn insert(tx: &mut Tx, new: &New<'_>) -> sqlx::Result<bool> {
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
-/// A device that waits for a decision.
+/// A device authorization without a decision.
 #[derive(sqlx::FromRow)]
-pub(super) struct Undecided {
+pub(super) struct PendingDevice {
     pub(super) id: Uuid,
     pub(super) client_id: String,
     pub(super) scope: String,
@@ -56,12 +57,12 @@ const BY_USER_CODE: &str = "\
 SELECT id, client_id, scope, ip_address, user_agent, created_at FROM device_authorizations \
 WHERE user_code_hash = $1 AND decision IS NULL AND expires_at > $2";
 
-/// The device of this user code, if it still waits.
+/// Finds the undecided device with this user code.
 pub(super) async fn by_user_code(
     db: &Db,
     code: SecretHash,
     now: i64,
-) -> sqlx::Result<Option<Undecided>> {
+) -> sqlx::Result<Option<PendingDevice>> {
     on_engine!(db.reader(), pool => sqlx::query_as(BY_USER_CODE)
         .bind(code.as_bytes()).bind(now).fetch_optional(pool).await)
 }
@@ -70,8 +71,8 @@ const BY_ID: &str = "\
 SELECT id, client_id, scope, ip_address, user_agent, created_at FROM device_authorizations \
 WHERE id = $1 AND decision IS NULL AND expires_at > $2";
 
-/// The device of this identifier, if it still waits.
-pub(super) async fn by_id(db: &Db, id: Uuid, now: i64) -> sqlx::Result<Option<Undecided>> {
+/// Finds the undecided device with this identifier.
+pub(super) async fn by_id(db: &Db, id: Uuid, now: i64) -> sqlx::Result<Option<PendingDevice>> {
     on_engine!(db.reader(), pool => sqlx::query_as(BY_ID)
         .bind(id).bind(now).fetch_optional(pool).await)
 }
@@ -80,7 +81,7 @@ const DECIDE: &str = "\
 UPDATE device_authorizations SET decision = $3, authorization_id = $4 \
 WHERE id = $1 AND decision IS NULL AND expires_at > $2";
 
-/// Puts the person's decision on record; `false` if there is one already or it is too late.
+/// Records the decision of the user; `false` if there is one already or the code has expired.
 pub(super) async fn decide(
     tx: &mut Tx,
     id: Uuid,
@@ -94,7 +95,7 @@ pub(super) async fn decide(
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
-/// A device code as it is now.
+/// State of a device code at a poll.
 #[derive(sqlx::FromRow)]
 pub(super) struct Polled {
     pub(super) client_id: String,
@@ -104,27 +105,26 @@ pub(super) struct Polled {
     pub(super) authorization_id: Option<Uuid>,
 }
 
-/// One statement decides whether the poll comes too early; of two at once the second does.
+/// One statement decides whether the poll is too early; of two concurrent polls the second is.
 const POLL: &str = "\
 UPDATE device_authorizations SET polled_at = $2 WHERE device_code_hash = $1 \
   AND (polled_at IS NULL OR polled_at + interval_seconds * 1000 <= $2 + $3) \
 RETURNING client_id, expires_at, decision, redeemed_at, authorization_id";
 
-/// Takes a poll that is not too early. `None` if it is, or nobody knows the code.
+/// Records a poll that is not too early. `None` if it is, or the code is unknown.
 pub(super) async fn poll(tx: &mut Tx, code: SecretHash, now: i64) -> sqlx::Result<Option<Polled>> {
     on_engine!(tx.connection(), c => sqlx::query_as(POLL)
-        .bind(code.as_bytes()).bind(now).bind(TOLERANCE_MS).fetch_optional(c).await)
+        .bind(code.as_bytes()).bind(now).bind(EARLY_POLL_TOLERANCE_MS).fetch_optional(c).await)
 }
 
 const SLOW_DOWN: &str = "\
 UPDATE device_authorizations SET polled_at = $2, interval_seconds = interval_seconds + $3 \
 WHERE device_code_hash = $1";
 
-/// A poll came too early: the device has to wait longer from now on. `false` if nobody knows the
-/// code.
+/// Records an early poll: the polling interval grows. `false` if the code is unknown.
 pub(super) async fn slow_down(tx: &mut Tx, code: SecretHash, now: i64) -> sqlx::Result<bool> {
     on_engine!(tx.connection(), c => sqlx::query(SLOW_DOWN)
-        .bind(code.as_bytes()).bind(now).bind(SLOWER)
+        .bind(code.as_bytes()).bind(now).bind(SLOW_DOWN_SECONDS)
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
@@ -132,16 +132,16 @@ const REDEEM: &str = "\
 UPDATE device_authorizations SET redeemed_at = $2 \
 WHERE device_code_hash = $1 AND redeemed_at IS NULL";
 
-/// Takes the code out of the world; `false` if it is taken.
+/// Marks the code as redeemed; `false` if it already is.
 pub(super) async fn redeem(tx: &mut Tx, code: SecretHash, now: i64) -> sqlx::Result<bool> {
     on_engine!(tx.connection(), c => sqlx::query(REDEEM)
         .bind(code.as_bytes()).bind(now)
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
-const FORGET: &str = "DELETE FROM device_authorizations WHERE expires_at <= $1";
+const DELETE_EXPIRED: &str = "DELETE FROM device_authorizations WHERE expires_at <= $1";
 
-/// Forgets what was over by this time.
-pub(in crate::issuer) async fn forget(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(FORGET).bind(before).execute(c).await.map(drop))
+/// Deletes device authorizations that had expired by this time.
+pub(in crate::issuer) async fn delete_expired(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(DELETE_EXPIRED).bind(before).execute(c).await.map(drop))
 }

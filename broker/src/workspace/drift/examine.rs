@@ -1,15 +1,15 @@
-//! One workspace, looked at: what is wrong is put on record, and set right where the broker may.
+//! Examination of one workspace: its drift is recorded, and repaired where the broker may do so.
 //!
-//! | what | what follows |
+//! | drift | action |
 //! |---|---|
-//! | RoleBinding gone or altered | made anew: it decides who has rights |
-//! | ServiceAccount gone, foreign or another one | made anew; the one that is there is never adopted |
-//! | ResourceQuota, LimitRange, NetworkPolicy gone | made anew |
-//! | ResourceQuota, LimitRange, NetworkPolicy altered | reported: that may be an operator's wish |
-//! | ResourceQuota, LimitRange as an older version made them | nothing: a workspace keeps them |
-//! | Namespace gone or not ours | reported; the workspace has failed until its owner asks again |
-//! | pod security altered, suspended label by hand | reported: the broker must not weaken these, so it may not write them |
-//! | suspended: label gone, any RoleBinding, the ServiceAccount | taken away again |
+//! | RoleBinding missing or altered | recreated, because it decides who has rights |
+//! | ServiceAccount missing, foreign or replaced | recreated; a foreign one is never adopted |
+//! | ResourceQuota, LimitRange, NetworkPolicy missing | recreated |
+//! | ResourceQuota, LimitRange, NetworkPolicy altered | reported: an operator may intend it |
+//! | ResourceQuota, LimitRange of an older version of the broker | none: a workspace keeps them |
+//! | Namespace missing or not ours | reported; the workspace is failed until the next `init` |
+//! | pod security altered, suspended label set by hand | reported: the broker may not weaken them |
+//! | suspended: label missing, any RoleBinding, the ServiceAccount | access is revoked again |
 
 use k8s_openapi::api::core::v1::Namespace;
 use tenant_shared::WorkspaceStatus;
@@ -18,265 +18,287 @@ use uuid::Uuid;
 use super::record::Finding;
 use crate::{
     cluster::{
-        ClusterError, Compared, Difference, NamespaceStanding, Object, Seen, is_marked_suspended,
+        ClusterError, Compared, Difference, NamespaceOwnership, Object, ObjectComparison,
+        is_marked_suspended,
     },
     config::Tier,
-    problem::chain,
+    problem::error_chain,
     workspace::{
-        Found, WorkspaceError, Workspaces, objects,
+        WorkspaceError, WorkspaceRow, Workspaces, objects,
         store::{self, drift},
     },
 };
 
-/// Whether a namespace of a workspace that works is as it has to be.
-pub(super) fn namespace_is_right(there: &Namespace, wanted: &Namespace) -> bool {
+/// Whether the namespace of a provisioned workspace matches its desired state.
+pub(super) fn namespace_matches(there: &Namespace, wanted: &Namespace) -> bool {
     there.compare(wanted).is_none() && !is_marked_suspended(there)
 }
 
-/// What a look at a workspace brought.
+/// The drift of one workspace.
 #[derive(Default)]
-struct Look {
+struct Examination {
     findings: Vec<Finding>,
-    /// What of it can be set right.
+    /// The repairs for those findings that the broker may repair.
     repairs: Vec<Repair>,
-    /// The namespace is not there, or not ours.
+    /// Whether the namespace is missing or not ours.
     lost: bool,
 }
 
 struct Repair {
     finding: Finding,
     object: Object,
-    /// Uid of what is in the place; empty if nothing is.
+    /// Uid of the object that has the name now; empty if there is none.
     uid: String,
 }
 
-impl Look {
-    fn report(&mut self, kind: &'static str, difference: Difference) -> Finding {
+impl Examination {
+    fn add_finding(&mut self, kind: &'static str, difference: Difference) -> Finding {
         let finding = Finding { kind, difference };
         self.findings.push(finding);
         finding
     }
 
-    fn repair(&mut self, object: Object, difference: Difference, uid: String) {
-        let finding = self.report(object.kind(), difference);
+    fn plan_repair(&mut self, object: Object, difference: Difference, uid: String) {
+        let finding = self.add_finding(object.kind(), difference);
         self.repairs.push(Repair { finding, object, uid });
     }
 }
 
 impl Workspaces {
-    /// Looks at a workspace and does what follows.
+    /// Examines a workspace, records its drift and repairs it.
     pub(super) async fn examine(&self, id: Uuid) -> Result<(), WorkspaceError> {
-        let Some(found) = store::by_id(&self.db, id).await? else { return Ok(()) };
-        // A ServiceAccount that is being replaced is nobody's doing but ours.
-        if !drift::is_settled(found.status()) || found.is_rotating() {
+        let Some(workspace) = store::by_id(&self.db, id).await? else { return Ok(()) };
+        // During a rotation the broker itself replaces the ServiceAccount.
+        if !drift::is_steady(workspace.status()) || workspace.is_rotating() {
             return Ok(());
         }
-        let Some(tier) = self.tiers.get(&found.tier) else {
-            tracing::warn!(workspace = %id, tier = found.tier, "the tier is configured no more");
+        let Some(tier) = self.tiers.get(&workspace.tier) else {
+            let tier = &workspace.tier;
+            tracing::warn!(workspace = %id, tier, "the tier is no longer configured");
             return Ok(());
         };
-        let wanted = objects::desired(id, &found.k8s_namespace, &found.tier, tier);
-        let look = match found.status() {
-            WorkspaceStatus::Suspended => self.look_at_suspended(&found, &wanted).await?,
-            _ => self.look_at_working(&found, wanted, tier).await?,
+        let wanted = objects::desired(id, &workspace.k8s_namespace, &workspace.tier, tier);
+        let examination = match workspace.status() {
+            WorkspaceStatus::Suspended => self.examine_suspended(&workspace, &wanted).await?,
+            _ => self.examine_working(&workspace, wanted, tier).await?,
         };
-        // Every change of a workspace is in its row before it is in the cluster: if the row is as it
-        // was, what was seen is nobody's work under way.
+        // The broker changes the row of a workspace before its objects. If the row is unchanged,
+        // the differences are not caused by an operation in flight.
         let now = store::by_id(&self.db, id).await?;
         if now.is_none_or(|now| {
             (now.status(), now.status_changed_at, &now.k8s_sa_uid)
-                != (found.status(), found.status_changed_at, &found.k8s_sa_uid)
+                != (workspace.status(), workspace.status_changed_at, &workspace.k8s_sa_uid)
         }) {
             return Ok(());
         }
-        self.record_findings(&found, &look.findings, look.lost).await?;
-        match found.status() {
-            WorkspaceStatus::Suspended => self.suspend_again(&found, &look).await,
-            _ => self.repair(&found, look.repairs).await,
+        self.record_findings(&workspace, &examination.findings, examination.lost).await?;
+        match workspace.status() {
+            WorkspaceStatus::Suspended => self.repair_suspended(&workspace, &examination).await,
+            _ => self.repair(&workspace, examination.repairs).await,
         }
     }
 
-    async fn look_at_working(
+    async fn examine_working(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
         wanted: Vec<Object>,
         tier: &Tier,
-    ) -> Result<Look, WorkspaceError> {
-        let mut look = Look::default();
+    ) -> Result<Examination, WorkspaceError> {
+        let mut examination = Examination::default();
         let mut may_write = true;
         for object in wanted {
             let kind = object.kind();
-            let Seen { difference, uid } = self.cluster.see(&object).await?;
+            let ObjectComparison { difference, uid } =
+                self.cluster.get_and_compare(&object).await?;
             match (&object, difference) {
                 (Object::Namespace(_), difference) => {
                     if let Some(difference) = difference {
-                        look.report(kind, difference);
-                        look.lost = difference != Difference::PodSecurity;
+                        examination.add_finding(kind, difference);
+                        examination.lost = difference != Difference::PodSecurity;
                     }
-                    if look.lost {
-                        return Ok(look);
+                    if examination.lost {
+                        return Ok(examination);
                     }
-                    self.keep_namespace_uid(found, &uid).await?;
-                    if self.cluster.is_marked_suspended(&found.k8s_namespace).await? {
-                        look.report(kind, Difference::SuspendedLabel);
+                    self.store_namespace_uid(workspace, &uid).await?;
+                    if self.cluster.is_marked_suspended(&workspace.k8s_namespace).await? {
+                        examination.add_finding(kind, Difference::SuspendedLabel);
                         may_write = false;
                     }
                 }
-                (Object::ServiceAccount(_), None) if found.k8s_sa_uid.as_ref() == Some(&uid) => {}
+                (Object::ServiceAccount(_), None)
+                    if workspace.k8s_sa_uid.as_ref() == Some(&uid) => {}
                 (Object::ServiceAccount(_), None) => {
-                    look.repair(object, Difference::Replaced, uid);
+                    examination.plan_repair(object, Difference::Replaced, uid);
                 }
                 (_, None) => {}
                 (
                     Object::ResourceQuota(_) | Object::LimitRange(_) | Object::NetworkPolicy(_),
                     Some(difference),
                 ) if difference != Difference::Missing => {
-                    if !self.is_of_older_version(&object, tier).await? {
-                        look.report(kind, difference);
+                    if !self.matches_older_version(&object, tier).await? {
+                        examination.add_finding(kind, difference);
                     }
                 }
-                // Ours, without its labels: a new one would end every token of the tenant.
+                // Our account without its labels is kept, because a new one would revoke all
+                // tokens.
                 (Object::ServiceAccount(_), Some(difference @ Difference::Foreign))
-                    if found.k8s_sa_uid.as_ref() == Some(&uid) =>
+                    if workspace.k8s_sa_uid.as_ref() == Some(&uid) =>
                 {
-                    look.report(kind, difference);
+                    examination.add_finding(kind, difference);
                 }
                 (_, Some(difference @ Difference::Terminating)) => {
-                    look.report(kind, difference);
+                    examination.add_finding(kind, difference);
                 }
-                (_, Some(difference)) => look.repair(object, difference, uid),
+                (_, Some(difference)) => examination.plan_repair(object, difference, uid),
             }
         }
         if !may_write {
-            // Somebody used the kill switch by hand: nothing is given back.
-            look.repairs.clear();
+            // Somebody suspended the workspace by hand, so no access is restored.
+            examination.repairs.clear();
         }
-        Ok(look)
+        Ok(examination)
     }
 
-    /// Whether what is there is what an older version of the broker made for this tier.
-    async fn is_of_older_version(
+    /// Whether the object is as an older version of the broker created it for this tier.
+    async fn matches_older_version(
         &self,
         wanted: &Object,
         tier: &Tier,
     ) -> Result<bool, ClusterError> {
-        match objects::of_older_version(wanted, tier) {
-            Some(older) => Ok(self.cluster.see(&older).await?.difference.is_none()),
+        match objects::older_version_of(wanted, tier) {
+            Some(older) => Ok(self.cluster.get_and_compare(&older).await?.difference.is_none()),
             None => Ok(false),
         }
     }
 
-    async fn look_at_suspended(
+    async fn examine_suspended(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
         wanted: &[Object],
-    ) -> Result<Look, WorkspaceError> {
-        let mut look = Look::default();
-        let (cluster, namespace) = (&self.cluster, found.k8s_namespace.as_str());
-        // The namespace comes first; of the others none has to be there.
-        let Some(wanted) = wanted.first() else { return Ok(look) };
+    ) -> Result<Examination, WorkspaceError> {
+        let mut examination = Examination::default();
+        let (cluster, namespace) = (&self.cluster, workspace.k8s_namespace.as_str());
+        // Only the first object, the namespace, has to exist.
+        let Some(wanted) = wanted.first() else { return Ok(examination) };
         let kind = wanted.kind();
-        let Seen { difference, uid } = cluster.see(wanted).await?;
+        let ObjectComparison { difference, uid } = cluster.get_and_compare(wanted).await?;
         if let Some(difference) = difference {
-            // One that was suspended before anything was made has no namespace, and needs none.
-            if difference == Difference::Missing && found.k8s_sa_uid.is_none() {
-                return Ok(look);
+            // A workspace that was suspended before its objects were created has no namespace.
+            if difference == Difference::Missing && workspace.k8s_sa_uid.is_none() {
+                return Ok(examination);
             }
-            look.report(kind, difference);
-            // Whoever took our label off lets others give rights there again.
+            examination.add_finding(kind, difference);
+            // Without our label the policies no longer apply, so rights can be granted there again.
             let is_relabelled = difference == Difference::Foreign
                 && matches!(
-                    cluster.namespace_standing(namespace, found.id, found.recorded_uids()).await?,
-                    NamespaceStanding::Relabelled { .. }
+                    cluster
+                        .namespace_ownership(namespace, workspace.id, workspace.recorded_uids())
+                        .await?,
+                    NamespaceOwnership::Relabelled { .. }
                 );
             if difference != Difference::PodSecurity && !is_relabelled {
-                return Ok(look);
+                return Ok(examination);
             }
         } else {
-            self.keep_namespace_uid(found, &uid).await?;
+            self.store_namespace_uid(workspace, &uid).await?;
         }
         if !cluster.is_marked_suspended(namespace).await? {
-            look.report(kind, Difference::SuspendedLabel);
+            examination.add_finding(kind, Difference::SuspendedLabel);
         }
         if cluster.has_role_bindings(namespace).await? {
-            look.report("RoleBinding", Difference::Unexpected);
+            examination.add_finding("RoleBinding", Difference::Unexpected);
         }
         if cluster.service_account_uid(namespace).await?.is_some() {
-            look.report("ServiceAccount", Difference::Unexpected);
+            examination.add_finding("ServiceAccount", Difference::Unexpected);
         }
-        Ok(look)
+        Ok(examination)
     }
 
-    /// Keeps the uid of a namespace that is ours: workspaces of earlier versions have none on record, and a
-    /// backup that was restored has another one.
-    async fn keep_namespace_uid(&self, found: &Found, uid: &str) -> sqlx::Result<()> {
-        if found.k8s_namespace_uid.as_deref() == Some(uid) {
+    /// Stores the uid of a namespace that is ours. Rows of earlier versions have none, and a
+    /// restored backup has another one.
+    async fn store_namespace_uid(&self, workspace: &WorkspaceRow, uid: &str) -> sqlx::Result<()> {
+        if workspace.k8s_namespace_uid.as_deref() == Some(uid) {
             return Ok(());
         }
-        store::set_namespace_uid(&self.db, found, uid).await
+        store::set_namespace_uid(&self.db, workspace, uid).await
     }
 
-    async fn suspend_again(&self, found: &Found, look: &Look) -> Result<(), WorkspaceError> {
+    async fn repair_suspended(
+        &self,
+        workspace: &WorkspaceRow,
+        examination: &Examination,
+    ) -> Result<(), WorkspaceError> {
         let is_ours_to_do = |finding: &&Finding| {
             matches!(finding.difference, Difference::SuspendedLabel | Difference::Unexpected)
         };
-        if !look.findings.iter().any(|finding| is_ours_to_do(&finding)) {
+        if !examination.findings.iter().any(|finding| is_ours_to_do(&finding)) {
             return Ok(());
         }
-        self.revoke_again(found).await?;
-        for finding in look.findings.iter().filter(is_ours_to_do) {
-            self.record_repair(found, *finding).await?;
+        self.revoke_regained_access(workspace).await?;
+        for finding in examination.findings.iter().filter(is_ours_to_do) {
+            self.record_repair(workspace, *finding).await?;
         }
         Ok(())
     }
 
-    async fn repair(&self, found: &Found, repairs: Vec<Repair>) -> Result<(), WorkspaceError> {
+    async fn repair(
+        &self,
+        workspace: &WorkspaceRow,
+        repairs: Vec<Repair>,
+    ) -> Result<(), WorkspaceError> {
         let mut failed = None;
         let mut did_something = false;
         for repair in repairs {
             did_something = true;
-            if let Err(error) = self.repair_one(found, &repair).await {
+            if let Err(error) = self.repair_one(workspace, &repair).await {
                 let kind = repair.finding.kind;
-                tracing::warn!(workspace = %found.id, kind, error = chain(&error), "drift stays");
+                tracing::warn!(
+                    workspace = %workspace.id, kind, error = error_chain(&error),
+                    "drift repair failed"
+                );
                 failed = Some(error);
             }
         }
         if did_something {
-            self.undo_if_suspended(found).await?;
+            self.undo_if_suspended(workspace).await?;
         }
         failed.map_or(Ok(()), Err)
     }
 
-    async fn repair_one(&self, found: &Found, repair: &Repair) -> Result<(), WorkspaceError> {
+    async fn repair_one(
+        &self,
+        workspace: &WorkspaceRow,
+        repair: &Repair,
+    ) -> Result<(), WorkspaceError> {
         if !repair.uid.is_empty() {
-            match self.cluster.delete_this(&repair.object, &repair.uid).await {
-                // It is another one already: the next round looks at that.
+            match self.cluster.delete_with_uid(&repair.object, &repair.uid).await {
+                // It was replaced again; the next round examines the new object.
                 Err(ClusterError::Conflict(_)) => return Ok(()),
                 other => other?,
             }
         }
         let made = self.cluster.create_or_verify(&repair.object).await?;
         if !matches!(repair.object, Object::ServiceAccount(_)) {
-            return Ok(self.record_repair(found, repair.finding).await?);
+            return Ok(self.record_repair(workspace, repair.finding).await?);
         }
-        // Somebody was faster: theirs is not adopted, the next round finds it.
+        // Somebody else created an account first. It is not adopted; the next round finds it.
         if !made.created {
             return Ok(());
         }
-        let old = found.k8s_sa_uid.as_deref().unwrap_or_default();
+        let old = workspace.k8s_sa_uid.as_deref().unwrap_or_default();
         let mut tx = self.db.begin().await?;
-        if store::replace_lost_service_account(&mut tx, found.id, old, &made.uid).await? {
-            self.record_repair_in(&mut tx, found, repair.finding).await?;
+        if store::replace_lost_service_account(&mut tx, workspace.id, old, &made.uid).await? {
+            self.record_repair_in(&mut tx, workspace, repair.finding).await?;
         }
         Ok(tx.commit().await?)
     }
 
-    /// What was made while the kill switch ran goes again.
-    async fn undo_if_suspended(&self, found: &Found) -> Result<(), WorkspaceError> {
-        let now = store::by_id(&self.db, found.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+    /// Revokes the access that repairs restored, if the workspace was suspended meanwhile.
+    async fn undo_if_suspended(&self, workspace: &WorkspaceRow) -> Result<(), WorkspaceError> {
+        let now = store::by_id(&self.db, workspace.id).await?.ok_or(sqlx::Error::RowNotFound)?;
         match now.status() {
             WorkspaceStatus::Suspending | WorkspaceStatus::Suspended => {
-                self.revoke_again(&now).await
+                self.revoke_regained_access(&now).await
             }
             _ => Ok(()),
         }

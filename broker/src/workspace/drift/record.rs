@@ -1,4 +1,4 @@
-//! What was found, on record once, however often it is seen.
+//! Records of drift: a difference is recorded once, however often a round sees it.
 
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
@@ -8,18 +8,18 @@ use crate::{
     cluster::Difference,
     db::Tx,
     workspace::{
-        Found, Workspaces,
+        WorkspaceRow, Workspaces,
         state::Event,
         store::{self, drift},
     },
 };
 
-/// One thing that is wrong.
+/// A difference between an object and its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     /// Kind of the object.
     pub(super) kind: &'static str,
-    /// What is wrong with it.
+    /// How the object differs.
     pub(super) difference: Difference,
 }
 
@@ -38,15 +38,16 @@ fn entry(action: Action, workspace: Uuid, reason: String) -> audit::Event {
 }
 
 impl Workspaces {
-    /// Puts these findings on record and ends the others of this workspace. With `lost` its namespace
-    /// is gone, and with it the workspace, until its owner asks for it again.
+    /// Records the findings, and ends the recorded drift of this workspace that is not among them.
+    /// With `lost` the namespace is gone, so the workspace becomes failed until its owner calls
+    /// `init` again.
     pub(super) async fn record_findings(
         &self,
-        found: &Found,
+        workspace: &WorkspaceRow,
         findings: &[Finding],
         lost: bool,
     ) -> sqlx::Result<()> {
-        let known = drift::of(&self.db, found.id).await?;
+        let known = drift::for_workspace(&self.db, workspace.id).await?;
         let is_new = |finding: &&Finding| {
             !known.iter().any(|row| (row.kind.as_str(), row.what.as_str()) == finding.key())
         };
@@ -61,24 +62,28 @@ impl Workspaces {
         let mut counted = Vec::new();
         let mut tx = self.db.begin().await?;
         for finding in new {
-            if drift::add(&mut tx, found.id, finding.key(), self.clock.now_ms()).await? {
+            if drift::add(&mut tx, workspace.id, finding.key(), self.clock.now_ms()).await? {
                 let (kind, what) = (finding.kind, finding.difference.text());
-                let event = entry(Action::DriftFound, found.id, format!("{kind} {what}"));
+                let event = entry(Action::DriftFound, workspace.id, format!("{kind} {what}"));
                 audit::record(&mut tx, &self.clock, event).await?;
-                tracing::warn!(workspace = %found.id, kind, what, "drift found");
+                tracing::warn!(workspace = %workspace.id, kind, what, "drift found");
                 counted.push(*finding);
             }
         }
         for row in over {
             let (kind, what) = (row.kind.as_str(), row.what.as_str());
-            if drift::remove(&mut tx, found.id, (kind, what)).await? {
-                let reason = format!("{kind} {what}: it is as it has to be again");
-                audit::record(&mut tx, &self.clock, entry(Action::DriftEnded, found.id, reason))
-                    .await?;
+            if drift::remove(&mut tx, workspace.id, (kind, what)).await? {
+                let reason = format!("{kind} {what}: it matches the desired state again");
+                audit::record(
+                    &mut tx,
+                    &self.clock,
+                    entry(Action::DriftEnded, workspace.id, reason),
+                )
+                .await?;
             }
         }
-        if lost && found.status() == WorkspaceStatus::Provisioned {
-            store::advance(&mut tx, &self.clock, found.id, Event::Lost).await?;
+        if lost && workspace.status() == WorkspaceStatus::Provisioned {
+            store::advance(&mut tx, &self.clock, workspace.id, Event::Lost).await?;
         }
         tx.commit().await?;
         for finding in counted {
@@ -87,25 +92,29 @@ impl Workspaces {
         Ok(())
     }
 
-    /// Puts on record that a finding was set right.
-    pub(super) async fn record_repair(&self, found: &Found, finding: Finding) -> sqlx::Result<()> {
+    /// Records that a finding was repaired.
+    pub(super) async fn record_repair(
+        &self,
+        workspace: &WorkspaceRow,
+        finding: Finding,
+    ) -> sqlx::Result<()> {
         let mut tx = self.db.begin().await?;
-        self.record_repair_in(&mut tx, found, finding).await?;
+        self.record_repair_in(&mut tx, workspace, finding).await?;
         tx.commit().await
     }
 
-    /// As [`Workspaces::record_repair`], in a transaction that does more.
+    /// As [`Workspaces::record_repair`], in the caller's transaction.
     pub(super) async fn record_repair_in(
         &self,
         tx: &mut Tx,
-        found: &Found,
+        workspace: &WorkspaceRow,
         finding: Finding,
     ) -> sqlx::Result<()> {
-        if drift::remove(tx, found.id, finding.key()).await? {
+        if drift::remove(tx, workspace.id, finding.key()).await? {
             let (kind, what) = (finding.kind, finding.difference.text());
-            let event = entry(Action::DriftRepaired, found.id, format!("{kind} {what}"));
+            let event = entry(Action::DriftRepaired, workspace.id, format!("{kind} {what}"));
             audit::record(tx, &self.clock, event).await?;
-            tracing::info!(workspace = %found.id, kind, what, "drift repaired");
+            tracing::info!(workspace = %workspace.id, kind, what, "drift repaired");
             self.metrics.drift_repaired(finding.kind, finding.difference.as_str());
         }
         Ok(())

@@ -1,10 +1,10 @@
-//! Rows of what differs in the cluster and was not set right yet. A row is what makes the audit trail
-//! say a thing once, however often it is seen.
+//! Table `drifts`: differences in the cluster that are not repaired yet. The row makes sure that
+//! the audit trail has a difference once, however often a round sees it.
 
 use tenant_shared::{Drift, WorkspaceStatus as Status};
 use uuid::Uuid;
 
-use super::{Found, select};
+use super::{WorkspaceRow, select};
 use crate::{
     clock::timestamp,
     db::{Db, Tx},
@@ -12,7 +12,7 @@ use crate::{
     on_engine,
 };
 
-/// Something that differs.
+/// A recorded difference.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub(in crate::workspace) struct Row {
     pub(in crate::workspace) workspace_id: Uuid,
@@ -22,7 +22,8 @@ pub(in crate::workspace) struct Row {
 }
 
 impl Row {
-    pub(in crate::workspace) fn wire(&self) -> Drift {
+    /// The API form of the row.
+    pub(in crate::workspace) fn to_api(&self) -> Drift {
         Drift {
             kind: self.kind.clone(),
             what: self.what.clone(),
@@ -35,7 +36,7 @@ const ADD: &str = "\
 INSERT INTO drifts (workspace_id, kind, what, found_at) VALUES ($1, $2, $3, $4) \
 ON CONFLICT (workspace_id, kind, what) DO NOTHING";
 
-/// Keeps a difference; false if it is kept already.
+/// Inserts a difference; false if it exists already.
 pub(in crate::workspace) async fn add(
     tx: &mut Tx,
     workspace: Uuid,
@@ -49,7 +50,7 @@ pub(in crate::workspace) async fn add(
 
 const REMOVE: &str = "DELETE FROM drifts WHERE workspace_id = $1 AND kind = $2 AND what = $3";
 
-/// Forgets a difference; false if it was not kept.
+/// Deletes a difference; false if it did not exist.
 pub(in crate::workspace) async fn remove(
     tx: &mut Tx,
     workspace: Uuid,
@@ -60,18 +61,22 @@ pub(in crate::workspace) async fn remove(
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
-const OF: &str = "\
+const FOR_WORKSPACE: &str = "\
 SELECT workspace_id, kind, what, found_at FROM drifts WHERE workspace_id = $1 ORDER BY kind, what";
 
 /// The differences of a workspace.
-pub(in crate::workspace) async fn of(db: &Db, workspace: Uuid) -> sqlx::Result<Vec<Row>> {
-    on_engine!(db.reader(), pool => sqlx::query_as(OF).bind(workspace).fetch_all(pool).await)
+pub(in crate::workspace) async fn for_workspace(
+    db: &Db,
+    workspace: Uuid,
+) -> sqlx::Result<Vec<Row>> {
+    on_engine!(db.reader(), pool =>
+        sqlx::query_as(FOR_WORKSPACE).bind(workspace).fetch_all(pool).await)
 }
 
 const ALL: &str = "\
 SELECT workspace_id, kind, what, found_at FROM drifts ORDER BY workspace_id, kind, what LIMIT $1";
 
-/// The differences of all workspaces, a bounded number.
+/// The differences of all workspaces, at most this number.
 pub(in crate::workspace) async fn all(db: &Db, most: u32) -> sqlx::Result<Vec<Row>> {
     on_engine!(db.reader(), pool =>
         sqlx::query_as(ALL).bind(i64::from(most)).fetch_all(pool).await)
@@ -84,8 +89,8 @@ WHERE ($1 = 0 OR w.user_id = $2) \
   AND (w.created_at, w.id) >= ($3, $4) AND (w.created_at, w.id) <= ($5, $6) \
 ORDER BY d.workspace_id, d.kind, d.what";
 
-/// The differences of the workspaces of a page, from its first to its last one, of one person or of
-/// everybody.
+/// The differences of the workspaces of a page, from its first to its last workspace, of one owner
+/// or of all.
 pub(in crate::workspace) async fn between(
     db: &Db,
     owner: Option<Uuid>,
@@ -100,25 +105,25 @@ pub(in crate::workspace) async fn between(
 
 const COUNTS: &str = "SELECT kind, what, COUNT(*) FROM drifts GROUP BY kind, what";
 
-/// How many workspaces have each difference.
+/// The number of workspaces that have each difference.
 pub(in crate::workspace) async fn counts(db: &Db) -> sqlx::Result<Vec<(String, String, i64)>> {
     on_engine!(db.reader(), pool => sqlx::query_as(COUNTS).fetch_all(pool).await)
 }
 
-/// Workspaces whose objects have to be a certain way, in the order of their identifiers, after this
-/// one.
-pub(in crate::workspace) async fn settled(
+/// Workspaces in a state with a desired set of objects, ordered by identifier, after this
+/// identifier.
+pub(in crate::workspace) async fn steady(
     db: &Db,
     after: Uuid,
     most: u32,
-) -> sqlx::Result<Vec<Found>> {
+) -> sqlx::Result<Vec<WorkspaceRow>> {
     on_engine!(db.reader(), pool => sqlx::query_as(select!(
         "WHERE status IN ('provisioned', 'suspended') AND id > $1 ORDER BY id LIMIT $2"
     ))
         .bind(after).bind(i64::from(most)).fetch_all(pool).await)
 }
 
-/// Whether a workspace is in the state that has to be a certain way.
-pub(in crate::workspace) fn is_settled(status: Status) -> bool {
+/// Whether a workspace in this status has a desired set of objects.
+pub(in crate::workspace) fn is_steady(status: Status) -> bool {
     matches!(status, Status::Provisioned | Status::Suspended)
 }

@@ -1,4 +1,4 @@
-//! Rows of workspaces.
+//! Table `workspaces`: its rows, and the statements that read and change them.
 
 pub(super) mod drift;
 pub(super) mod list;
@@ -22,9 +22,9 @@ use crate::{
     on_engine,
 };
 
-/// A workspace as the database knows it. Holding one allows nothing.
+/// A row of `workspaces`. Holding one grants no permission.
 #[derive(Clone, Debug, FromRow)]
-pub struct Found {
+pub struct WorkspaceRow {
     pub(super) id: Uuid,
     pub(super) user_id: Uuid,
     pub(super) cluster: String,
@@ -43,25 +43,25 @@ pub struct Found {
     pub(super) open_step: Option<String>,
 }
 
-/// A workspace whose status changed lately.
+/// The status of a workspace and its ServiceAccount.
 #[derive(Clone, Debug, FromRow)]
-pub struct Changed {
-    /// Which.
+pub struct WorkspaceStatusRow {
+    /// Identifier of the workspace.
     pub id: Uuid,
     status: String,
-    /// The uid of the ServiceAccount that it has now.
+    /// Uid of its current ServiceAccount; `None` while there is none to issue tokens for.
     #[sqlx(rename = "k8s_sa_uid")]
     pub service_account_uid: Option<String>,
 }
 
-impl Changed {
-    /// Its status now. One that this version does not know counts as failed.
+impl WorkspaceStatusRow {
+    /// The status. A value that this version does not know counts as failed.
     pub fn status(&self) -> WorkspaceStatus {
         WorkspaceStatus::parse(&self.status).unwrap_or(WorkspaceStatus::Failed)
     }
 }
 
-/// The workspaces whose status changed after `$1`.
+/// SQL: the workspaces whose status changed after `$1`, in milliseconds since 1970.
 macro_rules! changed_after {
     () => {
         "FROM workspaces WHERE status_changed_at > $1"
@@ -71,19 +71,20 @@ pub(crate) use changed_after;
 
 const CHANGED: &str = concat!("SELECT id, status, k8s_sa_uid ", changed_after!());
 
-/// The workspaces whose status changed after this time.
-pub(super) async fn changed_since(db: &Db, since: i64) -> sqlx::Result<Vec<Changed>> {
+/// The workspaces whose status changed after this time, in milliseconds since 1970.
+pub(super) async fn changed_since(db: &Db, since: i64) -> sqlx::Result<Vec<WorkspaceStatusRow>> {
     on_engine!(db.reader(), pool => sqlx::query_as(CHANGED).bind(since).fetch_all(pool).await)
 }
 
-const STANDING: &str = "SELECT id, status, k8s_sa_uid FROM workspaces WHERE id = $1";
+const CURRENT_STATUS: &str = "SELECT id, status, k8s_sa_uid FROM workspaces WHERE id = $1";
 
-/// The status of a workspace now.
-pub(super) async fn standing(db: &Db, id: Uuid) -> sqlx::Result<Option<Changed>> {
-    on_engine!(db.reader(), pool => sqlx::query_as(STANDING).bind(id).fetch_optional(pool).await)
+/// The current status of a workspace.
+pub(super) async fn current_status(db: &Db, id: Uuid) -> sqlx::Result<Option<WorkspaceStatusRow>> {
+    on_engine!(db.reader(), pool =>
+        sqlx::query_as(CURRENT_STATUS).bind(id).fetch_optional(pool).await)
 }
 
-impl Owned for Found {
+impl Owned for WorkspaceRow {
     fn id(&self) -> Uuid {
         self.id
     }
@@ -93,18 +94,18 @@ impl Owned for Found {
     }
 }
 
-impl Found {
-    /// Its status. One that this version does not know counts as failed: nothing is issued.
+impl WorkspaceRow {
+    /// The status. A value that this version does not know counts as failed, so nothing is issued.
     pub fn status(&self) -> WorkspaceStatus {
         WorkspaceStatus::parse(&self.status).unwrap_or(WorkspaceStatus::Failed)
     }
 
-    /// Its namespace.
+    /// Name of its namespace in the cluster.
     pub fn namespace(&self) -> &str {
         &self.k8s_namespace
     }
 
-    /// The uids of what was made for it.
+    /// The recorded uids of its objects.
     pub(super) fn recorded_uids(&self) -> RecordedUids<'_> {
         RecordedUids {
             namespace: self.k8s_namespace_uid.as_deref(),
@@ -113,7 +114,7 @@ impl Found {
         }
     }
 
-    /// Whether anything that carries rights was ever made for it.
+    /// Whether an object that grants rights was ever created for it.
     pub(super) fn had_rights(&self) -> bool {
         let uids = [&self.k8s_namespace_uid, &self.k8s_sa_uid, &self.retired_sa_uid];
         uids.iter().any(|uid| uid.is_some())
@@ -124,13 +125,13 @@ impl Found {
         self.status() == WorkspaceStatus::Provisioned && self.retired_sa_uid.is_some()
     }
 
-    /// Whether tokens are asked of the ServiceAccount of this uid.
+    /// Whether tokens are requested for the ServiceAccount with this uid.
     pub(crate) fn issues_with(&self, uid: &str) -> bool {
         self.status() == WorkspaceStatus::Provisioned && self.k8s_sa_uid.as_deref() == Some(uid)
     }
 
-    /// As it is written on the wire, without what differs in the cluster.
-    pub fn wire(&self) -> Workspace {
+    /// The API form of the row, without drift.
+    pub fn to_api(&self) -> Workspace {
         Workspace {
             id: self.id,
             namespace: self.k8s_namespace.clone(),
@@ -147,8 +148,8 @@ impl Found {
     }
 }
 
-/// What a new row is made of.
-pub(super) struct New<'a> {
+/// The values of a new row.
+pub(super) struct NewWorkspace<'a> {
     pub(super) id: Uuid,
     pub(super) user_id: Uuid,
     pub(super) cluster: &'a str,
@@ -163,8 +164,12 @@ INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, 
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'provisioning', $9, $9, $10) \
 ON CONFLICT (k8s_namespace) DO NOTHING";
 
-/// Makes a row; false if the namespace has one already.
-pub(super) async fn insert(tx: &mut Tx, clock: &Clock, new: New<'_>) -> sqlx::Result<bool> {
+/// Inserts a row; false if the namespace has one already.
+pub(super) async fn insert(
+    tx: &mut Tx,
+    clock: &Clock,
+    new: NewWorkspace<'_>,
+) -> sqlx::Result<bool> {
     let result = on_engine!(tx.connection(), c => sqlx::query(INSERT)
         .bind(new.id).bind(new.user_id).bind(new.cluster).bind(new.namespace)
         .bind(tenant_shared::SERVICE_ACCOUNT_NAME).bind(new.tier)
@@ -174,11 +179,12 @@ pub(super) async fn insert(tx: &mut Tx, clock: &Clock, new: New<'_>) -> sqlx::Re
     Ok(result == 1)
 }
 
-/// The columns of a [`Found`].
+/// SQL: the columns of a [`WorkspaceRow`].
 macro_rules! columns {
     () => {
         "id, user_id, cluster, k8s_namespace, k8s_namespace_uid, k8s_sa_uid, retired_sa_uid, tier, \
-         quota_cpu, quota_memory, status, status_changed_at, created_at, sweep_at, sweep_attempts, open_step"
+         quota_cpu, quota_memory, status, status_changed_at, created_at, sweep_at, sweep_attempts, \
+         open_step"
     };
 }
 use columns;
@@ -190,39 +196,42 @@ macro_rules! select {
 }
 use select;
 
-/// The workspace of this id.
-pub(super) async fn by_id(db: &Db, id: Uuid) -> sqlx::Result<Option<Found>> {
+/// The workspace with this identifier.
+pub(super) async fn by_id(db: &Db, id: Uuid) -> sqlx::Result<Option<WorkspaceRow>> {
     on_engine!(db.reader(), pool =>
         sqlx::query_as(select!("WHERE id = $1")).bind(id).fetch_optional(pool).await)
 }
 
 /// The workspace of this namespace, as the transaction sees it.
-pub(super) async fn by_namespace(tx: &mut Tx, namespace: &str) -> sqlx::Result<Option<Found>> {
+pub(super) async fn by_namespace(
+    tx: &mut Tx,
+    namespace: &str,
+) -> sqlx::Result<Option<WorkspaceRow>> {
     on_engine!(tx.connection(), c => sqlx::query_as(select!("WHERE k8s_namespace = $1"))
         .bind(namespace).fetch_optional(c).await)
 }
 
-/// The workspaces of a person, oldest first.
-pub(super) async fn of_user(db: &Db, user: Uuid) -> sqlx::Result<Vec<Found>> {
+/// The workspaces of a user, oldest first.
+pub(super) async fn for_user(db: &Db, user: Uuid) -> sqlx::Result<Vec<WorkspaceRow>> {
     on_engine!(db.reader(), pool =>
         sqlx::query_as(select!("WHERE user_id = $1 ORDER BY created_at, id"))
             .bind(user).fetch_all(pool).await)
 }
 
-/// The same, as a transaction sees them.
-pub(super) async fn of_user_in(tx: &mut Tx, user: Uuid) -> sqlx::Result<Vec<Found>> {
+/// The workspaces of a user as this transaction sees them, oldest first.
+pub(super) async fn for_user_in(tx: &mut Tx, user: Uuid) -> sqlx::Result<Vec<WorkspaceRow>> {
     on_engine!(tx.connection(), c =>
         sqlx::query_as(select!("WHERE user_id = $1 ORDER BY created_at, id"))
             .bind(user).fetch_all(c).await)
 }
 
-const MOVE: &str = "\
+const ADVANCE: &str = "\
 UPDATE workspaces SET status = $1, status_changed_at = $2, sweep_at = $8, sweep_attempts = 0, \
   open_step = NULL \
 WHERE id = $3 AND status IN ($4, $5, $6, $7) \
   AND status_changed_at = COALESCE($9, status_changed_at)";
 
-/// Moves a workspace on; false if it is in no state from which the event leads.
+/// Applies an event to a workspace; false if its status is not a source state of the event.
 pub(super) async fn advance(
     tx: &mut Tx,
     clock: &Clock,
@@ -232,8 +241,9 @@ pub(super) async fn advance(
     advance_since(tx, clock, id, event, None).await
 }
 
-/// Moves on a workspace whose status is since then what it is; false as well if it changed later: whoever ends
-/// some work ends the one that was begun, not the next of its kind.
+/// Applies an event to a workspace whose status last changed at `since`; false also if it changed
+/// later. This way a run finishes only the operation that it began, not a later one of the same
+/// kind.
 pub(super) async fn advance_since(
     tx: &mut Tx,
     clock: &Clock,
@@ -242,9 +252,10 @@ pub(super) async fn advance_since(
     since: Option<i64>,
 ) -> sqlx::Result<bool> {
     let (from, to) = transition(event);
-    // Four places, filled up with the first state: one statement serves every event.
-    let from = |place: usize| from.get(place).unwrap_or(&from[0]).as_str();
-    let moved = on_engine!(tx.connection(), c => sqlx::query(MOVE)
+    // The statement has four source states, so that it serves every event. Unused ones repeat the
+    // first.
+    let from = |index: usize| from.get(index).unwrap_or(&from[0]).as_str();
+    let moved = on_engine!(tx.connection(), c => sqlx::query(ADVANCE)
         .bind(to.as_str()).bind(clock.now_ms()).bind(id)
         .bind(from(0)).bind(from(1)).bind(from(2)).bind(from(3))
         .bind(clock.now_ms() + work::GRACE_MS).bind(since)
@@ -255,8 +266,8 @@ pub(super) async fn advance_since(
 const REPLACE_LOST: &str = "\
 UPDATE workspaces SET k8s_sa_uid = $1 WHERE id = $2 AND status = 'provisioned' AND k8s_sa_uid = $3";
 
-/// Takes the uid of a ServiceAccount that was made in the place of another one; false if the
-/// workspace moved on meanwhile.
+/// Stores the uid of a ServiceAccount that was created in place of a lost one; false if the
+/// workspace changed meanwhile.
 pub(super) async fn replace_lost_service_account(
     tx: &mut Tx,
     id: Uuid,
@@ -267,7 +278,7 @@ pub(super) async fn replace_lost_service_account(
         .bind(new).bind(id).bind(old).execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
-/// The uids of the objects that were made for a workspace.
+/// Uids of the objects that were created for a workspace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MadeUids {
     pub(super) namespace: String,
@@ -279,20 +290,25 @@ UPDATE workspaces SET k8s_namespace_uid = $1, k8s_sa_uid = $2, retired_sa_uid = 
   sa_retired_at = NULL \
 WHERE id = $3";
 
-/// Keeps the uids of the namespace and of the ServiceAccount that tokens are asked of.
+/// Stores the uids of the namespace and of the ServiceAccount that tokens are requested for.
 pub(super) async fn set_uids(tx: &mut Tx, id: Uuid, made: &MadeUids) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(SET_UIDS)
         .bind(&made.namespace).bind(&made.service_account).bind(id).execute(c).await.map(drop))
 }
 
 const SET_NAMESPACE_UID: &str = "\
-UPDATE workspaces SET k8s_namespace_uid = $1 WHERE id = $2 AND status = $3 AND status_changed_at = $4";
+UPDATE workspaces SET k8s_namespace_uid = $1 \
+WHERE id = $2 AND status = $3 AND status_changed_at = $4";
 
-/// Keeps the uid of the namespace of a workspace that did not move on meanwhile.
-pub(super) async fn set_namespace_uid(db: &Db, found: &Found, uid: &str) -> sqlx::Result<()> {
+/// Stores the uid of the namespace, unless the workspace changed its status meanwhile.
+pub(super) async fn set_namespace_uid(
+    db: &Db,
+    workspace: &WorkspaceRow,
+    uid: &str,
+) -> sqlx::Result<()> {
     let mut tx = db.begin().await?;
     on_engine!(tx.connection(), c => sqlx::query(SET_NAMESPACE_UID)
-        .bind(uid).bind(found.id).bind(&found.status).bind(found.status_changed_at)
+        .bind(uid).bind(workspace.id).bind(&workspace.status).bind(workspace.status_changed_at)
         .execute(c).await.map(drop))?;
     tx.commit().await
 }
@@ -302,7 +318,8 @@ UPDATE workspaces SET retired_sa_uid = k8s_sa_uid, k8s_sa_uid = NULL, sa_retired
   sweep_at = $4, sweep_attempts = 0 \
 WHERE id = $1 AND k8s_sa_uid = $2 AND status = 'provisioned'";
 
-/// Keeps the uid for deletion, so that no token is asked of it any more; `false` if none is now.
+/// Marks the ServiceAccount with this uid for deletion, so that no more tokens are requested for
+/// it; `false` if it is not the current one.
 pub(super) async fn retire_service_account(
     tx: &mut Tx,
     clock: &Clock,
@@ -318,8 +335,8 @@ const REPLACE: &str = "\
 UPDATE workspaces SET k8s_sa_uid = $3, retired_sa_uid = NULL, sa_retired_at = NULL \
 WHERE id = $1 AND retired_sa_uid = $2 AND status = 'provisioned'";
 
-/// Puts another ServiceAccount in the place of a retired one; `false` if that was done already, or
-/// the workspace is provisioned no more.
+/// Stores the uid of the ServiceAccount that replaces a retired one; `false` if another replica did
+/// so, or the workspace is no longer provisioned.
 pub(super) async fn replace_service_account(
     tx: &mut Tx,
     id: Uuid,

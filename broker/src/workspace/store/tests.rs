@@ -1,20 +1,20 @@
-//! Every statement of the store on both engines.
+//! All statements of the store on both engines.
 
 use tenant_shared::{Quota, Unfinished, WorkspaceStatus as Status};
 use uuid::Uuid;
 
 use super::*;
-use crate::testing::{On, SA_UID, Storage, at_once, on_both_engines};
+use crate::testing::{On, SA_UID, Storage, on_both_engines, run_concurrently};
 
 on_both_engines!(
-    a_new_row_says_what_it_was_made_of,
-    of_many_at_once_one_makes_the_row_of_a_namespace,
+    a_new_row_has_the_inserted_values,
+    of_concurrent_inserts_one_creates_the_row_of_a_namespace,
     a_row_needs_a_user,
-    what_is_not_committed_is_not_there,
-    every_event_moves_from_its_states_only,
-    of_many_at_once_one_moves_a_workspace,
+    uncommitted_changes_are_not_visible,
+    every_event_applies_in_its_source_states_only,
+    of_concurrent_transitions_one_succeeds,
     workspaces_of_a_person_are_oldest_first,
-    the_service_account_is_kept,
+    the_service_account_uid_is_stored,
     a_service_account_is_retired_once_and_replaced_once,
     a_suspension_ends_a_rotation,
     an_unknown_status_counts_as_failed,
@@ -29,12 +29,12 @@ const STATUSES: [Status; 6] = [
     Status::Failed,
 ];
 
-fn new(id: Uuid, user_id: Uuid, namespace: &str) -> New<'_> {
+fn new(id: Uuid, user_id: Uuid, namespace: &str) -> NewWorkspace<'_> {
     let quota = Quota { cpu: "4".to_owned(), memory: "8Gi".to_owned() };
-    New { id, user_id, cluster: "internal-cluster", namespace, tier: "basic", quota }
+    NewWorkspace { id, user_id, cluster: "internal-cluster", namespace, tier: "basic", quota }
 }
 
-async fn insert_one(storage: &Storage, new: New<'_>) -> sqlx::Result<bool> {
+async fn insert_one(storage: &Storage, new: NewWorkspace<'_>) -> sqlx::Result<bool> {
     let mut tx = storage.db.begin().await.unwrap();
     let inserted = insert(&mut tx, &storage.clock, new).await?;
     tx.commit().await.unwrap();
@@ -48,15 +48,15 @@ async fn advance_one(storage: &Storage, id: Uuid, event: Event) -> bool {
     moved
 }
 
-async fn found(storage: &Storage, id: Uuid) -> Found {
+async fn load(storage: &Storage, id: Uuid) -> WorkspaceRow {
     by_id(&storage.db, id).await.unwrap().unwrap()
 }
 
-fn ids(found: &[Found]) -> Vec<Uuid> {
+fn ids(found: &[WorkspaceRow]) -> Vec<Uuid> {
     found.iter().map(|found| found.id).collect()
 }
 
-async fn a_new_row_says_what_it_was_made_of(on: On) {
+async fn a_new_row_has_the_inserted_values(on: On) {
     let storage = Storage::new(on).await;
     let (user, id) = (storage.user().await, storage.clock.random_id());
     assert!(by_id(&storage.db, id).await.unwrap().is_none());
@@ -70,7 +70,7 @@ async fn a_new_row_says_what_it_was_made_of(on: On) {
     assert_eq!((row.id, row.user_id, Owned::owner(&row)), (id, user, user));
     assert_eq!(row.k8s_sa_uid, None, "nothing can be issued yet");
     assert_eq!(row.status_changed_at, storage.clock.now_ms());
-    let wire = Workspace {
+    let expected = Workspace {
         id,
         namespace: "tenant-a".to_owned(),
         status: Status::Provisioning,
@@ -87,24 +87,24 @@ async fn a_new_row_says_what_it_was_made_of(on: On) {
         }),
         drift: Vec::new(),
     };
-    assert_eq!(row.wire(), wire);
-    assert_eq!(found(&storage, id).await.wire(), wire);
+    assert_eq!(row.to_api(), expected);
+    assert_eq!(load(&storage, id).await.to_api(), expected);
     let account = "SELECT COUNT(*) FROM workspaces WHERE k8s_sa_name = 'sa-tenant-admin'";
     assert_eq!(storage.number(account).await, 1);
 }
 
-async fn of_many_at_once_one_makes_the_row_of_a_namespace(on: On) {
+async fn of_concurrent_inserts_one_creates_the_row_of_a_namespace(on: On) {
     let storage = Storage::new(on).await;
     let user = storage.user().await;
-    // Two processes, for replicas share the rows.
-    let processes = [storage.db.clone(), storage.place.connect().await];
-    let results = at_once((0..16).map(|n| {
+    // Two processes, because replicas share the rows.
+    let processes = [storage.db.clone(), storage.database.connect().await];
+    let results = run_concurrently((0..16).map(|n| {
         let (db, clock) = (processes[n % 2].clone(), storage.clock.clone());
         async move {
             let mut tx = db.begin().await.unwrap();
             let id = clock.random_id();
             let inserted = insert(&mut tx, &clock, new(id, user, "tenant-a")).await.unwrap();
-            // Whoever lost sees the row of the one who won in the same transaction.
+            // The transaction that lost sees the row of the winner.
             let row = by_namespace(&mut tx, "tenant-a").await.unwrap().unwrap();
             tx.commit().await.unwrap();
             assert_eq!(inserted, row.id == id);
@@ -123,14 +123,14 @@ async fn a_row_needs_a_user(on: On) {
     let error = insert_one(&storage, new(id, nobody, "tenant-a")).await.unwrap_err();
     let error = error.as_database_error().unwrap();
     assert!(error.is_foreign_key_violation(), "{error}");
-    // Only a namespace that is taken is no error: an id that is taken is one.
+    // A duplicate namespace is no error, but a duplicate id is one.
     let user = storage.user().await;
     assert!(insert_one(&storage, new(id, user, "tenant-a")).await.unwrap());
     let error = insert_one(&storage, new(id, user, "tenant-b")).await.unwrap_err();
     assert!(error.as_database_error().unwrap().is_unique_violation(), "{error}");
 }
 
-async fn what_is_not_committed_is_not_there(on: On) {
+async fn uncommitted_changes_are_not_visible(on: On) {
     let storage = Storage::new(on).await;
     let (user, id) = (storage.user().await, storage.clock.random_id());
     let mut tx = storage.db.begin().await.unwrap();
@@ -143,11 +143,11 @@ async fn what_is_not_committed_is_not_there(on: On) {
     assert!(advance(&mut tx, &storage.clock, id, Event::Suspend).await.unwrap());
     set_uids(&mut tx, id, &made("uid")).await.unwrap();
     drop(tx);
-    let row = found(&storage, id).await;
+    let row = load(&storage, id).await;
     assert_eq!((row.status(), row.k8s_sa_uid), (Status::Provisioning, None));
 }
 
-async fn every_event_moves_from_its_states_only(on: On) {
+async fn every_event_applies_in_its_source_states_only(on: On) {
     let storage = Storage::new(on).await;
     let user = storage.user().await;
     let made_at = storage.clock.now_ms();
@@ -168,10 +168,10 @@ async fn every_event_moves_from_its_states_only(on: On) {
             let made_at = storage.clock.now_ms() - 1;
             let moved = advance_one(&storage, id, event).await;
             assert_eq!(moved, from.contains(&status), "{event:?} from {status:?}");
-            let row = found(&storage, id).await;
+            let row = load(&storage, id).await;
             assert_eq!(row.status(), if moved { to } else { status }, "{event:?}");
             assert_eq!(row.status_changed_at, made_at + i64::from(moved), "{event:?}");
-            let other = found(&storage, other).await;
+            let other = load(&storage, other).await;
             assert_eq!((other.status(), other.status_changed_at), (status, made_at), "{event:?}");
         }
     }
@@ -179,13 +179,13 @@ async fn every_event_moves_from_its_states_only(on: On) {
     assert!(!advance_one(&storage, storage.clock.random_id(), Event::Suspend).await, "no such row");
 }
 
-async fn of_many_at_once_one_moves_a_workspace(on: On) {
+async fn of_concurrent_transitions_one_succeeds(on: On) {
     let storage = Storage::new(on).await;
     let user = storage.user().await;
     let id = storage.workspace(user, Status::Provisioned).await;
-    let processes = [storage.db.clone(), storage.place.connect().await];
+    let processes = [storage.db.clone(), storage.database.connect().await];
     for event in [Event::Suspend, Event::RightsGone, Event::Resume, Event::ObjectsExist] {
-        let moved = at_once((0..16).map(|n| {
+        let moved = run_concurrently((0..16).map(|n| {
             let (db, clock) = (processes[n % 2].clone(), storage.clock.clone());
             async move {
                 let mut tx = db.begin().await.unwrap();
@@ -196,7 +196,7 @@ async fn of_many_at_once_one_moves_a_workspace(on: On) {
         }))
         .await;
         assert_eq!(moved.iter().filter(|moved| **moved).count(), 1, "{event:?}");
-        assert_eq!(found(&storage, id).await.status(), transition(event).1);
+        assert_eq!(load(&storage, id).await.status(), transition(event).1);
     }
 }
 
@@ -206,20 +206,20 @@ async fn workspaces_of_a_person_are_oldest_first(on: On) {
     let mut of_ada = vec![storage.workspace(ada, Status::Failed).await];
     storage.clock.advance(1);
     let of_ben = storage.workspace(ben, Status::Suspended).await;
-    // Of the same millisecond: the order is still one and the same.
+    // Created in the same millisecond: the order is still deterministic.
     let mut twins = [
         storage.workspace(ada, Status::Resuming).await,
         storage.workspace(ada, Status::Failed).await,
     ];
     twins.sort();
     of_ada.extend(twins);
-    assert_eq!(ids(&of_user(&storage.db, ada).await.unwrap()), of_ada);
-    assert_eq!(ids(&of_user(&storage.db, ben).await.unwrap()), [of_ben]);
+    assert_eq!(ids(&for_user(&storage.db, ada).await.unwrap()), of_ada);
+    assert_eq!(ids(&for_user(&storage.db, ben).await.unwrap()), [of_ben]);
     let nobody = storage.clock.random_id();
-    assert!(of_user(&storage.db, nobody).await.unwrap().is_empty());
+    assert!(for_user(&storage.db, nobody).await.unwrap().is_empty());
 }
 
-async fn the_service_account_is_kept(on: On) {
+async fn the_service_account_uid_is_stored(on: On) {
     let storage = Storage::new(on).await;
     let user = storage.user().await;
     let id = storage.workspace(user, Status::Provisioning).await;
@@ -228,8 +228,8 @@ async fn the_service_account_is_kept(on: On) {
         let mut tx = storage.db.begin().await.unwrap();
         set_uids(&mut tx, id, &made(uid)).await.unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(found(&storage, id).await.k8s_sa_uid.as_deref(), Some(uid));
-        assert_eq!(found(&storage, other).await.k8s_sa_uid, None);
+        assert_eq!(load(&storage, id).await.k8s_sa_uid.as_deref(), Some(uid));
+        assert_eq!(load(&storage, other).await.k8s_sa_uid, None);
     }
 }
 
@@ -237,16 +237,16 @@ async fn an_unknown_status_counts_as_failed(on: On) {
     let storage = Storage::new(on).await;
     let user = storage.user().await;
     let id = storage.workspace(user, Status::Provisioned).await;
-    // As a later version might have left it, or a hand.
+    // As a later version or a manual change might have left it.
     for status in ["archived", "Provisioned", "provisioned ", ""] {
         let mut tx = storage.db.begin().await.unwrap();
         on_engine!(tx.connection(), c => sqlx::query("UPDATE workspaces SET status = $1")
             .bind(status).execute(c).await.map(drop))
         .unwrap();
         tx.commit().await.unwrap();
-        let row = found(&storage, id).await;
+        let row = load(&storage, id).await;
         assert_eq!(
-            (row.status(), row.wire().status),
+            (row.status(), row.to_api().status),
             (Status::Failed, Status::Failed),
             "{status:?}"
         );
@@ -255,7 +255,7 @@ async fn an_unknown_status_counts_as_failed(on: On) {
     }
 }
 
-/// Runs a change in a transaction of its own.
+/// Runs a change in its own transaction.
 macro_rules! change {
     ($storage:expr, $tx:ident => $change:expr) => {{
         let mut $tx = $storage.db.begin().await.unwrap();
@@ -270,22 +270,25 @@ async fn a_service_account_is_retired_once_and_replaced_once(on: On) {
     let (clock, user) = (&storage.clock, storage.user().await);
     let id = storage.workspace(user, Status::Provisioned).await;
     let other = change!(storage, tx => retire_service_account(&mut tx, clock, id, "sa-0"));
-    assert!(!other, "only the one that tokens are asked of");
+    assert!(!other, "only the current account is retired");
     assert!(change!(storage, tx => retire_service_account(&mut tx, clock, id, SA_UID)));
-    let row = found(&storage, id).await;
+    let row = load(&storage, id).await;
     assert!(row.is_rotating() && row.k8s_sa_uid.is_none() && !row.issues_with(SA_UID));
-    assert_eq!(row.status(), Status::Provisioned, "it is no state that clients would see");
+    assert_eq!(row.status(), Status::Provisioned, "clients do not see a rotation as a status");
     assert!(!change!(storage, tx => retire_service_account(&mut tx, clock, id, SA_UID)));
 
     let now = clock.now_ms();
     let later = now + work::GRACE_MS;
-    assert!(work::due(&storage.db, now, 10).await.unwrap().is_empty(), "it is under way");
+    assert!(
+        work::due(&storage.db, now, 10).await.unwrap().is_empty(),
+        "a request may be in flight"
+    );
     assert_eq!(ids(&work::due(&storage.db, later, 10).await.unwrap()), [id]);
 
     assert!(change!(storage, tx => replace_service_account(&mut tx, id, SA_UID, "sa-2")));
     let late = change!(storage, tx => replace_service_account(&mut tx, id, SA_UID, "sa-3"));
-    assert!(!late, "another replica was faster");
-    let row = found(&storage, id).await;
+    assert!(!late, "another replica replaced it");
+    let row = load(&storage, id).await;
     assert!(!row.is_rotating() && row.issues_with("sa-2"));
     assert!(work::due(&storage.db, later, 10).await.unwrap().is_empty());
 }
@@ -296,14 +299,14 @@ async fn a_suspension_ends_a_rotation(on: On) {
     let id = storage.workspace(user, Status::Provisioned).await;
     assert!(change!(storage, tx => retire_service_account(&mut tx, clock, id, SA_UID)));
     assert!(advance_one(&storage, id, Event::Suspend).await);
-    assert!(!found(&storage, id).await.is_rotating());
+    assert!(!load(&storage, id).await.is_rotating());
     assert!(!change!(storage, tx => replace_service_account(&mut tx, id, SA_UID, "sa-2")));
-    // The way back makes a ServiceAccount of its own, and nothing is left to be replaced.
+    // A resumption creates its own ServiceAccount, so no rotation is left.
     for event in [Event::RightsGone, Event::Resume, Event::ObjectsExist] {
         assert!(advance_one(&storage, id, event).await);
     }
     change!(storage, tx => set_uids(&mut tx, id, &made("sa-3")));
-    let row = found(&storage, id).await;
+    let row = load(&storage, id).await;
     assert!(!row.is_rotating() && row.issues_with("sa-3"));
 }
 

@@ -11,17 +11,18 @@ use rustix::process::Signal;
 use crate::environment::Variable;
 use crate::signals::Signals;
 
-/// How long the command may go on after it was asked to stop.
+/// Time for the command to end after it was asked to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Runs it on our own input and output, and returns its status. What stops us, stops it first.
+/// Runs the command on our own input and output, and returns its status. A signal that stops us
+/// stops the command first.
 pub(crate) async fn run(
     command: &str,
     variables: &[Variable],
     signals: &mut Signals,
 ) -> Result<ExitCode> {
-    // At a terminal it must stay in our process group, or it could not read from there; Ctrl-C
-    // then reaches it without us, and what it makes of that is its own affair.
+    // At a terminal the command must stay in our process group, or it could not read from the
+    // terminal; Ctrl-C then reaches it without us, and it handles the signal itself.
     let at_terminal = std::io::stdin().is_terminal();
     let mut program = Program::new("/bin/sh").args(["-c", command]);
     for variable in variables {
@@ -49,7 +50,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The first signal is passed on, with time to obey; a second one ends it.
+/// Passes the first signal on and gives the command time to end; a second signal kills it.
 async fn pass_on(process: &Process, signal: Signal, again: bool) -> Result<()> {
     if !again {
         process.signal_group(signal)?;

@@ -1,4 +1,4 @@
-//! What a command, or the terminal of a person, gets to know of the stack.
+//! The environment variables that describe the stack to a command or to a person's terminal.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -10,13 +10,14 @@ use integration::world::World;
 
 use crate::people::People;
 
-/// A variable to set, or to take away.
+/// A variable to set, or to unset.
 pub(crate) struct Variable {
     pub(crate) name: &'static str,
     pub(crate) value: Option<OsString>,
 }
 
-/// The variables of `--exec`: a person's fresh home, the broker, the accounts, the files to look at.
+/// Returns the variables of `--exec`: a fresh home of a person, the broker, the accounts, the log
+/// files.
 pub(crate) fn variables(world: &World, people: &People) -> Result<Vec<Variable>> {
     let home = home(world)?;
     let urls: Vec<String> =
@@ -48,18 +49,19 @@ pub(crate) fn variables(world: &World, people: &People) -> Result<Vec<Variable>>
     if let Some(file) = world.broker_ca_file() {
         set("TENANT_BROKER_CA", file.into());
     }
-    // Whoever runs us may have set these, and they would lead out of the fresh home.
+    // The caller's environment may have set these, and they would lead out of the fresh home.
     let astray = ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"];
     let astray = astray.into_iter().chain(["KUBECACHEDIR", "KUBERC", "TENANT_BROKER_CONFIG"]);
-    // cargo sets this one for us; each program would search a dozen folders for its libraries.
+    // cargo sets this one for us; with it each program would search a dozen folders for its
+    // libraries.
     let astray = astray.chain(["LD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"]);
     all.extend(astray.map(|name| Variable { name, value: None }));
     Ok(all)
 }
 
-/// Writes the same for a person to source. Their `HOME` stays theirs: the shell's history, their
-/// editor and their keys go on working. The files that kubectl and the plugin write are led into
-/// the stack's folder by `KUBECONFIG`, `KUBECACHEDIR` and the XDG variables instead.
+/// Writes the same variables as a script to source. `HOME` stays the person's own, so that the
+/// shell's history, their editor and their keys keep working. `KUBECONFIG`, `KUBECACHEDIR` and the
+/// XDG variables direct the files of kubectl and the plugin into the stack's folder instead.
 pub(crate) fn write_script(world: &World, variables: &[Variable]) -> Result<PathBuf> {
     let home = home(world)?;
     let mut script =
@@ -91,12 +93,12 @@ fn home(world: &World) -> Result<PathBuf> {
     Ok(home)
 }
 
-/// A URL as people write it: without the slash that [`url::Url`] adds.
+/// Formats a URL as people write it: without the slash that [`url::Url`] appends.
 pub(crate) fn written(url: &url::Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// The text as one word of a shell.
+/// Quotes a text as one word of a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

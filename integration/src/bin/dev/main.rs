@@ -24,26 +24,26 @@ use rustix::fs::{FlockOperation, flock};
 use people::People;
 use signals::Signals;
 
-/// Port of the broker, if nobody else has it.
+/// Default port of the broker, if it is free.
 const PORT: u16 = 8080;
 
 /// Starts a real control plane, the broker and demo accounts on this machine
 ///
-/// Without --exec it says what to type next, and runs until Ctrl-C. With --exec it runs a command
-/// against the stack and exits with the command's status. Everything that it starts, it stops.
+/// Without --exec it prints what to type next, and runs until Ctrl-C. With --exec it runs a command
+/// against the stack and exits with the command's status. It stops everything that it started.
 #[derive(Debug, Parser)]
 #[command(name = "cargo dev")]
 struct Args {
-    /// Keep the broker's rows in PostgreSQL instead of SQLite
+    /// Store the broker's data in PostgreSQL instead of SQLite
     #[arg(long)]
     postgres: bool,
-    /// Run so many brokers on one database; needs --postgres
+    /// Run N brokers on one database; needs --postgres
     #[arg(long, value_name = "N", default_value_t = 1)]
     replicas: usize,
-    /// Serve the broker over TLS, as kubectl needs it for the gateway
+    /// Serve the broker over TLS, which kubectl needs for the gateway
     #[arg(long)]
     tls: bool,
-    /// Compile the programs as they are shipped
+    /// Compile the programs in the release profile
     #[arg(long)]
     release: bool,
     /// Run this shell command with the programs on PATH, then stop everything
@@ -52,7 +52,7 @@ struct Args {
     /// Port of the broker [default: 8080 if it is free; with --exec any that is free]
     #[arg(long, value_name = "P")]
     port: Option<u16>,
-    /// Keep everything in this folder, and go on from what is there
+    /// Keep all state in this folder, and continue from the state that it has
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 }
@@ -68,8 +68,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Our arguments. The alias `cargo dev` ends in `--`, so that `cargo dev -- --exec CMD`, as one
-/// writes it for other cargo commands, brings a second one along.
+/// Returns our arguments. The alias `cargo dev` ends in `--`, so `cargo dev -- --exec CMD`, as
+/// other cargo commands are called, contains a second one.
 fn arguments(all: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut all: Vec<OsString> = all.collect();
     if all.get(1).is_some_and(|first| first == "--") {
@@ -134,13 +134,13 @@ async fn start(args: &Args) -> Result<(World, People)> {
         builder = builder.port(port);
     }
     let world = builder.start().await?;
-    say("making the demo accounts");
+    say("creating the demo accounts");
     let people = People::open(&world).await?;
     say(&format!("ready after {:.1} s", begin.elapsed().as_secs_f32()));
     Ok((world, people))
 }
 
-/// Takes a kept folder for this process.
+/// Locks a kept folder for this process.
 fn lock(folder: &Path) -> Result<File> {
     private_folder(folder)?;
     let file = File::create(folder.join(".lock")).context("make the lock of the state folder")?;

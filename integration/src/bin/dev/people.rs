@@ -7,7 +7,7 @@ use integration::random;
 use integration::world::World;
 use serde::{Deserialize, Serialize};
 
-/// An account and its password, which is only good on this machine.
+/// An account and its password, which is valid on this machine only.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Account {
     pub(crate) email: String,
@@ -23,7 +23,7 @@ pub(crate) struct People {
 }
 
 impl People {
-    /// Those that a kept folder has; else new ones.
+    /// Reads the accounts of a kept folder, or creates new ones.
     pub(crate) async fn open(world: &World) -> Result<Self> {
         let file = world.folder().join("people.json");
         if file.exists() {
@@ -44,7 +44,7 @@ impl People {
         serde_json::from_str(&text).with_context(|| format!("read {}", file.display()))
     }
 
-    /// All of them, with what they may do.
+    /// Returns all accounts with their roles.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Account, &'static str)> {
         [(&self.first, ""), (&self.second, ""), (&self.operator, "(administrator)")].into_iter()
     }

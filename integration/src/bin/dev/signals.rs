@@ -1,4 +1,4 @@
-//! Signals that ask us to stop.
+//! The signals that stop `cargo dev`.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// Ctrl-C, SIGTERM and the closing of the terminal.
+/// A listener for Ctrl-C, SIGTERM and the closing of the terminal.
 pub(crate) struct Signals {
     interrupt: unix::Signal,
     terminate: unix::Signal,
@@ -14,7 +14,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on they come here instead of ending the process.
+    /// Starts to listen; from then on these signals no longer end the process.
     pub(crate) fn listen() -> Result<Self> {
         let listen = |kind| unix::signal(kind).context("listen for signals");
         Ok(Self {
@@ -24,7 +24,7 @@ impl Signals {
         })
     }
 
-    /// The next of them.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.interrupt.recv() => Signal::INT,
@@ -34,7 +34,7 @@ impl Signals {
     }
 }
 
-/// The status of a program that ended because of this signal, as shells write it.
+/// Returns the exit code of a program that this signal ended, as shells report it.
 pub(crate) fn exit_code(signal: Signal) -> ExitCode {
     ExitCode::from(128_u8.saturating_add(u8::try_from(signal.as_raw()).unwrap_or(u8::MAX)))
 }

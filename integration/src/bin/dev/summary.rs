@@ -1,4 +1,4 @@
-//! What a person is told when everything runs.
+//! The summary that `cargo dev` prints once everything runs.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use integration::world::World;
 use crate::environment::written;
 use crate::people::People;
 
-/// Prints where everything is and what to type next.
+/// Prints the addresses, the accounts and the commands to type next.
 pub(crate) fn print(world: &World, people: &People, script: &Path) -> Result<()> {
     let text = text(world, people, script)?;
     let mut stdout = std::io::stdout();

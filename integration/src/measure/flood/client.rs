@@ -1,5 +1,5 @@
-//! Unauthenticated clients that ask without a pause, whatever the answer: a process of its own with one
-//! thread, so that what it needs itself is known.
+//! Unauthenticated clients that send requests without a pause, whatever the response. They run in a
+//! process of its own with one thread, so that its own CPU use is known.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,94 +16,98 @@ use tokio::task::LocalSet;
 
 use crate::process::{Captured, Program};
 
-/// Connections, each with a request under way at all times.
+/// Number of connections, each with a request in flight at all times.
 pub(super) const CONNECTIONS: u16 = 200;
-/// Until the process has begun or ended.
-const LIMIT: Duration = Duration::from_secs(20);
-/// What the process says when it begins.
-const BEGUN: &str = "flooding";
-/// What the program is called with to be this process.
+/// Time limit for the process to start, and to end.
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(20);
+/// Line that the process prints when it starts to send.
+const STARTED_LINE: &str = "flooding";
+/// Argument of the program that selects this client.
 pub const ARGUMENT: &str = "unauthenticated";
-/// Bytes of an answer's head at most.
-const MAX_HEAD: usize = 16 * 1024;
-/// One-byte chunks of one write.
-const CHUNKS: usize = 1000;
+/// Size limit of a response head in bytes.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// Number of one-byte chunks in one write.
+const CHUNKS_PER_WRITE: usize = 1000;
 /// Pause after a connection that the broker did not accept.
-const PAUSE: Duration = Duration::from_millis(10);
+const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
 
-/// What the process is told on its standard input.
+/// Input of the process, as JSON on its standard input.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Told {
+pub(super) struct FloodInput {
     pub(super) broker: SocketAddr,
-    /// The request as it is sent. With `chunks` its head, and one-byte chunks follow.
+    /// The request as it is sent; with `chunks` only its head, which one-byte chunks follow.
     pub(super) request: String,
-    /// Whether one-byte chunks follow for as long as the broker takes them.
+    /// Whether one-byte chunks follow for as long as the broker accepts them.
     pub(super) chunks: bool,
-    /// Whether each connection comes from an address of its own, below 127.0.0.0/8.
+    /// Whether each connection has a source address of its own, below 127.0.0.0/8.
     pub(super) many_addresses: bool,
 }
 
-/// Answers by status; 0 counts connections that were closed without one.
-type Answers = BTreeMap<u16, u64>;
+/// Number of responses by status; 0 counts connections that were closed without a response.
+type ResponseCounts = BTreeMap<u16, u64>;
 
-/// A flood that goes on.
-pub(super) struct Flood {
+/// A running flood.
+pub(super) struct UnauthenticatedFlood {
     process: Captured,
     began: Instant,
 }
 
-/// What came of it, by second.
+/// The result of a flood, per second.
 #[derive(Clone, Debug)]
-pub(super) struct Flooded {
-    /// Answers by status.
+pub(super) struct ResponseRates {
+    /// Responses a second, by status.
     pub(super) answers: BTreeMap<u16, f64>,
 }
 
-impl Flood {
-    /// Begins.
-    pub(super) async fn begin(program: std::path::PathBuf, told: &Told) -> Result<Self> {
+impl UnauthenticatedFlood {
+    /// Starts the process.
+    pub(super) async fn begin(program: std::path::PathBuf, input: &FloodInput) -> Result<Self> {
         let process = Program::new(program)
             .arg(ARGUMENT)
-            .input(serde_json::to_vec(told)?)
+            .input(serde_json::to_vec(input)?)
             .spawn_captured()?;
-        process.until_stdout("the flood", LIMIT, |said| said.contains(BEGUN)).await?;
+        process
+            .until_stdout("the flood", PROCESS_TIMEOUT, |said| said.contains(STARTED_LINE))
+            .await?;
         Ok(Self { process, began: Instant::now() })
     }
 
-    /// Ends it.
-    pub(super) async fn end(self) -> Result<Flooded> {
+    /// Stops the process and reads its result.
+    pub(super) async fn end(self) -> Result<ResponseRates> {
         let seconds = self.began.elapsed().as_secs_f64();
         self.process.process().signal(rustix::process::Signal::TERM)?;
-        let finished = self.process.finish(LIMIT).await?.success()?;
+        let finished = self.process.finish(PROCESS_TIMEOUT).await?.success()?;
         let last = finished.stdout.lines().next_back().unwrap_or_default();
-        let answers: Answers = serde_json::from_str(last).context("read what the flood says")?;
-        ensure!(!answers.is_empty(), "the flood did not get through at all");
+        let answers: ResponseCounts =
+            serde_json::from_str(last).context("read the flood's output")?;
+        ensure!(!answers.is_empty(), "the flood got no response");
         let rate = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / seconds;
         let answers = answers.into_iter().map(|(status, count)| (status, rate(count))).collect();
-        Ok(Flooded { answers })
+        Ok(ResponseRates { answers })
     }
 }
 
-/// The process: reads what to send, sends it until SIGTERM, and says what was answered.
+/// Runs the flooding process: reads its input, sends until SIGTERM, and prints the responses by
+/// status.
 ///
 /// # Errors
 /// The input cannot be read.
 #[expect(clippy::print_stdout, reason = "the measuring process reads it")]
 pub async fn run() -> Result<()> {
-    let told = std::io::read_to_string(std::io::stdin()).context("read what to send")?;
-    let told: Told = serde_json::from_str(&told).context("read what to send")?;
-    let told = Rc::new(told);
-    let answers: Rc<RefCell<Answers>> = Rc::default();
+    let input = std::io::read_to_string(std::io::stdin()).context("read what to send")?;
+    let input: FloodInput = serde_json::from_str(&input).context("read what to send")?;
+    let input = Rc::new(input);
+    let answers: Rc<RefCell<ResponseCounts>> = Rc::default();
     let mut end = signal(SignalKind::terminate()).context("wait for SIGTERM")?;
-    println!("{BEGUN}");
+    println!("{STARTED_LINE}");
     let flood = LocalSet::new();
     for number in 0..CONNECTIONS {
-        let (told, answers) = (Rc::clone(&told), Rc::clone(&answers));
+        let (input, answers) = (Rc::clone(&input), Rc::clone(&answers));
         flood.spawn_local(async move {
             loop {
-                if connection(&told, number, &answers).await.is_err() {
+                if connection(&input, number, &answers).await.is_err() {
                     *answers.borrow_mut().entry(0).or_default() += 1;
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RECONNECT_PAUSE).await;
                 }
             }
         });
@@ -117,29 +121,33 @@ pub async fn run() -> Result<()> {
     Ok(())
 }
 
-/// One connection, until it is closed.
-async fn connection(told: &Told, number: u16, answers: &RefCell<Answers>) -> Result<()> {
+/// Sends requests over one connection until it is closed.
+async fn connection(
+    input: &FloodInput,
+    number: u16,
+    answers: &RefCell<ResponseCounts>,
+) -> Result<()> {
     let socket = TcpSocket::new_v4()?;
-    if told.many_addresses {
+    if input.many_addresses {
         let [high, low] = number.to_be_bytes();
         socket.bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 1, high, low)), 0))?;
     }
-    let mut stream = socket.connect(told.broker).await?;
+    let mut stream = socket.connect(input.broker).await?;
     stream.set_nodelay(true)?;
     loop {
-        stream.write_all(told.request.as_bytes()).await?;
+        stream.write_all(input.request.as_bytes()).await?;
         let status =
-            if told.chunks { chunked(&mut stream).await? } else { answer(&mut stream).await? };
+            if input.chunks { chunked(&mut stream).await? } else { answer(&mut stream).await? };
         *answers.borrow_mut().entry(status).or_default() += 1;
-        if told.chunks {
+        if input.chunks {
             return Ok(());
         }
     }
 }
 
-/// Sends chunks until the broker takes no more, and returns the status that it answered meanwhile.
+/// Sends chunks until the broker accepts no more, and returns the status of its response.
 async fn chunked(stream: &mut TcpStream) -> Result<u16> {
-    let chunks = "1\r\nx\r\n".repeat(CHUNKS);
+    let chunks = "1\r\nx\r\n".repeat(CHUNKS_PER_WRITE);
     let (mut reader, mut writer) = stream.split();
     let send = async {
         while writer.write_all(chunks.as_bytes()).await.is_ok() {}
@@ -151,7 +159,7 @@ async fn chunked(stream: &mut TcpStream) -> Result<u16> {
         loop {
             match reader.read(&mut buffer).await {
                 Ok(0) | Err(_) => break,
-                Ok(count) => head.extend_from_slice(&buffer[..count.min(MAX_HEAD)]),
+                Ok(count) => head.extend_from_slice(&buffer[..count.min(MAX_HEAD_BYTES)]),
             }
         }
     };
@@ -169,14 +177,14 @@ fn status(head: &[u8]) -> Result<u16> {
     Ok(status.parse()?)
 }
 
-/// Reads one answer with a Content-Length.
+/// Reads one response with a Content-Length.
 async fn answer(stream: &mut TcpStream) -> Result<u16> {
     let mut read = Vec::with_capacity(4096);
     let end = loop {
         if let Some(at) = read.windows(4).position(|window| window == b"\r\n\r\n") {
             break at + 4;
         }
-        ensure!(read.len() < MAX_HEAD, "the head of an answer does not end");
+        ensure!(read.len() < MAX_HEAD_BYTES, "the head of an answer does not end");
         if stream.read_buf(&mut read).await? == 0 {
             bail!("the broker closed the connection");
         }

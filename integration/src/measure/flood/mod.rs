@@ -1,8 +1,8 @@
-//! What people who are signed in notice of a flood of unauthenticated requests: issuance and suspension
-//! beside the flood, and beside the same flood of a path that does no work, in turn.
+//! Effect of unauthenticated floods on signed-in users: issuance and suspension during a flood,
+//! compared in turn with the same flood of a path that does no work.
 
 mod client;
-mod place;
+mod testbed;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,23 +11,23 @@ use anyhow::{Result, ensure};
 use tenant_shared::SuspendRequest;
 
 pub use self::client::{ARGUMENT, run as flood};
-use self::client::{CONNECTIONS, Flood, Flooded, Told};
-pub use self::place::Place;
+use self::client::{CONNECTIONS, FloodInput, ResponseRates, UnauthenticatedFlood};
+pub use self::testbed::FloodTestbed;
 use super::figure::{Figure, Promise, Spread, Timing};
 use super::process_memory::{PeakMemory, rss_mib};
 
-/// How much slower than beside the flood that does no work.
-const AT_MOST: f64 = 2.0;
-/// MiB that the broker may hold more after a flood than before it.
-const MEMORY: f64 = 32.0;
-/// Until the bursts of the limits are used up.
-const BEGINS: Duration = Duration::from_secs(2);
+/// Promised limit of the slowdown, compared with the flood that does no work.
+const MAX_SLOWDOWN: f64 = 2.0;
+/// Promised limit of the broker's memory growth in MiB, from before a flood to after it.
+const MAX_MEMORY_GROWTH_MIB: f64 = 32.0;
+/// Time in which the flood uses up the bursts of the rate limits.
+const BURST_TIME: Duration = Duration::from_secs(2);
 /// Pause between two issuances of a tenant.
-const PACE: Duration = Duration::from_millis(5);
+const ISSUANCE_PAUSE: Duration = Duration::from_millis(5);
 
-/// What is flooded.
+/// The kind of request that the flood consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum FloodKind {
     Login,
     LoginFromManyAddresses,
     Token,
@@ -35,7 +35,7 @@ enum What {
     RefusedBodies,
 }
 
-impl What {
+impl FloodKind {
     const ALL: [Self; 5] = [
         Self::Login,
         Self::LoginFromManyAddresses,
@@ -54,11 +54,12 @@ impl What {
         }
     }
 
-    /// The flood, or the same one of a path that nothing answers.
-    fn told(self, place: &Place, works: bool) -> Told {
+    /// Returns the input of the flood, or, unless `works`, of the same flood of a path that does
+    /// not exist.
+    fn input(self, testbed: &FloodTestbed, works: bool) -> FloodInput {
         const FORM: &str = "grant_type=refresh_token&client_id=kubectl-tenant&\
                             refresh_token=tbr_unknown";
-        let broker = place.broker();
+        let broker = testbed.broker();
         let (method, path, headers, body) = match self {
             Self::Login | Self::LoginFromManyAddresses => ("GET", "/login", String::new(), ""),
             Self::Token => {
@@ -77,7 +78,7 @@ impl What {
             }
         };
         let path = if works { path } else { "/nothing" };
-        Told {
+        FloodInput {
             request: format!("{method} {path} HTTP/1.1\r\nHost: {broker}\r\n{headers}\r\n{body}"),
             broker,
             chunks: self == Self::RefusedBodies,
@@ -86,84 +87,84 @@ impl What {
     }
 }
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Pairs of turns of each flood.
+    /// Number of pairs of turns for each flood.
     pub rounds: usize,
-    /// How long tokens are asked for beside a flood.
+    /// Duration of issuance during one flood.
     pub length: Duration,
-    /// Workspaces that are suspended beside it.
+    /// Number of workspaces that are suspended during one flood.
     pub suspensions: usize,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// With a promise, or beside a floor.
+    /// Figures with a promise, or with a floor.
     pub figures: Vec<Figure>,
-    /// Without.
+    /// Figures without a floor.
     pub timings: Vec<Timing>,
 }
 
-/// One turn. Times in ms, memory in MiB.
-struct Turn {
+/// Result of one turn; times in ms, memory in MiB.
+struct FloodTurn {
     issuance: [f64; 2],
     suspension: [f64; 2],
     unavailable: f64,
     before: f64,
     after: f64,
     grown: f64,
-    flooded: Flooded,
+    flooded: ResponseRates,
 }
 
 /// Measures all floods of a broker on this engine.
 ///
 /// # Errors
 /// A call fails.
-pub async fn measure(place: &Place, engine: &str, plan: Plan) -> Result<Measured> {
+pub async fn measure(testbed: &FloodTestbed, engine: &str, plan: Plan) -> Result<Measured> {
     let mut measured = Measured::default();
-    for what in What::ALL {
+    for kind in FloodKind::ALL {
         let (mut beside, mut floor) = (Vec::new(), Vec::new());
         for round in 0..plan.rounds {
             for works in [round % 2 == 0, round % 2 != 0] {
-                let one = turn(place, &what.told(place, works), plan).await?;
+                let one = turn(testbed, &kind.input(testbed, works), plan).await?;
                 if works { beside.push(one) } else { floor.push(one) }
             }
         }
-        let name = format!("{engine}, {CONNECTIONS} connections, {}", what.name());
+        let name = format!("{engine}, {CONNECTIONS} connections, {}", kind.name());
         add(&mut measured, &name, &beside, &floor);
     }
     Ok(measured)
 }
 
-async fn turn(place: &Place, told: &Told, plan: Plan) -> Result<Turn> {
-    place.resume_all().await?;
-    // The session is known, as that of somebody who works.
-    ensure!(place.issue().await?.is_success(), "no token before the flood");
-    let before = rss_mib(place.pid());
-    let memory = PeakMemory::of(place.pid())?;
-    let flood = Flood::begin(place.flood_program(), told).await?;
-    tokio::time::sleep(BEGINS).await;
+async fn turn(testbed: &FloodTestbed, input: &FloodInput, plan: Plan) -> Result<FloodTurn> {
+    testbed.resume_all().await?;
+    // Warms the broker's cache of the session, as for a user who is working.
+    ensure!(testbed.issue().await?.is_success(), "no token before the flood");
+    let before = rss_mib(testbed.pid());
+    let memory = PeakMemory::of(testbed.pid())?;
+    let flood = UnauthenticatedFlood::begin(testbed.flood_program(), input).await?;
+    tokio::time::sleep(BURST_TIME).await;
     let mut unavailable = 0_u32;
     let issuing = async {
         let (mut times, began, mut unavailable) = (Vec::new(), Instant::now(), 0_u32);
         while began.elapsed() < plan.length {
             let asked = Instant::now();
-            let status = place.issue().await?;
+            let status = testbed.issue().await?;
             times.push(asked.elapsed().as_secs_f64() * 1e3);
             unavailable += u32::from(!status.is_success());
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(ISSUANCE_PAUSE).await;
         }
         anyhow::Ok((times, unavailable))
     };
     let suspending = async {
         let mut times = Vec::new();
         let pause = plan.length / u32::try_from(plan.suspensions)?.max(1);
-        for workspace in place.to_suspend() {
+        for workspace in testbed.to_suspend() {
             let reason = SuspendRequest { reason: Some("measured".to_owned()) };
             let asked = Instant::now();
-            place.operator().suspend(*workspace, &reason).await?;
+            testbed.operator().suspend(*workspace, &reason).await?;
             times.push(asked.elapsed().as_secs_f64() * 1e3);
             tokio::time::sleep(pause.saturating_sub(asked.elapsed())).await;
         }
@@ -173,13 +174,13 @@ async fn turn(place: &Place, told: &Told, plan: Plan) -> Result<Turn> {
     unavailable += failed;
     let flooded = flood.end().await?;
     let grown = memory.grown_mib()?;
-    place.settle().await;
-    Ok(Turn {
+    testbed.settle().await;
+    Ok(FloodTurn {
         issuance: [quantile(issued.clone(), 0.5), quantile(issued, 0.99)],
         suspension: [quantile(suspended.clone(), 0.5), quantile(suspended, 0.99)],
         unavailable: f64::from(unavailable),
         before,
-        after: rss_mib(place.pid()),
+        after: rss_mib(testbed.pid()),
         grown,
         flooded,
     })
@@ -197,14 +198,14 @@ fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.get(at).copied().unwrap_or_default()
 }
 
-fn add(measured: &mut Measured, name: &str, beside: &[Turn], floor: &[Turn]) {
-    let figure = |what: &str, pick: fn(&Turn) -> f64, promise| {
+fn add(measured: &mut Measured, name: &str, beside: &[FloodTurn], floor: &[FloodTurn]) {
+    let figure = |what: &str, pick: fn(&FloodTurn) -> f64, promise| {
         let pairs: Vec<_> =
             beside.iter().zip(floor).map(|(one, other)| (pick(one), pick(other))).collect();
         let floor = "beside a flood of 404";
         Figure::of_pairs(format!("{name}: {what}"), "ms", floor, &pairs, promise)
     };
-    let promise = Promise::AtMost(AT_MOST);
+    let promise = Promise::AtMost(MAX_SLOWDOWN);
     measured.figures.extend(figure("issuance, p50", |turn| turn.issuance[0], Promise::None));
     measured.figures.extend(figure("issuance, p99", |turn| turn.issuance[1], promise));
     measured.figures.extend(figure("suspension, p50", |turn| turn.suspension[0], Promise::None));
@@ -215,19 +216,19 @@ fn add(measured: &mut Measured, name: &str, beside: &[Turn], floor: &[Turn]) {
         "MiB",
         "before it",
         &memory,
-        Promise::AddedAtMost(MEMORY),
+        Promise::AddedAtMost(MAX_MEMORY_GROWTH_MIB),
     ));
     let refused: Vec<_> = beside.iter().map(|turn| (turn.unavailable, 1.0)).collect();
     measured.figures.extend(Figure::of_pairs(
         format!("{name}: issuances that failed"),
         "",
-        "allowed are fewer than",
+        "limit (exclusive)",
         &refused,
         Promise::ValueBelow(1.0),
     ));
     let grown = Spread::of(beside.iter().map(|turn| turn.grown));
     measured.timings.extend(grown.map(|value| Timing {
-        name: format!("{name}: memory at the peak, more than before"),
+        name: format!("{name}: peak memory growth"),
         unit: "MiB",
         value,
     }));

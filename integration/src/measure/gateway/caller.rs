@@ -1,5 +1,5 @@
-//! A client on one kept connection, as lean as it can be, for it shares the machine with what is
-//! measured.
+//! A client on one kept connection, as lean as possible because it shares the machine with the
+//! measured processes.
 
 use std::pin::Pin;
 
@@ -12,55 +12,56 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::way::Way;
+use super::route::Route;
 
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
-/// One client.
+/// A client with one connection.
 pub(crate) struct Caller {
     sender: http1::SendRequest<Empty<Bytes>>,
-    // Polled where the answer is waited for, and not in a task of its own: no wake-up of another
-    // thread is part of what a request takes.
+    // Polled together with the response, and not in a task of its own: waking another thread is not
+    // part of a request's time.
     connection: Connection,
     host: HeaderValue,
-    way: Way,
+    route: Route,
 }
 
 impl Caller {
     /// Connects, for streams or for single requests.
-    pub(crate) async fn connect(way: &Way, for_streams: bool) -> Result<Self> {
-        let address = if for_streams { way.for_streams } else { way.address };
+    pub(crate) async fn connect(route: &Route, for_streams: bool) -> Result<Self> {
+        let address = if for_streams { route.for_streams } else { route.address };
         let stream = TcpStream::connect(address)
             .await
-            .with_context(|| format!("connect to {} ({address})", way.name))?;
+            .with_context(|| format!("connect to {} ({address})", route.name))?;
         stream.set_nodelay(true).context("send at once")?;
-        let (sender, connection) = match &way.tls {
+        let (sender, connection) = match &route.tls {
             Some((connector, name)) => {
                 let stream = connector.connect(name.clone(), stream).await;
-                speak(stream.with_context(|| format!("connect to {} with TLS", way.name))?).await?
+                handshake(stream.with_context(|| format!("connect to {} with TLS", route.name))?)
+                    .await?
             }
-            None => speak(stream).await?,
+            None => handshake(stream).await?,
         };
         let host = HeaderValue::try_from(address.to_string())?;
-        Ok(Self { sender, connection, host, way: way.clone() })
+        Ok(Self { sender, connection, host, route: route.clone() })
     }
 
-    /// Asks for this path of the API server, and returns the answer's head, which must be 200.
-    pub(crate) async fn begin(&mut self, path: &str) -> Result<Response<Incoming>> {
-        let answer = self.ask(path).await?;
+    /// Requests this path of the API server and returns the response, whose status must be 200.
+    pub(crate) async fn open(&mut self, path: &str) -> Result<Response<Incoming>> {
+        let answer = self.send(path).await?;
         if answer.status() != StatusCode::OK {
-            bail!("{} answered {} for {path}", self.way.name, answer.status());
+            bail!("{} answered {} for {path}", self.route.name, answer.status());
         }
         Ok(answer)
     }
 
-    async fn ask(&mut self, path: &str) -> Result<Response<Incoming>> {
-        let mut request = Request::get(format!("{}{path}", self.way.prefix))
+    async fn send(&mut self, path: &str) -> Result<Response<Incoming>> {
+        let mut request = Request::get(format!("{}{path}", self.route.prefix))
             .header(header::HOST, self.host.clone())
             .header(header::ACCEPT, "application/json")
-            // Nobody compresses: the bytes are the same on all ways.
+            // Without compression the bytes are the same on all routes.
             .header(header::ACCEPT_ENCODING, "identity");
-        if let Some(authorization) = &self.way.authorization {
+        if let Some(authorization) = &self.route.authorization {
             request = request.header(header::AUTHORIZATION, authorization.clone());
         }
         let request = request.body(Empty::new())?;
@@ -71,46 +72,48 @@ impl Caller {
         };
         let answer = tokio::select! {
             biased;
-            answer = answer => answer.with_context(|| format!("ask {}", self.way.name))?,
-            end = connection => bail!("{} closed the connection: {end:?}", self.way.name),
+            answer = answer => answer.with_context(|| format!("ask {}", self.route.name))?,
+            end = connection => bail!("{} closed the connection: {end:?}", self.route.name),
         };
         Ok(answer)
     }
 
-    /// The next piece of an answer's body; `None` at its end.
-    pub(crate) async fn piece(&mut self, body: &mut Incoming) -> Result<Option<Bytes>> {
+    /// Returns the next chunk of a response body; `None` at its end.
+    pub(crate) async fn next_chunk(&mut self, body: &mut Incoming) -> Result<Option<Bytes>> {
         let frame = tokio::select! {
             biased;
             frame = body.frame() => frame,
-            end = &mut self.connection => bail!("{} closed the connection: {end:?}", self.way.name),
+            end = &mut self.connection => {
+                bail!("{} closed the connection: {end:?}", self.route.name)
+            }
         };
-        let frame = frame.transpose().with_context(|| format!("read from {}", self.way.name))?;
+        let frame = frame.transpose().with_context(|| format!("read from {}", self.route.name))?;
         Ok(frame.map(|frame| frame.into_data().unwrap_or_default()))
     }
 
-    /// Asks for this path, and returns the length of the answer's body.
+    /// Requests this path and returns the length of the response body.
     pub(super) async fn get(&mut self, path: &str) -> Result<usize> {
-        let answer = self.begin(path).await?;
-        self.whole(answer).await
+        let answer = self.open(path).await?;
+        self.drain(answer).await
     }
 
-    /// Asks for this path, and returns how that was answered, and the length of the body.
+    /// Requests this path and returns the status and the length of the response body.
     pub(super) async fn try_get(&mut self, path: &str) -> Result<(StatusCode, usize)> {
-        let answer = self.ask(path).await?;
-        Ok((answer.status(), self.whole(answer).await?))
+        let answer = self.send(path).await?;
+        Ok((answer.status(), self.drain(answer).await?))
     }
 
-    async fn whole(&mut self, answer: Response<Incoming>) -> Result<usize> {
+    async fn drain(&mut self, answer: Response<Incoming>) -> Result<usize> {
         let mut body = answer.into_body();
         let mut length = 0;
-        while let Some(piece) = self.piece(&mut body).await? {
+        while let Some(piece) = self.next_chunk(&mut body).await? {
             length += piece.len();
         }
         Ok(length)
     }
 }
 
-async fn speak<Io>(io: Io) -> Result<(http1::SendRequest<Empty<Bytes>>, Connection)>
+async fn handshake<Io>(io: Io) -> Result<(http1::SendRequest<Empty<Bytes>>, Connection)>
 where
     Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {

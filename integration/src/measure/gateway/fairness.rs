@@ -1,49 +1,57 @@
-//! What one tenant notices of another's flood: their own small requests alone, and beside it, in
-//! turn. The flood keeps to no limit by itself; its tier does.
+//! Effect of one tenant's flood on another tenant: small requests alone and during the flood, in
+//! turn. The flooding client observes no limit; its tier limits it.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::flood::{Flood, Flooded};
-use super::place::Place;
-use super::requests::{Ask, turn};
+use super::flood::{TenantFlood, TenantFloodRates};
+use super::requests::{RequestSpec, turn};
+use super::testbed::GatewayTestbed;
 use super::turn::Turn;
 use super::{Measured, Plan};
 use crate::measure::figure::{Figure, Promise, Spread, Timing};
 
-/// Between two requests of a tenant who does not hurry.
-const PACE: Duration = Duration::from_millis(10);
-/// One of a hundred requests is looked at, so a turn is longer than where the middle is.
-const LONGER: u32 = 4;
-/// Until nothing of a flood is under way any more.
-const SETTLE: Duration = Duration::from_millis(400);
+/// Interval of the requests of a tenant who sends 100 a second.
+const REQUEST_INTERVAL: Duration = Duration::from_millis(10);
+/// Factor for the length of a turn, because p99 needs more requests than the median.
+const TURN_LENGTH_FACTOR: u32 = 4;
+/// Time until no request of a flood is in flight.
+const SETTLE_TIME: Duration = Duration::from_millis(400);
 
-/// What is flooded with.
+/// The path that the flood requests.
 #[derive(Clone, Copy)]
-enum With {
+enum FloodPath {
     SmallGets,
     Lists,
 }
 
-/// Measures it.
-pub(super) async fn measure(place: &Place, plan: Plan) -> Result<Measured> {
+/// Measures all combinations of requests and floods.
+pub(super) async fn measure(testbed: &GatewayTestbed, plan: Plan) -> Result<Measured> {
     let mut measured = Measured::default();
-    let gets = || Ask::small_get(place);
-    for (name, ask, with, promise) in [
-        ("100 GETs a second", gets().every(PACE), With::SmallGets, Promise::AtMost(1.5)),
-        ("GETs without a pause", gets(), With::SmallGets, Promise::AtMost(1.5)),
-        ("100 GETs a second", gets().every(PACE), With::Lists, Promise::None),
+    let gets = || RequestSpec::small_get(testbed);
+    for (name, spec, with, promise) in [
+        (
+            "100 GETs a second",
+            gets().every(REQUEST_INTERVAL),
+            FloodPath::SmallGets,
+            Promise::AtMost(1.5),
+        ),
+        ("GETs without a pause", gets(), FloodPath::SmallGets, Promise::AtMost(1.5)),
+        ("100 GETs a second", gets().every(REQUEST_INTERVAL), FloodPath::Lists, Promise::None),
     ] {
         let (flood, path) = match with {
-            With::SmallGets => ("GETs", &place.flooding().small),
-            With::Lists => ("lists of 1 MiB", &place.flooding().list),
+            FloodPath::SmallGets => ("GETs", &testbed.flooding().small),
+            FloodPath::Lists => ("lists of 1 MiB", &testbed.flooding().list),
         };
         let (mut alone, mut beside, mut floods) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..plan.rounds {
             for is_flooded in [round % 2 == 0, round % 2 != 0] {
-                let flood = if is_flooded { Some(Flood::begin(place, path).await?) } else { None };
-                let one = turn(place, place.gateway(), &ask, 1, plan.length * LONGER).await?;
+                let flood =
+                    if is_flooded { Some(TenantFlood::begin(testbed, path).await?) } else { None };
+                let one =
+                    turn(testbed, testbed.gateway(), &spec, 1, plan.length * TURN_LENGTH_FACTOR)
+                        .await?;
                 match flood {
                     Some(flood) => {
                         floods.push(flood.end().await?);
@@ -51,7 +59,7 @@ pub(super) async fn measure(place: &Place, plan: Plan) -> Result<Measured> {
                     }
                     None => alone.push(one),
                 }
-                tokio::time::sleep(SETTLE).await;
+                tokio::time::sleep(SETTLE_TIME).await;
             }
         }
         let name = format!("{name}, another tenant floods with {flood}");
@@ -60,8 +68,8 @@ pub(super) async fn measure(place: &Place, plan: Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// One figure of a flood.
-type Pick = fn(&Flooded) -> f64;
+/// Selects one value of a flood's result.
+type RateField = fn(&TenantFloodRates) -> f64;
 
 fn add(
     measured: &mut Measured,
@@ -69,7 +77,7 @@ fn add(
     promise: Promise,
     beside: &[Turn],
     alone: &[Turn],
-    floods: &[Flooded],
+    floods: &[TenantFloodRates],
 ) {
     let figure = |what: &str, pick: fn(&Turn) -> f64, promise| {
         let pairs: Vec<_> =
@@ -78,7 +86,7 @@ fn add(
     };
     measured.figures.extend(figure("p50", |turn| turn.p50, Promise::None));
     measured.figures.extend(figure("p99", |turn| turn.p99, promise));
-    let timings: [(_, _, Pick); 5] = [
+    let timings: [(_, _, RateField); 5] = [
         ("served", "1/s", |flood| flood.served),
         ("refused", "1/s", |flood| flood.refused),
         ("CPU of the flooding client", "% of a core", |flood| flood.client),

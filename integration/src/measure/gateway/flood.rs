@@ -1,5 +1,5 @@
-//! A tenant who asks without a pause, whatever the answer: a process of its own with one thread, so
-//! that what it needs itself is known, and is not more than it has to be.
+//! A tenant who sends requests without a pause, whatever the response. The client is a process of
+//! its own with one thread, so that its own CPU use is known and as low as possible.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,49 +13,49 @@ use tokio::task::LocalSet;
 use url::Url;
 
 use super::caller::Caller;
-use super::place::Place;
-use super::way::{Name, Way};
+use super::route::{Route, RouteName};
+use super::testbed::GatewayTestbed;
 use crate::measure::process_time::cpu_ms;
 use crate::process::{Captured, Program};
 
-/// Connections, each with a request under way at all times.
+/// Number of connections, each with a request in flight at all times.
 const CONNECTIONS: usize = 64;
-/// Until all are open.
-const OPEN_LIMIT: Duration = Duration::from_secs(20);
-/// What the process says when they are.
-const BEGUN: &str = "flooding";
+/// Time limit until all connections are open.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Line that the process prints once they are open.
+const STARTED_LINE: &str = "flooding";
 
-/// The tenant, and what they can ask for.
+/// The flooding tenant, and the paths that the tenant can request.
 #[derive(Clone, Debug)]
-pub(super) struct Flooding {
+pub(super) struct FloodingTenant {
     pub(super) gateway: Url,
-    /// The CA's PEM.
+    /// The CA as PEM.
     pub(super) authority: String,
     pub(super) token: String,
-    /// One small object.
+    /// Path of one small object.
     pub(super) small: String,
-    /// A list of 1 MiB.
+    /// Path of a list of 1 MiB.
     pub(super) list: String,
 }
 
-/// What the process is told on its standard input.
+/// Input of the process, as JSON on its standard input.
 #[derive(Deserialize, Serialize)]
-struct Told {
+struct TenantFloodInput {
     gateway: Url,
     authority: String,
     token: String,
     path: String,
 }
 
-/// What it says at its end.
+/// Output of the process at its end, as JSON.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-struct Answers {
+struct ResponseCounts {
     served: u32,
     refused: u32,
 }
 
-/// A flood that goes on.
-pub(super) struct Flood {
+/// A running flood.
+pub(super) struct TenantFlood {
     process: Captured,
     api_server: u32,
     broker: u32,
@@ -63,9 +63,9 @@ pub(super) struct Flood {
     began: Instant,
 }
 
-/// What it was, by second: answers, and CPU time in percent of one core.
+/// The result of a flood: responses a second, and CPU time in percent of one core.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flooded {
+pub(super) struct TenantFloodRates {
     pub(super) served: f64,
     pub(super) refused: f64,
     pub(super) client: f64,
@@ -73,24 +73,26 @@ pub(super) struct Flooded {
     pub(super) api_server: f64,
 }
 
-impl Flood {
-    /// Begins to ask for this path.
-    pub(super) async fn begin(place: &Place, path: &str) -> Result<Self> {
-        let flooding = place.flooding();
-        let told = Told {
+impl TenantFlood {
+    /// Starts a flood of requests for this path.
+    pub(super) async fn begin(testbed: &GatewayTestbed, path: &str) -> Result<Self> {
+        let flooding = testbed.flooding();
+        let input = TenantFloodInput {
             gateway: flooding.gateway.clone(),
             authority: flooding.authority.clone(),
             token: flooding.token.clone(),
             path: path.to_owned(),
         };
-        let process = Program::new(place.world().binaries().flood())
-            .input(serde_json::to_vec(&told)?)
+        let process = Program::new(testbed.world().binaries().flood())
+            .input(serde_json::to_vec(&input)?)
             .spawn_captured()?;
-        process.until_stdout("the flood", OPEN_LIMIT, |said| said.contains(BEGUN)).await?;
-        let broker = place.world().broker().pid().context("the broker runs no more")?;
+        process
+            .until_stdout("the flood", START_TIMEOUT, |said| said.contains(STARTED_LINE))
+            .await?;
+        let broker = testbed.world().broker().pid().context("the broker has stopped")?;
         let mut flood = Self {
             process,
-            api_server: place.api_server(),
+            api_server: testbed.api_server(),
             broker,
             before: [0.0; 3],
             began: Instant::now(),
@@ -105,43 +107,46 @@ impl Flood {
         Ok([client?, broker?, server?])
     }
 
-    /// Ends it.
-    pub(super) async fn end(self) -> Result<Flooded> {
+    /// Stops the flood and reads its result.
+    pub(super) async fn end(self) -> Result<TenantFloodRates> {
         let seconds = self.began.elapsed().as_secs_f64();
         let after = self.cpu()?;
         let share = |which: usize| (after[which] - self.before[which]) / seconds / 10.0;
         let (client, broker, api_server) = (share(0), share(1), share(2));
         self.process.process().signal(rustix::process::Signal::TERM)?;
-        let finished = self.process.finish(OPEN_LIMIT).await?.success()?;
+        let finished = self.process.finish(START_TIMEOUT).await?.success()?;
         let last = finished.stdout.lines().next_back().unwrap_or_default();
-        let answers: Answers = serde_json::from_str(last).context("read what the flood says")?;
-        ensure!(answers.served > 0, "the flood did not get through at all");
+        let answers: ResponseCounts =
+            serde_json::from_str(last).context("read the flood's output")?;
+        ensure!(answers.served > 0, "the flood got no response");
         let [served, refused] =
             [answers.served, answers.refused].map(|count| f64::from(count) / seconds);
-        Ok(Flooded { served, refused, client, broker, api_server })
+        Ok(TenantFloodRates { served, refused, client, broker, api_server })
     }
 }
 
-/// The process: reads what to ask for, asks until SIGTERM, and says what came of it.
+/// Runs the flooding process: reads its input, sends until SIGTERM, and prints the number of
+/// responses.
 ///
 /// # Errors
 /// A connection breaks.
 #[expect(clippy::print_stdout, reason = "the measuring process reads it")]
 pub async fn run() -> Result<()> {
-    let told = std::io::read_to_string(std::io::stdin()).context("read what to ask for")?;
-    let told: Told = serde_json::from_str(&told).context("read what to ask for")?;
-    let way = Way::new(Name::Gateway, &told.gateway, &told.authority)?.with_token(&told.token)?;
+    let input = std::io::read_to_string(std::io::stdin()).context("read what to ask for")?;
+    let input: TenantFloodInput = serde_json::from_str(&input).context("read what to ask for")?;
+    let route = Route::new(RouteName::Gateway, &input.gateway, &input.authority)?
+        .with_token(&input.token)?;
     let mut callers = Vec::with_capacity(CONNECTIONS);
     for _ in 0..CONNECTIONS {
-        callers.push(Caller::connect(&way, false).await?);
+        callers.push(Caller::connect(&route, false).await?);
     }
     let mut end = signal(SignalKind::terminate()).context("wait for SIGTERM")?;
-    println!("{BEGUN}");
-    let answers = Rc::new(Cell::new(Answers::default()));
+    println!("{STARTED_LINE}");
+    let answers = Rc::new(Cell::new(ResponseCounts::default()));
     let flood = LocalSet::new();
     let mut asking = tokio::task::JoinSet::new();
     for mut caller in callers {
-        let (path, answers) = (told.path.clone(), Rc::clone(&answers));
+        let (path, answers) = (input.path.clone(), Rc::clone(&answers));
         asking.spawn_local_on(
             async move {
                 loop {

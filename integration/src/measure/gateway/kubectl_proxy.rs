@@ -1,4 +1,4 @@
-//! `kubectl proxy`: the plain peer, without TLS and without asking who somebody is.
+//! `kubectl proxy`, the plainest comparable proxy: no TLS and no authentication of its clients.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::probe::{self, Probe};
 use crate::process::Process;
 use crate::scratch::{private_folder, write_private};
 
-const READY_LIMIT: Duration = Duration::from_secs(10);
-const PORT_TRIES: u32 = 5;
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_PORT_ATTEMPTS: u32 = 5;
 
-/// What it is started with.
+/// The command line of `kubectl proxy`.
 #[derive(Clone, Debug)]
 pub(super) struct KubectlProxy {
     folder: PathBuf,
     kubectl: Kubectl,
 }
 
-/// A running one.
+/// A running `kubectl proxy`.
 #[derive(Debug)]
 pub(super) struct Running {
     process: Process,
@@ -34,7 +34,7 @@ pub(super) struct Running {
 }
 
 impl KubectlProxy {
-    /// One that goes to the API server with this token.
+    /// Prepares one that connects to the API server with this token.
     pub(super) fn new(cluster: &ControlPlane, token: &str, folder: &Path) -> Result<Self> {
         private_folder(folder)?;
         let kubeconfig = folder.join("kubeconfig");
@@ -57,13 +57,13 @@ impl KubectlProxy {
 
     /// Starts it and waits until it listens.
     pub(super) async fn start(&self) -> Result<Running> {
-        for _ in 0..PORT_TRIES {
+        for _ in 0..MAX_PORT_ATTEMPTS {
             let port = port::free()?;
             let process = self
                 .kubectl
                 .command(["proxy", "--port", &port.to_string()])
                 .spawn_logged(&self.folder.join("proxy.log"))?;
-            let listens = probe::until("kubectl proxy to listen", READY_LIMIT, || async {
+            let listens = probe::until("kubectl proxy to listen", READY_TIMEOUT, || async {
                 process.still_running()?;
                 let connected = tokio::net::TcpStream::connect(("127.0.0.1", port)).await;
                 Ok(match connected {
@@ -83,7 +83,7 @@ impl KubectlProxy {
 }
 
 impl Running {
-    /// Its process id.
+    /// Returns the process id.
     pub(super) fn pid(&self) -> u32 {
         self.process.pid()
     }

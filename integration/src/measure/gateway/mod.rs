@@ -1,8 +1,8 @@
-//! `cargo measure gateway`: requests and watches through the gateway, beside the same directly,
-//! through nginx and through `kubectl proxy`.
+//! `cargo measure gateway`: requests and watches through the gateway, compared with the same
+//! directly, through nginx and through `kubectl proxy`.
 //!
-//! All processes share the machine's cores, the client that asks included. A rate is therefore a
-//! figure of the whole machine; what a proxy costs is its CPU time for one request.
+//! All processes share the machine's cores, including the client's. A rate is therefore a figure of
+//! the whole machine; the cost of a proxy is its CPU time for one request.
 
 pub(crate) mod caller;
 mod fairness;
@@ -11,11 +11,11 @@ mod flood;
 mod kubectl_proxy;
 mod memory;
 mod nginx;
-mod place;
 mod requests;
+pub(crate) mod route;
+mod testbed;
 mod turn;
 mod watch;
-pub(crate) mod way;
 
 use std::fmt;
 use std::time::Duration;
@@ -25,25 +25,25 @@ use serde::Serialize;
 
 pub use figures::Row;
 pub use flood::run as flood;
-pub use place::Place;
+pub use testbed::GatewayTestbed;
 
-use self::requests::Ask;
+use self::requests::RequestSpec;
+use self::route::{Route, RouteName};
 use self::turn::Turn;
-use self::way::{Name, Way};
 use crate::measure::figure::{Figure, Timing};
 use crate::world::WorldBuilder;
 
-/// How many connections at once.
+/// The numbers of concurrent connections.
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
 
-/// What is asked for.
+/// The parts of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// One small ConfigMap, again and again
+    /// One small ConfigMap, repeatedly
     Get,
-    /// A list of 1 MiB, again and again
+    /// A list of 1 MiB, repeatedly
     List,
-    /// The changes of one ConfigMap, by as many watchers as there are connections
+    /// The changes of one ConfigMap, with one watcher for each connection
     Watch,
     /// One tenant's small requests while another floods
     Fairness,
@@ -52,7 +52,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them; the memory last, for its broker is started anew.
+    /// All parts; memory comes last because it restarts the broker.
     pub const ALL: [Self; 5] = [Self::Get, Self::List, Self::Watch, Self::Fairness, Self::Memory];
 }
 
@@ -68,51 +68,51 @@ impl fmt::Display for Part {
     }
 }
 
-/// How much is asked.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How often each way has its turn at each number of connections.
+    /// Number of turns of each route with each number of connections.
     pub rounds: usize,
     /// Length of one turn.
     pub length: Duration,
-    /// Idle watches at once.
+    /// Number of concurrent idle watches.
     pub watches: usize,
-    /// How often these are opened, each time with a proxy that was just started.
+    /// Number of rounds in which these are opened, each time with a freshly started proxy.
     pub memory_rounds: usize,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Default, Serialize)]
 pub struct Measured {
-    /// Each way by itself.
+    /// The result of each route by itself.
     pub rows: Vec<Row>,
-    /// The gateway beside the others, and what it is to keep to.
+    /// The gateway compared with the other routes, with the promised limits.
     pub figures: Vec<Figure>,
-    /// What has no floor.
+    /// Figures without a floor.
     pub timings: Vec<Timing>,
 }
 
-/// The tier that keeps the limits which `basic` is shipped with.
-const LIMITED: &str = "limited";
+/// The tier that has the limits with which `basic` is shipped.
+const LIMITED_TIER: &str = "limited";
 /// These limits.
-const LIMITS: [(&str, i64); 4] = [
+const TIER_LIMITS: [(&str, i64); 4] = [
     ("requests_per_second", 50),
     ("requests_at_once", 50),
     ("streams", 100),
     ("mebibytes_per_second", 64),
 ];
 
-/// The settings of a world in which the gateway is measured, and not the limits of a tier; but for
-/// one tier, which keeps them.
+/// Raises the limits of the tier `basic`, so that the gateway is measured and not the limits; the
+/// tier `limited` keeps them.
 #[must_use]
 pub fn without_limits(world: WorldBuilder) -> WorldBuilder {
     let key = |tier: &str, limit: &str| format!("tiers.{tier}.gateway_{limit}");
-    LIMITS
+    TIER_LIMITS
         .iter()
         .fold(world, |world, (limit, usual)| {
-            world.setting(&key("basic", limit), 100_000).setting(&key(LIMITED, limit), *usual)
+            world.setting(&key("basic", limit), 100_000).setting(&key(LIMITED_TIER, limit), *usual)
         })
-        // One session is enough for a whole run.
+        // One session lasts for a whole run.
         .setting("issuer.access_token_seconds", 3600)
 }
 
@@ -120,43 +120,45 @@ pub fn without_limits(world: WorldBuilder) -> WorldBuilder {
 ///
 /// # Errors
 /// A program is missing, or a request fails.
-pub async fn measure(place: &Place, part: Part, plan: Plan) -> Result<Measured> {
+pub async fn measure(testbed: &GatewayTestbed, part: Part, plan: Plan) -> Result<Measured> {
     match part {
-        Part::Get => calls(place, Ask::small_get(place), plan).await,
-        Part::List => calls(place, Ask::long_list(place), plan).await,
+        Part::Get => calls(testbed, RequestSpec::small_get(testbed), plan).await,
+        Part::List => calls(testbed, RequestSpec::long_list(testbed), plan).await,
         Part::Watch => {
-            let turn =
-                async |way: &Way, watchers| watch::turn(place, way, watchers, plan.length).await;
-            side_by_side(place, "watch event", plan, turn).await
+            let turn = async |route: &Route, watchers| {
+                watch::turn(testbed, route, watchers, plan.length).await
+            };
+            side_by_side(testbed, "watch event", plan, turn).await
         }
-        Part::Fairness => fairness::measure(place, plan).await,
+        Part::Fairness => fairness::measure(testbed, plan).await,
         Part::Memory => Ok(Measured {
-            figures: memory::figures(place, plan.watches, plan.memory_rounds).await?,
+            figures: memory::figures(testbed, plan.watches, plan.memory_rounds).await?,
             ..Measured::default()
         }),
     }
 }
 
-async fn calls(place: &Place, ask: Ask, plan: Plan) -> Result<Measured> {
-    let turn =
-        async |way: &Way, callers| requests::turn(place, way, &ask, callers, plan.length).await;
-    side_by_side(place, ask.name, plan, turn).await
+async fn calls(testbed: &GatewayTestbed, spec: RequestSpec, plan: Plan) -> Result<Measured> {
+    let turn = async |route: &Route, callers| {
+        requests::turn(testbed, route, &spec, callers, plan.length).await
+    };
+    side_by_side(testbed, spec.name, plan, turn).await
 }
 
-/// All ways in turn, with each number of connections.
+/// Measures all routes in turn, with each number of connections.
 async fn side_by_side(
-    place: &Place,
+    testbed: &GatewayTestbed,
     name: &'static str,
     plan: Plan,
-    turn: impl AsyncFn(&Way, usize) -> Result<Turn>,
+    turn: impl AsyncFn(&Route, usize) -> Result<Turn>,
 ) -> Result<Measured> {
     let mut measured = Measured::default();
     for connections in CONNECTIONS {
         let mut rounds = Vec::with_capacity(plan.rounds);
         for round in 0..plan.rounds {
             let mut turns = Vec::with_capacity(4);
-            for way in place.ways_in_turn(round) {
-                turns.push((way.name, turn(way, connections).await?));
+            for route in testbed.routes_in_turn(round) {
+                turns.push((route.name, turn(route, connections).await?));
             }
             rounds.push(turns);
         }
@@ -165,5 +167,5 @@ async fn side_by_side(
     Ok(measured)
 }
 
-/// The turns of all ways in one round.
-type Round = Vec<(Name, Turn)>;
+/// The turns of all routes in one round.
+type Round = Vec<(RouteName, Turn)>;

@@ -1,4 +1,4 @@
-//! nginx as a reverse proxy before the API server: the floor.
+//! nginx as a reverse proxy in front of the API server: the floor.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,16 +14,16 @@ use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
 use crate::scratch::{private_folder, write_private};
 
-const READY_LIMIT: Duration = Duration::from_secs(10);
-const PORT_TRIES: u32 = 5;
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_PORT_ATTEMPTS: u32 = 5;
 
 /// A running nginx.
 #[derive(Debug)]
 pub(super) struct Nginx {
     process: Process,
-    /// Where single requests go to.
+    /// Address for single requests.
     pub(super) url: Url,
-    /// Where streams go to: nothing is held back there.
+    /// Address for streams, which are not buffered.
     pub(super) for_streams: Url,
 }
 
@@ -31,9 +31,9 @@ impl Nginx {
     /// Starts Debian's nginx with its files in `folder`.
     ///
     /// # Errors
-    /// There is no nginx; the message has the install line. Or it does not start.
+    /// nginx is not installed (the message has the install command), or does not start.
     pub(super) async fn start(cluster: &ControlPlane, folder: &Path) -> Result<Self> {
-        // Debian has it where only root's PATH leads to.
+        // Debian installs it in a folder that only root's PATH has.
         let program = machine::find("nginx")
             .or_else(|| machine::find_in("/usr/sbin:/usr/local/sbin".as_ref(), "nginx"))
             .context(
@@ -46,7 +46,7 @@ impl Nginx {
         write_private(&folder.join("nginx.crt"), identity.certificate)?;
         write_private(&folder.join("nginx.key"), identity.key)?;
         write_private(&folder.join("ca.crt"), cluster.authority().certificate())?;
-        for _ in 0..PORT_TRIES {
+        for _ in 0..MAX_PORT_ATTEMPTS {
             let ports = [port::free()?, port::free()?];
             let configuration = configuration(cluster.url(), folder, ports)?;
             write_private(&folder.join("nginx.conf"), configuration)?;
@@ -66,7 +66,7 @@ impl Nginx {
         bail!("every port that was free was taken before nginx could listen on it")
     }
 
-    /// The master and its workers.
+    /// Process ids of the master and its workers.
     pub(super) fn processes(&self) -> Result<Vec<u32>> {
         let master = self.process.pid();
         let mut processes = vec![master];
@@ -74,7 +74,7 @@ impl Nginx {
             let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };
-            // It may have ended since.
+            // The process may have ended since.
             let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
             let parent = status.unwrap_or_default().lines().find_map(|line| {
                 line.strip_prefix("PPid:").and_then(|parent| parent.trim().parse::<u32>().ok())
@@ -88,7 +88,7 @@ impl Nginx {
 }
 
 async fn until_answering(process: &Process, ports: [u16; 2]) -> Result<()> {
-    probe::until("nginx to listen", READY_LIMIT, || async {
+    probe::until("nginx to listen", READY_TIMEOUT, || async {
         process.still_running()?;
         for port in ports {
             if let Err(error) = tokio::net::TcpStream::connect(("127.0.0.1", port)).await {
@@ -101,8 +101,9 @@ async fn until_answering(process: &Process, ports: [u16; 2]) -> Result<()> {
     .with_context(|| process.log_tail(20))
 }
 
-/// TLS on both sides, kept connections, the access log on as Debian has it, the client's token
-/// passed on. nginx compares names of certificates only, no addresses. One server holds answers in memory as nginx does by itself, the other none.
+/// TLS on both sides, kept connections, the access log on as in Debian's default, the client's
+/// token passed on. nginx compares certificate names only, no addresses. One server buffers
+/// responses as nginx does by default, the other does not.
 fn configuration(upstream: &Url, folder: &Path, ports: [u16; 2]) -> Result<String> {
     let folder = folder.display();
     let upstream = upstream.authority();

@@ -1,4 +1,4 @@
-//! The same request again and again, by so many callers at once.
+//! The same request, repeated by concurrent callers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,72 +7,72 @@ use anyhow::{Context, Result, ensure};
 use tokio::sync::Barrier;
 
 use super::caller::Caller;
-use super::place::{LIST_BYTES, Place};
-use super::turn::{Started, Turn};
-use super::way::Way;
+use super::route::Route;
+use super::testbed::{GatewayTestbed, LIST_BYTES};
+use super::turn::{RunningTurn, Turn};
 
-/// Requests of each caller that do not count: they find connections and caches cold.
-const WARM_UP: usize = 10;
+/// Requests of each caller that do not count, because connections and caches are cold.
+const WARM_UP_REQUESTS: usize = 10;
 const NO_PAUSE: Duration = Duration::ZERO;
 
-/// What is asked for.
+/// The request to repeat.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct RequestSpec {
     pub(super) name: &'static str,
     path: Arc<str>,
-    /// Bytes of the answer at least.
-    least: usize,
-    /// From one request to the next of one caller at least; nothing: without a pause.
+    /// Minimum length of the response in bytes.
+    min_bytes: usize,
+    /// Minimum interval between two requests of one caller; zero means no pause.
     every: Duration,
 }
 
-impl Ask {
-    /// One small ConfigMap.
-    pub(super) fn small_get(place: &Place) -> Self {
+impl RequestSpec {
+    /// GET of one small ConfigMap.
+    pub(super) fn small_get(testbed: &GatewayTestbed) -> Self {
         Self {
             name: "GET of a ConfigMap",
-            path: place.small_path().into(),
-            least: 100,
+            path: testbed.small_path().into(),
+            min_bytes: 100,
             every: NO_PAUSE,
         }
     }
 
-    /// ConfigMaps of 1 MiB together.
-    pub(super) fn long_list(place: &Place) -> Self {
-        let path = place.list_path().into();
-        Self { name: "list of 1 MiB", path, least: LIST_BYTES, every: NO_PAUSE }
+    /// List of ConfigMaps of 1 MiB together.
+    pub(super) fn long_list(testbed: &GatewayTestbed) -> Self {
+        let path = testbed.list_path().into();
+        Self { name: "list of 1 MiB", path, min_bytes: LIST_BYTES, every: NO_PAUSE }
     }
 
-    /// The same, and not more often than that.
+    /// Sets the minimum interval between two requests of one caller.
     pub(super) fn every(mut self, every: Duration) -> Self {
         self.every = every;
         self
     }
 }
 
-/// Asks for so long.
+/// Runs one turn of this length with this number of callers.
 pub(super) async fn turn(
-    place: &Place,
-    way: &Way,
-    ask: &Ask,
+    testbed: &GatewayTestbed,
+    route: &Route,
+    spec: &RequestSpec,
     callers: usize,
     length: Duration,
 ) -> Result<Turn> {
     let ready = Arc::new(Barrier::new(callers + 1));
     let tasks: Vec<_> = (0..callers)
         .map(|_| {
-            let (way, ask, ready) = (way.clone(), ask.clone(), Arc::clone(&ready));
+            let (route, spec, ready) = (route.clone(), spec.clone(), Arc::clone(&ready));
             tokio::spawn(async move {
-                let caller = warm(&way, &ask).await;
-                // Twice: all are warm, and the clocks are read.
+                let caller = warm(&route, &spec).await;
+                // Waits twice: all callers are warm, then the clocks are read.
                 ready.wait().await;
                 ready.wait().await;
-                again_and_again(caller?, &ask, length).await
+                repeat_until_end(caller?, &spec, length).await
             })
         })
         .collect();
     ready.wait().await;
-    let started = Started::now(place, way)?;
+    let started = RunningTurn::start(testbed, route)?;
     ready.wait().await;
     let mut took = Vec::new();
     for task in tasks {
@@ -81,27 +81,31 @@ pub(super) async fn turn(
     started.end(took)
 }
 
-async fn warm(way: &Way, ask: &Ask) -> Result<Caller> {
-    let mut caller = Caller::connect(way, false).await?;
-    for _ in 0..WARM_UP {
-        let length = caller.get(&ask.path).await?;
-        ensure!(length >= ask.least, "{} answered only {length} bytes", way.name);
+async fn warm(route: &Route, spec: &RequestSpec) -> Result<Caller> {
+    let mut caller = Caller::connect(route, false).await?;
+    for _ in 0..WARM_UP_REQUESTS {
+        let length = caller.get(&spec.path).await?;
+        ensure!(length >= spec.min_bytes, "{} answered only {length} bytes", route.name);
     }
     Ok(caller)
 }
 
-async fn again_and_again(mut caller: Caller, ask: &Ask, length: Duration) -> Result<Vec<Duration>> {
+async fn repeat_until_end(
+    mut caller: Caller,
+    spec: &RequestSpec,
+    length: Duration,
+) -> Result<Vec<Duration>> {
     let end = Instant::now() + length;
     let mut took = Vec::with_capacity(4096);
     let mut began = Instant::now();
     while began < end {
-        caller.get(&ask.path).await?;
+        caller.get(&spec.path).await?;
         let now = Instant::now();
         took.push(now - began);
-        if ask.every.is_zero() {
+        if spec.every.is_zero() {
             began = now;
         } else {
-            tokio::time::sleep_until((began + ask.every).into()).await;
+            tokio::time::sleep_until((began + spec.every).into()).await;
             began = Instant::now();
         }
     }

@@ -1,30 +1,30 @@
-//! What one turn of one way showed.
+//! The result of one turn of one route.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::place::Place;
-use super::way::Way;
+use super::route::Route;
+use super::testbed::GatewayTestbed;
 use crate::measure::process_time::cpu_ms;
 
-/// One turn of one way.
+/// The result of one turn of one route.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     /// Requests a second.
     pub(super) rate: f64,
-    /// Half of the requests took at most so many milliseconds.
+    /// Median latency in milliseconds.
     pub(super) p50: f64,
-    /// 99 of 100 took at most so many.
+    /// 99th percentile of the latency in milliseconds.
     pub(super) p99: f64,
-    /// CPU time of the proxy for one request, in microseconds; 0 where there is none.
+    /// CPU time of the proxy for one request, in microseconds; 0 without a proxy.
     pub(super) proxy_cpu: f64,
-    /// The same of the API server.
+    /// CPU time of the API server for one request, in microseconds.
     pub(super) server_cpu: f64,
 }
 
-/// A turn under way.
-pub(super) struct Started {
+/// A turn that is running.
+pub(super) struct RunningTurn {
     proxy: Vec<u32>,
     server: u32,
     proxy_before: f64,
@@ -32,10 +32,10 @@ pub(super) struct Started {
     began: Instant,
 }
 
-impl Started {
-    /// Begins, once all connections are open.
-    pub(super) fn now(place: &Place, way: &Way) -> Result<Self> {
-        let (proxy, server) = (way.processes.clone(), place.api_server());
+impl RunningTurn {
+    /// Starts the clocks, once all connections are open.
+    pub(super) fn start(testbed: &GatewayTestbed, route: &Route) -> Result<Self> {
+        let (proxy, server) = (route.processes.clone(), testbed.api_server());
         Ok(Self {
             proxy_before: all_cpu_ms(&proxy)?,
             server_before: cpu_ms(server)?,
@@ -45,7 +45,7 @@ impl Started {
         })
     }
 
-    /// Ends with what each request took.
+    /// Ends the turn with the latency of each request.
     pub(super) fn end(self, mut took: Vec<Duration>) -> Result<Turn> {
         let elapsed = self.began.elapsed().as_secs_f64();
         let proxy = all_cpu_ms(&self.proxy)? - self.proxy_before;
@@ -53,8 +53,8 @@ impl Started {
         took.sort_unstable();
         let count = f64::from(u32::try_from(took.len()).unwrap_or(u32::MAX)).max(1.0);
         let at = |percent: usize| {
-            let place = took.len() * percent / 100;
-            took.get(place).or(took.last()).map_or(0.0, |took| took.as_secs_f64() * 1e3)
+            let testbed = took.len() * percent / 100;
+            took.get(testbed).or(took.last()).map_or(0.0, |took| took.as_secs_f64() * 1e3)
         };
         Ok(Turn {
             rate: count / elapsed,

@@ -1,5 +1,5 @@
-//! The changes of one ConfigMap, by so many watchers at once: the next change is made when all have
-//! seen the one before, so that no watcher ever lags behind and is dropped.
+//! The changes of one ConfigMap, observed by concurrent watchers. The next change is made when all
+//! watchers have received the previous one, so that no watcher lags behind and is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,24 +14,24 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::caller::Caller;
-use super::place::{Place, TICKER};
-use super::turn::{Started, Turn};
-use super::way::Way;
+use super::route::Route;
+use super::testbed::{GatewayTestbed, TICKER};
+use super::turn::{RunningTurn, Turn};
 
-/// How long a change may take to reach everybody.
-const LIMIT: Duration = Duration::from_secs(20);
+/// Time limit for a change to reach all watchers.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Changes that do not count.
-const WARM_UP: u32 = 10;
-/// How each line of a watch begins here.
+const WARM_UP_CHANGES: u32 = 10;
+/// Prefix of each line of the watch.
 const MODIFIED: &[u8] = br#"{"type":"MODIFIED""#;
 
-/// When the last change was sent, in nanoseconds since the turn began.
-struct Sent {
+/// Time at which the last change was sent, in nanoseconds since the turn began.
+struct SentAt {
     began: Instant,
     at: AtomicU64,
 }
 
-impl Sent {
+impl SentAt {
     fn now(&self) {
         let at = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.at.store(at, Ordering::SeqCst);
@@ -43,55 +43,56 @@ impl Sent {
     }
 }
 
-/// Makes changes for so long.
+/// Runs one turn of this length.
 pub(super) async fn turn(
-    place: &Place,
-    way: &Way,
+    testbed: &GatewayTestbed,
+    route: &Route,
     watchers: usize,
     length: Duration,
 ) -> Result<Turn> {
     let writer: Api<ConfigMap> =
-        Api::namespaced(place.world().cluster().admin().await?, place.namespace());
+        Api::namespaced(testbed.world().cluster().admin().await?, testbed.namespace());
     let version = change(&writer, 0).await?;
-    let sent = Arc::new(Sent { began: Instant::now(), at: AtomicU64::new(0) });
+    let sent = Arc::new(SentAt { began: Instant::now(), at: AtomicU64::new(0) });
     let (seen, mut all_seen) = mpsc::unbounded_channel();
     let mut watching = JoinSet::new();
     for _ in 0..watchers {
-        let mut caller = Caller::connect(way, true).await?;
-        let path = format!("{}&resourceVersion={version}", place.watch_path());
-        let body = caller.begin(&path).await?.into_body();
+        let mut caller = Caller::connect(route, true).await?;
+        let path = format!("{}&resourceVersion={version}", testbed.watch_path());
+        let body = caller.open(&path).await?.into_body();
         watching.spawn(watch(caller, body, Arc::clone(&sent), seen.clone()));
     }
     let mut took = Vec::new();
     let mut started = None;
     let mut end = Instant::now() + length;
     for count in 1.. {
-        if count == WARM_UP {
+        if count == WARM_UP_CHANGES {
             took.clear();
-            started = Some(Started::now(place, way)?);
+            started = Some(RunningTurn::start(testbed, route)?);
             end = Instant::now() + length;
         }
-        if count > WARM_UP && Instant::now() >= end {
+        if count > WARM_UP_CHANGES && Instant::now() >= end {
             break;
         }
         sent.now();
         change(&writer, count).await?;
         for _ in 0..watchers {
             let one = tokio::select! {
-                one = tokio::time::timeout(LIMIT, all_seen.recv()) => one,
+                one = tokio::time::timeout(CHANGE_TIMEOUT, all_seen.recv()) => one,
                 Some(ended) = watching.join_next() => {
                     ended.context("a watcher panicked")??;
-                    bail!("a watch through {} ended", way.name)
+                    bail!("a watch through {} ended", route.name)
                 }
             };
-            let one = one.with_context(|| format!("a change did not come through {}", way.name))?;
+            let one =
+                one.with_context(|| format!("a change did not come through {}", route.name))?;
             took.push(one.context("nobody watches any more")?);
         }
     }
     started.context("nothing was changed")?.end(took)
 }
 
-/// Changes the ConfigMap, and returns its version after that.
+/// Changes the ConfigMap and returns its new resource version.
 async fn change(writer: &Api<ConfigMap>, count: u32) -> Result<String> {
     let patch = Patch::Merge(json!({"data": {"count": count.to_string()}}));
     let changed = writer.patch(TICKER, &PatchParams::default(), &patch).await;
@@ -99,15 +100,15 @@ async fn change(writer: &Api<ConfigMap>, count: u32) -> Result<String> {
     changed.metadata.resource_version.context("the ConfigMap has no version")
 }
 
-/// Says for each change how long ago it was sent.
+/// Reports for each change how long ago it was sent.
 async fn watch(
     mut caller: Caller,
     mut body: Incoming,
-    sent: Arc<Sent>,
+    sent: Arc<SentAt>,
     seen: mpsc::UnboundedSender<Duration>,
 ) -> Result<()> {
     let mut line = Vec::new();
-    while let Some(piece) = caller.piece(&mut body).await? {
+    while let Some(piece) = caller.next_chunk(&mut body).await? {
         line.extend_from_slice(&piece);
         while let Some(end) = line.iter().position(|&byte| byte == b'\n') {
             if !line.starts_with(MODIFIED) {

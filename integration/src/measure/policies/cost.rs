@@ -1,26 +1,26 @@
-//! What the policies cost the API server for one request.
+//! Cost of the admission policies for the API server, per request.
 //!
-//! Two API servers side by side: one has the policies, the other has none, or those of an earlier
-//! version; they are asked in turn for a fraction of a second each, so that both see the same
-//! machine. Then they change places, so that what is peculiar to one of the two processes falls on
-//! both sides alike.
+//! Two API servers run side by side: one has the policies, the other has none, or those of an
+//! earlier version. They get requests in turn for a fraction of a second each, so that the
+//! machine's load affects both alike. Then they swap their policies, so that any difference between
+//! the two processes affects both sides alike.
 //!
-//! A difference of a few percent is lost in what two such processes differ by anyway. What the
-//! policies cost requests that they are not for is therefore read from the API server's profiler as
-//! well: the time spent in the admission of policies, of all.
+//! A difference of a few percent is within the difference of two such processes. The cost of the
+//! policies for requests that they do not match is therefore also read from the API server's
+//! profiler: the share of time that is spent in the admission of policies.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::guarded::{Guarded, Set};
 use super::load::Load;
+use super::testbed::{PolicySet, PolicyTestbed};
 use crate::measure::figure::{Figure, Promise};
 
-/// How much is asked.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How often the two servers change places and back; one pair of values each.
+    /// Number of times that the two servers swap and swap back; one pair of values each.
     pub rounds: usize,
     /// Length of one turn.
     pub length: Duration,
@@ -28,7 +28,7 @@ pub struct Plan {
     pub profile: Duration,
 }
 
-/// What the cost of the policies stands beside.
+/// The floor of the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
     /// No policies.
@@ -46,73 +46,73 @@ impl Floor {
     }
 }
 
-/// One kind of request, and what its cost is to keep to.
-struct Kind {
+/// One kind of request, and the promised limits of its cost.
+struct RequestKind {
     name: &'static str,
-    load: fn(&Guarded) -> Load,
-    /// How often each server is asked in a round: the finer the promise, the oftener.
+    load: fn(&PolicyTestbed) -> Load,
+    /// Turns of each server in a round; a tighter promise needs more.
     turns: usize,
-    /// Beside no policies.
+    /// The limit compared with no policies.
     promise: Promise,
-    /// Beside those of an earlier version.
+    /// The limit compared with the policies of an earlier version.
     promise_beside_before: Promise,
 }
 
-/// How much more CPU than before a change of the policies.
-const MORE: Promise = Promise::AtMost(1.1);
+/// Promised limit of the CPU growth by a change of the policies.
+const MAX_CPU_GROWTH: Promise = Promise::AtMost(1.1);
 
-const KINDS: [Kind; 5] = [
-    Kind {
+const KINDS: [RequestKind; 5] = [
+    RequestKind {
         name: "API server's CPU for a TokenRequest of the broker",
-        load: Guarded::tokens,
+        load: PolicyTestbed::tokens,
         turns: 16,
-        // Half of what the first set of policies cost.
+        // Half the cost of the first set of policies.
         promise: Promise::AddedAtMost(0.25),
-        promise_beside_before: MORE,
+        promise_beside_before: MAX_CPU_GROWTH,
     },
-    Kind {
-        name: "API server's CPU for a Service of the tenant",
-        load: Guarded::services,
+    RequestKind {
+        name: "API server's CPU for a Service of the tenant, created and deleted",
+        load: PolicyTestbed::services,
         turns: 16,
         promise: Promise::None,
-        promise_beside_before: MORE,
+        promise_beside_before: MAX_CPU_GROWTH,
     },
-    Kind {
+    RequestKind {
         name: "API server's CPU for a pod of the tenant",
-        load: Guarded::pods,
+        load: PolicyTestbed::pods,
         turns: 16,
         promise: Promise::None,
-        promise_beside_before: MORE,
+        promise_beside_before: MAX_CPU_GROWTH,
     },
-    Kind {
+    RequestKind {
         name: "API server's CPU for a ConfigMap elsewhere",
-        load: Guarded::config_maps,
+        load: PolicyTestbed::config_maps,
         turns: 24,
-        // That is what the profiles are for.
+        // The profiles measure this.
         promise: Promise::None,
         promise_beside_before: Promise::None,
     },
-    Kind {
+    RequestKind {
         name: "API server's CPU for a ServiceAccount elsewhere",
-        load: Guarded::service_accounts,
+        load: PolicyTestbed::service_accounts,
         turns: 4,
         promise: Promise::None,
         promise_beside_before: Promise::None,
     },
 ];
 
-/// The part of the API server that evaluates policies, as its profiles name it.
-const POLICIES: &str = "admission/plugin/policy/validating.(*Plugin).Validate";
+/// The function of the API server that evaluates policies, as its profiles name it.
+const POLICY_FUNCTION: &str = "admission/plugin/policy/validating.(*Plugin).Validate";
 
-/// CPU for each kind of request with the policies, beside that of the floor.
+/// Measures CPU time for each kind of request with the policies, compared with the floor.
 ///
 /// # Errors
 /// A request fails, or the policies cannot be changed.
-pub async fn cost(servers: &[Guarded; 2], floor: Floor, plan: Plan) -> Result<Vec<Figure>> {
+pub async fn cost(servers: &[PolicyTestbed; 2], floor: Floor, plan: Plan) -> Result<Vec<Figure>> {
     let [one, other] = servers;
     let mut pairs = KINDS.map(|_| Vec::with_capacity(plan.rounds));
     for round in 0..plan.rounds {
-        // Whoever has the policies at the end of a round has them at the start of the next.
+        // The server that has the policies at the end of a round has them at the start of the next.
         let (first, second) = if round % 2 == 0 { (one, other) } else { (other, one) };
         let before = side_by_side(first, second, plan).await?;
         let after = side_by_side(second, first, plan).await?;
@@ -138,40 +138,41 @@ pub async fn cost(servers: &[Guarded; 2], floor: Floor, plan: Plan) -> Result<Ve
     Ok(figures)
 }
 
-/// How much of its time the API server spends on policies that are not for what it is asked.
-async fn shares(servers: &[Guarded; 2], floor: Floor, plan: Plan) -> Result<Option<Figure>> {
+/// Measures the share of time that the API server spends on policies that do not match the
+/// requests.
+async fn shares(servers: &[PolicyTestbed; 2], floor: Floor, plan: Plan) -> Result<Option<Figure>> {
     let mut shares = Vec::with_capacity(plan.rounds);
     for round in 0..plan.rounds {
         let (with, without) = (&servers[round % 2], &servers[(round + 1) % 2]);
-        tokio::try_join!(with.use_set(Set::Current), without.use_set(Set::Floor))?;
-        let guarded = with.profile(&with.config_maps(), plan.profile).await?;
+        tokio::try_join!(with.use_set(PolicySet::Current), without.use_set(PolicySet::Floor))?;
+        let checked = with.profile(&with.config_maps(), plan.profile).await?;
         let free = without.profile(&without.config_maps(), plan.profile).await?;
-        shares.push((guarded.percent_below(POLICIES), free.percent_below(POLICIES)));
+        shares.push((checked.percent_below(POLICY_FUNCTION), free.percent_below(POLICY_FUNCTION)));
     }
     let name = "API server's time in policies, of all for a ConfigMap elsewhere";
     Ok(Figure::of_pairs(name, "%", floor.name(), &shares, Promise::AddedAtMost(2.0)))
 }
 
-/// For each kind and turn the CPU of a request with the policies and without.
+/// Measures the CPU time of a request with the policies and without, for each kind and turn.
 async fn side_by_side(
-    with: &Guarded,
-    without: &Guarded,
+    with: &PolicyTestbed,
+    without: &PolicyTestbed,
     plan: Plan,
 ) -> Result<[Vec<(f64, f64)>; KINDS.len()]> {
-    tokio::try_join!(with.use_set(Set::Current), without.use_set(Set::Floor))?;
+    tokio::try_join!(with.use_set(PolicySet::Current), without.use_set(PolicySet::Floor))?;
     let mut values = KINDS.map(|kind| Vec::with_capacity(kind.turns));
     for (kind, values) in KINDS.iter().zip(&mut values) {
-        let (guarded, free) = ((kind.load)(with), (kind.load)(without));
+        let (checked, free) = ((kind.load)(with), (kind.load)(without));
         // The first requests find connections and caches cold.
-        guarded.run(with.pid(), plan.length).await?;
+        checked.run(with.pid(), plan.length).await?;
         free.run(without.pid(), plan.length).await?;
         for turn in 0..kind.turns {
             values.push(if turn % 2 == 0 {
-                let cost = guarded.run(with.pid(), plan.length).await?;
+                let cost = checked.run(with.pid(), plan.length).await?;
                 (cost, free.run(without.pid(), plan.length).await?)
             } else {
                 let floor = free.run(without.pid(), plan.length).await?;
-                (guarded.run(with.pid(), plan.length).await?, floor)
+                (checked.run(with.pid(), plan.length).await?, floor)
             });
         }
     }

@@ -1,4 +1,4 @@
-//! Requests to an API server, and what each costs it.
+//! Load on an API server, and its CPU time for each request.
 
 use std::time::{Duration, Instant};
 
@@ -9,27 +9,30 @@ use serde_json::Value;
 
 use crate::measure::process_time::cpu_ms;
 
-/// Callers at a time, each on a kept connection.
+/// Number of concurrent callers, each on a kept connection.
 const CALLERS: usize = 4;
 
-/// One kind of request, made again and again.
+/// One kind of request that is repeated.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) client: Client,
     pub(super) method: Method,
-    /// Where to; `{caller}` is the caller's name.
+    /// URL of the request; `{caller}` is replaced by the caller's name.
     pub(super) url: String,
-    /// What to send, by the caller's name and how often it has asked.
+    /// Body of the request, by the caller's name and the number of its request.
     pub(super) body: fn(&str, u64) -> Value,
+    /// Whether the created object is deleted again; both requests count as one.
+    pub(super) deletes: bool,
 }
 
 impl Load {
-    /// The names of the callers.
+    /// Returns the names of the callers.
     pub(super) fn callers() -> impl Iterator<Item = String> {
         (0..CALLERS).map(|number| format!("caller-{number}"))
     }
 
-    /// Asks for so long, and returns the CPU time of this process for one request, in ms.
+    /// Sends requests for this time, and returns the CPU time of this process for one request, in
+    /// ms.
     pub(super) async fn run(&self, pid: u32, length: Duration) -> Result<f64> {
         let before = cpu_ms(pid)?;
         let end = Instant::now() + length;
@@ -39,7 +42,7 @@ impl Load {
                 tokio::spawn(async move {
                     let mut count = 0;
                     while Instant::now() < end {
-                        load.ask(&caller, count).await?;
+                        load.send(&caller, count).await?;
                         count += 1;
                     }
                     anyhow::Ok(count)
@@ -54,7 +57,7 @@ impl Load {
         Ok((cpu_ms(pid)? - before) / count)
     }
 
-    async fn ask(&self, caller: &str, count: u64) -> Result<()> {
+    async fn send(&self, caller: &str, count: u64) -> Result<()> {
         let url = self.url.replace("{caller}", caller);
         let request = self.client.request(self.method.clone(), &url);
         let answer = request.json(&(self.body)(caller, count)).send().await?;
@@ -62,6 +65,12 @@ impl Load {
         let body = answer.text().await.context("read the answer")?;
         if !status.is_success() {
             bail!("{url} answered {status}: {}", body.chars().take(300).collect::<String>());
+        }
+        if self.deletes {
+            let created: Value = serde_json::from_str(&body).context("read the created object")?;
+            let name = created["metadata"]["name"].as_str().context("the object has no name")?;
+            let deletion = self.client.delete(format!("{url}/{name}")).send().await?;
+            deletion.error_for_status().with_context(|| format!("delete {name}"))?.bytes().await?;
         }
         Ok(())
     }

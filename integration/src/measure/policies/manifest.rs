@@ -1,4 +1,4 @@
-//! The admission policies of a manifest that `tenant-broker install` prints.
+//! Parsing of the admission policies in a manifest that `tenant-broker install` prints.
 
 use anyhow::{Context, Result};
 use kube::api::DynamicObject;
@@ -6,10 +6,10 @@ use kube::core::TypeMeta;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-/// The policies and their bindings, in the manifest's order.
+/// Returns the policies and their bindings, in the manifest's order.
 ///
 /// # Errors
-/// It is no YAML, or a policy has no name.
+/// The manifest is no YAML, or a policy has no name.
 pub(super) fn policies(manifest: &str) -> Result<Vec<DynamicObject>> {
     let mut policies = Vec::new();
     for document in serde_norway::Deserializer::from_str(manifest) {

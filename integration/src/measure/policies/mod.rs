@@ -1,13 +1,13 @@
-//! `cargo measure policies`: what the admission policies cost the API server, and how soon a
-//! suspension cuts a tenant off.
+//! `cargo measure policies`: cost of the admission policies for the API server, and latency of a
+//! suspension.
 
 mod cost;
-mod guarded;
 mod load;
 mod manifest;
 mod profile;
 mod suspension;
+mod testbed;
 
 pub use cost::{Floor, Plan, cost};
-pub use guarded::Guarded;
 pub use suspension::latency;
+pub use testbed::PolicyTestbed;

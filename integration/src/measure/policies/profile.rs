@@ -1,5 +1,5 @@
-//! Where an API server's CPU time goes, as its own profiler says: it looks at the stacks of all
-//! threads 100 times a second of CPU time (`/debug/pprof/profile`, gzip of
+//! CPU profiles of an API server: its profiler samples the stacks of all threads 100 times a second
+//! of CPU time (`/debug/pprof/profile`, gzip of
 //! <https://github.com/google/pprof/blob/main/proto/profile.proto>).
 
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 use prost::Message;
 
-/// The fields that are needed here.
+/// The fields of `Profile` that are needed here.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Profile {
     #[prost(message, repeated, tag = "2")]
@@ -24,10 +24,10 @@ pub(super) struct Profile {
 
 #[derive(Clone, PartialEq, Message)]
 struct Sample {
-    /// Innermost first.
+    /// Innermost location first.
     #[prost(uint64, repeated, tag = "1")]
     locations: Vec<u64>,
-    /// How often this stack was seen, and the nanoseconds that stands for.
+    /// Number of samples of this stack, and their CPU time in nanoseconds.
     #[prost(int64, repeated, tag = "2")]
     values: Vec<i64>,
 }
@@ -51,16 +51,16 @@ struct Line {
 struct Function {
     #[prost(uint64, tag = "1")]
     id: u64,
-    /// Its place among the strings.
+    /// Index of the name in the string table.
     #[prost(int64, tag = "2")]
     name: i64,
 }
 
 impl Profile {
-    /// Reads what the profiler answers.
+    /// Parses the profiler's response.
     ///
     /// # Errors
-    /// It is no profile, or of a server that did nothing.
+    /// It is no profile, or the server was idle.
     pub(super) fn read(answer: &[u8]) -> Result<Self> {
         let mut bytes = Vec::new();
         GzDecoder::new(answer).read_to_end(&mut bytes).context("unpack the profile")?;
@@ -69,7 +69,8 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Percent of the CPU time that was spent below a function whose name has this in it.
+    /// Returns the percentage of CPU time that was spent below a function whose name contains
+    /// `name`.
     #[expect(clippy::cast_precision_loss, reason = "counts of samples, a few thousand")]
     pub(super) fn percent_below(&self, name: &str) -> f64 {
         let functions: HashSet<u64> = self
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_counts_for_everything_above_it() {
+    fn the_time_of_a_sample_counts_for_all_its_callers() {
         let location = |id, function| Location { id, lines: vec![Line { function }] };
         let sample = |locations: &[u64], count| Sample {
             locations: locations.to_vec(),

@@ -1,5 +1,5 @@
-//! How soon a suspension cuts a tenant off: a request of theirs is sent every five milliseconds
-//! while an administrator suspends the workspace.
+//! Latency of a suspension: a tenant's request is sent every five milliseconds while an
+//! administrator suspends the workspace.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,86 +19,92 @@ use uuid::Uuid;
 use crate::api;
 use crate::http_client;
 use crate::measure::figure::{Spread, Timing};
-use crate::measure::issuance::Target;
+use crate::measure::issuance::TokenEndpoint;
 use crate::person::Person;
 use crate::probe::{self, Probe};
 use crate::world::World;
 
-/// Pause between two requests of the tenant.
-const EVERY: Duration = Duration::from_millis(5);
-/// Refusals in a row that end a run.
-const ENOUGH: usize = 40;
-/// How long anything here may take.
-const LIMIT: Duration = Duration::from_mins(1);
-/// Who ask for tokens through the broker meanwhile.
-const CALLERS: usize = 64;
-/// Steps of a suspension.
-const STEPS: usize = 6;
-/// RoleBindings of the fuller namespace, the broker's included.
-const MANY: usize = 100;
+/// Interval of the tenant's requests.
+const REQUEST_INTERVAL: Duration = Duration::from_millis(5);
+/// Number of refusals that end a run.
+const MIN_REFUSALS: usize = 40;
+/// Time limit of every condition that is waited for.
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
+/// Number of callers who request tokens through the broker meanwhile.
+const BACKGROUND_CALLERS: usize = 64;
+/// Number of steps of a suspension.
+const SUSPENSION_STEPS: usize = 6;
+/// Number of RoleBindings in the fuller namespace, the broker's included.
+const MANY_BINDINGS: usize = 100;
 
-/// How many of them a finalizer holds, in the last case.
-const HELD: usize = 20;
+/// Number of these that a finalizer holds, in the last case.
+const HELD_BINDINGS: usize = 20;
 
-/// One suspension.
-struct Cut {
-    /// The broker's steps and how long each took, in ms.
+/// The latencies of one suspension.
+struct SuspensionLatency {
+    /// The broker's steps with their durations in ms.
     steps: Vec<(String, f64)>,
-    /// From the call to its answer, in ms; so the next two.
+    /// Time from the call to its response, in ms; the next two fields likewise.
     answer: f64,
     first_refusal: f64,
     last_success: f64,
-    /// Requests that passed although they were sent after the answer.
+    /// Number of requests that passed although they were sent after the response.
     too_late: usize,
 }
 
-/// Suspends one workspace after the other: with one RoleBinding, with a hundred, and with a hundred of which
-/// finalizers hold twenty; with nothing else to do and with callers who ask for tokens without a pause.
+/// Suspends one workspace after the other: with one RoleBinding, with a hundred, and with a hundred
+/// of which finalizers hold twenty; on an idle broker and with callers who request tokens without a
+/// pause.
 ///
 /// # Errors
-/// A call fails, or a suspension stays open.
+/// A call fails, or a suspension stays incomplete.
 pub async fn latency(world: &World, runs: usize) -> Result<Vec<Timing>> {
     let operator = world.administrator("operator").await?.api().await?;
     let busy = world.person("busy").await?;
     busy.api().await?.init("basic").await?;
     let mut timings = Vec::new();
-    for callers in [0, CALLERS] {
-        for (bindings, held) in [(1, 0), (MANY, 0), (MANY, HELD)] {
-            let mut cuts = Vec::with_capacity(runs);
+    for callers in [0, BACKGROUND_CALLERS] {
+        for (bindings, held) in [(1, 0), (MANY_BINDINGS, 0), (MANY_BINDINGS, HELD_BINDINGS)] {
+            let mut latencies = Vec::with_capacity(runs);
             for run in 0..runs {
                 let tenant =
                     world.person(&format!("tenant-{callers}-{bindings}-{held}-{run}")).await?;
-                let noise = Noise::start(world, &busy, callers).await?;
-                let cut = suspend(world, &operator, &tenant, bindings, held).await?;
-                noise.stop().await?;
-                cuts.push(cut);
+                let background = BackgroundLoad::start(world, &busy, callers).await?;
+                let latency = suspend(world, &operator, &tenant, bindings, held).await?;
+                background.stop().await?;
+                latencies.push(latency);
             }
             let plural = if bindings == 1 { "" } else { "s" };
             let load = if callers == 0 { "idle" } else { "64 callers" };
             let held = if held == 0 { String::new() } else { format!(", {held} held") };
             let name = format!("{bindings} RoleBinding{plural}{held}, {load}");
-            timings.extend(summary(&name, &cuts));
+            timings.extend(summary(&name, &latencies));
         }
     }
     Ok(timings)
 }
 
-fn summary(name: &str, cuts: &[Cut]) -> Vec<Timing> {
+fn summary(name: &str, latencies: &[SuspensionLatency]) -> Vec<Timing> {
     let timing = |what: &str, unit, values: Vec<f64>| {
         let value = Spread::of(values)?;
         Some(Timing { name: format!("{name}: {what}"), unit, value })
     };
-    let of = |pick: fn(&Cut) -> f64| cuts.iter().map(pick).collect();
+    let of = |pick: fn(&SuspensionLatency) -> f64| latencies.iter().map(pick).collect();
     let mut timings = vec![
-        timing("call to first refusal", "ms", of(|cut| cut.first_refusal)),
-        timing("call to last success", "ms", of(|cut| cut.last_success)),
-        timing("call to its answer", "ms", of(|cut| cut.answer)),
+        timing("call to first refusal", "ms", of(|latency| latency.first_refusal)),
+        timing("call to last success", "ms", of(|latency| latency.last_success)),
+        timing("call to its answer", "ms", of(|latency| latency.answer)),
     ];
-    for (place, (step, _)) in cuts.iter().flat_map(|cut| cut.steps.iter().enumerate()).take(STEPS) {
-        let values = cuts.iter().filter_map(|cut| Some(cut.steps.get(place)?.1)).collect();
+    for (index, (step, _)) in
+        latencies.iter().flat_map(|latency| latency.steps.iter().enumerate()).take(SUSPENSION_STEPS)
+    {
+        let values =
+            latencies.iter().filter_map(|latency| Some(latency.steps.get(index)?.1)).collect();
         timings.push(timing(&format!("  step {step}"), "ms", values));
     }
-    let late = cuts.iter().map(|cut| f64::from(u32::try_from(cut.too_late).unwrap_or(u32::MAX)));
+    let late = latencies
+        .iter()
+        .map(|latency| f64::from(u32::try_from(latency.too_late).unwrap_or(u32::MAX)));
     timings.push(timing("requests passed that were sent after the answer", "", late.collect()));
     timings.into_iter().flatten().collect()
 }
@@ -109,14 +115,14 @@ async fn suspend(
     tenant: &Person,
     bindings: usize,
     held: usize,
-) -> Result<Cut> {
+) -> Result<SuspensionLatency> {
     let session = tenant.api().await?;
     let (workspace, _) = session.init("basic").await?;
     fill(world, &workspace.namespace, bindings, held).await?;
     let credential = session.credential(workspace.id).await?;
-    let requests = Requests::start(world, &workspace.namespace, &credential.token).await?;
+    let requests = TenantRequests::start(world, &workspace.namespace, &credential.token).await?;
     requests
-        .until("some requests to pass", |seen| seen.passed.load(Ordering::SeqCst) >= 20)
+        .until("some requests to pass", |counters| counters.passed.load(Ordering::SeqCst) >= 20)
         .await?;
     let called = Instant::now();
     let reason = SuspendRequest { reason: Some("measured".to_owned()) };
@@ -124,7 +130,9 @@ async fn suspend(
     let answered = Instant::now();
     ensure!(suspension.status == WorkspaceStatus::Suspended, "not suspended: {suspension:?}");
     requests
-        .until("the tenant to be refused", |seen| seen.refused.load(Ordering::SeqCst) >= ENOUGH)
+        .until("the tenant to be refused", |counters| {
+            counters.refused.load(Ordering::SeqCst) >= MIN_REFUSALS
+        })
         .await?;
     let sent = requests.stop().await?;
     let since_call = |moment: Instant| match moment.checked_duration_since(called) {
@@ -133,7 +141,7 @@ async fn suspend(
     };
     let refusals = sent.iter().filter(|one| !one.passed).map(|one| since_call(one.answered));
     let successes = sent.iter().filter(|one| one.passed).map(|one| since_call(one.sent));
-    Ok(Cut {
+    Ok(SuspensionLatency {
         steps: suspension.steps.into_iter().map(|step| (step.step, step.duration_ms)).collect(),
         answer: since_call(answered),
         first_refusal: refusals.min_by(f64::total_cmp).context("nothing was refused")?,
@@ -142,9 +150,9 @@ async fn suspend(
     })
 }
 
-/// Makes RoleBindings until the namespace has so many. The quota allows a tenant twenty, so that no
-/// tenant can make a suspension slow; here it is raised. So many of them have a finalizer, which the policies let
-/// administrators alone write.
+/// Creates RoleBindings until the namespace has `bindings`. The quota allows a tenant twenty, so
+/// that no tenant can make a suspension slow; here it is raised. `held` of them have a finalizer,
+/// which the policies let administrators alone write.
 async fn fill(world: &World, namespace: &str, bindings: usize, held: usize) -> Result<()> {
     if bindings < 2 {
         return Ok(());
@@ -174,8 +182,8 @@ async fn fill(world: &World, namespace: &str, bindings: usize, held: usize) -> R
                 ..Default::default()
             }]),
         };
-        // The raised quota counts from a moment later.
-        probe::until("a RoleBinding to be made", LIMIT, || async {
+        // The raised quota takes effect a moment later.
+        probe::until("a RoleBinding to be made", WAIT_TIMEOUT, || async {
             match api.create(&PostParams::default(), &binding).await {
                 Ok(_) => Ok(Probe::Ready(())),
                 Err(kube::Error::Api(status)) if status.message.contains("exceeded quota") => {
@@ -190,45 +198,48 @@ async fn fill(world: &World, namespace: &str, bindings: usize, held: usize) -> R
 }
 
 /// One request of the tenant.
-struct Asked {
+struct TimedRequest {
     sent: Instant,
     answered: Instant,
     passed: bool,
 }
 
 #[derive(Default)]
-struct Seen {
+struct RequestCounters {
     stop: AtomicBool,
     passed: AtomicUsize,
     refused: AtomicUsize,
 }
 
-/// Requests of a tenant that go on until they are stopped.
-struct Requests {
-    seen: Arc<Seen>,
-    task: tokio::task::JoinHandle<Result<Vec<Asked>>>,
+/// A task that sends a tenant's requests until it is stopped.
+struct TenantRequests {
+    counters: Arc<RequestCounters>,
+    task: tokio::task::JoinHandle<Result<Vec<TimedRequest>>>,
 }
 
-impl Requests {
+impl TenantRequests {
     async fn start(world: &World, namespace: &str, token: &str) -> Result<Self> {
         let client = http_client::http_client(Some(world.cluster().authority().certificate()))?;
         let url = format!("{}api/v1/namespaces/{namespace}/configmaps", world.cluster().url());
         let token = token.to_owned();
-        // The first one makes the connection.
-        ensure!(ask(&client, &url, &token).await?.passed, "the tenant is refused from the start");
-        let seen = Arc::new(Seen::default());
+        // The first request opens the connection.
+        ensure!(
+            send_request(&client, &url, &token).await?.passed,
+            "the tenant is refused from the start"
+        );
+        let counters = Arc::new(RequestCounters::default());
         let task = tokio::spawn({
-            let seen = Arc::clone(&seen);
+            let counters = Arc::clone(&counters);
             async move {
-                let mut tick = tokio::time::interval(EVERY);
+                let mut tick = tokio::time::interval(REQUEST_INTERVAL);
                 let mut asked = JoinSet::new();
-                while !seen.stop.load(Ordering::SeqCst) {
+                while !counters.stop.load(Ordering::SeqCst) {
                     tick.tick().await;
                     let (client, url, token) = (client.clone(), url.clone(), token.clone());
-                    let seen = Arc::clone(&seen);
+                    let counters = Arc::clone(&counters);
                     asked.spawn(async move {
-                        let one = ask(&client, &url, &token).await?;
-                        let counter = if one.passed { &seen.passed } else { &seen.refused };
+                        let one = send_request(&client, &url, &token).await?;
+                        let counter = if one.passed { &counters.passed } else { &counters.refused };
                         counter.fetch_add(1, Ordering::SeqCst);
                         anyhow::Ok(one)
                     });
@@ -236,50 +247,50 @@ impl Requests {
                 asked.join_all().await.into_iter().collect()
             }
         });
-        Ok(Self { seen, task })
+        Ok(Self { counters, task })
     }
 
-    async fn until(&self, what: &str, is_so: fn(&Seen) -> bool) -> Result<()> {
-        probe::until(what, LIMIT, || async {
-            Ok(if is_so(&self.seen) {
+    async fn until(&self, what: &str, is_so: fn(&RequestCounters) -> bool) -> Result<()> {
+        probe::until(what, WAIT_TIMEOUT, || async {
+            Ok(if is_so(&self.counters) {
                 Probe::Ready(())
             } else {
-                Probe::NotYet(format!("{} passed", self.seen.passed.load(Ordering::SeqCst)))
+                Probe::NotYet(format!("{} passed", self.counters.passed.load(Ordering::SeqCst)))
             })
         })
         .await
     }
 
-    async fn stop(self) -> Result<Vec<Asked>> {
-        self.seen.stop.store(true, Ordering::SeqCst);
+    async fn stop(self) -> Result<Vec<TimedRequest>> {
+        self.counters.stop.store(true, Ordering::SeqCst);
         self.task.await.context("the tenant panicked")?
     }
 }
 
-async fn ask(client: &Client, url: &str, token: &str) -> Result<Asked> {
+async fn send_request(client: &Client, url: &str, token: &str) -> Result<TimedRequest> {
     let sent = Instant::now();
     let answer = client.get(url).bearer_auth(token).send().await?;
     let (status, answered) = (answer.status(), Instant::now());
     let refused = status == 401 || status == 403;
     ensure!(refused || status.is_success(), "the tenant's request was answered {status}");
-    Ok(Asked { sent, answered, passed: !refused })
+    Ok(TimedRequest { sent, answered, passed: !refused })
 }
 
-/// Callers who ask the broker for tokens without a pause.
-struct Noise {
+/// Callers who request tokens from the broker without a pause.
+struct BackgroundLoad {
     stop: Arc<AtomicBool>,
     callers: Vec<tokio::task::JoinHandle<Result<()>>>,
 }
 
-impl Noise {
+impl BackgroundLoad {
     async fn start(world: &World, person: &Person, callers: usize) -> Result<Self> {
         let session = person.sign_in().await?;
-        let api = world.stranger()?.with_token(session.access_token.clone());
+        let api = world.anonymous_api()?.with_token(session.access_token.clone());
         let workspace: Uuid =
             api.workspaces(false).await?.items.first().context("there is no workspace")?.id;
         let authority = world.cluster().authority().certificate();
         let broker = world.broker().public_url()?;
-        let target = Target {
+        let target = TokenEndpoint {
             client: http_client::builder(Some(authority))?.http1_only().build()?,
             url: format!("{broker}api/v1/workspaces/{workspace}/credentials"),
             body: None,
@@ -290,7 +301,7 @@ impl Noise {
             let (target, stop) = (target.clone(), Arc::clone(&stop));
             tokio::spawn(async move {
                 while !stop.load(Ordering::SeqCst) {
-                    target.ask().await?;
+                    target.request_token().await?;
                 }
                 Ok(())
             })

@@ -1,4 +1,4 @@
-//! What a thief of the broker's credential tries.
+//! Attacks with the broker's stolen credential.
 
 use integration::world::World;
 use serde_json::json;
@@ -16,7 +16,7 @@ const OUTSIDE: &str = "tenant-broker-fence-outside";
 const SUSPENDED: &str = "tenant-suspended";
 
 #[tokio::test]
-async fn nothing_is_read_that_is_none_of_its_business() {
+async fn the_brokers_credential_reads_nothing_beyond_its_tasks() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
@@ -43,7 +43,7 @@ async fn nothing_is_read_that_is_none_of_its_business() {
 }
 
 #[tokio::test]
-async fn the_rights_stay_as_they_are() {
+async fn the_brokers_credential_cannot_change_its_rights() {
     let world = World::builder().start().await.unwrap();
     let rule = r#"[{"op":"add","path":"/rules/-","value":{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}}]"#;
     let binding = |role: &'static str| format!("--clusterrole={role}");
@@ -84,20 +84,22 @@ async fn the_rights_stay_as_they_are() {
     .await;
 }
 
-/// RBAC lets the broker write accounts and bindings in any namespace, for it knows no prefixes:
-/// whoever holds `admin` in kube-system holds the cluster.
+/// RBAC lets the broker write accounts and bindings in any namespace, because it knows no prefixes:
+/// `admin` in kube-system would give control of the cluster.
 #[tokio::test]
-async fn foreign_namespaces_stay_out_of_reach() {
+async fn namespaces_of_others_are_out_of_reach() {
     let world = World::builder().start().await.unwrap();
     let admin = world.admin_kubectl().unwrap();
-    // One that looks like a tenant's and is not, one that a thief would like to adopt.
+    // A namespace whose name looks like a tenant's but is not, and one that an attacker would like
+    // to adopt.
     let foreign = "tenant-01940000-0000-7000-8000-000000000001";
     for namespace in ["tenant-evil", foreign] {
         admin.run(["create", "namespace", namespace]).await.unwrap().success().unwrap();
         let account = ["create", "serviceaccount", "sa-tenant-admin", "-n", namespace];
         admin.run(account).await.unwrap().success().unwrap();
     }
-    // The name for which RBAC lets the broker ask for tokens, in the most valuable place.
+    // The account name for which RBAC lets the broker request tokens, in the most valuable
+    // namespace.
     let account = ["create", "serviceaccount", "sa-tenant-admin", "-n", "kube-system"];
     admin.run(account).await.unwrap().success().unwrap();
     let broker = world.broker_kubectl().unwrap();
@@ -135,8 +137,8 @@ async fn foreign_namespaces_stay_out_of_reach() {
             let delete = ["delete", "serviceaccount", "sa-tenant-admin", "-n", namespace];
             are_refused(&broker, &[(&token, OUTSIDE)]).await;
             if namespace == foreign {
-                // Whoever takes the label off a tenant's namespace keeps no right alive by that: where the
-                // name is a tenant's, the broker takes rights away.
+                // Removing the label from a tenant's namespace keeps no right alive: the broker may
+                // revoke access wherever the name is a tenant's.
                 broker.run(delete).await.unwrap().success().unwrap();
             } else {
                 are_refused(&broker, &[(&delete, OUTSIDE)]).await;
@@ -156,7 +158,7 @@ async fn foreign_namespaces_stay_out_of_reach() {
 }
 
 #[tokio::test]
-async fn namespaces_are_made_as_tenants_or_not_at_all() {
+async fn the_brokers_credential_creates_tenant_namespaces_only() {
     let world = World::builder().start().await.unwrap();
     let broker = world.broker_kubectl().unwrap();
     let name = "tenant-01940000-0000-7000-8000-000000000002";
@@ -178,7 +180,8 @@ async fn namespaces_are_made_as_tenants_or_not_at_all() {
         ("pod-security.kubernetes.io/enforce-version", json!("v1.0")),
         ("pod-security.kubernetes.io/enforce-version", json!("latest")),
         ("tenant-broker.io/workspace", json!(null)),
-        // What others trust: network policies, exemptions of policy engines, access to devices.
+        // Labels that other software trusts: network policies, exemptions of policy engines, access
+        // to devices.
         ("name", json!("monitoring")),
         ("admission.gatekeeper.sh/ignore", json!("")),
         ("resource.kubernetes.io/admin-access", json!("true")),
@@ -203,14 +206,14 @@ async fn namespaces_are_made_as_tenants_or_not_at_all() {
     let mut held = namespace(name, &good);
     held["spec"] = json!({"finalizers": ["a.example.com/b"]});
     is_refused(&broker, &create, &held, NAMESPACES).await;
-    // The same with nothing wrong is allowed: it is these that were refused.
+    // The same request without the forbidden field is allowed, so that field was refused.
     let dry = ["create", "--dry-run=server", "-f", "-"];
     let made = broker.run_with_input(dry, namespace(name, &good).to_string()).await.unwrap();
     made.success().unwrap();
 }
 
 #[tokio::test]
-async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
+async fn in_a_tenants_namespace_the_brokers_credential_does_its_work_and_no_more() {
     let world = World::builder().start().await.unwrap();
     let (alice, bob) = (world.person("alice").await.unwrap(), world.person("bob").await.unwrap());
     alice.login(&[]).await.unwrap().success().unwrap();
@@ -222,7 +225,7 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
     for spec in [
         json!({"expirationSeconds": 7201}),
         json!({"expirationSeconds": 315_360_000}),
-        // Asks for an hour and gets a year.
+        // Requests an hour and gets a year.
         json!({"expirationSeconds": 3607, "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}),
         json!({"expirationSeconds": 3600, "audiences": ["sts.amazonaws.com"]}),
         json!({"expirationSeconds": 3600, "audiences": [audience, "vault"]}),
@@ -233,7 +236,8 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
 
     let to = |namespace: &str| format!("--serviceaccount={namespace}:sa-tenant-admin");
     let (alices, bobs) = (to(&namespace), to(&bob.namespace()));
-    // All bindings of a namespace, one by one, as a suspension does it; as a collection it may not.
+    // A suspension deletes all bindings of a namespace one by one; the broker may not delete them
+    // as a collection.
     let bindings =
         format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
     are_refused(&broker, &[(&["delete", "--raw", &bindings], RBAC)]).await;
@@ -292,7 +296,7 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
     )
     .await;
 
-    // Suspended: the broker gives no rights and no tokens, until it takes the label off.
+    // Suspended: the broker grants no rights and issues no tokens until it removes the label.
     let suspend = label("tenant-broker.io/suspended=true");
     broker.run(suspend).await.unwrap().success().unwrap();
     broker.run(unbind).await.unwrap().success().unwrap();
@@ -311,10 +315,10 @@ async fn in_a_tenants_namespace_it_does_its_work_and_no_more() {
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
 }
 
-/// With the right on Secrets (`cluster.bind_tokens_to_secrets`) a thief can make and delete empty ones
-/// for tokens, and no other thing.
+/// With the right on Secrets (`cluster.bind_tokens_to_secrets`) an attacker can create and delete
+/// empty ones for tokens, and nothing else.
 #[tokio::test]
-async fn the_right_on_secrets_is_good_for_empty_ones_only() {
+async fn the_right_on_secrets_covers_empty_ones_only() {
     let world = World::builder().bind_tokens().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
@@ -324,7 +328,8 @@ async fn the_right_on_secrets_is_good_for_empty_ones_only() {
     let own = ["create", "secret", "generic", "own", "--from-literal=password=hunter2"];
     alice.kubectl().run(own).await.unwrap().success().unwrap();
     let (admin, broker) = (world.admin_kubectl().unwrap(), world.broker_kubectl().unwrap());
-    // One that looks like the broker's, in a place that is not a tenant's, and one with something in it.
+    // A Secret that looks like the broker's in a namespace that is not a tenant's, and one with
+    // data.
     let good = |namespace: &str| {
         json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "immutable": true,
         "metadata": {"name": "tenant-credential-x", "namespace": namespace, "labels": {
@@ -393,11 +398,11 @@ async fn the_right_on_secrets_is_good_for_empty_ones_only() {
     for secret in attempts {
         is_refused(&broker, &create, &secret, SECRETS).await;
     }
-    // The same with nothing wrong is allowed: it is these that were refused.
+    // The same request without the forbidden field is allowed, so that field was refused.
     broker.run_with_input(create, good(&namespace).to_string()).await.unwrap().success().unwrap();
     let path = delete(&namespace, "tenant-credential-x");
     broker.run(["delete", "--raw", &path]).await.unwrap().success().unwrap();
-    // Suspended: nothing is made, and what is there can go.
+    // Suspended: nothing can be created, and existing Secrets can be deleted.
     let path = delete(&namespace, "tenant-credential-y");
     let mut other = good(&namespace);
     other["metadata"]["name"] = "tenant-credential-y".into();

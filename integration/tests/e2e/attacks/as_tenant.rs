@@ -1,4 +1,4 @@
-//! What a tenant with the role `admin` tries, and what it still can do.
+//! Attacks of a tenant with the role `admin`, and ordinary use that must keep working.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn no_token_comes_from_anywhere_but_the_broker() {
     let bind = ["create", "rolebinding", "app", "--clusterrole=admin", &subject];
     kubectl.run(bind).await.unwrap().success().unwrap();
     are_refused(kubectl, &[(&["create", "token", "app", "--as", &app], TOKENS)]).await;
-    // Through a pod that carries the session's account.
+    // Through a pod with the session's account.
     let run = |name| {
         let overrides = r#"--overrides={"spec":{"serviceAccountName":"sa-tenant-admin"}}"#;
         ["run", name, "--image=registry.k8s.io/pause", overrides]
@@ -53,7 +53,7 @@ async fn no_token_comes_from_anywhere_but_the_broker() {
     are_refused(kubectl, &[(&run("p"), PODS)]).await;
 }
 
-/// Controllers make the pods of tenants, so the policy holds them too.
+/// Controllers create the pods of tenants, so the policy must match them too.
 #[tokio::test]
 async fn a_deployment_makes_no_pod_that_carries_the_sessions_account() {
     let world = World::builder().start().await.unwrap();
@@ -85,7 +85,7 @@ async fn a_deployment_makes_no_pod_that_carries_the_sessions_account() {
 }
 
 #[tokio::test]
-async fn nobody_from_outside_is_let_in() {
+async fn no_binding_names_a_subject_from_outside() {
     let world = World::builder().start().await.unwrap();
     let (mallory, bob) =
         (world.person("mallory").await.unwrap(), world.person("bob").await.unwrap());
@@ -100,13 +100,13 @@ async fn nobody_from_outside_is_let_in() {
         "--group=system:serviceaccounts",
         "--serviceaccount=kube-system:default",
         &bobs,
-        // A second binding for itself would survive the end of the broker's.
+        // A second binding for itself would survive the deletion of the broker's.
         &own,
     ] {
         let bind = ["create", "rolebinding", "evil", "--clusterrole=admin", subject];
         are_refused(kubectl, &[(&bind, OUTSIDERS)]).await;
     }
-    // First a good one, then somebody else into it.
+    // First an allowed binding, then a foreign subject added to it.
     kubectl.run(["create", "serviceaccount", "app"]).await.unwrap().success().unwrap();
     let app = format!("--serviceaccount={}:app", mallory.namespace());
     let bind = ["create", "rolebinding", "app", "--clusterrole=view", &app];
@@ -130,7 +130,7 @@ async fn nobody_from_outside_is_let_in() {
 
 /// The role `admin` may not write quotas and namespaces; a tier's role might by mistake.
 #[tokio::test]
-async fn labels_and_limits_hold_whatever_the_role_gives() {
+async fn labels_and_limits_hold_whatever_the_role_grants() {
     let world = World::builder().start().await.unwrap();
     let mallory = world.person("mallory").await.unwrap();
     mallory.login(&[]).await.unwrap().success().unwrap();
@@ -185,7 +185,7 @@ async fn the_node_stays_out_of_reach() {
 }
 
 #[tokio::test]
-async fn an_honest_tenant_notices_nothing() {
+async fn ordinary_use_is_not_refused() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.login(&[]).await.unwrap().success().unwrap();
@@ -216,13 +216,13 @@ async fn an_honest_tenant_notices_nothing() {
         let finished = kubectl.run(args).await.unwrap();
         assert!(finished.status.success(), "{args:?}: {}", finished.stderr);
     }
-    // A kubelet gets the token for a pod, which is where programs have it from.
+    // A kubelet requests the token for a pod, and programs read it from there.
     let node =
         world.cluster().kubeconfig_for("kubelet", Some("system:nodes"), world.folder()).unwrap();
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
         "spec": {"expirationSeconds": 3607}});
     let admin = world.admin_kubectl().unwrap();
-    // Without the node authorizer in this control plane, the right comes from a binding.
+    // This control plane runs without the node authorizer, so the right comes from a binding.
     let role = format!("node-{namespace}");
     let rights: [&[&str]; 2] = [
         &["create", "clusterrole", &role, "--verb=create", "--resource=serviceaccounts/token"],

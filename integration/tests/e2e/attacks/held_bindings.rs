@@ -1,5 +1,5 @@
-//! A tenant that prepares for weeks: bindings that nobody can delete at once. RBAC grants through a binding
-//! that is being deleted, so each of them would outlive the suspension.
+//! A tenant that prepares for a suspension: bindings that cannot be deleted at once. RBAC grants
+//! through a binding that is being deleted, so each of them would outlive the suspension.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use uuid::Uuid;
 
 use super::{are_refused, is_refused};
 
-const LIMIT: Duration = Duration::from_mins(1);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 const OBJECTS: &str = "tenant-guard-objects";
-const HOLD: &str = r#"{"metadata":{"finalizers":["door.example.com/hold"]}}"#;
+const HOLD: &str = r#"{"metadata":{"finalizers":["attacker.example.com/hold"]}}"#;
 const CREATE: [&str; 3] = ["create", "-f", "-"];
 
-/// A tenant with a ServiceAccount of its own, which every binding of these tests is for.
-struct Prepared {
+/// A tenant with a ServiceAccount of its own, which is the subject of every binding of these tests.
+struct PreparedTenant {
     world: World,
     mallory: Person,
     operator: Api,
     id: Uuid,
     namespace: String,
-    door: String,
+    extra_account: String,
 }
 
-impl Prepared {
+impl PreparedTenant {
     async fn start() -> Self {
         let world = World::builder().setting("sweep_seconds", 1).start().await.unwrap();
         let mallory = world.person("mallory").await.unwrap();
@@ -37,24 +37,25 @@ impl Prepared {
         mallory.login(&[]).await.unwrap().success().unwrap();
         let namespace = mallory.namespace();
         let id = mallory.api().await.unwrap().workspaces(false).await.unwrap().items[0].id;
-        let account = ["create", "serviceaccount", "door"];
+        let account = ["create", "serviceaccount", "extra"];
         mallory.kubectl().run(account).await.unwrap().success().unwrap();
-        let door = format!("system:serviceaccount:{namespace}:door");
-        Self { world, mallory, operator, id, namespace, door }
+        let extra_account = format!("system:serviceaccount:{namespace}:extra");
+        Self { world, mallory, operator, id, namespace, extra_account }
     }
 
     fn binding(&self, name: &str, metadata: &Value) -> Value {
         let mut binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "metadata": {"name": name, "namespace": self.namespace},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
-            "subjects": [{"kind": "ServiceAccount", "name": "door", "namespace": self.namespace}]});
+            "subjects": [{"kind": "ServiceAccount", "name": "extra", "namespace": self.namespace}]});
         for (key, value) in metadata.as_object().unwrap() {
             binding["metadata"][key] = value.clone();
         }
         binding
     }
 
-    /// As an administrator, which no policy holds: as if it had been made before the policies were there.
+    /// Creates an object as an administrator, whom no policy refuses: as if it were older than the
+    /// policies.
     async fn make_as_admin(&self, object: &Value) {
         let admin = self.admin();
         admin.run_with_input(CREATE, object.to_string()).await.unwrap().success().unwrap();
@@ -64,15 +65,15 @@ impl Prepared {
         self.world.admin_kubectl().unwrap()
     }
 
-    /// Runs this in the namespace.
+    /// Runs this command in the namespace.
     async fn as_admin(&self, args: &[&str]) {
         let args = args.iter().copied().chain(["-n", &self.namespace]);
         self.admin().run(args).await.unwrap().success().unwrap();
     }
 
     /// Whether RBAC lets the tenant's own account read Secrets.
-    async fn door_is_open(&self) -> bool {
-        let args = ["get", "secrets", "--as", &self.door, "-n", &self.namespace];
+    async fn can_still_read_secrets(&self) -> bool {
+        let args = ["get", "secrets", "--as", &self.extra_account, "-n", &self.namespace];
         self.admin().run(args).await.unwrap().status.success()
     }
 
@@ -80,17 +81,18 @@ impl Prepared {
         self.operator.suspend(self.id, &SuspendRequest::default()).await.unwrap()
     }
 
-    /// Everything is gone when `suspend` answers, and the workspace comes back later.
+    /// Checks that everything is deleted when `suspend` returns, and that the workspace can be
+    /// resumed later.
     async fn is_suspended_and_comes_back(&self) {
         let suspension = self.suspend().await;
         assert_eq!(suspension.status, WorkspaceStatus::Suspended, "{suspension:#?}");
         assert!(suspension.steps.iter().all(|step| step.result == StepResult::Done));
-        assert!(!self.door_is_open().await, "the back door is open");
+        assert!(!self.can_still_read_secrets().await, "the extra account can still read Secrets");
         for kind in ["rolebindings", "serviceaccount/sa-tenant-admin"] {
             let there = super::super::object(&self.world, &[kind, "-n", &self.namespace]).await;
             assert!(there.unwrap().is_none(), "{kind}");
         }
-        let resumed = probe::until("the resumption", LIMIT, || async {
+        let resumed = probe::until("the resumption", WAIT_TIMEOUT, || async {
             Ok(match self.operator.resume(self.id, &SuspendRequest::default()).await {
                 Ok(resumed) => Probe::Ready(resumed),
                 Err(error) => Probe::NotYet(error.to_string()),
@@ -103,34 +105,34 @@ impl Prepared {
 
 #[tokio::test]
 async fn a_tenant_gives_its_bindings_no_finalizers_and_no_owners() {
-    let prepared = Prepared::start().await;
+    let prepared = PreparedTenant::start().await;
     let kubectl = prepared.mallory.kubectl();
-    let plain = prepared.binding("door", &json!({}));
+    let plain = prepared.binding("extra", &json!({}));
     kubectl.run_with_input(CREATE, plain.to_string()).await.unwrap().success().unwrap();
     let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "controller": true,
         "uid": "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "blockOwnerDeletion": true}]);
     let patch_owner = json!({"metadata": {"ownerReferences": owner}}).to_string();
-    let patch = |patch| ["patch", "rolebinding", "door", "--type=merge", "-p", patch];
+    let patch = |patch| ["patch", "rolebinding", "extra", "--type=merge", "-p", patch];
     are_refused(kubectl, &[(&patch(HOLD), OBJECTS), (&patch(&patch_owner), OBJECTS)]).await;
     for metadata in
-        [json!({"finalizers": ["door.example.com/hold"]}), json!({"ownerReferences": owner})]
+        [json!({"finalizers": ["attacker.example.com/hold"]}), json!({"ownerReferences": owner})]
     {
         is_refused(kubectl, &CREATE, &prepared.binding("held", &metadata), OBJECTS).await;
     }
-    // Nor by deletion: what the API server adds by itself is the only finalizer that it can get, and the
-    // API server takes no other one afterwards.
-    let foreground = ["delete", "rolebinding", "door", "--cascade=foreground", "--wait=false"];
+    // Nor by deletion: the API server's own finalizer is the only one that it can get, and the API
+    // server accepts no other one afterwards.
+    let foreground = ["delete", "rolebinding", "extra", "--cascade=foreground", "--wait=false"];
     kubectl.run(foreground).await.unwrap().success().unwrap();
     are_refused(kubectl, &[(&patch(HOLD), "no new finalizers can be added")]).await;
     prepared.is_suspended_and_comes_back().await;
 }
 
-/// Each of them, as it was found or as it can be made: by finalizer, terminating, with a dependent that
-/// blocks, and from before the policies.
+/// All kinds of held bindings: with a finalizer, terminating, with a blocking dependent, and from
+/// before the policies.
 #[tokio::test]
-async fn no_binding_holds_a_suspension_open() {
-    let prepared = Prepared::start().await;
-    let held = json!({"finalizers": ["door.example.com/hold"]});
+async fn no_binding_keeps_a_suspension_from_completing() {
+    let prepared = PreparedTenant::start().await;
+    let held = json!({"finalizers": ["attacker.example.com/hold"]});
     prepared.make_as_admin(&prepared.binding("held", &held)).await;
     prepared.make_as_admin(&prepared.binding("terminating", &held)).await;
     prepared.as_admin(&["delete", "rolebinding", "terminating", "--wait=false"]).await;
@@ -138,14 +140,15 @@ async fn no_binding_holds_a_suspension_open() {
     let orphan = ["delete", "rolebinding", "orphaning", "--cascade=orphan", "--wait=false"];
     prepared.as_admin(&orphan).await;
 
-    // The API server itself adds the finalizer, and a dependent keeps the garbage collector from ending it.
+    // The API server itself adds the finalizer, and a dependent keeps the garbage collector from
+    // removing it.
     prepared.make_as_admin(&prepared.binding("foreground", &json!({}))).await;
     let foreground = ["rolebinding", "foreground", "-n", &prepared.namespace];
     let there = super::super::object(&prepared.world, &foreground);
     let uid = there.await.unwrap().unwrap()["metadata"]["uid"].clone();
     let dependent = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
         "name": "dependent", "namespace": prepared.namespace,
-        "finalizers": ["door.example.com/hold"],
+        "finalizers": ["attacker.example.com/hold"],
         "ownerReferences": [{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "name": "foreground", "uid": uid, "blockOwnerDeletion": true}]}});
     let kubectl = prepared.mallory.kubectl();
@@ -153,42 +156,45 @@ async fn no_binding_holds_a_suspension_open() {
     let foreground =
         ["delete", "rolebinding", "foreground", "--cascade=foreground", "--wait=false"];
     kubectl.run(foreground).await.unwrap().success().unwrap();
-    assert!(prepared.door_is_open().await, "RBAC grants through a binding that is being deleted");
+    assert!(
+        prepared.can_still_read_secrets().await,
+        "RBAC grants through a binding that is being deleted"
+    );
     prepared.is_suspended_and_comes_back().await;
 }
 
-/// The API server takes nearly any name for RBAC objects. A path that is put together from it names another object, or
-/// none.
+/// The API server accepts nearly any name for RBAC objects. A path that contains it unescaped names
+/// another object, or none.
 #[tokio::test]
-async fn a_name_hides_no_binding() {
-    let prepared = Prepared::start().await;
+async fn a_binding_is_deleted_whatever_its_name() {
+    let prepared = PreparedTenant::start().await;
     for name in ["x", "x?y", "x#y", "a b", "ü", "a;b&c=d", "rb-tenant-admin?"] {
-        let held = json!({"finalizers": ["door.example.com/hold"]});
+        let held = json!({"finalizers": ["attacker.example.com/hold"]});
         prepared.make_as_admin(&prepared.binding(name, &held)).await;
     }
     prepared.is_suspended_and_comes_back().await;
 }
 
 #[tokio::test]
-async fn an_account_that_a_finalizer_holds_is_deleted() {
-    let prepared = Prepared::start().await;
+async fn an_account_with_a_finalizer_is_deleted() {
+    let prepared = PreparedTenant::start().await;
     prepared.as_admin(&["patch", "serviceaccount", "sa-tenant-admin", "-p", HOLD]).await;
     prepared.is_suspended_and_comes_back().await;
 }
 
 #[tokio::test]
-async fn of_a_hundred_bindings_twenty_of_which_are_held_none_is_left() {
-    let prepared = Prepared::start().await;
+async fn a_hundred_bindings_of_which_finalizers_hold_twenty_are_all_deleted() {
+    let prepared = PreparedTenant::start().await;
     let quota = r#"{"spec":{"hard":{"count/rolebindings.rbac.authorization.k8s.io":"5000"}}}"#;
     prepared.as_admin(&["patch", "quota", "tenant-quota", "-p", quota]).await;
     let all: Vec<Value> = (0..100)
         .map(|number| {
             let metadata = if number % 5 == 0 {
-                json!({"finalizers": ["door.example.com/hold", "door.example.com/other"]})
+                json!({"finalizers": ["attacker.example.com/hold", "attacker.example.com/other"]})
             } else {
                 json!({})
             };
-            prepared.binding(&format!("door-{number}"), &metadata)
+            prepared.binding(&format!("extra-{number}"), &metadata)
         })
         .collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": all});

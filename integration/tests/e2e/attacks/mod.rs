@@ -1,5 +1,5 @@
-//! Attacks on the real control plane, under the rights and policies that `install` makes: with the
-//! broker's own credential, and as a tenant.
+//! Attacks on the real control plane, under the rights and policies that `install` creates: with
+//! the broker's own credential, and as a tenant.
 
 mod as_broker;
 mod as_tenant;
@@ -14,11 +14,12 @@ mod workload;
 
 use integration::kubectl::Kubectl;
 
-/// What must be said by whoever refuses: RBAC, a policy by its name, or the pod security level.
-type Refusal<'a> = (&'a [&'a str], &'a str);
+/// A command, and the text that identifies the component that must refuse it: RBAC, a policy by its
+/// name, or the pod security level.
+type ExpectedRefusal<'a> = (&'a [&'a str], &'a str);
 
-/// Runs each command and sees that it is refused by who should refuse it.
-async fn are_refused(kubectl: &Kubectl, attempts: &[Refusal<'_>]) {
+/// Runs each command and checks that the expected component refuses it.
+async fn are_refused(kubectl: &Kubectl, attempts: &[ExpectedRefusal<'_>]) {
     for (args, who) in attempts {
         let finished = kubectl.run(*args).await.unwrap();
         assert!(!finished.status.success(), "{args:?} should be refused");
@@ -30,7 +31,7 @@ async fn are_refused(kubectl: &Kubectl, attempts: &[Refusal<'_>]) {
     }
 }
 
-/// The same for an object that is sent as it is.
+/// Checks the same for an object that is sent as it is.
 async fn is_refused(kubectl: &Kubectl, args: &[&str], object: &serde_json::Value, who: &str) {
     let finished = kubectl.run_with_input(args, object.to_string()).await.unwrap();
     assert!(!finished.status.success(), "{object} should be refused");

@@ -1,4 +1,4 @@
-//! What a tenant tries with the network API: addresses and host names that are not its own.
+//! Attacks of a tenant with the network API: addresses and host names that are not its own.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{are_refused, is_refused};
 
 const NETWORK: &str = "tenant-network";
 const CREATE: [&str; 3] = ["create", "-f", "-"];
-const LIMIT: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn service(name: &str, more: &Value) -> Value {
     let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
@@ -46,7 +46,7 @@ async fn no_service_takes_an_address_that_is_not_its_own() {
     are_refused(kubectl, &[(&patch(ips), NETWORK), (&patch(ip), NETWORK)]).await;
     kubectl.run(["label", "service", "good", "a=b"]).await.unwrap().success().unwrap();
 
-    // An operator may give one. The tenant may go on with it and give it back, and take no other.
+    // An operator may assign one. The tenant may keep it and release it, and take no other.
     let namespace = mallory.namespace();
     let both = r#"{"spec":{"externalIPs":["192.0.2.1","192.0.2.2"]}}"#;
     let give = patch(both).into_iter().chain(["-n", &namespace]);
@@ -61,16 +61,16 @@ async fn no_service_takes_an_address_that_is_not_its_own() {
     are_refused(kubectl, &[(&patch(one), NETWORK)]).await;
 }
 
-/// The other half of it. `admin` cannot write a status; a tier's role might by mistake.
+/// The second half of the CVE. `admin` cannot write a status; a tier's role might by mistake.
 #[tokio::test]
-async fn no_status_names_a_load_balancer_that_is_not_there() {
+async fn no_status_names_a_load_balancer_that_does_not_exist() {
     let builder = World::builder().setting("tiers.basic.quota.services.loadbalancers", "1");
     let world = builder.start().await.unwrap();
     let mallory = world.person("mallory").await.unwrap();
     mallory.login(&[]).await.unwrap().success().unwrap();
     let (kubectl, namespace) = (mallory.kubectl(), mallory.namespace());
     let admin = world.admin_kubectl().unwrap();
-    // Of other types the API server refuses the status itself.
+    // For other types the API server refuses the status itself.
     let balanced = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false});
     make(kubectl, &service("good", &balanced)).await;
     let status = r#"{"status":{"loadBalancer":{"ingress":[{"ip":"1.1.1.1"}]}}}"#;
@@ -85,7 +85,7 @@ async fn no_status_names_a_load_balancer_that_is_not_there() {
         admin.run(args).await.unwrap().success().unwrap();
     }
     are_refused(kubectl, &[(&patch, NETWORK)]).await;
-    // A controller of the operator's does, without any right on the policies.
+    // A controller of the operator may, without any right on the policies.
     let controller = world.cluster().kubeconfig_for("metallb", None, world.folder()).unwrap();
     let bind = ["create", "clusterrolebinding", &format!("{role}-lb"), "--user=metallb"];
     let binding = bind.into_iter().chain(["--clusterrole=cluster-admin-of-services"]);
@@ -121,7 +121,8 @@ fn ingress(name: &str, hosts: &[&str], tls: &[&str]) -> Value {
             "tls": [{"hosts": tls, "secretName": "tls"}]}})
 }
 
-/// Kinds of the Gateway API as far as names of hosts go; the real ones have more fields.
+/// Installs kinds of the Gateway API as far as host names need them; the real ones have more
+/// fields.
 async fn install_gateway_api(admin: &Kubectl) {
     for (kind, plural) in
         [("HTTPRoute", "httproutes"), ("GRPCRoute", "grpcroutes"), ("Gateway", "gateways")]
@@ -148,8 +149,8 @@ async fn install_gateway_api(admin: &Kubectl) {
     }
 }
 
-/// A world whose policies are those of a broker at `tenants.example.com`, with this suffix for hosts
-/// in the tier `basic`.
+/// Installs the policies of a broker at `tenants.example.com`, with this suffix for hosts in the
+/// tier `basic`.
 async fn at_a_host(world: &World, suffix: &str) {
     let admin = world.cluster().admin_kubeconfig().display().to_string();
     let apply = [
@@ -163,10 +164,11 @@ async fn at_a_host(world: &World, suffix: &str) {
     world.broker().run(&apply).await.unwrap().success().unwrap();
 }
 
-/// Sends it until the API server knows of the changed policies, and sees that it is refused.
+/// Sends the object until the API server has loaded the changed policies, and checks that it is
+/// refused.
 async fn until_refused(kubectl: &Kubectl, object: &Value, what: &str) {
     let dry = ["create", "--dry-run=server", "-f", "-"];
-    probe::until("the policies to change", LIMIT, || async {
+    probe::until("the policies to change", WAIT_TIMEOUT, || async {
         let tried = kubectl.run_with_input(dry, object.to_string()).await?;
         let refused = tried.stderr.contains(what);
         Ok(if refused { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
@@ -186,7 +188,7 @@ async fn nobody_claims_the_brokers_host_nor_all_hosts() {
     let world = World::builder().own_control_plane().start().await.unwrap();
     let mallory = tenant(&world, "mallory").await;
     let (kubectl, admin) = (mallory.kubectl(), world.admin_kubectl().unwrap());
-    // The policy is there without the Gateway API.
+    // The policy exists without the Gateway API.
     make(kubectl, &ingress("early", &["early.example.net"], &[])).await;
     install_gateway_api(&admin).await;
     at_a_host(&world, "").await;
@@ -239,17 +241,18 @@ async fn nobody_claims_the_brokers_host_nor_all_hosts() {
     let annotate = format!("{annotation}=tenants.example.com");
     are_refused(kubectl, &[(&["annotate", "ingress", "good", &annotate], "server-alias")]).await;
 
-    // The operator's own Ingress of the broker is none of ours, and neither is an administrator's.
+    // The operator's own Ingress of the broker is not a tenant's, and neither is an
+    // administrator's.
     let theirs = ingress("theirs", &["tenants.example.com"], &[]);
     make(&admin, &theirs).await;
     let there = ["create", "-f", "-", "-n", &mallory.namespace()];
     admin.run_with_input(there, theirs.to_string()).await.unwrap().success().unwrap();
-    // Whoever is let in with a host keeps it; nothing but spec and annotations is looked at again.
+    // An admitted Ingress keeps its host; only spec and annotations are checked again.
     kubectl.run(["label", "ingress", "theirs", "a=b"]).await.unwrap().success().unwrap();
 }
 
 #[tokio::test]
-async fn where_a_tier_has_a_suffix_hosts_end_with_it() {
+async fn hosts_end_with_the_suffix_of_the_tier() {
     let world = World::builder().own_control_plane().start().await.unwrap();
     let mallory = tenant(&world, "mallory").await;
     let (kubectl, namespace) = (mallory.kubectl(), mallory.namespace());
@@ -269,12 +272,12 @@ async fn where_a_tier_has_a_suffix_hosts_end_with_it() {
     }
     make(kubectl, &ingress("good", &[&own, &below, &wild], &[&wild])).await;
 
-    // The label by which the policies know the tier is not the tenant's to write.
+    // A tenant may not write the label from which the policies read the tier.
     let label = ["label", "--overwrite", "namespace", &namespace, "tenant-broker.io/tier=premium"];
     are_refused(kubectl, &[(&label, "cannot")]).await;
     are_refused(&world.broker_kubectl().unwrap(), &[(&label, "tenant-broker-fence-namespaces")])
         .await;
-    // A tier without a suffix is not held, one that is configured nowhere may have no host at all.
+    // A tier without a suffix is not restricted; an unconfigured tier may have no host at all.
     let relabel = async |tier: &str| {
         let label = format!("tenant-broker.io/tier={tier}");
         let relabel = ["label", "--overwrite", "namespace", &namespace, &label];
@@ -283,7 +286,7 @@ async fn where_a_tier_has_a_suffix_hosts_end_with_it() {
     relabel("unknown").await;
     until_refused(kubectl, &ingress("none", &[&below], &[]), "hosts of this namespace").await;
     relabel("premium").await;
-    probe::until("the label to count", LIMIT, || async {
+    probe::until("the label to count", WAIT_TIMEOUT, || async {
         let made = kubectl.run_with_input(CREATE, foreign.to_string()).await?;
         Ok(if made.status.success() { Probe::Ready(()) } else { Probe::NotYet(made.stderr) })
     })
@@ -293,10 +296,10 @@ async fn where_a_tier_has_a_suffix_hosts_end_with_it() {
 
 const NETWORK_POLICY: &str = "tenant-deny-ingress";
 
-/// The broker makes one NetworkPolicy where a tier says so: not the tenant's to change, and with the
-/// broker's credential no other can be made.
+/// The broker creates one NetworkPolicy if a tier says so: the tenant may not change it, and the
+/// broker's credential can create no other.
 #[tokio::test]
-async fn a_tier_s_network_policy_stays_and_no_other_is_made_with_the_brokers_credential() {
+async fn the_network_policy_of_a_tier_stays_and_the_brokers_credential_creates_no_other() {
     let world = World::builder()
         .installed("tiers.basic.network_policy", "deny-ingress")
         .start()
@@ -324,7 +327,7 @@ async fn a_tier_s_network_policy_stays_and_no_other_is_made_with_the_brokers_cre
     make(kubectl, &own).await;
     kubectl.run(["delete", "networkpolicy", "own"]).await.unwrap().success().unwrap();
 
-    // As a thief of the broker's credential, in the namespace of somebody who has none yet.
+    // With the broker's stolen credential, in the namespace of a tenant that has none yet.
     let admin = world.admin_kubectl().unwrap();
     let remove = ["delete", "networkpolicy", NETWORK_POLICY, "-n", &mallory.namespace()];
     world.broker().stop().await.unwrap();
@@ -355,7 +358,7 @@ async fn a_tier_s_network_policy_stays_and_no_other_is_made_with_the_brokers_cre
     ] {
         is_refused(&broker, &["create", "-n", namespace, "-f", "-"], &object, fence).await;
     }
-    // Whose tier has none is left alone.
+    // A workspace is left alone if its tier has none.
     let admin_sets = async |tier: &str| {
         let label = format!("tenant-broker.io/tier={tier}");
         let args = ["label", "--overwrite", "namespace", &own_namespace, &label];
@@ -363,7 +366,7 @@ async fn a_tier_s_network_policy_stays_and_no_other_is_made_with_the_brokers_cre
     };
     admin_sets("premium").await;
     let create = ["create", "-n", &own_namespace, "-f", "-"];
-    probe::until("the label to count", LIMIT, || async {
+    probe::until("the label to count", WAIT_TIMEOUT, || async {
         let dry = ["create", "--dry-run=server", "-n", &own_namespace, "-f", "-"];
         let tried = broker.run_with_input(dry, ours(same.clone()).to_string()).await?;
         let refused = tried.stderr.contains("whose tier has one");
@@ -373,7 +376,7 @@ async fn a_tier_s_network_policy_stays_and_no_other_is_made_with_the_brokers_cre
     .unwrap();
     admin_sets("basic").await;
     let good = ours(same).to_string();
-    probe::until("the broker's own to be made", LIMIT, || async {
+    probe::until("the broker's own to be made", WAIT_TIMEOUT, || async {
         let made = broker.run_with_input(create, good.clone()).await?;
         Ok(if made.status.success() { Probe::Ready(()) } else { Probe::NotYet(made.stderr) })
     })
@@ -389,7 +392,7 @@ async fn a_tier_s_network_policy_stays_and_no_other_is_made_with_the_brokers_cre
     .await;
 }
 
-/// Or a tenant's own would be in the way once its tier has one.
+/// Otherwise a tenant's own policy would be in the way once its tier has one.
 #[tokio::test]
 async fn the_name_of_the_brokers_network_policy_is_reserved_before_a_tier_has_one() {
     let world = World::builder().start().await.unwrap();

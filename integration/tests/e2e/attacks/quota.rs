@@ -1,4 +1,4 @@
-//! What a tenant tries to use up of what all share.
+//! Attacks of a tenant on shared resources.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::is_refused;
 
 const QUOTA: &str = "exceeded quota: tenant-quota";
 const CREATE: [&str; 3] = ["create", "-f", "-"];
-const LIMIT: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until a changed quota is enforced. A new one is, before anybody has rights.
+/// Waits until a changed quota is enforced. A new quota is enforced before anybody has rights.
 async fn until_enforced(admin: &Kubectl, namespace: &str) -> Value {
-    probe::until("the quota to be counted", LIMIT, || async {
+    probe::until("the quota to be counted", WAIT_TIMEOUT, || async {
         let quota = admin.json(["get", "quota", "tenant-quota", "-n", namespace]).await?;
         let is_counted =
             quota["status"]["hard"] == quota["spec"]["hard"] && quota["status"]["used"].is_object();
@@ -31,7 +31,7 @@ fn pod(name: &str, resources: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_container_that_asks_for_little_gets_no_more_than_the_tier_has() {
+async fn a_container_that_requests_little_is_limited_by_the_tier() {
     let world = World::builder().start().await.unwrap();
     let mallory = world.person("mallory").await.unwrap();
     mallory.login(&[]).await.unwrap().success().unwrap();
@@ -43,7 +43,7 @@ async fn a_container_that_asks_for_little_gets_no_more_than_the_tier_has() {
         is_refused(kubectl, &CREATE, &pod("greedy", &resources), what).await;
         is_refused(kubectl, &CREATE, &pod("greedy", &resources), QUOTA).await;
     }
-    // Who says nothing gets defaults for all that is counted.
+    // Without explicit values the defaults apply for every counted resource.
     let modest = pod("modest", &json!({})).to_string();
     kubectl.run_with_input(CREATE, modest).await.unwrap().success().unwrap();
     let made = kubectl.json(["get", "pod", "modest"]).await.unwrap();
@@ -51,7 +51,7 @@ async fn a_container_that_asks_for_little_gets_no_more_than_the_tier_has() {
     assert_eq!(limits["ephemeral-storage"], "1Gi", "{made}");
 }
 
-/// An object of each kind that `admin` may create and that stays, with the key that counts it.
+/// Returns an object of each persistent kind that `admin` may create, with the key that counts it.
 fn of_each_kind() -> Vec<(&'static str, Value)> {
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {
         "containers": [{"name": "c", "image": "registry.k8s.io/pause"}]}});
@@ -144,9 +144,9 @@ fn of_each_kind() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The tier's counts are what its workspaces have: each is set so that nothing more fits.
+/// The workspaces have the tier's counts: each is set so that no further object fits.
 #[tokio::test]
-async fn nobody_fills_the_cluster_with_objects_of_any_kind() {
+async fn every_kind_of_object_is_limited_by_the_quota() {
     let world = World::builder().start().await.unwrap();
     let mallory = world.person("mallory").await.unwrap();
     mallory.login(&[]).await.unwrap().success().unwrap();
@@ -172,7 +172,7 @@ async fn nobody_fills_the_cluster_with_objects_of_any_kind() {
 }
 
 #[tokio::test]
-async fn a_tier_has_the_counts_that_its_table_says() {
+async fn a_tier_has_the_counts_of_its_table() {
     let world = World::builder()
         .setting("tiers.basic.cpu_limit", "3")
         .setting("tiers.basic.quota.count/jobs.batch", "7")

@@ -1,11 +1,11 @@
-//! A cluster that refuses one step of a suspension: the others take effect all the same, and the sweep does
-//! what is left.
+//! Failure of one step of a suspension because the cluster refuses it: the other steps take effect
+//! all the same, and the sweep completes the failed one.
 
 use std::time::Duration;
 
 use http::Method;
 use integration::api::Api;
-use integration::fault_proxy::{Fault, Rule, Seen};
+use integration::fault_proxy::{Fault, RecordedRequest, Rule};
 use integration::kubectl::Kubectl;
 use integration::person::Person;
 use integration::probe::{self, Probe};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tenant_shared::{StepResult, SuspendRequest, Suspension, WorkspaceStatus};
 use uuid::Uuid;
 
-const LIMIT: Duration = Duration::from_mins(1);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A tenant with a live token.
 struct Tenant {
@@ -45,7 +45,7 @@ impl Tenant {
         self.operator.suspend(self.id, &SuspendRequest::default()).await.unwrap()
     }
 
-    /// The suspension, of which exactly these steps are open.
+    /// Suspends, and checks that exactly these steps are open.
     async fn suspend_leaving(&self, open: &[&str]) -> Suspension {
         let suspension = self.suspend().await;
         let left: Vec<&str> = suspension
@@ -62,7 +62,7 @@ impl Tenant {
     }
 
     async fn reaches_suspended(&self) {
-        probe::until("the sweep", LIMIT, || async {
+        probe::until("the sweep", WAIT_TIMEOUT, || async {
             let status = self.operator.workspace(self.id).await?.status;
             Ok(match status {
                 WorkspaceStatus::Suspended => Probe::Ready(()),
@@ -97,19 +97,19 @@ impl Tenant {
     }
 }
 
-/// A policy of somebody else's that refuses one kind of request of the broker in one namespace.
-struct Refusal<'a> {
+/// A policy of another component that refuses one kind of request of the broker in one namespace.
+struct InjectedRefusal<'a> {
     tenant: &'a Tenant,
     name: String,
 }
 
-impl<'a> Refusal<'a> {
-    async fn of(tenant: &'a Tenant, resource: [&str; 2], operation: &str, probe: &[&str]) -> Self {
-        Self::where_it_is(tenant, resource, operation, "true", probe).await
+impl<'a> InjectedRefusal<'a> {
+    async fn new(tenant: &'a Tenant, resource: [&str; 2], operation: &str, probe: &[&str]) -> Self {
+        Self::matching(tenant, resource, operation, "true", probe).await
     }
 
-    /// Only where this expression of CEL is true.
-    async fn where_it_is(
+    /// Refuses only where this CEL expression is true.
+    async fn matching(
         tenant: &'a Tenant,
         resource: [&str; 2],
         operation: &str,
@@ -136,7 +136,7 @@ impl<'a> Refusal<'a> {
             admin.run_with_input(apply, object.to_string()).await.unwrap().success().unwrap();
         }
         let broker = tenant.world.broker_kubectl().unwrap();
-        probe::until("the policy", LIMIT, || async {
+        probe::until("the policy", WAIT_TIMEOUT, || async {
             let told = broker.run(probe).await?.stderr;
             Ok(if told.contains("not today") { Probe::Ready(()) } else { Probe::NotYet(told) })
         })
@@ -156,7 +156,7 @@ impl<'a> Refusal<'a> {
 #[tokio::test]
 async fn a_refused_label_keeps_no_right_alive() {
     let tenant = Tenant::start(World::builder()).await;
-    // What the fence lets pass, so that it is the other policy that refuses.
+    // A request that the broker's own policies allow, so that the other policy refuses it.
     let probe = [
         "label",
         "namespace",
@@ -164,7 +164,7 @@ async fn a_refused_label_keeps_no_right_alive() {
         "tenant-broker.io/suspended=true",
         "--dry-run=server",
     ];
-    let refusal = Refusal::of(&tenant, ["", "namespaces"], "UPDATE", &probe).await;
+    let refusal = InjectedRefusal::new(&tenant, ["", "namespaces"], "UPDATE", &probe).await;
     let suspension = tenant.suspend_leaving(&["label_namespace", "finish"]).await;
     assert!(!tenant.token_works().await, "the tokens that are out");
     assert!(!tenant.is_there(&["rolebindings"]).await);
@@ -172,7 +172,7 @@ async fn a_refused_label_keeps_no_right_alive() {
     let detail = suspension.steps[1].detail.as_deref().unwrap_or_default();
     assert!(detail.contains("not today"), "{suspension:?}");
     assert!(tenant.failures("label_namespace", "refused").await);
-    // At the terminal as well.
+    // The plugin reports it as well.
     let operator = tenant.world.administrator("operator-2").await.unwrap();
     operator.login(&[]).await.unwrap().success().unwrap();
     let suspend = ["tenant", "suspend", &tenant.namespace, "--wait", "0"];
@@ -192,11 +192,11 @@ async fn bindings_that_cannot_be_deleted_leave_no_token() {
     );
     let probe = ["delete", "--raw", &path];
     let resource = ["rbac.authorization.k8s.io", "rolebindings"];
-    let refusal = Refusal::of(&tenant, resource, "DELETE", &probe).await;
+    let refusal = InjectedRefusal::new(&tenant, resource, "DELETE", &probe).await;
     tenant.suspend_leaving(&["delete_role_bindings", "finish"]).await;
     assert!(!tenant.is_there(&["serviceaccount", "sa-tenant-admin"]).await);
-    // The API server remembers the account for a moment.
-    probe::until("the token to end", LIMIT, || async {
+    // The API server caches the account for a moment.
+    probe::until("the token to end", WAIT_TIMEOUT, || async {
         let works = tenant.token_works().await;
         Ok(if works { Probe::NotYet("works".to_owned()) } else { Probe::Ready(()) })
     })
@@ -209,12 +209,12 @@ async fn bindings_that_cannot_be_deleted_leave_no_token() {
     assert!(!tenant.is_there(&["rolebindings"]).await);
 }
 
-/// In the order of names it comes before the others: the API server ends the deletion of a collection there.
+/// Its name sorts before the others: the API server stops the deletion of a collection there.
 #[tokio::test]
 async fn a_binding_that_cannot_be_deleted_protects_no_other() {
     let tenant = Tenant::start(World::builder()).await;
     let admin = tenant.world.admin_kubectl().unwrap();
-    for name in ["aaa", "door"] {
+    for name in ["aaa", "extra"] {
         let subject = format!("--serviceaccount={}:default", tenant.namespace);
         let bind = ["create", "rolebinding", name, "--clusterrole=view", &subject];
         let bind = bind.into_iter().chain(["-n", &tenant.namespace]);
@@ -227,10 +227,10 @@ async fn a_binding_that_cannot_be_deleted_protects_no_other() {
     let (resource, probe) =
         (["rbac.authorization.k8s.io", "rolebindings"], ["delete", "--raw", &path]);
     let which = "oldObject.metadata.name == 'aaa'";
-    let refusal = Refusal::where_it_is(&tenant, resource, "DELETE", which, &probe).await;
+    let refusal = InjectedRefusal::matching(&tenant, resource, "DELETE", which, &probe).await;
     tenant.suspend_leaving(&["delete_role_bindings", "finish"]).await;
     assert!(tenant.is_there(&["rolebinding", "aaa"]).await);
-    for name in ["door", "rb-tenant-admin"] {
+    for name in ["extra", "rb-tenant-admin"] {
         assert!(!tenant.is_there(&["rolebinding", name]).await, "{name}");
     }
     refusal.end().await;
@@ -246,7 +246,7 @@ async fn an_account_that_cannot_be_deleted_has_no_rights() {
         tenant.namespace
     );
     let probe = ["delete", "--raw", &path];
-    let refusal = Refusal::of(&tenant, ["", "serviceaccounts"], "DELETE", &probe).await;
+    let refusal = InjectedRefusal::new(&tenant, ["", "serviceaccounts"], "DELETE", &probe).await;
     tenant.suspend_leaving(&["delete_service_account", "finish"]).await;
     assert!(!tenant.token_works().await);
     assert!(!tenant.is_there(&["rolebindings"]).await);
@@ -255,10 +255,10 @@ async fn an_account_that_cannot_be_deleted_has_no_rights() {
     assert!(!tenant.is_there(&["serviceaccount", "sa-tenant-admin"]).await);
 }
 
-/// A full etcd refuses what writes and lets what deletes: a tenant can cause it.
-/// A resumption makes a new account. A run of the suspension before it that is slow must not delete that one.
+/// A resumption creates a new ServiceAccount. A slow run of the suspension before it must not
+/// delete that one.
 #[tokio::test]
-async fn an_account_that_was_made_meanwhile_is_not_deleted() {
+async fn an_account_created_meanwhile_is_not_deleted() {
     let tenant = Tenant::start(World::builder().fault_proxy()).await;
     let account = ["serviceaccount", "sa-tenant-admin"];
     let (admin, namespace) = (tenant.world.admin_kubectl().unwrap(), tenant.namespace.clone());
@@ -271,7 +271,8 @@ async fn an_account_that_was_made_meanwhile_is_not_deleted() {
             }
         }
     };
-    let deletes = |seen: &Seen| seen.is(&Method::DELETE, "/serviceaccounts/sa-tenant-admin");
+    let deletes =
+        |seen: &RecordedRequest| seen.is(&Method::DELETE, "/serviceaccounts/sa-tenant-admin");
     let rule = Rule::new(Fault::before(replace)).when(deletes).nth(1);
     let rule = tenant.world.proxy().unwrap().add(rule);
     tenant.suspend().await;
@@ -279,6 +280,7 @@ async fn an_account_that_was_made_meanwhile_is_not_deleted() {
     assert!(tenant.is_there(&account).await);
 }
 
+/// A full etcd refuses writes and allows deletions; a tenant can cause it.
 #[tokio::test]
 async fn a_full_etcd_keeps_no_right_alive() {
     let tenant = Tenant::start(World::builder().own_control_plane()).await;
@@ -308,9 +310,10 @@ async fn the_label_of_other_tools_decides_nothing() {
     assert!(!tenant.token_works().await);
 }
 
-/// Ours is for administrators of the policies; whoever may label namespaces otherwise may not write it.
+/// Only administrators of the policies may write our label; a right to label namespaces is not
+/// enough.
 #[tokio::test]
-async fn the_label_of_ours_is_written_by_nobody_else() {
+async fn our_label_is_written_by_policy_administrators_only() {
     let tenant = Tenant::start(World::builder()).await;
     let admin = tenant.world.admin_kubectl().unwrap();
     let name = format!("labels-{}", tenant.namespace);
@@ -354,20 +357,20 @@ async fn the_label_of_ours_is_written_by_nobody_else() {
     admin.run(["delete", "clusterrole", &name]).await.unwrap().success().unwrap();
 }
 
-/// Without the label no policy holds the namespace, but its uid is on record: the rights are taken away, and
-/// the suspension stays open until the label is back.
+/// Without the label no policy matches the namespace, but its uid is on record: access is revoked,
+/// and the suspension stays open until the label is back.
 #[tokio::test]
 async fn a_namespace_without_its_label_loses_its_rights() {
     for recorded in [true, false] {
         let tenant = Tenant::start(World::builder().setting("drift_seconds", 3600)).await;
         if !recorded {
-            forget_namespace_uid(&tenant).await;
+            clear_namespace_uid(&tenant).await;
         }
-        // What a tenant would do while nothing holds it.
+        // A tenant's action while no policy matches.
         tenant.label(&["tenant-broker.io/workspace-"]).await;
-        let door = ["create", "rolebinding", "door", "--clusterrole=admin", "--user=mallory"];
-        probe::until("the policies to let go", LIMIT, || async {
-            let done = tenant.token.run(door).await?;
+        let bind = ["create", "rolebinding", "extra", "--clusterrole=admin", "--user=mallory"];
+        probe::until("the policies to let go", WAIT_TIMEOUT, || async {
+            let done = tenant.token.run(bind).await?;
             Ok(if done.status.success() { Probe::Ready(()) } else { Probe::NotYet(done.stderr) })
         })
         .await
@@ -389,7 +392,7 @@ async fn a_namespace_without_its_label_loses_its_rights() {
     }
 }
 
-/// A status is what is true: where rights may be back, the workspace is suspending again.
+/// The status reflects the cluster: if access may be restored, the workspace is suspending again.
 #[tokio::test]
 async fn a_suspended_namespace_that_loses_its_label_is_suspending_again() {
     let tenant = Tenant::start(World::builder().setting("drift_seconds", 1)).await;
@@ -398,7 +401,7 @@ async fn a_suspended_namespace_that_loses_its_label_is_suspending_again() {
     let back = ["create", "rolebinding", "back", "--clusterrole=admin", "--user=mallory", "-n"];
     let back = back.into_iter().chain([tenant.namespace.as_str()]);
     tenant.world.admin_kubectl().unwrap().run(back).await.unwrap().success().unwrap();
-    probe::until("the broker to find it", LIMIT, || async {
+    probe::until("the broker to find it", WAIT_TIMEOUT, || async {
         let workspace = tenant.operator.workspace(tenant.id).await?;
         let open = workspace.unfinished.map(|it| it.open_steps).unwrap_or_default();
         let is_open = workspace.status == WorkspaceStatus::Suspending
@@ -412,21 +415,21 @@ async fn a_suspended_namespace_that_loses_its_label_is_suspending_again() {
     tenant.reaches_suspended().await;
 }
 
-/// A namespace of the same name that somebody else made is left alone, and nobody is told that the workspace
-/// is suspended.
+/// A namespace of the same name that another user created is left alone, and the workspace is not
+/// reported as suspended.
 #[tokio::test]
-async fn another_namespace_of_the_name_stays_as_it_is() {
+async fn a_foreign_namespace_of_the_same_name_is_left_alone() {
     let tenant = Tenant::start(World::builder().setting("drift_seconds", 3600)).await;
     let admin = tenant.world.admin_kubectl().unwrap();
     admin.run(["delete", "namespace", &tenant.namespace]).await.unwrap().success().unwrap();
     admin.run(["create", "namespace", &tenant.namespace]).await.unwrap().success().unwrap();
-    let door = ["create", "rolebinding", "theirs", "--clusterrole=view", "--user=carol", "-n"];
-    let door = door.into_iter().chain([tenant.namespace.as_str()]);
-    admin.run(door).await.unwrap().success().unwrap();
+    let bind = ["create", "rolebinding", "theirs", "--clusterrole=view", "--user=carol", "-n"];
+    let bind = bind.into_iter().chain([tenant.namespace.as_str()]);
+    admin.run(bind).await.unwrap().success().unwrap();
     let open = ["label_namespace", "delete_role_bindings", "delete_service_account", "finish"];
     let suspension = tenant.suspend_leaving(&open).await;
     let detail = suspension.steps[1].detail.clone().unwrap_or_default();
-    assert!(detail.contains("another one than the broker made"), "{detail}");
+    assert!(detail.contains("is not the one that the broker created"), "{detail}");
     assert!(tenant.is_there(&["rolebinding", "theirs"]).await);
     assert!(!tenant.token_works().await);
     admin.run(["delete", "namespace", &tenant.namespace]).await.unwrap().success().unwrap();
@@ -434,8 +437,8 @@ async fn another_namespace_of_the_name_stays_as_it_is() {
     assert!(tenant.person.api().await.unwrap().credential(tenant.id).await.is_err());
 }
 
-/// Sets a row back to what an earlier version wrote.
-async fn forget_namespace_uid(tenant: &Tenant) {
+/// Resets a row to the state that an earlier version wrote.
+async fn clear_namespace_uid(tenant: &Tenant) {
     use sqlx::Connection as _;
 
     let url = tenant.world.database_url().unwrap();

@@ -1,4 +1,5 @@
-//! Ways around a rule that names only the resource itself: subresources, and whole collections.
+//! Bypass attempts against rules that name only the resource itself: subresources, and whole
+//! collections.
 
 use integration::world::World;
 use serde_json::json;
@@ -9,8 +10,8 @@ use super::{are_refused, is_refused};
 const RBAC: &str = "cannot";
 const SUSPENDED: &str = "tenant-suspended";
 
-/// `status` and `finalize` write the namespace too, labels included. RBAC gives neither to anybody
-/// here; whoever had the right by mistake would be held by the policies.
+/// `status` and `finalize` write the namespace too, labels included. RBAC grants neither to anybody
+/// here; the policies refuse a user who has the right by mistake.
 #[tokio::test]
 async fn a_namespace_is_not_written_through_its_subresources() {
     let world = World::builder().own_control_plane().start().await.unwrap();
@@ -58,7 +59,7 @@ async fn a_namespace_is_not_written_through_its_subresources() {
     }
 }
 
-/// A collection is deleted one by one, and each is looked at.
+/// A collection is deleted one by one, and the policies check each object.
 #[tokio::test]
 async fn a_collection_is_not_deleted_at_once() {
     let world = World::builder().start().await.unwrap();
@@ -89,8 +90,8 @@ async fn a_collection_is_not_deleted_at_once() {
     mallory.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
 }
 
-/// A pod on a node that nobody answers for: what a tenant may connect to fails at the kubelet, what
-/// is suspended does not get so far.
+/// A pod on a node without a kubelet: a connection that the tenant may open fails at the kubelet, a
+/// suspended one is refused before.
 #[tokio::test]
 async fn in_a_suspended_namespace_nothing_is_connected_to_nor_written_by_a_subresource() {
     let world = World::builder().start().await.unwrap();
@@ -102,7 +103,7 @@ async fn in_a_suspended_namespace_nothing_is_connected_to_nor_written_by_a_subre
     let create = ["create", "-f", "-"];
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name}});
     admin.run_with_input(create, node.to_string()).await.unwrap().success().unwrap();
-    // Nothing listens on this port.
+    // No server listens on this port.
     let status = json!({"status": {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 9}},
@@ -124,7 +125,7 @@ async fn in_a_suspended_namespace_nothing_is_connected_to_nor_written_by_a_subre
     let in_it = ["-n", &namespace];
     let connections: [&[&str]; 3] =
         [&["exec", "p", "--", "true"], &["attach", "p"], &["port-forward", "pod/p", ":80"]];
-    // kubectl wants to see the pod running before it forwards a port.
+    // kubectl forwards a port only to a running pod.
     let running = r#"{"status":{"phase":"Running"}}"#;
     let run = ["patch", "pod", "p", "-n", &namespace, "--subresource=status", "-p", running];
     admin.run(run).await.unwrap().success().unwrap();
@@ -139,7 +140,7 @@ async fn in_a_suspended_namespace_nothing_is_connected_to_nor_written_by_a_subre
     let id = mallory.api().await.unwrap().workspaces(false).await.unwrap().items[0].id;
     let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
     operator.suspend(id, &SuspendRequest::default()).await.unwrap();
-    // Rights that nobody took away: the label alone has to hold.
+    // The rights are still there: the label alone has to protect.
     let outsider = world.cluster().kubeconfig_for("connecting", None, world.folder()).unwrap();
     let outsider = world.kubectl_with(&outsider).unwrap();
     let role = format!("pod-status-{namespace}");
@@ -160,7 +161,7 @@ async fn in_a_suspended_namespace_nothing_is_connected_to_nor_written_by_a_subre
         &["delete", "--raw", &config_maps],
     ];
     for args in connections.into_iter().chain(others) {
-        // What follows "--" is the command in the pod; a raw path has its namespace.
+        // The arguments after "--" are the command in the pod; a raw path contains the namespace.
         let mut args = args.to_vec();
         if !args.contains(&"--raw") {
             args.splice(1..1, in_it);

@@ -1,4 +1,4 @@
-//! What a tenant tries against the kill switch.
+//! Attacks of a tenant on the kill switch.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use tenant_shared::{SuspendRequest, WorkspaceStatus};
 
 use super::are_refused;
 
-const LIMIT: Duration = Duration::from_mins(1);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Whether a loop leaves what it makes.
+/// Whether a loop keeps the bindings that it creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     Yes,
     No,
 }
 
-/// A token that was taken away: its kubeconfig, and a client with it.
+/// Returns a kubeconfig with a stolen token, and a client with it.
 async fn stolen(world: &World, api: &BrokerApi) -> (PathBuf, kube::Client) {
     let kubeconfig = world.folder().join("stolen.kubeconfig");
     std::fs::write(&kubeconfig, api.kubeconfig("static").await.unwrap()).unwrap();
@@ -31,8 +31,8 @@ async fn stolen(world: &World, api: &BrokerApi) -> (PathBuf, kube::Client) {
     (kubeconfig, client)
 }
 
-/// Whether a token that was taken away was refused: for want of rights, or, where the API server had not seen it
-/// for ten seconds, because its ServiceAccount is gone.
+/// Whether a stolen token was refused: because it lacks rights, or, where the API server had not
+/// authenticated it for ten seconds, because its ServiceAccount is gone.
 fn is_cut_off(refusal: &str) -> bool {
     refusal.contains("orbidden")
         || refusal.contains("Unauthorized")
@@ -48,7 +48,7 @@ async fn cannot(kubectl: &Kubectl, attempts: &[&[&str]]) {
 }
 
 async fn until_made(made: &AtomicUsize, enough: usize) {
-    probe::until("the loop to run", LIMIT, || async {
+    probe::until("the loop to run", WAIT_TIMEOUT, || async {
         let so_far = made.load(Ordering::SeqCst);
         Ok(if so_far >= enough {
             Probe::Ready(())
@@ -60,10 +60,10 @@ async fn until_made(made: &AtomicUsize, enough: usize) {
     .unwrap();
 }
 
-/// The quota lets nobody make so many; here it is raised. They go on being made while the kill switch
-/// runs, and every one of them would be a way back in.
+/// The quota lets nobody create that many; here it is raised. More are created while the kill
+/// switch runs, and each of them would restore access.
 #[tokio::test]
-async fn of_a_hundred_bindings_that_grow_in_number_none_is_left() {
+async fn a_hundred_bindings_and_those_added_meanwhile_are_all_deleted() {
     let world = World::builder().start().await.unwrap();
     let mallory = world.person("mallory").await.unwrap();
     let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
@@ -72,7 +72,7 @@ async fn of_a_hundred_bindings_that_grow_in_number_none_is_left() {
     let api = mallory.api().await.unwrap();
     let id = api.workspaces(false).await.unwrap().items[0].id;
     let (kubeconfig, client) = stolen(&world, &api).await;
-    mallory.kubectl().run(["create", "serviceaccount", "door"]).await.unwrap().success().unwrap();
+    mallory.kubectl().run(["create", "serviceaccount", "extra"]).await.unwrap().success().unwrap();
     let quota = r#"{"spec":{"hard":{"count/rolebindings.rbac.authorization.k8s.io":"5000"}}}"#;
     let raise = ["patch", "quota", "tenant-quota", "-n", &namespace, "-p", quota];
     world.admin_kubectl().unwrap().run(raise).await.unwrap().success().unwrap();
@@ -90,11 +90,11 @@ async fn of_a_hundred_bindings_that_grow_in_number_none_is_left() {
     until_made(&made, 100).await;
     let suspension = operator.suspend(id, &SuspendRequest::default()).await.unwrap();
     assert_eq!(suspension.status, WorkspaceStatus::Suspended, "{suspension:?}");
-    // The answer is out: from here on nothing passes.
+    // The call has returned: from here on nothing is allowed.
     let stolen = world.kubectl_with(&kubeconfig).unwrap();
-    let door = format!("system:serviceaccount:{namespace}:door");
-    let as_door = ["get", "secrets", "--as", &door];
-    cannot(&stolen, &[&["get", "secrets"], &as_door, &["create", "configmap", "c"]]).await;
+    let extra = format!("system:serviceaccount:{namespace}:extra");
+    let as_extra = ["get", "secrets", "--as", &extra];
+    cannot(&stolen, &[&["get", "secrets"], &as_extra, &["create", "configmap", "c"]]).await;
     for worker in workers {
         let refusal = worker.await.unwrap();
         assert!(is_cut_off(&refusal), "the loop ended otherwise: {refusal}");
@@ -103,9 +103,9 @@ async fn of_a_hundred_bindings_that_grow_in_number_none_is_left() {
     assert!(bindings.is_none(), "{bindings:?}");
 }
 
-/// A DELETE that answers 404 is no success: whoever could rename the broker's binding would stay.
+/// A DELETE that returns 404 is no success, because a renamed binding would remain.
 #[tokio::test]
-async fn a_binding_of_another_name_goes_as_well() {
+async fn a_renamed_binding_is_deleted_as_well() {
     let world = World::builder().start().await.unwrap();
     let mallory = world.person("mallory").await.unwrap();
     let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
@@ -115,7 +115,8 @@ async fn a_binding_of_another_name_goes_as_well() {
     let id = api.workspaces(false).await.unwrap().items[0].id;
     let (kubeconfig, _) = stolen(&world, &api).await;
     let account = format!("--serviceaccount={namespace}:sa-tenant-admin");
-    // The policies let no tenant do it (`nobody_from_outside_is_let_in`); an administrator may.
+    // The policies let no tenant do it (`no_binding_names_a_subject_from_outside`); an
+    // administrator may.
     let admin = world.admin_kubectl().unwrap();
     let rename: [&[&str]; 2] = [
         &["create", "rolebinding", "other", "--clusterrole=admin", &account, "-n", &namespace],
@@ -134,8 +135,8 @@ async fn a_binding_of_another_name_goes_as_well() {
     assert!(bindings.is_none(), "{bindings:?}");
 }
 
-/// A tenant that makes bindings in a loop while the kill switch runs, for the account of its own
-/// that it would come back with.
+/// A tenant that creates bindings in a loop while the kill switch runs, for an account of its own
+/// that could restore its access.
 #[tokio::test]
 async fn a_loop_of_writes_does_not_outlive_the_suspension() {
     let world = World::builder().start().await.unwrap();
@@ -146,7 +147,7 @@ async fn a_loop_of_writes_does_not_outlive_the_suspension() {
     let api = mallory.api().await.unwrap();
     let id = api.workspaces(false).await.unwrap().items[0].id;
     let (_, client) = stolen(&world, &api).await;
-    mallory.kubectl().run(["create", "serviceaccount", "door"]).await.unwrap().success().unwrap();
+    mallory.kubectl().run(["create", "serviceaccount", "extra"]).await.unwrap().success().unwrap();
 
     let made = Arc::new(AtomicUsize::new(0));
     let workers: Vec<_> = (0..4)
@@ -165,13 +166,13 @@ async fn a_loop_of_writes_does_not_outlive_the_suspension() {
     assert_eq!(suspension.status, tenant_shared::WorkspaceStatus::Suspended, "{suspension:?}");
     for worker in workers {
         let refusal = worker.await.unwrap();
-        // By the label, or for want of the rights that were taken away a moment later.
+        // By the label, or because the rights were revoked a moment later.
         assert!(is_cut_off(&refusal), "the loop ended otherwise: {refusal}");
     }
     let bindings = super::super::object(&world, &["rolebindings", "-n", &namespace]).await.unwrap();
     assert!(bindings.is_none(), "{bindings:?}");
 
-    // Even with rights that nobody took away, the label alone stops every write.
+    // Even with remaining rights the label alone stops every write.
     let admin = world.admin_kubectl().unwrap();
     let outsider = world.cluster().kubeconfig_for("outsider", None, world.folder()).unwrap();
     let outsider = world.kubectl_with(&outsider).unwrap();
@@ -194,7 +195,7 @@ async fn a_loop_of_writes_does_not_outlive_the_suspension() {
         ],
     )
     .await;
-    // An administrator who is not of system:masters can still clean up.
+    // An administrator who is not in system:masters can still clean up.
     let keeper = world.cluster().kubeconfig_for("keeper", None, world.folder()).unwrap();
     let give = [
         "create",
@@ -220,8 +221,8 @@ async fn a_loop_of_writes_does_not_outlive_the_suspension() {
         .unwrap();
 }
 
-/// Makes bindings, and deletes them again unless they are to be kept, until one is refused; returns
-/// what the refusal said.
+/// Creates bindings, and deletes them again unless they are kept, until one is refused; returns the
+/// text of the refusal.
 async fn bind_until_refused(
     client: kube::Client,
     namespace: &str,
@@ -234,7 +235,7 @@ async fn bind_until_refused(
 
     let api: Api<RoleBinding> = Api::namespaced(client, namespace);
     for round in 0_u32.. {
-        let name = format!("door-{worker}-{round}");
+        let name = format!("extra-{worker}-{round}");
         let mut binding = RoleBinding::default();
         binding.metadata.name = Some(name.clone());
         binding.role_ref = RoleRef {
@@ -244,13 +245,13 @@ async fn bind_until_refused(
         };
         binding.subjects = Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),
-            name: "door".to_owned(),
+            name: "extra".to_owned(),
             namespace: Some(namespace.to_owned()),
             ..Subject::default()
         }]);
         if let Err(error) = api.create(&PostParams::default(), &binding).await {
             match error {
-                // What was deleted is counted a moment later.
+                // The quota counts a deletion a moment later.
                 kube::Error::Api(status) if status.message.contains("exceeded quota") => continue,
                 error => return error.to_string(),
             }

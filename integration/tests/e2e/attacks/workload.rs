@@ -1,5 +1,5 @@
-//! Pods that reach their neighbours through the node: by a system priority, by naming a node, by
-//! binding themselves to one. Controllers make most pods, so each is tried through a template too.
+//! Attacks through the node on pods of other tenants: a system priority, a node name, a self-made
+//! binding to a node. Controllers create most pods, so each is tried through a template too.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use super::is_refused;
 
 const PODS: &str = "tenant-pods";
 const CREATE: [&str; 3] = ["create", "-f", "-"];
-const LIMIT: Duration = Duration::from_mins(1);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A pod's `spec` with these fields besides.
+/// Returns a pod's `spec` with these additional fields.
 fn spec(more: &Value) -> Value {
     let mut spec = json!({"containers": [{"name": "c", "image": "registry.k8s.io/pause",
         "securityContext": {"allowPrivilegeEscalation": false, "runAsNonRoot": true,
@@ -29,7 +29,7 @@ fn pod(name: &str, more: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec(more)})
 }
 
-/// What no pod of a tenant may say.
+/// Returns fields that no pod of a tenant may have.
 fn bad() -> [(&'static str, Value); 4] {
     [
         ("node-critical", json!({"priorityClassName": "system-node-critical"})),
@@ -48,10 +48,10 @@ async fn no_pod_takes_a_system_priority_or_a_node() {
     for (name, more) in bad() {
         is_refused(kubectl, &CREATE, &pod(name, &more), PODS).await;
     }
-    // The number alone is refused by the API server itself, which derives it from the class.
+    // The API server itself refuses the number alone, because it derives it from the class.
     let numbered = pod("numbered", &json!({"priority": 2_000_001_000}));
     is_refused(kubectl, &CREATE, &numbered, "priority").await;
-    // A class of the operator's own is a tenant's to use.
+    // A tenant may use a class of the operator.
     let admin = world.admin_kubectl().unwrap();
     let class = format!("batch-{}", mallory.namespace());
     let create = ["create", "priorityclass", &class, "--value=1000000000"];
@@ -59,7 +59,7 @@ async fn no_pod_takes_a_system_priority_or_a_node() {
     let good = pod("good", &json!({"priorityClassName": class})).to_string();
     kubectl.run_with_input(CREATE, good).await.unwrap().success().unwrap();
 
-    // An administrator debugs a node from there.
+    // An administrator uses a named node for debugging.
     let named = pod("debugger", &json!({"nodeName": "some-node"})).to_string();
     let as_admin = ["create", "-f", "-", "-n", &mallory.namespace()];
     admin.run_with_input(as_admin, named).await.unwrap().success().unwrap();
@@ -95,7 +95,7 @@ async fn no_pod_is_bound_to_a_node_by_hand() {
     for path in [&pods, &bindings] {
         is_refused(kubectl, &["create", "--raw", path, "-f", "-"], &binding, PODS).await;
     }
-    // The scheduler does the same.
+    // The scheduler may do the same.
     let made =
         world.cluster().kubeconfig_for("system:kube-scheduler", None, world.folder()).unwrap();
     // KUBECONFIG is a list that colons separate.
@@ -113,9 +113,10 @@ async fn no_pod_is_bound_to_a_node_by_hand() {
     }
 }
 
-/// Waits until the controllers could not make the pods of all `refused`, and made those of `made`.
+/// Waits until the controllers failed to create the pods of all `refused`, and created those of
+/// `made`.
 async fn until_tried(kubectl: &Kubectl, refused: &[&str], made: &[&str]) {
-    probe::until("the controllers to try", LIMIT, || async {
+    probe::until("the controllers to try", WAIT_TIMEOUT, || async {
         let failed = ["get", "events", "--field-selector=reason=FailedCreate"];
         let events = kubectl.json(failed).await?["items"].clone();
         let events: Vec<String> =

@@ -1,4 +1,4 @@
-//! The gateway as pages use it, in a real browser: with the cookie, by listed origins, over WebSocket.
+//! The gateway in a real browser: pages with the cookie, from listed origins, over WebSocket.
 
 use integration::{streams::make_pod, world::World};
 use serde_json::json;
@@ -40,7 +40,7 @@ async fn a_listed_page_reads_changes_and_watches_and_no_other_does() {
     for attempt in [&create, &names, &watch] {
         assert_eq!(chromium.value(attempt).await.unwrap(), "failed", "{attempt}");
     }
-    // A form needs no permission to be sent, but it changes nothing.
+    // A form can be sent without permission, but it changes nothing.
     let form = format!(
         "fetch('{url}', {{method: 'POST', mode: 'no-cors', credentials: 'include',
             body: JSON.stringify({document}).replace('page', 'foreign')}}).then(r => r.type)"
@@ -67,8 +67,8 @@ async fn a_listed_page_runs_a_command_in_a_pod_and_no_other_does() {
     for word in ["sh", "-c", "read line; echo \"heard $line\"; echo also >&2; exit 3"] {
         url.query_pairs_mut().append_pair("command", word);
     }
-    // The first byte of a message is its channel: standard input, output and error are 0 to 2, how it
-    // ended is 3. Output may come in pieces.
+    // The first byte of a message is its channel: 0 to 2 are standard input, output and error, 3 is
+    // the exit status. Output may come in pieces.
     let exec = format!(
         "new Promise(done => {{
             const socket = new WebSocket('{url}', 'v5.channel.k8s.io');

@@ -10,11 +10,11 @@ use tenant_shared::SuspendRequest;
 use super::GATEWAY;
 
 /// More than the ten seconds by which replicas look back at each other's changes.
-const AHEAD: Duration = Duration::from_secs(15);
-/// Everything that is open is compared every 30 s.
-const LIMIT: Duration = Duration::from_mins(1);
+const CLOCK_SKEW: Duration = Duration::from_secs(15);
+/// Time limit of the cut: all open streams are compared with the database every 30 s.
+const CUT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A watch of a person through this replica, of which something has come.
+/// Opens a watch of a person through this replica, and waits for its first data.
 async fn watch(world: &World, person: &Person, replica: usize) -> reqwest::Response {
     let api = person.api().await.unwrap();
     let api = api.at(&world.brokers()[replica].url().unwrap()).unwrap();
@@ -26,10 +26,10 @@ async fn watch(world: &World, person: &Person, replica: usize) -> reqwest::Respo
     answer
 }
 
-/// Whether it is cut within the limit.
+/// Whether the watch is cut within the time limit.
 async fn is_cut(mut watch: reqwest::Response) -> bool {
     let rest = async { while let Ok(Some(_)) = watch.chunk().await {} };
-    tokio::time::timeout(LIMIT, rest).await.is_ok()
+    tokio::time::timeout(CUT_TIMEOUT, rest).await.is_ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,7 +37,7 @@ async fn a_suspension_ends_streams_on_a_replica_whose_clock_is_ahead() {
     let world = World::builder().postgres().replicas(2).start().await.unwrap();
     let ahead = &world.brokers()[1];
     ahead.stop().await.unwrap();
-    ahead.set_clock_ahead(AHEAD);
+    ahead.set_clock_ahead(CLOCK_SKEW);
     ahead.start().await.unwrap();
     let log = ahead.log().unwrap();
     assert!(log.contains("clock differs from the database's"), "{log}");
@@ -52,7 +52,7 @@ async fn a_suspension_ends_streams_on_a_replica_whose_clock_is_ahead() {
     let api = bob.api().await.unwrap();
     let credential = api.credential(workspaces[1]).await.unwrap().credential_id;
     operator.suspend(workspaces[0], &SuspendRequest { reason: None }).await.unwrap();
-    // Its ServiceAccount goes with it, and so the credential of the watch.
+    // Its ServiceAccount is replaced, which revokes the credential of the watch.
     api.revoke(workspaces[1], &credential).await.unwrap();
     let (alice, bob) = tokio::join!(is_cut(of_alice), is_cut(of_bob));
     assert!(alice && bob, "still open: suspended {}, revoked {}", !alice, !bob);

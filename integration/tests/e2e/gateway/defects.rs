@@ -1,4 +1,4 @@
-//! Where other gateways failed.
+//! Known defects of other gateways.
 
 use http::{Method, StatusCode, header};
 use integration::world::World;
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{GATEWAY, raw};
 
 #[tokio::test]
-async fn bodies_pass_as_they_are_and_new_resources_are_there_at_once() {
+async fn bodies_pass_unchanged_and_new_resources_are_served_at_once() {
     let world = World::builder().own_control_plane().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     let api = alice.api().await.unwrap();
@@ -27,7 +27,7 @@ async fn bodies_pass_as_they_are_and_new_resources_are_there_at_once() {
     let answer = get(&format!("{base}/resourcequotas"), table).await.unwrap();
     let answer: serde_json::Value = answer.json().await.unwrap();
     assert_eq!(answer["kind"], "Table");
-    // The API server compresses what is longer than 128 KiB.
+    // The API server compresses responses longer than 128 KiB.
     let large = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"},
         "data": {"text": "x".repeat(300_000)}});
     let made = api.request(Method::POST, &format!("{base}/configmaps")).unwrap();
@@ -36,7 +36,7 @@ async fn bodies_pass_as_they_are_and_new_resources_are_there_at_once() {
     let answer = get(&format!("{base}/configmaps/large"), "application/json").await.unwrap();
     assert_eq!(answer.headers()[header::CONTENT_ENCODING], "gzip");
     assert!(answer.bytes().await.unwrap().starts_with(&[0x1f, 0x8b]), "gzip, as it was sent");
-    // What a browser's page may read is the gateway's decision.
+    // The gateway decides on CORS headers, not the API server.
     let answer = get(&format!("{base}/configmaps/absent"), "application/json").await.unwrap();
     assert_eq!(answer.status(), StatusCode::NOT_FOUND);
     let answer = get(&format!("{GATEWAY}/api/v1/namespaces/absent/pods"), "*/*").await.unwrap();
@@ -59,13 +59,13 @@ async fn bodies_pass_as_they_are_and_new_resources_are_there_at_once() {
     admin.run(wait).await.unwrap().success().unwrap();
     assert_eq!(get(&path, "*/*").await.unwrap().status(), StatusCode::OK);
 
-    // No token of the cluster is in the log, which is at its most talkative here.
+    // No token of the cluster is in the log, even at its most verbose level.
     let log = world.broker().log().unwrap();
     assert!(!log.contains("eyJ"), "a token is in the log");
 }
 
 #[tokio::test]
-async fn what_is_malformed_or_too_large_is_refused_before_anything_is_asked() {
+async fn malformed_or_oversized_requests_are_refused_first() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     alice.api().await.unwrap().init("basic").await.unwrap();
@@ -85,7 +85,7 @@ async fn what_is_malformed_or_too_large_is_refused_before_anything_is_asked() {
         (request(path, ""), &["200"][..]),
         (request(path, "Host: elsewhere\r\n"), &["400"]),
         (request(path, "Authorization: Bearer other\r\n"), &["400", "401"]),
-        // Chunked counts, as RFC 9112 section 6.3 says, and goes on alone.
+        // Transfer-Encoding takes precedence, as RFC 9112 section 6.3 says, and is forwarded alone.
         (request(path, "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"), &["200", "400"]),
         (request(path, "Content-Length: 3\r\nContent-Length: 4\r\n"), &["400"]),
         (request(path, "Transfer-Encoding: chunked, gzip\r\n"), &["400"]),
@@ -99,9 +99,9 @@ async fn what_is_malformed_or_too_large_is_refused_before_anything_is_asked() {
         let shown: String = request.chars().take(200).collect();
         assert!(statuses.contains(&status), "{shown}: {}", answer.lines().next().unwrap_or(""));
     }
-    // Who is refused while it is still sending is told so.
+    // A client that is refused while it is still sending gets the response.
     let body = "x".repeat(300_000);
     let path = format!("{GATEWAY}/api/v1/namespaces/{}/configmaps", alice.namespace());
-    let refused = world.stranger().unwrap().request(Method::POST, &path).unwrap().body(body);
+    let refused = world.anonymous_api().unwrap().request(Method::POST, &path).unwrap().body(body);
     assert_eq!(refused.send().await.unwrap().status(), StatusCode::UNAUTHORIZED);
 }

@@ -1,4 +1,4 @@
-//! Helm through the gateway: a tenant's chart from its installation to its end.
+//! Helm through the gateway: the whole life of a tenant's release.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ spec:
     spec: {containers: [{name: main, image: "registry.example/shop:1"}]}
 "#;
 
-/// Writes a small chart.
+/// Writes a small chart and returns its path.
 fn chart(folder: &Path) -> PathBuf {
     let chart = folder.join("shop");
     std::fs::create_dir_all(chart.join("templates")).unwrap();
@@ -47,10 +47,10 @@ fn chart(folder: &Path) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_chart_is_installed_changed_set_back_and_removed() {
+async fn a_chart_is_installed_upgraded_rolled_back_and_uninstalled() {
     let world = World::builder().tls().start().await.unwrap();
     let alice = through_the_gateway(&world, "alice").await;
-    let helm = Helm::of(alice.kubectl()).await.unwrap();
+    let helm = Helm::for_kubectl(alice.kubectl()).await.unwrap();
     let chart = chart(alice.home());
     let chart = chart.to_str().unwrap();
     let run = async |args: &[&str]| helm.run(args).await.unwrap().success().unwrap();
@@ -83,7 +83,7 @@ async fn a_chart_is_installed_changed_set_back_and_removed() {
     let left = ["get", "configmap,service,deployment", "shop", "--ignore-not-found", "-o", "name"];
     assert_eq!(alice.kubectl().run(left).await.unwrap().success().unwrap().stdout, "");
 
-    // What it may not do, the API server says, and not the gateway.
+    // The API server, not the gateway, refuses forbidden requests.
     let denied = helm.run(["list", "-A"]).await.unwrap();
     assert!(denied.stderr.contains("forbidden"), "{denied:?}");
     assert_ne!(denied.code(), 0);

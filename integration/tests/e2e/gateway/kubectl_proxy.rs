@@ -1,4 +1,4 @@
-//! `kubectl proxy` with a gateway entry: every user of the machine may send what they like with the
+//! `kubectl proxy` with a gateway entry: every user of the machine may send any request with the
 //! person's token.
 
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn the_token_of_a_gateway_entry_reaches_nothing_but_the_gateway() {
     let issued = alice.api().await.unwrap().audit_logs("action=IssueCredential").await.unwrap();
     assert!(issued.items.is_empty(), "{issued:?}");
 
-    // Who forgot the path is told what to append.
+    // A request without the gateway's path gets a hint what to append.
     for path in ["/api", "/apis", "/version", "/apis/apps/v1"] {
         let answer = http.get(format!("{base}{path}")).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::NOT_FOUND);
@@ -62,7 +62,7 @@ async fn the_token_of_a_gateway_entry_reaches_nothing_but_the_gateway() {
     let answer = http.get(format!("{base}{path}")).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK, "{answer:?}");
 
-    // The session itself goes on as before, and so does the plugin.
+    // The session itself continues to work, and so does the plugin.
     alice.kubectl().run(["tenant", "whoami"]).await.unwrap().success().unwrap();
     let printed = alice.kubectl().run(["tenant", "kubeconfig", "--mode", "static", "--print"]);
     printed.await.unwrap().success().unwrap();

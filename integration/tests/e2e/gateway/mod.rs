@@ -1,17 +1,17 @@
-//! kubectl through the broker's gateway, and what does not get through.
+//! kubectl through the broker's gateway, and the requests that it refuses.
 
-mod answers;
 mod browser;
-mod burden;
 mod clocks;
 mod defects;
 mod helm;
 mod kubectl_proxy;
-mod own;
+mod limits;
+mod misbehaving;
+mod parity;
+mod proxied_responses;
 mod raw;
-mod same;
-mod share;
 mod streams;
+mod synthesized;
 mod upgrades;
 
 use std::time::Duration;
@@ -25,10 +25,10 @@ use serde_json::Value;
 use tenant_shared::SuspendRequest;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// The gateway, from the base of the API that the harness's client has.
+/// Path of the gateway, relative to the base of the API that the harness's client has.
 const GATEWAY: &str = "../../clusters/internal-cluster";
 
-/// A person whose kubectl goes through the gateway.
+/// Creates a person whose kubectl goes through the gateway.
 async fn through_the_gateway(world: &World, name: &str) -> Person {
     let person = world.person(name).await.unwrap();
     person.login(&[]).await.unwrap().success().unwrap();
@@ -109,7 +109,7 @@ async fn nobody_acts_as_somebody_else_and_the_clusters_log_joins_to_the_person()
     assert_ne!(id, "chosen");
     let event = probe::until("the API server's audit log", Duration::from_secs(10), || async {
         let events = world.cluster().audit_events()?;
-        // The broker's TokenRequest on the way has the same id.
+        // The broker's own TokenRequest has the same id.
         let found = events.into_iter().find(|event| {
             event["auditID"] == id.as_str() && event["user"]["username"] != "tenant-broker"
         });
@@ -131,12 +131,12 @@ async fn nobody_acts_as_somebody_else_and_the_clusters_log_joins_to_the_person()
 }
 
 #[tokio::test]
-async fn a_path_that_two_may_read_in_two_ways_is_not_forwarded() {
+async fn an_ambiguous_path_is_not_forwarded() {
     let world = World::builder().start().await.unwrap();
     let alice = world.person("alice").await.unwrap();
     let api = alice.api().await.unwrap();
     api.init("basic").await.unwrap();
-    // kubectl sends no credentials without TLS, so there is no kubeconfig that could not work.
+    // kubectl sends no credentials without TLS, so no kubeconfig is issued that could not work.
     let refused = api.kubeconfig("gateway").await.unwrap_err().to_string();
     assert!(refused.contains("https"), "{refused}");
     let session = alice.sign_in().await.unwrap();
@@ -160,7 +160,7 @@ async fn a_path_that_two_may_read_in_two_ways_is_not_forwarded() {
         let answer = raw(&authority, &request).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{target}: {answer}");
     }
-    // What is listed as hop by hop is refused before it is taken off.
+    // A header that is listed as hop-by-hop is checked before it is removed.
     let token = session.access_token.expose_secret();
     let listed = format!(
         "GET /clusters/internal-cluster/version HTTP/1.1\r\nHost: {authority}\r\n\
@@ -184,7 +184,7 @@ async fn raw(authority: &str, request: impl AsRef<[u8]>) -> String {
 async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &[u8]) -> String {
     stream.write_all(request).await.unwrap();
     let mut answer = Vec::new();
-    // A server that closes while it is sent more may reset the connection behind its answer.
+    // A server that closes during an upload may reset the connection after its response.
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Requests that no ordinary client sends: the broker answers as the API server does.
+//! Raw requests that no ordinary client sends: the broker responds as the API server does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use secrecy::ExposeSecret as _;
 
 use super::{exchange, raw};
 
-/// A way to the API server on the wire.
-struct Way {
+/// A route to the API server on the wire.
+struct RawRoute {
     authority: String,
-    /// Before the path of the API.
+    /// Prefix of the path of the API.
     prefix: &'static str,
     token: String,
-    /// The certificate authority, if the way begins with TLS.
+    /// The certificate authority as PEM, if the route uses TLS.
     certificate: Option<String>,
 }
 
-impl Way {
+impl RawRoute {
     async fn send(&self, request: impl AsRef<[u8]>) -> String {
         let Some(certificate) = &self.certificate else {
             return raw(&self.authority, request).await;
@@ -43,20 +43,20 @@ impl Way {
     }
 }
 
-/// Directly, and through the gateway.
-async fn ways(world: &World) -> (Person, [Way; 2]) {
+/// Returns the direct route and the route through the gateway.
+async fn routes(world: &World) -> (Person, [RawRoute; 2]) {
     let person = world.person("alice").await.unwrap();
     let session = person.sign_in().await.unwrap();
-    let api = world.stranger().unwrap().with_token(session.access_token.clone());
+    let api = world.anonymous_api().unwrap().with_token(session.access_token.clone());
     let (workspace, _) = api.init("basic").await.unwrap();
     let credential = api.credential(workspace.id).await.unwrap();
-    let direct = Way {
+    let direct = RawRoute {
         authority: world.cluster().url().authority().to_owned(),
         prefix: "",
         token: credential.token.clone(),
         certificate: Some(world.cluster().authority().certificate().to_owned()),
     };
-    let gateway = Way {
+    let gateway = RawRoute {
         authority: world.broker().url().unwrap().authority().to_owned(),
         prefix: "/clusters/internal-cluster",
         token: session.access_token.expose_secret().to_owned(),
@@ -65,20 +65,21 @@ async fn ways(world: &World) -> (Person, [Way; 2]) {
     (person, [direct, gateway])
 }
 
-/// The status of an answer.
+/// Returns the status of a response.
 fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or(answer)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_api_server_refuses_the_broker_refuses() {
+async fn requests_that_the_api_server_refuses_are_refused() {
     let world = World::builder().start().await.unwrap();
-    let (person, ways) = ways(&world).await;
+    let (person, routes) = routes(&world).await;
     let maps = format!("/api/v1/namespaces/{}/configmaps", person.namespace());
     let chunked = "Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n";
     let object = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"a-"}}"#;
     let chunk = format!("{:x}\r\n{object}\r\n0\r\n\r\n", object.len());
-    // Method, path, headers with a `Host` unless they have their own, body, the status of both.
+    // Method, path, headers with a `Host` unless they have their own, body, the status on both
+    // routes.
     let host = "Host: HOST\r\n";
     let cases = [
         ("GET", "/version", host.to_owned(), "", "200"),
@@ -95,15 +96,15 @@ async fn what_the_api_server_refuses_the_broker_refuses() {
     ];
     let mut others = Vec::new();
     for (method, path, headers, body, expected) in cases {
-        for way in &ways {
+        for route in &routes {
             let request = format!(
                 "{method} {}{path} HTTP/1.1\r\n{}Authorization: Bearer {}\r\n\
                  Connection: close\r\n\r\n{body}",
-                way.prefix,
-                headers.replace("HOST", &way.authority),
-                way.token,
+                route.prefix,
+                headers.replace("HOST", &route.authority),
+                route.token,
             );
-            let answer = way.send(&request).await;
+            let answer = route.send(&request).await;
             if status(&answer) != expected {
                 others.push(format!("{expected}: {method} {headers:?} {body:?}: {answer}"));
             }
@@ -111,21 +112,21 @@ async fn what_the_api_server_refuses_the_broker_refuses() {
     }
     assert!(others.is_empty(), "{}", others.join("\n\n"));
 
-    // Of a malformed chunk the API server says that it failed itself (500).
+    // On a malformed chunk the API server reports an internal error (500).
     for body in ["zz\r\n{}\r\n0\r\n\r\n", "2\r\n{}0\r\n\r\n"] {
-        for (way, expected) in ways.iter().zip(["500", "400"]) {
+        for (route, expected) in routes.iter().zip(["500", "400"]) {
             let request = format!(
                 "POST {}{maps} HTTP/1.1\r\nHost: {}\r\n{chunked}Authorization: Bearer {}\r\n\
                  Connection: close\r\n\r\n{body}",
-                way.prefix, way.authority, way.token
+                route.prefix, route.authority, route.token
             );
-            let answer = way.send(&request).await;
+            let answer = route.send(&request).await;
             assert_eq!(status(&answer), expected, "{body:?}: {answer}");
         }
     }
 
     // The API server takes these for requests that need a right of RBAC.
-    let [_, gateway] = &ways;
+    let [_, gateway] = &routes;
     let broker = &gateway.authority;
     // hyper refuses more than a hundred headers by itself, without a body.
     let many: String = "X-Again: 1\r\n".repeat(101);
@@ -147,7 +148,7 @@ async fn what_the_api_server_refuses_the_broker_refuses() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_malformed_chunk_is_the_clients_fault() {
     let world = World::builder().start().await.unwrap();
-    let (person, [_, gateway]) = ways(&world).await;
+    let (person, [_, gateway]) = routes(&world).await;
     let request = format!(
         "POST {}/api/v1/namespaces/{}/configmaps HTTP/1.1\r\nHost: {}\r\n\
          Authorization: Bearer {}\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
@@ -165,7 +166,7 @@ async fn a_malformed_chunk_is_the_clients_fault() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn options_of_a_path_are_read_as_the_api_server_reads_them() {
     let world = World::builder().start().await.unwrap();
-    let (person, ways) = ways(&world).await;
+    let (person, routes) = routes(&world).await;
     let base = format!("/api/v1/namespaces/{}/configmaps", person.namespace());
     for (query, is_watch) in [
         ("watch", true),
@@ -180,18 +181,18 @@ async fn options_of_a_path_are_read_as_the_api_server_reads_them() {
         ("watch=fAlSe", false),
         ("watch=false&watch=true", false),
     ] {
-        for way in &ways {
+        for route in &routes {
             let request = format!(
                 "GET {}{base}?{query}&timeoutSeconds=1 HTTP/1.1\r\nHost: {}\r\n\
                  Authorization: Bearer {}\r\nConnection: close\r\n\r\n",
-                way.prefix, way.authority, way.token
+                route.prefix, route.authority, route.token
             );
-            let answer = way.send(&request).await;
+            let answer = route.send(&request).await;
             assert_eq!(!answer.contains("ConfigMapList"), is_watch, "{query}: {answer}");
-            if way.prefix.is_empty() {
+            if route.prefix.is_empty() {
                 continue;
             }
-            // The broker's log says what it took the request for.
+            // The broker's log tells how it classified the request.
             let id = answer.lines().find_map(|line| line.strip_prefix("audit-id: ")).unwrap();
             let kind = if is_watch { "watch" } else { "call" };
             probe::until("the broker's log line", Duration::from_secs(10), || async {

@@ -1,12 +1,12 @@
-//! Requests that ask for an upgrade, and request trailers: what a program behind `/proxy/` receives.
+//! Upgrade requests and request trailers: what a program behind `/proxy/` receives.
 
 use integration::person::Person;
 use integration::world::World;
 use secrecy::ExposeSecret as _;
 
-use super::answers::with_pod;
+use super::proxied_responses::with_pod;
 
-/// Sends a request to a page of the program; `headers` are whole lines, `rest` is the body.
+/// Sends a request to a page of the program; `headers` are complete lines, `rest` is the body.
 async fn send(world: &World, person: &Person, line: &str, headers: &[u8], rest: &str) -> String {
     let broker = world.broker().url().unwrap();
     let token = person.sign_in().await.unwrap().access_token;
@@ -20,16 +20,16 @@ async fn send(world: &World, person: &Person, line: &str, headers: &[u8], rest: 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_was_asked_for_and_is_known_becomes_a_tunnel() {
+async fn only_requested_and_known_upgrades_become_tunnels() {
     let (world, alice, path) = with_pod().await;
     let echo = format!("GET {path}/echo");
 
-    // Other protocols are not asked for upstream; the request is answered as it is.
+    // Other protocols are not requested upstream; the response is passed on as it is.
     let answer =
         send(&world, &alice, &echo, b"Connection: Upgrade, close\r\nUpgrade: h2c\r\n", "").await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("h2c"), "{answer}");
 
-    // A subprotocol that carries a token stays here, whatever stands beside it.
+    // A subprotocol that carries a token is never forwarded, whatever is next to it.
     let websocket =
         b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v4.channel.k8s.io, \
@@ -40,7 +40,7 @@ async fn only_what_was_asked_for_and_is_known_becomes_a_tunnel() {
     assert!(answer.contains("v4.channel.k8s.io"), "{answer}");
     assert!(!answer.contains("base64url.bearer"), "{answer}");
 
-    // A program that switches to something else has no tunnel.
+    // A program that switches to another protocol gets no tunnel.
     let line = format!("GET {path}/switch");
     let websocket =
         b"Connection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\

@@ -1,4 +1,4 @@
-//! `profiles.json`: the accounts that this person uses, and the current one.
+//! `profiles.json`: the accounts on this machine, and which one is current.
 
 use std::{
     collections::BTreeMap,
@@ -9,43 +9,43 @@ use serde::{Deserialize, Serialize};
 
 use super::Storage;
 use crate::{
+    account_key::{AccountKey, ProfileName},
     broker_url::BrokerUrl,
     error::Error,
-    identity::{Identity, ProfileName},
-    private_file::{self, Found},
+    private_file::{self, PrivateFile},
     world::{Env, Messages},
 };
 
-/// Version of the file's schema. The first one knew one account for each broker.
-const VERSION: u32 = 2;
+/// Version of the file's schema. Version 1 had one account for each broker.
+const SCHEMA_VERSION: u32 = 2;
 
-/// What is known of the accounts.
+/// The accounts on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Profiles {
-    /// The account of whoever names none.
-    pub(crate) current: Option<Identity>,
-    known: BTreeMap<Identity, Profile>,
+    /// Account of commands that select none.
+    pub(crate) current: Option<AccountKey>,
+    known: BTreeMap<AccountKey, Profile>,
 }
 
-/// One account.
+/// Settings of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Profile {
     /// Name of the kubeconfig entries, if the person chose one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) context: Option<String>,
-    /// PEM file of the broker's CA. Remembered, because a kubectl that is started from elsewhere
+    /// PEM file of the broker's CA. It is stored, because a kubectl that is started from elsewhere
     /// does not have the environment of the sign-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca_file: Option<PathBuf>,
-    /// Where the person wants the session to be kept.
+    /// Where the person wants the session to be stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage: Option<Storage>,
-    /// Whether the person was told that it is in a file, for want of a keyring.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) told_of_file: bool,
+    /// Whether the person was told that the session is in a file because there is no keyring.
+    #[serde(default, rename = "told_of_file", skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) file_storage_notice_shown: bool,
 }
 
-/// The file. Accounts are filed under their names, those without one under their broker's address.
+/// The file. Accounts are listed by profile name, those without one by their broker's address.
 #[derive(Serialize, Deserialize)]
 struct File {
     version: u32,
@@ -62,7 +62,7 @@ struct Entry {
     profile: Profile,
 }
 
-/// The file's first version.
+/// Version 1 of the file.
 #[derive(Deserialize)]
 struct FirstFile {
     default: Option<BrokerUrl>,
@@ -70,15 +70,15 @@ struct FirstFile {
     brokers: BTreeMap<BrokerUrl, Profile>,
 }
 
-/// Why a file is not used.
+/// Why a file cannot be used.
 enum Unusable {
     Newer,
     Damaged,
 }
 
-/// What the command line says about the account.
+/// Global flags that select the account.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct Choice {
+pub(crate) struct AccountFlags {
     /// Address of the broker (`https://…`)
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) broker: Option<String>,
@@ -92,13 +92,13 @@ impl Profiles {
         config.join("profiles.json")
     }
 
-    /// Reads the file; none is an empty one, a damaged one is set aside.
+    /// Reads the file. A missing file has no accounts; a damaged one is quarantined.
     pub(crate) fn read(config: &Path, messages: &Messages) -> Result<Self, Error> {
         let path = Self::path(config);
         let bytes = match private_file::read(&path)? {
-            Found::Absent => return Ok(Self::default()),
-            Found::Foreign(why) => return Err(Error::other(why)),
-            Found::Bytes { bytes, .. } => bytes,
+            PrivateFile::Missing => return Ok(Self::default()),
+            PrivateFile::Untrusted(why) => return Err(Error::other(why)),
+            PrivateFile::Contents { bytes, .. } => bytes,
         };
         match Self::parse(&bytes) {
             Ok(profiles) => Ok(profiles),
@@ -123,31 +123,31 @@ impl Profiles {
             1 => {
                 let file: FirstFile = serde_json::from_slice(bytes).map_err(damaged)?;
                 Ok(Self {
-                    current: file.default.map(Identity::unnamed),
+                    current: file.default.map(AccountKey::unnamed),
                     known: file
                         .brokers
                         .into_iter()
-                        .map(|(broker, profile)| (Identity::unnamed(broker), profile))
+                        .map(|(broker, profile)| (AccountKey::unnamed(broker), profile))
                         .collect(),
                 })
             }
-            VERSION => Self::of_file(serde_json::from_slice(bytes).map_err(damaged)?)
+            SCHEMA_VERSION => Self::from_file(serde_json::from_slice(bytes).map_err(damaged)?)
                 .ok_or(Unusable::Damaged),
             _ => Err(Unusable::Newer),
         }
     }
 
-    fn of_file(file: File) -> Option<Self> {
-        let known: BTreeMap<Identity, Profile> = file
+    fn from_file(file: File) -> Option<Self> {
+        let known: BTreeMap<AccountKey, Profile> = file
             .profiles
             .into_iter()
             .map(|(name, Entry { broker, profile })| {
-                let identity = if name == broker.as_str() {
-                    Identity::unnamed(broker)
+                let account = if name == broker.as_str() {
+                    AccountKey::unnamed(broker)
                 } else {
-                    Identity::named(broker, ProfileName::parse(&name).ok()?)
+                    AccountKey::named(broker, ProfileName::parse(&name).ok()?)
                 };
-                Some((identity, profile))
+                Some((account, profile))
             })
             .collect::<Option<_>>()?;
         let current = match file.current {
@@ -157,17 +157,17 @@ impl Profiles {
         Some(Self { current, known })
     }
 
-    /// Replaces the file.
+    /// Writes the file.
     pub(crate) fn write(&self, config: &Path) -> Result<(), Error> {
         let file = File {
-            version: VERSION,
+            version: SCHEMA_VERSION,
             current: self.current.as_ref().map(|it| it.name().to_owned()),
             profiles: self
                 .known
                 .iter()
-                .map(|(identity, profile)| {
-                    let entry = Entry { broker: identity.broker.clone(), profile: profile.clone() };
-                    (identity.name().to_owned(), entry)
+                .map(|(account, profile)| {
+                    let entry = Entry { broker: account.broker.clone(), profile: profile.clone() };
+                    (account.name().to_owned(), entry)
                 })
                 .collect(),
         };
@@ -176,38 +176,48 @@ impl Profiles {
         private_file::write(&Self::path(config), &text)
     }
 
-    /// The account to act for.
-    pub(crate) fn choose(&self, choice: &Choice, env: &Env) -> Result<Identity, Error> {
-        self.find(choice, env, false)
+    /// Selects the account to act for.
+    pub(crate) fn choose(&self, flags: &AccountFlags, env: &Env) -> Result<AccountKey, Error> {
+        self.resolve(flags, env, false)
     }
 
-    /// The account to sign in: a name that is not known yet is a new one, at the broker that is
-    /// named, else at the current one.
-    pub(crate) fn choose_for_login(&self, choice: &Choice, env: &Env) -> Result<Identity, Error> {
-        self.find(choice, env, true)
+    /// Selects the account to sign in. An unknown name is a new account, at the selected broker or
+    /// else at the current one.
+    pub(crate) fn choose_for_login(
+        &self,
+        flags: &AccountFlags,
+        env: &Env,
+    ) -> Result<AccountKey, Error> {
+        self.resolve(flags, env, true)
     }
 
-    /// The flags come first, then the variables, then the current account. A flag that names a
-    /// broker and no profile means the account without a name, whatever the variables say: so does
-    /// a kubeconfig, and what it means must not depend on who runs kubectl.
-    fn find(&self, choice: &Choice, env: &Env, may_be_new: bool) -> Result<Identity, Error> {
-        let flag = choice.broker.as_deref().map(BrokerUrl::parse).transpose()?;
+    /// Selects an account: by the flags, then by the environment variables, then the current one. A
+    /// flag with a broker and no profile means the account without a name, whatever the variables
+    /// say: that is what a kubeconfig contains, and its meaning must not depend on who runs
+    /// kubectl.
+    fn resolve(
+        &self,
+        flags: &AccountFlags,
+        env: &Env,
+        may_be_new: bool,
+    ) -> Result<AccountKey, Error> {
+        let flag = flags.broker.as_deref().map(BrokerUrl::parse).transpose()?;
         let variable = || {
             let text = env.text(tenant_shared::BROKER_ENV);
             text.map(|text| BrokerUrl::parse(&text)).transpose()
         };
-        if let Some(name) = &choice.profile {
+        if let Some(name) = &flags.profile {
             return self.by_name(name, flag, variable, may_be_new);
         }
         if let Some(broker) = flag {
-            return Ok(Identity::unnamed(broker));
+            return Ok(AccountKey::unnamed(broker));
         }
         if let Some(name) = env.text(crate::cli::PROFILE_ENV) {
             return self.by_name(&name, None, variable, may_be_new);
         }
         match (variable()?, &self.current) {
             (Some(broker), Some(current)) if current.broker == broker => Ok(current.clone()),
-            (Some(broker), _) => Ok(Identity::unnamed(broker)),
+            (Some(broker), _) => Ok(AccountKey::unnamed(broker)),
             (None, Some(current)) => Ok(current.clone()),
             (None, None) => Err(Error::usage("no broker is known").hint(format!(
                 "name it: kubectl tenant login --broker https://… (or set {})",
@@ -222,9 +232,9 @@ impl Profiles {
         broker: Option<BrokerUrl>,
         variable: impl Fn() -> Result<Option<BrokerUrl>, Error>,
         may_be_new: bool,
-    ) -> Result<Identity, Error> {
+    ) -> Result<AccountKey, Error> {
         let found = if name.contains("://") {
-            Some(Identity::unnamed(BrokerUrl::parse(name)?))
+            Some(AccountKey::unnamed(BrokerUrl::parse(name)?))
         } else {
             self.known.keys().find(|it| it.name() == name).cloned()
         };
@@ -235,82 +245,88 @@ impl Profiles {
             ))
             .hint("choose another name for the new account")),
             (Some(found), _) => Ok(found),
-            (None, Some(broker)) => Ok(Identity::named(broker, ProfileName::parse(name)?)),
+            (None, Some(broker)) => Ok(AccountKey::named(broker, ProfileName::parse(name)?)),
             (None, None) if may_be_new => {
                 let name = ProfileName::parse(name)?;
                 let current = || self.current.as_ref().map(|it| it.broker.clone());
-                variable()?.or_else(current).map(|it| Identity::named(it, name)).ok_or_else(|| {
-                    Error::usage("no broker is known")
-                        .hint("name it: kubectl tenant login --broker https://… --profile NAME")
-                })
+                variable()?.or_else(current).map(|it| AccountKey::named(it, name)).ok_or_else(
+                    || {
+                        Error::usage("no broker is known")
+                            .hint("name it: kubectl tenant login --broker https://… --profile NAME")
+                    },
+                )
             }
             (None, None) => Err(Error::usage(format!("there is no profile {name:?}")).hint(
-                "see them: kubectl tenant profiles; make one: kubectl tenant login --profile NAME",
+                "list them: kubectl tenant profiles; add one: kubectl tenant login --profile NAME",
             )),
         }
     }
 
-    /// What the flags and variables say, if they say anything: for commands that show everything
-    /// otherwise. A broker alone means all accounts there.
-    pub(crate) fn chosen(&self, choice: &Choice, env: &Env) -> Result<Option<Chosen>, Error> {
+    /// Accounts that the flags and variables select, if they select any, for commands that show all
+    /// accounts otherwise. A broker alone selects all accounts there.
+    pub(crate) fn filter(
+        &self,
+        flags: &AccountFlags,
+        env: &Env,
+    ) -> Result<Option<AccountFilter>, Error> {
         let set = |flag: &Option<String>, name| flag.clone().or_else(|| env.text(name));
-        let broker = set(&choice.broker, tenant_shared::BROKER_ENV);
-        // As everywhere, a variable does not bend what a flag says.
-        let profile = match (&choice.profile, &choice.broker) {
+        let broker = set(&flags.broker, tenant_shared::BROKER_ENV);
+        // As everywhere, a variable does not override a flag.
+        let profile = match (&flags.profile, &flags.broker) {
             (None, Some(_)) => None,
             (flag, _) => set(flag, crate::cli::PROFILE_ENV),
         };
         Ok(match (profile, broker) {
-            (Some(_), _) => Some(Chosen::Account(self.choose(choice, env)?)),
-            (None, Some(broker)) => Some(Chosen::Broker(BrokerUrl::parse(&broker)?)),
+            (Some(_), _) => Some(AccountFilter::Account(self.choose(flags, env)?)),
+            (None, Some(broker)) => Some(AccountFilter::Broker(BrokerUrl::parse(&broker)?)),
             (None, None) => None,
         })
     }
 
-    /// All accounts.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Identity> {
+    /// Keys of all accounts.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &AccountKey> {
         self.known.keys()
     }
 
-    /// What is known of an account, nothing by default.
-    pub(crate) fn of(&self, identity: &Identity) -> Profile {
-        self.known.get(identity).cloned().unwrap_or_default()
+    /// Settings of an account, empty if it is unknown.
+    pub(crate) fn get(&self, account: &AccountKey) -> Profile {
+        self.known.get(account).cloned().unwrap_or_default()
     }
 
-    /// Remembers an account.
-    pub(crate) fn set(&mut self, identity: &Identity, profile: Profile) {
-        self.known.insert(identity.clone(), profile);
+    /// Adds or replaces an account.
+    pub(crate) fn set(&mut self, account: &AccountKey, profile: Profile) {
+        self.known.insert(account.clone(), profile);
     }
 
-    /// The CA file to trust for a broker: `TENANT_BROKER_CA`, then the remembered one.
-    pub(crate) fn ca_file(&self, identity: &Identity, env: &Env) -> Option<PathBuf> {
-        env.get(crate::cli::CA_ENV).map(PathBuf::from).or_else(|| self.of(identity).ca_file)
+    /// CA file to trust for a broker: `TENANT_BROKER_CA`, then the stored one.
+    pub(crate) fn ca_file(&self, account: &AccountKey, env: &Env) -> Option<PathBuf> {
+        env.get(crate::cli::CA_ENV).map(PathBuf::from).or_else(|| self.get(account).ca_file)
     }
 }
 
-/// What was asked for.
+/// A selection of accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Chosen {
+pub(crate) enum AccountFilter {
     /// One account.
-    Account(Identity),
+    Account(AccountKey),
     /// All accounts at a broker.
     Broker(BrokerUrl),
 }
 
-impl Chosen {
-    pub(crate) fn covers(&self, identity: &Identity) -> bool {
+impl AccountFilter {
+    pub(crate) fn matches(&self, account: &AccountKey) -> bool {
         match self {
-            Self::Account(account) => account == identity,
-            Self::Broker(broker) => *broker == identity.broker,
+            Self::Account(chosen) => chosen == account,
+            Self::Broker(broker) => *broker == account.broker,
         }
     }
 }
 
 impl Profile {
-    /// The name of the kubeconfig entries: the chosen one, else that of the account, else the
+    /// Name of the kubeconfig entries: the chosen one, else the profile name, else [`None`] for the
     /// broker's own names.
-    pub(crate) fn entry_name(&self, identity: &Identity) -> Option<String> {
-        let own = || identity.profile.as_ref().map(|name| name.as_str().to_owned());
+    pub(crate) fn entry_name(&self, account: &AccountKey) -> Option<String> {
+        let own = || account.profile.as_ref().map(|name| name.as_str().to_owned());
         self.context.clone().or_else(own)
     }
 }

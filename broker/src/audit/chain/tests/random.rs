@@ -1,10 +1,10 @@
-//! Chains of random rows in a file, and every way of changing them.
+//! Property tests: chains of random rows in a file, and every way to change them.
 
 use std::{collections::BTreeMap, io::Cursor};
 
 use proptest::{prelude::*, test_runner::TestCaseResult};
 
-use super::{super::*, in_file};
+use super::{super::*, verify_text};
 use crate::{
     audit::Row,
     signing::{PrivateKey, PublicKeys},
@@ -40,7 +40,7 @@ fn row() -> impl Strategy<Value = Row> {
     })
 }
 
-/// Rows of two batches at least, sealed with this key as the sealer does.
+/// A chain of at least two batches, sealed with this key as the sealer does.
 fn chain(key: &PrivateKey, batches: &[Vec<Row>]) -> Vec<Line> {
     let (mut lines, mut sequence, mut hash) = (Vec::new(), 0, Hash::GENESIS);
     lines.push(Line::Start { sequence, hash });
@@ -48,10 +48,11 @@ fn chain(key: &PrivateKey, batches: &[Vec<Row>]) -> Vec<Line> {
         for row in batch {
             sequence += 1;
             hash = hash.link(sequence, row);
-            lines.push(Line::Row(Box::new(Sealed { sequence, hash, row: row.clone() })));
+            lines.push(Line::Row(Box::new(SealedRow { sequence, hash, row: row.clone() })));
         }
-        let mark = Mark { sequence, hash, at: "2026-01-02T03:04:05Z".parse().unwrap() };
-        let signed = key.sign(CHECKPOINT, &mark).unwrap();
+        let claims =
+            CheckpointClaims { sequence, hash, at: "2026-01-02T03:04:05Z".parse().unwrap() };
+        let signed = key.sign(CHECKPOINT, &claims).unwrap();
         lines.push(Line::Checkpoint { sequence, signed });
     }
     lines
@@ -65,41 +66,41 @@ fn batches() -> impl Strategy<Value = Vec<Vec<Row>>> {
     proptest::collection::vec(proptest::collection::vec(row(), 1..5), 2..5)
 }
 
-struct Tried {
+struct Keys {
     key: PrivateKey,
     known: PublicKeys,
 }
 
-impl Tried {
+impl Keys {
     fn new() -> Self {
         let key = PrivateKey::generate();
-        Self { known: PublicKeys::of(std::slice::from_ref(&key)), key }
+        Self { known: PublicKeys::from_private(std::slice::from_ref(&key)), key }
     }
 
-    fn outcome(&self, lines: &[Line], expected: Option<Expected>) -> Outcome {
-        in_file(&text(lines), &self.known, Start::Whole, expected)
+    fn report(&self, lines: &[Line], expected: Option<Head>) -> VerificationReport {
+        verify_text(&text(lines), &self.known, Start::Whole, expected)
     }
 
-    fn found(&self, lines: &[Line]) -> TestCaseResult {
-        let outcome = self.outcome(lines, None);
-        prop_assert!(outcome.fault.is_some(), "not found:\n{}", text(lines));
+    fn assert_detected(&self, lines: &[Line]) -> TestCaseResult {
+        let report = self.report(lines, None);
+        prop_assert!(report.fault.is_some(), "not detected:\n{}", text(lines));
         Ok(())
     }
 }
 
-/// Places of the rows among the lines.
-fn places(lines: &[Line]) -> Vec<usize> {
-    (0..lines.len()).filter(|place| matches!(lines[*place], Line::Row(_))).collect()
+/// Indexes of the rows among the lines.
+fn row_indexes(lines: &[Line]) -> Vec<usize> {
+    (0..lines.len()).filter(|index| matches!(lines[*index], Line::Row(_))).collect()
 }
 
-fn sealed(line: &mut Line) -> &mut Sealed {
+fn sealed(line: &mut Line) -> &mut SealedRow {
     match line {
         Line::Row(sealed) => sealed,
         other => panic!("{other:?} is no row"),
     }
 }
 
-/// Changes one column; which one, by number.
+/// Changes the column with this number.
 fn change(row: &mut Row, column: usize) {
     let text = |text: &mut Option<String>| *text = Some(text.take().unwrap_or_default() + "x");
     let id = |id: &mut Option<uuid::Uuid>| {
@@ -119,7 +120,7 @@ fn change(row: &mut Row, column: usize) {
         10 => text(&mut row.ip_address),
         11 => text(&mut row.request_id),
         12 => text(&mut row.reason),
-        // What is in one column, in the one beside it.
+        // Moves a value to the neighbouring column.
         _ => {
             (row.credential_id, row.ip_address) = (Some("a".into()), None);
             std::mem::swap(&mut row.request_id, &mut row.reason);
@@ -132,105 +133,107 @@ proptest! {
 
     #[test]
     fn an_untouched_chain_verifies(batches in batches()) {
-        let tried = Tried::new();
-        let lines = chain(&tried.key, &batches);
-        let outcome = tried.outcome(&lines, None);
-        prop_assert!(outcome.intact, "{outcome}");
-        prop_assert_eq!(outcome.rows, batches.iter().map(Vec::len).sum::<usize>() as u64);
-        prop_assert!(tried.outcome(&lines, Some(outcome.head)).intact);
-        let strangers = PublicKeys::of(&[PrivateKey::generate()]);
-        let outcome = in_file(&text(&lines), &strangers, Start::Whole, None);
-        let unknown = matches!(outcome.fault, Some(Fault::UnknownKey { .. }));
-        prop_assert!(unknown, "{outcome}");
+        let keys = Keys::new();
+        let lines = chain(&keys.key, &batches);
+        let report = keys.report(&lines, None);
+        prop_assert!(report.intact, "{report}");
+        prop_assert_eq!(report.rows, batches.iter().map(Vec::len).sum::<usize>() as u64);
+        prop_assert!(keys.report(&lines, Some(report.head)).intact);
+        let unknown_keys = PublicKeys::from_private(&[PrivateKey::generate()]);
+        let report = verify_text(&text(&lines), &unknown_keys, Start::Whole, None);
+        let unknown = matches!(report.fault, Some(Fault::UnknownKey { .. }));
+        prop_assert!(unknown, "{report}");
     }
 
     #[test]
-    fn a_changed_column_is_found_at_its_row(
+    fn a_changed_column_is_detected_at_its_row(
         batches in batches(), which: prop::sample::Index, column in 0usize..14
     ) {
-        let tried = Tried::new();
-        let mut lines = chain(&tried.key, &batches);
-        let place = *which.get(&places(&lines));
-        let before = sealed(&mut lines[place]).row.clone();
-        change(&mut sealed(&mut lines[place]).row, column);
-        prop_assume!(sealed(&mut lines[place]).row != before);
-        let wanted = sealed(&mut lines[place]).sequence;
-        let fault = tried.outcome(&lines, None).fault;
+        let keys = Keys::new();
+        let mut lines = chain(&keys.key, &batches);
+        let index = *which.get(&row_indexes(&lines));
+        let before = sealed(&mut lines[index]).row.clone();
+        change(&mut sealed(&mut lines[index]).row, column);
+        prop_assume!(sealed(&mut lines[index]).row != before);
+        let wanted = sealed(&mut lines[index]).sequence;
+        let fault = keys.report(&lines, None).fault;
         let found = matches!(fault, Some(Fault::Changed { sequence, .. }) if sequence == wanted);
         prop_assert!(found, "{fault:?}");
     }
 
     #[test]
-    fn a_row_that_is_removed_added_doubled_or_moved_is_found(
+    fn a_removed_added_duplicated_or_moved_row_is_detected(
         batches in batches(), which: prop::sample::Index, to: prop::sample::Index, foreign in row()
     ) {
-        let tried = Tried::new();
-        let lines = chain(&tried.key, &batches);
-        let all = places(&lines);
-        let (place, other) = (*which.get(&all), *to.get(&all));
+        let keys = Keys::new();
+        let lines = chain(&keys.key, &batches);
+        let all = row_indexes(&lines);
+        let (index, other) = (*which.get(&all), *to.get(&all));
         let mut removed = lines.clone();
-        let line = removed.remove(place);
-        tried.found(&removed)?;
+        let line = removed.remove(index);
+        keys.assert_detected(&removed)?;
         let mut doubled = lines.clone();
         doubled.insert(other, line.clone());
-        tried.found(&doubled)?;
+        keys.assert_detected(&doubled)?;
         let mut added = lines.clone();
-        let sequence = sealed(&mut added[place]).sequence;
-        let hash = sealed(&mut added[place]).hash.link(sequence, &foreign);
-        added.insert(place, Line::Row(Box::new(Sealed { sequence, hash, row: foreign })));
-        tried.found(&added)?;
-        if place != other {
+        let sequence = sealed(&mut added[index]).sequence;
+        let hash = sealed(&mut added[index]).hash.link(sequence, &foreign);
+        added.insert(index, Line::Row(Box::new(SealedRow { sequence, hash, row: foreign })));
+        keys.assert_detected(&added)?;
+        if index != other {
             let mut swapped = lines.clone();
-            swapped.swap(place, other);
-            tried.found(&swapped)?;
-            // With the numbers put right.
-            let (mut one, mut two) = (lines[place].clone(), lines[other].clone());
+            swapped.swap(index, other);
+            keys.assert_detected(&swapped)?;
+            // The same swap, with the sequence numbers corrected.
+            let (mut one, mut two) = (lines[index].clone(), lines[other].clone());
             let (first, second) = (sealed(&mut one), sealed(&mut two));
             if first.row != second.row {
                 std::mem::swap(&mut first.row, &mut second.row);
-                let mut exchanged = lines.clone();
-                (exchanged[place], exchanged[other]) = (one, two);
-                tried.found(&exchanged)?;
+                let mut swapped_rows = lines.clone();
+                (swapped_rows[index], swapped_rows[other]) = (one, two);
+                keys.assert_detected(&swapped_rows)?;
             }
         }
     }
 
     #[test]
-    fn a_cut_at_either_end_is_found(batches in batches(), cut: prop::sample::Index) {
-        let tried = Tried::new();
-        let lines = chain(&tried.key, &batches);
-        let head = tried.outcome(&lines, None).head;
-        // The beginning: with and without a false start.
-        let all = places(&lines);
-        let place = all[1 + cut.index(all.len() - 1)];
-        tried.found(&lines[place..])?;
-        let mut before = lines[*all.iter().rev().find(|at| **at < place).unwrap()].clone();
+    fn truncation_at_either_end_is_detected(batches in batches(), cut: prop::sample::Index) {
+        let keys = Keys::new();
+        let lines = chain(&keys.key, &batches);
+        let head = keys.report(&lines, None).head;
+        // The start is removed: with and without a forged start line.
+        let all = row_indexes(&lines);
+        let index = all[1 + cut.index(all.len() - 1)];
+        keys.assert_detected(&lines[index..])?;
+        let mut before = lines[*all.iter().rev().find(|at| **at < index).unwrap()].clone();
         let start = sealed(&mut before);
         let start = Line::Start { sequence: start.sequence, hash: start.hash };
-        tried.found(&[std::slice::from_ref(&start), &lines[place..]].concat())?;
-        // The end: anywhere it is unsigned, at a checkpoint only the kept head shows it.
+        keys.assert_detected(&[std::slice::from_ref(&start), &lines[index..]].concat())?;
+        // The end is removed. Between checkpoints the rest is unsigned; at a checkpoint only the
+        // kept head reveals it.
         let end = 1 + cut.index(lines.len() - 1);
-        let outcome = tried.outcome(&lines[..end], Some(head));
-        prop_assert!(!outcome.intact, "{outcome}");
+        let report = keys.report(&lines[..end], Some(head));
+        prop_assert!(!report.intact, "{report}");
         if matches!(lines[end - 1], Line::Row(_)) {
-            tried.found(&lines[..end])?;
+            keys.assert_detected(&lines[..end])?;
         }
     }
 
     #[test]
-    fn whoever_has_no_key_rewrites_nothing(
+    fn a_chain_rewritten_without_the_key_is_detected(
         batches in batches(), which: prop::sample::Index, foreign in row()
     ) {
-        let tried = Tried::new();
-        let lines = chain(&tried.key, &batches);
-        let head = tried.outcome(&lines, None).head;
+        let keys = Keys::new();
+        let lines = chain(&keys.key, &batches);
+        let head = keys.report(&lines, None).head;
         let from = which.index(batches.len());
         let mut rewritten = batches.clone();
         prop_assume!(rewritten[from][0] != foreign);
         rewritten[from][0] = foreign;
-        // The rows are made anew; the checkpoints are the old ones, a thief's, or gone.
-        let thief = PrivateKey::generate();
-        let mut forged = chain(&thief, &rewritten);
+        // The hashes are recomputed; the checkpoints are the old ones, signed with an attacker's
+        // key, or removed.
+        let attacker = PrivateKey::generate();
+        let mut forged = chain(&attacker, &rewritten);
         let old: BTreeMap<i64, Line> = lines
             .iter()
             .filter_map(|line| match line {
@@ -238,40 +241,40 @@ proptest! {
                 _ => None,
             })
             .collect();
-        tried.found(&forged)?;
+        keys.assert_detected(&forged)?;
         for line in &mut forged {
             if let Line::Checkpoint { sequence, .. } = line {
                 *line = old[sequence].clone();
             }
         }
-        let fault = tried.outcome(&forged, None).fault;
+        let fault = keys.report(&forged, None).fault;
         let found = matches!(fault, Some(Fault::Rewritten { .. }));
         prop_assert!(found, "{fault:?}");
         let first = batches[..from].iter().map(Vec::len).sum::<usize>() + 1;
         let first = i64::try_from(first).unwrap();
         forged.retain(|line| !matches!(line, Line::Checkpoint { sequence, .. } if *sequence >= first));
-        tried.found(&forged)?;
-        // Another who has a key of ours, but not the head that was kept.
-        let again = chain(&tried.key, &rewritten);
-        prop_assert!(!tried.outcome(&again, Some(head)).intact);
+        keys.assert_detected(&forged)?;
+        // Somebody with our key, but without the expected head.
+        let again = chain(&keys.key, &rewritten);
+        prop_assert!(!keys.report(&again, Some(head)).intact);
     }
 
     #[test]
-    fn whatever_a_file_holds_is_an_answer_and_no_panic(
+    fn no_file_content_causes_a_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..300), batches in batches(),
         at: prop::sample::Index, to: u8
     ) {
-        let tried = Tried::new();
-        let _ = verify_file(Cursor::new(bytes), &tried.known, Start::Whole, None, |_| {}).unwrap();
-        // One byte of a whole file.
-        let whole = text(&chain(&tried.key, &batches));
+        let keys = Keys::new();
+        let _ = verify_file(Cursor::new(bytes), &keys.known, Start::Whole, None, |_| {}).unwrap();
+        // One byte of a valid file.
+        let whole = text(&chain(&keys.key, &batches));
         let mut changed = whole.clone().into_bytes();
         let at = at.index(changed.len());
         prop_assume!(changed[at] != to);
         changed[at] = to;
-        let outcome = verify_file(Cursor::new(changed), &tried.known, Start::Whole, None, |_| {});
-        let outcome = outcome.unwrap();
-        // What ends the last line decides nothing; times of checkpoints are not read from outside.
-        prop_assert!(!outcome.intact || at == whole.len() - 1, "byte {at} became {to}");
+        let report = verify_file(Cursor::new(changed), &keys.known, Start::Whole, None, |_| {});
+        let report = report.unwrap();
+        // The newline at the end of the last line does not matter.
+        prop_assert!(!report.intact || at == whole.len() - 1, "byte {at} became {to}");
     }
 }

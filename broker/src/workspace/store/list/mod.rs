@@ -1,4 +1,4 @@
-//! Workspaces as lists show them, and workspaces by what people call them.
+//! Lists of workspaces, and lookup of workspaces by name.
 
 #[cfg(test)]
 mod tests;
@@ -7,30 +7,30 @@ use sqlx::FromRow;
 use tenant_shared::{Name, Workspace};
 use uuid::Uuid;
 
-use super::{Found, columns};
+use super::{WorkspaceRow, columns};
 use crate::{db::Db, list::Cursor, on_engine};
 
-/// A workspace, with what only lists show of its owner.
+/// A workspace with the e-mail address of its owner, which only lists and lookups show.
 #[derive(Clone, Debug, FromRow)]
-pub struct Listed {
+pub struct ListedWorkspace {
     #[sqlx(flatten)]
-    pub(in crate::workspace) found: Found,
+    pub(in crate::workspace) workspace: WorkspaceRow,
     owner_email: String,
 }
 
-impl Listed {
-    /// As it is written on the wire, without what differs in the cluster.
-    pub(in crate::workspace) fn wire(&self) -> Workspace {
-        Workspace { owner_email: Some(self.owner_email.clone()), ..self.found.wire() }
+impl ListedWorkspace {
+    /// The API form of the row, without drift.
+    pub(in crate::workspace) fn to_api(&self) -> Workspace {
+        Workspace { owner_email: Some(self.owner_email.clone()), ..self.workspace.to_api() }
     }
 
-    /// Its place in a list.
+    /// Its position in a list.
     pub(in crate::workspace) fn cursor(&self) -> Cursor {
-        Cursor { created_at: self.found.created_at, id: self.found.id }
+        Cursor { created_at: self.workspace.created_at, id: self.workspace.id }
     }
 }
 
-/// A constant, so that a test can ask for the plan of the statement.
+// Constants, so that a test can explain the plan of each statement.
 macro_rules! listed {
     ($name:ident, $rest:literal) => {
         const $name: &str = concat!(
@@ -53,38 +53,42 @@ listed!(
     "WHERE user_id = $4 AND (created_at, id) > ($1, $2) ORDER BY created_at, id LIMIT $3"
 );
 
-/// The workspace of this identifier.
-pub(in crate::workspace) async fn by_id(db: &Db, id: Uuid) -> sqlx::Result<Option<Listed>> {
+/// The workspace with this identifier.
+pub(in crate::workspace) async fn by_id(
+    db: &Db,
+    id: Uuid,
+) -> sqlx::Result<Option<ListedWorkspace>> {
     on_engine!(db.reader(), pool =>
         sqlx::query_as(BY_ID).bind(id).bind(1_i64).fetch_optional(pool).await)
 }
 
-/// The workspaces of this name, a bounded number, the oldest first: one statement, by an index.
-pub(in crate::workspace) async fn named(
+/// The workspaces of this name, at most this number, oldest first. One statement, which uses an
+/// index.
+pub(in crate::workspace) async fn by_name(
     db: &Db,
     name: &Name,
     most: u32,
-) -> sqlx::Result<Vec<Listed>> {
+) -> sqlx::Result<Vec<ListedWorkspace>> {
     let most = i64::from(most);
-    let mut found: Vec<Listed> = on_engine!(db.reader(), pool => match name {
+    let mut rows: Vec<ListedWorkspace> = on_engine!(db.reader(), pool => match name {
         Name::Id(id) => sqlx::query_as(BY_ID_OF_EITHER).bind(id).bind(most).fetch_all(pool).await,
         Name::Namespace(text) => {
             sqlx::query_as(BY_NAMESPACE).bind(text).bind(most).fetch_all(pool).await
         }
         Name::Email(text) => sqlx::query_as(BY_EMAIL).bind(text).bind(most).fetch_all(pool).await,
     })?;
-    // Not in SQL, where an order invites a walk along another index.
-    found.sort_by_key(|it| (it.found.created_at, it.found.id));
-    Ok(found)
+    // Sorted here, because with ORDER BY the planner may scan another index.
+    rows.sort_by_key(|it| (it.workspace.created_at, it.workspace.id));
+    Ok(rows)
 }
 
-/// Workspaces of one person or of everybody, oldest first, after this place.
+/// Workspaces of one owner or of all, oldest first, after this position.
 pub(in crate::workspace) async fn page(
     db: &Db,
     owner: Option<Uuid>,
     after: Cursor,
     most: u32,
-) -> sqlx::Result<Vec<Listed>> {
+) -> sqlx::Result<Vec<ListedWorkspace>> {
     let most = i64::from(most);
     on_engine!(db.reader(), pool => match owner {
         None => sqlx::query_as(ALL)
@@ -96,7 +100,7 @@ pub(in crate::workspace) async fn page(
 
 const COUNT: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM workspaces LIMIT $1) AS some_of_them";
 
-/// How many workspaces there are; counting stops at `most`.
+/// The number of workspaces; counting stops at `most`.
 pub(in crate::workspace) async fn count(db: &Db, most: u32) -> sqlx::Result<i64> {
     on_engine!(db.reader(), pool =>
         sqlx::query_scalar(COUNT).bind(i64::from(most)).fetch_one(pool).await)

@@ -1,4 +1,4 @@
-//! Lists and names on both engines, with many rows.
+//! Lists and lookups on both engines, with many rows.
 
 use tenant_shared::WorkspaceStatus as Status;
 
@@ -11,21 +11,21 @@ use crate::{
 on_both_engines!(
     a_name_is_found_by_each_of_its_forms,
     pages_give_every_row_once,
-    names_and_pages_are_found_by_an_index,
+    names_and_pages_use_an_index,
 );
 
-/// Rows that make a scan of the table the wrong plan.
-const MANY: i64 = 20_000;
+/// Number of rows, high enough that a full table scan is the wrong plan.
+const ROW_COUNT: i64 = 20_000;
 
-fn ids(found: &[Listed]) -> Vec<Uuid> {
-    found.iter().map(|it| it.found.id).collect()
+fn ids(rows: &[ListedWorkspace]) -> Vec<Uuid> {
+    rows.iter().map(|it| it.workspace.id).collect()
 }
 
 fn name(text: &dyn std::fmt::Display) -> Name {
     text.to_string().parse().unwrap()
 }
 
-/// Inserts users with one workspace each, all of the same millisecond.
+/// Inserts users with one workspace each, all created in the same millisecond.
 async fn fill(storage: &Storage) {
     let mut tx = storage.db.begin().await.unwrap();
     match tx.connection() {
@@ -39,7 +39,7 @@ async fn fill(storage: &Storage) {
                  SELECT gen_random_uuid(), id, 'c', 'tenant-' || id, 'sa', 'basic', '4', '8Gi', \
                    'provisioned', 0, 0 FROM users LIMIT $1",
             ] {
-                sqlx::query(statement).bind(MANY).execute(&mut *c).await.unwrap();
+                sqlx::query(statement).bind(ROW_COUNT).execute(&mut *c).await.unwrap();
             }
         }
         Engine::Sqlite(c) => {
@@ -54,7 +54,7 @@ async fn fill(storage: &Storage) {
                  SELECT randomblob(16), id, 'c', 'tenant-' || lower(hex(id)), 'sa', 'basic', '4', \
                    '8Gi', 'provisioned', 0, 0 FROM users LIMIT $1",
             ] {
-                sqlx::query(statement).bind(MANY).execute(&mut *c).await.unwrap();
+                sqlx::query(statement).bind(ROW_COUNT).execute(&mut *c).await.unwrap();
             }
         }
     }
@@ -70,20 +70,20 @@ async fn a_name_is_found_by_each_of_its_forms(on: On) {
     let other = storage.user().await;
     let theirs = storage.workspace(other, Status::Provisioned).await;
 
-    let named = async |name: &Name| ids(&named(&storage.db, name, 9).await.unwrap());
-    assert_eq!(named(&name(&first)).await, [first]);
-    // A person's name means all of theirs, whatever case the address is typed in.
-    assert_eq!(named(&name(&user)).await, [first, second]);
-    assert_eq!(named(&name(&format!("{user}@EXAMPLE.com"))).await, [first, second]);
-    // In these tests a namespace is called like the workspace.
-    assert_eq!(named(&Name::Namespace(theirs.to_string())).await, [theirs]);
+    let by_name = async |name: &Name| ids(&by_name(&storage.db, name, 9).await.unwrap());
+    assert_eq!(by_name(&name(&first)).await, [first]);
+    // The name of an owner gives all their workspaces; the case of the address does not matter.
+    assert_eq!(by_name(&name(&user)).await, [first, second]);
+    assert_eq!(by_name(&name(&format!("{user}@EXAMPLE.com"))).await, [first, second]);
+    // In these tests a namespace has the identifier of its workspace as its name.
+    assert_eq!(by_name(&Name::Namespace(theirs.to_string())).await, [theirs]);
     for nobody in ["tenant-x", "x@example.com", "00000000-0000-0000-0000-000000000000"] {
-        assert!(named(&name(&nobody)).await.is_empty(), "{nobody}");
+        assert!(by_name(&name(&nobody)).await.is_empty(), "{nobody}");
     }
     let like = format!("%{}", &format!("{user}@example.com")[1..]);
-    assert!(named(&Name::Email(like)).await.is_empty(), "an exact match only");
-    let shown = by_id(&storage.db, theirs).await.unwrap().unwrap().wire();
-    assert_eq!(shown.owner_email, Some(format!("{other}@example.com")));
+    assert!(by_name(&Name::Email(like)).await.is_empty(), "an exact match only");
+    let listed = by_id(&storage.db, theirs).await.unwrap().unwrap().to_api();
+    assert_eq!(listed.owner_email, Some(format!("{other}@example.com")));
 }
 
 async fn pages_give_every_row_once(on: On) {
@@ -91,7 +91,7 @@ async fn pages_give_every_row_once(on: On) {
     let user = storage.user().await;
     let mut all = Vec::new();
     for _ in 0..3 {
-        // Two of the same millisecond, so that the identifier decides.
+        // Two of the same millisecond, so that the identifier decides the order.
         for _ in 0..2 {
             all.push(storage.workspace(user, Status::Provisioned).await);
         }
@@ -117,11 +117,12 @@ async fn pages_give_every_row_once(on: On) {
     assert_eq!(count(&storage.db, 9).await.unwrap(), 7);
 }
 
-/// What the engine would do, as text.
+/// The query plan as text.
 async fn plan(storage: &Storage, statement: &str, values: [&str; 3]) -> String {
     match storage.db.reader() {
         Engine::Postgres(pool) => {
-            // A plan with the values in it, as the driver's statements have in the beginning.
+            // A plan for these values, which the server also makes for the first executions of a
+            // prepared statement.
             let mut text = statement.to_owned();
             for (place, value) in values.into_iter().enumerate() {
                 text = text.replace(&format!("${}", place + 1), value);
@@ -138,7 +139,7 @@ async fn plan(storage: &Storage, statement: &str, values: [&str; 3]) -> String {
     }
 }
 
-async fn names_and_pages_are_found_by_an_index(on: On) {
+async fn names_and_pages_use_an_index(on: On) {
     let storage = Storage::new(on).await;
     fill(&storage).await;
     let (id, text) = ("'6ba7b810-9dad-11d1-80b4-00c04fd430c8'", "'user77@example.com'");
@@ -154,7 +155,7 @@ async fn names_and_pages_are_found_by_an_index(on: On) {
         assert!(!scans.iter().any(|scan| plan.contains(scan)), "{statement}\n{plan}");
         assert!(["Index", "USING INDEX"].iter().any(|it| plan.contains(it)), "{plan}");
     }
-    let found = named(&storage.db, &name(&"user77@example.com"), 9).await.unwrap();
-    assert_eq!(found[0].owner_email, "user77@example.com");
-    assert_eq!(count(&storage.db, u32::MAX).await.unwrap(), MANY);
+    let rows = by_name(&storage.db, &name(&"user77@example.com"), 9).await.unwrap();
+    assert_eq!(rows[0].owner_email, "user77@example.com");
+    assert_eq!(count(&storage.db, u32::MAX).await.unwrap(), ROW_COUNT);
 }

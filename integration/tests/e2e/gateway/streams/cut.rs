@@ -1,4 +1,5 @@
-//! The kill switch: everything that is open ends, on the replica that was told and on the other.
+//! The kill switch and streams: all open streams end, on the replica that gets the request and on
+//! the other.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -7,25 +8,25 @@ use http::Method;
 use integration::kubectl::Kubectl;
 use integration::person::Person;
 use integration::progress::say;
-use integration::streams::{Ends, OpenStreams, make_pod};
+use integration::streams::{OpenStreams, StreamEnds, make_pod};
 use integration::world::World;
 use tenant_shared::{SessionList, SuspendRequest};
 
 use super::{POD, through_the_gateway};
 
-/// How long streams may go on in a test; what it really takes is printed, and promised by
-/// docs/gateway.md.
-const LIMIT: Duration = Duration::from_secs(5);
-/// Longer than any test: the command of `exec` says nothing meanwhile.
-const SILENT: Duration = Duration::from_mins(10);
+/// Time limit for streams to end in a test. The test prints the real time, and docs/gateway.md
+/// promises it.
+const CUT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longer than any test: the command of `exec` prints nothing meanwhile.
+const EXEC_SILENCE: Duration = Duration::from_mins(10);
 
-/// A person with streams open through each replica.
-struct Open {
+/// A person with streams through each replica.
+struct ReplicaStreams {
     person: Person,
     streams: Vec<OpenStreams>,
 }
 
-impl Open {
+impl ReplicaStreams {
     async fn new(world: &World, name: &str) -> Self {
         let person = through_the_gateway(world, name).await;
         let node = world.node().unwrap();
@@ -33,7 +34,7 @@ impl Open {
         let mut streams = Vec::new();
         for replica in 0..world.brokers().len() {
             let kubectl = at(world, &person, replica);
-            let open = OpenStreams::open(&kubectl, node, POD, SILENT, &format!("r{replica}"))
+            let open = OpenStreams::open(&kubectl, node, POD, EXEC_SILENCE, &format!("r{replica}"))
                 .await
                 .unwrap();
             streams.push(open);
@@ -41,7 +42,7 @@ impl Open {
         Self { person, streams }
     }
 
-    /// They go on, whatever happened to others.
+    /// Checks that the streams still work, whatever happened to others.
     async fn still_work(&mut self, world: &World, text: &str) {
         for (replica, streams) in self.streams.iter_mut().enumerate() {
             let text = format!("{text}{replica}");
@@ -49,24 +50,24 @@ impl Open {
         }
     }
 
-    /// Does what ends them, and sees all end.
+    /// Runs `doing`, and checks that it ends all streams.
     async fn are_cut_by(mut self, world: &World, why: &str, doing: impl Future<Output = ()>) {
         self.still_work(world, "last").await;
         let ends: Vec<_> = self
             .streams
             .into_iter()
-            .map(|streams| tokio::spawn(streams.end(LIMIT + Duration::from_secs(10))))
+            .map(|streams| tokio::spawn(streams.end(CUT_TIMEOUT + Duration::from_secs(10))))
             .collect();
         let asked = Instant::now();
         doing.await;
         let answered = Instant::now();
         for (replica, ends) in ends.into_iter().enumerate() {
-            let ends: Ends = ends.await.unwrap().unwrap();
+            let ends: StreamEnds = ends.await.unwrap().unwrap();
             let mut line = format!("{why}, replica {}:", replica + 1);
             for (stream, end) in ends.all() {
                 assert!(end > asked, "{stream} ended by itself");
                 let after = end.saturating_duration_since(answered);
-                assert!(after < LIMIT, "{stream} went on for {after:?} after the answer");
+                assert!(after < CUT_TIMEOUT, "{stream} went on for {after:?} after the answer");
                 let sign = if end < answered { '-' } else { '+' };
                 let away = after.max(answered.saturating_duration_since(end)).as_millis();
                 write!(line, " {stream} {sign}{away} ms").unwrap();
@@ -79,7 +80,7 @@ impl Open {
     }
 }
 
-/// kubectl of a person, with the gateway of this replica.
+/// Returns a person's kubectl with the gateway of this replica.
 fn at(world: &World, person: &Person, replica: usize) -> Kubectl {
     let public = world.broker().public_url().unwrap();
     let own = world.brokers()[replica].url().unwrap();
@@ -92,13 +93,13 @@ fn at(world: &World, person: &Person, replica: usize) -> Kubectl {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_ends_a_person_ends_their_streams_on_every_replica() {
+async fn every_revocation_ends_the_streams_on_every_replica() {
     let world = World::builder().node().tls().postgres().replicas(2).start().await.unwrap();
     let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
     let reason = SuspendRequest { reason: Some("leak".to_owned()) };
-    let mut other = Open::new(&world, "other").await;
+    let mut other = ReplicaStreams::new(&world, "other").await;
 
-    let alice = Open::new(&world, "alice").await;
+    let alice = ReplicaStreams::new(&world, "alice").await;
     let api = alice.person.api().await.unwrap();
     let workspace = api.workspaces(false).await.unwrap().items[0].id;
     let kubectl = alice.person.kubectl().clone();
@@ -110,12 +111,12 @@ async fn whatever_ends_a_person_ends_their_streams_on_every_replica() {
     }
     other.still_work(&world, "one").await;
 
-    let bob = Open::new(&world, "bob").await;
+    let bob = ReplicaStreams::new(&world, "bob").await;
     let id = bob.person.id();
     let suspend = async { drop(operator.suspend_user(id, &reason).await.unwrap()) };
     bob.are_cut_by(&world, "user suspended", suspend).await;
 
-    let carol = Open::new(&world, "carol").await;
+    let carol = ReplicaStreams::new(&world, "carol").await;
     let api = carol.person.api().await.unwrap();
     let sessions = api.request(Method::GET, "me/sessions").unwrap().send().await.unwrap();
     let sessions: SessionList = sessions.json().await.unwrap();
@@ -128,7 +129,7 @@ async fn whatever_ends_a_person_ends_their_streams_on_every_replica() {
     };
     carol.are_cut_by(&world, "session ended", end).await;
 
-    let dave = Open::new(&world, "dave").await;
+    let dave = ReplicaStreams::new(&world, "dave").await;
     let api = dave.person.api().await.unwrap();
     let workspace = api.workspaces(false).await.unwrap().items[0].id;
     let tokens = api.credentials(workspace, "all=true").await.unwrap().items;
@@ -136,7 +137,8 @@ async fn whatever_ends_a_person_ends_their_streams_on_every_replica() {
         tokens.iter().filter(|token| format!("{:?}", token.kind) == "Gateway").collect();
     assert!(!of_gateway.is_empty(), "{tokens:?}");
     let kubectl = dave.person.kubectl().clone();
-    // One for each replica. Revoking any of them takes the ServiceAccount away, and so all.
+    // One credential for each replica. Revoking any of them replaces the ServiceAccount, and so
+    // revokes all.
     let revoke = async { drop(api.revoke(workspace, &of_gateway[0].credential_id).await.unwrap()) };
     dave.are_cut_by(&world, "credential revoked", revoke).await;
     kubectl.run(["get", "pods"]).await.unwrap().success().unwrap();

@@ -1,4 +1,4 @@
-//! Either end may go away, or what is between them; nothing is left over then.
+//! Streams whose client, broker or API server goes away: all parts of them are released.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,12 +11,13 @@ use integration::world::World;
 use super::super::GATEWAY;
 use super::{POD, through_the_gateway};
 
-/// How long that may take in a test.
-const LIMIT: Duration = Duration::from_secs(10);
-/// Longer than the test: the command of `exec` says nothing meanwhile.
-const SILENT: Duration = Duration::from_mins(10);
+/// Time limit of the release in a test.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than the test: the command of `exec` prints nothing meanwhile.
+const EXEC_SILENCE: Duration = Duration::from_mins(10);
 
-/// What is open at the API server in this namespace: begun and not over, by its audit log.
+/// Returns the requests in this namespace that are open at the API server: started and not
+/// complete, by its audit log.
 fn open(world: &World, namespace: &str) -> BTreeSet<String> {
     let events = world.cluster().audit_events().unwrap();
     let of_stage = |stage: &str| {
@@ -36,7 +37,7 @@ fn open(world: &World, namespace: &str) -> BTreeSet<String> {
 }
 
 async fn nothing_is_open(world: &World, namespace: &str) {
-    probe::until("the API server to be done with all", LIMIT, || async {
+    probe::until("the API server to be done with all", END_TIMEOUT, || async {
         let left = open(world, namespace);
         Ok(if left.is_empty() { Probe::Ready(()) } else { Probe::NotYet(format!("{left:?}")) })
     })
@@ -45,24 +46,24 @@ async fn nothing_is_open(world: &World, namespace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_leaves_takes_the_stream_along() {
+async fn a_stream_ends_when_either_end_disconnects() {
     let world = World::builder().node().tls().start().await.unwrap();
     let node = world.node().unwrap();
     let alice = through_the_gateway(&world, "alice").await;
     let namespace = alice.namespace();
     make_pod(alice.kubectl(), node, POD).await.unwrap();
     let streams = async |word: &str| {
-        OpenStreams::open(alice.kubectl(), node, POD, SILENT, word).await.unwrap()
+        OpenStreams::open(alice.kubectl(), node, POD, EXEC_SILENCE, word).await.unwrap()
     };
 
-    // The client leaves: the API server hears of it.
+    // The client disconnects, and the API server notices.
     let leaving = streams("client").await;
     let all = ["configmaps/", "pods/exec", "pods/log", "pods/portforward"].map(str::to_owned);
     assert_eq!(open(&world, &namespace), BTreeSet::from(all));
     drop(leaving);
     nothing_is_open(&world, &namespace).await;
 
-    // The client stays and does not read: what it could still be sent ends nevertheless.
+    // The client stays and does not read: the stream ends although data is pending.
     let line = "x".repeat(8_000);
     for _ in 0..4_000 {
         node.log(&line).unwrap();
@@ -79,16 +80,16 @@ async fn whoever_leaves_takes_the_stream_along() {
     let gateway = ["tenant", "kubeconfig", "--mode", "gateway", "--use"];
     alice.kubectl().run(gateway).await.unwrap().success().unwrap();
 
-    // The broker is told to stop: it waits for no stream, and clients can go elsewhere.
-    let ends = tokio::spawn(streams("broker").await.end(LIMIT));
-    let stopped = tokio::time::timeout(LIMIT, world.broker().stop()).await;
+    // The broker shuts down: it waits for no stream, and clients can connect elsewhere.
+    let ends = tokio::spawn(streams("broker").await.end(END_TIMEOUT));
+    let stopped = tokio::time::timeout(END_TIMEOUT, world.broker().stop()).await;
     assert!(stopped.expect("streams held it up").unwrap().success());
     ends.await.unwrap().unwrap();
     assert!(open(&world, &namespace).is_empty());
     world.broker().start().await.unwrap();
 
-    // The API server dies: nobody waits for an answer that cannot come.
-    let ends = tokio::spawn(streams("server").await.end(LIMIT));
+    // The API server dies: clients do not wait for a response that cannot come.
+    let ends = tokio::spawn(streams("server").await.end(END_TIMEOUT));
     world.cluster().processes()[0].kill();
     ends.await.unwrap().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Every kind of stream × kubectl × protocol × way.
+//! The matrix of streams: every kind × kubectl version × protocol × route.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -16,13 +16,13 @@ use tokio::net::TcpStream;
 
 use super::{POD, directly, through_the_gateway};
 
-/// Until something is shown that is on its way.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// What is sent and counted, in bytes.
-const LARGE: usize = 20_000_000;
+/// Time limit for pending output to appear.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Number of bytes that are sent and counted.
+const PAYLOAD_BYTES: usize = 20_000_000;
 
-/// What was seen, in words, for comparing.
-type Seen = Vec<(&'static str, String)>;
+/// The observed output, as text to compare.
+type Transcript = Vec<(&'static str, String)>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_sees_the_same_directly_and_through_the_gateway() {
@@ -48,19 +48,19 @@ async fn kubectl_sees_the_same_directly_and_through_the_gateway() {
             say(&format!("{what}: the same both ways"));
         }
     }
-    // It really went through the gateway, which knows what it carried.
+    // The streams really went through the gateway, because it counted their bytes.
     let api = alice.api().await.unwrap();
     let id = api.workspaces(false).await.unwrap().items[0].id;
     world.broker().stop().await.unwrap();
     world.broker().start().await.unwrap();
     let usage = api.usage(id).await.unwrap();
     let connect = usage.items.iter().find(|day| day.verb == "connect").unwrap();
-    let each = u64::try_from(LARGE).unwrap();
+    let each = u64::try_from(PAYLOAD_BYTES).unwrap();
     assert!(connect.bytes_up > 2 * each && connect.bytes_down > 2 * each, "{usage:?}");
 }
 
-async fn everything(kubectl: &Kubectl, node: &Node, home: &Path) -> Seen {
-    let mut seen = Seen::new();
+async fn everything(kubectl: &Kubectl, node: &Node, home: &Path) -> Transcript {
+    let mut seen = Transcript::new();
     let run = async |args: &[&str]| not_too_early(async || kubectl.run(args).await.unwrap()).await;
     let phase = run(&["get", "pod", POD, "-o", "jsonpath={.status.phase}"]).await;
     assert_eq!(phase.stdout, "Running", "{phase:?}");
@@ -76,19 +76,19 @@ async fn everything(kubectl: &Kubectl, node: &Node, home: &Path) -> Seen {
     seen.push(("no such pod", words(&run(&["exec", "absent", "--", "true"]).await)));
     seen.push(("no such container", words(&run(&["logs", POD, "-c", "absent"]).await)));
 
-    // Much at once, both ways.
-    let output = format!("head -c {LARGE} /dev/zero | tr '\\0' x");
+    // Bulk data in both directions.
+    let output = format!("head -c {PAYLOAD_BYTES} /dev/zero | tr '\\0' x");
     let large = run(&["exec", POD, "--", "sh", "-c", &output]).await.success().unwrap();
-    assert_eq!(large.stdout.len(), LARGE);
-    let input: Vec<u8> = (0..=250).cycle().take(LARGE).collect();
-    let count = format!("head -c {LARGE} | cksum");
+    assert_eq!(large.stdout.len(), PAYLOAD_BYTES);
+    let input: Vec<u8> = (0..=250).cycle().take(PAYLOAD_BYTES).collect();
+    let count = format!("head -c {PAYLOAD_BYTES} | cksum");
     let exec = ["exec", "-i", POD, "--", "sh", "-c", &count];
     let sum = async || kubectl.run_with_input(exec, input.clone()).await.unwrap();
     let sum = not_too_early(sum).await.success().unwrap();
-    assert!(sum.stdout.contains(&LARGE.to_string()), "{sum:?}");
+    assert!(sum.stdout.contains(&PAYLOAD_BYTES.to_string()), "{sum:?}");
     seen.push(("exec -i", sum.stdout));
 
-    // A file that everybody may read and that is not small.
+    // A file that is readable for all users and not small.
     let source = kubectl.program().display().to_string();
     let copy = home.join("copy");
     let from = format!("{POD}:{source}");
@@ -102,8 +102,8 @@ async fn everything(kubectl: &Kubectl, node: &Node, home: &Path) -> Seen {
     seen
 }
 
-/// `cp` into the pod. `tar` waits for the end of its input, which the played node keeps to itself, so
-/// the one that is run here is told after how many bytes it comes: a head, whole blocks, two empty ones.
+/// `cp` into the pod. `tar` waits for the end of its input, which the simulated node does not pass
+/// on. The `tar` here is therefore told its input's length: a head, whole blocks, two empty ones.
 async fn copy_in(kubectl: &Kubectl, node: &Node, file: &Path) {
     let content = std::fs::read(file).unwrap();
     let bytes = 512 * (1 + content.len().div_ceil(512) + 2);
@@ -124,14 +124,14 @@ async fn copy_in(kubectl: &Kubectl, node: &Node, file: &Path) {
     std::fs::remove_file(there).unwrap();
 }
 
-/// `logs`, `logs -f` and `attach`, which come line by line.
+/// `logs`, `logs -f` and `attach`, which arrive line by line.
 async fn logs(kubectl: &Kubectl, node: &Node) {
     node.log("a line").unwrap();
     let last = kubectl.run(["logs", POD, "--tail=1"]).await.unwrap().success().unwrap();
     assert_eq!(last.stdout, "a line\n");
     for args in [&["logs", "-f", "--tail=0", POD][..], &["attach", POD]] {
         let follow = kubectl.spawn(args).unwrap();
-        // Nothing tells when it listens, so a line is said until one arrives.
+        // No signal tells when it listens, so lines are written until one arrives.
         let mut line = 0;
         while follow.stdout().unwrap().is_empty() {
             line += 1;
@@ -141,12 +141,13 @@ async fn logs(kubectl: &Kubectl, node: &Node) {
         }
         for line in ["one", "two", "three"] {
             node.log(line).unwrap();
-            follow.until_stdout(line, PATIENCE, |said| said.contains(line)).await.unwrap();
+            follow.until_stdout(line, OUTPUT_TIMEOUT, |said| said.contains(line)).await.unwrap();
         }
     }
 }
 
-/// `port-forward`: bytes both ways at once, more connections than one, and one end that is done.
+/// `port-forward`: bytes in both directions at once, more than one connection, and one half-closed
+/// end.
 async fn ports(kubectl: &Kubectl) {
     let (_echo, port) = forward(kubectl, POD, ECHO_PORT).await.unwrap();
     let mut connections = Vec::new();
@@ -166,22 +167,22 @@ async fn ports(kubectl: &Kubectl) {
         }));
     }
     for connection in connections {
-        tokio::time::timeout(PATIENCE, connection).await.unwrap().unwrap();
+        tokio::time::timeout(OUTPUT_TIMEOUT, connection).await.unwrap().unwrap();
     }
 
     let (_count, port) = forward(kubectl, POD, COUNT_PORT).await.unwrap();
     let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
     connection.write_all(&vec![b'x'; 3_000_000]).await.unwrap();
-    // One end is done and still hears the answer.
+    // A half-closed end still receives the response.
     connection.shutdown().await.unwrap();
     let mut answer = String::new();
     let read = connection.read_to_string(&mut answer);
-    tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap();
+    tokio::time::timeout(OUTPUT_TIMEOUT, read).await.unwrap().unwrap();
     assert_eq!(answer.trim(), "3000000");
 }
 
-/// What a command says. kubectl up to 1.33 may read a WebSocket before it is ready to, says so and
-/// throws away what came (kubernetes/kubernetes#131189); then it is asked again.
+/// Runs a command. kubectl up to 1.33 may read a WebSocket before it is ready, prints so and drops
+/// the data (kubernetes/kubernetes#131189); then the command is run again.
 async fn not_too_early(command: impl AsyncFn() -> Finished) -> Finished {
     for _ in 0..5 {
         let finished = command().await;
@@ -192,7 +193,7 @@ async fn not_too_early(command: impl AsyncFn() -> Finished) -> Finished {
     panic!("kubectl is too early again and again");
 }
 
-/// How it ended, without what differs from run to run.
+/// Returns the outcome, without the parts that differ from run to run.
 fn words(finished: &Finished) -> String {
     format!("{} | {} | {}", finished.code(), finished.stdout.trim(), finished.stderr.trim())
 }

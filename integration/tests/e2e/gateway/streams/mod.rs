@@ -1,5 +1,5 @@
-//! Streams of kubectl over a real API server to a node: the same directly and through the gateway,
-//! for as long as nobody ends them, and not a moment longer.
+//! Streams of kubectl over a real API server to a node: they behave the same directly and through
+//! the gateway, and end only when they should.
 
 mod cut;
 mod ends;
@@ -14,10 +14,10 @@ use integration::world::World;
 
 use super::through_the_gateway;
 
-/// The pod that everything happens in.
+/// Name of the pod of all streams.
 const POD: &str = "p";
 
-/// The same person at a machine whose kubectl talks to the API server itself.
+/// Returns the same person at a machine whose kubectl connects to the API server itself.
 async fn directly(person: &Person) -> Person {
     let person = person.at_another_machine("direct").unwrap();
     person.login(&[]).await.unwrap().success().unwrap();
@@ -25,9 +25,9 @@ async fn directly(person: &Person) -> Person {
 }
 
 #[tokio::test]
-async fn what_is_idle_stays_open() {
-    // Beyond the 30 and 60 seconds after which proxies often close; `cargo acceptance streams` waits
-    // for longer than ten minutes.
+async fn idle_streams_stay_open() {
+    // Longer than the 30 and 60 seconds after which proxies often close idle connections; `cargo
+    // acceptance streams` waits for more than ten minutes.
     let idle = Duration::from_secs(70);
     let world = World::builder().node().tls().start().await.unwrap();
     let node = world.node().unwrap();

@@ -1,4 +1,4 @@
-//! `exec -it` at a terminal: a shell as a person uses it.
+//! `exec -it` at a terminal: an interactive shell.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use integration::world::World;
 
 use super::{POD, directly, through_the_gateway};
 
-/// Until something is shown that is on its way.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit for pending output to appear.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shell_at_a_terminal_is_the_same_directly_and_through_the_gateway() {
@@ -36,19 +36,19 @@ async fn a_shell_at_a_terminal_is_the_same_directly_and_through_the_gateway() {
 async fn shell(kubectl: &Kubectl, what: &str) {
     let terminal = Terminal::run(kubectl, ["exec", "-it", POD, "--", "sh"], (100, 30)).unwrap();
     let shows = async |text: &str| {
-        let shown = terminal.until_shown(text, PATIENCE).await;
+        let shown = terminal.until_shown(text, OUTPUT_TIMEOUT).await;
         shown.unwrap_or_else(|error| panic!("{what}: {error:#}"));
     };
-    // The size is sent after the program has started, so the first answer may still be without it.
+    // The size is sent after the program has started, so the first output may be without it.
     let measures = async |size: &str| {
         let start = Instant::now();
         while !terminal.shown().contains(size) {
-            assert!(start.elapsed() < PATIENCE, "{what}: {:?}", terminal.shown());
+            assert!(start.elapsed() < OUTPUT_TIMEOUT, "{what}: {:?}", terminal.shown());
             terminal.types("stty size\n").unwrap();
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    // What is typed is echoed at the far end, so what is waited for must not be in it.
+    // The remote shell echoes the input, so the expected text must not be part of it.
     measures("30 100").await;
     terminal.types("tty -s && echo ter''minal\n").unwrap();
     shows("terminal").await;
@@ -56,7 +56,7 @@ async fn shell(kubectl: &Kubectl, what: &str) {
     terminal.resize((132, 50)).unwrap();
     measures("50 132").await;
 
-    // Much at once, then one key after the other.
+    // Bulk output, then single keys.
     terminal.types("head -c 300000 /dev/zero | tr '\\0' x; echo d''one\n").unwrap();
     shows("done").await;
     assert!(terminal.shown().matches('x').count() >= 300_000, "{what}");
@@ -67,7 +67,7 @@ async fn shell(kubectl: &Kubectl, what: &str) {
     shows("keys").await;
     // Ctrl-D.
     terminal.types("\u{4}").unwrap();
-    let ended = tokio::time::timeout(PATIENCE, terminal.program().process().wait()).await;
+    let ended = tokio::time::timeout(OUTPUT_TIMEOUT, terminal.program().process().wait()).await;
     let ended = ended.unwrap_or_else(|_| panic!("{what}: {:?}", terminal.shown()));
     assert!(ended.unwrap().success(), "{what}: {:?}", terminal.shown());
 }

@@ -1,0 +1,93 @@
+//! Reads of the objects of workspaces. Those of all workspaces are read with a few paged lists
+//! instead of one request for each.
+
+use k8s_openapi::api::{
+    core::v1::{Namespace, ResourceQuota, ServiceAccount},
+    rbac::v1::RoleBinding,
+};
+use kube::{Api, ResourceExt as _, api::ListParams};
+use serde::de::DeserializeOwned;
+use tenant_shared::{SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL};
+
+use super::{
+    Cluster, ClusterError,
+    difference::{Compared, is_marked_suspended},
+};
+
+/// Objects per page; no more are in memory at a time.
+const PAGE_SIZE: u32 = 500;
+
+impl Cluster {
+    /// Lists all objects of a kind that carry the workspace label, page by page, and passes each
+    /// to `visit`.
+    ///
+    /// # Errors
+    /// A request failed; the objects passed until then are not all.
+    pub async fn list_managed<K>(&self, mut visit: impl FnMut(K)) -> Result<(), ClusterError>
+    where
+        K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let api: Api<K> = Api::all(self.client.clone());
+        let all = ListParams::default().labels(WORKSPACE_LABEL).limit(PAGE_SIZE);
+        let mut next = None;
+        loop {
+            let params = ListParams { continue_token: next, ..all.clone() };
+            let page = api.list(&params).await?;
+            page.items.into_iter().for_each(&mut visit);
+            next = page.metadata.continue_.filter(|token| !token.is_empty());
+            if next.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether a namespace carries the suspended label; false if it does not exist.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub async fn is_marked_suspended(&self, namespace: &str) -> Result<bool, ClusterError> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        Ok(api.get_opt(namespace).await?.is_some_and(|namespace| is_marked_suspended(&namespace)))
+    }
+
+    /// Whether a namespace has any RoleBinding, no matter who made it.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub async fn has_role_bindings(&self, namespace: &str) -> Result<bool, ClusterError> {
+        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
+        Ok(!api.list(&ListParams::default().limit(1)).await?.items.is_empty())
+    }
+
+    /// The uid of the ServiceAccount that tokens are issued for, no matter who made it; `None` if
+    /// it does not exist.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub async fn service_account_uid(
+        &self,
+        namespace: &str,
+    ) -> Result<Option<String>, ClusterError> {
+        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let account = api.get_metadata_opt(SERVICE_ACCOUNT_NAME).await?;
+        Ok(account.map(|account| account.uid().unwrap_or_default()))
+    }
+
+    /// Whether the API server enforces every limit of a ResourceQuota. Quota admission reads
+    /// `status.hard`, which the quota controller writes some time after the quota is created, and
+    /// admits every resource that is not in it.
+    ///
+    /// # Errors
+    /// The request failed; [`ClusterError::NotFound`] if there is no such quota.
+    pub async fn quota_is_enforced(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, ClusterError> {
+        let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), namespace);
+        let quota = api.get(name).await?;
+        let wanted = quota.spec.and_then(|spec| spec.hard).unwrap_or_default();
+        let enforced = quota.status.and_then(|status| status.hard).unwrap_or_default();
+        Ok(wanted.keys().all(|key| enforced.contains_key(key)))
+    }
+}

@@ -1,0 +1,189 @@
+//! Shares of the database connections: three kinds of work have connections of their own, so that
+//! one kind cannot use up all of them.
+//!
+//! PostgreSQL: each share is a pool of its own. SQLite has one writer: the shares queue for it in
+//! stages. At most one transaction of a stage is in the queue of the next one, so a transaction of
+//! the first stage waits for at most one transaction of each other stage.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{
+    ACQUIRE_TIMEOUT, Db, Location, change_to_wal, connect_options, postgres_pool, sqlite_options,
+    sqlite_readers, sqlite_writer,
+};
+
+/// PostgreSQL connections and SQLite readers of each share.
+const SIGNED_IN: (u32, u32) = (12, 4);
+const AUTHORITY: (u32, u32) = (4, 2);
+const UNAUTHENTICATED: (u32, u32) = (4, 2);
+
+/// The database of one broker, divided by kind of work.
+#[derive(Clone, Debug)]
+pub struct ConnectionShares {
+    /// For signed-in users and machines, and for work that has no share of its own.
+    pub signed_in: Db,
+    /// For work that revokes access: suspensions, the sweep, and the watch for revocations.
+    pub authority: Db,
+    /// For unauthenticated requests.
+    pub unauthenticated: Db,
+}
+
+impl ConnectionShares {
+    /// Connects; creates the file of a SQLite database.
+    ///
+    /// # Errors
+    /// The server refuses or does not answer in time; the file cannot be opened.
+    pub async fn connect(location: &Location) -> sqlx::Result<Self> {
+        match location {
+            Location::Postgres(options) => {
+                let options = connect_options(options);
+                // One pool connects now, to find out whether it can; the others connect when they
+                // are first used.
+                let signed_in = postgres_pool(SIGNED_IN.0).connect_with(options.clone()).await?;
+                let authority = postgres_pool(AUTHORITY.0).connect_lazy_with(options.clone());
+                let unauthenticated = postgres_pool(UNAUTHENTICATED.0).connect_lazy_with(options);
+                Ok(Self {
+                    signed_in: Db::Postgres(signed_in),
+                    authority: Db::Postgres(authority),
+                    unauthenticated: Db::Postgres(unauthenticated),
+                })
+            }
+            Location::Sqlite(path) => {
+                let options = sqlite_options(path);
+                change_to_wal(&options).await?;
+                let write = sqlite_writer().connect_with(options.clone()).await?;
+                let share = |readers: u32, stages: &[&Arc<Semaphore>]| Db::Sqlite {
+                    read: sqlite_readers(readers).connect_lazy_with(options.clone()),
+                    write: write.clone(),
+                    queue: WriteQueue(stages.iter().copied().map(Arc::clone).collect()),
+                };
+                let all_others = Arc::new(Semaphore::new(1));
+                let unauthenticated = Arc::new(Semaphore::new(1));
+                Ok(Self {
+                    signed_in: share(SIGNED_IN.1, &[&all_others]),
+                    authority: share(AUTHORITY.1, &[]),
+                    unauthenticated: share(UNAUTHENTICATED.1, &[&unauthenticated, &all_others]),
+                })
+            }
+        }
+    }
+
+    /// Closes the connections after the statements in flight have ended.
+    pub async fn close(&self) {
+        self.unauthenticated.close().await;
+        self.signed_in.close().await;
+        self.authority.close().await;
+    }
+}
+
+/// Semaphores that a transaction acquires, in this order, before it queues for the writer of
+/// SQLite. Each is first in, first out.
+#[derive(Clone, Debug, Default)]
+pub struct WriteQueue(Arc<[Arc<Semaphore>]>);
+
+/// The permits of all semaphores, held until the transaction ends.
+#[derive(Debug, Default)]
+pub(super) struct WriteTurn(
+    #[expect(dead_code, reason = "held, not read")] Vec<OwnedSemaphorePermit>,
+);
+
+impl WriteQueue {
+    /// Waits for a turn.
+    ///
+    /// # Errors
+    /// [`sqlx::Error::PoolTimedOut`] after [`ACQUIRE_TIMEOUT`].
+    pub(super) async fn wait(&self) -> sqlx::Result<WriteTurn> {
+        let all = async {
+            let mut permits = Vec::with_capacity(self.0.len());
+            for stage in self.0.iter() {
+                let permit = Arc::clone(stage).acquire_owned().await;
+                permits.push(permit.map_err(|_| sqlx::Error::PoolClosed)?);
+            }
+            Ok(WriteTurn(permits))
+        };
+        tokio::time::timeout(ACQUIRE_TIMEOUT, all).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures_util::poll;
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::testing::{On, TestDatabase, on_both_engines};
+
+    on_both_engines!(authority_waits_for_one_transaction_at_most);
+
+    /// Transactions of each of the other shares: more than any share has connections.
+    const OTHERS: usize = 20;
+
+    async fn authority_waits_for_one_transaction_at_most(on: On) {
+        let place = TestDatabase::new(on).await;
+        let shares = place.shares().await;
+        shares.signed_in.migrate().await.unwrap();
+        // Each transaction that has begun stays open until there is a permit.
+        let (begun, may_end) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
+        let mut others = JoinSet::new();
+        for (name, db) in
+            [("unauthenticated", &shares.unauthenticated), ("signed in", &shares.signed_in)]
+        {
+            for _ in 0..OTHERS {
+                let (db, begun, may_end) = (db.clone(), Arc::clone(&begun), Arc::clone(&may_end));
+                others.spawn(async move {
+                    let tx = db.begin().await.unwrap();
+                    begun.lock().unwrap().push(name);
+                    may_end.acquire().await.unwrap().forget();
+                    tx.commit().await.unwrap();
+                });
+            }
+        }
+        let at_once = match on {
+            On::Postgres => (SIGNED_IN.0 + UNAUTHENTICATED.0) as usize,
+            On::Sqlite => 1,
+        };
+        while begun.lock().unwrap().len() < at_once {
+            tokio::task::yield_now().await;
+        }
+        let mut authority = Box::pin(shares.authority.begin());
+        if let On::Sqlite = on {
+            // The transaction is in the queue now, and the one before it ends.
+            assert!(poll!(authority.as_mut()).is_pending());
+            may_end.add_permits(1);
+        }
+        let tx = authority.await.unwrap();
+        assert_eq!(begun.lock().unwrap().len(), at_once, "another transaction overtook it");
+        may_end.add_permits(2 * OTHERS);
+        tx.commit().await.unwrap();
+        others.join_all().await;
+        assert_eq!(begun.lock().unwrap().len(), 2 * OTHERS);
+        shares.close().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn signed_in_waits_for_one_unauthenticated_transaction_at_most() {
+        let place = TestDatabase::new(On::Sqlite).await;
+        let shares = place.shares().await;
+        shares.signed_in.migrate().await.unwrap();
+        let first = shares.unauthenticated.begin().await.unwrap();
+        let mut more: Vec<_> =
+            (0..OTHERS).map(|_| Box::pin(shares.unauthenticated.begin())).collect();
+        for waiting in &mut more {
+            assert!(poll!(waiting.as_mut()).is_pending());
+        }
+        let mut signed_in = Box::pin(shares.signed_in.begin());
+        assert!(poll!(signed_in.as_mut()).is_pending());
+        first.commit().await.unwrap();
+        let tx = signed_in.await.unwrap();
+        for waiting in &mut more {
+            assert!(poll!(waiting.as_mut()).is_pending(), "it overtook the signed-in transaction");
+        }
+        tx.commit().await.unwrap();
+        drop(more);
+        shares.close().await;
+    }
+}

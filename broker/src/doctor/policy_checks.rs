@@ -1,0 +1,157 @@
+//! Checks of the admission policies: requests that RBAC allows the broker and that the policies
+//! must refuse. They are sent to the API server as dry runs.
+
+use http::Method;
+use serde_json::{Value, json};
+use tenant_shared::{
+    MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, TIER_LABEL,
+    TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
+};
+
+use super::Check;
+use crate::{
+    clock::Clock,
+    cluster::{Cluster, ClusterError, DryRunResult},
+    install::Parameters,
+    workspace::QUOTA_NAME,
+};
+
+const NAMESPACES: &str = "/api/v1/namespaces";
+const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
+
+/// A request that must be refused.
+struct ForbiddenRequest {
+    what: &'static str,
+    method: Method,
+    path: String,
+    body: Value,
+}
+
+/// Tries to create a tenant's namespace, which must be allowed, and then requests that must be
+/// refused.
+pub(super) async fn run(
+    cluster: &Cluster,
+    parameters: &Parameters,
+    clock: &Clock,
+    checks: &mut Vec<Check>,
+) -> Result<(), ClusterError> {
+    let id = clock.random_id();
+    let level = parameters.pod_security.first().map_or("baseline", String::as_str);
+    let tier = parameters.host_suffixes.first().map_or("basic", |(tier, _)| tier.as_str());
+    let namespace = |name: &str, managed_by: &str, level: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {
+                MANAGED_BY_LABEL: managed_by, WORKSPACE_LABEL: id, TIER_LABEL: tier,
+                POD_SECURITY: level,
+            }},
+        })
+    };
+    let good = format!("tenant-{id}");
+    let result = cluster
+        .dry_run(Method::POST, NAMESPACES, &namespace(&good, MANAGED_BY_VALUE, level))
+        .await?;
+    checks.push(match result {
+        DryRunResult::Allowed => Check::passed("can create a tenant's namespace", ""),
+        DryRunResult::Refused(why) | DryRunResult::Inconclusive(why) => {
+            Check::failed("can create a tenant's namespace", why)
+        }
+    });
+    let create_namespace = |what, body| ForbiddenRequest {
+        what,
+        method: Method::POST,
+        path: NAMESPACES.to_owned(),
+        body,
+    };
+    let mut requests = vec![
+        create_namespace(
+            "a namespace with another name",
+            namespace(&format!("doctor-{id}"), MANAGED_BY_VALUE, level),
+        ),
+        create_namespace("a namespace that others manage", namespace(&good, "doctor", level)),
+        create_namespace(
+            "a namespace without pod security",
+            namespace(&good, MANAGED_BY_VALUE, "privileged"),
+        ),
+        ForbiddenRequest {
+            what: "the adoption of a foreign namespace",
+            method: Method::PATCH,
+            path: format!("{NAMESPACES}/default"),
+            body: json!({"metadata": {"labels": {WORKSPACE_LABEL: id}}}),
+        },
+    ];
+    requests.extend(
+        ["kube-system", "default"].into_iter().flat_map(|namespace| outside(parameters, namespace)),
+    );
+    if parameters.bind_tokens {
+        requests
+            .extend(["kube-system", "default"].map(|namespace| secret(namespace, &id.to_string())));
+    }
+    for ForbiddenRequest { what, method, path, body } in requests {
+        let title = format!("is refused: {what}");
+        checks.push(match cluster.dry_run(method, &path, &body).await? {
+            DryRunResult::Refused(_) => Check::passed(title, ""),
+            DryRunResult::Allowed => Check::failed(
+                title,
+                "it is not: the policy is missing, weakened, or for another name than the \
+                 broker's; run tenant-broker install --apply",
+            ),
+            DryRunResult::Inconclusive(why) => {
+                Check::warned(title, format!("could not be tried: {why}"))
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Requests that would let a thief of the credential take over a foreign namespace.
+fn outside(parameters: &Parameters, namespace: &'static str) -> [ForbiddenRequest; 3] {
+    let foreign = |what: [&'static str; 2], path: String, body| ForbiddenRequest {
+        what: if namespace == "default" { what[1] } else { what[0] },
+        method: Method::POST,
+        path,
+        body,
+    };
+    let role = parameters.roles.first().map_or("admin", String::as_str);
+    [
+        foreign(
+            ["an account in kube-system", "an account in default"],
+            format!("{NAMESPACES}/{namespace}/serviceaccounts"),
+            json!({"apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": SERVICE_ACCOUNT_NAME}}),
+        ),
+        foreign(
+            ["a binding in kube-system", "a binding in default"],
+            format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                "metadata": {"name": ROLE_BINDING_NAME},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                    "name": role},
+                "subjects": [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT_NAME,
+                    "namespace": namespace}]}),
+        ),
+        foreign(
+            ["a quota in kube-system", "a quota in default"],
+            format!("{NAMESPACES}/{namespace}/resourcequotas"),
+            json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": QUOTA_NAME},
+                "spec": {"hard": {"pods": "0"}}}),
+        ),
+    ]
+}
+
+/// A request that the permission to create Secrets must not allow: a Secret outside of tenants'
+/// namespaces, which could be filled with a token that never expires.
+fn secret(namespace: &str, id: &str) -> ForbiddenRequest {
+    ForbiddenRequest {
+        what: if namespace == "default" {
+            "a Secret in default"
+        } else {
+            "a Secret in kube-system"
+        },
+        method: Method::POST,
+        path: format!("{NAMESPACES}/{namespace}/secrets"),
+        body: json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": format!("{TOKEN_SECRET_PREFIX}{id}"),
+                "labels": {MANAGED_BY_LABEL: MANAGED_BY_VALUE}}}),
+    }
+}

@@ -1,0 +1,105 @@
+//! Synthesized responses to intercepted requests (see [`super::interception`]).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use tenant_shared::Code;
+
+use super::{
+    cancelled_request,
+    interception::{self, Interception, Representation},
+    request::UpstreamRequest,
+    review,
+    upstream_call::{RequestBody, UpstreamCall},
+};
+use crate::problem::ApiError;
+
+/// How long receiving the body of a review may take.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The list of the user's own namespace. If the API server refuses to return the namespace, its
+/// response is passed on.
+///
+/// # Errors
+/// The API server does not respond, or its response cannot be parsed.
+pub(super) async fn list(
+    call: &mut UpstreamCall<'_>,
+    outgoing: &UpstreamRequest,
+    representation: Representation,
+    own_namespace: &str,
+) -> Result<Response<Bytes>, ApiError> {
+    let mut responses = Vec::with_capacity(2);
+    for (path, representation) in interception::list_paths(own_namespace)
+        .into_iter()
+        .zip([Representation::Plain, representation])
+    {
+        let mut headers = outgoing.headers.clone();
+        interception::prepare_headers(&mut headers, representation);
+        let empty = RequestBody::Full(Bytes::new());
+        let response = call.send(&Method::GET, &path, &headers, empty).await?;
+        let response = call.read_body(response, interception::MAX_RESPONSE_BYTES).await?;
+        if response.status() != StatusCode::OK {
+            return Ok(response);
+        }
+        responses.push(response);
+    }
+    let [versioned, namespace] = &responses[..] else { return Err(unreadable_response()) };
+    let list = interception::namespace_list(representation, versioned.body(), namespace.body())
+        .ok_or_else(unreadable_response)?;
+    let mut response = Response::new(list);
+    *response.headers_mut() = namespace.headers().clone();
+    response.headers_mut().remove(header::ETAG);
+    Ok(response)
+}
+
+/// The response to a `SelfSubjectAccessReview` or `SelfSubjectReview`.
+///
+/// # Errors
+/// The review is too long; the API server does not respond, or its response cannot be parsed.
+pub(super) async fn access_review(
+    call: &mut UpstreamCall<'_>,
+    outgoing: &UpstreamRequest,
+    interception: &Interception,
+    path: &str,
+    body: Incoming,
+    own_namespace: &str,
+) -> Result<Response<Bytes>, ApiError> {
+    let read = Limited::new(call.in_flight.upload(body), interception::MAX_REVIEW_BYTES).collect();
+    let read = tokio::select! {
+        read = tokio::time::timeout(REVIEW_TIMEOUT, read) => read,
+        reason = call.in_flight.closed() => return Err(cancelled_request(reason)),
+    };
+    let Ok(Ok(review_body)) = read else {
+        let text = "the review is incomplete, took longer than 30 s, or is longer than 64 KiB";
+        return Err(ApiError::new(Code::InvalidRequest, text));
+    };
+    let review_body = review_body.to_bytes();
+    let mut headers = outgoing.headers.clone();
+    interception::prepare_headers(&mut headers, Representation::Plain);
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(review_body.len()));
+    let request_body = RequestBody::Full(review_body.clone());
+    let response = call.send(&Method::POST, path, &headers, request_body).await?;
+    let response = call.read_body(response, interception::MAX_RESPONSE_BYTES).await?;
+    if !response.status().is_success() {
+        return Ok(response);
+    }
+    let caller = &call.principal.caller;
+    let body = match interception {
+        Interception::SelfReview => {
+            interception::add_user(response.body(), &caller.user_id().to_string(), caller.email())
+        }
+        _ if review::is_namespace_list(&review_body, own_namespace) => {
+            interception::allow_review(response.body())
+        }
+        _ => return Ok(response),
+    };
+    let body = body.ok_or_else(unreadable_response)?;
+    Ok(response.map(|_| body))
+}
+
+fn unreadable_response() -> ApiError {
+    ApiError::new(Code::ClusterUnavailable, "the response of the API server cannot be parsed")
+}

@@ -1,0 +1,82 @@
+//! The admission policy for pods in tenants' namespaces (`tenant-pods`). Controllers create most
+//! pods of tenants, so the policy exempts nobody from the rules for fields of a pod template.
+
+use tenant_shared::SERVICE_ACCOUNT_NAME;
+
+use super::{
+    broker_policies::fixed,
+    policy::{Message, Policy, rule},
+    quoted,
+    tenant_policies::{MANAGED_NAMESPACES, administrator, tenant_account},
+};
+
+/// CEL: whether the pod names its node.
+const NAMES_NODE: &str = "object.spec.?nodeName.orValue(\"\") != \"\"";
+/// The highest priority that a `PriorityClass` of a user may have (`HighestUserDefinablePriority`
+/// of k8s.io/kubernetes/pkg/apis/scheduling). Above it are the classes `system-*`.
+const MAX_PRIORITY: u32 = 1_000_000_000;
+/// CEL: whether the request binds a pod to a node: `pods/binding`, or the older `bindings`.
+const IS_BINDING: &str = "(request.resource.resource == \"bindings\" || \
+                          request.?subResource.orValue(\"\") == \"binding\")";
+
+/// What is not allowed in a pod, as CEL, and the message for the caller.
+fn violations() -> [(String, Message); 3] {
+    [
+        (
+            format!(
+                "object.spec.?serviceAccountName.orValue(\"\") == {}",
+                quoted(SERVICE_ACCOUNT_NAME)
+            ),
+            Message::Fixed(format!(
+                "a pod may not run as {SERVICE_ACCOUNT_NAME}: make a ServiceAccount for it"
+            )),
+        ),
+        (
+            format!(
+                "object.spec.?priorityClassName.orValue(\"\").startsWith(\"system-\") || \
+                 object.spec.?priority.orValue(0) > {MAX_PRIORITY}"
+            ),
+            fixed(
+                "a pod in a tenant's namespace may not use a priority class system-*: it would evict \
+                 the pods of others",
+            ),
+        ),
+        (
+            NAMES_NODE.to_owned(),
+            fixed(
+                "a pod in a tenant's namespace may not name its node: leave spec.nodeName out, the \
+                 scheduler chooses",
+            ),
+        ),
+    ]
+}
+
+pub(super) fn policy() -> Policy {
+    let is_tenant = format!("request.userInfo.username.matches({})", quoted(&tenant_account()));
+    let violations = violations();
+    let any: Vec<&str> = violations.iter().map(|(violation, _)| violation.as_str()).collect();
+    let condition = format!("{IS_BINDING} ? {is_tenant} : {}", any.join(" || "));
+    let mut validations = vec![(
+        format!("!{IS_BINDING}"),
+        fixed("accounts of a tenant may not bind pods to nodes: the scheduler does"),
+    )];
+    validations.extend(violations.into_iter().map(|(violation, message)| {
+        // Administrators debug nodes with such pods. The node in a template is still refused,
+        // because controllers are no administrators.
+        let unless = if violation == NAMES_NODE { " || variables.administrator" } else { "" };
+        (format!("{IS_BINDING} || !({violation}){unless}"), message)
+    }));
+    Policy {
+        name: "tenant-pods",
+        reason: "A pod with the session's account would carry a token of up to a year. A priority \
+                 class system-* evicts the pods of other tenants. A pod that names its node \
+                 bypasses the scheduler, and with it whatever the node is reserved for. The \
+                 policy applies to everybody, because controllers create the pods of tenants.",
+        rules: vec![rule("", &["pods", "pods/binding", "bindings"], &["CREATE"], "Namespaced")],
+        // One condition, as in `tokens`: for an allowed pod nothing else is evaluated.
+        conditions: vec![("is-wrong", condition)],
+        variables: administrator(),
+        validations,
+        namespaces: MANAGED_NAMESPACES,
+    }
+}

@@ -1,0 +1,156 @@
+//! HTTP client for other issuers: bounded in time and size, without redirects.
+
+use std::{fmt, path::Path, time::Duration};
+
+use reqwest::{Certificate, Client, redirect::Policy};
+use url::{Host, Url};
+
+use super::VerificationError;
+
+/// Timeout of a connection, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Timeout of a request, from its first byte to the last byte of the response.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum bytes of a response body.
+const MAX_BODY_BYTES: usize = 256 * 1024;
+
+/// An HTTP client with the trust anchors of one issuer.
+#[derive(Clone, Debug)]
+pub(in crate::issuer) struct HttpClient(Client);
+
+/// An HTTP client could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpClientError {
+    /// The CA file cannot be used.
+    #[error("cannot read the certificates in {path} (ca_file): {cause}")]
+    Authority {
+        /// Path of the file.
+        path: String,
+        /// The cause as text.
+        cause: String,
+    },
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS: {0}")]
+    Tls(String),
+}
+
+impl HttpClient {
+    /// A client for this issuer. `ca_file` is a PEM file with CA certificates that are trusted in
+    /// addition to those of the system.
+    pub(in crate::issuer) fn new(
+        issuer: &Url,
+        ca_file: Option<&Path>,
+    ) -> Result<Self, HttpClientError> {
+        // Fails only if a provider is installed already, which is the same one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = Client::builder()
+            .user_agent(concat!("tenant-broker/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(REQUEST_TIMEOUT)
+            // A redirect could send a code or a secret to another host.
+            .redirect(Policy::none());
+        if is_loopback(issuer) {
+            builder = builder.no_proxy();
+        }
+        builder = match ca_file {
+            _ if issuer.scheme() == "http" => builder.tls_certs_only([]),
+            Some(path) => builder.tls_certs_merge(read_certificates(path)?),
+            None => builder,
+        };
+        builder.build().map(Self).map_err(|error| HttpClientError::Tls(causes(&error)))
+    }
+
+    /// Sends a request and reads the whole response. A 5xx or a 429 is an error, so that nobody can
+    /// take it for a denial; the caller handles every other status.
+    pub(in crate::issuer) async fn send(
+        &self,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<http::Response<Vec<u8>>, FetchError> {
+        let host = request.uri().host().unwrap_or_default().to_owned();
+        let fault = |error: &reqwest::Error| FetchError(format!("{host}: {}", causes(error)));
+        let request = reqwest::Request::try_from(request).map_err(|error| fault(&error))?;
+        let mut response = self.0.execute(request).await.map_err(|error| fault(&error))?;
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| fault(&error))? {
+            if body.len() + chunk.len() > MAX_BODY_BYTES {
+                return Err(FetchError(format!(
+                    "{host} answers with more than {MAX_BODY_BYTES} bytes"
+                )));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let status = response.status();
+        if status.is_server_error() || status.as_u16() == 429 {
+            return Err(FetchError(format!("{host} answers {status}")));
+        }
+        let mut answer = http::Response::new(body);
+        *answer.status_mut() = status;
+        *answer.headers_mut() = std::mem::take(response.headers_mut());
+        Ok(answer)
+    }
+
+    /// Fetches a document. Every status but 200 is an error.
+    pub(in crate::issuer) async fn get(&self, url: &Url) -> Result<Vec<u8>, FetchError> {
+        let request = http::Request::get(url.as_str())
+            // kube-apiserver answers 406 if the request accepts plain JSON only for its keys.
+            .header(http::header::ACCEPT, "application/json, application/jwk-set+json, */*;q=0.1")
+            .body(Vec::new())
+            .map_err(|error| FetchError(error.to_string()))?;
+        let answer = self.send(request).await?;
+        if answer.status() != http::StatusCode::OK {
+            return Err(FetchError(format!("{url} answers {}", answer.status())));
+        }
+        Ok(answer.into_body())
+    }
+}
+
+/// A fetch failed or gave no usable response. The text is for the log.
+#[derive(Clone, Debug)]
+pub(in crate::issuer) struct FetchError(pub(in crate::issuer) String);
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for FetchError {}
+
+impl From<FetchError> for VerificationError {
+    fn from(error: FetchError) -> Self {
+        Self::Unavailable(error.0)
+    }
+}
+
+/// Whether this URL points to this machine.
+pub(in crate::issuer) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<Certificate>, HttpClientError> {
+    let fault =
+        |cause: String| HttpClientError::Authority { path: path.display().to_string(), cause };
+    let pem = std::fs::read(path).map_err(|error| fault(error.to_string()))?;
+    let found = Certificate::from_pem_bundle(&pem).map_err(|error| fault(causes(&error)))?;
+    if found.is_empty() {
+        Err(fault("the file contains no certificates".to_owned()))
+    } else {
+        Ok(found)
+    }
+}
+
+/// An error with its causes, but without the URL, whose query may contain a secret.
+fn causes(error: &reqwest::Error) -> String {
+    let mut text = if error.is_timeout() { "no answer in time".to_owned() } else { String::new() };
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = if text.is_empty() { error.to_string() } else { format!("{text}: {error}") };
+        cause = error.source();
+    }
+    if text.is_empty() { "the request failed".to_owned() } else { text }
+}

@@ -1,0 +1,51 @@
+//! Well-known names that the broker, the plugin and the cluster's objects share.
+
+use uuid::Uuid;
+
+/// Cluster name in every kubeconfig, and the default name of the one configured cluster.
+pub const CLUSTER_NAME: &str = "internal-cluster";
+/// Path prefix of the broker's gateway; the name of the cluster follows.
+pub const GATEWAY_PATH: &str = "/clusters/";
+/// OAuth 2.0 scope of an access token that is valid for the gateway only.
+pub const GATEWAY_SCOPE: &str = "gateway";
+/// Context name in every kubeconfig.
+pub const CONTEXT_NAME: &str = "tenant-context";
+/// Name of the ServiceAccount whose tokens a tenant gets; also the user name in every kubeconfig.
+pub const SERVICE_ACCOUNT_NAME: &str = "sa-tenant-admin";
+/// Name of the RoleBinding that grants [`SERVICE_ACCOUNT_NAME`] its role in its own namespace.
+pub const ROLE_BINDING_NAME: &str = "rb-tenant-admin";
+/// Label that tells people and tools who created an object, with the value [`MANAGED_BY_VALUE`].
+/// The broker decides nothing by it, because Helm and other tools overwrite it.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY_LABEL`].
+pub const MANAGED_BY_VALUE: &str = "tenant-broker";
+/// Label with the UUID of the workspace that an object belongs to. On a namespace the admission
+/// policies select by it: no other tool writes it, and only the broker and administrators of the
+/// policies may.
+pub const WORKSPACE_LABEL: &str = "tenant-broker.io/workspace";
+/// Label on a namespace with the tier of its workspace.
+pub const TIER_LABEL: &str = "tenant-broker.io/tier";
+/// Label on a namespace while its workspace is suspended. The broker writes `"true"`; any value
+/// counts.
+pub const SUSPENDED_LABEL: &str = "tenant-broker.io/suspended";
+/// Prefix of the keys of all labels of the broker.
+pub const LABEL_PREFIX: &str = "tenant-broker.io/";
+/// Name prefix of the Secrets that tokens are bound to.
+pub const TOKEN_SECRET_PREFIX: &str = "tenant-credential-";
+/// Name of the kubeconfig extension that marks the plugin's own entries; it holds `broker` and
+/// `workspace`.
+pub const EXTENSION_NAME: &str = "tenant-broker.io";
+/// OAuth 2.0 client id of the plugin at the embedded issuer: a public client (RFC 6749 section 2.1).
+pub const PLUGIN_CLIENT_ID: &str = "kubectl-tenant";
+/// Client id under which the sessions of a browser are listed, which has a cookie and no tokens.
+pub const BROWSER_CLIENT_ID: &str = "browser";
+/// File name of the plugin. Kubeconfigs contain it without a path, so that `PATH` and kubectl's
+/// plugin allow-lists decide which file it is.
+pub const PLUGIN_COMMAND: &str = "kubectl-tenant";
+/// Environment variable with the broker's URL.
+pub const BROKER_ENV: &str = "TENANT_BROKER_URL";
+
+/// Namespace of a user: `tenant-<user uuid>`, lower case, 43 characters, a DNS label.
+pub fn tenant_namespace(user_id: Uuid) -> String {
+    format!("tenant-{}", user_id.hyphenated())
+}
