@@ -177,7 +177,7 @@ pub fn is_marked_suspended(namespace: &Namespace) -> bool {
 
 type Amounts = BTreeMap<String, Quantity>;
 
-fn same_amounts(one: Option<&Amounts>, other: Option<&Amounts>) -> bool {
+pub(super) fn same_amounts(one: Option<&Amounts>, other: Option<&Amounts>) -> bool {
     let empty = Amounts::new();
     let (one, other) = (one.unwrap_or(&empty), other.unwrap_or(&empty));
     one.len() == other.len()

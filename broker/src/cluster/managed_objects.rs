@@ -11,7 +11,7 @@ use tenant_shared::{SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL};
 
 use super::{
     Cluster, ClusterError,
-    difference::{Compared, is_marked_suspended},
+    difference::{Compared, is_marked_suspended, same_amounts},
 };
 
 /// Objects per page; no more are in memory at a time.
@@ -86,8 +86,8 @@ impl Cluster {
     ) -> Result<bool, ClusterError> {
         let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), namespace);
         let quota = api.get(name).await?;
-        let wanted = quota.spec.and_then(|spec| spec.hard).unwrap_or_default();
-        let enforced = quota.status.and_then(|status| status.hard).unwrap_or_default();
-        Ok(wanted.keys().all(|key| enforced.contains_key(key)))
+        let wanted = quota.spec.and_then(|spec| spec.hard);
+        let enforced = quota.status.and_then(|status| status.hard);
+        Ok(same_amounts(wanted.as_ref(), enforced.as_ref()))
     }
 }

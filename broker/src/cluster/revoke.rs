@@ -186,7 +186,15 @@ where
     match api.delete(&segment(name), &params).await.map_err(ClusterError::from) {
         Ok(response) => Ok(response.left()),
         Err(ClusterError::NotFound(_)) => Ok(None),
-        Err(ClusterError::Conflict(_)) if uid.is_some() => Ok(None),
+        // Not only the precondition answers 409: a webhook may refuse with any status.
+        Err(error @ ClusterError::Conflict(_)) if uid.is_some() => {
+            let left = api.get_metadata_opt(&segment(name)).await?;
+            if left.is_some_and(|left| left.metadata.uid.as_deref() == uid) {
+                Err(error)
+            } else {
+                Ok(None)
+            }
+        }
         Err(error) => Err(error),
     }
 }

@@ -106,26 +106,28 @@ pub(super) async fn quotas(cluster: &Cluster, checks: &mut Vec<Check>) -> Result
             title,
             format!(
                 "{older} are of an earlier version: without limits.cpu and counts of Services, \
-                 Deployments, Jobs and more; kubectl delete limitrange tenant-limits and then resourcequota \
-                 {QUOTA_NAME} of such a namespace, and the broker recreates them"
+                 Deployments, Jobs and more; suspend such a workspace, kubectl delete its limitrange \
+                 tenant-limits and its resourcequota {QUOTA_NAME}, and resume it: the broker recreates them"
             ),
         )
     });
     Ok(())
 }
 
-/// If a tier has `ingress_host_suffix`, finds namespaces without a tier label, to which it does not
-/// apply.
+/// If a tier has `ingress_host_suffix` or `network_policy`, finds namespaces without a tier label, to
+/// which these do not apply, or apply whatever the tier.
 pub(super) async fn tier_labels(
     cluster: &Cluster,
     parameters: &Parameters,
     checks: &mut Vec<Check>,
 ) -> Result<(), ClusterError> {
-    if parameters.host_suffixes.iter().all(|(_, suffix)| suffix.is_none()) {
+    if parameters.host_suffixes.iter().all(|(_, suffix)| suffix.is_none())
+        && parameters.network_policy_tiers.is_empty()
+    {
         return Ok(());
     }
     let without = cluster.namespaces_without_tier().await?;
-    let title = "ingress_host_suffix applies to every namespace of a tenant";
+    let title = "every namespace of a tenant has the label of its tier";
     checks.push(Check::expect(
         without.is_empty(),
         title,

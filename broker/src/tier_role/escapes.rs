@@ -7,7 +7,12 @@ use super::ExtraPermission;
 const WRITE_VERBS: [&str; 4] = ["*", "create", "update", "patch"];
 
 /// API group (`*.` for all groups below it), resources (none: all of them), and how it leads out.
-const KNOWN_ESCAPES: [(&str, &[&str], &str); 14] = [
+const KNOWN_ESCAPES: [(&str, &[&str], &str); 15] = [
+    (
+        "",
+        &["resourcequotas/status"],
+        "the API server enforces the limits in it, so the tenant sets its own limits",
+    ),
     (
         "kustomize.toolkit.fluxcd.io",
         &["kustomizations"],

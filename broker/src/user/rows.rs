@@ -110,7 +110,9 @@ pub(super) async fn change_as_administrator<T>(
     id: Uuid,
     change: impl AsyncFnOnce(&mut Tx) -> sqlx::Result<T>,
 ) -> sqlx::Result<Option<T>> {
-    if by < id {
+    // An administrator who changes their own row is checked first, because the change could restore
+    // what the check asks for.
+    if by <= id {
         let held = lock_administrator(tx, by).await?;
         return if held { change(tx).await.map(Some) } else { Ok(None) };
     }

@@ -15,6 +15,7 @@ on_both_engines!(
     a_user_suspended_after_authentication_creates_no_workspace,
     no_workspace_survives_a_concurrent_suspension,
     no_session_survives_a_concurrent_suspension,
+    a_suspended_administrator_cannot_resume_themselves,
 );
 
 async fn users(storage: &Storage) -> Users {
@@ -36,6 +37,21 @@ async fn suspending(storage: &Storage) -> (Permit<ManageUsers>, Permit<SuspendWo
     let operator = Caller::for_tests(&storage.clock, id, Role::Admin);
     let permit = access::manage_users(&operator).unwrap();
     (permit, access::suspend_workspaces(&operator).unwrap())
+}
+
+/// The request was authenticated before the suspension.
+async fn a_suspended_administrator_cannot_resume_themselves(on: On) {
+    let storage = Storage::new(on).await;
+    let users = users(&storage).await;
+    let (attacker, _) = suspending(&storage).await;
+    let (operator, kill) = suspending(&storage).await;
+    let id = attacker.caller().user_id();
+    users.suspend(&operator, &kill, id, None).await.unwrap();
+    let refused = users.resume(&attacker, id, None).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    let refused = users.change_email(&attacker, id, None, None).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    assert_eq!(users.existing(&operator, id).await.unwrap().status, UserStatus::Suspended);
 }
 
 async fn a_user_suspended_after_authentication_creates_no_workspace(on: On) {

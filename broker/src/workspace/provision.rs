@@ -204,7 +204,7 @@ impl Workspaces {
     }
 
     /// Waits until the API server enforces the quota, so that nobody has rights before that.
-    async fn wait_for_quota(&self, namespace: &str) -> Result<(), ClusterError> {
+    pub(super) async fn wait_for_quota(&self, namespace: &str) -> Result<(), ClusterError> {
         let quota = objects::QUOTA_NAME;
         let mut pause = QUOTA_POLL_INTERVAL;
         let enforced = async {

@@ -30,9 +30,10 @@ const TOKEN_CACHE_MS: i64 = TOKEN_CACHE_SECONDS as i64 * 1000;
 /// than 10 s, because an admission webhook that is down and has `failurePolicy: Ignore` delays a
 /// call by 10 s by default, and a call that is cancelled before that has no effect.
 const STEP_TIMEOUT: Duration = Duration::from_secs(12);
-/// Timeout of the read of the namespace; the steps then begin without its result. Together with two
-/// passes over the RoleBindings it is shorter than the sweep's timeout for one workspace.
-const NAMESPACE_READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout of each read before a step: of the namespace, of the ServiceAccount's uid and of the row.
+/// The step then begins without the result. Together with two passes over the RoleBindings the
+/// reads are shorter than the sweep's timeout for one workspace.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The namespace as a suspension finds it in the cluster.
 enum SuspensionTarget {
@@ -233,7 +234,7 @@ impl Workspaces {
         let (cluster, namespace) = (&self.cluster, workspace.k8s_namespace.as_str());
         let looked =
             cluster.namespace_ownership(namespace, workspace.id, workspace.recorded_uids());
-        let target = match tokio::time::timeout(NAMESPACE_READ_TIMEOUT, looked).await {
+        let target = match tokio::time::timeout(READ_TIMEOUT, looked).await {
             Ok(Ok(ownership)) => {
                 // A row of an earlier version identifies the namespace only by the uid of the
                 // ServiceAccount, which is about to be deleted.
@@ -279,22 +280,23 @@ impl Workspaces {
             if !target.may_have_rights() {
                 return target.skipped(workspace);
             }
-            let uid = cluster.service_account_uid(namespace).await;
-            // Checked after the uid is read, so that a slow run never deletes the account that a
+            let read = cluster.service_account_uid(namespace);
+            let uid = match tokio::time::timeout(READ_TIMEOUT, read).await {
+                Ok(Ok(None)) => return Ok(()),
+                Ok(Ok(Some(uid))) => Some(uid),
+                // A cluster that does not return the account may still delete it.
+                Ok(Err(_)) | Err(_) => workspace.k8s_sa_uid.clone(),
+            };
+            // Checked after the uid is read, so that a slow run does not delete the account that a
             // resumption created meanwhile.
             if !self.is_still_suspended(workspace).await {
                 return Ok(());
             }
-            match uid {
-                Ok(None) => Ok(()),
-                Ok(Some(uid)) => Ok(cluster.delete_service_account(namespace, Some(&uid)).await?),
-                // A cluster that does not return the account may still delete it.
-                Err(_) => Ok(cluster.delete_service_account(namespace, None).await?),
-            }
+            Ok(cluster.delete_service_account(namespace, uid.as_deref()).await?)
         };
         let (label, unbound, account) = tokio::join!(
             label,
-            run_step("delete_role_bindings", STEP_TIMEOUT * 2 + NAMESPACE_READ_TIMEOUT, unbind),
+            run_step("delete_role_bindings", STEP_TIMEOUT * 2 + READ_TIMEOUT, unbind),
             run_step("delete_service_account", STEP_TIMEOUT, delete_account),
         );
         let mut result = Ok(());
@@ -314,13 +316,13 @@ impl Workspaces {
     }
 
     /// Whether the database still has the workspace as suspending or suspended. A slow run must not
-    /// revoke what a resumption restored meanwhile. True if the database failed.
+    /// revoke what a resumption restored meanwhile. True if the database failed or is slow.
     async fn is_still_suspended(&self, workspace: &WorkspaceRow) -> bool {
-        match store::by_id(&self.db, workspace.id).await {
-            Ok(Some(now)) => {
+        match tokio::time::timeout(READ_TIMEOUT, store::by_id(&self.db, workspace.id)).await {
+            Ok(Ok(Some(now))) => {
                 matches!(now.status(), WorkspaceStatus::Suspending | WorkspaceStatus::Suspended)
             }
-            Ok(None) | Err(_) => true,
+            Ok(Ok(None) | Err(_)) | Err(_) => true,
         }
     }
 

@@ -277,6 +277,10 @@ impl Workspaces {
                 other => other?,
             }
         }
+        if matches!(repair.object, Object::RoleBinding(_)) {
+            // The quota may have been recreated a moment ago.
+            self.wait_for_quota(&workspace.k8s_namespace).await?;
+        }
         let made = self.cluster.create_or_verify(&repair.object).await?;
         if !matches!(repair.object, Object::ServiceAccount(_)) {
             return Ok(self.record_repair(workspace, repair.finding).await?);
