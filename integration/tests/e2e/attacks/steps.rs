@@ -298,6 +298,26 @@ async fn a_full_etcd_keeps_no_right_alive() {
     tenant.reaches_suspended().await;
 }
 
+/// The gateway confirms closed streams only after it has read what was revoked. A table that
+/// somebody else locks prevents that; the rights are gone all the same.
+#[tokio::test]
+async fn streams_without_a_confirmation_leave_no_token() {
+    use sqlx::Connection as _;
+
+    let tenant = Tenant::start(World::builder().postgres()).await;
+    let url = tenant.world.database_url().unwrap();
+    let mut database = sqlx::PgConnection::connect(url.as_str()).await.unwrap();
+    let mut lock = database.begin().await.unwrap();
+    sqlx::query("LOCK TABLE issued_credentials IN ACCESS EXCLUSIVE MODE")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    tenant.suspend_leaving(&["close_streams", "finish"]).await;
+    assert!(!tenant.token_works().await);
+    lock.rollback().await.unwrap();
+    tenant.reaches_suspended().await;
+}
+
 /// Helm, Argo CD and Flux overwrite `app.kubernetes.io/managed-by` as a matter of course.
 #[tokio::test]
 async fn the_label_of_other_tools_decides_nothing() {
