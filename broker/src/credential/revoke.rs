@@ -270,7 +270,10 @@ impl Credentials {
                 ..audit::Event::success(Action::RevokeCredential)
             };
             audit::record(&mut tx, &self.clock, event).await?;
-            tracing::warn!(%workspace, credential_id = id, why);
+            tracing::warn!(
+                %workspace, credential_id = id,
+                "replacing the ServiceAccount, because the Secret of a credential cannot be deleted"
+            );
         }
         records::clear_secret(&mut tx, workspace, id).await?;
         tx.commit().await
