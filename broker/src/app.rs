@@ -255,7 +255,7 @@ impl App {
             metrics.clone(),
             config.gateway_own_answers,
         );
-        let authority = workspaces.on(&shares.authority);
+        let authority = workspaces.with_db(&shares.authority);
         let users = Users::new(
             shares.authority.clone(),
             clock.clone(),
@@ -324,8 +324,8 @@ impl App {
         let background = Background::start(
             Dependencies {
                 workspaces: self.workspaces.clone(),
-                unfinished: self.workspaces.on(&self.shares.authority),
-                credentials: self.credentials.on(&self.shares.authority),
+                unfinished: self.workspaces.with_db(&self.shares.authority),
+                credentials: self.credentials.with_db(&self.shares.authority),
                 issuer: self.issuer.clone(),
                 sealer: self.sealer,
                 audit_key: self.audit_keys.signing,

@@ -49,7 +49,7 @@ impl Operation {
         }
     }
 
-    /// What is true as soon as the decision is recorded, whichever steps are open.
+    /// The effect that holds as soon as the decision is recorded, even with open steps.
     fn decided_text(self) -> &'static str {
         match self {
             Self::Suspend => "No credentials are issued for it any more",

@@ -119,7 +119,7 @@ struct Exec {
     install_hint: &'static str,
 }
 
-/// What kubectl prints when the plugin is not installed.
+/// Hint that kubectl prints when the plugin is not installed.
 const INSTALL_HINT: &str = "kubectl-tenant is not on your PATH. Build it with \
 `cargo install --path kubectl-tenant` from the project's source, or ask your platform team.";
 

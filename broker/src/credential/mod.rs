@@ -92,8 +92,8 @@ fn audit_action(kind: CredentialKind) -> Action {
 impl Credentials {
     /// The same service on another share of the database connections. The ledger stays the same.
     #[must_use]
-    pub fn on(&self, db: &Db) -> Self {
-        Self { db: db.clone(), workspaces: self.workspaces.on(db), ..self.clone() }
+    pub fn with_db(&self, db: &Db) -> Self {
+        Self { db: db.clone(), workspaces: self.workspaces.with_db(db), ..self.clone() }
     }
 
     /// A service for these workspaces with this ledger. With `bind` every token gets its own

@@ -194,8 +194,8 @@ impl Gateway {
         let watcher = Self {
             db: authority.clone(),
             identity: self.identity.with_db(authority),
-            workspaces: self.workspaces.on(authority),
-            credentials: self.credentials.on(authority),
+            workspaces: self.workspaces.with_db(authority),
+            credentials: self.credentials.with_db(authority),
             ..self.clone()
         };
         let mut tasks = JoinSet::new();

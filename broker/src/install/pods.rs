@@ -19,7 +19,7 @@ const MAX_PRIORITY: u32 = 1_000_000_000;
 const IS_BINDING: &str = "(request.resource.resource == \"bindings\" || \
                           request.?subResource.orValue(\"\") == \"binding\")";
 
-/// What is not allowed in a pod, as CEL, and the message for the caller.
+/// Violations of the rules for pods: a CEL expression each, and the message for the caller.
 fn violations() -> [(String, Message); 3] {
     [
         (

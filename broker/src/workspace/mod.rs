@@ -110,7 +110,7 @@ impl Workspaces {
 
     /// The same service on another share of the database connections.
     #[must_use]
-    pub fn on(&self, db: &Db) -> Self {
+    pub fn with_db(&self, db: &Db) -> Self {
         Self { db: db.clone(), ..self.clone() }
     }
 

@@ -184,8 +184,8 @@ async fn measure_policies(
         let scratch = Scratch::new("measure")?;
         let programs = Binaries::build(Profile::own(), None, args.broker.as_deref()).await?;
         let (floor, manifest) = match before {
-            None => (policies::Floor::Without, String::new()),
-            Some(path) => (policies::Floor::Before, read(path)?),
+            None => (policies::Floor::NoPolicies, String::new()),
+            Some(path) => (policies::Floor::PreviousPolicies, read(path)?),
         };
         let program = programs.tenant_broker();
         let start = async |name| {

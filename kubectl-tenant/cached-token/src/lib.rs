@@ -49,7 +49,7 @@ pub const ID_TOKEN_FILE_ENV: &str = "TENANT_ID_TOKEN_FILE";
 /// Environment variable: the OIDC token of a workload itself.
 pub const ID_TOKEN_ENV: &str = "TENANT_ID_TOKEN";
 
-/// What to do with the cached token.
+/// Decision about a cached token.
 #[derive(Debug)]
 pub enum CacheDecision {
     /// Print it.

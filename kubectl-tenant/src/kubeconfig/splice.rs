@@ -3,7 +3,7 @@
 //!
 //! This parses YAML by lines, in the block style that every tool writes, and supports nothing else
 //! of the language. That is safe because the result is verified: the caller parses it, compares it
-//! with the merge of the values, and writes the whole document anew if they differ.
+//! with the merge of the values, and rewrites the whole document if they differ.
 
 use serde_norway::{Mapping, Value};
 

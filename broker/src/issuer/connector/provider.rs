@@ -110,7 +110,7 @@ impl From<VerificationError> for ProviderError {
     }
 }
 
-/// What a provider says about a user.
+/// Claims of a provider about a user.
 #[derive(Debug)]
 pub(super) struct ProviderAnswer {
     /// Subject (`sub`).
@@ -129,7 +129,7 @@ pub(super) struct ProviderAnswer {
 pub(super) struct RefreshResult {
     /// The rotated refresh token.
     pub(super) token: Option<SecretString>,
-    /// What the provider says about the user now.
+    /// Current claims of the provider about the user.
     pub(super) answer: Result<ProviderAnswer, ProviderError>,
 }
 

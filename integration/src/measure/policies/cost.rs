@@ -32,16 +32,16 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
     /// No policies.
-    Without,
+    NoPolicies,
     /// The policies of an earlier version.
-    Before,
+    PreviousPolicies,
 }
 
 impl Floor {
     fn name(self) -> &'static str {
         match self {
-            Self::Without => "without the policies",
-            Self::Before => "with those of before",
+            Self::NoPolicies => "without the policies",
+            Self::PreviousPolicies => "with the previous policies",
         }
     }
 }
@@ -55,7 +55,7 @@ struct RequestKind {
     /// The limit compared with no policies.
     promise: Promise,
     /// The limit compared with the policies of an earlier version.
-    promise_beside_before: Promise,
+    promise_against_previous: Promise,
 }
 
 /// Promised limit of the CPU growth by a change of the policies.
@@ -68,21 +68,21 @@ const KINDS: [RequestKind; 5] = [
         turns: 16,
         // Half the cost of the first set of policies.
         promise: Promise::AddedAtMost(0.25),
-        promise_beside_before: MAX_CPU_GROWTH,
+        promise_against_previous: MAX_CPU_GROWTH,
     },
     RequestKind {
         name: "API server's CPU for a Service of the tenant, created and deleted",
         load: PolicyTestbed::services,
         turns: 16,
         promise: Promise::None,
-        promise_beside_before: MAX_CPU_GROWTH,
+        promise_against_previous: MAX_CPU_GROWTH,
     },
     RequestKind {
         name: "API server's CPU for a pod of the tenant",
         load: PolicyTestbed::pods,
         turns: 16,
         promise: Promise::None,
-        promise_beside_before: MAX_CPU_GROWTH,
+        promise_against_previous: MAX_CPU_GROWTH,
     },
     RequestKind {
         name: "API server's CPU for a ConfigMap elsewhere",
@@ -90,14 +90,14 @@ const KINDS: [RequestKind; 5] = [
         turns: 24,
         // The profiles measure this.
         promise: Promise::None,
-        promise_beside_before: Promise::None,
+        promise_against_previous: Promise::None,
     },
     RequestKind {
         name: "API server's CPU for a ServiceAccount elsewhere",
         load: PolicyTestbed::service_accounts,
         turns: 4,
         promise: Promise::None,
-        promise_beside_before: Promise::None,
+        promise_against_previous: Promise::None,
     },
 ];
 
@@ -128,8 +128,8 @@ pub async fn cost(servers: &[PolicyTestbed; 2], floor: Floor, plan: Plan) -> Res
     }
     let figures = KINDS.iter().zip(&pairs).filter_map(|(kind, pairs)| {
         let promise = match floor {
-            Floor::Without => kind.promise,
-            Floor::Before => kind.promise_beside_before,
+            Floor::NoPolicies => kind.promise,
+            Floor::PreviousPolicies => kind.promise_against_previous,
         };
         Figure::of_pairs(kind.name, "ms", floor.name(), pairs, promise)
     });

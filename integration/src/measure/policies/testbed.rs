@@ -26,8 +26,8 @@ use crate::http_client;
 use crate::kubectl::Kubectl;
 use crate::probe::{self, Probe};
 
-/// Time limit until changed policies are in force; the API server reloads policies once a second.
-const CHANGE_LIMIT: Duration = Duration::from_secs(20);
+/// Timeout until changed policies are in force; the API server reloads policies once a second.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 /// A namespace as the broker creates it.
 const TENANT: &str = "tenant-01940000-0000-7000-8000-000000000001";
 /// A namespace that is not a tenant's, and its user.
@@ -85,7 +85,7 @@ impl PolicyTestbed {
             .other(program)
             .args(["install", "--set"])
             .arg(format!("cluster.identity={BROKER_USER}"))
-            .run(CHANGE_LIMIT)
+            .run(CHANGE_TIMEOUT)
             .await?
             .success()?;
         let current = policies(&printed.stdout)?;
@@ -301,7 +301,7 @@ impl PolicyTestbed {
         let url = format!("{}apis/node.k8s.io/v1/runtimeclasses?dryRun=All", self.cluster.url());
         let class = json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
             "metadata": {"name": "measured"}, "handler": "measured"});
-        probe::until("the policies to change", CHANGE_LIMIT, || async {
+        probe::until("the policies to change", CHANGE_TIMEOUT, || async {
             let answer = self.profiler.post(&url).json(&class).send().await?.text().await?;
             Ok(if answer.contains(set) { Probe::Ready(()) } else { Probe::NotYet(answer) })
         })
