@@ -28,8 +28,9 @@ pub struct Quota {
 }
 
 impl Quota {
+    /// Time between two requests at this rate, at least 1 ns.
     fn interval(self) -> Duration {
-        Duration::from_secs(1) / self.per_second.max(1)
+        (Duration::from_secs(1) / self.per_second.max(1)).max(Duration::from_nanos(1))
     }
 
     /// Counts one request; returns the new TAT.
@@ -171,6 +172,15 @@ mod tests {
         let rate = GcraLimiter::new(TEN, PLENTY, now);
         assert_eq!(passed(&rate, client(1), 100_000, now), 20);
         assert_eq!(passed(&rate, client(2), 20, now), 20);
+    }
+
+    #[test]
+    fn the_highest_rate_admits_a_request_that_read_the_time_before_another() {
+        let now = Instant::now();
+        let unlimited = Quota { per_second: u32::MAX, burst: u32::MAX };
+        let rate = GcraLimiter::new(unlimited, unlimited, now);
+        assert_eq!(rate.take(client(1), now + Duration::from_micros(1)), Ok(()));
+        assert_eq!(rate.take(client(1), now), Ok(()));
     }
 
     #[test]
