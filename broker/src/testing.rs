@@ -7,12 +7,14 @@ use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
 use crate::{
-    clock::Clock,
+    base::{
+        clock::Clock,
+        db::{ConnectionShares, Db, Location},
+        telemetry::Metrics,
+    },
     cluster::Cluster,
     config::{Config, Settings},
-    db::{ConnectionShares, Db, Location},
     on_engine,
-    telemetry::Metrics,
     workspace::{self, Workspaces},
 };
 

@@ -25,7 +25,7 @@ use std::marker::PhantomData;
 use tenant_shared::{Code, Role};
 use uuid::Uuid;
 
-use crate::{identity::Caller, problem::ApiError};
+use crate::{http::ApiError, identity::Caller};
 
 /// Action: create a workspace of the caller's own.
 #[derive(Debug)]

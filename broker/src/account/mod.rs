@@ -17,10 +17,12 @@ use uuid::Uuid;
 use crate::{
     access,
     audit::{self, Filter},
-    db::Db,
+    base::db::Db,
+    http::{
+        ApiError,
+        page::{self, see_other},
+    },
     identity::{Caller, Identity, SessionSelector},
-    page::{self, see_other},
-    problem::ApiError,
     workspace::{WorkspaceRow, Workspaces},
 };
 

@@ -6,8 +6,11 @@ use uuid::Uuid;
 
 use super::{Filter, Row, RowWithEmails, export_page, read, read_with_emails};
 use crate::{
-    access, clock::timestamp, db::Db, http::JsonLines, identity::Authenticated, list,
-    problem::ApiError, workspace::Workspaces,
+    access,
+    base::{clock::timestamp, db::Db, paging},
+    http::{ApiError, JsonLines, query},
+    identity::Authenticated,
+    workspace::Workspaces,
 };
 
 /// Rows of a page if the request has no `limit`.
@@ -55,7 +58,7 @@ impl AuditApi {
             let found = self.workspaces.existing(id).await?;
             access::read_workspace(&caller.0, &found)?;
         }
-        let limit = list::parse_limit(limit.0, DEFAULT_LIMIT, MAX_LIMIT)?;
+        let limit = query::parse_limit(limit.0, DEFAULT_LIMIT, MAX_LIMIT)?;
         let filter = Filter {
             user_id: (caller.0.role() != Role::Admin).then(|| caller.0.user_id()),
             workspace_id: workspace_id.0,
@@ -70,7 +73,7 @@ impl AuditApi {
             let rows = read_with_emails(&self.db, &filter, limit + 1).await?;
             rows.into_iter().map(RowWithEmails::into_api).collect()
         };
-        let next_cursor = list::truncate_page(&mut items, limit, |entry| entry.id.to_string());
+        let next_cursor = paging::truncate_page(&mut items, limit, |entry| entry.id.to_string());
         Ok(Json(AuditPage { items, next_cursor }))
     }
 
@@ -93,7 +96,7 @@ impl AuditApi {
         limit: Query<Option<u32>>,
     ) -> Result<JsonLines, ApiError> {
         access::read_everything(&caller.0)?;
-        let limit = list::parse_limit(limit.0, DEFAULT_EXPORT_LIMIT, MAX_EXPORT_LIMIT)?;
+        let limit = query::parse_limit(limit.0, DEFAULT_EXPORT_LIMIT, MAX_EXPORT_LIMIT)?;
         let Some(page) = export_page(&self.db, after.0.unwrap_or_default(), limit).await? else {
             return Ok(JsonLines(String::new()));
         };

@@ -4,7 +4,10 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Row;
-use crate::{clock::timestamp, db::Db, on_engine};
+use crate::{
+    base::{clock::timestamp, db::Db},
+    on_engine,
+};
 
 /// The prefix that the API server puts before the `jti` of a token in
 /// `authentication.kubernetes.io/credential-id`.

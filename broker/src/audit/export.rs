@@ -5,7 +5,7 @@
 //! remembers the last number never misses a row.
 
 use super::chain::{Hash, Line, State, checkpoints, hash_at, sealed_rows};
-use crate::{db::Db, on_engine};
+use crate::{base::db::Db, on_engine};
 
 /// Rows that a page may have above the requested limit, because a page never splits a batch of the
 /// sealer.

@@ -11,10 +11,13 @@ use sqlx::{FromRow, postgres::PgRow, sqlite::SqliteRow};
 use uuid::Uuid;
 
 use crate::{
-    clock::Clock,
-    db::{Db, Tx},
+    base::{
+        clock::Clock,
+        db::{Db, Tx},
+        request_context,
+    },
+    http::ApiError,
     on_engine,
-    problem::{self, ApiError},
 };
 
 /// The columns of a [`Row`], for statements that are concatenated at compile time.
@@ -127,8 +130,8 @@ impl Event {
         StampedEvent {
             id: clock.ordered_id(),
             created_at: clock.now_ms(),
-            ip_address: problem::request_address().map(|address| address.to_string()),
-            request_id: problem::request_id(),
+            ip_address: request_context::request_address().map(|address| address.to_string()),
+            request_id: request_context::request_id(),
             event: self,
         }
     }

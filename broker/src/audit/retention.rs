@@ -7,10 +7,12 @@ use super::{
     record,
 };
 use crate::{
-    clock::Clock,
-    db::Db,
+    base::{
+        clock::Clock,
+        db::Db,
+        signing::{PrivateKey, PublicKeys},
+    },
     on_engine,
-    signing::{PrivateKey, PublicKeys},
 };
 
 /// A day, in milliseconds.

@@ -15,9 +15,11 @@ use super::{ConfigArgs, Output, print};
 use crate::{
     app,
     audit::{self, chain},
+    base::{
+        db::{Db, Location},
+        signing::PublicKeys,
+    },
     config::Config,
-    db::{Db, Location},
-    signing::PublicKeys,
 };
 
 /// Exit code if nothing could be verified: no database, file or keys.

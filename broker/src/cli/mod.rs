@@ -16,13 +16,15 @@ use tenant_shared::Role;
 use self::audit::AuditCommand;
 use crate::{
     app::{self, App},
-    clock::Clock,
-    cluster::Cluster,
-    config::{Config, KubernetesUser, Settings},
+    base::{
+        clock::Clock,
+        telemetry::{self, Metrics},
+    },
+    cluster::{Cluster, KubernetesUser},
+    config::{Config, Settings},
     doctor,
     identity::Identity,
     install::{self, Administrator, Parameters},
-    telemetry::{self, Metrics},
 };
 
 /// Gives each person an isolated namespace of a Kubernetes cluster.
@@ -299,9 +301,9 @@ fn check_config(config: &Config) -> anyhow::Result<()> {
         config.operator_listen,
         config.public_url,
         match &config.database {
-            crate::db::Location::Postgres(options) =>
+            crate::base::db::Location::Postgres(options) =>
                 format!("PostgreSQL at {}:{}", options.get_host(), options.get_port()),
-            crate::db::Location::Sqlite(path) => format!("SQLite in {}", path.display()),
+            crate::base::db::Location::Sqlite(path) => format!("SQLite in {}", path.display()),
         },
         config.cluster.name,
         config.tiers.names().join(", "),

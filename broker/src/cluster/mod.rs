@@ -7,6 +7,7 @@
 mod difference;
 mod dry_run;
 mod error;
+mod kubernetes_user;
 mod managed_objects;
 mod namespace_ownership;
 mod object;
@@ -14,6 +15,7 @@ mod quantity;
 mod revoke;
 mod secret;
 mod self_review;
+mod settings;
 mod tenants;
 mod token;
 mod upstream;
@@ -29,15 +31,17 @@ use kube::{
 pub use difference::{Compared, Difference, is_marked_suspended};
 pub use dry_run::{AccessReview, DryRunResult, ServerFacts};
 pub use error::ClusterError;
+pub use kubernetes_user::KubernetesUser;
 pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
 pub use object::{EnsuredObject, Object, ObjectComparison, labels_of};
 pub use secret::{SECRET_TYPE, TokenSecret};
 pub use self_review::UserInfo;
+pub use settings::ClusterSettings;
 pub use tenants::HeldBinding;
 pub use token::IssuedToken;
 pub use upstream::{Transport, Upstream, UpstreamError, UpstreamRequestBody, UpstreamResponseBody};
 
-use crate::{clock::Clock, config::ClusterSettings, telemetry::Metrics};
+use crate::base::{clock::Clock, telemetry::Metrics};
 
 /// How long the API server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

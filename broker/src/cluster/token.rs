@@ -10,7 +10,7 @@ use serde_json::json;
 use tenant_shared::{SERVICE_ACCOUNT_NAME, TOKEN_LIFETIME_SECONDS};
 
 use super::{Cluster, ClusterError, TokenSecret};
-use crate::problem;
+use crate::base::request_context;
 
 /// The limit of a response body in bytes; no API server sends as much.
 const MAX_BYTES: usize = 64 * 1024;
@@ -63,7 +63,8 @@ impl Cluster {
         uid: &str,
         secret: Option<&TokenSecret>,
     ) -> Result<IssuedToken, ClusterError> {
-        let audit_id = problem::request_id().unwrap_or_else(|| self.clock.random_id().to_string());
+        let audit_id =
+            request_context::request_id().unwrap_or_else(|| self.clock.random_id().to_string());
         let bound_to = secret.map(|secret| {
             json!({"kind": "Secret", "apiVersion": "v1", "name": secret.name, "uid": secret.uid})
         });

@@ -6,7 +6,10 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::Settings;
-use crate::issuer::connector::{ConnectorSettings, is_https_or_loopback};
+use crate::{
+    base::dns_label::is_dns_label,
+    issuer::connector::{ConnectorSettings, is_https_or_loopback},
+};
 
 /// The settings of a connector: key, default, meaning.
 pub(super) const FIELDS: [(&str, &str, &str); 13] = [
@@ -74,7 +77,7 @@ pub(super) fn connectors(s: &mut Settings) -> BTreeMap<String, ConnectorSettings
 
 fn connector(s: &mut Settings, name: &str) -> ConnectorSettings {
     let key = |field: &str| format!("connectors.{name}.{field}");
-    if !super::is_dns_label(name) {
+    if !is_dns_label(name) {
         s.fault(&key("issuer"), "a connector's name is lower case letters, digits and dashes");
     }
     let number = |s: &mut Settings, field: &str, (min, max): (u32, u32)| {

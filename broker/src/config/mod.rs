@@ -7,8 +7,6 @@
 mod connector;
 mod file_checks;
 mod frontends;
-mod host_suffix;
-mod kubernetes_user;
 mod quota;
 mod reference;
 mod setting_list;
@@ -20,22 +18,24 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use url::Url;
 
-pub use host_suffix::HostSuffix;
-pub use kubernetes_user::KubernetesUser;
 pub use reference::reference;
 pub use setting_list::SETTINGS;
 pub use settings::{Faults, Settings};
-pub use tier::{GatewayLimits, Tier, Tiers};
 
 use crate::{
     audit::AuditSettings,
-    db::Location,
+    base::{
+        db::Location,
+        dns_label::is_dns_label,
+        rate_limit,
+        telemetry::{self, LogFormat},
+        throttle::Allowance,
+    },
+    cluster::{ClusterSettings, KubernetesUser},
+    http::{server::TlsFiles, trusted_proxies::TrustedProxies},
     identity::BrowserSessions,
     issuer::IssuerSettings,
-    proxy::TrustedProxies,
-    rate_limit,
-    telemetry::{self, LogFormat},
-    throttle::Allowance,
+    tier::Tiers,
 };
 
 /// The window of hourly limits, in seconds.
@@ -87,37 +87,6 @@ pub struct Config {
     pub browser: BrowserSessions,
 }
 
-/// Files of the listener's certificate and key.
-#[derive(Clone, Debug)]
-pub struct TlsFiles {
-    /// Certificate chain, PEM.
-    pub cert_file: PathBuf,
-    /// Private key, PEM.
-    pub key_file: PathBuf,
-}
-
-/// How the broker and people reach the cluster, and the broker's identity there.
-#[derive(Clone, Debug)]
-pub struct ClusterSettings {
-    /// Name of the cluster in workspaces and kubeconfigs.
-    pub name: String,
-    /// Kubeconfig with the broker's own credential; without it the broker uses the pod's
-    /// ServiceAccount.
-    pub kubeconfig: Option<PathBuf>,
-    /// API server URL in people's kubeconfigs, if it differs from the broker's own.
-    pub server: Option<Url>,
-    /// PEM file with the CA in people's kubeconfigs, if it differs from the broker's own.
-    pub ca_file: Option<PathBuf>,
-    /// The user as which the API server knows the broker.
-    pub identity: KubernetesUser,
-    /// The default audiences of the API server's tokens: `--api-audiences`, or its issuer.
-    pub audiences: Vec<String>,
-    /// Whether the broker starts although its admission policies are missing or changed.
-    pub allow_missing_policies: bool,
-    /// Whether every token is bound to a Secret of its own.
-    pub bind_tokens_to_secrets: bool,
-}
-
 impl Config {
     /// Validates the settings.
     ///
@@ -165,7 +134,7 @@ impl Config {
             log_level,
             log_format: s.parsed("log.format").unwrap_or_default(),
             cluster,
-            tiers: Tiers::from_settings(s),
+            tiers: tier::tiers(s),
             init_limit: Allowance {
                 count: s.within("limits.init_per_hour", 1, 10_000),
                 window_seconds: HOUR_SECONDS,
@@ -333,15 +302,6 @@ fn files(list: &str) -> Vec<PathBuf> {
 
 fn is_loopback(url: &Url) -> bool {
     matches!(url.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"))
-}
-
-/// Whether a text is a DNS label (RFC 1123), which is what Kubernetes requires of most names.
-pub fn is_dns_label(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    (1..=63).contains(&text.len())
-        && text.bytes().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 #[cfg(test)]

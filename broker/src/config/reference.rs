@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{SETTINGS, Tiers, connector, workload};
+use super::{SETTINGS, connector, quota, tier, workload};
 
 const HEAD: &str = "\
 # Configuration of the broker
@@ -70,12 +70,12 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{key}` | {default} | {meaning} |");
     }
     page.push_str(TIERS);
-    for (key, [basic, standard, premium], meaning) in Tiers::documentation() {
+    for (key, [basic, standard, premium], meaning) in tier::FIELDS {
         let [basic, standard, premium] = [basic, standard, premium].map(code);
         let _ = writeln!(page, "| `{key}` | {basic} | {standard} | {premium} | {meaning} |");
     }
     page.push_str(QUOTA);
-    for (key, [basic, standard, premium]) in Tiers::counts() {
+    for (key, [basic, standard, premium]) in quota::COUNTS {
         let _ = writeln!(page, "| `{key}` | `{basic}` | `{standard}` | `{premium}` |");
     }
     page.push_str(CONNECTORS);

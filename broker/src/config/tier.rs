@@ -1,60 +1,15 @@
-//! Tiers (`[tiers.NAME]`): resource limits, role and network rules of workspaces.
+//! Settings of tiers: `[tiers.NAME]`.
 
 use std::collections::BTreeMap;
 
-use super::{HostSuffix, Settings, quota};
-
-/// One tier. Amounts are Kubernetes quantities.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tier {
-    /// Sum of `requests.cpu`, in cores.
-    pub cpu: String,
-    /// Sum of `limits.cpu`, in cores.
-    pub cpu_limit: String,
-    /// Sum of `limits.memory`.
-    pub memory: String,
-    /// Number of pods that have not terminated.
-    pub pods: String,
-    /// Sum of `requests.storage` of volume claims.
-    pub storage: String,
-    /// Sum of `limits.ephemeral-storage`.
-    pub ephemeral_storage: String,
-    /// Other limits of the quota: keys of `spec.hard` with their amounts.
-    pub counts: BTreeMap<String, String>,
-    /// Default CPU limit of containers.
-    pub default_cpu: String,
-    /// Default memory limit of containers.
-    pub default_memory: String,
-    /// Default ephemeral storage limit of containers.
-    pub default_ephemeral_storage: String,
-    /// ClusterRole that is bound to the tenant in its namespace.
-    pub role: String,
-    /// Pod Security level that the namespace enforces: `baseline` or `restricted`.
-    pub pod_security: String,
-    /// Whether the broker creates a NetworkPolicy in the namespace that denies ingress.
-    pub network_policy: bool,
-    /// Suffix that hosts of Ingresses and routes must have.
-    pub ingress_host_suffix: Option<HostSuffix>,
-    /// Limits of the gateway.
-    pub gateway: GatewayLimits,
-}
-
-/// Limits of a workspace in the gateway of each replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GatewayLimits {
-    /// Requests per second; the burst is four times as many.
-    pub requests_per_second: u32,
-    /// Concurrent requests, streams excluded.
-    pub requests_at_once: u32,
-    /// Concurrent streams: watches, `logs -f`, `exec`, `attach`, `port-forward` and requests below
-    /// `/proxy/`.
-    pub streams: u32,
-    /// Bytes per second in both directions together.
-    pub bytes_per_second: u64,
-}
+use super::{Settings, quota};
+use crate::{
+    base::dns_label::is_dns_label,
+    tier::{GatewayLimits, HostSuffix, Tier, Tiers},
+};
 
 /// The settings of a tier: key, defaults in `basic`, `standard` and `premium`, meaning.
-const FIELDS: [(&str, [&str; 3], &str); 17] = [
+pub(super) const FIELDS: [(&str, [&str; 3], &str); 17] = [
     ("cpu", ["4", "8", "16"], "Sum of requests.cpu."),
     ("cpu_limit", ["12", "24", "48"], "Sum of limits.cpu."),
     ("memory", ["8Gi", "16Gi", "64Gi"], "Sum of limits.memory."),
@@ -124,75 +79,16 @@ const MEBIBYTE: u64 = 1024 * 1024;
 const DENY_INGRESS: &str = "deny-ingress";
 const DEFAULT_TIERS: [&str; 3] = ["basic", "standard", "premium"];
 
-/// All tiers by name.
-#[derive(Clone, Debug)]
-pub struct Tiers(BTreeMap<String, Tier>);
-
-impl GatewayLimits {
-    /// The limits of a workspace whose tier is no longer configured.
-    pub const MIN: Self = Self {
-        requests_per_second: 1,
-        requests_at_once: 1,
-        streams: 1,
-        bytes_per_second: MEBIBYTE,
-    };
-}
-
-impl Tiers {
-    /// Reads the tiers: the default ones with changed settings, and additional ones, which have the
-    /// defaults of `basic`.
-    pub(super) fn from_settings(s: &mut Settings) -> Self {
-        let mut names = s.names_below("tiers");
-        names.extend(DEFAULT_TIERS.map(str::to_owned));
-        Self(names.into_iter().map(|name| (name.clone(), tier(s, &name))).collect())
-    }
-
-    /// All tiers with their names, sorted.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tier)> {
-        self.0.iter().map(|(name, tier)| (name.as_str(), tier))
-    }
-
-    /// The tier of this name.
-    pub fn get(&self, name: &str) -> Option<&Tier> {
-        self.0.get(name)
-    }
-
-    /// All names, sorted.
-    pub fn names(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
-    }
-
-    /// The ClusterRoles of all tiers, sorted, without duplicates.
-    pub fn roles(&self) -> Vec<&str> {
-        let mut roles: Vec<&str> = self.0.values().map(|tier| tier.role.as_str()).collect();
-        roles.sort_unstable();
-        roles.dedup();
-        roles
-    }
-
-    /// The Pod Security levels of all tiers, sorted, without duplicates.
-    pub fn pod_security_levels(&self) -> Vec<&str> {
-        let mut levels: Vec<&str> =
-            self.0.values().map(|tier| tier.pod_security.as_str()).collect();
-        levels.sort_unstable();
-        levels.dedup();
-        levels
-    }
-
-    /// The settings for the documentation: key, defaults of the three tiers, meaning.
-    pub fn documentation() -> impl Iterator<Item = (&'static str, [&'static str; 3], &'static str)>
-    {
-        FIELDS.into_iter()
-    }
-
-    /// The object counts for the documentation: key of `spec.hard`, defaults of the three tiers.
-    pub fn counts() -> impl Iterator<Item = (&'static str, [&'static str; 3])> {
-        quota::COUNTS.into_iter()
-    }
+/// Reads the tiers: the default ones with changed settings, and additional ones, which have the
+/// defaults of `basic`.
+pub(super) fn tiers(s: &mut Settings) -> Tiers {
+    let mut names = s.names_below("tiers");
+    names.extend(DEFAULT_TIERS.map(str::to_owned));
+    Tiers::new(names.into_iter().map(|name| (name.clone(), tier(s, &name))).collect())
 }
 
 fn tier(s: &mut Settings, name: &str) -> Tier {
-    if !super::is_dns_label(name) {
+    if !is_dns_label(name) {
         s.fault(&format!("tiers.{name}"), "a tier's name is lower case letters, digits and dashes");
     }
     let column = DEFAULT_TIERS.iter().position(|tier| *tier == name).unwrap_or(0);

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use url::Url;
 
 use super::{Settings, connector};
-use crate::issuer::{
-    connector::is_https_or_loopback,
-    token_exchange::{Rule, WorkloadSettings},
+use crate::{
+    base::dns_label::is_dns_label,
+    issuer::{
+        connector::is_https_or_loopback,
+        token_exchange::{Rule, WorkloadSettings},
+    },
 };
 
 /// The settings of a workload: key, meaning.
@@ -43,7 +46,7 @@ pub(super) fn workloads(s: &mut Settings) -> BTreeMap<String, WorkloadSettings> 
 
 fn workload(s: &mut Settings, name: &str) -> WorkloadSettings {
     let key = |field: &str| format!("workloads.{name}.{field}");
-    if !super::is_dns_label(name) {
+    if !is_dns_label(name) {
         s.fault(&key("issuer"), "a workload's name is lower case letters, digits and dashes");
     }
     let audience = connector::required(s, &key("audience"), "the audience of its tokens");

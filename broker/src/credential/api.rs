@@ -19,10 +19,8 @@ use crate::{
     access::{self, Owned as _},
     audit::Action,
     cluster::{ClusterError, Endpoint},
-    http::Yaml,
+    http::{ApiError, Yaml, query},
     identity::{Authenticated, AuthenticatedForWorkspace, Caller},
-    list,
-    problem::ApiError,
     workspace::{Active, WorkspaceError, WorkspaceRow, Workspaces, cluster_failure},
 };
 
@@ -94,7 +92,7 @@ impl CredentialApi {
     ) -> Result<Json<CredentialPage>, ApiError> {
         let workspace = self.workspaces.existing(id.0).await?;
         let permit = access::read_workspace(&caller.0, &workspace)?;
-        let limit = list::parse_limit(limit.0, DEFAULT_LIMIT, MAX_LIMIT)?;
+        let limit = query::parse_limit(limit.0, DEFAULT_LIMIT, MAX_LIMIT)?;
         let cursor = cursor.0.as_deref().map(credential_id).transpose()?;
         let (all, after) = (all.0.unwrap_or(false), cursor.as_ref().map(CredentialId::as_str));
         Ok(Json(self.credentials.list(&permit, all, after, limit as usize).await?))
@@ -293,7 +291,7 @@ impl From<IssueError> for ApiError {
             IssueError::Cluster(error) => cluster_failure(&error),
             IssueError::Ledger(NotRecorded::Changed) => WorkspaceError::Rotating.into(),
             IssueError::Ledger(error @ NotRecorded::Failed) => {
-                crate::problem::record_field("cause", error.to_string());
+                crate::base::request_context::record_field("cause", error.to_string());
                 Self::new(
                     Code::StorageUnavailable,
                     "the issuance could not be recorded, so the token was dropped; try again",

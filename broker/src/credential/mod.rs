@@ -31,10 +31,8 @@ pub use revoke::RevokeError;
 use crate::{
     access::{Permit, ReadWorkspace},
     audit::{self, Action},
-    clock::Clock,
+    base::{clock::Clock, db::Db, telemetry::Metrics},
     cluster::{Cluster, ClusterError, IssuedToken, TokenSecret},
-    db::Db,
-    telemetry::Metrics,
     workspace::{Active, Workspaces},
 };
 
@@ -169,7 +167,7 @@ impl Credentials {
             Ok(secret) => Ok(Some(secret)),
             Err(error @ (ClusterError::Refused(_) | ClusterError::Conflict(_))) => {
                 tracing::warn!(
-                    workspace = %workspace_id, error = crate::problem::error_chain(&error),
+                    workspace = %workspace_id, error = crate::base::error_chain(&error),
                     "token not bound to a Secret: the quota is used up, or the right is missing"
                 );
                 Ok(None)

@@ -4,8 +4,10 @@ use tenant_shared::{CredentialInfo, CredentialKind, CredentialState};
 use uuid::Uuid;
 
 use crate::{
-    clock::timestamp,
-    db::{Db, Tx},
+    base::{
+        clock::timestamp,
+        db::{Db, Tx},
+    },
     on_engine,
 };
 

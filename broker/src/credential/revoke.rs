@@ -17,10 +17,9 @@ use super::{
 use crate::{
     access::{Owned as _, Permit, RevokeCredentials},
     audit::{self, Action},
+    base::{db::Tx, error_chain, request_context::record_field},
     cluster::ClusterError,
-    db::Tx,
     identity::Caller,
-    problem::{error_chain, record_field},
     workspace::{ROTATION_STEPS, Steps, WorkspaceError, WorkspaceRow},
 };
 

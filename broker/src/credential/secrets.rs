@@ -7,8 +7,8 @@
 use uuid::Uuid;
 
 use crate::{
+    base::db::{Db, Tx},
     cluster::TokenSecret,
-    db::{Db, Tx},
     on_engine,
 };
 

@@ -6,7 +6,7 @@ use super::{
     Credentials,
     secrets::{self, DueSecret},
 };
-use crate::{cluster::ClusterError, problem::error_chain};
+use crate::{base::error_chain, cluster::ClusterError};
 
 /// Maximum number of Secrets in one round.
 const MAX_BATCH: u32 = 1000;

@@ -8,10 +8,9 @@ use tenant_shared::TOKEN_LIFETIME_SECONDS;
 
 use super::Check;
 use crate::{
-    clock::Clock,
+    base::{clock::Clock, error_chain},
     cluster::{Cluster, ClusterError, ServerFacts},
     install::{self, Parameters},
-    problem::error_chain,
 };
 
 /// The first release with `ValidatingAdmissionPolicy` as `v1`.

@@ -11,8 +11,9 @@ mod tenants;
 pub use report::{Check, CheckOutcome, Report};
 
 use crate::{
-    clock::Clock, cluster::Cluster, cluster::ClusterError, install::Parameters,
-    problem::error_chain,
+    base::{clock::Clock, error_chain},
+    cluster::{Cluster, ClusterError},
+    install::Parameters,
 };
 
 /// Runs all checks against a cluster. An API server that does not answer is a failed check, not an

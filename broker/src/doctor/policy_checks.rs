@@ -10,7 +10,7 @@ use tenant_shared::{
 
 use super::Check;
 use crate::{
-    clock::Clock,
+    base::clock::Clock,
     cluster::{Cluster, ClusterError, DryRunResult},
     install::Parameters,
     workspace::QUOTA_NAME,

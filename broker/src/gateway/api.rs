@@ -9,7 +9,7 @@ use tenant_shared::{Code, Usage};
 use uuid::Uuid;
 
 use super::{Gateway, usage};
-use crate::{access, identity::Authenticated, problem::ApiError, workspace::Workspaces};
+use crate::{access, http::ApiError, identity::Authenticated, workspace::Workspaces};
 
 /// Days that are shown if the caller gives no number.
 const DEFAULT_DAYS: u32 = 7;

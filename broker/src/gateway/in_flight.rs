@@ -23,7 +23,7 @@ use super::{
     streams::{Registration, StreamInfo},
     upload::Upload,
 };
-use crate::telemetry::Metrics;
+use crate::base::telemetry::Metrics;
 
 /// A request or stream in flight. It ends, and is logged, when this is dropped.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 use tenant_shared::Code;
 
-use crate::problem::ApiError;
+use crate::http::ApiError;
 
 /// The HTTP status and reason that client-go builds its errors from.
 fn status_reason(code: Code) -> (StatusCode, &'static str) {

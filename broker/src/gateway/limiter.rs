@@ -28,7 +28,7 @@ use super::{
     path::Kind,
     usage::{UsageCounters, Verb},
 };
-use crate::{config::GatewayLimits, problem::ApiError};
+use crate::{http::ApiError, tier::GatewayLimits};
 
 /// The burst, in seconds of the request rate. It is large because kubectl reads all API groups when
 /// it starts.

@@ -62,14 +62,18 @@ use self::{
 };
 use crate::{
     access::Owned as _,
-    clock::Clock,
+    base::{
+        clock::Clock,
+        db::Db,
+        error_chain,
+        rate_limit::Client,
+        request_context::{REQUEST, RequestContext, record_field},
+        telemetry::Metrics,
+    },
     cluster::{Transport, Upstream, UpstreamError},
     credential::Credentials,
-    db::Db,
+    http::ApiError,
     identity::Identity,
-    problem::{ApiError, REQUEST, RequestContext, error_chain, record_field},
-    rate_limit::Client,
-    telemetry::Metrics,
     workspace::{NotificationReceiver, WorkspaceRow, Workspaces},
 };
 
@@ -454,7 +458,7 @@ fn cancelled_request(reason: CloseReason) -> ApiError {
             Code::WorkspaceSuspended,
             "the workspace is suspended; ask an administrator",
         ),
-        CloseReason::SessionEnded => ApiError::new(Code::Unauthenticated, crate::problem::SIGN_IN),
+        CloseReason::SessionEnded => ApiError::new(Code::Unauthenticated, crate::http::SIGN_IN),
         CloseReason::Revoked => upstream_call::token_replaced(),
         CloseReason::Stopping | CloseReason::DatabaseUnavailable => ApiError::new(
             Code::StorageUnavailable,

@@ -12,8 +12,9 @@ use uuid::Uuid;
 
 use crate::{
     access::{self, Owned as _},
+    base::request_context::record_field,
+    http::ApiError,
     identity::{Caller, Identity, PresentedCredential},
-    problem::{ApiError, record_field},
     workspace::{Active, WorkspaceRow, Workspaces},
 };
 

@@ -10,7 +10,7 @@ use std::{
 use tenant_shared::WorkspaceStatus;
 
 use super::{Gateway, cancel::CloseReason};
-use crate::{clock::ticks, problem::error_chain};
+use crate::base::{clock::ticks, error_chain};
 
 /// How often open streams are reconciled.
 const INTERVAL: Duration = Duration::from_secs(30);

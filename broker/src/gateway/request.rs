@@ -18,10 +18,7 @@ use super::{
     response_headers, tunnel,
     upstream_call::full_body,
 };
-use crate::{
-    identity::PresentedCredential,
-    problem::{ApiError, REQUEST},
-};
+use crate::{base::request_context::REQUEST, http::ApiError, identity::PresentedCredential};
 
 /// The limit of a path in a log line, in characters.
 const MAX_PATH_CHARS: usize = 300;

@@ -15,11 +15,10 @@ use uuid::Uuid;
 
 use super::{Gateway, cancel::CloseReason};
 use crate::{
-    clock::ticks,
+    base::{clock::ticks, error_chain},
     credential::revoked_after,
     identity::ended_after,
     on_engine,
-    problem::error_chain,
     workspace::{NotificationReceiver, PendingAcks, changed_after},
 };
 

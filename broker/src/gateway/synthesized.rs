@@ -15,7 +15,7 @@ use super::{
     review,
     upstream_call::{RequestBody, UpstreamCall},
 };
-use crate::problem::ApiError;
+use crate::http::ApiError;
 
 /// How long receiving the body of a review may take.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use tenant_shared::CredentialKind;
 
-use crate::{clock::Clock, credential::Credentials, problem::ApiError, workspace::Active};
+use crate::{base::clock::Clock, credential::Credentials, http::ApiError, workspace::Active};
 
 /// A token is renewed when less than this is left of its lifetime, in milliseconds.
 const RENEW_MS: i64 = 10 * 60 * 1000;

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     cluster::{Transport, UpstreamResponseBody},
+    http::ApiError,
     identity::PresentedCredential,
-    problem::ApiError,
 };
 
 /// The limit of the API server's response to `/version`, in bytes.

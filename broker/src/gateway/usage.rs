@@ -12,8 +12,10 @@ use super::{
     path::{Kind, Target},
 };
 use crate::{
-    clock::timestamp,
-    db::{Db, Tx},
+    base::{
+        clock::timestamp,
+        db::{Db, Tx},
+    },
     on_engine,
 };
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::{Gateway, usage};
 use crate::{
     access::{Permit, ReadWorkspace},
-    clock::ticks,
-    problem::error_chain,
+    base::{clock::ticks, error_chain},
 };
 
 /// How often usage is flushed.

@@ -10,9 +10,11 @@ use uuid::Uuid;
 
 use super::{Authenticated, Caller, Identity, provider, session, session::SessionSelector};
 use crate::{
-    clock::timestamp,
-    list::{self, Cursor},
-    problem::ApiError,
+    base::{
+        clock::timestamp,
+        paging::{self, Cursor},
+    },
+    http::{ApiError, query},
 };
 
 /// Sessions of a page at most; also the default of `limit`.
@@ -66,8 +68,8 @@ impl IdentityApi {
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
     ) -> Result<Json<SessionList>, ApiError> {
-        let after = cursor.0.as_deref().map(Cursor::parse).transpose()?;
-        let limit = list::parse_limit(limit.0, MAX_SESSIONS, MAX_SESSIONS)?;
+        let after = cursor.0.as_deref().map(query::parse_cursor).transpose()?;
+        let limit = query::parse_limit(limit.0, MAX_SESSIONS, MAX_SESSIONS)?;
         let caller = &caller.0;
         Ok(Json(self.identity.sessions_of(caller, caller.user_id, after, limit).await?))
     }
@@ -126,7 +128,7 @@ impl Identity {
         let (now, after) = (self.clock.now_ms(), after.unwrap_or(Cursor::NEWEST));
         // One row more than requested tells whether there is a next page.
         let mut rows = session::list_for_user(&self.db, user_id, now, after, limit + 1).await?;
-        let next_cursor = list::truncate_page(&mut rows, limit, |row| row.cursor().to_string());
+        let next_cursor = paging::truncate_page(&mut rows, limit, |row| row.cursor().to_string());
         let items = rows.into_iter().map(|row| row.wire(by.session_id)).collect();
         Ok(SessionList { items, next_cursor })
     }

@@ -7,7 +7,7 @@ use poem_openapi::{
 };
 
 use super::{Caller, Identity};
-use crate::problem::ApiError;
+use crate::http::ApiError;
 
 /// Name of the security scheme for access tokens in the OpenAPI document.
 const BEARER: &str = "Bearer";

@@ -2,7 +2,7 @@
 //!
 //! Only this module makes a [`Caller`], from an access token or a cookie that the database knows,
 //! so a [`Caller`] is evidence of a valid session. The lookup of a token reads and never writes. A
-//! token that was not valid recently is looked up only within the limits of [`crate::rate_limit`].
+//! token that was not valid recently is looked up only within the limits of [`crate::base::rate_limit`].
 
 mod api;
 mod browser;
@@ -27,12 +27,15 @@ use uuid::Uuid;
 
 use crate::{
     audit::{self, Action, Event},
-    clock::Clock,
-    db::{Db, Tx},
-    problem::{ApiError, SIGN_IN, record_field},
-    rate_limit::{self, RateLimited, RateLimiter},
-    secret::{PlainSecret, SecretHash},
-    telemetry::Metrics,
+    base::{
+        clock::Clock,
+        db::{Db, Tx},
+        rate_limit::{self, RateLimited, RateLimiter},
+        request_context::record_field,
+        secret::{PlainSecret, SecretHash},
+        telemetry::Metrics,
+    },
+    http::{ApiError, SIGN_IN},
 };
 
 pub use api::IdentityApi;
@@ -150,7 +153,7 @@ impl Caller {
 
     /// Absolute end of the session, which use does not extend.
     pub fn session_expires_at(&self) -> jiff::Timestamp {
-        crate::clock::timestamp(self.session_expires_at)
+        crate::base::clock::timestamp(self.session_expires_at)
     }
 
     /// Whether the session was granted this scope (RFC 6749 section 3.3).

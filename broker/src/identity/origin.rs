@@ -13,7 +13,7 @@ use poem::{
 use tenant_shared::Code;
 use url::Url;
 
-use crate::problem::ApiError;
+use crate::http::ApiError;
 
 /// The broker's own origin and those of the frontends that it trusts.
 #[derive(Clone, Debug)]

@@ -13,8 +13,10 @@ use super::{
 };
 use crate::{
     audit::{self, Action, Event},
-    clock::Clock,
-    db::{Db, Tx},
+    base::{
+        clock::Clock,
+        db::{Db, Tx},
+    },
     on_engine,
 };
 

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::secret::SecretHash;
+use crate::base::secret::SecretHash;
 
 /// Lifetime of an entry after the secret was last found valid.
 const TTL: Duration = Duration::from_mins(15);
@@ -65,7 +65,7 @@ impl SecretCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::PlainSecret;
+    use crate::base::secret::PlainSecret;
 
     fn hash(number: usize) -> SecretHash {
         PlainSecret::presented(format!("tba_{number}").as_str()).hash()

@@ -9,10 +9,12 @@ use uuid::Uuid;
 
 use super::{Caller, user};
 use crate::{
-    db::{Db, Tx},
-    list::Cursor,
+    base::{
+        db::{Db, Tx},
+        paging::Cursor,
+        secret::SecretHash,
+    },
     on_engine,
-    secret::SecretHash,
 };
 
 /// Prefix of every access token.

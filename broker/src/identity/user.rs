@@ -4,7 +4,7 @@ use tenant_shared::Role;
 use uuid::Uuid;
 
 use crate::{
-    db::{Db, Tx},
+    base::db::{Db, Tx},
     on_engine,
 };
 

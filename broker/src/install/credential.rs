@@ -18,7 +18,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::json;
 
 use super::Administrator;
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 
 /// The signer of client certificates (Kubernetes, "Certificate Signing Requests").
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::{INSTALLED_BY_LABEL, INSTALLED_BY_VALUE, Parameters, ROLE_NAME, quoted};
-use crate::config::KubernetesUser;
+use crate::cluster::KubernetesUser;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 /// Priority level of the requests of a suspension.

@@ -13,7 +13,7 @@ use super::{
     policy::Message,
     quoted,
 };
-use crate::config::HostSuffix;
+use crate::tier::HostSuffix;
 
 /// API group of the Gateway API.
 pub(super) const GATEWAY_API_GROUP: &str = "gateway.networking.k8s.io";

@@ -32,7 +32,7 @@ mod yaml;
 
 use url::Host;
 
-use crate::config::{Config, HostSuffix, KubernetesUser};
+use crate::{cluster::KubernetesUser, config::Config, tier::HostSuffix};
 
 pub use admin::Administrator;
 pub use flow_schema::flow_schemas;

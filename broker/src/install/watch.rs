@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{Parameters, verify};
-use crate::{cluster::Cluster, problem::error_chain, telemetry::Metrics};
+use crate::{
+    base::{error_chain, telemetry::Metrics},
+    cluster::Cluster,
+};
 
 /// Timeout of a check; a cluster that is slower counts as unreachable.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{
     INSTALLED_BY_LABEL, INSTALLED_BY_VALUE, Parameters, ROLE_NAME, quoted, quoted_list, role,
 };
-use crate::config::KubernetesUser;
+use crate::cluster::KubernetesUser;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Width of comments in characters.

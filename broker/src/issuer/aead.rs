@@ -11,7 +11,7 @@ use ring::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
-use crate::secret::{self, NoRandomness};
+use crate::base::secret::{self, NoRandomness};
 
 /// HKDF salt: separates these keys from other keys that may be derived from a signing key.
 const LABEL: &[u8] = b"tenant-broker sealed upstream tokens 1";

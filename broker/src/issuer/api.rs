@@ -14,10 +14,13 @@ use super::{
 };
 use crate::{
     audit::{self, Action, Event},
-    clock::timestamp,
+    base::{
+        clock::timestamp,
+        request_context::record_field,
+        throttle::{self, RateLimit},
+    },
+    http::ApiError,
     identity::{self, Authenticated, CreateUserError, PasswordError, SessionSelector},
-    problem::{ApiError, record_field},
-    throttle::{self, RateLimit},
 };
 
 /// Operations that start and end a browser session.

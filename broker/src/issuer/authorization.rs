@@ -3,9 +3,11 @@
 use uuid::Uuid;
 
 use crate::{
-    db::{Db, Tx},
+    base::{
+        db::{Db, Tx},
+        secret::SecretHash,
+    },
     on_engine,
-    secret::SecretHash,
 };
 
 /// An authorization request to insert. Times are milliseconds since 1970.

@@ -7,7 +7,7 @@
 use poem::{Request, http::HeaderValue};
 use uuid::Uuid;
 
-use crate::{cookie::HostCookie, secret::PlainSecret};
+use crate::{base::secret::PlainSecret, http::cookie::HostCookie};
 
 /// Prefix of the cookie's secret.
 pub(super) const PREFIX: &str = "tbb_";

@@ -14,9 +14,11 @@ use super::{
 };
 use crate::{
     audit::{self, Action, Event},
-    db::Tx,
+    base::{
+        db::Tx,
+        secret::{PlainSecret, SecretHash},
+    },
     identity::session,
-    secret::{PlainSecret, SecretHash},
 };
 
 /// The same error for every code that is not valid.

@@ -13,10 +13,8 @@ use super::{
 };
 use crate::{
     audit::{self, Action, Event},
-    db::Tx,
-    page::see_other,
-    problem::record_field,
-    secret::PlainSecret,
+    base::{db::Tx, request_context::record_field, secret::PlainSecret},
+    http::page::see_other,
 };
 
 /// Prefix of every authorization code.
@@ -135,7 +133,7 @@ impl PendingAuthorization {
         issuer: &Issuer,
         tx: &mut Tx,
         who: &SignedIn,
-        code: Option<(crate::secret::SecretHash, i64)>,
+        code: Option<(crate::base::secret::SecretHash, i64)>,
     ) -> sqlx::Result<bool> {
         let now = issuer.clock().now_ms();
         if !authorization::approve(tx, self.row.id, (who.user_id, who.grant_id), now, code).await? {

@@ -5,8 +5,8 @@ use std::{fmt, path::PathBuf};
 use serde::Serialize;
 
 use super::aead::SealingKeys;
-use crate::signing::{Jwk, PrivateKey};
-pub use crate::signing::{KeyError, generate_if_missing};
+use crate::base::signing::{Jwk, PrivateKey};
+pub use crate::base::signing::{KeyError, generate_if_missing};
 
 /// Header `typ` of ID tokens (RFC 7519 section 5.1).
 const ID_TOKEN: &str = "JWT";

@@ -17,8 +17,8 @@ use super::{
     sign_in_attempt::{AttemptResult, SignInAttempt, WRONG},
 };
 use crate::{
+    base::{error_chain, request_context::record_field},
     identity::{MAX_PASSWORD_BYTES, PasswordError},
-    problem::{self, record_field},
 };
 
 /// Bytes of a code or of a handle at most, with some tolerance for additional pasted characters.
@@ -132,7 +132,7 @@ async fn check_password(
 }
 
 fn password_check_failed(error: &PasswordError) -> Response {
-    record_field("cause", problem::error_chain(error));
+    record_field("cause", error_chain(error));
     match error {
         PasswordError::Busy => pages::unavailable("Many people sign in just now", "", 10),
         PasswordError::Length | PasswordError::Failed(_) => {
@@ -171,7 +171,7 @@ fn is_code(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::PlainSecret;
+    use crate::base::secret::PlainSecret;
 
     #[test]
     fn only_a_code_is_shown_as_a_code() {

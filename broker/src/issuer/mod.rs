@@ -60,12 +60,14 @@ use self::{
     token_exchange::{WorkloadSettings, Workloads},
 };
 use crate::{
-    clock::Clock,
-    db::Db,
+    base::{
+        clock::Clock,
+        db::Db,
+        rate_limit::RateLimited,
+        telemetry::Metrics,
+        throttle::{self, Allowance},
+    },
     identity::{Identity, session},
-    rate_limit::RateLimited,
-    telemetry::Metrics,
-    throttle::{self, Allowance},
 };
 
 /// How long used and expired rows are retained, so that a reuse is still detected.

@@ -12,9 +12,8 @@ use super::{
     Issuer, connector::ProviderChoice, redirect::RedirectUri, return_target::ReturnTarget,
 };
 use crate::{
-    page,
-    problem::{self, record_field},
-    rate_limit::RateLimited,
+    base::{error_chain, rate_limit::RateLimited, request_context::record_field},
+    http::page,
 };
 
 /// The sign-in options that a page offers.
@@ -193,7 +192,7 @@ fn form_action(target: &ReturnTarget) -> String {
 
 /// 503: the database does not answer.
 pub(super) fn database_unavailable(error: &sqlx::Error) -> Response {
-    record_field("cause", problem::error_chain(error));
+    record_field("cause", error_chain(error));
     unavailable("The database does not answer", "Nobody was signed in.", 5)
 }
 

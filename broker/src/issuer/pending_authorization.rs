@@ -14,9 +14,11 @@ use super::{
     return_target::ReturnTarget,
 };
 use crate::{
-    page::see_other,
-    secret::PlainSecret,
-    throttle::{self, RateLimit, RateLimited},
+    base::{
+        secret::PlainSecret,
+        throttle::{self, RateLimit, RateLimited},
+    },
+    http::page::see_other,
 };
 
 /// Prefix of the handle of an authorization request.

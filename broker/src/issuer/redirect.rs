@@ -5,7 +5,7 @@ use std::fmt;
 use poem::Response;
 use url::form_urlencoded;
 
-use crate::page::see_other;
+use crate::http::page::see_other;
 
 /// Path of the page that shows a code to paste.
 pub(super) const CODE_PAGE_PATH: &str = "/login/code";

@@ -18,10 +18,12 @@ use super::{
 };
 use crate::{
     audit::{self, Action, Event},
-    db::{Db, Tx},
+    base::{
+        db::{Db, Tx},
+        secret::{PlainSecret, SecretHash},
+    },
     identity::session,
     on_engine,
-    secret::{PlainSecret, SecretHash},
 };
 
 /// Prefix of every refresh token.

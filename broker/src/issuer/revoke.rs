@@ -13,9 +13,8 @@ use super::{
 };
 use crate::{
     audit::{self, Action, Event},
+    base::{request_context::record_field, secret::PlainSecret},
     identity::session,
-    problem::record_field,
-    secret::PlainSecret,
 };
 
 /// Ends the session of an access token or refresh token. A token with a narrower scope than its

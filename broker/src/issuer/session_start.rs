@@ -6,10 +6,8 @@ use uuid::Uuid;
 
 use super::{Issuer, authorization::RedeemedAuthorization};
 use crate::{
-    db::Tx,
+    base::{db::Tx, request_context, secret::PlainSecret},
     identity::session::{self, Session},
-    problem,
-    secret::PlainSecret,
 };
 
 /// Starts the session of a redeemed authorization and links the two. `None` if the user may not
@@ -81,8 +79,8 @@ impl SessionStart<'_> {
             user_id: self.user_id,
             client_id: self.client_id,
             scope: self.scope,
-            ip_address: problem::request_address().map(|address| address.to_string()),
-            user_agent: problem::request_user_agent(),
+            ip_address: request_context::request_address().map(|address| address.to_string()),
+            user_agent: request_context::request_user_agent(),
             auth_time: self.auth_time,
             created_at: now,
             idle_expires_at: now + i64::from(idle) * 1000,

@@ -9,10 +9,12 @@ use uuid::Uuid;
 use super::{Issuer, trusted_browser};
 use crate::{
     audit::{self, Action, Event},
+    base::{
+        request_context,
+        secret::PlainSecret,
+        throttle::{self, Allowance, RateLimit, RateLimited},
+    },
     identity::{PasswordCheck, PasswordError, PasswordSlot},
-    problem,
-    secret::PlainSecret,
-    throttle::{self, Allowance, RateLimit, RateLimited},
 };
 
 /// The same text for every failed sign-in, because it must not say what was wrong.
@@ -77,10 +79,9 @@ impl SignInAttempt {
         let attempt = self.clone();
         // In a task of its own, so that a failure counts even if the client hangs up before the
         // response.
-        let check =
-            problem::in_request_context(
-                async move { attempt.check_password_in(slot, password).await },
-            );
+        let check = request_context::in_request_context(async move {
+            attempt.check_password_in(slot, password).await
+        });
         match tokio::spawn(check).await {
             Ok(result) => result,
             Err(error) => Ok(AttemptResult::Unchecked(PasswordError::Failed(format!(

@@ -15,11 +15,14 @@ use super::{
     token_exchange::{self, ExchangedToken},
 };
 use crate::{
-    db::Tx,
+    base::{
+        db::Tx,
+        error_chain,
+        rate_limit::RateLimited,
+        request_context::record_field,
+        secret::{NoRandomness, PlainSecret, SecretHash},
+    },
     identity::session::{self, Session},
-    problem::{self, record_field},
-    rate_limit::RateLimited,
-    secret::{NoRandomness, PlainSecret, SecretHash},
 };
 
 /// Bytes of a token or code at most, as clients present them.
@@ -121,7 +124,7 @@ impl TokenError {
     pub(super) fn response(&self) -> Response {
         record_field("code", self.code());
         match self {
-            Self::Storage(error) => record_field("cause", problem::error_chain(error)),
+            Self::Storage(error) => record_field("cause", error_chain(error)),
             Self::Randomness(error) => record_field("cause", error.to_string()),
             Self::Signature(error) => record_field("cause", error.to_string()),
             _ => {}

@@ -9,10 +9,12 @@ use uuid::Uuid;
 
 use super::Issuer;
 use crate::{
-    cookie::HostCookie,
-    db::{Db, Tx},
+    base::{
+        db::{Db, Tx},
+        secret::{PlainSecret, SecretHash},
+    },
+    http::cookie::HostCookie,
     on_engine,
-    secret::{PlainSecret, SecretHash},
 };
 
 /// Prefix of the cookie's secret.

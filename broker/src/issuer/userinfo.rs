@@ -8,7 +8,7 @@ use serde_json::json;
 use tenant_shared::Code;
 
 use super::Issuer;
-use crate::problem::{ApiError, SIGN_IN};
+use crate::http::{ApiError, SIGN_IN};
 
 /// Responds with the claims about the user of an access token.
 pub(super) async fn userinfo(issuer: Issuer, request: Request) -> Response {

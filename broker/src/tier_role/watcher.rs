@@ -4,7 +4,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{RoleReport, inspect, summary};
-use crate::{clock::ticks, cluster::Cluster, problem::error_chain, telemetry::Metrics};
+use crate::{
+    base::{clock::ticks, error_chain, telemetry::Metrics},
+    cluster::Cluster,
+};
 
 /// Timeout of the inspection of one role. A role that could not be read in time is inspected again
 /// in the next round.

@@ -15,10 +15,8 @@ use super::Users;
 use crate::{
     access,
     audit::Action,
-    http::OptionalJson,
+    http::{ApiError, OptionalJson, query},
     identity::{Authenticated, MAX_SESSIONS},
-    list::{self, Cursor},
-    problem::ApiError,
 };
 
 /// Default page size of the list of users.
@@ -72,7 +70,7 @@ impl UserApi {
         limit: Query<Option<u32>>,
     ) -> Result<Json<UserList>, ApiError> {
         let permit = access::manage_users(&caller.0)?;
-        let limit = list::parse_limit(limit.0, DEFAULT_LIMIT, MAX_LIMIT)?;
+        let limit = query::parse_limit(limit.0, DEFAULT_LIMIT, MAX_LIMIT)?;
         Ok(Json(self.users.list(&permit, cursor.0.as_deref().unwrap_or_default(), limit).await?))
     }
 
@@ -89,7 +87,7 @@ impl UserApi {
         name: Query<String>,
     ) -> Result<Json<UserInfo>, ApiError> {
         let permit = access::manage_users(&caller.0)?;
-        Ok(Json(self.users.by_name(&permit, &list::parse_name(&name.0)?).await?))
+        Ok(Json(self.users.by_name(&permit, &query::parse_name(&name.0)?).await?))
     }
 
     /// Show a user
@@ -174,8 +172,8 @@ impl UserApi {
         limit: Query<Option<u32>>,
     ) -> Result<Json<SessionList>, ApiError> {
         let permit = access::manage_users(&caller.0)?;
-        let after = cursor.0.as_deref().map(Cursor::parse).transpose()?;
-        let limit = list::parse_limit(limit.0, MAX_SESSIONS, MAX_SESSIONS)?;
+        let after = cursor.0.as_deref().map(query::parse_cursor).transpose()?;
+        let limit = query::parse_limit(limit.0, MAX_SESSIONS, MAX_SESSIONS)?;
         Ok(Json(self.users.sessions(&permit, id.0, after, limit).await?))
     }
 

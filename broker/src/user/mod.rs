@@ -13,12 +13,14 @@ use uuid::Uuid;
 use crate::{
     access::{self, ManageUsers, Permit, SuspendWorkspaces},
     audit::{self, Action, Event},
-    clock::{Clock, timestamp},
-    db::{Db, Tx},
+    base::{
+        clock::{Clock, timestamp},
+        db::{Db, Tx},
+        paging::{self, Cursor},
+        telemetry::Metrics,
+    },
+    http::{ApiError, SIGN_IN},
     identity::{Caller, Email, Identity, SessionSelector, provider::placeholder_email},
-    list::{self, Cursor},
-    problem::{ApiError, SIGN_IN},
-    telemetry::Metrics,
     workspace::Workspaces,
 };
 
@@ -102,7 +104,7 @@ impl Users {
     ) -> Result<UserList, ApiError> {
         // One row more than requested shows whether there is a next page.
         let mut rows = rows::list(&self.db, after, limit + 1).await?;
-        let next_cursor = list::truncate_page(&mut rows, limit, |row| row.email.clone());
+        let next_cursor = paging::truncate_page(&mut rows, limit, |row| row.email.clone());
         let items = rows.into_iter().map(to_api).collect::<Result<_, _>>()?;
         Ok(UserList { items, next_cursor })
     }

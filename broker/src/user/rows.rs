@@ -4,7 +4,7 @@ use tenant_shared::{Name, Role};
 use uuid::Uuid;
 
 use crate::{
-    db::{Db, Tx},
+    base::db::{Db, Tx},
     identity::ACTIVE,
     on_engine,
 };

@@ -14,9 +14,8 @@ use super::Workspaces;
 use crate::{
     access::{self, Permit, SuspendWorkspaces},
     audit::Action,
+    http::{ApiError, query},
     identity::{Authenticated, AuthenticatedForWorkspace, Caller},
-    list::{self, Cursor},
-    problem::ApiError,
 };
 
 /// Maximum number of workspaces on a page.
@@ -113,11 +112,11 @@ impl WorkspaceApi {
             _ => None,
         };
         let whole = cursor.0.is_none() && limit.0.is_none();
-        let after = cursor.0.as_deref().map(Cursor::parse).transpose()?;
+        let after = cursor.0.as_deref().map(query::parse_cursor).transpose()?;
         let limit = if whole {
             MAX_UNPAGED
         } else {
-            list::parse_limit(limit.0, MAX_PAGE_SIZE, MAX_PAGE_SIZE)?
+            query::parse_limit(limit.0, MAX_PAGE_SIZE, MAX_PAGE_SIZE)?
         };
         if whole && everything.is_some() && self.workspaces.are_more_than(MAX_UNPAGED).await? {
             // A partial list that looks complete would hide workspaces.
@@ -147,7 +146,7 @@ impl WorkspaceApi {
         #[oai(validator(max_length = 254))]
         name: Query<String>,
     ) -> Result<Json<WorkspaceList>, ApiError> {
-        let items = self.workspaces.by_name(&caller.0, &list::parse_name(&name.0)?).await?;
+        let items = self.workspaces.by_name(&caller.0, &query::parse_name(&name.0)?).await?;
         Ok(Json(WorkspaceList { items, next_cursor: None }))
     }
 

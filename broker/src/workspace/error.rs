@@ -6,9 +6,9 @@ use tenant_shared::{Code, WORKSPACE_LABEL, WorkspaceStatus};
 use uuid::Uuid;
 
 use crate::{
+    base::{error_chain, request_context::record_field, throttle::RateLimited},
     cluster::ClusterError,
-    problem::{ApiError, SIGN_IN, error_chain, record_field},
-    throttle::RateLimited,
+    http::{ApiError, SIGN_IN},
     workspace::notifier::NotAcknowledged,
 };
 

@@ -33,15 +33,17 @@ pub use store::{WorkspaceRow, WorkspaceStatusRow, list::ListedWorkspace};
 use crate::{
     access::{self, Permit, ReadEverything, UseWorkspace},
     audit::{self, Action},
-    clock::Clock,
+    base::{
+        clock::Clock,
+        db::{Db, Tx},
+        paging::{self, Cursor},
+        telemetry::Metrics,
+        throttle::Allowance,
+    },
     cluster::Cluster,
-    config::{GatewayLimits, Tiers},
-    db::{Db, Tx},
+    http::ApiError,
     identity::Caller,
-    list::{self, Cursor},
-    problem::ApiError,
-    telemetry::Metrics,
-    throttle::Allowance,
+    tier::{GatewayLimits, Tiers},
 };
 
 /// Maximum number of workspaces in the response to a lookup by name.
@@ -252,7 +254,7 @@ impl Workspaces {
         let after = after.unwrap_or(Cursor::OLDEST);
         // One row more than requested shows whether there is a next page.
         let mut rows = store::list::page(&self.db, owner, after, limit + 1).await?;
-        let next_cursor = list::truncate_page(&mut rows, limit, |row| row.cursor().to_string());
+        let next_cursor = paging::truncate_page(&mut rows, limit, |row| row.cursor().to_string());
         Ok(WorkspaceList { items: self.with_drift(&rows).await?, next_cursor })
     }
 

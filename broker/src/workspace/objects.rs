@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::{
     cluster::{Compared, Object, labels_of},
-    config::Tier,
+    tier::Tier,
 };
 
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";

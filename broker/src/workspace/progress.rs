@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tenant_shared::{Step, StepResult, Unfinished, WorkspaceStatus as Status};
 
 use super::{WorkspaceError, WorkspaceRow};
-use crate::{clock::timestamp, problem::error_chain};
+use crate::base::{clock::timestamp, error_chain};
 
 /// Maximum length of the error message of an open step, in characters.
 const MAX_DETAIL: usize = 500;

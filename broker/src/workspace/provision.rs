@@ -12,10 +12,10 @@ use super::{
 use crate::{
     access::{CreateWorkspace, Permit},
     audit::{self, Action},
+    base::throttle::{self, RateLimit},
     cluster::{ClusterError, EnsuredObject, Object},
-    config::Tier,
     identity::lock_if_active,
-    throttle::{self, RateLimit},
+    tier::Tier,
 };
 
 /// How long the API server may take to enforce a new quota.

@@ -12,8 +12,8 @@ use uuid::Uuid;
 use super::{Steps, WorkspaceError, WorkspaceRow, Workspaces, objects, store};
 use crate::{
     audit::{self, Action},
+    base::db::Tx,
     cluster::{ClusterError, Object},
-    db::Tx,
 };
 
 /// Steps of a rotation after the decision is on record.

@@ -16,10 +16,9 @@ use super::{
 use crate::{
     access::{Permit, SuspendWorkspaces},
     audit::{self, Action},
+    base::{db::Tx, error_chain, request_context::record_field},
     cluster::NamespaceOwnership,
-    db::Tx,
     identity::lock_if_active,
-    problem::{error_chain, record_field},
 };
 
 /// TTL of the API servers' cache of accepted tokens, in milliseconds. An old token would work again

@@ -15,7 +15,7 @@ use super::{
     progress::Steps,
     store::{drift, work},
 };
-use crate::{problem::error_chain, telemetry::SweepOutcome};
+use crate::base::{error_chain, telemetry::SweepOutcome};
 
 /// Maximum number of workspaces in one round.
 const MAX_BATCH: u32 = 500;

@@ -6,9 +6,9 @@ use integration::oidc_provider::OidcProvider;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tenant_broker::{
+    base::throttle::Allowance,
     issuer::token_exchange::{Rule, WorkloadSettings},
     on_engine,
-    throttle::Allowance,
 };
 use uuid::Uuid;
 

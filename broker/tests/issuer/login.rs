@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use reqwest::header;
-use tenant_broker::{identity::CreateUserError, throttle::Allowance};
+use tenant_broker::{base::throttle::Allowance, identity::CreateUserError};
 use tenant_shared::Role;
 
 use crate::world::{

@@ -96,7 +96,9 @@ async fn no_secret_is_stored_in_plain_text(on: On) {
                 "SELECT t::text FROM audit_logs t",
                 "SELECT t::text FROM throttles t",
             ] {
-                let tenant_broker::db::Db::Postgres(pool) = &world.db else { panic!("{on:?}") };
+                let tenant_broker::base::db::Db::Postgres(pool) = &world.db else {
+                    panic!("{on:?}")
+                };
                 let rows: Vec<String> =
                     sqlx::query_scalar(statement).fetch_all(pool).await.unwrap();
                 assert!(!rows.is_empty(), "{statement}");

@@ -11,16 +11,18 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tenant_broker::{
     audit::{self, Filter},
-    clock::Clock,
+    base::{
+        clock::Clock,
+        db::{Db, Location},
+        telemetry::Metrics,
+        throttle::Allowance,
+    },
     cluster::Cluster,
     config::{Config, Settings},
-    db::{Db, Location},
     http::{Outer, with_cors},
     identity::{BrowserSessions, Identity, IdentityApi},
     issuer::{self, AuthApi, Issuer, IssuerSettings},
     on_engine,
-    telemetry::Metrics,
-    throttle::Allowance,
     user::{Users, api::UserApi},
     workspace::{Workspaces, notification_channel},
 };

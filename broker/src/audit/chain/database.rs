@@ -4,7 +4,10 @@ use sqlx::FromRow as _;
 use uuid::Uuid;
 
 use super::{Fault, Hash, Head, Line, SealedRow, Start, VerificationReport, verify::Verifier};
-use crate::{db::Db, on_engine, signing::PublicKeys};
+use crate::{
+    base::{db::Db, signing::PublicKeys},
+    on_engine,
+};
 
 /// Rows that are in memory at once.
 const PAGE_ROWS: i64 = 500;

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, Read as _};
 
 use super::{Fault, Head, Line, Start, VerificationReport, line::MAX_LINE_BYTES, verify::Verifier};
-use crate::signing::PublicKeys;
+use crate::base::signing::PublicKeys;
 
 /// Lines between two progress reports.
 const PROGRESS_INTERVAL_LINES: u64 = 1000;

@@ -40,7 +40,7 @@ pub(super) mod time {
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde gives it")]
     pub(in crate::audit) fn serialize<S: Serializer>(ms: &i64, to: S) -> Result<S::Ok, S::Error> {
-        crate::clock::timestamp(*ms).serialize(to)
+        crate::base::clock::timestamp(*ms).serialize(to)
     }
 
     pub(in crate::audit) fn deserialize<'de, D: Deserializer<'de>>(

@@ -7,10 +7,13 @@ use sqlx::QueryBuilder;
 use super::{CHECKPOINT, CheckpointClaims, Hash, State};
 use crate::{
     audit::Row,
-    clock::{Clock, ticks},
-    db::{Db, Tx},
-    on_engine, problem,
-    signing::PrivateKey,
+    base::{
+        clock::{Clock, ticks},
+        db::{Db, Tx},
+        error_chain,
+        signing::PrivateKey,
+    },
+    on_engine,
 };
 
 /// Maximum rows of one batch: one statement, and a few milliseconds of the writer.
@@ -66,7 +69,7 @@ impl Sealer {
         loop {
             ticks.tick().await;
             if let Err(error) = self.seal_if_due().await {
-                tracing::error!(error = problem::error_chain(&error), "sealing audit rows failed");
+                tracing::error!(error = error_chain(&error), "sealing audit rows failed");
             }
         }
     }

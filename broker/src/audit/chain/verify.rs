@@ -5,7 +5,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::{ANCHOR, CHECKPOINT, CheckpointClaims, Fault, Hash, Line, SealedRow};
-use crate::signing::{PublicKeys, SignatureError};
+use crate::base::signing::{PublicKeys, SignatureError};
 
 /// A head of the chain, as an auditor keeps it elsewhere: `SEQUENCE:HASH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -12,7 +12,12 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use super::{TOKEN_GRACE_MS, secrets};
-use crate::{audit, cluster::TokenSecret, db::Db, db::Tx, on_engine};
+use crate::{
+    audit,
+    base::db::{Db, Tx},
+    cluster::TokenSecret,
+    on_engine,
+};
 
 /// Maximum number of queued jobs. More are rejected at once, instead of after a long wait.
 const MAX_QUEUED: usize = 1024;
@@ -122,7 +127,7 @@ async fn run_writer(db: Db, mut jobs: mpsc::Receiver<PendingJob>) {
                 }
                 tracing::error!(
                     issuances = batch.len(),
-                    error = crate::problem::error_chain(&error),
+                    error = crate::base::error_chain(&error),
                     "issuances could not be recorded; their tokens are dropped"
                 );
                 // Dropping the senders makes the callers fail.

@@ -9,7 +9,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use openidconnect::{Nonce, PkceCodeVerifier};
 use sha2::{Digest as _, Sha256};
 
-use crate::secret::{NoRandomness, PlainSecret};
+use crate::base::secret::{NoRandomness, PlainSecret};
 
 /// Prefix of the secret in a state.
 const PREFIX: &str = "tbu_";

@@ -9,8 +9,8 @@ use super::{
     grant::{self, SessionGrant},
 };
 use crate::{
+    base::error_chain,
     issuer::{Issuer, token::TokenError},
-    problem,
 };
 
 /// Maximum sessions of one round; the next round continues with the rest.
@@ -34,7 +34,7 @@ pub(in crate::issuer) async fn check(issuer: &Issuer) -> sqlx::Result<()> {
         let issuer = issuer.clone();
         checks.spawn(async move {
             if let Err(error) = check_one(&issuer, grant).await {
-                let error = problem::error_chain(&error);
+                let error = error_chain(&error);
                 tracing::error!(error, "checking a browser session failed");
             }
         });

@@ -17,6 +17,11 @@ use super::{
 };
 use crate::{
     audit::{self, Action, Event},
+    base::{
+        error_chain,
+        request_context::record_field,
+        throttle::{self, Allowance, RateLimit, RateLimited},
+    },
     identity::provider::{AdmittedUser, NotAdmitted, UpstreamIdentity},
     issuer::{
         Issuer,
@@ -25,8 +30,6 @@ use crate::{
         parameters::Parameters,
         pending_authorization::{PendingAuthorization, expired_page},
     },
-    problem::{self, record_field},
-    throttle::{self, Allowance, RateLimit, RateLimited},
 };
 
 /// Maximum bytes of a provider's code.
@@ -236,7 +239,7 @@ impl Callback<'_> {
         let seal = |token| issuer.keys().sealing_keys().seal(token, id.as_bytes());
         let refresh_token = answer.refresh_token.as_ref().map(seal).transpose();
         let refresh_token =
-            refresh_token.map_err(|error| SignInRefusal::Internal(problem::error_chain(&error)))?;
+            refresh_token.map_err(|error| SignInRefusal::Internal(error_chain(&error)))?;
         let has_refresh_token = refresh_token.is_some();
         let new = grant::NewGrant {
             id,

@@ -21,11 +21,14 @@ use super::{
 };
 use crate::{
     audit::{self, Action, Event},
-    db::Tx,
+    base::{
+        db::Tx,
+        error_chain,
+        request_context::{self, record_field},
+        secret::SecretHash,
+    },
     identity::{provider, session},
     issuer::{Issuer, token::TokenError},
-    problem::{self, record_field},
-    secret::SecretHash,
 };
 
 /// Timeout of a check: metadata, keys, tokens and userinfo.
@@ -73,7 +76,8 @@ pub(in crate::issuer) async fn check_before_refresh(
         if grant::acquire_lease(issuer.db(), &mut grant, lease, now, now + LEASE_MS).await? {
             // In a task of its own: a client that disconnects must not cancel the check between
             // receiving the provider's new refresh token and storing it.
-            let asking = problem::in_request_context(ask_with_lease(issuer.clone(), grant, lease));
+            let asking =
+                request_context::in_request_context(ask_with_lease(issuer.clone(), grant, lease));
             return match tokio::spawn(asking).await {
                 Ok(done) => done,
                 Err(_) => Err(TokenError::Provider),
@@ -169,7 +173,7 @@ async fn store_verdict(
     let rotated =
         rotated.map(|token| issuer.keys().sealing_keys().seal(&token, grant.id.as_bytes()));
     let rotated = rotated.transpose().map_err(|error| {
-        record_field("cause", problem::error_chain(&error));
+        record_field("cause", error_chain(&error));
         TokenError::Provider
     })?;
     let checked_at = match &verdict {

@@ -4,9 +4,11 @@ use tenant_shared::BROWSER_CLIENT_ID;
 use uuid::Uuid;
 
 use crate::{
-    db::{Db, Tx},
+    base::{
+        db::{Db, Tx},
+        secret::SecretHash,
+    },
     on_engine,
-    secret::SecretHash,
 };
 
 const INSERT_ATTEMPT: &str = "\

@@ -9,13 +9,13 @@ use serde_json::json;
 
 use super::{Connector, ProviderError, check, grant, start};
 use crate::{
+    base::request_context::record_field,
     issuer::{
         Issuer,
         jwt::{CLOCK_SKEW_SECONDS, Claims, TokenKind},
         pages,
         parameters::{MAX_BYTES, Parameters},
     },
-    problem::record_field,
 };
 
 /// Maximum sessions that one logout token ends; the provider sends it again for the rest.

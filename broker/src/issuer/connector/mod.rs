@@ -32,8 +32,7 @@ use uuid::Uuid;
 use self::provider::{Provider, ProviderError};
 use super::{IssuerSettings, jwt::HttpClientError};
 use crate::{
-    clock::Clock,
-    db::Tx,
+    base::{clock::Clock, db::Tx},
     identity::session::{self, Session},
 };
 

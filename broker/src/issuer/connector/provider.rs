@@ -22,7 +22,7 @@ use url::Url;
 
 use super::{ConnectorSettings, is_allowed_endpoint};
 use crate::{
-    clock::Clock,
+    base::clock::Clock,
     issuer::jwt::{
         Claims, Discovery, FetchError, HttpClient, HttpClientError, JwksCache, TokenKind,
         VerificationError,

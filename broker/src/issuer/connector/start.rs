@@ -6,6 +6,8 @@ use poem::{Request, Response, http::StatusCode};
 
 use super::{Connector, ProviderError, binding::State, grant};
 use crate::{
+    base::request_context::record_field,
+    http::page::see_other,
     issuer::{
         Issuer,
         login::MAX_SECRET_BYTES,
@@ -13,8 +15,6 @@ use crate::{
         parameters::Parameters,
         pending_authorization::{PendingAuthorization, expired_page},
     },
-    page::see_other,
-    problem::record_field,
 };
 
 /// Redirects the browser to the provider.

@@ -17,12 +17,14 @@ use super::{
     token::{self, TokenError},
 };
 use crate::{
-    clock::Clock,
-    db::Db,
+    base::{
+        clock::Clock,
+        db::Db,
+        request_context,
+        secret::{NoRandomness, PlainSecret},
+        throttle::{self, Allowance, RateLimit},
+    },
     identity::session::contains_scope,
-    problem,
-    secret::{NoRandomness, PlainSecret},
-    throttle::{self, Allowance, RateLimit},
 };
 
 pub(super) use pages::{confirm, decide, form, submit};
@@ -110,7 +112,7 @@ async fn store_request(
     mut generate: impl FnMut() -> Result<DeviceCodes, NoRandomness>,
 ) -> Result<DeviceCodes, TokenError> {
     let now = clock.now_ms();
-    let address = problem::request_address();
+    let address = request_context::request_address();
     let subject = throttle::client_key();
     // A refusal does not write.
     let peeked =
@@ -131,7 +133,7 @@ async fn store_request(
             client_id: request.client_id,
             scope: request.scope,
             ip_address: address.map(|address| address.to_string()),
-            user_agent: problem::request_user_agent(),
+            user_agent: request_context::request_user_agent(),
             created_at: now,
             expires_at: now + i64::from(LIFETIME_SECONDS) * 1000,
             interval_seconds: POLL_INTERVAL_SECONDS.into(),

@@ -10,15 +10,17 @@ use poem::{Request, Response, http::StatusCode};
 use super::rows;
 use crate::{
     audit::{self, Action, Event},
+    base::{
+        secret::{PlainSecret, USER_CODE_LETTERS},
+        throttle::{self, RateLimit},
+    },
     issuer::{
-        Issuer, authorization, pages,
-        pages::Page,
+        Issuer, authorization,
+        pages::{self, Page},
         parameters::Parameters,
         pending_authorization::{self, AuthorizationRequest, PendingAuthorization, expired_page},
         return_target::ReturnTarget,
     },
-    secret::{PlainSecret, USER_CODE_LETTERS},
-    throttle::{self, RateLimit},
 };
 
 /// Maximum bytes of a user code, as a person may type it.

@@ -2,12 +2,12 @@
 
 use super::{super::session_start, rows};
 use crate::{
+    base::secret::PlainSecret,
     issuer::{
         Issuer, authorization,
         parameters::Parameters,
         token::{self, IssuedTokens, MAX_TOKEN_BYTES, TokenError},
     },
-    secret::PlainSecret,
 };
 
 /// One response for every invalid device code.

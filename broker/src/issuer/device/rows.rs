@@ -3,9 +3,11 @@
 use uuid::Uuid;
 
 use crate::{
-    db::{Db, Tx},
+    base::{
+        db::{Db, Tx},
+        secret::SecretHash,
+    },
     on_engine,
-    secret::SecretHash,
 };
 
 /// Seconds by which the polling interval grows after each poll that was too early (RFC 8628 section

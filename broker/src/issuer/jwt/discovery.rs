@@ -11,7 +11,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{FetchError, HttpClient};
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 
 /// TTL of a cached document, in milliseconds.
 const CACHE_TTL_MS: i64 = 3600 * 1000;

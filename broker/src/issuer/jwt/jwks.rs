@@ -18,7 +18,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{HttpClient, VerificationError};
-use crate::clock::Clock;
+use crate::base::clock::Clock;
 
 /// TTL of cached keys, in milliseconds: a revoked key is still accepted for this time.
 const CACHE_TTL_MS: i64 = 3600 * 1000;

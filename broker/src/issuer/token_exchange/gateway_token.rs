@@ -10,14 +10,16 @@ use tenant_shared::{Code, GATEWAY_SCOPE};
 
 use super::{ACCESS_TOKEN, ExchangedToken};
 use crate::{
+    base::{
+        secret::PlainSecret,
+        throttle::{self, Allowance, RateLimit},
+    },
     identity::{PresentedCredential, session},
     issuer::{
         Issuer,
         parameters::Parameters,
         token::{MAX_TOKEN_BYTES, TokenError},
     },
-    secret::PlainSecret,
-    throttle::{self, Allowance, RateLimit},
 };
 
 /// Gateway tokens per session. A plugin requests one per workspace and token lifetime.

@@ -22,11 +22,13 @@ use super::{
 };
 use crate::{
     audit::{self, Action, Event},
-    clock::Clock,
+    base::{
+        clock::Clock,
+        request_context::{self, record_field},
+        secret::PlainSecret,
+        throttle::{self, RateLimit},
+    },
     identity::session,
-    problem::{self, record_field},
-    secret::PlainSecret,
-    throttle::{self, RateLimit},
 };
 
 /// The grant type (RFC 8693 section 2.1).
@@ -214,8 +216,8 @@ async fn begin_session(
         user_id: owner,
         client_id: &admitted.client_id,
         scope: "",
-        ip_address: problem::request_address().map(|address| address.to_string()),
-        user_agent: problem::request_user_agent(),
+        ip_address: request_context::request_address().map(|address| address.to_string()),
+        user_agent: request_context::request_user_agent(),
         auth_time: now,
         created_at: now,
         idle_expires_at: admitted.expires_at,

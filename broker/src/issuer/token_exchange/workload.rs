@@ -8,7 +8,7 @@ use url::Url;
 
 use super::{Rule, workspace_ref::WorkspaceRef};
 use crate::{
-    clock::Clock,
+    base::clock::Clock,
     issuer::{
         connector::is_allowed_endpoint,
         jwt::{

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::{db::Db, on_engine};
+use crate::{base::db::Db, on_engine};
 
 /// A workspace, with the columns that a rule needs.
 #[derive(Debug, sqlx::FromRow)]

@@ -17,12 +17,12 @@ use uuid::Uuid;
 
 use super::record::Finding;
 use crate::{
+    base::error_chain,
     cluster::{
         ClusterError, Compared, Difference, NamespaceOwnership, Object, ObjectComparison,
         is_marked_suspended,
     },
-    config::Tier,
-    problem::error_chain,
+    tier::Tier,
     workspace::{
         WorkspaceError, WorkspaceRow, Workspaces, objects,
         store::{self, drift},

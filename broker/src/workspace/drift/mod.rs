@@ -26,8 +26,8 @@ use super::{
     store::{drift, work},
 };
 use crate::{
+    base::error_chain,
     cluster::{Compared, Object},
-    problem::error_chain,
 };
 
 /// Rows of workspaces in one read.

@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use crate::{
     audit::{self, Action},
+    base::db::Tx,
     cluster::Difference,
-    db::Tx,
     workspace::{
         WorkspaceRow, Workspaces,
         state::Event,

@@ -6,9 +6,11 @@ use uuid::Uuid;
 
 use super::{WorkspaceRow, select};
 use crate::{
-    clock::timestamp,
-    db::{Db, Tx},
-    list::Cursor,
+    base::{
+        clock::timestamp,
+        db::{Db, Tx},
+        paging::Cursor,
+    },
     on_engine,
 };
 

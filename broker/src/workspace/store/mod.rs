@@ -16,9 +16,11 @@ use super::{
 };
 use crate::{
     access::Owned,
-    clock::{Clock, timestamp},
+    base::{
+        clock::{Clock, timestamp},
+        db::{Db, Tx},
+    },
     cluster::RecordedUids,
-    db::{Db, Tx},
     on_engine,
 };
 

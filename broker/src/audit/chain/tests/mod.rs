@@ -8,10 +8,12 @@ use std::{io::Cursor, sync::Arc};
 use super::*;
 use crate::{
     audit::{Action, Event, export, prune, record},
-    clock::Clock,
-    db::Db,
+    base::{
+        clock::Clock,
+        db::Db,
+        signing::{PrivateKey, PublicKeys},
+    },
     on_engine,
-    signing::{PrivateKey, PublicKeys},
     testing::{On, Storage, on_both_engines, run_concurrently},
 };
 

@@ -7,7 +7,7 @@ use proptest::{prelude::*, test_runner::TestCaseResult};
 use super::{super::*, verify_text};
 use crate::{
     audit::Row,
-    signing::{PrivateKey, PublicKeys},
+    base::signing::{PrivateKey, PublicKeys},
 };
 
 fn some_text() -> impl Strategy<Value = Option<String>> {

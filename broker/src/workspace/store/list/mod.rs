@@ -8,7 +8,10 @@ use tenant_shared::{Name, Workspace};
 use uuid::Uuid;
 
 use super::{WorkspaceRow, columns};
-use crate::{db::Db, list::Cursor, on_engine};
+use crate::{
+    base::{db::Db, paging::Cursor},
+    on_engine,
+};
 
 /// A workspace with the e-mail address of its owner, which only lists and lookups show.
 #[derive(Clone, Debug, FromRow)]

@@ -4,7 +4,7 @@ use tenant_shared::WorkspaceStatus as Status;
 
 use super::*;
 use crate::{
-    db::Engine,
+    base::db::Engine,
     testing::{On, Storage, on_both_engines},
 };
 

@@ -9,8 +9,10 @@ use uuid::Uuid;
 
 use super::{WorkspaceRow, select};
 use crate::{
-    clock::Clock,
-    db::{Db, Tx},
+    base::{
+        clock::Clock,
+        db::{Db, Tx},
+    },
     on_engine,
     workspace::state::UNFINISHED,
 };

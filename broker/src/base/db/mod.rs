@@ -68,8 +68,8 @@ pub enum Engine<P, S> {
 macro_rules! on_engine {
     ($engine:expr, $connection:ident => $body:expr) => {
         match $engine {
-            $crate::db::Engine::Postgres($connection) => $body,
-            $crate::db::Engine::Sqlite($connection) => $body,
+            $crate::base::db::Engine::Postgres($connection) => $body,
+            $crate::base::db::Engine::Sqlite($connection) => $body,
         }
     };
 }

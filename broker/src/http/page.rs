@@ -7,7 +7,10 @@ use poem::{
     http::{StatusCode, header},
 };
 
-use crate::problem::{self, record_field};
+use crate::base::{
+    error_chain,
+    request_context::{self, record_field},
+};
 
 /// The `Content-Security-Policy` of pages (CSP Level 3): the broker's own stylesheet and no
 /// scripts; no page can be framed. [`html`] appends the targets of forms.
@@ -16,7 +19,11 @@ const POLICY: &str =
 
 /// A page as a response: not cached, not framed, and not sent as a referrer to other sites. Its
 /// forms may submit to `form_action` (a source list of CSP) only.
-pub fn html(status: StatusCode, rendered: askama::Result<String>, form_action: &str) -> Response {
+pub(crate) fn html(
+    status: StatusCode,
+    rendered: askama::Result<String>,
+    form_action: &str,
+) -> Response {
     match rendered {
         Ok(html) => Response::builder()
             .status(status)
@@ -30,7 +37,7 @@ pub fn html(status: StatusCode, rendered: askama::Result<String>, form_action: &
             .header(header::CACHE_CONTROL, "no-store")
             .body(html),
         Err(error) => {
-            record_field("cause", problem::error_chain(&error));
+            record_field("cause", error_chain(&error));
             Response::builder().status(StatusCode::INTERNAL_SERVER_ERROR).finish()
         }
     }
@@ -45,19 +52,19 @@ struct Message<'a> {
 }
 
 /// A page with a title and a text that says what to do.
-pub fn message(status: StatusCode, title: &str, text: &str) -> Response {
+pub(crate) fn message(status: StatusCode, title: &str, text: &str) -> Response {
     html(status, Message { title, text, request_id: None }.render(), "'none'")
 }
 
 /// An error page, with the request id by which an operator finds the cause in the log.
-pub fn problem(status: StatusCode, title: &str, text: &str) -> Response {
-    let request_id = problem::request_id();
+pub(crate) fn problem(status: StatusCode, title: &str, text: &str) -> Response {
+    let request_id = request_context::request_id();
     html(status, Message { title, text, request_id }.render(), "'none'")
 }
 
 /// Redirects the browser to another page. The status is 303, so that a form is not posted again
 /// (RFC 9700 section 4.12). The redirect is not cached and sends no referrer.
-pub fn see_other(location: &str) -> Response {
+pub(crate) fn see_other(location: &str) -> Response {
     Response::builder()
         .status(StatusCode::SEE_OTHER)
         .header(header::LOCATION, location)

@@ -10,11 +10,11 @@ use poem::{
     web::Data,
 };
 
-use crate::{db::Db, problem::error_chain, telemetry::Metrics};
+use crate::base::{db::Db, error_chain, telemetry::Metrics};
 
 /// State that `/readyz` depends on.
 #[derive(Clone, Debug)]
-pub struct Health {
+pub(super) struct Health {
     /// Readiness requires that the database answers.
     pub db: Db,
     /// Whether the broker is stopping.
@@ -22,7 +22,7 @@ pub struct Health {
 }
 
 /// The routes `/healthz`, `/readyz` and `/metrics`.
-pub fn routes(health: Health, metrics: Metrics) -> impl Endpoint {
+pub(super) fn routes(health: Health, metrics: Metrics) -> impl Endpoint {
     Route::new()
         .at("/healthz", get(healthz))
         .at("/readyz", get(readyz))

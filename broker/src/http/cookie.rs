@@ -7,7 +7,7 @@ use poem::{
     web::cookie::{Cookie, SameSite},
 };
 
-use crate::secret::PlainSecret;
+use crate::base::secret::PlainSecret;
 
 /// A cookie that is bound to this host and that no script can read.
 ///

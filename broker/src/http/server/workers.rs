@@ -13,7 +13,7 @@ use std::{
 
 use tokio::runtime::{Builder, Handle};
 
-use crate::buffered_log_writer;
+use crate::base::buffered_log_writer;
 
 /// The worker threads. They run until the process ends, because database connections that were
 /// opened on one thread are used by the others, also after the last request.

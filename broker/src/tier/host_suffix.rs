@@ -1,5 +1,6 @@
 //! The suffix that hosts of a namespace's Ingresses and routes must have (`ingress_host_suffix`).
 
+use crate::base::dns_label::is_dns_label;
 use std::str::FromStr;
 
 /// Placeholder for the name of the namespace.
@@ -28,7 +29,7 @@ impl FromStr for HostSuffix {
         let domain = after.strip_prefix('.').ok_or_else(wrong)?;
         let is_valid = [".", "-"].contains(&before)
             && text.len() <= MAX_BYTES
-            && domain.split('.').all(super::is_dns_label);
+            && domain.split('.').all(is_dns_label);
         is_valid
             .then(|| Self { before: before.to_owned(), after: after.to_owned() })
             .ok_or_else(wrong)

@@ -5,15 +5,16 @@ use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
 use crate::{
-    audit,
-    audit::chain::Sealer,
-    clock::{Clock, ticks},
+    audit::{self, chain::Sealer},
+    base::{
+        clock::{Clock, ticks},
+        db::Db,
+        error_chain,
+        signing::{PrivateKey, PublicKeys},
+    },
     config::Config,
     credential::Credentials,
-    db::Db,
     issuer::Issuer,
-    problem::error_chain,
-    signing::{PrivateKey, PublicKeys},
     tier_role,
     workspace::Workspaces,
 };
@@ -23,7 +24,7 @@ const RETENTION_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The parts of the broker that the background tasks use.
 #[derive(Debug)]
-pub struct Dependencies {
+pub(super) struct Dependencies {
     /// Compares the objects of workspaces with the desired state.
     pub workspaces: Workspaces,
     /// Finishes interrupted work of workspaces, on connections of the database that other requests
@@ -49,14 +50,14 @@ pub struct Dependencies {
 
 /// The running loops. They are aborted when the value is dropped.
 #[derive(Debug)]
-pub struct Background {
+pub(super) struct Background {
     loops: JoinSet<()>,
     sealer: Sealer,
 }
 
 impl Background {
     /// Starts all loops.
-    pub fn start(dependencies: Dependencies, config: &Config) -> Self {
+    pub(super) fn start(dependencies: Dependencies, config: &Config) -> Self {
         let Dependencies {
             workspaces,
             unfinished,
@@ -88,7 +89,7 @@ impl Background {
     }
 
     /// Stops all loops, and seals the audit rows of the last requests.
-    pub async fn stop(mut self) {
+    pub(super) async fn stop(mut self) {
         self.loops.shutdown().await;
         // If this fails, another replica or the next start seals them.
         if let Err(error) = self.sealer.seal_all().await {

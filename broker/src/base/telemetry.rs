@@ -19,7 +19,7 @@ use prometheus_client::{
 use tenant_shared::WorkspaceStatus;
 use tracing_subscriber::{EnvFilter, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use crate::buffered_log_writer::BufferedLogWriter;
+use crate::base::buffered_log_writer::BufferedLogWriter;
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

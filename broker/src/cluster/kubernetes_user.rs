@@ -1,5 +1,6 @@
 //! The Kubernetes user of the broker (`cluster.identity`).
 
+use crate::base::dns_label::is_dns_label;
 use std::{fmt, str::FromStr};
 
 /// Limit of a user name in bytes. The API server itself has none.
@@ -43,7 +44,7 @@ impl FromStr for KubernetesUser {
             let parts = account.split_once(':');
             let (namespace, name) = parts
                 .filter(|(namespace, name)| {
-                    super::is_dns_label(namespace) && name.split('.').all(super::is_dns_label)
+                    is_dns_label(namespace) && name.split('.').all(is_dns_label)
                 })
                 .ok_or("a ServiceAccount is written system:serviceaccount:NAMESPACE:NAME")?;
             return Ok(Self::ServiceAccount { namespace: namespace.into(), name: name.into() });

@@ -1,13 +1,15 @@
 //! Rate limits with fixed windows, stored in the database so that replicas share them.
 
 use crate::{
-    clock::Clock,
-    db::{Db, Tx},
+    base::{
+        clock::Clock,
+        db::{Db, Tx},
+        rate_limit::Client,
+    },
     on_engine,
-    rate_limit::Client,
 };
 
-pub use crate::rate_limit::RateLimited;
+pub use crate::base::rate_limit::RateLimited;
 
 /// An action that is rate limited, and the subject it is counted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! In-process rate limits on unauthenticated requests. They apply before the database, so a refusal
-//! costs neither a transaction nor a row. [`crate::throttle`] limits the requests that pass, across
+//! costs neither a transaction nor a row. [`crate::base::throttle`] limits the requests that pass, across
 //! replicas.
 //!
 //! Each replica counts on its own. A client is an address ([`Client`]), as the trusted proxies
-//! report it ([`crate::proxy`]).
+//! report it ([`crate::http::trusted_proxies`]).
 
 mod client;
 mod gcra;
@@ -19,7 +19,7 @@ use self::{
     gcra::{GcraLimiter, Refused},
     in_flight::{InFlightLimiter, InFlightSlot},
 };
-use crate::telemetry::Metrics;
+use crate::base::telemetry::Metrics;
 
 /// Burst of one client, in seconds of its rate: a sign-in takes six requests.
 const CLIENT_BURST_SECONDS: u32 = 10;

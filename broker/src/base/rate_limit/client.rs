@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr},
 };
 
-use crate::problem;
+use crate::base::request_context;
 
 /// A client for limits by address: an IPv4 address, or the /64 network of an IPv6 address, because
 /// one IPv6 subscriber has a whole /64.
@@ -34,7 +34,7 @@ impl Client {
 
     /// The client of the current request.
     pub fn current() -> Self {
-        Self::from_address(problem::request_address())
+        Self::from_address(request_context::request_address())
     }
 }
 

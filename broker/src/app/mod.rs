@@ -1,5 +1,8 @@
 //! The composition root: the only file that names every module.
 
+mod background;
+mod operator;
+
 use std::{
     collections::HashMap,
     os::unix::fs::DirBuilderExt as _,
@@ -22,27 +25,32 @@ use poem_openapi::{
 };
 use tokio::net::TcpListener;
 
+use self::{
+    background::{Background, Dependencies},
+    operator::Health,
+};
 use crate::{
     account::{self, AccountPages},
     audit::{api::AuditApi, chain::Sealer},
-    background::{Background, Dependencies},
-    clock::Clock,
+    base::{
+        clock::Clock,
+        db::{ConnectionShares, Db, Location},
+        rate_limit::RateLimiter,
+        signing::{PrivateKey, PublicKeys},
+        telemetry::Metrics,
+    },
     cluster::Cluster,
     config::Config,
     credential::{Credentials, Ledger, api::CredentialApi},
-    db::{ConnectionShares, Db, Location},
     gateway::{Gateway, api::GatewayApi},
-    http::{self, Outer},
+    http::{
+        self, ApiError, Outer,
+        server::{self, Listener, Services},
+    },
     identity::{Identity, IdentityApi},
     install::{Parameters, PolicyWatcher},
     issuer::{self, AuthApi, Issuer},
-    operator::{self, Health},
-    problem::ApiError,
-    rate_limit::RateLimiter,
-    server::{Listener, Services},
-    signing::{PrivateKey, PublicKeys},
-    telemetry::Metrics,
-    tier_role, tls,
+    tier_role,
     user::{Users, api::UserApi},
     workspace::{self, NotificationReceiver, Workspaces, api::WorkspaceApi},
 };
@@ -308,7 +316,7 @@ impl App {
         let config = self.config;
         let public = listen(config.listen, "listen").await?;
         let operator = listen(config.operator_listen, "operator_listen").await?;
-        let tls = config.tls.as_ref().map(tls::server_config).transpose()?;
+        let tls = config.tls.as_ref().map(server::server_config).transpose()?;
 
         let draining = Arc::new(AtomicBool::new(false));
         let health = Health { db: self.shares.signed_in.clone(), draining: Arc::clone(&draining) };

@@ -1,6 +1,13 @@
 //! The outer HTTP stack of pages and API, in this order: request id, body limit, the endpoint,
 //! errors as problem details, security headers, one log line.
 
+pub(crate) mod cookie;
+mod error;
+pub(crate) mod page;
+pub(crate) mod query;
+pub mod server;
+pub mod trusted_proxies;
+
 use std::{
     cell::RefCell,
     time::{Duration, Instant},
@@ -23,12 +30,15 @@ use poem_openapi::{
 use secrecy::{ExposeSecret as _, SecretString};
 use tenant_shared::{Code, GATEWAY_PATH};
 
+pub use self::error::{ApiError, SIGN_IN};
+use self::trusted_proxies::TrustedProxies;
 use crate::{
-    clock::Clock,
+    base::{
+        clock::Clock,
+        request_context::{REQUEST, RequestContext},
+        telemetry::Metrics,
+    },
     identity::{Identity, Origins, too_many},
-    problem::{ApiError, REQUEST, RequestContext},
-    proxy::TrustedProxies,
-    telemetry::Metrics,
 };
 
 /// Limit of a request body in bytes: every body here is a small form or JSON object.

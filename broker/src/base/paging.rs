@@ -1,11 +1,8 @@
-//! Pagination of lists: cursors, page sizes and truncation.
+//! Pagination of lists: cursors and truncation.
 
 use std::{fmt, str::FromStr};
 
-use tenant_shared::{Code, Name, NameError};
 use uuid::Uuid;
-
-use crate::problem::ApiError;
 
 /// Maximum length of the text of a [`Cursor`], in bytes.
 pub(crate) const MAX_CURSOR_BYTES: usize = 64;
@@ -24,18 +21,6 @@ impl Cursor {
     pub(crate) const OLDEST: Self = Self { created_at: i64::MIN, id: Uuid::nil() };
     /// A position after the newest row.
     pub(crate) const NEWEST: Self = Self { created_at: i64::MAX, id: Uuid::max() };
-
-    /// Parses the `cursor` of a request.
-    ///
-    /// # Errors
-    /// 400: the text is not valid.
-    pub(crate) fn parse(text: &str) -> Result<Self, ApiError> {
-        text.parse().map_err(|InvalidCursor| {
-            let text =
-                "cursor must be the next_cursor of the previous page; omit it for the first page";
-            ApiError::new(Code::InvalidRequest, text)
-        })
-    }
 }
 
 impl fmt::Display for Cursor {
@@ -58,28 +43,6 @@ impl FromStr for Cursor {
         let (created_at, id) = text.split_once('.').ok_or(InvalidCursor)?;
         let created_at = created_at.parse().map_err(|_| InvalidCursor)?;
         Ok(Self { created_at, id: id.parse().map_err(|_| InvalidCursor)? })
-    }
-}
-
-/// Parses the `name` that a request looks a resource up by.
-///
-/// # Errors
-/// 400: the text is not valid.
-pub(crate) fn parse_name(text: &str) -> Result<Name, ApiError> {
-    text.parse().map_err(|error: NameError| ApiError::new(Code::InvalidRequest, error.to_string()))
-}
-
-/// Validates the `limit` of a request.
-///
-/// # Errors
-/// 400: the limit is not from 1 to `max`.
-pub(crate) fn parse_limit(requested: Option<u32>, default: u32, max: u32) -> Result<u32, ApiError> {
-    let limit = requested.unwrap_or(default);
-    if (1..=max).contains(&limit) {
-        Ok(limit)
-    } else {
-        let text = format!("limit must be a number from 1 to {max}");
-        Err(ApiError::new(Code::InvalidRequest, text))
     }
 }
 
@@ -118,7 +81,5 @@ mod tests {
         assert_eq!(truncate_page(&mut rows, 2, ToString::to_string), Some("2".to_owned()));
         assert_eq!(rows, [1, 2]);
         assert_eq!(truncate_page(&mut rows, 2, ToString::to_string), None);
-        assert!(parse_limit(Some(0), 5, 9).is_err() && parse_limit(Some(10), 5, 9).is_err());
-        assert_eq!((parse_limit(None, 5, 9).unwrap(), parse_limit(Some(9), 5, 9).unwrap()), (5, 9));
     }
 }

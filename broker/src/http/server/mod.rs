@@ -4,6 +4,11 @@
 //! TLS the client chooses the protocol (ALPN); without TLS it is HTTP/1.1. Requests below
 //! `/clusters/` go to the gateway unread; all others go to the pages and the API.
 
+mod preface_timeout;
+mod request_head;
+mod tls;
+mod workers;
+
 use std::{
     convert::Infallible,
     io,
@@ -34,12 +39,11 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use self::tls::{TlsError, TlsFiles, server_config};
+use self::{preface_timeout::PrefaceTimeout, request_head::HeadError, workers::Workers};
 use crate::{
     gateway::{self, Gateway},
-    preface_timeout::PrefaceTimeout,
-    proxy::TrustedProxies,
-    request_head::{self, HeadError},
-    workers::Workers,
+    http::trusted_proxies::TrustedProxies,
 };
 
 /// Limit of concurrent connections. Each needs a file descriptor, and a second one while a request

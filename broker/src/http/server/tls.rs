@@ -1,10 +1,20 @@
 //! The TLS identity of the listener.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 
-use crate::config::TlsFiles;
+/// Files of the listener's certificate and key.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Certificate chain, PEM.
+    pub cert_file: PathBuf,
+    /// Private key, PEM.
+    pub key_file: PathBuf,
+}
 
 /// The certificate or the key cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -1,0 +1,16 @@
+//! Building blocks that know nothing of users, workspaces and clusters.
+
+pub(crate) mod buffered_log_writer;
+pub mod clock;
+pub mod db;
+pub(crate) mod dns_label;
+mod error_chain;
+pub(crate) mod paging;
+pub mod rate_limit;
+pub mod request_context;
+pub mod secret;
+pub mod signing;
+pub mod telemetry;
+pub mod throttle;
+
+pub use error_chain::error_chain;
