@@ -12,7 +12,7 @@ use crate::{
         db::{ConnectionShares, Db, Location},
         telemetry::Metrics,
     },
-    cluster::Cluster,
+    cluster::{Cluster, Clusters},
     config::{Config, Settings},
     on_engine,
     workspace::{self, Workspaces},
@@ -133,18 +133,16 @@ impl Storage {
 
     /// Workspaces on this database, with a cluster that refuses connections.
     pub(crate) async fn workspaces(&self) -> Workspaces {
-        let (db, clock, config) = (self.db.clone(), self.clock.clone(), self.config());
-        let metrics = Metrics::default();
-        let cluster = self.no_cluster().await;
-        Workspaces::new(
-            db,
-            clock,
-            cluster,
-            config.tiers,
-            config.init_limit,
-            metrics,
-            workspace::notification_channel().0,
-        )
+        let config = self.config();
+        Workspaces::new(workspace::Dependencies {
+            db: self.db.clone(),
+            clock: self.clock.clone(),
+            clusters: Clusters::new(self.no_cluster().await),
+            tiers: config.tiers,
+            init_limit: config.init_limit,
+            metrics: Metrics::default(),
+            notifier: workspace::notification_channel().0,
+        })
     }
 
     fn config(&self) -> Config {

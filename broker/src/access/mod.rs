@@ -1,7 +1,8 @@
-//! Authorization: checks that a caller may take an action, and returns a [`Permit`] or a refusal.
+//! Authorization: decides whether a caller may take an action, and returns a [`Permit`] or a
+//! refusal.
 //!
-//! Only this module makes a [`Permit`], and each protected function takes one, so a forgotten check
-//! does not compile. The rules:
+//! Only this module makes a [`Permit`], and each protected function takes one for its action and
+//! its resource, so a forgotten check does not compile. The rules:
 //!
 //! | action | owner | administrator | another person |
 //! |---|---|---|---|
@@ -19,161 +20,162 @@
 //!
 //! A refusal is 404 where even the existence must not be revealed, and 403 where the answer does
 //! not depend on what exists.
+//!
+//! The owner of a resource is read from its [`Grants`]. Other modules pass them on and do not
+//! interpret them.
 
-use std::marker::PhantomData;
+mod action;
+mod examples;
+mod permit;
 
-use tenant_shared::{Code, Role};
+use tenant_shared::Role;
 use uuid::Uuid;
 
-use crate::{http::ApiError, identity::Caller};
+pub use action::{
+    Action, CreateWorkspace, GeneralAction, ManageUsers, ReadEverything, ReadWorkspace,
+    ResourceAction, RevokeCredentials, Rule, SuspendWorkspaces, UseWorkspace,
+};
+pub use permit::{Everything, Permit};
 
-/// Action: create a workspace of the caller's own.
-#[derive(Debug)]
-pub struct CreateWorkspace;
-/// Action: see a workspace.
-#[derive(Debug)]
-pub struct ReadWorkspace;
-/// Action: get credentials of a workspace.
-#[derive(Debug)]
-pub struct UseWorkspace;
-/// Action: revoke a credential of a workspace.
-#[derive(Debug)]
-pub struct RevokeCredentials;
-/// Action: suspend or resume any workspace.
-#[derive(Debug)]
-pub struct SuspendWorkspaces;
-/// Action: see everybody's workspaces and audit rows.
-#[derive(Debug)]
-pub struct ReadEverything;
-/// Action: see, suspend, resume and rename users and end their sessions.
-#[derive(Debug)]
-pub struct ManageUsers;
+use crate::{audit, identity::Caller};
 
-/// Proof that a caller may take action `A`, on one workspace or in general.
-#[derive(Debug)]
-pub struct Permit<A> {
-    caller: Caller,
-    workspace: Option<Uuid>,
-    action: PhantomData<A>,
+/// A refused action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// The workspace does not exist, or the caller must not learn about it.
+    #[error("there is no such workspace; `kubectl tenant workspaces` lists yours")]
+    WorkspaceNotFound,
+    /// Nothing with this name exists, or the caller must not learn about it.
+    #[error(
+        "nothing that you may see has this name: write the namespace (tenant-…), the identifier, or \
+         the e-mail address or identifier of the owner"
+    )]
+    NameNotFound,
+    /// The caller may see the workspace, but only its owner may do this.
+    #[error("only its owner gets credentials of a workspace")]
+    NotOwner,
+    /// The caller is no administrator.
+    #[error("only an administrator may do that")]
+    NotAdministrator,
 }
 
-impl<A> Permit<A> {
-    fn grant(caller: &Caller, workspace: Option<Uuid>) -> Self {
-        Self { caller: caller.clone(), workspace, action: PhantomData }
+/// Who has a role on a resource. Today that is one owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grants {
+    owner: Uuid,
+}
+
+impl Grants {
+    /// The grants of a resource with this one owner.
+    pub fn owned_by(owner: Uuid) -> Self {
+        Self { owner }
     }
 
-    /// The caller who has the permit.
-    pub fn caller(&self) -> &Caller {
-        &self.caller
-    }
-
-    /// The workspace that the permit is for, if it is for one.
-    pub fn workspace(&self) -> Option<Uuid> {
-        self.workspace
+    fn has_owner(self, caller: &Caller) -> bool {
+        self.owner == caller.user_id()
     }
 }
 
-/// A resource that belongs to a user.
-pub trait Owned {
+/// A resource that actions are authorized on.
+pub trait Resource {
     /// Identifier of the resource.
     fn id(&self) -> Uuid;
-    /// Identifier of the user who owns the resource.
-    fn owner(&self) -> Uuid;
+    /// Who has a role on the resource.
+    fn grants(&self) -> Grants;
 }
 
-/// Every authenticated user may create a workspace of their own.
-pub fn create_workspace(caller: &Caller) -> Permit<CreateWorkspace> {
-    Permit::grant(caller, None)
-}
-
-/// The owner and administrators may see a workspace.
+/// Authorizes an action on a resource. The permit contains the resource.
 ///
 /// # Errors
-/// 404 for everybody else.
-pub fn read_workspace(
+/// The caller may not take the action, or must not learn about the resource.
+pub fn authorize<A: ResourceAction, R: Resource>(
     caller: &Caller,
-    resource: &impl Owned,
-) -> Result<Permit<ReadWorkspace>, ApiError> {
-    let is_visible = resource.owner() == caller.user_id() || caller.role() == Role::Admin;
-    if is_visible && caller.is_scoped_to(resource.id()) {
-        Ok(Permit::grant(caller, Some(resource.id())))
-    } else {
-        Err(workspace_not_found())
+    resource: R,
+) -> Result<Permit<A, R>, AccessError> {
+    let decision = decide(caller, A::RULE, &resource);
+    tracing::debug!(
+        action = A::NAME,
+        resource = %resource.id(),
+        user_id = %caller.user_id(),
+        allowed = decision.is_ok(),
+        "authorization decision"
+    );
+    decision.map(|()| Permit::grant(caller, resource))
+}
+
+/// Authorizes an action that concerns no resource, or every resource.
+///
+/// # Errors
+/// The caller may not take the action.
+pub fn authorize_all<A: GeneralAction>(caller: &Caller) -> Result<Permit<A>, AccessError> {
+    let decision = match A::RULE {
+        Rule::Everybody => Ok(()),
+        Rule::Administrator | Rule::OwnerOrAdministrator | Rule::Owner => {
+            require_administrator(caller)
+        }
+    };
+    tracing::debug!(
+        action = A::NAME,
+        user_id = %caller.user_id(),
+        allowed = decision.is_ok(),
+        "authorization decision"
+    );
+    decision.map(|()| Permit::grant(caller, Everything))
+}
+
+/// Checks before a resource is looked up whether the caller may take the action on any resource, so
+/// that a refusal does not depend on what exists.
+///
+/// # Errors
+/// The caller may take the action on no resource.
+pub fn authorize_lookup<A: ResourceAction>(caller: &Caller) -> Result<(), AccessError> {
+    match A::RULE {
+        Rule::Administrator => require_administrator(caller),
+        Rule::Everybody | Rule::OwnerOrAdministrator | Rule::Owner => Ok(()),
     }
 }
 
-/// Only the owner may get credentials of a workspace.
-///
-/// # Errors
-/// 403 for administrators, 404 for everybody else.
-pub fn use_workspace(
-    caller: &Caller,
-    resource: &impl Owned,
-) -> Result<Permit<UseWorkspace>, ApiError> {
-    read_workspace(caller, resource)?;
-    if resource.owner() == caller.user_id() {
-        Ok(Permit::grant(caller, Some(resource.id())))
-    } else {
-        Err(ApiError::new(Code::Forbidden, "only its owner gets credentials of a workspace"))
+/// The audit rows that the caller may read: their own, or all for an administrator. Rows of one
+/// workspace need the permit to see it.
+pub fn audit_scope(caller: &Caller) -> audit::Scope {
+    match require_administrator(caller) {
+        Ok(()) => audit::Scope::all(),
+        Err(_) => own_audit_scope(caller),
     }
 }
 
-/// The owner and administrators may revoke credentials of a workspace.
+/// Authorizes the export of the whole audit trail.
 ///
 /// # Errors
-/// 404 for everybody else.
-pub fn revoke_credentials(
-    caller: &Caller,
-    resource: &impl Owned,
-) -> Result<Permit<RevokeCredentials>, ApiError> {
-    read_workspace(caller, resource)?;
-    Ok(Permit::grant(caller, Some(resource.id())))
+/// The caller is no administrator.
+pub fn whole_trail(caller: &Caller) -> Result<audit::WholeTrail, AccessError> {
+    authorize_all::<ReadEverything>(caller).map(|_| audit::WholeTrail::authorized())
 }
 
-/// Administrators may suspend and resume.
-///
-/// # Errors
-/// 403 for everybody else.
-pub fn suspend_workspaces(caller: &Caller) -> Result<Permit<SuspendWorkspaces>, ApiError> {
-    require_administrator(caller)
+/// The audit rows of the caller: their own actions, and what happened to them and their workspaces.
+pub fn own_audit_scope(caller: &Caller) -> audit::Scope {
+    audit::Scope::of_user(caller.user_id())
 }
 
-/// Administrators may see everything.
-///
-/// # Errors
-/// 403 for everybody else.
-pub fn read_everything(caller: &Caller) -> Result<Permit<ReadEverything>, ApiError> {
-    require_administrator(caller)
+/// The rules of the table in the module documentation.
+fn decide(caller: &Caller, rule: Rule, resource: &impl Resource) -> Result<(), AccessError> {
+    let is_owner = resource.grants().has_owner(caller);
+    let is_visible = is_owner || caller.role() == Role::Admin;
+    let sees = if is_visible && caller.is_scoped_to(resource.id()) {
+        Ok(())
+    } else {
+        Err(AccessError::WorkspaceNotFound)
+    };
+    match rule {
+        Rule::Everybody | Rule::OwnerOrAdministrator => sees,
+        Rule::Owner => sees.and(if is_owner { Ok(()) } else { Err(AccessError::NotOwner) }),
+        Rule::Administrator => require_administrator(caller),
+    }
 }
 
-/// Administrators may manage users.
-///
-/// # Errors
-/// 403 for everybody else.
-pub fn manage_users(caller: &Caller) -> Result<Permit<ManageUsers>, ApiError> {
-    require_administrator(caller)
-}
-
-fn require_administrator<A>(caller: &Caller) -> Result<Permit<A>, ApiError> {
+fn require_administrator(caller: &Caller) -> Result<(), AccessError> {
     match caller.role() {
-        Role::Admin if caller.only_workspace().is_none() => Ok(Permit::grant(caller, None)),
-        _ => Err(ApiError::new(Code::Forbidden, "only an administrator may do that")),
+        Role::Admin if caller.only_workspace().is_none() => Ok(()),
+        _ => Err(AccessError::NotAdministrator),
     }
-}
-
-/// The error for a name that does not exist, or that the caller must not learn about.
-pub fn name_not_found() -> ApiError {
-    ApiError::new(
-        Code::NotFound,
-        "nothing that you may see has this name: write the namespace (tenant-…), the identifier, or \
-         the e-mail address or identifier of the owner",
-    )
-}
-
-/// The error for a workspace that does not exist, or that the caller must not learn about.
-pub fn workspace_not_found() -> ApiError {
-    ApiError::new(
-        Code::NotFound,
-        "there is no such workspace; `kubectl tenant workspaces` lists yours",
-    )
 }

@@ -1,4 +1,4 @@
-//! The account pages: a user's workspace, kubeconfig, commands, sessions and audit trail.
+//! The account pages: a user's workspaces, kubeconfigs, commands, sessions and audit trail.
 //!
 //! Plain HTML with forms. A form is accepted only if its request has our own origin.
 
@@ -15,17 +15,18 @@ use url::form_urlencoded;
 use uuid::Uuid;
 
 use crate::{
-    access,
-    audit::{self, Filter},
-    base::db::Db,
+    access::{self, CreateWorkspace},
+    audit::{AuditTrail, Filter},
     http::{
         ApiError,
         page::{self, see_other},
     },
-    identity::{Caller, Identity, SessionSelector},
-    workspace::{WorkspaceRow, Workspaces},
+    identity::{AuthenticationError, Caller, Identity, SessionSelector},
+    workspace::Workspaces,
 };
 
+/// Maximum number of workspaces on the page.
+const MAX_WORKSPACES: u32 = 100;
 /// Maximum number of sessions on the page.
 const MAX_SESSIONS: u32 = 50;
 /// Maximum number of audit entries on the page.
@@ -40,8 +41,7 @@ pub struct AccountPages {
     pub identity: Identity,
     /// The workspace service.
     pub workspaces: Workspaces,
-    /// The database, for the audit trail.
-    pub db: Db,
+    pub trail: AuditTrail,
     /// Public URL of the broker, without a trailing slash.
     pub broker_url: String,
 }
@@ -51,13 +51,32 @@ pub struct AccountPages {
 struct AccountTemplate<'a> {
     email: &'a str,
     is_admin: bool,
-    workspace: Option<Workspace>,
-    is_usable: bool,
+    workspaces: Vec<WorkspaceBlock>,
+    more_workspaces: bool,
     tiers: Vec<&'a str>,
     broker_url: &'a str,
     sessions: Vec<SessionInfo>,
     more_sessions: bool,
     entries: Vec<AuditEntry>,
+}
+
+impl AccountTemplate<'_> {
+    fn any_is_usable(&self) -> bool {
+        self.workspaces.iter().any(|block| block.is_usable)
+    }
+}
+
+/// A workspace on the page.
+struct WorkspaceBlock {
+    workspace: Workspace,
+    /// Whether credentials are issued for the workspace.
+    is_usable: bool,
+}
+
+impl From<Workspace> for WorkspaceBlock {
+    fn from(workspace: Workspace) -> Self {
+        Self { is_usable: workspace.status == WorkspaceStatus::Provisioned, workspace }
+    }
 }
 
 /// Adds the account pages to the root route.
@@ -81,12 +100,12 @@ where
     Fut: Future<Output = Result<Response, ApiError>> + Send + 'static,
 {
     let account = account.clone();
-    make(move |request| {
+    make(move |request: Request| {
         let account = account.clone();
         async move {
-            match account.identity.authenticate_page(&request).await {
+            match account.identity.authenticate_page(request.headers()).await {
                 Ok(caller) => page(account, caller).await.unwrap_or_else(|error| problem(&error)),
-                Err(error) => sign_in_or_problem(&error),
+                Err(error) => sign_in_or_problem(error),
             }
         }
     })
@@ -107,10 +126,10 @@ where
         async move {
             let body = request.take_body().into_bytes_limit(MAX_FORM_BYTES).await;
             let body = body.unwrap_or_default();
-            let caller = match account.identity.origins().check(request.method(), request.headers())
-            {
-                Ok(()) => account.identity.authenticate_page(&request).await,
-                Err(foreign) => return problem(&foreign),
+            let (method, headers) = (request.method(), request.headers());
+            let caller = match account.identity.origins().check(method, headers) {
+                Ok(()) => account.identity.authenticate_page(headers).await,
+                Err(foreign) => Err(foreign),
             };
             match caller {
                 Ok(caller) => {
@@ -120,17 +139,16 @@ where
                     let done = act(account, caller, value).await;
                     done.unwrap_or_else(|error| problem(&error))
                 }
-                Err(error) => sign_in_or_problem(&error),
+                Err(error) => sign_in_or_problem(error),
             }
         }
     })
 }
 
-fn sign_in_or_problem(error: &ApiError) -> Response {
-    if error.code() == Code::Unauthenticated {
-        see_other("/login?return_to=/account")
-    } else {
-        problem(error)
+fn sign_in_or_problem(error: AuthenticationError) -> Response {
+    match error {
+        AuthenticationError::Unauthenticated => see_other("/login?return_to=/account"),
+        error => problem(&error.into()),
     }
 }
 
@@ -141,23 +159,25 @@ fn problem(error: &ApiError) -> Response {
 }
 
 async fn show(account: AccountPages, caller: Caller) -> Result<Response, ApiError> {
-    let workspaces = account.workspaces.for_user(caller.user_id()).await?;
-    let workspace = workspaces.first().map(WorkspaceRow::to_api);
-    let is_usable = workspace.as_ref().is_some_and(|w| w.status == WorkspaceStatus::Provisioned);
-    let sessions =
-        account.identity.sessions_of(&caller, caller.user_id(), None, MAX_SESSIONS).await?;
-    let filter = Filter { user_id: Some(caller.user_id()), ..Filter::default() };
-    let rows = audit::read(&account.db, &filter, MAX_ENTRIES).await?;
+    let workspaces = account.workspaces.page_of(&caller, None, MAX_WORKSPACES).await?;
+    let more_workspaces = workspaces.next_cursor.is_some();
+    let workspaces: Vec<WorkspaceBlock> = workspaces.items.into_iter().map(Into::into).collect();
+    let sessions = account.identity.sessions_of_caller(&caller, None, MAX_SESSIONS).await?;
+    let scope = access::own_audit_scope(&caller);
+    let rows = account.trail.read(scope, &Filter::default(), MAX_ENTRIES).await?;
     let template = AccountTemplate {
         email: caller.email(),
         is_admin: caller.role() == Role::Admin,
-        workspace,
-        is_usable,
+        workspaces,
+        more_workspaces,
         tiers: account.workspaces.tiers(),
         broker_url: &account.broker_url,
         sessions: sessions.items,
         more_sessions: sessions.next_cursor.is_some(),
-        entries: rows.into_iter().map(audit::Row::into_api).collect(),
+        entries: rows
+            .into_iter()
+            .map(|row| AuditEntry::from(row).shown_to(caller.user_id()))
+            .collect(),
     };
     Ok(page::html(StatusCode::OK, template.render(), "'self'"))
 }
@@ -167,7 +187,7 @@ async fn make_workspace(
     caller: Caller,
     tier: String,
 ) -> Result<Response, ApiError> {
-    let permit = access::create_workspace(&caller);
+    let permit = access::authorize_all::<CreateWorkspace>(&caller)?;
     account.workspaces.init(&permit, &tier).await?;
     Ok(see_other("/account"))
 }
@@ -181,13 +201,13 @@ async fn end_session(
         ApiError::new(Code::InvalidRequest, "the form has no session identifier; reload the page")
     })?;
     // A session that ended already is no error.
-    account.identity.end_sessions(&caller, caller.user_id(), SessionSelector::One(id)).await?;
+    account.identity.end_own_sessions(&caller, SessionSelector::One(id)).await?;
     Ok(see_other("/account"))
 }
 
 async fn sign_out(account: AccountPages, caller: Caller, _: String) -> Result<Response, ApiError> {
     let which = SessionSelector::One(caller.session_id());
-    account.identity.end_sessions(&caller, caller.user_id(), which).await?;
+    account.identity.end_own_sessions(&caller, which).await?;
     Ok(signed_out(&account))
 }
 
@@ -196,7 +216,7 @@ async fn sign_out_everywhere(
     caller: Caller,
     _: String,
 ) -> Result<Response, ApiError> {
-    account.identity.end_sessions(&caller, caller.user_id(), SessionSelector::All).await?;
+    account.identity.end_own_sessions(&caller, SessionSelector::All).await?;
     Ok(signed_out(&account))
 }
 
@@ -207,4 +227,67 @@ fn signed_out(account: &AccountPages) -> Response {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use tenant_shared::Quota;
+
+    use super::*;
+    use crate::base::clock::timestamp;
+
+    const KUBECONFIG: &str = "/api/v1/workspaces/credentials/kubeconfig";
+
+    /// The page of a user whose workspaces have these statuses and are numbered from 0.
+    fn page_with(statuses: &[WorkspaceStatus]) -> String {
+        let workspace = |(number, status): (u128, &WorkspaceStatus)| Workspace {
+            id: Uuid::from_u128(number),
+            namespace: format!("tenant-{number}"),
+            status: *status,
+            quota: Quota { cpu: "4".to_owned(), memory: "8Gi".to_owned() },
+            tier: "basic".to_owned(),
+            cluster: "internal-cluster".to_owned(),
+            owner: Uuid::nil(),
+            owner_email: None,
+            created_at: timestamp(0).into(),
+            unfinished: None,
+            drift: Vec::new(),
+        };
+        let workspaces = (0..).zip(statuses).map(workspace).map(WorkspaceBlock::from);
+        let template = AccountTemplate {
+            email: "ada@example.com",
+            is_admin: false,
+            workspaces: workspaces.collect(),
+            more_workspaces: false,
+            tiers: vec!["basic"],
+            broker_url: "https://broker.example.com",
+            sessions: Vec::new(),
+            more_sessions: false,
+            entries: Vec::new(),
+        };
+        template.render().unwrap()
+    }
+
+    #[test]
+    fn only_a_user_without_a_workspace_has_the_form_for_one() {
+        let page = page_with(&[]);
+        assert!(page.contains("id=\"make\"") && !page.contains(KUBECONFIG), "{page}");
+        for statuses in [[WorkspaceStatus::Provisioned], [WorkspaceStatus::Suspended]] {
+            let page = page_with(&statuses);
+            assert!(page.contains("<h2>Workspace</h2>") && !page.contains("id=\"make\""), "{page}");
+        }
+    }
+
+    #[test]
+    fn each_workspace_has_a_download_of_its_own() {
+        let one = page_with(&[WorkspaceStatus::Provisioned]);
+        assert!(one.contains(&format!("id=\"download\" href=\"{KUBECONFIG}\"")), "{one}");
+        let two = page_with(&[WorkspaceStatus::Provisioned, WorkspaceStatus::Suspended]);
+        for (number, is_usable) in [(0, true), (1, false)] {
+            let download = format!("href=\"{KUBECONFIG}?workspace={}\"", Uuid::from_u128(number));
+            assert!(two.contains(&format!("<code>tenant-{number}</code>")), "{two}");
+            assert_eq!(two.contains(&download), is_usable, "{two}");
+        }
+        assert_eq!(two.matches("No credentials are issued").count(), 1, "{two}");
+    }
 }

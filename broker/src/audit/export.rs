@@ -46,7 +46,11 @@ impl ExportPage {
 ///
 /// # Errors
 /// The database failed.
-pub async fn export_page(db: &Db, after: i64, limit: u32) -> sqlx::Result<Option<ExportPage>> {
+pub(super) async fn export_page(
+    db: &Db,
+    after: i64,
+    limit: u32,
+) -> sqlx::Result<Option<ExportPage>> {
     loop {
         let state = State::read(db).await?;
         let page = read_page(db, &state, after.max(0), limit).await?;

@@ -6,8 +6,6 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-use sqlx::{FromRow, postgres::PgRow, sqlite::SqliteRow};
 use uuid::Uuid;
 
 use crate::{
@@ -16,7 +14,6 @@ use crate::{
         db::{Db, Tx},
         request_context,
     },
-    http::ApiError,
     on_engine,
 };
 
@@ -31,16 +28,17 @@ macro_rules! columns {
 pub mod api;
 mod catalogue;
 pub mod chain;
-mod credential;
 mod export;
 mod retention;
 #[cfg(test)]
 mod tests;
+mod trail;
 
 pub use catalogue::Action;
-pub use credential::{InvalidCredentialId, Issuance, resolve_credential};
-pub use export::{ExportPage, export_page};
+pub use export::ExportPage;
+use export::export_page;
 pub use retention::prune;
+pub use trail::{AuditTrail, Filter, Row, RowWithEmails, Scope, WholeTrail};
 
 /// Settings of the audit trail.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +65,6 @@ pub enum EventOutcome {
 pub struct Event {
     /// The action of the catalogue.
     pub action: Action,
-    /// The outcome of an event.
     pub outcome: EventOutcome,
     /// The actor, if known: a user who was signed in, or who proved their identity.
     pub user_id: Option<Uuid>,
@@ -197,142 +194,17 @@ pub async fn record_in_own_tx(db: &Db, clock: &Clock, event: Event) -> sqlx::Res
     tx.commit().await
 }
 
-/// Records a refused request in a transaction of its own and returns the refusal.
+/// Records a refused request in a transaction of its own, with the text of its error as the reason.
 ///
 /// # Errors
-/// Always: the refusal, or the database error if the refusal could not be recorded.
-pub async fn record_refusal<T>(
+/// The database failed.
+pub async fn record_refusal(
     db: &Db,
     clock: &Clock,
     event: Event,
-    refusal: ApiError,
-) -> Result<T, ApiError> {
-    let event = Event {
-        outcome: EventOutcome::Refused,
-        reason: Some(refusal.detail().to_owned()),
-        ..event
-    };
-    record_in_own_tx(db, clock, event).await?;
-    Err(refusal)
-}
-
-/// Filter of a query; a field that is `None` matches every row.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only rows of which this user is the actor or the subject, or that concern a workspace of
-    /// theirs.
-    pub user_id: Option<Uuid>,
-    /// Only rows of this workspace.
-    pub workspace_id: Option<Uuid>,
-    /// Only rows with this action.
-    pub action: Option<String>,
-    /// Only rows older than this row (the cursor).
-    pub before: Option<Uuid>,
-}
-
-/// A row as stored; its JSON form is a line of an export.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow, Serialize, Deserialize)]
-pub struct Row {
-    id: Uuid,
-    /// Milliseconds since 1970.
-    #[serde(with = "chain::time")]
-    created_at: i64,
-    action: String,
-    outcome: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    user_id: Option<Uuid>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    subject_user_id: Option<Uuid>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    workspace_id: Option<Uuid>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    session_id: Option<Uuid>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    subject_session_id: Option<Uuid>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    credential_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    ip_address: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    request_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-}
-
-impl Row {
-    /// The reason as text.
-    pub fn reason(&self) -> Option<&str> {
-        self.reason.as_deref()
-    }
-}
-
-/// A row with the current e-mail addresses of its users.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct RowWithEmails {
-    #[sqlx(flatten)]
-    row: Row,
-    user_email: Option<String>,
-    subject_email: Option<String>,
-}
-
-macro_rules! filtered {
-    ($columns:expr) => {
-        concat!(
-            "SELECT ",
-            columns!(),
-            $columns,
-            " FROM audit_logs \
-WHERE ($1 = 0 OR user_id = $2 OR subject_user_id = $2 OR workspace_id IN (SELECT id FROM workspaces WHERE user_id = $2)) \
-  AND ($3 = 0 OR workspace_id = $4) AND ($5 = '' OR action = $5) AND ($6 = 0 OR id < $7) \
-ORDER BY id DESC LIMIT $8"
-        )
-    };
-}
-
-const SELECT: &str = filtered!("");
-const SELECT_WITH_EMAILS: &str = filtered!(
-    ", (SELECT u.email FROM users u WHERE u.id = audit_logs.user_id) AS user_email, \
-       (SELECT u.email FROM users u WHERE u.id = audit_logs.subject_user_id) AS subject_email"
-);
-
-/// Reads rows, newest first.
-///
-/// # Errors
-/// The database failed.
-pub async fn read(db: &Db, filter: &Filter, limit: u32) -> sqlx::Result<Vec<Row>> {
-    select(db, SELECT, filter, limit).await
-}
-
-/// Reads rows, newest first, with e-mail addresses: for administrators.
-///
-/// # Errors
-/// The database failed.
-pub async fn read_with_emails(
-    db: &Db,
-    filter: &Filter,
-    limit: u32,
-) -> sqlx::Result<Vec<RowWithEmails>> {
-    select(db, SELECT_WITH_EMAILS, filter, limit).await
-}
-
-async fn select<T>(
-    db: &Db,
-    statement: &'static str,
-    filter: &Filter,
-    limit: u32,
-) -> sqlx::Result<Vec<T>>
-where
-    T: for<'r> FromRow<'r, PgRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
-{
-    let given = |id: Option<Uuid>| (i64::from(id.is_some()), id.unwrap_or_default());
-    let (by_user, user) = given(filter.user_id);
-    let (by_workspace, workspace) = given(filter.workspace_id);
-    let (by_cursor, cursor) = given(filter.before);
-    on_engine!(db.reader(), pool => sqlx::query_as(statement)
-        .bind(by_user).bind(user)
-        .bind(by_workspace).bind(workspace)
-        .bind(filter.action.as_deref().unwrap_or_default())
-        .bind(by_cursor).bind(cursor)
-        .bind(i64::from(limit))
-        .fetch_all(pool).await)
+    refusal: &(dyn std::fmt::Display + Sync),
+) -> sqlx::Result<()> {
+    let event =
+        Event { outcome: EventOutcome::Refused, reason: Some(refusal.to_string()), ..event };
+    record_in_own_tx(db, clock, event).await
 }

@@ -14,12 +14,13 @@ use clap::{Args, Subcommand};
 use super::{ConfigArgs, Output, print};
 use crate::{
     app,
-    audit::{self, chain},
+    audit::{AuditTrail, WholeTrail, chain},
     base::{
         db::{Db, Location},
         signing::PublicKeys,
     },
     config::Config,
+    credential,
 };
 
 /// Exit code if nothing could be verified: no database, file or keys.
@@ -99,7 +100,7 @@ pub(super) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
         }
         AuditCommand::Who { config_args, credential_id, output } => {
             let db = open(&config_args.load()?).await?;
-            let found = audit::resolve_credential(&db, &credential_id)
+            let found = credential::resolve_credential(&db, &credential_id)
                 .await
                 .context("the database failed")??;
             db.close().await;
@@ -172,8 +173,10 @@ async fn verify(arguments: VerifyArgs) -> anyhow::Result<ExitCode> {
 async fn export(db: &Db, mut after: i64, follow: bool) -> anyhow::Result<()> {
     let mut ticks = tokio::time::interval(FOLLOW_INTERVAL);
     let out = std::io::stdout();
+    let trail = AuditTrail::new(db.clone());
     loop {
-        match audit::export_page(db, after, PAGE_SIZE)
+        match trail
+            .export_page(WholeTrail::authorized(), after, PAGE_SIZE)
             .await
             .context("cannot read the audit trail")?
         {

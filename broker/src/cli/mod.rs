@@ -244,7 +244,8 @@ async fn create_user(config: &Config, email: &str, role: Role) -> anyhow::Result
 }
 
 async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
-    let parameters = Parameters::new(&args.config_args.load()?);
+    let config = args.config_args.load()?;
+    let parameters = Parameters::new(&config.cluster, &config.tiers, &config.public_url);
     let mut manifest = install::manifest(&parameters);
     if args.flow_schema {
         manifest += &install::flow_schemas(&parameters);
@@ -285,7 +286,12 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
 async fn doctor(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
     let clock = Clock::system();
     let cluster = Cluster::connect(&config.cluster, clock.clone(), Metrics::default()).await?;
-    let report = doctor::examine(&cluster, &Parameters::new(config), &clock).await;
+    let report = doctor::examine(
+        &cluster,
+        &Parameters::new(&config.cluster, &config.tiers, &config.public_url),
+        &clock,
+    )
+    .await;
     print(&match output {
         Output::Table => report.to_string(),
         Output::Json => serde_json::to_string_pretty(&report)? + "\n",

@@ -14,7 +14,7 @@ use kube::Resource;
 use tenant_shared::SUSPENDED_LABEL;
 
 use super::{
-    object::{is_ours, label},
+    labels::{is_ours, label},
     quantity,
 };
 

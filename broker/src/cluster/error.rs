@@ -27,6 +27,9 @@ pub enum ClusterError {
         /// Name of the ResourceQuota.
         quota: String,
     },
+    /// No cluster of this name is configured.
+    #[error("the cluster {0} is not configured (cluster.name)")]
+    NotConfigured(String),
     /// The cluster issued a token that is not as requested; it was dropped.
     #[error("the cluster issued a token that was dropped: {0}")]
     Token(String),

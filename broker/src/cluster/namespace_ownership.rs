@@ -5,12 +5,11 @@ use kube::{Api, ResourceExt as _};
 use tenant_shared::{SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL};
 use uuid::Uuid;
 
-use super::{Cluster, ClusterError, object::label};
+use super::{Cluster, ClusterError, labels::label};
 
 /// The recorded uids (`metadata.uid`) of the objects that the broker made for a workspace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecordedUids<'a> {
-    /// Uid of the namespace.
     pub namespace: Option<&'a str>,
     /// Uid of the ServiceAccount that tokens are requested for.
     pub service_account: Option<&'a str>,

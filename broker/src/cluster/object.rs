@@ -1,8 +1,6 @@
 //! Idempotent creation: an object is created, or it exists already exactly as the broker would
 //! have created it.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::{
     ClusterResourceScope, NamespaceResourceScope,
     api::{
@@ -17,7 +15,6 @@ use kube::{
     core::Status,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE, WORKSPACE_LABEL};
 
 use super::{
     Cluster, ClusterError,
@@ -45,7 +42,6 @@ pub enum Object {
 /// An object that exists as desired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsuredObject {
-    /// Kind of the object.
     pub kind: &'static str,
     /// The object's `metadata.uid`.
     pub uid: String,
@@ -240,21 +236,4 @@ where
 
 fn already_exists(status: &Status) -> bool {
     status.code == 409
-}
-
-pub(super) fn label<K: Resource>(object: &K, name: &str) -> Option<String> {
-    object.meta().labels.as_ref().and_then(|labels| labels.get(name)).cloned()
-}
-
-/// Whether an object carries the label of the same workspace.
-pub(super) fn is_ours<K: Resource>(existing: &K, wanted: &K) -> bool {
-    label(existing, WORKSPACE_LABEL) == label(wanted, WORKSPACE_LABEL)
-}
-
-/// The labels of every object that the broker makes for a workspace.
-pub fn labels_of(workspace: uuid::Uuid) -> BTreeMap<String, String> {
-    BTreeMap::from([
-        (MANAGED_BY_LABEL.to_owned(), MANAGED_BY_VALUE.to_owned()),
-        (WORKSPACE_LABEL.to_owned(), workspace.to_string()),
-    ])
 }

@@ -4,7 +4,7 @@ use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Obje
 use kube::{Api, ResourceExt as _, api::PostParams};
 use uuid::Uuid;
 
-use super::{Cluster, ClusterError, object, revoke};
+use super::{Cluster, ClusterError, labels_of, revoke};
 
 /// The Secret type that the broker's admission policies allow; it implies no content.
 pub const SECRET_TYPE: &str = "Opaque";
@@ -12,7 +12,6 @@ pub const SECRET_TYPE: &str = "Opaque";
 /// A Secret that a token can be bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenSecret {
-    /// Name of the Secret.
     pub name: String,
     /// The `metadata.uid` that the token names.
     pub uid: String,
@@ -33,7 +32,7 @@ impl Cluster {
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
-                labels: Some(object::labels_of(workspace)),
+                labels: Some(labels_of(workspace)),
                 ..ObjectMeta::default()
             },
             type_: Some(SECRET_TYPE.to_owned()),

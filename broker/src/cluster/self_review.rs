@@ -15,7 +15,6 @@ use super::{Cluster, ClusterError};
 pub struct UserInfo {
     /// The user name.
     pub user: String,
-    /// The groups.
     pub groups: Vec<String>,
 }
 

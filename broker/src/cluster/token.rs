@@ -57,6 +57,7 @@ impl Cluster {
     /// # Errors
     /// The request failed; [`ClusterError::Token`] if the token would live longer than requested,
     /// and was dropped.
+    #[tracing::instrument(level = "debug", skip_all, fields(namespace))]
     pub async fn request_token(
         &self,
         namespace: &str,

@@ -5,69 +5,118 @@ use std::{collections::BTreeMap, path::PathBuf};
 use secrecy::SecretString;
 use url::Url;
 
-use super::Settings;
+use super::{
+    Settings,
+    declaration::{Declaration, Setting},
+    parse::{from_str, list, optional, within},
+};
 use crate::{
     base::dns_label::is_dns_label,
     issuer::connector::{ConnectorSettings, is_https_or_loopback},
 };
 
-/// The settings of a connector: key, default, meaning.
-pub(super) const FIELDS: [(&str, &str, &str); 13] = [
-    (
-        "issuer",
-        "",
-        "Identifier of the provider, exactly as in its discovery document. HTTPS, except on loopback.",
-    ),
-    (
-        "client_id",
-        "",
-        "The broker as a client there. Its redirect URI is `<public_url>/login/callback/NAME`.",
-    ),
-    (
-        "client_secret",
-        "",
-        "The client's secret; without this and client_secret_file it is a public client.",
-    ),
-    ("client_secret_file", "", "File with the secret, instead of client_secret."),
-    ("display_name", "NAME", "Name of the provider on the sign-in page."),
-    ("scopes", "openid email profile offline_access", "Scopes that are requested."),
-    (
-        "groups_claim",
-        "groups",
-        "Claim with a person's groups, in the ID token or in userinfo; `realm_access.roles` for a nested claim.",
-    ),
-    (
-        "allowed_groups",
-        "",
-        "Only members of one of these groups may sign in; empty: everybody who can sign in at the provider.",
-    ),
-    (
-        "allowed_domains",
-        "",
-        "Only people with a verified e-mail address of one of these domains may sign in; empty: any.",
-    ),
-    (
-        "admin_groups",
-        "",
-        "Members of one of these groups are administrators, as long as they are members; no other user of this provider is.",
-    ),
-    ("ca_file", "", "PEM file with CAs that are trusted in addition to the system's."),
-    (
-        "outage_seconds",
-        "3600",
-        "Seconds that sessions continue while the provider does not answer.",
-    ),
-    (
-        "unchecked_seconds",
-        "28800",
-        "Lifetime of a session in seconds if the provider gives no refresh token with which the session could be checked.",
-    ),
+/// The error text for an issuer that is not set.
+pub(super) const MISSING_ISSUER: &str =
+    "the provider's identifier, such as https://sso.example.com";
+
+const ISSUER: Setting<String> = Setting::required(
+    "issuer",
+    MISSING_ISSUER,
+    issuer_identifier,
+    "Identifier of the provider, exactly as in its discovery document. HTTPS, except on loopback.",
+);
+const CLIENT_ID: Setting<String> = Setting::required(
+    "client_id",
+    "the broker's client id at the provider",
+    from_str,
+    "The broker as a client there. Its redirect URI is `<public_url>/login/callback/NAME`.",
+);
+const CLIENT_SECRET: Setting<Option<String>> = Setting::new(
+    "client_secret",
+    "",
+    optional,
+    "The client's secret; without this and client_secret_file it is a public client.",
+);
+const CLIENT_SECRET_FILE: Setting<Option<PathBuf>> = Setting::new(
+    "client_secret_file",
+    "",
+    optional,
+    "File with the secret, instead of client_secret.",
+);
+const DISPLAY_NAME: Setting<Option<String>> =
+    Setting::derived("display_name", "NAME", optional, "Name of the provider on the sign-in page.");
+const SCOPES: Setting<String> = Setting::new(
+    "scopes",
+    "openid email profile offline_access",
+    scopes,
+    "Scopes that are requested.",
+);
+const GROUPS_CLAIM: Setting<String> = Setting::new(
+    "groups_claim",
+    "groups",
+    from_str,
+    "Claim with a person's groups, in the ID token or in userinfo; `realm_access.roles` for a \
+     nested claim.",
+);
+const ALLOWED_GROUPS: Setting<Vec<String>> = Setting::new(
+    "allowed_groups",
+    "",
+    list,
+    "Only members of one of these groups may sign in; empty: everybody who can sign in at the \
+     provider.",
+);
+const ALLOWED_DOMAINS: Setting<Vec<String>> = Setting::new(
+    "allowed_domains",
+    "",
+    list,
+    "Only people with a verified e-mail address of one of these domains may sign in; empty: any.",
+);
+const ADMIN_GROUPS: Setting<Vec<String>> = Setting::new(
+    "admin_groups",
+    "",
+    list,
+    "Members of one of these groups are administrators, as long as they are members; no other \
+     user of this provider is.",
+);
+pub(super) const CA_FILE: Setting<Option<PathBuf>> = Setting::new(
+    "ca_file",
+    "",
+    optional,
+    "PEM file with CAs that are trusted in addition to the system's.",
+);
+const OUTAGE_SECONDS: Setting<u32> = Setting::new(
+    "outage_seconds",
+    "3600",
+    within::<0, 86_400>,
+    "Seconds that sessions continue while the provider does not answer.",
+);
+const UNCHECKED_SECONDS: Setting<u32> = Setting::new(
+    "unchecked_seconds",
+    "28800",
+    within::<300, 86_400>,
+    "Lifetime of a session in seconds if the provider gives no refresh token with which the \
+     session could be checked.",
+);
+pub(super) const SETTINGS: &[&dyn Declaration] = &[
+    &ISSUER,
+    &CLIENT_ID,
+    &CLIENT_SECRET,
+    &CLIENT_SECRET_FILE,
+    &DISPLAY_NAME,
+    &SCOPES,
+    &GROUPS_CLAIM,
+    &ALLOWED_GROUPS,
+    &ALLOWED_DOMAINS,
+    &ADMIN_GROUPS,
+    &CA_FILE,
+    &OUTAGE_SECONDS,
+    &UNCHECKED_SECONDS,
 ];
 
-/// Bounds of `outage_seconds`.
-const OUTAGE_RANGE: (u32, u32) = (0, 86_400);
-/// Bounds of `unchecked_seconds`.
-const UNCHECKED_RANGE: (u32, u32) = (300, 86_400);
+/// The table of a connector.
+pub(super) fn table(name: &str) -> String {
+    format!("connectors.{name}")
+}
 
 /// Reads and validates all connectors.
 pub(super) fn connectors(s: &mut Settings) -> BTreeMap<String, ConnectorSettings> {
@@ -76,81 +125,44 @@ pub(super) fn connectors(s: &mut Settings) -> BTreeMap<String, ConnectorSettings
 }
 
 fn connector(s: &mut Settings, name: &str) -> ConnectorSettings {
-    let key = |field: &str| format!("connectors.{name}.{field}");
+    let table = &table(name);
     if !is_dns_label(name) {
-        s.fault(&key("issuer"), "a connector's name is lower case letters, digits and dashes");
+        let why = "a connector's name is lower case letters, digits and dashes";
+        ISSUER.fault_in(s, table, why);
     }
-    let number = |s: &mut Settings, field: &str, (min, max): (u32, u32)| {
-        let text = get_or_default(s, name, field);
-        text.parse().ok().filter(|n| (min..=max).contains(n)).unwrap_or_else(|| {
-            s.fault(&key(field), &format!("a whole number from {min} to {max}"));
-            min
-        })
-    };
-    let scopes = get_or_default(s, name, "scopes");
-    if !scopes.split_ascii_whitespace().any(|scope| scope == "openid") {
-        s.fault(&key("scopes"), "openid must be one of them");
-    }
-    let display_name = s.get_non_empty(&key("display_name")).unwrap_or_else(|| name.to_owned());
+    let client_secret = CLIENT_SECRET.read_or_file(&CLIENT_SECRET_FILE, s, table);
     ConnectorSettings {
-        issuer: issuer(s, &key("issuer")),
-        client_id: required(s, &key("client_id"), "the broker's client id at the provider"),
-        client_secret: secret(s, &key("client_secret"), &key("client_secret_file")),
-        display_name,
-        scopes,
-        groups_claim: get_or_default(s, name, "groups_claim"),
-        allowed_groups: list(s, &key("allowed_groups")),
-        allowed_domains: list(s, &key("allowed_domains")),
-        admin_groups: list(s, &key("admin_groups")),
-        ca_file: s.path(&key("ca_file")),
-        outage_seconds: number(s, "outage_seconds", OUTAGE_RANGE),
-        unchecked_seconds: number(s, "unchecked_seconds", UNCHECKED_RANGE),
+        issuer: ISSUER.read_in(s, table),
+        client_id: CLIENT_ID.read_in(s, table),
+        client_secret: client_secret.map(SecretString::from),
+        display_name: DISPLAY_NAME.read_in(s, table).unwrap_or_else(|| name.to_owned()),
+        scopes: SCOPES.read_in(s, table),
+        groups_claim: GROUPS_CLAIM.read_in(s, table),
+        allowed_groups: ALLOWED_GROUPS.read_in(s, table),
+        allowed_domains: ALLOWED_DOMAINS.read_in(s, table),
+        admin_groups: ADMIN_GROUPS.read_in(s, table),
+        ca_file: CA_FILE.read_in(s, table),
+        outage_seconds: OUTAGE_SECONDS.read_in(s, table),
+        unchecked_seconds: UNCHECKED_SECONDS.read_in(s, table),
     }
 }
 
-fn get_or_default(s: &mut Settings, name: &str, field: &str) -> String {
-    let default = FIELDS.iter().find(|(known, ..)| *known == field).map_or("", |(_, text, _)| text);
-    s.get_non_empty(&format!("connectors.{name}.{field}")).unwrap_or_else(|| default.to_owned())
-}
-
-/// Reads an issuer's identifier, which is compared byte by byte.
-pub(super) fn issuer(s: &mut Settings, key: &str) -> String {
-    let text = required(s, key, "the provider's identifier, such as https://sso.example.com");
-    match text.parse::<Url>() {
-        Ok(url)
-            if is_https_or_loopback(&url) && url.query().is_none() && url.fragment().is_none() => {}
-        _ if text.is_empty() => {}
-        _ => s.fault(key, "an https URL without query and fragment (http on loopback only)"),
-    }
-    text
-}
-
-pub(super) fn required(s: &mut Settings, key: &str, what: &str) -> String {
-    s.get_non_empty(key).unwrap_or_else(|| {
-        s.fault(key, &format!("missing: {what}"));
-        String::new()
-    })
-}
-
-fn secret(s: &mut Settings, key: &str, file_key: &str) -> Option<SecretString> {
-    match (s.get_non_empty(key), s.get_non_empty(file_key).map(PathBuf::from)) {
-        (Some(_), Some(_)) => {
-            s.fault(file_key, "client_secret is set as well: set one of them");
-            None
-        }
-        (Some(text), None) => Some(text.into()),
-        (None, Some(path)) => match std::fs::read_to_string(&path) {
-            Ok(text) => Some(text.trim().to_owned().into()),
-            Err(error) => {
-                s.fault(file_key, &format!("cannot read it: {error}"));
-                None
-            }
-        },
-        (None, None) => None,
+/// Validates the identifier of an issuer. It stays a text, because it is compared byte by byte. The
+/// empty text is valid, because [`Setting::required`] reports it.
+pub(super) fn issuer_identifier(text: &str) -> Result<String, String> {
+    let is_identifier =
+        |url: Url| is_https_or_loopback(&url) && url.query().is_none() && url.fragment().is_none();
+    if text.is_empty() || text.parse().is_ok_and(is_identifier) {
+        Ok(text.to_owned())
+    } else {
+        Err("an https URL without query and fragment (http on loopback only)".to_owned())
     }
 }
 
-fn list(s: &mut Settings, key: &str) -> Vec<String> {
-    let text = s.get_non_empty(key).unwrap_or_default();
-    text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+fn scopes(text: &str) -> Result<String, String> {
+    if text.split_ascii_whitespace().any(|scope| scope == "openid") {
+        Ok(text.to_owned())
+    } else {
+        Err("openid must be one of them".to_owned())
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Config, Faults};
+use super::{Config, Faults, audit, cluster, connector, issuer, tls, workload};
 
 impl Config {
     /// Checks that the files that `serve` needs can be read.
@@ -13,52 +13,52 @@ impl Config {
     pub fn check_files(&self) -> Result<(), Faults> {
         let mut faults = Vec::new();
         match &self.cluster.kubeconfig {
-            Some(path) => check(&mut faults, "cluster.kubeconfig", path),
+            Some(path) => check(&mut faults, cluster::KUBECONFIG.key, path),
             // The kubelet sets this variable in every pod.
             None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {}
-            None => faults.push(
-                "cluster.kubeconfig: not set, and this is not a pod; name the broker's own \
-                 kubeconfig (docs/own-cluster.md says how to make it)"
-                    .to_owned(),
-            ),
+            None => faults.push(format!(
+                "{}: not set, and this is not a pod; name the broker's own kubeconfig \
+                 (docs/own-cluster.md says how to make it)",
+                cluster::KUBECONFIG.key
+            )),
         }
         let mut readable = |key: &str, path: &Path| check(&mut faults, key, path);
         if let Some(path) = &self.cluster.ca_file {
-            readable("cluster.ca_file", path);
+            readable(cluster::CA_FILE.key, path);
         }
         if let Some(tls) = &self.tls {
-            readable("tls.cert_file", &tls.cert_file);
-            readable("tls.key_file", &tls.key_file);
+            readable(tls::CERT_FILE.key, &tls.cert_file);
+            readable(tls::KEY_FILE.key, &tls.key_file);
         }
         for (name, connector) in &self.issuer.connectors {
             if let Some(path) = &connector.ca_file {
-                readable(&format!("connectors.{name}.ca_file"), path);
+                readable(&connector::CA_FILE.key_in(&connector::table(name)), path);
             }
         }
         for (name, workload) in &self.issuer.workloads {
             if let Some(path) = &workload.ca_file {
-                readable(&format!("workloads.{name}.ca_file"), path);
+                readable(&workload::CA_FILE.key_in(&workload::table(name)), path);
             }
         }
         if !self.generates_signing_key() {
             for path in &self.issuer.signing_key_files {
-                readable("issuer.signing_key_files", path);
+                readable(issuer::SIGNING_KEY_FILES.key, path);
             }
         }
         if self.audit.signing_key_files != self.issuer.signing_key_files {
             for path in &self.audit.signing_key_files {
-                check(&mut faults, "audit.signing_key_files", path);
+                check(&mut faults, audit::SIGNING_KEY_FILES.key, path);
             }
         }
         if let Some(path) = &self.audit.known_keys_file {
-            check(&mut faults, "audit.known_keys_file", path);
+            check(&mut faults, audit::KNOWN_KEYS_FILE.key, path);
         }
         Faults::into_result(faults)
     }
 
     /// Whether the broker generates the issuer's signing key itself.
     pub fn generates_signing_key(&self) -> bool {
-        self.issuer.signing_key_files == [self.state_dir.join("issuer-key.pem")]
+        self.issuer.signing_key_files == [issuer::generated_key_file(&self.state_dir)]
     }
 }
 

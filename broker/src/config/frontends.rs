@@ -2,24 +2,51 @@
 
 use url::Url;
 
-use super::{Settings, is_loopback};
+use super::{
+    Settings,
+    declaration::{Declaration, Setting},
+    general::is_loopback,
+    parse::{list, within},
+};
 use crate::identity::BrowserSessions;
+
+const ORIGINS: Setting<Vec<String>> = Setting::new(
+    "frontends.origins",
+    "",
+    list,
+    "Origins of frontends that may act with a browser's session, for example \
+     https://app.example.com; on the broker's own site, because browsers send its cookie nowhere \
+     else.",
+);
+const SESSION_IDLE_SECONDS: Setting<u32> = Setting::new(
+    "frontends.session_idle_seconds",
+    "28800",
+    within::<60, 2_592_000>,
+    "Seconds without use after which a browser's session ends.",
+);
+const SESSION_MAX_SECONDS: Setting<u32> = Setting::new(
+    "frontends.session_max_seconds",
+    "604800",
+    within::<60, 31_536_000>,
+    "Seconds after which a browser's session ends, however often it is used.",
+);
+pub(super) const SETTINGS: &[&dyn Declaration] =
+    &[&ORIGINS, &SESSION_IDLE_SECONDS, &SESSION_MAX_SECONDS];
 
 /// Reads the limits of browser sessions and the origins that may use them.
 pub(super) fn browser(s: &mut Settings, public_url: &Url) -> BrowserSessions {
-    let list = s.get_non_empty("frontends.origins").unwrap_or_default();
     let mut origins = Vec::new();
-    for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
-        match parse_origin(text) {
+    for text in ORIGINS.read(s) {
+        match parse_origin(&text) {
             Ok(origin) => origins.push(origin),
-            Err(why) => s.fault("frontends.origins", &format!("{text}: {why}")),
+            Err(why) => ORIGINS.fault(s, &format!("{text}: {why}")),
         }
     }
     BrowserSessions::new(
         public_url,
         origins,
-        s.within("frontends.session_idle_seconds", 60, 2_592_000),
-        s.within("frontends.session_max_seconds", 60, 31_536_000),
+        SESSION_IDLE_SECONDS.read(s),
+        SESSION_MAX_SECONDS.read(s),
     )
 }
 

@@ -2,7 +2,24 @@
 
 use std::fmt::Write as _;
 
-use super::{SETTINGS, connector, quota, tier, workload};
+use super::{
+    audit, cluster, connector, database, declaration::Declaration, frontends, gateway, general,
+    issuer, limits, log, quota, tier, tls, workload,
+};
+
+/// The settings outside of tiers, connectors and workloads, in the order of the page.
+const SECTIONS: [&[&dyn Declaration]; 10] = [
+    general::SETTINGS,
+    database::SETTINGS,
+    tls::SETTINGS,
+    log::SETTINGS,
+    cluster::SETTINGS,
+    limits::SETTINGS,
+    audit::SETTINGS,
+    issuer::SETTINGS,
+    gateway::SETTINGS,
+    frontends::SETTINGS,
+];
 
 const HEAD: &str = "\
 # Configuration of the broker
@@ -61,36 +78,106 @@ one workspace. [Signing in](sign-in.md) has examples.
 |---|---|
 ";
 
-/// Renders the page from the lists of settings.
+/// Renders the page from the declarations.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
-    for (key, default, meaning) in SETTINGS {
-        let default = code(default);
-        // Writing to a String cannot fail.
-        let _ = writeln!(page, "| `{key}` | {default} | {meaning} |");
+    for section in SECTIONS {
+        push_rows(&mut page, section);
     }
     page.push_str(TIERS);
-    for (key, [basic, standard, premium], meaning) in tier::FIELDS {
-        let [basic, standard, premium] = [basic, standard, premium].map(code);
-        let _ = writeln!(page, "| `{key}` | {basic} | {standard} | {premium} | {meaning} |");
-    }
+    push_rows(&mut page, tier::SETTINGS);
     page.push_str(QUOTA);
-    for (key, [basic, standard, premium]) in quota::COUNTS {
-        let _ = writeln!(page, "| `{key}` | `{basic}` | `{standard}` | `{premium}` |");
+    for (key, defaults) in quota::COUNTS {
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "| `{key}` | {} |", cells(&defaults.texts()));
     }
     page.push_str(CONNECTORS);
-    for (key, default, meaning) in connector::FIELDS {
-        let default = code(default);
-        let _ = writeln!(page, "| `{key}` | {default} | {meaning} |");
-    }
+    push_rows(&mut page, connector::SETTINGS);
     page.push_str(WORKLOADS);
-    for (key, meaning) in workload::FIELDS {
-        let _ = writeln!(page, "| `{key}` | {meaning} |");
+    for (prefix, settings) in workload::SETTINGS {
+        for setting in *settings {
+            let _ = writeln!(page, "| `{prefix}{}` | {} |", setting.key(), setting.doc());
+        }
     }
     page
 }
 
-/// A value as inline code; empty if there is none.
-fn code(value: &str) -> String {
-    if value.is_empty() { String::new() } else { format!("`{value}`") }
+fn push_rows(page: &mut String, settings: &[&dyn Declaration]) {
+    for setting in settings {
+        let (key, defaults, doc) = (setting.key(), setting.defaults(), setting.doc());
+        let _ = writeln!(page, "| `{key}` | {} | {doc} |", cells(&defaults));
+    }
+}
+
+/// Defaults as inline code; a cell is empty if there is none.
+fn cells(defaults: &[&str]) -> String {
+    let code = |text: &&str| if text.is_empty() { String::new() } else { format!("`{text}`") };
+    defaults.iter().map(code).collect::<Vec<_>>().join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{
+        super::{Config, Settings, quota::is_quantity, tier_setting::Defaults},
+        *,
+    };
+
+    /// A connector `c`, and a workload `w` with a rule `r` on a claim `sub`. The default tiers need
+    /// no table.
+    const TABLES: &str = "[connectors.c]\nissuer = 'https://sso.example.com'\n\
+                          [workloads.w.rules.r.claims]\nsub = 'x'";
+
+    /// The declarations with their whole keys in [`TABLES`].
+    fn declarations() -> Vec<(String, &'static dyn Declaration)> {
+        let mut found = Vec::new();
+        let mut add = |prefix: &str, settings: &[&'static dyn Declaration]| {
+            found.extend(settings.iter().map(|it| (format!("{prefix}{}", it.key()), *it)));
+        };
+        for section in SECTIONS {
+            add("", section);
+        }
+        for tier in Defaults::TIERS {
+            add(&format!("tiers.{tier}."), tier::SETTINGS);
+        }
+        add("connectors.c.", connector::SETTINGS);
+        for (prefix, settings) in workload::SETTINGS {
+            add(&format!("workloads.w.{prefix}").replace("RULE", "r"), settings);
+        }
+        for (key, _) in &mut found {
+            *key = key.replace("CLAIM", "sub");
+        }
+        found
+    }
+
+    #[test]
+    fn no_key_is_declared_twice() {
+        let mut keys = BTreeSet::new();
+        for (key, _) in declarations() {
+            assert!(keys.insert(key.clone()), "{key} is declared twice");
+        }
+        let counts: BTreeSet<&str> = quota::COUNTS.iter().map(|(key, _)| *key).collect();
+        assert_eq!(counts.len(), quota::COUNTS.len());
+    }
+
+    #[test]
+    fn every_default_is_a_valid_value() {
+        for (key, setting) in declarations() {
+            assert_eq!(setting.check_defaults(), Ok(()), "{key}");
+        }
+        for (key, defaults) in quota::COUNTS {
+            assert!(defaults.texts().into_iter().all(is_quantity), "{key}");
+        }
+    }
+
+    /// Otherwise the page lacks a setting, or has one without effect.
+    #[test]
+    fn exactly_the_declared_keys_are_read() {
+        let mut settings =
+            Settings::load(Some(("test.toml", TABLES)), std::iter::empty(), &[]).unwrap();
+        Config::read(&mut settings);
+        let declared: BTreeSet<String> = declarations().into_iter().map(|(key, _)| key).collect();
+        assert_eq!(*settings.read_keys(), declared);
+    }
 }

@@ -3,11 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    path::PathBuf,
-    str::FromStr,
 };
-
-use super::SETTINGS;
 
 /// Prefix of environment variables with settings.
 const ENVIRONMENT_PREFIX: &str = "TENANT_BROKER_";
@@ -112,52 +108,19 @@ impl Settings {
     }
 
     /// Records a fault of a key.
-    pub fn fault(&mut self, key: &str, reason: &str) {
+    pub(super) fn fault(&mut self, key: &str, reason: &str) {
         let origin = self.values.get(key).map(|value| format!(" ({})", value.origin));
         self.faults.push(format!("{key}{}: {reason}", origin.unwrap_or_default()));
     }
 
     /// The text of a key, if it is set and not empty.
-    pub fn get_non_empty(&mut self, key: &str) -> Option<String> {
+    pub(super) fn get_non_empty(&mut self, key: &str) -> Option<String> {
         self.read.insert(key.to_owned());
         self.values.get(key).map(|value| value.text.clone()).filter(|text| !text.is_empty())
     }
 
-    /// The text of a key, or its default in [`SETTINGS`].
-    pub fn text(&mut self, key: &str) -> String {
-        self.get_non_empty(key).unwrap_or_else(|| {
-            SETTINGS
-                .iter()
-                .find(|(name, ..)| *name == key)
-                .map_or("", |(_, text, _)| text)
-                .to_owned()
-        })
-    }
-
-    /// The path in a key, if it is set.
-    pub fn path(&mut self, key: &str) -> Option<PathBuf> {
-        self.get_non_empty(key).map(PathBuf::from)
-    }
-
-    /// The parsed value of a key; records a fault and returns `None` if it cannot be parsed.
-    pub fn parsed<T: FromStr<Err: fmt::Display>>(&mut self, key: &str) -> Option<T> {
-        let text = self.text(key);
-        text.parse().map_err(|error: T::Err| self.fault(key, &error.to_string())).ok()
-    }
-
-    /// An integer within bounds; records a fault and returns the lower bound if it is not.
-    pub fn within(&mut self, key: &str, min: u32, max: u32) -> u32 {
-        match self.text(key).parse() {
-            Ok(number) if (min..=max).contains(&number) => number,
-            _ => {
-                self.fault(key, &format!("a whole number from {min} to {max}"));
-                min
-            }
-        }
-    }
-
     /// Names of the tables below a table, such as the tiers below `tiers`.
-    pub fn names_below(&self, table: &str) -> BTreeSet<String> {
+    pub(super) fn names_below(&self, table: &str) -> BTreeSet<String> {
         self.values
             .keys()
             .filter_map(|key| key.strip_prefix(table)?.strip_prefix('.')?.split_once('.'))
@@ -166,16 +129,22 @@ impl Settings {
     }
 
     /// Keys below a table, without its prefix.
-    pub fn keys_below(&self, table: &str) -> Vec<String> {
+    pub(super) fn keys_below(&self, table: &str) -> Vec<String> {
         let rest = |key: &String| Some(key.strip_prefix(table)?.strip_prefix('.')?.to_owned());
         self.values.keys().filter_map(rest).collect()
+    }
+
+    /// The keys that were read so far, whether they are set or not.
+    #[cfg(test)]
+    pub(super) fn read_keys(&self) -> &BTreeSet<String> {
+        &self.read
     }
 
     /// Ends the reading. Keys that were not read are unknown settings.
     ///
     /// # Errors
     /// All recorded faults.
-    pub fn finish(mut self) -> Result<(), Faults> {
+    pub(super) fn finish(mut self) -> Result<(), Faults> {
         for (key, value) in &self.values {
             if !self.read.contains(key) {
                 self.faults.push(format!(

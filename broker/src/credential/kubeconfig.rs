@@ -9,19 +9,6 @@ use uuid::Uuid;
 
 use crate::cluster::Endpoint;
 
-/// How the user of a kubeconfig gets its token.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, poem_openapi::Enum)]
-#[oai(rename_all = "snake_case")]
-pub enum Mode {
-    /// The document contains a token that is valid for two hours.
-    #[default]
-    Static,
-    /// kubectl calls the exec plugin, which renews the token.
-    Exec,
-    /// As `exec`, but with the broker's gateway instead of the API server.
-    Gateway,
-}
-
 /// The variable parts of a kubeconfig.
 #[derive(Debug)]
 pub struct Parts<'a> {
@@ -29,7 +16,6 @@ pub struct Parts<'a> {
     pub endpoint: &'a Endpoint,
     /// The default namespace of the context.
     pub namespace: &'a str,
-    /// The source of the token.
     pub user: TokenSource<'a>,
 }
 

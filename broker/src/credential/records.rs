@@ -70,13 +70,15 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT c.credential_id, c.workspace_id, c.kind, ",
-            "COALESCE(c.user_id, w.user_id) AS user_id, u.email, c.session_id, s.client_id, ",
+            "COALESCE(c.user_id, m.user_id) AS user_id, e.email, c.session_id, s.client_id, ",
             "c.issued_at, c.expires_at, c.revoked_at, c.revoked_with, c.secret_name, ",
-            "c.service_account_uid, ",
-            "COALESCE(w.status = 'provisioned' AND c.service_account_uid = w.k8s_sa_uid, FALSE) ",
-            "AS in_force FROM issued_credentials c JOIN workspaces w ON w.id = c.workspace_id ",
-            "LEFT JOIN users u ON u.id = COALESCE(c.user_id, w.user_id) ",
-            "LEFT JOIN sessions s ON s.id = c.session_id ",
+            "c.service_account_uid, a.uid IS NOT NULL AS in_force ",
+            "FROM issued_credentials c ",
+            "JOIN workspace_members m ON m.workspace_id = c.workspace_id ",
+            "LEFT JOIN active_service_accounts a ",
+            "ON a.workspace_id = c.workspace_id AND a.uid = c.service_account_uid ",
+            "LEFT JOIN user_emails e ON e.user_id = COALESCE(c.user_id, m.user_id) ",
+            "LEFT JOIN user_sessions s ON s.session_id = c.session_id ",
             $rest
         )
     };
@@ -95,7 +97,7 @@ pub(super) async fn list(
     on_engine!(db.reader(), pool => sqlx::query_as(select!(
         "WHERE c.workspace_id = $1 \
            AND ($2 = 1 OR (c.expires_at > $3 AND c.revoked_at IS NULL \
-             AND w.status = 'provisioned' AND c.service_account_uid = w.k8s_sa_uid)) \
+             AND a.uid IS NOT NULL)) \
            AND ($4 = '' OR (c.issued_at, c.credential_id) < \
              (SELECT x.issued_at, x.credential_id FROM issued_credentials x \
               WHERE x.credential_id = $4 AND x.workspace_id = $1)) \
@@ -115,15 +117,8 @@ pub struct RevokedCredential {
     pub workspace_id: Uuid,
 }
 
-/// SQL: the credentials that were revoked after `$1`, in milliseconds since 1970.
-macro_rules! revoked_after {
-    () => {
-        "FROM issued_credentials WHERE revoked_at > $1"
-    };
-}
-pub(crate) use revoked_after;
-
-const REVOKED_SINCE: &str = concat!("SELECT credential_id, workspace_id ", revoked_after!());
+const REVOKED_SINCE: &str = "\
+SELECT credential_id, workspace_id FROM issued_credentials WHERE revoked_at > $1";
 
 /// The credentials that were revoked after this time, in milliseconds since 1970.
 pub(super) async fn revoked_since(db: &Db, since: i64) -> sqlx::Result<Vec<RevokedCredential>> {

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::Row;
 use crate::{
+    audit::{self, AuditTrail},
     base::{clock::timestamp, db::Db},
     on_engine,
 };
@@ -41,13 +41,12 @@ pub struct Issuance {
     /// The session that requested it.
     pub session: Session,
     /// Audit row of the issuance; `None` once retention has deleted it.
-    pub audit: Option<Row>,
+    pub audit: Option<audit::Row>,
 }
 
 /// The session that requested the credential.
 #[derive(Clone, Debug, Serialize)]
 pub struct Session {
-    /// Identifier of the session.
     pub id: Uuid,
     /// OAuth client id.
     pub client_id: Option<String>,
@@ -59,7 +58,6 @@ pub struct Session {
     pub created_at: Option<jiff::Timestamp>,
     /// When the session ended, if it did.
     pub ended_at: Option<jiff::Timestamp>,
-    /// Why the session ended.
     pub ended_why: Option<String>,
 }
 
@@ -82,21 +80,14 @@ struct LedgerRow {
 }
 
 const FIND_CREDENTIAL: &str = "\
-SELECT l.credential_id, l.issued_at, l.expires_at, u.id AS user_id, u.email, l.workspace_id, \
-  w.k8s_namespace AS namespace, l.session_id, s.client_id, s.user_agent, s.ip_address, \
-  s.created_at, s.ended_at, s.ended_why \
-FROM issued_credentials l \
-JOIN workspaces w ON w.id = l.workspace_id \
-LEFT JOIN sessions s ON s.id = l.session_id \
-LEFT JOIN users u ON u.id = s.user_id \
-WHERE l.credential_id = $1";
-
-/// Filters by workspace too, because the index starts with it.
-const ISSUANCE_ROW: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM audit_logs WHERE workspace_id = $1 AND credential_id = $2 ORDER BY id LIMIT 1"
-);
+SELECT c.credential_id, c.issued_at, c.expires_at, s.user_id, e.email, c.workspace_id, \
+  m.namespace, c.session_id, s.client_id, s.user_agent, s.ip_address, s.created_at, s.ended_at, \
+  s.ended_why \
+FROM issued_credentials c \
+JOIN workspace_members m ON m.workspace_id = c.workspace_id \
+LEFT JOIN user_sessions s ON s.session_id = c.session_id \
+LEFT JOIN user_emails e ON e.user_id = s.user_id \
+WHERE c.credential_id = $1";
 
 /// Finds the user whom a credential was issued to. `text` is the credential id, with or without
 /// `JTI=`. `None` if the ledger has no such credential.
@@ -113,9 +104,8 @@ pub async fn resolve_credential(
     let found: Option<LedgerRow> = on_engine!(db.reader(), pool =>
         sqlx::query_as(FIND_CREDENTIAL).bind(id.to_string()).fetch_optional(pool).await)?;
     let Some(found) = found else { return Ok(Ok(None)) };
-    let audit = on_engine!(db.reader(), pool => sqlx::query_as(ISSUANCE_ROW)
-        .bind(found.workspace_id).bind(&found.credential_id)
-        .fetch_optional(pool).await)?;
+    let audit = AuditTrail::new(db.clone());
+    let audit = audit.issuance(found.workspace_id, &found.credential_id).await?;
     Ok(Ok(Some(Issuance {
         issued_at: timestamp(found.issued_at),
         expires_at: timestamp(found.expires_at),
@@ -156,9 +146,9 @@ impl std::fmt::Display for Issuance {
         line("workspace", &self.workspace_id)?;
         line("namespace", &self.namespace)?;
         line("issued", &format!("{} until {}", self.issued_at, self.expires_at))?;
-        line("by", &or_none(audit.map(|row| &row.action)))?;
-        line("from", &or_none(audit.and_then(|row| row.ip_address.as_ref())))?;
-        line("request", &or_none(audit.and_then(|row| row.request_id.as_ref())))?;
+        line("by", &or_none(audit.map(audit::Row::action).as_ref()))?;
+        line("from", &or_none(audit.and_then(audit::Row::ip_address).as_ref()))?;
+        line("request", &or_none(audit.and_then(audit::Row::request_id).as_ref()))?;
         let session = &self.session;
         line("session", &session.id)?;
         line("  client", &or_none(session.client_id.as_ref()))?;

@@ -15,9 +15,13 @@ use super::{
     secrets::{self, DueSecret},
 };
 use crate::{
-    access::{Owned as _, Permit, RevokeCredentials},
+    access::{Permit, Resource as _, RevokeCredentials},
     audit::{self, Action},
-    base::{db::Tx, error_chain, request_context::record_field},
+    base::{
+        db::Tx,
+        error_chain,
+        request_context::{Field, record_field},
+    },
     cluster::ClusterError,
     identity::Caller,
     workspace::{ROTATION_STEPS, Steps, WorkspaceError, WorkspaceRow},
@@ -40,30 +44,47 @@ pub enum RevokeError {
 }
 
 impl Credentials {
+    /// Authorizes the revocation of a credential. A refusal is recorded in the audit trail, unless
+    /// there is no such workspace.
+    ///
+    /// # Errors
+    /// The caller may not revoke credentials of the workspace, or must not learn about it; or the
+    /// database failed.
+    pub async fn authorize_revocation(
+        &self,
+        caller: &Caller,
+        workspace: Uuid,
+        id: &CredentialId,
+    ) -> Result<Permit<RevokeCredentials, WorkspaceRow>, WorkspaceError> {
+        let authorized = self.workspaces.authorize(caller, workspace).await;
+        if matches!(authorized, Err(WorkspaceError::Access(_)))
+            && self.workspaces.current_status(workspace).await?.is_some()
+        {
+            let why = format!("the workspace {workspace} is not the caller's");
+            self.record_refusal(caller, None, id, &why).await?;
+        }
+        authorized
+    }
+
     /// Revokes a credential of a workspace. Idempotent: a second call continues with the open
     /// steps.
     ///
     /// # Errors
     /// There is no such credential, or the decision could not be recorded. A step that failed in
     /// the cluster is no error: it is open in the result, and the sweep retries it.
+    #[tracing::instrument(level = "debug", skip_all, fields(credential_id = id.as_str()))]
     pub async fn revoke(
         &self,
-        permit: &Permit<RevokeCredentials>,
-        workspace: &WorkspaceRow,
+        permit: &Permit<RevokeCredentials, WorkspaceRow>,
         id: &CredentialId,
         reason: Option<String>,
     ) -> Result<Revocation, RevokeError> {
         let now = self.clock.now_ms();
-        let caller = permit.caller();
+        let (caller, workspace) = (permit.caller(), permit.resource().id());
         let mut steps = Steps::default();
-        let Some(record) = records::find(&self.db, workspace.id(), id.as_str()).await? else {
-            self.record_refusal(
-                caller,
-                Some(workspace.id()),
-                id,
-                "the workspace has no such credential",
-            )
-            .await?;
+        let Some(record) = records::find(&self.db, workspace, id.as_str()).await? else {
+            let why = "the workspace has no such credential";
+            self.record_refusal(caller, Some(workspace), id, why).await?;
             return Err(RevokeError::Unknown);
         };
         // An API server may accept a token for a while after its expiry.
@@ -72,7 +93,7 @@ impl Credentials {
                 let event = audit::Event {
                     user_id: Some(caller.user_id()),
                     session_id: Some(caller.session_id()),
-                    workspace_id: Some(workspace.id()),
+                    workspace_id: Some(workspace),
                     credential_id: Some(record.credential_id.clone()),
                     reason,
                     ..audit::Event::success(Action::RevokeCredential)
@@ -82,18 +103,15 @@ impl Credentials {
             CredentialState::Revoked => {}
             state => {
                 let why = format!("the credential was {} already", state.as_str());
-                self.record_refusal(caller, Some(workspace.id()), id, &why).await?;
+                self.record_refusal(caller, Some(workspace), id, &why).await?;
                 return self.revocation_report(record, RevocationState::Over, None, steps).await;
             }
         }
-        self.carry_out(workspace.id(), &record.credential_id, steps).await
+        self.carry_out(workspace, &record.credential_id, steps).await
     }
 
     /// Records in the audit trail that the revocation of a credential was refused.
-    ///
-    /// # Errors
-    /// The database failed.
-    pub async fn record_refusal(
+    async fn record_refusal(
         &self,
         caller: &Caller,
         workspace_id: Option<Uuid>,
@@ -107,7 +125,7 @@ impl Credentials {
             credential_id: Some(id.as_str().to_owned()),
             ..audit::Event::refused(Action::RevokeCredential, why)
         };
-        self.metrics.action(Action::RevokeCredential, "refused");
+        self.metrics.action(Action::RevokeCredential.as_str(), "refused");
         audit::record_in_own_tx(&self.db, &self.clock, event).await
     }
 
@@ -134,7 +152,7 @@ impl Credentials {
         if decided {
             audit::record(&mut tx, &self.clock, event).await?;
             tx.commit().await?;
-            self.metrics.action(Action::RevokeCredential, "success");
+            self.metrics.action(Action::RevokeCredential.as_str(), "success");
         }
         Ok(())
     }
@@ -178,8 +196,10 @@ impl Credentials {
                         .revocation_report(record, RevocationState::Revoked, by, steps)
                         .await;
                 }
-                Err(RevokeSecretError::Cluster(error @ ClusterError::Unavailable(_))) => {
-                    record_field("cause", error_chain(&error));
+                Err(RevokeSecretError::Cluster(
+                    error @ (ClusterError::Unavailable(_) | ClusterError::NotConfigured(_)),
+                )) => {
+                    record_field(Field::Cause, error_chain(&error));
                     steps.add_open(&SECRET_STEPS);
                     let by = Some(RevokedBy::Secret);
                     return self
@@ -187,7 +207,7 @@ impl Credentials {
                         .await;
                 }
                 Err(RevokeSecretError::Cluster(error)) => {
-                    record_field("cause", error_chain(&error));
+                    record_field(Field::Cause, error_chain(&error));
                     steps.remove(SECRET_STEPS[0]);
                     self.fall_back_to_rotation(workspace, id).await?;
                     record = self.reload(workspace, id).await?;
@@ -195,15 +215,11 @@ impl Credentials {
                 Err(RevokeSecretError::Storage(error)) => return Err(error.into()),
             }
         }
-        let rotated = match self.workspaces.by_id(workspace).await? {
-            Some(workspace) => self.workspaces.rotate(&workspace, &mut steps).await,
-            None => Ok(()),
-        };
-        let state = match rotated {
+        let state = match self.workspaces.continue_rotation(workspace, &mut steps).await {
             Ok(()) => RevocationState::Revoked,
             Err(WorkspaceError::Storage(error)) => return Err(error.into()),
             Err(error) => {
-                record_field("cause", error_chain(&error));
+                record_field(Field::Cause, error_chain(&error));
                 steps.add_open(&ROTATION_STEPS);
                 RevocationState::Revoking
             }
@@ -228,7 +244,8 @@ impl Credentials {
     }
 
     pub(super) async fn delete_secret(&self, due: &DueSecret) -> Result<(), ClusterError> {
-        self.cluster().delete_token_secret(&due.namespace, &due.name, due.uid.as_deref()).await
+        let cluster = self.clusters.get(&due.cluster)?;
+        cluster.delete_token_secret(&due.namespace, &due.name, due.uid.as_deref()).await
     }
 
     /// Deletes the row of a deleted Secret, and writes an audit entry if its credential was

@@ -31,7 +31,7 @@ pub(super) struct NewSecret {
 
 const RESERVE: &str = "\
 INSERT INTO credential_secrets (name, workspace_id, created_at, delete_at) \
-SELECT $1, w.id, $3, $4 FROM workspaces w WHERE w.id = $2 \
+SELECT $1, m.workspace_id, $3, $4 FROM workspace_members m WHERE m.workspace_id = $2 \
   AND (SELECT COUNT(*) FROM credential_secrets s WHERE s.workspace_id = $2) < $5";
 
 /// Inserts the row of a new Secret; `false` if the workspace has the maximum number of Secrets.
@@ -80,6 +80,8 @@ pub(super) async fn mark_all_due(tx: &mut Tx, workspace: Uuid, now: i64) -> sqlx
 pub(super) struct DueSecret {
     pub(super) name: String,
     pub(super) workspace_id: Uuid,
+    /// Name of the cluster that the namespace is in.
+    pub(super) cluster: String,
     pub(super) namespace: String,
     pub(super) uid: Option<String>,
     pub(super) created_at: i64,
@@ -88,9 +90,9 @@ pub(super) struct DueSecret {
 }
 
 const SELECT: &str = "\
-SELECT s.name, s.workspace_id, w.k8s_namespace AS namespace, s.uid, s.created_at, \
+SELECT s.name, s.workspace_id, m.cluster, m.namespace, s.uid, s.created_at, \
   c.credential_id AS revoked \
-FROM credential_secrets s JOIN workspaces w ON w.id = s.workspace_id \
+FROM credential_secrets s JOIN workspace_members m ON m.workspace_id = s.workspace_id \
 LEFT JOIN issued_credentials c ON c.credential_id = s.credential_id \
   AND c.secret_name = s.name AND c.revoked_with = c.credential_id \
 WHERE s.delete_at <= $1 AND ($2 = '' OR s.name = $2) ORDER BY s.delete_at, s.name LIMIT $3";

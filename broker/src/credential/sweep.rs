@@ -56,7 +56,9 @@ impl Credentials {
                 self.record_secret_deletion(due).await?;
                 return Ok(SecretSweep::Deleted);
             }
-            Err(ClusterError::Unavailable(_)) => return Ok(SecretSweep::ClusterUnavailable),
+            Err(ClusterError::Unavailable(_) | ClusterError::NotConfigured(_)) => {
+                return Ok(SecretSweep::ClusterUnavailable);
+            }
             Err(error) => error,
         };
         tracing::warn!(

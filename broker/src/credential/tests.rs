@@ -4,14 +4,17 @@ use tenant_shared::{
     CredentialId, CredentialInfo, CredentialState as State, Revocation, RevocationState, RevokedBy,
     Role, StepResult, WorkspaceStatus,
 };
+use uuid::Uuid;
 
 use super::{secrets::DueSecret, *};
 use crate::{
-    access,
+    access::{self, AccessError, RevokeCredentials, SuspendWorkspaces, UseWorkspace},
+    audit,
+    cluster::TokenSecret,
     identity::Caller,
     on_engine,
     testing::{On, SA_UID, Storage, on_both_engines, run_concurrently},
-    workspace::WorkspaceRow,
+    workspace::WorkspaceError,
 };
 
 on_both_engines!(
@@ -24,6 +27,7 @@ on_both_engines!(
     the_number_of_secrets_of_a_workspace_is_limited,
     an_undeletable_secret_rotates_the_service_account,
     a_suspension_withdraws_all_credentials,
+    a_refused_revocation_is_recorded_if_the_workspace_exists,
 );
 
 struct World {
@@ -45,9 +49,16 @@ impl World {
 
     /// Another broker on the same database.
     async fn replica(storage: &Storage) -> Credentials {
-        let (db, clock) = (storage.database.connect().await, storage.clock.clone());
-        let ledger = Ledger::start(db.clone());
-        Credentials::new(db, storage.workspaces().await, ledger, clock, Metrics::default(), true)
+        let db = storage.database.connect().await;
+        Credentials::new(Dependencies {
+            ledger: Ledger::start(db.clone()),
+            db,
+            workspaces: storage.workspaces().await,
+            clusters: Clusters::new(storage.no_cluster().await),
+            clock: storage.clock.clone(),
+            metrics: Metrics::default(),
+            bind: true,
+        })
     }
 
     fn entry(&self, id: &str, secret: Option<&str>) -> ledger::Entry {
@@ -86,20 +97,22 @@ impl World {
         self.storage.clock.advance(10);
     }
 
+    /// The permit of the owner for the workspace as it is now.
+    async fn permit<A: access::ResourceAction>(&self) -> Permit<A, WorkspaceRow> {
+        self.credentials.workspaces.authorize(&self.owner, self.workspace).await.unwrap()
+    }
+
     async fn workspace_row(&self) -> WorkspaceRow {
-        self.credentials.workspaces.existing(self.workspace).await.unwrap()
+        self.permit::<ReadWorkspace>().await.resource().clone()
     }
 
     async fn revoke(&self, id: &str) -> Result<Revocation, RevokeError> {
-        let workspace = self.workspace_row().await;
-        let permit = access::revoke_credentials(&self.owner, &workspace).unwrap();
-        let id: CredentialId = id.parse().unwrap();
-        self.credentials.revoke(&permit, &workspace, &id, Some("lost".to_owned())).await
+        let permit = self.permit().await;
+        self.credentials.revoke(&permit, &id.parse().unwrap(), Some("lost".to_owned())).await
     }
 
     async fn list(&self, all: bool, after: Option<&str>, limit: usize) -> CredentialPage {
-        let permit = access::read_workspace(&self.owner, &self.workspace_row().await).unwrap();
-        self.credentials.list(&permit, all, after, limit).await.unwrap()
+        self.credentials.list(&self.permit().await, all, after, limit).await.unwrap()
     }
 
     async fn states(&self) -> Vec<(String, State)> {
@@ -183,10 +196,9 @@ async fn revoking_a_credential_without_a_secret_revokes_the_others(on: On) {
     assert_eq!(world.due().await.len(), 1, "the Secret of the bound credential is due too");
 
     // No token is issued for the old ServiceAccount, and the sweep has work.
-    let workspace = world.workspace_row().await;
-    assert!(workspace.is_rotating());
-    let permit = access::use_workspace(&world.owner, &workspace).unwrap();
-    let refused = world.credentials.workspaces.active(permit, &workspace).unwrap_err();
+    let permit = world.permit::<UseWorkspace>().await;
+    assert!(permit.resource().is_rotating());
+    let refused = world.credentials.workspaces.active(&permit).unwrap_err();
     assert!(refused.to_string().contains("try again"), "{refused}");
     let late = world.credentials.ledger.record(world.entry("late", None)).await;
     assert_eq!(late, Err(NotRecorded::Changed));
@@ -246,12 +258,11 @@ async fn of_concurrent_revocations_one_is_decided(on: On) {
         }
         // Two replicas, and without Secrets also two credentials of the same ServiceAccount.
         let replicas = [world.credentials.clone(), World::replica(&world.storage).await];
-        let workspace = world.workspace_row().await;
+        let permit = world.permit::<RevokeCredentials>().await;
         let results = run_concurrently((0..16).map(|n| {
-            let (replica, workspace) = (replicas[n % 2].clone(), workspace.clone());
-            let permit = access::revoke_credentials(&world.owner, &workspace).unwrap();
+            let (replica, permit) = (replicas[n % 2].clone(), permit.clone());
             let id = if bound || n % 4 < 2 { "a" } else { "b" };
-            async move { replica.revoke(&permit, &workspace, &id.parse().unwrap(), None).await }
+            async move { replica.revoke(&permit, &id.parse().unwrap(), None).await }
         }))
         .await;
         for result in results {
@@ -352,10 +363,30 @@ async fn a_suspension_withdraws_all_credentials(on: On) {
     let world = World::new(on).await;
     world.issued("a", None).await;
     let operator = Caller::for_tests(&world.storage.clock, Uuid::nil(), Role::Admin);
-    let kill = access::suspend_workspaces(&operator).unwrap();
-    let workspace = world.workspace_row().await;
-    world.credentials.workspaces.suspend(&kill, &workspace, None).await.unwrap();
+    let workspaces = &world.credentials.workspaces;
+    let kill = workspaces.authorize::<SuspendWorkspaces>(&operator, world.workspace).await.unwrap();
+    workspaces.suspend(&kill, None).await.unwrap();
     assert_eq!(world.states().await, [("a".into(), State::Withdrawn)]);
     assert!(world.list(false, None, 10).await.items.is_empty());
     assert_eq!(world.revoke("a").await.unwrap().state, RevocationState::Over);
+    let permit = world.permit::<UseWorkspace>().await;
+    let refused = world.credentials.issue(permit, CredentialKind::Exec).await.unwrap_err();
+    assert!(matches!(refused, IssueError::Workspace(WorkspaceError::Suspended)), "{refused:?}");
+}
+
+async fn a_refused_revocation_is_recorded_if_the_workspace_exists(on: On) {
+    let world = World::new(on).await;
+    let bob = world.storage.user().await;
+    let bob = Caller::for_tests(&world.storage.clock, bob, Role::User);
+    let id: CredentialId = "JTI=stolen".parse().unwrap();
+    for (workspace, recorded) in [(Uuid::nil(), 0), (world.workspace, 1)] {
+        let refused = world.credentials.authorize_revocation(&bob, workspace, &id).await;
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, WorkspaceError::Access(AccessError::WorkspaceNotFound)));
+        assert_eq!(world.audited(Action::RevokeCredential, "refused").await, recorded);
+    }
+    let named = "SELECT COUNT(*) FROM audit_logs WHERE credential_id = 'stolen' \
+                 AND workspace_id IS NULL AND user_id IS NOT NULL \
+                 AND reason LIKE 'the workspace % is not the caller''s'";
+    assert_eq!(world.storage.number(named).await, 1);
 }

@@ -19,7 +19,6 @@ pub enum CheckOutcome {
 /// A check with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// The outcome.
     pub outcome: CheckOutcome,
     /// The expected state.
     pub check: String,

@@ -7,31 +7,34 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
-    time::Instant,
 };
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tenant_shared::GATEWAY_PATH;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     cancel::CloseReason,
-    limiter::{BodyMeter, Direction, UsageMeter},
-    request::RequestSummary,
+    limiter::{BodyMeter, UsageMeter},
     streams::{Registration, StreamInfo},
+    tokens::Token,
     upload::Upload,
+    usage::Direction,
 };
-use crate::base::telemetry::Metrics;
+use crate::{
+    base::request_context::{self, RequestInfo},
+    http::{AccessLogLine, ApiError, Details, Forwarded},
+};
 
-/// A request or stream in flight. It ends, and is logged, when this is dropped.
+/// A request or stream in flight. It ends with [`InFlightRequest::end`], which writes the
+/// access-log line, or when it is dropped because the client disconnected.
 #[derive(Debug)]
 pub(super) struct InFlightRequest {
     registration: Registration,
     info: StreamInfo,
-    request: Arc<RequestSummary>,
-    started_at: Instant,
+    request: Arc<RequestInfo>,
     status: u16,
     credential: Option<Arc<str>>,
     /// Bytes from the client.
@@ -41,9 +44,38 @@ pub(super) struct InFlightRequest {
     usage_meter: UsageMeter,
     /// Counts against the tenant's limit of concurrent requests or streams.
     _permit: OwnedSemaphorePermit,
-    end_reason: Option<&'static str>,
-    refused: bool,
-    metrics: Metrics,
+    has_ended: bool,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The response is complete.
+    Complete,
+    /// The request was closed from outside.
+    Closed(CloseReason),
+    /// The connection to the API server was lost.
+    UpstreamLost,
+    /// A connection of a tunnel was lost.
+    ConnectionLost,
+    /// A connection could not be upgraded.
+    UpgradeFailed,
+    /// The client disconnected before it had a response.
+    NoResponse,
+}
+
+impl End {
+    /// Value of the field `ended` of the access log; `None` for the normal end.
+    fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Complete => None,
+            Self::Closed(reason) => Some(reason.as_str()),
+            Self::UpstreamLost => Some("connection to the API server lost"),
+            Self::ConnectionLost => Some("connection lost"),
+            Self::UpgradeFailed => Some("upgrade failed"),
+            Self::NoResponse => Some("client disconnected"),
+        }
+    }
 }
 
 impl InFlightRequest {
@@ -53,24 +85,19 @@ impl InFlightRequest {
         permit: OwnedSemaphorePermit,
         usage_meter: UsageMeter,
         info: StreamInfo,
-        request: Arc<RequestSummary>,
-        started_at: Instant,
-        metrics: Metrics,
+        request: Arc<RequestInfo>,
     ) -> Self {
         Self {
             registration,
             info,
             request,
-            started_at,
             status: 0,
             credential: None,
             bytes_up: Arc::default(),
             bytes_down: Arc::default(),
             usage_meter,
             _permit: permit,
-            end_reason: None,
-            refused: false,
-            metrics,
+            has_ended: false,
         }
     }
 
@@ -88,29 +115,40 @@ impl InFlightRequest {
         Upload::new(body, self.body_meter(Direction::Up), self.info.kind.is_stream())
     }
 
-    /// Sets the credential that the request is sent with.
-    pub(super) fn set_credential(&mut self, credential: &Arc<str>) {
-        self.registration.set_credential(credential);
-        self.credential = Some(Arc::clone(credential));
+    /// Sets the token that the request is sent with.
+    pub(super) fn set_token(&mut self, token: &Token) {
+        self.registration.set_token(token);
+        self.credential = Some(Arc::clone(token.credential_id()));
     }
 
-    /// Records the status of the response. The start of a stream is logged.
-    pub(super) fn response_started(&mut self, status: u16) {
-        self.status = status;
-        self.metrics.request(&self.request.method, GATEWAY_PATH, status, self.seconds());
-        if self.info.kind.is_stream() && status < 300 {
-            self.log("stream started");
+    /// Records the status of the response, and that the access-log line is written at the end. The
+    /// start of a stream is logged.
+    pub(super) fn response_started(&mut self, status: StatusCode) {
+        request_context::take_over_access_log();
+        self.status = status.as_u16();
+        if self.is_stream() {
+            self.log("stream started", None);
         }
     }
 
-    /// Sets the reason of an end that is not the normal one.
-    pub(super) fn set_end_reason(&mut self, reason: &'static str) {
-        self.end_reason = Some(reason);
+    /// Ends a request that the broker refuses. The outer stack logs the refusal.
+    pub(super) fn refuse(mut self, error: ApiError) -> ApiError {
+        self.has_ended = true;
+        error
     }
 
-    /// Drops the request without a log line, because the refusal is logged elsewhere.
-    pub(super) fn mark_refused(mut self) {
-        self.refused = true;
+    /// Ends the request: counts its time and writes the access-log line. Later calls do nothing.
+    pub(super) fn end(&mut self, end: End) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        let is_stream = self.is_stream();
+        if is_stream {
+            let open = self.request.started_at.elapsed().as_millis();
+            let open = u64::try_from(open).unwrap_or(u64::MAX);
+            self.usage_meter.limiter.usage.count_stream(self.usage_meter.verb, open);
+        }
+        self.log(if is_stream { "stream ended" } else { "request" }, end.reason());
     }
 
     /// Waits until the request is cancelled from outside.
@@ -118,45 +156,30 @@ impl InFlightRequest {
         self.registration.cancel_handle().cancelled().await
     }
 
-    fn seconds(&self) -> f64 {
-        self.started_at.elapsed().as_secs_f64()
+    /// Whether this is a stream that was not refused.
+    fn is_stream(&self) -> bool {
+        self.info.kind.is_stream() && self.status < 300
     }
 
-    fn log(&self, message: &str) {
-        tracing::info!(
-            request_id = self.request.id,
-            address = self.request.address.map(tracing::field::display),
-            method = self.request.method.as_str(),
-            path = self.request.path,
-            kind = self.info.kind.as_str(),
-            status = self.status,
-            duration_ms = (self.seconds() * 1e5).round() / 1e2,
-            bytes_up = self.bytes_up.load(Ordering::Relaxed),
-            bytes_down = self.bytes_down.load(Ordering::Relaxed),
-            user_id = %self.info.user,
-            session_id = %self.info.session,
-            workspace_id = %self.info.workspace,
-            credential_id = self.credential.as_deref(),
-            ended = self.end_reason,
-            "{message}"
-        );
+    fn log(&self, message: &'static str, ended: Option<&'static str>) {
+        let details = Details::Forwarded(Forwarded {
+            kind: self.info.kind.as_str(),
+            bytes_up: self.bytes_up.load(Ordering::Relaxed),
+            bytes_down: self.bytes_down.load(Ordering::Relaxed),
+            user_id: self.info.user,
+            session_id: self.info.session,
+            workspace_id: self.info.workspace,
+            credential_id: self.credential.as_deref(),
+            ended,
+        });
+        AccessLogLine { message, request: &self.request, status: self.status, details }.write();
     }
 }
 
+/// hyper drops the response body, or the future of the request, when the client disconnects.
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        if self.refused {
-            return;
-        }
-        if self.status == 0 && self.end_reason.is_none() {
-            self.end_reason = Some("client disconnected");
-        }
-        let is_stream = self.info.kind.is_stream() && self.status < 300;
-        if is_stream {
-            let open = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.usage_meter.limiter.usage.count_stream(self.usage_meter.verb, open);
-        }
-        self.log(if is_stream { "stream ended" } else { "request" });
+        self.end(if self.status == 0 { End::NoResponse } else { End::Complete });
     }
 }
 
@@ -202,21 +225,20 @@ where
         let mut inner = lock(&this.inner);
         let (Poll::Pending, Some(body)) = (cancelled, &mut *inner) else {
             drop(inner);
-            let reason = this
-                .in_flight
-                .registration
-                .cancel_handle()
-                .reason()
-                .map_or("cancelled", CloseReason::as_str);
-            this.in_flight.set_end_reason(reason);
-            return Poll::Ready(Some(Err(std::io::Error::other(reason))));
+            let reason = this.in_flight.registration.cancel_handle().reason();
+            let end = reason.map_or(End::UpstreamLost, End::Closed);
+            this.in_flight.end(end);
+            let text = end.reason().unwrap_or_default();
+            return Poll::Ready(Some(Err(std::io::Error::other(text))));
         };
         ready!(this.meter.poll_ready(context));
         let frame = ready!(Pin::new(body).poll_frame(context));
         drop(inner);
         this.meter.record_frame(frame.as_ref());
-        if let Some(Err(_)) = &frame {
-            this.in_flight.set_end_reason("connection to the API server lost");
+        match &frame {
+            None => this.in_flight.end(End::Complete),
+            Some(Err(_)) => this.in_flight.end(End::UpstreamLost),
+            Some(Ok(_)) => {}
         }
         Poll::Ready(match frame {
             // A trailer is a header that the allow-list was not applied to.

@@ -1,11 +1,14 @@
 //! Errors of the gateway as Kubernetes `Status` objects (API reference, meta/v1).
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::json;
-use tenant_shared::Code;
+use tenant_shared::{Code, GATEWAY_PATH};
 
-use crate::http::ApiError;
+use crate::{
+    base::request_context::{Field, RequestInfo, record_field},
+    http::{ApiError, Body, body},
+};
 
 /// The HTTP status and reason that client-go builds its errors from.
 fn status_reason(code: Code) -> (StatusCode, &'static str) {
@@ -35,14 +38,29 @@ fn status_reason(code: Code) -> (StatusCode, &'static str) {
     }
 }
 
+/// The response to a refused request. The code of the error is in the access log.
+pub(super) fn refusal(error: &ApiError, request: &RequestInfo) -> Response<Body> {
+    record_field(Field::Code, error.code().as_str());
+    status_response(error, &request.id, is_discovery(request)).map(body::full)
+}
+
+/// Whether it is a discovery request, which reads API groups and versions but no resource.
+fn is_discovery(request: &RequestInfo) -> bool {
+    let path = request.path.strip_prefix(GATEWAY_PATH).unwrap_or_default();
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    request.method == Method::GET
+        && match segments[..] {
+            ["version" | "openapi" | "api" | "apis", ..] => {
+                segments.len() <= if segments[0] == "api" { 2 } else { 3 }
+            }
+            _ => false,
+        }
+}
+
 /// The response for an error, with its message, [`Code`] and request id. For discovery requests it
 /// is plain text, because client-go shows the text as the error when it lists API groups, and would
 /// show "unknown" for a `Status`.
-pub(super) fn status_response(
-    failure: &ApiError,
-    request_id: &str,
-    as_text: bool,
-) -> Response<Bytes> {
+fn status_response(failure: &ApiError, request_id: &str, as_text: bool) -> Response<Bytes> {
     let problem = failure.problem();
     let (status, reason) = status_reason(failure.code());
     let retry_after = failure.retry_after_seconds();

@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use super::{
     path::Kind,
-    usage::{UsageCounters, Verb},
+    usage::{Direction, UsageCounters, Verb},
 };
 use crate::{http::ApiError, tier::GatewayLimits};
 
@@ -138,15 +138,6 @@ impl TenantLimiter {
         self.usage.count_bytes(verb, direction, bytes as u64);
         self.byte_rate.consume(bytes as u64)
     }
-}
-
-/// Direction of transferred bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    /// From the client.
-    Up,
-    /// From the API server.
-    Down,
 }
 
 /// The limiter of a tenant and the verb that a request is counted under.

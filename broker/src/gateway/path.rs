@@ -15,7 +15,6 @@ const MAX_BYTES: usize = 32 * 1024;
 pub(super) enum Kind {
     /// A request with a response that ends.
     Call,
-    /// A watch.
     Watch,
     /// `logs -f`.
     Follow,

@@ -11,8 +11,9 @@ use tenant_shared::Code;
 use uuid::Uuid;
 
 use crate::{
-    access::{self, Owned as _},
-    base::request_context::record_field,
+    access::{Permit, Resource as _, UseWorkspace},
+    base::request_context::{Field, record_field},
+    cluster::Clusters,
     http::ApiError,
     identity::{Caller, Identity, PresentedCredential},
     workspace::{Active, WorkspaceRow, Workspaces},
@@ -29,6 +30,7 @@ const MAX_ENTRIES: usize = 20_000;
 pub(super) struct Principal {
     /// The authenticated caller.
     pub(super) caller: Caller,
+    /// Oldest first.
     workspaces: Vec<Workspace>,
     read_at: Instant,
 }
@@ -36,31 +38,57 @@ pub(super) struct Principal {
 /// A workspace of a principal.
 #[derive(Debug)]
 pub(super) struct Workspace {
-    row: WorkspaceRow,
+    permit: Permit<UseWorkspace, WorkspaceRow>,
+    /// Name of the cluster that it is in.
+    cluster: String,
     /// `None` if the workspace is suspended or not ready.
-    active: Option<Active>,
+    active: Option<Arc<Active>>,
 }
 
 impl Workspace {
-    /// The workspace's row in the database.
-    pub(super) fn row(&self) -> &WorkspaceRow {
-        &self.row
+    fn id(&self) -> Uuid {
+        self.permit.resource().id()
+    }
+
+    fn location(&self) -> Location<'_> {
+        Location { cluster: &self.cluster, namespace: self.permit.resource().namespace() }
     }
 }
 
+/// Where a workspace is.
+#[derive(Clone, Copy, Debug)]
+struct Location<'a> {
+    cluster: &'a str,
+    namespace: &'a str,
+}
+
+/// Chooses the workspace that a request to a cluster uses: the one in this cluster with the
+/// namespace that the request names. For a request that names no namespace, or one that is none of
+/// these workspaces', it is the first workspace in the cluster; the API server decides whether its
+/// token may do the request.
+fn choose_workspace<'a, W>(
+    workspaces: &'a [W],
+    location: impl Fn(&'a W) -> Location<'a>,
+    cluster: &str,
+    namespace: Option<&str>,
+) -> Option<&'a W> {
+    let mut in_cluster = workspaces.iter().filter(|&it| location(it).cluster == cluster);
+    let named = in_cluster.clone().find(|&it| namespace == Some(location(it).namespace));
+    named.or_else(|| in_cluster.next())
+}
+
 impl Principal {
-    /// The workspace with this namespace. For a request that names no namespace, or one that is not
-    /// the principal's, it is the principal's first workspace; the API server decides whether its
-    /// token may do the request.
+    /// The workspace that a request to this cluster uses.
     ///
     /// # Errors
-    /// The principal has no workspace.
-    pub(super) fn workspace(&self, namespace: Option<&str>) -> Result<&Workspace, ApiError> {
-        let named = self
-            .workspaces
-            .iter()
-            .find(|workspace| namespace.is_some_and(|name| workspace.row.namespace() == name));
-        named.or_else(|| self.workspaces.first()).ok_or_else(|| {
+    /// The principal has no workspace in the cluster.
+    pub(super) fn workspace(
+        &self,
+        cluster: &str,
+        namespace: Option<&str>,
+    ) -> Result<&Workspace, ApiError> {
+        let chosen = choose_workspace(&self.workspaces, Workspace::location, cluster, namespace);
+        chosen.ok_or_else(|| {
             ApiError::new(
                 Code::NotFound,
                 "you have no workspace yet; make one with `kubectl tenant init`",
@@ -84,13 +112,14 @@ fn key(presented: &PresentedCredential) -> Key {
 pub(super) struct PrincipalCache {
     identity: Identity,
     workspaces: Workspaces,
+    clusters: Clusters,
     entries: Arc<Mutex<Entries>>,
 }
 
 impl PrincipalCache {
     /// An empty cache.
-    pub(super) fn new(identity: Identity, workspaces: Workspaces) -> Self {
-        Self { identity, workspaces, entries: Arc::default() }
+    pub(super) fn new(identity: Identity, workspaces: Workspaces, clusters: Clusters) -> Self {
+        Self { identity, workspaces, clusters, entries: Arc::default() }
     }
 
     /// The principal of a credential. The database is asked at most once per [`TTL`].
@@ -122,33 +151,28 @@ impl PrincipalCache {
         // The time is taken before the reads, so that the TTL covers changes during them.
         let read_at = Instant::now();
         let caller = self.identity.authenticate(presented).await?;
-        let mut workspaces = Vec::new();
-        for row in self.workspaces.for_user(caller.user_id()).await? {
-            if !caller.is_scoped_to(row.id()) {
-                continue;
-            }
-            let permit = access::use_workspace(&caller, &row)?;
-            let active = self.workspaces.active(permit, &row).ok();
-            workspaces.push(Workspace { row, active });
-        }
+        let usable = self.workspaces.usable_by(&caller).await?;
+        let workspaces = usable.into_iter().filter_map(|permit| self.workspace(permit)).collect();
         Ok(Principal { caller, workspaces, read_at })
     }
 
-    /// The workspace, if it is active.
+    /// `None` for a workspace in a cluster that is not configured.
+    fn workspace(&self, permit: Permit<UseWorkspace, WorkspaceRow>) -> Option<Workspace> {
+        let cluster = self.clusters.get(permit.resource().cluster()).ok()?.name().to_owned();
+        let active = self.workspaces.active(&permit).ok().map(Arc::new);
+        Some(Workspace { permit, cluster, active })
+    }
+
+    /// Proof that the workspace is active.
     ///
     /// # Errors
     /// It is suspended or not ready.
-    pub(super) fn active<'a>(
-        &self,
-        principal: &Principal,
-        workspace: &'a Workspace,
-    ) -> Result<&'a Active, ApiError> {
+    pub(super) fn active<'a>(&self, workspace: &'a Workspace) -> Result<&'a Arc<Active>, ApiError> {
         if let Some(active) = &workspace.active {
             return Ok(active);
         }
-        let permit = access::use_workspace(&principal.caller, &workspace.row)?;
-        record_field("workspace_id", workspace.row.id());
-        match self.workspaces.active(permit, &workspace.row) {
+        record_field(Field::WorkspaceId, workspace.id());
+        match self.workspaces.active(&workspace.permit) {
             Err(error) => Err(error.into()),
             // Not possible, because the same check failed when the entry was loaded.
             Ok(_) => Err(ApiError::new(Code::WorkspaceNotReady, "the workspace is not ready")),
@@ -164,7 +188,7 @@ impl PrincipalCache {
     pub(super) fn evict_if(&self, sessions: &HashSet<Uuid>, is_affected: impl Fn(Uuid) -> bool) {
         self.lock().retain(|_, principal| {
             !sessions.contains(&principal.caller.session_id())
-                && !principal.workspaces.iter().any(|workspace| is_affected(workspace.row.id()))
+                && !principal.workspaces.iter().any(|workspace| is_affected(workspace.id()))
         });
     }
 
@@ -175,5 +199,37 @@ impl PrincipalCache {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_uses_the_workspace_of_its_namespace_or_the_first_one_in_its_cluster() {
+        let workspaces =
+            [("one", "tenant-a"), ("two", "tenant-b"), ("one", "tenant-c"), ("two", "tenant-c")];
+        let location =
+            |&(cluster, namespace): &(&'static str, &'static str)| Location { cluster, namespace };
+        for (cluster, namespace, expected) in [
+            ("one", None, Some(0)),
+            ("one", Some("tenant-a"), Some(0)),
+            ("one", Some("tenant-c"), Some(2)),
+            ("two", Some("tenant-c"), Some(3)),
+            // The namespace is one of another cluster, or nobody's.
+            ("one", Some("tenant-b"), Some(0)),
+            ("two", Some("tenant-a"), Some(1)),
+            ("two", Some("kube-system"), Some(1)),
+            ("two", None, Some(1)),
+            ("three", None, None),
+            ("three", Some("tenant-a"), None),
+        ] {
+            let chosen = choose_workspace(&workspaces, location, cluster, namespace);
+            let expected = expected.map(|index: usize| &workspaces[index]);
+            assert_eq!(chosen, expected, "{cluster} {namespace:?}");
+        }
+        let none: [(&str, &str); 0] = [];
+        assert_eq!(choose_workspace(&none, location, "one", None), None);
     }
 }

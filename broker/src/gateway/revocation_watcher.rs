@@ -16,10 +16,8 @@ use uuid::Uuid;
 use super::{Gateway, cancel::CloseReason};
 use crate::{
     base::{clock::ticks, error_chain},
-    credential::revoked_after,
-    identity::ended_after,
     on_engine,
-    workspace::{NotificationReceiver, PendingAcks, changed_after},
+    workspace::{NotificationReceiver, PendingAcks},
 };
 
 /// How often the database is polled.
@@ -32,15 +30,10 @@ const DATABASE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Whether there is any change for [`Gateway::close_changed`]. Mostly there is none, so a poll
 /// costs one query.
-const HAS_CHANGED: &str = concat!(
-    "SELECT EXISTS (SELECT 1 ",
-    changed_after!(),
-    ") OR EXISTS (SELECT 1 ",
-    ended_after!(),
-    ") OR EXISTS (SELECT 1 ",
-    revoked_after!(),
-    ")"
-);
+const HAS_CHANGED: &str = "\
+SELECT EXISTS (SELECT 1 FROM workspace_changes WHERE changed_at > $1) \
+  OR EXISTS (SELECT 1 FROM session_ends WHERE ended_at > $1) \
+  OR EXISTS (SELECT 1 FROM credential_revocations WHERE revoked_at > $1)";
 
 impl Gateway {
     /// Polls until the task is aborted.

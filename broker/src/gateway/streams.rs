@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{
     cancel::{CancelHandle, CloseReason},
     path::Kind,
+    tokens::Token,
 };
 
 /// The owner of a request or stream, and the credentials that it depends on.
@@ -19,7 +20,7 @@ pub(super) struct StreamInfo {
     pub(super) kind: Kind,
     /// Id of the workspace.
     pub(super) workspace: Uuid,
-    /// Uid of the ServiceAccount that it was started with.
+    /// Uid of the ServiceAccount whose token it is sent with.
     pub(super) service_account: Arc<str>,
     /// Id of the user.
     pub(super) user: Uuid,
@@ -81,10 +82,12 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Sets the credential that the request is sent with.
-    pub(super) fn set_credential(&self, credential: &Arc<str>) {
+    /// Sets the token that the request is sent with. Its ServiceAccount may have replaced the one
+    /// that the request was started with.
+    pub(super) fn set_token(&self, token: &Token) {
         if let Some((info, _)) = self.streams.table().open.get_mut(&self.id) {
-            info.credential = Some(Arc::clone(credential));
+            info.credential = Some(Arc::clone(token.credential_id()));
+            info.service_account = Arc::clone(token.service_account_uid());
         }
     }
 

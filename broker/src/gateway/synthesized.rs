@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use tenant_shared::Code;
 
 use super::{
-    cancelled_request,
+    error::cancelled_request,
     interception::{self, Interception, Representation},
     request::UpstreamRequest,
     review,
@@ -86,7 +86,7 @@ pub(super) async fn access_review(
     if !response.status().is_success() {
         return Ok(response);
     }
-    let caller = &call.principal.caller;
+    let caller = call.active.permit().caller();
     let body = match interception {
         Interception::SelfReview => {
             interception::add_user(response.body(), &caller.user_id().to_string(), caller.email())

@@ -9,11 +9,16 @@ use std::{
 use bytes::Bytes;
 use http::HeaderValue;
 use secrecy::{ExposeSecret as _, zeroize::Zeroizing};
+use tenant_shared::CredentialKind;
 use uuid::Uuid;
 
-use tenant_shared::CredentialKind;
-
-use crate::{base::clock::Clock, credential::Credentials, http::ApiError, workspace::Active};
+use crate::{
+    access::{Permit, UseWorkspace},
+    base::clock::Clock,
+    credential::Credentials,
+    http::ApiError,
+    workspace::{Active, WorkspaceRow},
+};
 
 /// A token is renewed when less than this is left of its lifetime, in milliseconds.
 const RENEW_MS: i64 = 10 * 60 * 1000;
@@ -24,6 +29,7 @@ const RENEW_MS: i64 = 10 * 60 * 1000;
 pub(super) struct Token {
     header: HeaderValue,
     credential_id: Arc<str>,
+    service_account_uid: Arc<str>,
     expires_at: i64,
 }
 
@@ -31,6 +37,11 @@ impl Token {
     /// The claim `jti`.
     pub(super) fn credential_id(&self) -> &Arc<str> {
         &self.credential_id
+    }
+
+    /// Uid of the ServiceAccount that it is a token of.
+    pub(super) fn service_account_uid(&self) -> &Arc<str> {
+        &self.service_account_uid
     }
 
     /// The value of the `Authorization` header.
@@ -81,20 +92,20 @@ impl TokenCache {
         Self { credentials, clock, slots: Arc::default() }
     }
 
-    fn slot(&self, active: &Active) -> Arc<Slot> {
-        let workspace = active.permit().workspace().unwrap_or_default();
-        let key = (workspace, active.service_account_uid().clone());
+    fn slot(&self, workspace: Uuid, service_account_uid: &Arc<str>) -> Arc<Slot> {
+        let key = (workspace, Arc::clone(service_account_uid));
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(slots.entry(key).or_default())
     }
 
     /// The token of an active workspace. The first caller issues it, or renews it when less than 10
-    /// minutes are left; concurrent callers use the old token as long as it is valid, or wait.
+    /// minutes are left; concurrent callers use the old token as long as it is valid, or wait. If
+    /// the ServiceAccount was replaced meanwhile, it is a token of the new one.
     ///
     /// # Errors
     /// The cluster or the ledger failed, and there is no valid token.
     pub(super) async fn get(&self, active: &Active) -> Result<Token, ApiError> {
-        let slot = self.slot(active);
+        let slot = self.slot(active.workspace_id(), active.service_account_uid());
         let now = self.clock.now_ms();
         let valid = match slot.token() {
             Some(token) if now + RENEW_MS < token.expires_at => return Ok(token),
@@ -112,20 +123,23 @@ impl TokenCache {
         {
             return Ok(token);
         }
-        let renewed = Box::pin(self.issue(active)).await;
+        let renewed = Box::pin(self.issue(active.permit().clone())).await;
         let token = match (renewed, valid) {
             (Ok(token), _) => token,
             (Err(_), Some(token)) => return Ok(token),
             (Err(failure), None) => return Err(failure),
         };
+        self.slot(active.workspace_id(), &token.service_account_uid).set(Some(token.clone()));
+        // If this is another slot, callers that wait with the same outdated proof use the token
+        // too.
         slot.set(Some(token.clone()));
         drop(guard);
         Ok(token)
     }
 
-    async fn issue(&self, active: &Active) -> Result<Token, ApiError> {
+    async fn issue(&self, permit: Permit<UseWorkspace, WorkspaceRow>) -> Result<Token, ApiError> {
         let requested_at = self.clock.now_ms();
-        let issued = self.credentials.issue(active, CredentialKind::Gateway).await?;
+        let (active, issued) = self.credentials.issue(permit, CredentialKind::Gateway).await?;
         let mut text = Zeroizing::new(Vec::with_capacity(2048));
         text.extend_from_slice(b"Bearer ");
         text.extend_from_slice(issued.token.expose_secret().as_bytes());
@@ -134,7 +148,12 @@ impl TokenCache {
         header.set_sensitive(true);
         // By the broker's clock, from before the request, because the cluster's clock may differ.
         let expires_at = requested_at + i64::from(issued.lifetime) * 1000;
-        Ok(Token { header, credential_id: issued.credential_id.into(), expires_at })
+        Ok(Token {
+            header,
+            credential_id: issued.credential_id.into(),
+            service_account_uid: Arc::clone(active.service_account_uid()),
+            expires_at,
+        })
     }
 
     /// Removes the tokens of a workspace.

@@ -11,8 +11,9 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
 
 use super::{
-    in_flight::InFlightRequest,
-    limiter::{BodyMeter, Direction},
+    in_flight::{End, InFlightRequest},
+    limiter::BodyMeter,
+    usage::Direction,
 };
 
 /// Buffered bytes per direction; a side that does not read holds up the other.
@@ -62,7 +63,7 @@ impl AsyncWrite for MeteredIo {
 /// cancelled. An end that has finished sending may still receive.
 pub(super) async fn run(client: OnUpgrade, server: OnUpgrade, mut in_flight: InFlightRequest) {
     let Ok((client, server)) = tokio::try_join!(client, server) else {
-        in_flight.set_end_reason("upgrade failed");
+        in_flight.end(End::UpgradeFailed);
         return;
     };
     let metered =
@@ -71,12 +72,9 @@ pub(super) async fn run(client: OnUpgrade, server: OnUpgrade, mut in_flight: InF
     let mut server = metered(server, Direction::Down);
     let copied =
         copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES);
-    tokio::select! {
-        result = copied => {
-            if result.is_err() {
-                in_flight.set_end_reason("connection lost");
-            }
-        }
-        reason = in_flight.closed() => in_flight.set_end_reason(reason.as_str()),
-    }
+    let end = tokio::select! {
+        result = copied => result.map_or(End::ConnectionLost, |_| End::Complete),
+        reason = in_flight.closed() => End::Closed(reason),
+    };
+    in_flight.end(end);
 }

@@ -5,17 +5,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Empty, Full, Limited};
+use http_body_util::{BodyExt as _, Limited};
 use tenant_shared::Code;
 
 use super::{
-    Body, Gateway, cancelled_request, in_flight::InFlightRequest, path::Kind,
-    principals::Principal, tokens::Token,
+    Gateway,
+    error::{cancelled_request, token_replaced},
+    in_flight::InFlightRequest,
+    path::Kind,
+    principals::Principal,
+    tokens::Token,
 };
 use crate::{
-    cluster::{Transport, UpstreamResponseBody},
-    http::ApiError,
+    cluster::{Cluster, Transport, UpstreamResponseBody},
+    http::{ApiError, Body, body},
     identity::PresentedCredential,
+    workspace::Active,
 };
 
 /// The limit of the API server's response to `/version`, in bytes.
@@ -33,12 +38,14 @@ pub(super) enum RequestBody {
 pub(super) struct UpstreamCall<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) presented: &'a PresentedCredential,
-    pub(super) principal: Arc<Principal>,
+    /// The workspace whose token is sent.
+    pub(super) active: Arc<Active>,
+    /// The cluster that the request names.
+    pub(super) cluster: &'a Cluster,
     /// The namespace that the request names.
     pub(super) namespace: Option<&'a str>,
     /// Kind of the request.
     pub(super) kind: Kind,
-    /// Transport of the calls.
     pub(super) transport: Transport,
     pub(super) in_flight: InFlightRequest,
 }
@@ -55,30 +62,49 @@ impl UpstreamCall<'_> {
         headers: &HeaderMap,
         body: RequestBody,
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {
-        let uri = self.gateway.upstream.uri(path_and_query)?;
+        let uri = self.cluster.upstream().uri(path_and_query)?;
         let (body, retry) = match body {
-            RequestBody::Full(bytes) => (full_body(bytes.clone()), Some(bytes)),
+            RequestBody::Full(bytes) => (body::full(bytes.clone()), Some(bytes)),
             RequestBody::Stream(body) => (body, None),
         };
-        let token = match self.token().await {
-            Ok(token) => token,
-            Err(failure) => Box::pin(self.token_of_rotated_account(failure)).await?,
-        };
+        let token = self.token().await?;
         let response = self.send_once(&token, request(method, uri.clone(), headers, body)).await?;
         if response.status() != StatusCode::UNAUTHORIZED
             || (self.kind == Kind::Proxy && Box::pin(self.is_token_accepted(&token)).await?)
         {
             return Ok(response);
         }
-        let retry = retry.map(|bytes| request(method, uri, headers, full_body(bytes)));
+        let retry = retry.map(|bytes| request(method, uri, headers, body::full(bytes)));
         Box::pin(self.retry_with_new_token(&token, retry)).await
+    }
+
+    /// The token of the workspace. If its ServiceAccount was replaced meanwhile, the caller is
+    /// authenticated again, because their session may have ended while the token was issued.
+    async fn token(&mut self) -> Result<Token, ApiError> {
+        let token = self.gateway.tokens.get(&self.active).await?;
+        if token.service_account_uid() == self.active.service_account_uid() {
+            return Ok(token);
+        }
+        Box::pin(async {
+            let principal = self.reload_principal().await?;
+            self.set_principal(&principal)?;
+            self.gateway.tokens.get(&self.active).await
+        })
+        .await
+    }
+
+    /// Takes the workspace from a principal that was read again.
+    fn set_principal(&mut self, principal: &Principal) -> Result<(), ApiError> {
+        let workspace = principal.workspace(self.cluster.name(), self.namespace)?;
+        self.active = Arc::clone(self.gateway.principals.active(workspace)?);
+        Ok(())
     }
 
     /// Whether the API server accepts this token. A program behind `/proxy/` may respond with 401
     /// at any time, and must not make the broker issue a new token each time.
     async fn is_token_accepted(&mut self, token: &Token) -> Result<bool, ApiError> {
-        let uri = self.gateway.upstream.uri("/version")?;
-        let probe = request(&Method::GET, uri, &HeaderMap::new(), full_body(Bytes::new()));
+        let uri = self.cluster.upstream().uri("/version")?;
+        let probe = request(&Method::GET, uri, &HeaderMap::new(), body::full(Bytes::new()));
         let response = self.send_once(token, probe).await?;
         let response = self.read_body(response, MAX_VERSION_BYTES).await?;
         Ok(response.status() != StatusCode::UNAUTHORIZED)
@@ -91,9 +117,10 @@ impl UpstreamCall<'_> {
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {
         let refused = Arc::clone(refused.credential_id());
         self.gateway.tokens.evict_if(|id| id == &*refused);
-        self.refresh_principal().await?;
+        let principal = self.reload_principal().await?;
         let Some(request) = retry else { return Err(token_replaced()) };
-        let token = self.token().await?;
+        self.set_principal(&principal)?;
+        let token = self.gateway.tokens.get(&self.active).await?;
         let response = self.send_once(&token, request).await?;
         match response.status() {
             // The client's own credential is valid, so it must not be told to sign in.
@@ -126,29 +153,11 @@ impl UpstreamCall<'_> {
         Ok(Response::from_parts(head, bytes))
     }
 
-    async fn token(&mut self) -> Result<Token, ApiError> {
-        let workspace = self.principal.workspace(self.namespace)?;
-        let active = self.gateway.principals.active(&self.principal, workspace)?;
-        self.gateway.tokens.get(active).await
-    }
-
-    /// Gets a token after a failure, if the workspace's ServiceAccount was rotated meanwhile.
-    async fn token_of_rotated_account(&mut self, failure: ApiError) -> Result<Token, ApiError> {
-        let previous = self.service_account_uid();
-        self.refresh_principal().await?;
-        if self.service_account_uid() == previous { Err(failure) } else { self.token().await }
-    }
-
-    fn service_account_uid(&self) -> Option<Arc<str>> {
-        let workspace = self.principal.workspace(self.namespace).ok()?;
-        let active = self.gateway.principals.active(&self.principal, workspace).ok()?;
-        Some(Arc::clone(active.service_account_uid()))
-    }
-
-    async fn refresh_principal(&mut self) -> Result<(), ApiError> {
+    /// Reads the principal again, because the ServiceAccount of its workspace may have been
+    /// replaced, which makes all tokens of the old one invalid.
+    async fn reload_principal(&self) -> Result<Arc<Principal>, ApiError> {
         self.gateway.principals.remove(self.presented);
-        self.principal = self.gateway.principals.get(self.presented).await?;
-        Ok(())
+        self.gateway.principals.get(self.presented).await
     }
 
     async fn send_once(
@@ -156,12 +165,16 @@ impl UpstreamCall<'_> {
         token: &Token,
         mut request: Request<Body>,
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {
-        self.in_flight.set_credential(token.credential_id());
+        self.in_flight.set_token(token);
         request.headers_mut().insert(header::AUTHORIZATION, token.authorization());
-        tokio::select! {
-            response = self.gateway.upstream.send(request, self.transport) => Ok(response?),
-            reason = self.in_flight.closed() => Err(cancelled_request(reason)),
-        }
+        let response = tokio::select! {
+            // The first poll of `send` may write the request, so a closed request is not polled.
+            biased;
+            reason = self.in_flight.closed() => return Err(cancelled_request(reason)),
+            response = self.cluster.upstream().send(request, self.transport) => response?,
+        };
+        tracing::debug!(status = response.status().as_u16(), "response of the API server");
+        Ok(response)
     }
 }
 
@@ -171,18 +184,4 @@ fn request(method: &Method, uri: http::Uri, headers: &HeaderMap, body: Body) -> 
     *request.uri_mut() = uri;
     *request.headers_mut() = headers.clone();
     request
-}
-
-/// A body with these bytes.
-pub(crate) fn full_body(bytes: Bytes) -> Body {
-    if bytes.is_empty() {
-        return Empty::new().map_err(|never| match never {}).boxed();
-    }
-    Full::new(bytes).map_err(|never| match never {}).boxed()
-}
-
-/// The error for a client whose upstream token became invalid during the request.
-pub(super) fn token_replaced() -> ApiError {
-    let text = "the token of the workspace was just replaced; send the request again";
-    ApiError::new(Code::WorkspaceNotReady, text).retry_after(1)
 }

@@ -7,10 +7,7 @@ use http::Method;
 use tenant_shared::UsageDay;
 use uuid::Uuid;
 
-use super::{
-    limiter::Direction,
-    path::{Kind, Target},
-};
+use super::path::{Kind, Target};
 use crate::{
     base::{
         clock::timestamp,
@@ -22,6 +19,15 @@ use crate::{
 /// Days after which usage is deleted.
 pub(super) const RETENTION_DAYS: i64 = 35;
 const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// Direction of transferred bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// From the client.
+    Up,
+    /// From the API server.
+    Down,
+}
 
 /// Verb of a request, as in RBAC (API reference, "Determine the request verb").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

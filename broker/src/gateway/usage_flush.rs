@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::{Gateway, usage};
 use crate::{
-    access::{Permit, ReadWorkspace},
+    access::{Permit, ReadWorkspace, Resource as _},
     base::{clock::ticks, error_chain},
+    workspace::WorkspaceRow,
 };
 
 /// How often usage is flushed.
@@ -71,10 +72,10 @@ impl Gateway {
     /// The database failed.
     pub(super) async fn usage(
         &self,
-        permit: &Permit<ReadWorkspace>,
+        permit: &Permit<ReadWorkspace, WorkspaceRow>,
         days: u32,
     ) -> sqlx::Result<tenant_shared::Usage> {
-        let workspace_id = permit.workspace().unwrap_or_default();
+        let workspace_id = permit.resource().id();
         let items =
             usage::recent_days(&self.db, workspace_id, self.clock.now_ms(), days.into()).await?;
         Ok(tenant_shared::Usage { workspace_id, items })

@@ -3,11 +3,7 @@
 //! Each module has an error type of its own; its `api` maps each case to a [`Code`]. The cause
 //! of an internal error goes to the log line of the request, never into the response.
 
-use poem::{
-    IntoResponse, Response,
-    error::{CorsError, ResponseError},
-    http::StatusCode,
-};
+use poem::{IntoResponse, Response, error::ResponseError, http::StatusCode};
 use poem_openapi::{
     ApiResponse,
     payload::Payload,
@@ -16,9 +12,12 @@ use poem_openapi::{
 };
 use tenant_shared::{Code, PROBLEM_CONTENT_TYPE, Problem};
 
-use crate::base::{
-    error_chain,
-    request_context::{record_field, request_id},
+use crate::{
+    base::{
+        error_chain,
+        request_context::{Field, record_field, request_id},
+    },
+    identity::SIGN_IN,
 };
 
 /// An error response: problem details (RFC 9457).
@@ -50,7 +49,7 @@ impl ApiError {
 
     /// An internal error: the cause goes to the log line, the client gets the request id.
     pub fn internal(cause: &(dyn std::error::Error + 'static)) -> Self {
-        record_field("cause", error_chain(cause));
+        record_field(Field::Cause, error_chain(cause));
         Self::new(
             Code::Internal,
             "the broker failed; an operator finds the cause in its log by the request id",
@@ -59,7 +58,7 @@ impl ApiError {
 
     /// The database failed. The cause goes to the log line.
     pub fn storage(cause: &sqlx::Error) -> Self {
-        record_field("cause", error_chain(cause));
+        record_field(Field::Cause, error_chain(cause));
         Self::new(
             Code::StorageUnavailable,
             "the broker cannot reach its database, so nothing was done; try again",
@@ -101,7 +100,7 @@ impl ResponseError for ApiError {
     }
 
     fn as_response(&self) -> Response {
-        record_field("code", self.code.as_str());
+        record_field(Field::Code, self.code.as_str());
         let body = serde_json::to_vec(&self.problem()).unwrap_or_default();
         let mut response =
             Response::builder().status(self.status()).content_type(PROBLEM_CONTENT_TYPE);
@@ -171,11 +170,6 @@ impl ApiResponse for ApiError {
 impl ApiError {
     /// Converts an error of an extractor or of the router.
     pub fn from_poem(error: poem::Error) -> Self {
-        if error.is::<CorsError>() {
-            let text = "the request came from a page of an origin that is not listed in \
-                        `frontends.origins`, or has a method or header that frontends may not use";
-            return Self::new(Code::ForeignOrigin, text);
-        }
         let status = error.status();
         match error.downcast::<Self>() {
             Ok(failure) => failure,
@@ -197,16 +191,13 @@ impl ApiError {
             }
             400..=499 => (Code::InvalidRequest, single_line(text)),
             _ => {
-                record_field("cause", text);
+                record_field(Field::Cause, text);
                 (Code::Internal, "the broker failed; give the request id to an operator".into())
             }
         };
         Self::new(code, detail)
     }
 }
-
-/// Text of the error for unauthenticated requests.
-pub const SIGN_IN: &str = "sign in first: run `kubectl tenant login`, or send a valid bearer token";
 
 /// Sanitizes a text of a parser that may quote the request: one line, 300 characters at most.
 fn single_line(text: &str) -> String {

@@ -9,7 +9,7 @@ use poem::{
 
 use crate::base::{
     error_chain,
-    request_context::{self, record_field},
+    request_context::{self, Field, record_field},
 };
 
 /// The `Content-Security-Policy` of pages (CSP Level 3): the broker's own stylesheet and no
@@ -37,7 +37,7 @@ pub(crate) fn html(
             .header(header::CACHE_CONTROL, "no-store")
             .body(html),
         Err(error) => {
-            record_field("cause", error_chain(&error));
+            record_field(Field::Cause, error_chain(&error));
             Response::builder().status(StatusCode::INTERNAL_SERVER_ERROR).finish()
         }
     }

@@ -2,8 +2,7 @@
 
 use url::Url;
 
-use super::Origins;
-use crate::http::cookie::HostCookie;
+use super::{HostCookie, Origins};
 
 /// Minimum time between two updates of a browser session's last use, in milliseconds.
 pub(super) const USE_INTERVAL_MS: i64 = 60_000;

@@ -64,7 +64,7 @@ pub(super) struct Passwords {
 
 /// Permission for one computation. The slot is free again when the last clone is dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Slot {
+pub(crate) struct PasswordSlot {
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
@@ -75,10 +75,10 @@ impl Passwords {
     }
 
     /// Waits for a free slot.
-    pub(super) async fn acquire_slot(&self) -> Result<Slot, PasswordError> {
+    pub(super) async fn acquire_slot(&self) -> Result<PasswordSlot, PasswordError> {
         let permit = tokio::time::timeout(SLOT_TIMEOUT, Arc::clone(&self.slots).acquire_owned());
         let permit = permit.await.map_err(|_| PasswordError::Busy)?.map_err(failed)?;
-        Ok(Slot { _permit: Arc::new(permit) })
+        Ok(PasswordSlot { _permit: Arc::new(permit) })
     }
 
     /// Computes the hash to store, in PHC format.
@@ -105,7 +105,7 @@ impl Passwords {
 /// Whether this is the password of that hash. Without a hash the result is `false`, after the same
 /// computation.
 pub(super) async fn verify(
-    slot: &Slot,
+    slot: &PasswordSlot,
     password: SecretString,
     hash: Option<String>,
 ) -> Result<bool, PasswordError> {
@@ -130,7 +130,7 @@ pub(super) async fn verify(
 }
 
 async fn compute<T: Send + 'static>(
-    slot: Slot,
+    slot: PasswordSlot,
     work: impl FnOnce() -> Result<T, PasswordError> + Send + 'static,
 ) -> Result<T, PasswordError> {
     // The slot moves into the thread: a client that hangs up does not free a running computation.

@@ -11,34 +11,28 @@
 //! managed namespaces (`outside`) and in suspended ones ([`super::tenant_policies`], for
 //! everybody). The other policies need not check the namespace again.
 
-use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
 use tenant_shared::{
     MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL,
     TIER_LABEL, TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
 };
 
 use super::{
-    Parameters, network,
+    Parameters,
+    cel::{
+        MANAGED_NAMESPACES, OBJECT_NAME, RBAC, TENANT_NAMESPACE_PATTERN, TENANT_OBJECTS,
+        WRITE_OPERATIONS, adds_no, broker_only, fixed, label, object_write_rules,
+        tenant_name_required,
+    },
+    network,
     policy::{Message, Namespaces, Policy, rule},
     quoted, quoted_list,
-    tenant_policies::MANAGED_NAMESPACES,
 };
 use crate::{
     cluster::SECRET_TYPE,
     workspace::{LIMITS_NAME, QUOTA_NAME},
 };
 
-const RBAC: &str = "rbac.authorization.k8s.io";
 const IS_BINDING: &str = "request.resource.resource == \"rolebindings\"";
-pub(super) const WRITE_OPERATIONS: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
-/// The name of the written object, as CEL.
-pub(super) const OBJECT_NAME: &str =
-    "(request.operation == \"DELETE\" ? oldObject : object).metadata.name";
-/// The namespace of a user, `tenant-<uuid>`.
-pub(super) const TENANT_NAMESPACE_PATTERN: &str =
-    "^tenant-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
-/// The objects that limit and represent a tenant.
-const TENANT_OBJECTS: [&str; 3] = ["serviceaccounts", "resourcequotas", "limitranges"];
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 const POD_SECURITY_WARN: &str = "pod-security.kubernetes.io/warn";
 
@@ -54,34 +48,6 @@ pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
     policies
 }
 
-/// CEL: whether the request is the broker's.
-pub(super) fn is_broker(parameters: &Parameters) -> String {
-    format!("request.userInfo.username == {}", quoted(&parameters.broker.to_string()))
-}
-
-/// Match condition: only requests of the broker.
-fn broker_only(parameters: &Parameters) -> Vec<(&'static str, String)> {
-    vec![("is-broker", is_broker(parameters))]
-}
-
-/// A message without expressions.
-pub(super) fn fixed(text: &str) -> Message {
-    Message::Fixed(text.to_owned())
-}
-
-/// CEL: the value of a label of `object`; empty if it has none.
-pub(super) fn label(object: &str, name: &str) -> String {
-    format!("{object}.metadata.?labels[{}].orValue(\"\")", quoted(name))
-}
-
-/// CEL: whether an update adds no element to this list of `metadata`, and a new object has none.
-pub(super) fn adds_no(list: &str) -> String {
-    format!(
-        "object.metadata.?{list}.orValue([]).all(it, request.operation == \"UPDATE\" && it in \
-         oldObject.metadata.?{list}.orValue([]))"
-    )
-}
-
 /// CEL: whether an update only removes finalizers of a RoleBinding or a ServiceAccount.
 fn only_removes_finalizers() -> String {
     let unchanged = |field: &str| format!("object.?{field} == oldObject.?{field}");
@@ -94,15 +60,6 @@ fn only_removes_finalizers() -> String {
         .chain(fields.map(unchanged))
         .collect();
     all.join(" && ")
-}
-
-/// Validation: the namespace has a tenant's name. The label alone is not enough, because others may
-/// be able to set it.
-pub(super) fn tenant_name_required() -> (String, Message) {
-    (
-        format!("request.namespace.matches({})", quoted(TENANT_NAMESPACE_PATTERN)),
-        fixed("the broker may write in namespaces tenant-<uuid> only"),
-    )
 }
 
 fn outside(parameters: &Parameters) -> Policy {
@@ -238,14 +195,6 @@ fn namespaces(parameters: &Parameters) -> Policy {
         ],
         namespaces: Namespaces::All,
     }
-}
-
-/// Rules for writes of the objects that limit and represent a tenant, and of RoleBindings.
-pub(super) fn object_write_rules() -> Vec<NamedRuleWithOperations> {
-    vec![
-        rule("", &TENANT_OBJECTS, &WRITE_OPERATIONS, "Namespaced"),
-        rule(RBAC, &["rolebindings"], &WRITE_OPERATIONS, "Namespaced"),
-    ]
 }
 
 fn objects(parameters: &Parameters) -> Policy {

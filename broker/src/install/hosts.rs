@@ -9,7 +9,7 @@ use tenant_shared::TIER_LABEL;
 
 use super::{
     Parameters,
-    broker_policies::{fixed, label},
+    cel::{fixed, label},
     policy::Message,
     quoted,
 };

@@ -17,6 +17,7 @@
 
 mod admin;
 mod broker_policies;
+mod cel;
 mod credential;
 mod flow_schema;
 mod hosts;
@@ -30,9 +31,12 @@ mod verify;
 mod watch;
 mod yaml;
 
-use url::Host;
+use url::{Host, Url};
 
-use crate::{cluster::KubernetesUser, config::Config, tier::HostSuffix};
+use crate::{
+    cluster::{ClusterSettings, KubernetesUser},
+    tier::{HostSuffix, Tiers},
+};
 
 pub use admin::Administrator;
 pub use flow_schema::flow_schemas;
@@ -69,26 +73,24 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Derives the parameters from the broker's configuration.
-    pub fn new(config: &Config) -> Self {
+    /// Derives the parameters from settings of the broker.
+    pub fn new(cluster: &ClusterSettings, tiers: &Tiers, public_url: &Url) -> Self {
         let owned = |items: Vec<&str>| items.into_iter().map(str::to_owned).collect();
         Self {
-            broker: config.cluster.identity.clone(),
-            roles: owned(config.tiers.roles()),
-            pod_security: owned(config.tiers.pod_security_levels()),
-            audiences: config.cluster.audiences.clone(),
-            bind_tokens: config.cluster.bind_tokens_to_secrets,
-            public_host: match config.public_url.host() {
+            broker: cluster.identity.clone(),
+            roles: owned(tiers.roles()),
+            pod_security: owned(tiers.pod_security_levels()),
+            audiences: cluster.audiences.clone(),
+            bind_tokens: cluster.bind_tokens_to_secrets,
+            public_host: match public_url.host() {
                 Some(Host::Domain(name)) if name != "localhost" => Some(name.to_ascii_lowercase()),
                 _ => None,
             },
-            host_suffixes: config
-                .tiers
+            host_suffixes: tiers
                 .iter()
                 .map(|(name, tier)| (name.to_owned(), tier.ingress_host_suffix.clone()))
                 .collect(),
-            network_policy_tiers: config
-                .tiers
+            network_policy_tiers: tiers
                 .iter()
                 .filter(|(_, tier)| tier.network_policy)
                 .map(|(name, _)| name.to_owned())

@@ -9,15 +9,13 @@ use tenant_shared::{TIER_LABEL, WORKSPACE_LABEL};
 
 use super::{
     Parameters,
-    broker_policies::{
-        OBJECT_NAME, TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, fixed, is_broker, label,
+    cel::{
+        MANAGED_NAMESPACES, OBJECT_NAME, TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, administrator,
+        fixed, is_broker, is_system, label, tenant_account, unless_administrator,
     },
     hosts,
     policy::{Message, Namespaces, Policy, rule},
     quoted, quoted_list,
-    tenant_policies::{
-        MANAGED_NAMESPACES, administrator, is_system, tenant_account, unless_administrator,
-    },
 };
 use crate::workspace::NETWORK_POLICY_NAME;
 

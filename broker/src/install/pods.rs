@@ -4,10 +4,9 @@
 use tenant_shared::SERVICE_ACCOUNT_NAME;
 
 use super::{
-    broker_policies::fixed,
+    cel::{MANAGED_NAMESPACES, administrator, fixed, tenant_account},
     policy::{Message, Policy, rule},
     quoted,
-    tenant_policies::{MANAGED_NAMESPACES, administrator, tenant_account},
 };
 
 /// CEL: whether the pod names its node.

@@ -12,23 +12,15 @@ use tenant_shared::{
 
 use super::{
     Parameters,
-    broker_policies::{
-        OBJECT_NAME, TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, adds_no, is_broker,
-        object_write_rules,
+    cel::{
+        MANAGED_NAMESPACES, OBJECT_NAME, WRITE_OPERATIONS, adds_no, administrator, is_broker,
+        is_system, object_write_rules, tenant_account, unless_administrator,
     },
     policy::{Message, Namespaces, Policy, rule},
     quoted, quoted_list,
 };
 use crate::workspace::{LIMITS_NAME, QUOTA_NAME};
 
-/// Components of the control plane, by user.
-const SYSTEM_USERS: [&str; 3] =
-    ["system:kube-controller-manager", "system:kube-scheduler", "system:apiserver"];
-/// Administrators of last resort, kubelets, controllers.
-const SYSTEM_GROUPS: [&str; 3] =
-    ["system:masters", "system:nodes", "system:serviceaccounts:kube-system"];
-/// Namespaces that the broker created.
-pub(super) const MANAGED_NAMESPACES: Namespaces = Namespaces::Having(WORKSPACE_LABEL);
 /// Namespaces of workspaces that are suspended.
 const SUSPENDED_NAMESPACES: Namespaces = Namespaces::Having(SUSPENDED_LABEL);
 
@@ -40,31 +32,6 @@ pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
 fn not_system(parameters: &Parameters) -> Vec<(&'static str, String)> {
     let broker = quoted(&parameters.broker.to_string());
     vec![("is-no-system", format!("!(request.userInfo.username == {broker} || {})", is_system()))]
-}
-
-/// CEL: whether the request is of a component of the cluster.
-pub(super) fn is_system() -> String {
-    format!(
-        "request.userInfo.username in {} || request.userInfo.?groups.orValue([]).exists(g, g in {})",
-        quoted_list(&SYSTEM_USERS),
-        quoted_list(&SYSTEM_GROUPS)
-    )
-}
-
-/// Variable: whether the caller administers the policies. It is evaluated only when a request is
-/// about to be refused, because it costs an authorization.
-pub(super) fn administrator() -> Vec<(&'static str, String)> {
-    vec![(
-        "administrator",
-        "authorizer.group(\"admissionregistration.k8s.io\")\
-         .resource(\"validatingadmissionpolicies\").check(\"update\").allowed()"
-            .to_owned(),
-    )]
-}
-
-/// A validation for everybody but administrators.
-pub(super) fn unless_administrator(expression: &str, message: &str) -> (String, Message) {
-    (format!("{expression} || variables.administrator"), Message::Fixed(message.to_owned()))
 }
 
 fn secrets(parameters: &Parameters) -> Policy {
@@ -210,13 +177,6 @@ fn namespaces(parameters: &Parameters) -> Policy {
 /// CEL: whether the request is of a ServiceAccount in a tenant's namespace.
 fn is_tenant() -> String {
     format!("request.userInfo.username.matches({})", quoted(&tenant_account()))
-}
-
-/// Pattern of the user names of ServiceAccounts in tenants' namespaces. It matches the whole name
-/// of the namespace, because the broker itself may be a ServiceAccount in a namespace
-/// `tenant-broker`.
-pub(super) fn tenant_account() -> String {
-    format!("^system:serviceaccount:{}:", TENANT_NAMESPACE_PATTERN.trim_matches(['^', '$']))
 }
 
 fn suspended(parameters: &Parameters) -> Policy {

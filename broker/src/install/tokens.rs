@@ -12,10 +12,9 @@ use tenant_shared::{SERVICE_ACCOUNT_NAME, TOKEN_LIFETIME_SECONDS};
 
 use super::{
     Parameters,
-    broker_policies::{fixed, is_broker, tenant_name_required},
+    cel::{MANAGED_NAMESPACES, administrator, fixed, is_broker, is_system, tenant_name_required},
     policy::{Message, Policy, rule},
     quoted, quoted_list,
-    tenant_policies::{MANAGED_NAMESPACES, administrator, is_system},
 };
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {

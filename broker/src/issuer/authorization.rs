@@ -71,9 +71,9 @@ pub(super) async fn find_pending(
 const APPROVE: &str = "\
 UPDATE authorizations SET user_id = $2, authenticated_at = $3, code_hash = $4, \
   code_expires_at = $5, upstream_grant_id = $6, \
-  user_suspensions = (SELECT suspensions FROM users WHERE id = $2) \
+  user_suspensions = (SELECT suspensions FROM active_users WHERE user_id = $2) \
 WHERE id = $1 AND redeemed_at IS NULL AND expires_at > $3 \
-  AND $2 IN (SELECT id FROM users WHERE status = 'active')";
+  AND $2 IN (SELECT user_id FROM active_users)";
 
 /// Approves a request for a user who signed in, perhaps with a provider's grant. This code replaces
 /// any earlier one; a sign-in that needs no code has none. `false` if the request is not pending

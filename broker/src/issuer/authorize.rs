@@ -15,7 +15,7 @@ use super::{
     redirect::{self, RedirectUri},
     return_target::ReturnTarget,
 };
-use crate::identity::session::contains_scope;
+use crate::identity::sessions::contains_scope;
 
 /// Scopes that the issuer supports; others are ignored (OpenID Connect Core 1.0 section 3.1.2.1).
 pub(super) const SCOPES: [&str; 3] = ["openid", "email", "offline_access"];

@@ -7,7 +7,7 @@
 use poem::{Request, http::HeaderValue};
 use uuid::Uuid;
 
-use crate::{base::secret::PlainSecret, http::cookie::HostCookie};
+use crate::{base::secret::PlainSecret, identity::HostCookie};
 
 /// Prefix of the cookie's secret.
 pub(super) const PREFIX: &str = "tbb_";

@@ -8,9 +8,10 @@ use subtle::ConstantTimeEq as _;
 use super::{
     Issuer,
     authorization::{self, RedeemedAuthorization},
-    parameters::Parameters,
+    issued_tokens::{self, IssuedTokens},
+    parameters::{MAX_SECRET_BYTES, Parameters},
     redirect, session_start,
-    token::{self, IssuedTokens, MAX_TOKEN_BYTES, TokenError},
+    token_error::TokenError,
 };
 use crate::{
     audit::{self, Action, Event},
@@ -18,7 +19,7 @@ use crate::{
         db::Tx,
         secret::{PlainSecret, SecretHash},
     },
-    identity::session,
+    identity::sessions,
 };
 
 /// The same error for every code that is not valid.
@@ -32,7 +33,7 @@ pub(super) async fn redeem(
     params: &Parameters,
     client_id: &str,
 ) -> Result<IssuedTokens, TokenError> {
-    let code = PlainSecret::presented(params.required("code", MAX_TOKEN_BYTES)?).hash();
+    let code = PlainSecret::presented(params.required("code", MAX_SECRET_BYTES)?).hash();
     let proof = CodeProof {
         client_id,
         // A malformed value counts as a wrong one.
@@ -53,7 +54,8 @@ pub(super) async fn redeem(
         tx.commit().await?;
         return Err(INVALID_CODE);
     };
-    let tokens = token::issue(issuer, &mut tx, &session, row.nonce.as_deref(), None, now).await?;
+    let nonce = row.nonce.as_deref();
+    let tokens = issued_tokens::issue(issuer, &mut tx, &session, nonce, None, now).await?;
     tx.commit().await?;
     Ok(tokens)
 }
@@ -93,7 +95,7 @@ async fn end_session_of_reused_code(
     let Some(session_id) = authorization::find_session(&mut tx, code).await? else {
         return Ok(INVALID_CODE);
     };
-    let ended = session::end(&mut tx, session_id, now, "code used again").await?;
+    let ended = sessions::end(&mut tx, session_id, now, "code used again").await?;
     if let Some(user_id) = ended {
         let event = Event {
             user_id: Some(user_id),
@@ -104,7 +106,7 @@ async fn end_session_of_reused_code(
     }
     tx.commit().await?;
     if ended.is_some() {
-        issuer.metrics().action(Action::CodeReuse, "refused");
+        issuer.metrics().action(Action::CodeReuse.as_str(), "refused");
     }
     Ok(INVALID_CODE)
 }

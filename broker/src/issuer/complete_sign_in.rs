@@ -13,7 +13,11 @@ use super::{
 };
 use crate::{
     audit::{self, Action, Event},
-    base::{db::Tx, request_context::record_field, secret::PlainSecret},
+    base::{
+        db::Tx,
+        request_context::{Field, record_field},
+        secret::{PlainSecret, SecretHash},
+    },
     http::page::see_other,
 };
 
@@ -27,7 +31,6 @@ pub(super) const PASTED_CODE_SECONDS: u32 = 300;
 /// A user who has authenticated.
 #[derive(Debug)]
 pub(super) struct SignedIn {
-    /// Identifier of the user.
     pub(super) user_id: Uuid,
     /// Sign-in method, for the audit trail.
     pub(super) method: String,
@@ -133,7 +136,7 @@ impl PendingAuthorization {
         issuer: &Issuer,
         tx: &mut Tx,
         who: &SignedIn,
-        code: Option<(crate::base::secret::SecretHash, i64)>,
+        code: Option<(SecretHash, i64)>,
     ) -> sqlx::Result<bool> {
         let now = issuer.clock().now_ms();
         if !authorization::approve(tx, self.row.id, (who.user_id, who.grant_id), now, code).await? {
@@ -158,6 +161,6 @@ impl PendingAuthorization {
 }
 
 fn count_sign_in(issuer: &Issuer, who: &SignedIn) {
-    issuer.metrics().action(Action::SignIn, "success");
-    record_field("user_id", who.user_id);
+    issuer.metrics().action(Action::SignIn.as_str(), "success");
+    record_field(Field::UserId, who.user_id);
 }

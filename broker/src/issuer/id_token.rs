@@ -4,7 +4,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::Issuer;
-use crate::identity::session::Session;
+use crate::identity::sessions::Session;
 
 #[derive(Serialize)]
 struct Claims<'a> {

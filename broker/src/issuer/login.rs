@@ -11,20 +11,21 @@ use super::{
     Issuer,
     complete_sign_in::{CODE_PREFIX, PASTED_CODE_SECONDS, SignedIn},
     pages::{self, Page},
-    parameters::Parameters,
+    parameters::{MAX_SECRET_BYTES, Parameters},
     pending_authorization::{self, AuthorizationRequest, PendingAuthorization, expired_page},
     return_target::{MAX_RETURN_BYTES, ReturnTarget, ReturnTo},
     sign_in_attempt::{AttemptResult, SignInAttempt, WRONG},
 };
 use crate::{
-    base::{error_chain, request_context::record_field},
+    base::{
+        error_chain,
+        request_context::{Field, record_field},
+    },
     identity::{MAX_PASSWORD_BYTES, PasswordError},
 };
 
-/// Bytes of a code or of a handle at most, with some tolerance for additional pasted characters.
-pub(super) const MAX_SECRET_BYTES: usize = 128;
 /// Bytes of an e-mail address in the form at most.
-pub(super) const MAX_EMAIL_BYTES: usize = 254;
+const MAX_EMAIL_BYTES: usize = 254;
 
 /// `GET /login?request=…`: shows the form. Without `request` the browser itself signs in, and is
 /// redirected to `return_to` afterwards.
@@ -132,7 +133,7 @@ async fn check_password(
 }
 
 fn password_check_failed(error: &PasswordError) -> Response {
-    record_field("cause", error_chain(error));
+    record_field(Field::Cause, error_chain(error));
     match error {
         PasswordError::Busy => pages::unavailable("Many people sign in just now", "", 10),
         PasswordError::Length | PasswordError::Failed(_) => {

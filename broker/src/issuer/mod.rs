@@ -21,7 +21,7 @@
 //! exchange tokens of other issuers ([`token_exchange`]).
 
 mod aead;
-mod api;
+pub mod api;
 mod authorization;
 mod authorize;
 mod browser_cookie;
@@ -31,19 +31,23 @@ pub mod connector;
 mod device;
 mod discovery;
 mod id_token;
+mod issued_tokens;
 mod jwt;
 pub mod keys;
 mod login;
 mod pages;
 mod parameters;
 mod pending_authorization;
+mod public_client;
 mod redirect;
 mod refresh;
+mod refresh_tokens;
 mod return_target;
 mod revoke;
 mod session_start;
 mod sign_in_attempt;
 mod token;
+mod token_error;
 pub mod token_exchange;
 mod trusted_browser;
 mod userinfo;
@@ -53,7 +57,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use poem::{Endpoint, Request, Response, Route, endpoint::make, get, post};
 use url::Url;
 
-pub use self::{api::AuthApi, jwt::HttpClientError};
+pub use self::jwt::HttpClientError;
 use self::{
     connector::{ConnectorSettings, Connectors, grant},
     keys::{KeyError, SigningKeys},
@@ -67,7 +71,7 @@ use crate::{
         telemetry::Metrics,
         throttle::{self, Allowance},
     },
-    identity::{Identity, session},
+    identity::{Identity, sessions},
 };
 
 /// How long used and expired rows are retained, so that a reuse is still detected.
@@ -212,10 +216,10 @@ impl Issuer {
         authorization::delete_expired(&mut tx, now, now - RETENTION_MS).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
-        session::delete_expired_access_tokens(&mut tx, now).await?;
+        sessions::delete_expired_access_tokens(&mut tx, now).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
-        refresh::delete_ended(&mut tx, now - RETENTION_MS).await?;
+        refresh_tokens::delete_ended(&mut tx, now - RETENTION_MS).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
         grant::delete_expired_attempts(&mut tx, now).await?;
@@ -230,7 +234,7 @@ impl Issuer {
         trusted_browser::delete_expired(&mut tx, now).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
-        session::delete_expired(&mut tx, now - SESSION_RETENTION_MS).await?;
+        sessions::delete_expired(&mut tx, now - SESSION_RETENTION_MS).await?;
         tx.commit().await?;
         let mut tx = self.db().begin().await?;
         throttle::delete_expired(&mut tx, now - (i64::from(longest) * 1000).max(RETENTION_MS))
@@ -304,8 +308,11 @@ pub fn routes(issuer: Issuer) -> Route {
         .at("/oauth2/jwks", get(endpoint(at, |issuer, _| async move { discovery::jwks(&issuer) })))
         .at("/oauth2/authorize", get(rate_limited(at, pages::too_many, authorize::authorize)))
         .at("/oauth2/token", post(endpoint(at, token::token)))
-        .at("/oauth2/device_authorization", post(rate_limited(at, token::too_many, device::start)))
-        .at("/oauth2/revoke", post(rate_limited(at, token::too_many, revoke::revoke)))
+        .at(
+            "/oauth2/device_authorization",
+            post(rate_limited(at, token_error::too_many, device::start)),
+        )
+        .at("/oauth2/revoke", post(rate_limited(at, token_error::too_many, revoke::revoke)))
         .at(
             "/oauth2/userinfo",
             get(endpoint(at, userinfo::userinfo)).post(endpoint(at, userinfo::userinfo)),
@@ -344,7 +351,7 @@ pub fn routes(issuer: Issuer) -> Route {
         )
         .at(
             "/login/backchannel/:name",
-            post(rate_limited(at, token::too_many, connector::logout::handle_logout)),
+            post(rate_limited(at, token_error::too_many, connector::logout::handle_logout)),
         )
         .at("/login/style.css", get(endpoint(at, |_, _| async { pages::stylesheet() })))
 }

@@ -8,13 +8,26 @@ use poem::{
 use tenant_shared::PLUGIN_CLIENT_ID;
 use url::Url;
 
-use super::{
-    Issuer, connector::ProviderChoice, redirect::RedirectUri, return_target::ReturnTarget,
-};
+use super::{Issuer, redirect::RedirectUri, return_target::ReturnTarget};
 use crate::{
-    base::{error_chain, rate_limit::RateLimited, request_context::record_field},
+    base::{
+        error_chain,
+        rate_limit::RateLimited,
+        request_context::{Field, record_field},
+    },
     http::page,
 };
+
+/// A provider as the sign-in page offers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ProviderChoice {
+    /// Name in URLs.
+    pub(super) name: String,
+    /// Name that people see.
+    pub(super) display_name: String,
+    /// Whether the provider failed to answer recently.
+    pub(super) is_unavailable: bool,
+}
 
 /// The sign-in options that a page offers.
 pub(super) struct SignInOptions {
@@ -192,7 +205,7 @@ fn form_action(target: &ReturnTarget) -> String {
 
 /// 503: the database does not answer.
 pub(super) fn database_unavailable(error: &sqlx::Error) -> Response {
-    record_field("cause", error_chain(error));
+    record_field(Field::Cause, error_chain(error));
     unavailable("The database does not answer", "Nobody was signed in.", 5)
 }
 
@@ -221,7 +234,7 @@ pub(super) fn with_retry_after(mut response: Response, seconds: u64) -> Response
 
 /// 500: the broker failed. The cause is added to the request's log line.
 pub(super) fn internal_error(cause: &str) -> Response {
-    record_field("cause", cause);
+    record_field(Field::Cause, cause);
     let text = "An operator finds the cause in the broker's log by the request number below.";
     render(StatusCode::INTERNAL_SERVER_ERROR, &Page::Problem { title: "The broker failed", text })
 }

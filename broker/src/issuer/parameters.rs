@@ -13,6 +13,9 @@ use url::form_urlencoded;
 
 /// Bytes of a query or body at most.
 pub(super) const MAX_BYTES: usize = 8 * 1024;
+/// Bytes of a token, a code or a handle at most, with some tolerance for additional pasted
+/// characters.
+pub(super) const MAX_SECRET_BYTES: usize = 128;
 /// Parameters of a request at most; no valid request has more than a dozen.
 const MAX_PARAMETERS: usize = 32;
 

@@ -13,21 +13,20 @@ use uuid::Uuid;
 use super::{
     Issuer,
     connector::check,
-    parameters::Parameters,
-    token::{self, IssuedTokens, MAX_TOKEN_BYTES, TokenError},
+    issued_tokens::{self, IssuedTokens},
+    parameters::{MAX_SECRET_BYTES, Parameters},
+    refresh_tokens,
+    token_error::TokenError,
 };
 use crate::{
     audit::{self, Action, Event},
     base::{
-        db::{Db, Tx},
+        db::Tx,
         secret::{PlainSecret, SecretHash},
     },
-    identity::session,
+    identity::sessions,
     on_engine,
 };
-
-/// Prefix of every refresh token.
-pub(super) const PREFIX: &str = "tbr_";
 
 /// Successors of one token at most, which bounds the rows that a client in a loop creates.
 const MAX_SUCCESSORS: i64 = 16;
@@ -45,10 +44,10 @@ pub(super) async fn redeem(
     params: &Parameters,
     client_id: &str,
 ) -> Result<IssuedTokens, TokenError> {
-    let token = PlainSecret::presented(params.required("refresh_token", MAX_TOKEN_BYTES)?).hash();
+    let token = PlainSecret::presented(params.required("refresh_token", MAX_SECRET_BYTES)?).hash();
     let scope = params.optional("scope", 256)?.unwrap_or_default();
     // An unknown token costs a read and not a writing transaction.
-    let Some(session_id) = find_session(issuer.db(), token).await? else {
+    let Some(session_id) = refresh_tokens::find_session(issuer.db(), token).await? else {
         return Err(INVALID_TOKEN);
     };
     check::check_before_refresh(issuer, token).await?;
@@ -56,7 +55,7 @@ pub(super) async fn redeem(
     let mut tx = issuer.db().begin().await?;
     let idle_expires_at = now + i64::from(settings.session_idle_seconds) * 1000;
     // This comes first, because it locks the row of the session.
-    let Some(session) = session::slide(&mut tx, session_id, now, idle_expires_at).await? else {
+    let Some(session) = sessions::slide(&mut tx, session_id, now, idle_expires_at).await? else {
         return Err(INVALID_TOKEN);
     };
     let Some(state) = read_state(&mut tx, token).await? else { return Err(INVALID_TOKEN) };
@@ -76,7 +75,7 @@ pub(super) async fn redeem(
     if !scope.split(' ').filter(|scope| !scope.is_empty()).all(|scope| session.has_scope(scope)) {
         return Err(TokenError::Scope);
     }
-    let tokens = token::issue(issuer, &mut tx, &session, None, Some(token), now).await?;
+    let tokens = issued_tokens::issue(issuer, &mut tx, &session, None, Some(token), now).await?;
     tx.commit().await?;
     Ok(tokens)
 }
@@ -84,7 +83,6 @@ pub(super) async fn redeem(
 /// Classification of the use of a refresh token.
 #[derive(Debug, PartialEq, Eq)]
 enum RefreshTokenUse {
-    /// The first use.
     First,
     /// A retry of a client that did not get the response.
     Retry,
@@ -131,7 +129,7 @@ async fn end_session_of_reused_token(
     session_id: Uuid,
     now: i64,
 ) -> sqlx::Result<TokenError> {
-    let ended = session::end(&mut tx, session_id, now, "refresh token used again").await?;
+    let ended = sessions::end(&mut tx, session_id, now, "refresh token used again").await?;
     if let Some(user_id) = ended {
         let event = Event {
             user_id: Some(user_id),
@@ -145,27 +143,9 @@ async fn end_session_of_reused_token(
     }
     tx.commit().await?;
     if ended.is_some() {
-        issuer.metrics().action(Action::RefreshReuse, "refused");
+        issuer.metrics().action(Action::RefreshReuse.as_str(), "refused");
     }
     Ok(INVALID_TOKEN)
-}
-
-const INSERT: &str = "\
-INSERT INTO refresh_tokens (token_hash, session_id, issued_at, parent_hash) \
-VALUES ($1, $2, $3, $4)";
-
-/// Inserts a refresh token, as a successor of `parent` unless it is the first of its session.
-pub(super) async fn insert(
-    tx: &mut Tx,
-    token: SecretHash,
-    session_id: Uuid,
-    parent: Option<SecretHash>,
-    now: i64,
-) -> sqlx::Result<()> {
-    let parent = parent.as_ref().map(SecretHash::as_bytes);
-    on_engine!(tx.connection(), c => sqlx::query(INSERT)
-        .bind(token.as_bytes()).bind(session_id).bind(now).bind(parent)
-        .execute(c).await.map(drop))
 }
 
 const READ_STATE: &str = "\
@@ -188,24 +168,6 @@ const MARK_USED: &str = "UPDATE refresh_tokens SET used_at = $2 WHERE token_hash
 async fn mark_used(tx: &mut Tx, token: SecretHash, now: i64) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(MARK_USED)
         .bind(token.as_bytes()).bind(now).execute(c).await.map(drop))
-}
-
-const FIND_SESSION: &str = "SELECT session_id FROM refresh_tokens WHERE token_hash = $1";
-
-/// Finds the session of a refresh token, used or not.
-pub(super) async fn find_session(db: &Db, token: SecretHash) -> sqlx::Result<Option<Uuid>> {
-    on_engine!(db.reader(), pool => sqlx::query_scalar(FIND_SESSION)
-        .bind(token.as_bytes()).fetch_optional(pool).await)
-}
-
-const DELETE_ENDED: &str = "\
-DELETE FROM refresh_tokens WHERE session_id IN (SELECT id FROM sessions \
-  WHERE ended_at <= $1 OR idle_expires_at <= $1 OR expires_at <= $1)";
-
-/// Deletes the tokens of sessions that had ended by this time.
-pub(super) async fn delete_ended(tx: &mut Tx, before: i64) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(DELETE_ENDED)
-        .bind(before).execute(c).await.map(drop))
 }
 
 #[cfg(test)]

@@ -7,14 +7,18 @@ use poem::{
 
 use super::{
     Issuer,
-    parameters::Parameters,
-    refresh,
-    token::{self, MAX_TOKEN_BYTES, TokenError},
+    parameters::{self, MAX_SECRET_BYTES, ParameterError, Parameters},
+    public_client::public_client,
+    refresh_tokens,
+    token_error::TokenError,
 };
 use crate::{
     audit::{self, Action, Event},
-    base::{request_context::record_field, secret::PlainSecret},
-    identity::session,
+    base::{
+        request_context::{Field, record_field},
+        secret::PlainSecret,
+    },
+    identity::sessions,
 };
 
 /// Ends the session of an access token or refresh token. A token with a narrower scope than its
@@ -33,33 +37,33 @@ pub(super) async fn revoke(issuer: Issuer, mut request: Request) -> Response {
 async fn end(issuer: &Issuer, request: &mut Request) -> Result<(), TokenError> {
     let params = Parameters::from_body(request).await?;
     params.refuse_repeated()?;
-    token::public_client(request, &params)?;
+    public_client(request, &params)?;
     // A longer text is no token of this issuer. The hint is not needed, because the prefix tells
     // the kind.
-    let Some(token) = params.optional("token", super::parameters::MAX_BYTES)? else {
-        return Err(super::parameters::ParameterError::Missing("token").into());
+    let Some(token) = params.optional("token", parameters::MAX_BYTES)? else {
+        return Err(ParameterError::Missing("token").into());
     };
-    if token.len() > MAX_TOKEN_BYTES {
+    if token.len() > MAX_SECRET_BYTES {
         return Ok(());
     }
     let hash = PlainSecret::presented(token).hash();
-    let session_id = if token.starts_with(session::ACCESS_PREFIX) {
-        match session::find_by_access_token(issuer.db(), hash).await? {
+    let session_id = if token.starts_with(sessions::ACCESS_PREFIX) {
+        match sessions::find_by_access_token(issuer.db(), hash).await? {
             // A token for the gateway only can revoke itself and not the session.
             Some((_, Some(_))) => {
                 let mut tx = issuer.db().begin().await?;
-                session::end_access_token(&mut tx, hash).await?;
+                sessions::end_access_token(&mut tx, hash).await?;
                 return Ok(tx.commit().await?);
             }
             found => found.map(|(session_id, _)| session_id),
         }
     } else {
-        refresh::find_session(issuer.db(), hash).await?
+        refresh_tokens::find_session(issuer.db(), hash).await?
     };
     let Some(session_id) = session_id else { return Ok(()) };
     let mut tx = issuer.db().begin().await?;
     let now = issuer.clock().now_ms();
-    let Some(user_id) = session::end(&mut tx, session_id, now, "signed out").await? else {
+    let Some(user_id) = sessions::end(&mut tx, session_id, now, "signed out").await? else {
         return Ok(());
     };
     let event = Event {
@@ -69,8 +73,8 @@ async fn end(issuer: &Issuer, request: &mut Request) -> Result<(), TokenError> {
     };
     audit::record(&mut tx, issuer.clock(), event).await?;
     tx.commit().await?;
-    issuer.metrics().action(Action::SignOut, "success");
-    record_field("user_id", user_id);
-    record_field("session_id", session_id);
+    issuer.metrics().action(Action::SignOut.as_str(), "success");
+    record_field(Field::UserId, user_id);
+    record_field(Field::SessionId, session_id);
     Ok(())
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{Issuer, authorization::RedeemedAuthorization};
 use crate::{
     base::{db::Tx, request_context, secret::PlainSecret},
-    identity::session::{self, Session},
+    identity::sessions::{self, Session},
 };
 
 /// Starts the session of a redeemed authorization and links the two. `None` if the user may not
@@ -74,7 +74,7 @@ impl SessionStart<'_> {
         } else {
             (settings.session_idle_seconds, settings.session_max_seconds)
         };
-        let new = session::NewSession {
+        let new = sessions::NewSession {
             id: issuer.clock().random_id(),
             user_id: self.user_id,
             client_id: self.client_id,
@@ -89,7 +89,7 @@ impl SessionStart<'_> {
             workspace_id: None,
             user_suspensions: self.user_suspensions,
         };
-        session::begin(tx, &new).await
+        sessions::begin(tx, &new).await
     }
 }
 
@@ -100,8 +100,8 @@ pub(super) async fn issue_cookie(
     session: &Session,
     now: i64,
 ) -> sqlx::Result<Option<HeaderValue>> {
-    let Ok(secret) = PlainSecret::generate(session::COOKIE_PREFIX) else { return Ok(None) };
-    session::add_access_token(tx, secret.hash(), session.id, session.expires_at, None).await?;
+    let Ok(secret) = PlainSecret::generate(sessions::COOKIE_PREFIX) else { return Ok(None) };
+    sessions::add_access_token(tx, secret.hash(), session.id, session.expires_at, None).await?;
     let seconds = u32::try_from((session.expires_at - now) / 1000).unwrap_or_default();
     Ok(issuer.identity().browser_sessions().cookie.set(&secret, seconds))
 }

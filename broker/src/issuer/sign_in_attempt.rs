@@ -113,8 +113,8 @@ impl SignInAttempt {
             // The limits are checked again: of many concurrent attempts, all of which passed the
             // first check, the correct one counts only if the failed ones have not reached the
             // limit since.
-            PasswordCheck::Accepted(user) => Ok(match self.peek_limits().await? {
-                Ok(()) => AttemptResult::Accepted(user.id),
+            PasswordCheck::Accepted(user_id) => Ok(match self.peek_limits().await? {
+                Ok(()) => AttemptResult::Accepted(user_id),
                 Err(limit) => AttemptResult::TooMany(limit),
             }),
         }
@@ -154,7 +154,7 @@ impl SignInAttempt {
         let event = Event { subject_user_id: user_id, ..Event::refused(Action::SignIn, reason) };
         audit::record(&mut tx, clock, event).await?;
         tx.commit().await?;
-        issuer.metrics().action(Action::SignIn, "refused");
+        issuer.metrics().action(Action::SignIn.as_str(), "refused");
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         db::{Db, Tx},
         secret::{PlainSecret, SecretHash},
     },
-    http::cookie::HostCookie,
+    identity::HostCookie,
     on_engine,
 };
 
@@ -34,7 +34,7 @@ pub(super) fn read_cookie(issuer: &Issuer, request: &Request) -> Option<PlainSec
 }
 
 const COUNT_TRUSTED: &str = "\
-SELECT COUNT(*) FROM known_browsers k JOIN users u ON u.id = k.user_id \
+SELECT COUNT(*) FROM known_browsers k JOIN user_emails u ON u.user_id = k.user_id \
 WHERE k.token_hash = $1 AND u.email = $2 AND k.expires_at > $3";
 
 /// Whether the user with this address signed in with this browser before.

@@ -5,16 +5,15 @@ use poem::{
     http::{HeaderValue, StatusCode, header},
 };
 use serde_json::json;
-use tenant_shared::Code;
 
 use super::Issuer;
-use crate::http::{ApiError, SIGN_IN};
+use crate::{http::ApiError, identity::AuthenticationError};
 
 /// Responds with the claims about the user of an access token.
 pub(super) async fn userinfo(issuer: Issuer, request: Request) -> Response {
     let caller = match bearer(&request) {
         Some(token) => issuer.identity().authenticate_access_token(token).await,
-        None => Err(ApiError::new(Code::Unauthenticated, SIGN_IN)),
+        None => Err(AuthenticationError::Unauthenticated),
     };
     match caller {
         Ok(caller) => {
@@ -27,8 +26,8 @@ pub(super) async fn userinfo(issuer: Issuer, request: Request) -> Response {
                 .header(header::CACHE_CONTROL, "no-store")
                 .body(claims.to_string())
         }
-        Err(failure) => {
-            let mut response = failure.into_response();
+        Err(error) => {
+            let mut response = ApiError::from(error).into_response();
             if response.status() == StatusCode::UNAUTHORIZED && bearer(&request).is_some() {
                 // RFC 6750 section 3.1: the error code for a token that was sent and is invalid.
                 let challenge = "Bearer realm=\"tenant-broker\", error=\"invalid_token\"";

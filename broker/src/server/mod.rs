@@ -1,8 +1,8 @@
 //! The HTTP server: accepts connections and serves HTTP/1.1 and HTTP/2 on them.
 //!
 //! It limits the number of connections, the size of request heads and the time that they take. With
-//! TLS the client chooses the protocol (ALPN); without TLS it is HTTP/1.1. Requests below
-//! `/clusters/` go to the gateway unread; all others go to the pages and the API.
+//! TLS the client chooses the protocol (ALPN); without TLS it is HTTP/1.1. A [`Handler`] handles the
+//! requests.
 
 mod preface_timeout;
 mod request_head;
@@ -25,12 +25,6 @@ use hyper::{
     service::{Service, service_fn},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use poem::{
-    Endpoint as _,
-    endpoint::BoxEndpoint,
-    web::{LocalAddr, RemoteAddr},
-};
-use tenant_shared::GATEWAY_PATH;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -41,10 +35,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::tls::{TlsError, TlsFiles, server_config};
 use self::{preface_timeout::PrefaceTimeout, request_head::HeadError, workers::Workers};
-use crate::{
-    gateway::{self, Gateway},
-    http::trusted_proxies::TrustedProxies,
-};
+use crate::http::{Body, body};
 
 /// Limit of concurrent connections. Each needs a file descriptor, and a second one while a request
 /// of the gateway is in flight, unless that is a watch.
@@ -62,20 +53,28 @@ const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Limit of concurrent requests on one HTTP/2 connection, the same as the API server's.
 const MAX_HTTP2_STREAMS: u32 = 250;
 
-/// The services behind the listener.
-pub struct Services {
-    /// Serves requests below `/clusters/`.
-    pub gateway: Gateway,
-    /// Proxies whose `X-Forwarded-For` is trusted.
-    pub proxies: TrustedProxies,
-    /// Serves all other requests: pages and API.
-    pub pages: Arc<BoxEndpoint<'static, poem::Response>>,
+/// The connection that a request arrived on.
+#[derive(Clone, Debug)]
+pub struct ConnectionInfo {
+    /// Address of the listener.
+    pub local: SocketAddr,
+    /// Address of the client or of the proxy before it.
+    pub remote: SocketAddr,
+    /// Whether the connection has TLS.
+    pub scheme: Scheme,
 }
 
-impl std::fmt::Debug for Services {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Services")
-    }
+/// Handles the requests of all connections.
+pub trait Handler: Send + Sync + 'static {
+    /// Handles one request.
+    fn handle(
+        &self,
+        request: Request<Incoming>,
+        connection: &ConnectionInfo,
+    ) -> impl Future<Output = Response<Body>> + Send;
+
+    /// Ends streams, because the server begins to shut down.
+    fn close_streams(&self) {}
 }
 
 /// A bound listener, with or without TLS.
@@ -96,16 +95,16 @@ impl Listener {
     /// The worker threads cannot be started.
     pub async fn serve(
         self,
-        services: Services,
+        handler: impl Handler,
         stop: impl Future<Output = ()>,
         drain: Duration,
     ) -> io::Result<()> {
         let workers = Workers::start()?;
         // Shared, because a copy per connection would be larger than the connection's buffers.
-        let services = Arc::new(services);
+        let handler = Arc::new(handler);
         let local = self.tcp.local_addr().ok();
         let tls = self.tls.map(TlsAcceptor::from);
-        let https = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
+        let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
         let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
         let mut stop = pin!(stop);
@@ -120,10 +119,12 @@ impl Listener {
                 continue;
             };
             let connection = Connection {
-                services: Arc::clone(&services),
-                local,
-                remote,
-                scheme: https.clone(),
+                handler: Arc::clone(&handler),
+                info: ConnectionInfo {
+                    local: local.unwrap_or(remote),
+                    remote,
+                    scheme: scheme.clone(),
+                },
                 shutdown: shutdown.clone(),
             };
             let (tls, connection_tasks) = (tls.clone(), tasks.clone());
@@ -149,7 +150,7 @@ impl Listener {
             tasks.spawn_on(start, workers.next());
         }
         drop(self.tcp);
-        services.gateway.stop();
+        handler.close_streams();
         shutdown.cancel();
         tasks.close();
         let _ = tokio::time::timeout(drain, tasks.wait()).await;
@@ -168,15 +169,13 @@ async fn accept(listener: &TcpListener, connections: &Arc<Semaphore>) -> Option<
     Some((stream.into_std().ok()?, remote, permit))
 }
 
-struct Connection {
-    services: Arc<Services>,
-    local: Option<SocketAddr>,
-    remote: SocketAddr,
-    scheme: Scheme,
+struct Connection<H> {
+    handler: Arc<H>,
+    info: ConnectionInfo,
     shutdown: CancellationToken,
 }
 
-impl Connection {
+impl<H: Handler> Connection<H> {
     async fn serve_http1<Io>(self, io: Io, _permit: OwnedSemaphorePermit)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -218,7 +217,7 @@ impl Connection {
         self,
     ) -> impl Service<
         Request<Incoming>,
-        Response = Response<gateway::Body>,
+        Response = Response<Body>,
         Error = Infallible,
         Future: Send + Unpin + 'static,
     > {
@@ -231,22 +230,11 @@ impl Connection {
         })
     }
 
-    async fn respond(&self, request: Request<Incoming>) -> Response<gateway::Body> {
-        if let Some(error) = HeadError::check(&request) {
-            return error.response().map(gateway::full_body);
+    async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
+        match HeadError::check(&request) {
+            Some(error) => error.response().map(body::full),
+            None => self.handler.handle(request, &self.info).await,
         }
-        if request.uri().path().starts_with(GATEWAY_PATH) {
-            let address = self.services.proxies.client(self.remote.ip(), request.headers());
-            return self.services.gateway.handle(request, Some(address)).await;
-        }
-        let local = self.local.unwrap_or(self.remote);
-        let request = poem::Request::from((
-            request,
-            LocalAddr(local.into()),
-            RemoteAddr(self.remote.into()),
-            self.scheme.clone(),
-        ));
-        self.services.pages.get_response(request).await.into()
     }
 }
 

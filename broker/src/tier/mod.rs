@@ -37,7 +37,6 @@ pub struct Tier {
     pub network_policy: bool,
     /// Suffix that hosts of Ingresses and routes must have.
     pub ingress_host_suffix: Option<HostSuffix>,
-    /// Limits of the gateway.
     pub gateway: GatewayLimits,
 }
 

@@ -1,15 +1,17 @@
 //! Management of users by administrators: list, lookup, suspension, e-mail address and sessions.
 
 pub mod api;
-mod rows;
+mod error;
 #[cfg(test)]
 mod tests;
 
+use futures_util::{StreamExt as _, stream};
 use tenant_shared::{
-    Code, EndedSessions, Name, SessionList, UserInfo, UserList, UserStatus, UserSuspension,
+    EndedSessions, Name, SessionList, UserInfo, UserList, UserStatus, UserSuspension,
 };
 use uuid::Uuid;
 
+pub use self::error::UserError;
 use crate::{
     access::{self, ManageUsers, Permit, SuspendWorkspaces},
     audit::{self, Action, Event},
@@ -19,13 +21,14 @@ use crate::{
         paging::{self, Cursor},
         telemetry::Metrics,
     },
-    http::{ApiError, SIGN_IN},
-    identity::{Caller, Email, Identity, SessionSelector, provider::placeholder_email},
+    identity::{Caller, Email, Identity, SessionSelector, placeholder_email, users},
     workspace::Workspaces,
 };
 
 /// Reason in the audit trail if the administrator gave none.
 const NO_REASON: &str = "no reason given";
+/// Maximum number of a user's workspaces that are suspended concurrently.
+const MAX_CONCURRENT_SUSPENSIONS: usize = 8;
 
 /// The user service. Clones share everything.
 #[derive(Clone, Debug)]
@@ -37,59 +40,81 @@ pub struct Users {
     metrics: Metrics,
 }
 
+/// The dependencies of [`Users`].
+#[derive(Debug)]
+pub struct Dependencies {
+    /// The database with the users.
+    pub db: Db,
+    /// The clock for the audit trail.
+    pub clock: Clock,
+    /// Lists and ends sessions.
+    pub identity: Identity,
+    /// Suspends the workspaces of a user.
+    pub workspaces: Workspaces,
+    /// Counts audited actions.
+    pub metrics: Metrics,
+}
+
 impl Users {
-    /// A service on this database.
-    pub fn new(
-        db: Db,
-        clock: Clock,
-        identity: Identity,
-        workspaces: Workspaces,
-        metrics: Metrics,
-    ) -> Self {
+    /// A service with these dependencies.
+    pub fn new(dependencies: Dependencies) -> Self {
+        let Dependencies { db, clock, identity, workspaces, metrics } = dependencies;
         Self { db, clock, identity, workspaces, metrics }
     }
 
-    /// The permit for an action on a user. A refusal is recorded in the audit trail.
+    /// Authorizes an action on a user. A refusal is recorded in the audit trail.
     ///
     /// # Errors
     /// The caller is no administrator, or the database failed.
-    pub async fn permit(
+    pub async fn authorize_audited(
         &self,
         caller: &Caller,
-        action: Action,
         id: Uuid,
-    ) -> Result<Permit<ManageUsers>, ApiError> {
-        match access::manage_users(caller) {
+        action: Action,
+    ) -> Result<Permit<ManageUsers>, UserError> {
+        match access::authorize_all::<ManageUsers>(caller) {
             Ok(permit) => Ok(permit),
-            Err(refusal) => self.refuse(caller, action, id, refusal).await,
+            Err(refusal) => Err(self.refuse(caller, id, action, refusal.into()).await),
         }
     }
 
-    async fn refuse<T>(
-        &self,
-        by: &Caller,
-        action: Action,
-        id: Uuid,
-        refusal: ApiError,
-    ) -> Result<T, ApiError> {
+    /// Records a refused action in the audit trail. Returns the refusal, or that the database
+    /// failed.
+    async fn refuse(&self, by: &Caller, id: Uuid, action: Action, refusal: UserError) -> UserError {
         let event = Event {
             user_id: Some(by.user_id()),
             session_id: Some(by.session_id()),
             ..Event::success(action)
         };
-        self.metrics.action(action, "refused");
-        audit::record_refusal(&self.db, &self.clock, event.to_user(id), refusal).await
+        self.metrics.action(action.as_str(), "refused");
+        match audit::record_refusal(&self.db, &self.clock, event.to_user(id), &refusal).await {
+            Ok(()) => refusal,
+            Err(error) => error.into(),
+        }
     }
 
-    /// Refuses a caller who was suspended or lost the administrator role meanwhile, with the error
-    /// that all their later requests get.
-    async fn refuse_former_administrator<T>(
+    /// Begins a transaction and changes the row of a user in it, for a caller who is an active
+    /// administrator until the transaction ends. Returns the transaction and the result of the
+    /// change. A refusal is recorded in the audit trail.
+    ///
+    /// # Errors
+    /// [`UserError::FormerAdministrator`], or the database failed; nothing was changed then.
+    async fn change_as_administrator<T>(
         &self,
-        by: &Caller,
-        action: Action,
+        permit: &Permit<ManageUsers>,
         id: Uuid,
-    ) -> Result<T, ApiError> {
-        self.refuse(by, action, id, ApiError::new(Code::Unauthenticated, SIGN_IN)).await
+        action: Action,
+        change: impl AsyncFnOnce(&mut Tx) -> sqlx::Result<T>,
+    ) -> Result<(Tx, T), UserError> {
+        let by = permit.caller();
+        let mut tx = self.db.begin().await?;
+        let changed = users::change_as_administrator(&mut tx, by.user_id(), id, change).await?;
+        if let Some(changed) = changed {
+            return Ok((tx, changed));
+        }
+        // Rolls back first, because the refusal is recorded in another transaction.
+        drop(tx);
+        Err(self.refuse(by, id, action, UserError::FormerAdministrator).await)
     }
 
     /// A page of users ordered by e-mail address, after this address.
@@ -101,9 +126,9 @@ impl Users {
         _: &Permit<ManageUsers>,
         after: &str,
         limit: u32,
-    ) -> Result<UserList, ApiError> {
+    ) -> sqlx::Result<UserList> {
         // One row more than requested shows whether there is a next page.
-        let mut rows = rows::list(&self.db, after, limit + 1).await?;
+        let mut rows = users::list(&self.db, after, limit + 1).await?;
         let next_cursor = paging::truncate_page(&mut rows, limit, |row| row.email.clone());
         let items = rows.into_iter().map(to_api).collect::<Result<_, _>>()?;
         Ok(UserList { items, next_cursor })
@@ -112,80 +137,78 @@ impl Users {
     /// The user with this name, or the owner of the workspace with this name.
     ///
     /// # Errors
-    /// 404 if there is none, or the database failed.
+    /// [`UserError::NameNotFound`], or the database failed.
     pub async fn by_name(
         &self,
         _: &Permit<ManageUsers>,
         name: &Name,
-    ) -> Result<UserInfo, ApiError> {
-        let row = rows::by_name(&self.db, name).await?.ok_or_else(access::name_not_found)?;
+    ) -> Result<UserInfo, UserError> {
+        let row = users::by_name(&self.db, name).await?.ok_or(UserError::NameNotFound)?;
         Ok(to_api(row)?)
     }
 
     /// The user with this identifier.
     ///
     /// # Errors
-    /// 404 if there is none, or the database failed.
-    pub async fn existing(&self, _: &Permit<ManageUsers>, id: Uuid) -> Result<UserInfo, ApiError> {
-        let row = rows::find(&self.db, id).await?.ok_or_else(|| {
-            let text = "there is no such user; `kubectl tenant users list` lists them";
-            ApiError::new(Code::NotFound, text)
-        })?;
+    /// [`UserError::NotFound`], or the database failed.
+    pub async fn existing(&self, _: &Permit<ManageUsers>, id: Uuid) -> Result<UserInfo, UserError> {
+        let row = users::find(&self.db, id).await?.ok_or(UserError::NotFound)?;
         Ok(to_api(row)?)
     }
 
     /// Suspends a user and all their workspaces. Once the transaction is durable the user has no
     /// session and gets no credential, because every replica reads the database on every request.
-    /// Then the workspaces' rights are revoked in the cluster. Idempotent: a second call repeats
-    /// the steps.
+    /// Then the workspaces' rights are revoked in the cluster, of several workspaces concurrently.
+    /// Idempotent: a second call repeats the steps.
     ///
     /// # Errors
-    /// 403 if callers suspend themselves, 404 if there is no such user, 401 if the caller was
-    /// suspended meanwhile; or the database failed, and nothing was changed. A step that failed in
-    /// the cluster is no error: it is open in the result, and the sweep retries it.
+    /// Callers suspend themselves, there is no such user, the caller was suspended meanwhile, or
+    /// the database failed; then nothing was changed. If the database fails after that transaction,
+    /// the sweep finishes the suspension. A step that failed in the cluster is no error: it is open
+    /// in the result, and the sweep retries it.
+    #[tracing::instrument(level = "debug", skip_all, fields(subject_user_id = %id))]
     pub async fn suspend(
         &self,
         permit: &Permit<ManageUsers>,
         kill: &Permit<SuspendWorkspaces>,
         id: Uuid,
         reason: Option<String>,
-    ) -> Result<UserSuspension, ApiError> {
+    ) -> Result<UserSuspension, UserError> {
         let by = permit.caller();
         if id == by.user_id() {
-            let text = "you cannot suspend yourself; another administrator has to";
-            let refusal = ApiError::new(Code::Forbidden, text);
-            return self.refuse(by, Action::SuspendUser, id, refusal).await;
+            return Err(self.refuse(by, id, Action::SuspendUser, UserError::Yourself).await);
         }
         self.existing(permit, id).await?;
         let reason = reason.unwrap_or_else(|| NO_REASON.to_owned());
         let because = Some(format!("the user was suspended: {reason}"));
-        let mut tx = self.db.begin().await?;
-        let change = async |tx: &mut Tx| rows::set_suspended(tx, id).await;
-        let Some(changed) =
-            rows::change_as_administrator(&mut tx, by.user_id(), id, change).await?
-        else {
-            drop(tx);
-            return self.refuse_former_administrator(by, Action::SuspendUser, id).await;
-        };
+        let change = async |tx: &mut Tx| users::set_suspended(tx, id).await;
+        let (mut tx, changed) =
+            self.change_as_administrator(permit, id, Action::SuspendUser, change).await?;
         // Read after the user's row is updated: an earlier `init` is seen here, and a later one
         // sees that the user is suspended.
-        let rows = self.workspaces.for_user_in(&mut tx, id).await?;
+        let workspaces = self.workspaces.for_user_in(&mut tx, kill, id).await?;
         if changed {
             let why = "the user was suspended";
             self.identity.end_all_sessions(&mut tx, by, id, why).await?;
-            self.record(&mut tx, permit, Action::SuspendUser, id, &reason).await?;
+            self.record(&mut tx, permit, id, Action::SuspendUser, &reason).await?;
         }
-        for workspace in &rows {
-            self.workspaces.begin_suspension(&mut tx, kill, workspace, because.clone()).await?;
+        for workspace in &workspaces {
+            self.workspaces.begin_suspension(&mut tx, workspace, because.clone()).await?;
         }
         tx.commit().await?;
         if changed {
-            self.metrics.action(Action::SuspendUser, "success");
+            self.metrics.action(Action::SuspendUser.as_str(), "success");
         }
-        let mut workspaces = Vec::new();
-        for workspace in &rows {
-            workspaces.push(self.workspaces.suspend(kill, workspace, because.clone()).await?);
-        }
+        // All are tried, because a failure of one must not delay the others.
+        let results: Vec<_> = stream::iter(workspaces)
+            .map(|workspace| {
+                let because = because.clone();
+                async move { self.workspaces.suspend(&workspace, because).await }
+            })
+            .buffered(MAX_CONCURRENT_SUSPENSIONS)
+            .collect()
+            .await;
+        let workspaces = results.into_iter().collect::<Result<_, _>>()?;
         Ok(UserSuspension { user: self.existing(permit, id).await?, workspaces })
     }
 
@@ -193,29 +216,23 @@ impl Users {
     /// stay suspended.
     ///
     /// # Errors
-    /// 404 if there is no such user, 401 if the caller was suspended meanwhile; or the database
-    /// failed, and nothing was changed.
+    /// There is no such user, the caller was suspended meanwhile, or the database failed; nothing
+    /// was changed then.
     pub async fn resume(
         &self,
         permit: &Permit<ManageUsers>,
         id: Uuid,
         reason: Option<String>,
-    ) -> Result<UserInfo, ApiError> {
+    ) -> Result<UserInfo, UserError> {
         self.existing(permit, id).await?;
-        let by = permit.caller();
-        let mut tx = self.db.begin().await?;
-        let change = async |tx: &mut Tx| rows::set_active(tx, id).await;
-        let Some(changed) =
-            rows::change_as_administrator(&mut tx, by.user_id(), id, change).await?
-        else {
-            drop(tx);
-            return self.refuse_former_administrator(by, Action::ResumeUser, id).await;
-        };
+        let change = async |tx: &mut Tx| users::set_active(tx, id).await;
+        let (mut tx, changed) =
+            self.change_as_administrator(permit, id, Action::ResumeUser, change).await?;
         if changed {
             let reason = reason.as_deref().unwrap_or(NO_REASON);
-            self.record(&mut tx, permit, Action::ResumeUser, id, reason).await?;
+            self.record(&mut tx, permit, id, Action::ResumeUser, reason).await?;
             tx.commit().await?;
-            self.metrics.action(Action::ResumeUser, "success");
+            self.metrics.action(Action::ResumeUser.as_str(), "success");
         }
         self.existing(permit, id).await
     }
@@ -225,48 +242,37 @@ impl Users {
     /// workspaces and audit rows.
     ///
     /// # Errors
-    /// 400 if the text is no address, 404 if there is no such user, 409 if another user has the
-    /// address, 401 if the caller was suspended meanwhile; or the database failed. Nothing was
-    /// changed then.
+    /// The text is no address, there is no such user, another user has the address, the caller was
+    /// suspended meanwhile, or the database failed. Nothing was changed then.
     pub async fn change_email(
         &self,
         permit: &Permit<ManageUsers>,
         id: Uuid,
         email: Option<&str>,
         reason: Option<&str>,
-    ) -> Result<UserInfo, ApiError> {
+    ) -> Result<UserInfo, UserError> {
         self.existing(permit, id).await?;
         let email = match email {
-            Some(text) => text
-                .parse::<Email>()
-                .map_err(|error| ApiError::new(Code::InvalidRequest, error.to_string()))?
-                .as_str()
-                .to_owned(),
+            Some(text) => text.parse::<Email>()?.as_str().to_owned(),
             None => placeholder_email(id),
         };
-        let by = permit.caller();
-        let mut tx = self.db.begin().await?;
-        let change = async |tx: &mut Tx| rows::set_email(tx, id, &email).await;
-        let before = match rows::change_as_administrator(&mut tx, by.user_id(), id, change).await {
-            Ok(Some(before)) => before,
-            Ok(None) => {
-                drop(tx);
-                return self.refuse_former_administrator(by, Action::ChangeEmail, id).await;
+        let change = async |tx: &mut Tx| users::set_email(tx, id, &email).await;
+        let changed = self.change_as_administrator(permit, id, Action::ChangeEmail, change).await;
+        let (mut tx, before) = match changed {
+            Err(UserError::Storage(sqlx::Error::Database(error)))
+                if error.is_unique_violation() =>
+            {
+                let by = permit.caller();
+                return Err(self.refuse(by, id, Action::ChangeEmail, UserError::EmailTaken).await);
             }
-            Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
-                drop(tx);
-                let text = "another user has this e-mail address; change theirs first";
-                let refusal = ApiError::new(Code::EmailTaken, text);
-                return self.refuse(by, Action::ChangeEmail, id, refusal).await;
-            }
-            Err(error) => return Err(error.into()),
+            changed => changed?,
         };
         if let Some(before) = before.filter(|before| *before != email) {
             let reason = reason.unwrap_or(NO_REASON);
             let reason = format!("{before} is {email} from now on: {reason}");
-            self.record(&mut tx, permit, Action::ChangeEmail, id, &reason).await?;
+            self.record(&mut tx, permit, id, Action::ChangeEmail, &reason).await?;
             tx.commit().await?;
-            self.metrics.action(Action::ChangeEmail, "success");
+            self.metrics.action(Action::ChangeEmail.as_str(), "success");
         }
         self.existing(permit, id).await
     }
@@ -275,8 +281,8 @@ impl Users {
         &self,
         tx: &mut Tx,
         permit: &Permit<ManageUsers>,
-        action: Action,
         id: Uuid,
+        action: Action,
         reason: &str,
     ) -> sqlx::Result<()> {
         let by = permit.caller();
@@ -293,36 +299,36 @@ impl Users {
     /// A page of a user's live sessions, newest first.
     ///
     /// # Errors
-    /// 404 if there is no such user, or the database failed.
+    /// There is no such user, or the database failed.
     pub(crate) async fn sessions(
         &self,
         permit: &Permit<ManageUsers>,
         id: Uuid,
         after: Option<Cursor>,
         limit: u32,
-    ) -> Result<SessionList, ApiError> {
+    ) -> Result<SessionList, UserError> {
         self.existing(permit, id).await?;
-        self.identity.sessions_of(permit.caller(), id, after, limit).await
+        Ok(self.identity.sessions_of_user(permit.caller(), id, after, limit).await?)
     }
 
     /// Ends one session of a user, or all.
     ///
     /// # Errors
-    /// 404 if there is no such user; or the database failed, and no session was ended.
+    /// There is no such user, or the database failed; no session was ended then.
     pub async fn end_sessions(
         &self,
         permit: &Permit<ManageUsers>,
         id: Uuid,
         session: Option<Uuid>,
-    ) -> Result<EndedSessions, ApiError> {
+    ) -> Result<EndedSessions, UserError> {
         self.existing(permit, id).await?;
         let which = session.map_or(SessionSelector::All, SessionSelector::One);
-        let ended = self.identity.end_sessions(permit.caller(), id, which).await?;
+        let ended = self.identity.end_sessions_of_user(permit.caller(), id, which).await?;
         Ok(EndedSessions { ended })
     }
 }
 
-fn to_api(row: rows::UserRow) -> sqlx::Result<UserInfo> {
+fn to_api(row: users::UserRow) -> sqlx::Result<UserInfo> {
     let role = row.role()?;
     let status = if row.is_active() { UserStatus::Active } else { UserStatus::Suspended };
     Ok(UserInfo {

@@ -1,15 +1,13 @@
-//! Errors of workspace operations, and the API error of each.
+//! Errors of workspace operations.
 
 use std::time::Duration;
 
-use tenant_shared::{Code, WORKSPACE_LABEL, WorkspaceStatus};
+use tenant_shared::{WORKSPACE_LABEL, WorkspaceStatus};
 use uuid::Uuid;
 
+use super::{WorkspaceRow, notifier::NotAcknowledged};
 use crate::{
-    base::{error_chain, request_context::record_field, throttle::RateLimited},
-    cluster::ClusterError,
-    http::{ApiError, SIGN_IN},
-    workspace::notifier::NotAcknowledged,
+    access::AccessError, base::rate_limit::RateLimited, cluster::ClusterError, identity::SIGN_IN,
 };
 
 /// Why an operation on a workspace failed.
@@ -78,6 +76,9 @@ pub enum WorkspaceError {
     /// The task ended before its work was done.
     #[error("the broker stopped before it was done; the sweep will finish it")]
     Interrupted,
+    /// The caller may not do this, or there is no such workspace.
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// The cluster failed.
     #[error("the cluster failed")]
     Cluster(#[source] ClusterError),
@@ -90,6 +91,11 @@ pub enum WorkspaceError {
 }
 
 impl WorkspaceError {
+    /// The error for a namespace without our label.
+    pub(super) fn relabelled(workspace: &WorkspaceRow) -> Self {
+        Self::Relabelled { namespace: workspace.k8s_namespace.clone(), workspace: workspace.id }
+    }
+
     /// Why a step of a suspension is open, as the value of a metric label.
     pub(super) fn cause(&self) -> &'static str {
         match self {
@@ -111,66 +117,6 @@ impl From<ClusterError> for WorkspaceError {
         match error {
             ClusterError::Conflict(what) => Self::Conflict(what),
             other => Self::Cluster(other),
-        }
-    }
-}
-
-impl From<WorkspaceError> for ApiError {
-    fn from(error: WorkspaceError) -> Self {
-        let text = error.to_string();
-        match error {
-            WorkspaceError::UnknownTier { .. } => Self::new(Code::UnknownTier, text),
-            WorkspaceError::OtherTier(_) => Self::new(Code::TierConflict, text),
-            WorkspaceError::NotActive => Self::new(Code::Unauthenticated, text),
-            WorkspaceError::TooMany(RateLimited { retry_after }) => {
-                Self::new(Code::RateLimited, text).retry_after(retry_after)
-            }
-            WorkspaceError::Suspended => Self::new(Code::WorkspaceSuspended, text),
-            WorkspaceError::NotReady(_) => Self::new(Code::WorkspaceNotReady, text),
-            WorkspaceError::StreamsOpen(_) | WorkspaceError::Rotating => {
-                Self::new(Code::WorkspaceNotReady, text).retry_after(1)
-            }
-            WorkspaceError::TooEarly(seconds) => {
-                Self::new(Code::WorkspaceNotReady, text).retry_after(seconds)
-            }
-            WorkspaceError::OwnerSuspended(_) => Self::new(Code::OwnerSuspended, text),
-            WorkspaceError::Conflict(_)
-            | WorkspaceError::Relabelled { .. }
-            | WorkspaceError::ForeignNamespace(_) => Self::new(Code::NamespaceConflict, text),
-            WorkspaceError::TimedOut(_) | WorkspaceError::Interrupted => {
-                Self::new(Code::ClusterUnavailable, text)
-            }
-            WorkspaceError::Cluster(error) => cluster_failure(&error),
-            WorkspaceError::Storage(error) => Self::storage(&error),
-        }
-    }
-}
-
-/// The API error for a failure of the cluster. The cluster's own message goes to the log only,
-/// because it names roles and rights that the caller may not know of.
-pub fn cluster_failure(error: &ClusterError) -> ApiError {
-    record_field("cause", error_chain(error));
-    match error {
-        ClusterError::Unavailable(_) => ApiError::new(
-            Code::ClusterUnavailable,
-            "the cluster does not answer; try again, or wait: the broker will finish what it began",
-        ),
-        ClusterError::QuotaNotEnforced { .. } => ApiError::new(
-            Code::ClusterUnavailable,
-            "the cluster does not enforce the quota of the namespace yet; try again, or wait: the \
-             broker will finish what it began",
-        ),
-        ClusterError::Token(_) => ApiError::new(
-            Code::TokenLifetimeRefused,
-            "the cluster issued a token that is malformed or valid for more than two hours, so the \
-             token was dropped; tell an operator",
-        ),
-        ClusterError::Refused(_) | ClusterError::NotFound(_) | ClusterError::Conflict(_) => {
-            ApiError::new(
-                Code::ClusterRefused,
-                "the cluster refused the request; an operator finds the cause in the broker's log \
-                 by the request id",
-            )
         }
     }
 }

@@ -1,35 +1,33 @@
-//! Provisioning: `init`, and the creation of the objects for `init` and `resume`.
+//! Provisioning: `init`, and its completion, which `resume` uses too.
 
-use std::time::Duration;
-
-use tenant_shared::{Quota, WorkspaceStatus, tenant_namespace};
+use tenant_shared::{Quota, Workspace, WorkspaceStatus, tenant_namespace};
+use uuid::Uuid;
 
 use super::{
-    WorkspaceError, WorkspaceRow, Workspaces, objects,
+    WorkspaceError, WorkspaceRow, Workspaces,
+    audit_events::event_by,
     state::Event,
-    store::{self, MadeUids, NewWorkspace},
+    store::{self, NewWorkspace},
 };
 use crate::{
     access::{CreateWorkspace, Permit},
     audit::{self, Action},
     base::throttle::{self, RateLimit},
-    cluster::{ClusterError, EnsuredObject, Object},
+    cluster::ClusterError,
     identity::lock_if_active,
     tier::Tier,
 };
 
-/// How long the API server may take to enforce a new quota.
-const QUOTA_TIMEOUT: Duration = Duration::from_secs(5);
-/// First interval between two reads of the quota's status. It doubles up to
-/// [`MAX_QUOTA_POLL_INTERVAL`].
-const QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(10);
-const MAX_QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Name of the namespace of a new workspace of this user.
+fn new_namespace(user: Uuid) -> String {
+    tenant_namespace(user)
+}
 
 /// Result of `init`.
 #[derive(Debug)]
 pub struct Initialized {
-    /// The workspace.
-    pub workspace: WorkspaceRow,
+    /// The API form of the workspace.
+    pub workspace: Workspace,
     /// Whether this call finished its provisioning.
     pub created: bool,
 }
@@ -42,6 +40,7 @@ impl Workspaces {
     /// The tier is unknown or not the workspace's, the rate limit is exceeded, the user or the
     /// workspace is suspended, an object conflicts, or the cluster or the database failed. After a
     /// failure of the cluster the sweep finishes the provisioning.
+    #[tracing::instrument(level = "debug", skip_all)]
     pub async fn init(
         &self,
         permit: &Permit<CreateWorkspace>,
@@ -54,7 +53,9 @@ impl Workspaces {
         let workspace = self.begin_init(permit, tier_name, tier).await?;
         match workspace.status() {
             _ if workspace.tier != tier_name => Err(WorkspaceError::OtherTier(workspace.tier)),
-            WorkspaceStatus::Provisioned => Ok(Initialized { workspace, created: false }),
+            WorkspaceStatus::Provisioned => {
+                Ok(Initialized { workspace: workspace.to_api(), created: false })
+            }
             WorkspaceStatus::Provisioning => self.finish_provisioning(&workspace).await,
             WorkspaceStatus::Suspending | WorkspaceStatus::Suspended => {
                 Err(WorkspaceError::Suspended)
@@ -72,12 +73,7 @@ impl Workspaces {
         tier: &Tier,
     ) -> Result<WorkspaceRow, WorkspaceError> {
         let caller = permit.caller();
-        let namespace = tenant_namespace(caller.user_id());
-        let event = audit::Event {
-            user_id: Some(caller.user_id()),
-            session_id: Some(caller.session_id()),
-            ..audit::Event::success(Action::InitWorkspace)
-        };
+        let namespace = new_namespace(caller.user_id());
         let mut tx = self.db.begin().await?;
         // An administrator may have suspended the user since the session was read.
         if !lock_if_active(&mut tx, caller.user_id()).await? {
@@ -89,13 +85,13 @@ impl Workspaces {
                 .await?;
         if let Err(too_many) = taken {
             tx.commit().await?;
-            self.metrics.action(Action::InitWorkspace, "refused");
+            self.metrics.action(Action::InitWorkspace.as_str(), "refused");
             return Err(WorkspaceError::TooMany(too_many));
         }
         let new = NewWorkspace {
             id: self.clock.random_id(),
             user_id: caller.user_id(),
-            cluster: self.cluster.name(),
+            cluster: self.clusters.for_new_workspaces().name(),
             namespace: &namespace,
             tier: tier_name,
             quota: Quota { cpu: tier.cpu.clone(), memory: tier.memory.clone() },
@@ -107,6 +103,7 @@ impl Workspaces {
             && workspace.tier == tier_name
             && store::advance(&mut tx, &self.clock, workspace.id, Event::Retry).await?;
         if inserted || retried {
+            let event = event_by(caller, Action::InitWorkspace);
             let event = audit::Event { workspace_id: Some(workspace.id), ..event };
             audit::record(&mut tx, &self.clock, event).await?;
         }
@@ -125,7 +122,7 @@ impl Workspaces {
         &self,
         workspace: &WorkspaceRow,
     ) -> Result<Initialized, WorkspaceError> {
-        let made = match self.make_objects(workspace).await {
+        let made = match self.create_objects(workspace).await {
             Ok(made) => made,
             Err(ClusterError::Conflict(what)) => {
                 self.mark_failed(workspace, &what).await?;
@@ -157,9 +154,9 @@ impl Workspaces {
         match workspace.status() {
             WorkspaceStatus::Provisioned => {
                 if created {
-                    self.metrics.action(action, "success");
+                    self.metrics.action(action.as_str(), "success");
                 }
-                Ok(Initialized { workspace, created })
+                Ok(Initialized { workspace: workspace.to_api(), created })
             }
             WorkspaceStatus::Suspending | WorkspaceStatus::Suspended => {
                 // The workspace was suspended meanwhile, so access is revoked again, including the
@@ -168,73 +165,6 @@ impl Workspaces {
                 Err(WorkspaceError::Suspended)
             }
             status => Err(WorkspaceError::NotReady(status)),
-        }
-    }
-
-    /// Creates the objects in order.
-    pub(super) async fn make_objects(
-        &self,
-        workspace: &WorkspaceRow,
-    ) -> Result<MadeUids, ClusterError> {
-        let tier = self.tiers.get(&workspace.tier).ok_or_else(|| {
-            ClusterError::Conflict(format!("the tier {} is no longer configured", workspace.tier))
-        })?;
-        let mut made = MadeUids::default();
-        for object in
-            objects::desired(workspace.id, &workspace.k8s_namespace, &workspace.tier, tier)
-        {
-            if matches!(object, Object::RoleBinding(_)) {
-                self.wait_for_quota(&workspace.k8s_namespace).await?;
-            }
-            let outcome = match workspace.status() {
-                WorkspaceStatus::Resuming => self.cluster.create_or_accept(&object).await?,
-                _ => self.make_object(&object, tier).await?,
-            };
-            tracing::debug!(
-                workspace = %workspace.id, kind = outcome.kind, created = outcome.created,
-                "object exists"
-            );
-            match object {
-                Object::Namespace(_) => made.namespace = outcome.uid,
-                Object::ServiceAccount(_) => made.service_account = outcome.uid,
-                _ => {}
-            }
-        }
-        Ok(made)
-    }
-
-    /// Waits until the API server enforces the quota, so that nobody has rights before that.
-    pub(super) async fn wait_for_quota(&self, namespace: &str) -> Result<(), ClusterError> {
-        let quota = objects::QUOTA_NAME;
-        let mut pause = QUOTA_POLL_INTERVAL;
-        let enforced = async {
-            while !self.cluster.quota_is_enforced(namespace, quota).await? {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(MAX_QUOTA_POLL_INTERVAL);
-            }
-            Ok(())
-        };
-        let late = |_| {
-            let (namespace, quota) = (namespace.to_owned(), quota.to_owned());
-            Err(ClusterError::QuotaNotEnforced { namespace, quota })
-        };
-        tokio::time::timeout(QUOTA_TIMEOUT, enforced).await.unwrap_or_else(late)
-    }
-
-    /// Creates an object. One that an older version of the broker created for this tier is
-    /// accepted.
-    async fn make_object(
-        &self,
-        object: &Object,
-        tier: &Tier,
-    ) -> Result<EnsuredObject, ClusterError> {
-        let refused = match self.cluster.create_or_verify(object).await {
-            Err(refused @ ClusterError::Conflict(_)) => refused,
-            other => return other,
-        };
-        match objects::older_version_of(object, tier) {
-            Some(older) => self.cluster.create_or_verify(&older).await.map_err(|_| refused),
-            None => Err(refused),
         }
     }
 
@@ -247,7 +177,7 @@ impl Workspaces {
                 ..audit::Event::refused(Action::InitWorkspace, why)
             };
             audit::record(&mut tx, &self.clock, event).await?;
-            self.metrics.action(Action::InitWorkspace, "refused");
+            self.metrics.action(Action::InitWorkspace.as_str(), "refused");
         }
         tx.commit().await
     }

@@ -11,9 +11,10 @@ use uuid::Uuid;
 
 use super::{Steps, WorkspaceError, WorkspaceRow, Workspaces, objects, store};
 use crate::{
+    access::{Permit, UseWorkspace},
     audit::{self, Action},
     base::db::Tx,
-    cluster::{ClusterError, Object},
+    cluster::{Cluster, ClusterError, Object},
 };
 
 /// Steps of a rotation after the decision is on record.
@@ -22,8 +23,8 @@ pub(crate) const ROTATION_STEPS: [&str; 3] =
 
 impl Workspaces {
     /// Retires the ServiceAccount with this uid in the caller's transaction; `false` if tokens are
-    /// not requested for it. After the commit no token is issued until [`Workspaces::rotate`] or
-    /// the sweep has created another account.
+    /// not requested for it. After the commit no token is issued until
+    /// [`Workspaces::continue_rotation`] or the sweep has created another account.
     ///
     /// # Errors
     /// The database failed.
@@ -36,13 +37,26 @@ impl Workspaces {
         store::retire_service_account(tx, &self.clock, workspace, uid).await
     }
 
-    /// Finishes a rotation that was begun, if there is one. Concurrent calls are safe: only the
-    /// ServiceAccount with the old uid is deleted, and all calls find the same new one.
+    /// Finishes a rotation of this workspace that was begun, if there is one. Concurrent calls are
+    /// safe: only the ServiceAccount with the old uid is deleted, and all calls find the same new
+    /// one.
     ///
     /// # Errors
     /// The cluster or the database failed, and the sweep will finish the rotation; or the workspace
     /// was suspended meanwhile.
-    pub(crate) async fn rotate(
+    pub(crate) async fn continue_rotation(
+        &self,
+        workspace: Uuid,
+        steps: &mut Steps,
+    ) -> Result<(), WorkspaceError> {
+        match store::by_id(&self.db, workspace).await? {
+            Some(workspace) => self.rotate(&workspace, steps).await,
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Workspaces::continue_rotation`], for a row that was read before.
+    pub(super) async fn rotate(
         &self,
         workspace: &WorkspaceRow,
         steps: &mut Steps,
@@ -51,42 +65,29 @@ impl Workspaces {
         else {
             return Ok(());
         };
-        let namespace = workspace.k8s_namespace.as_str();
-        let deleted = Box::pin(self.cluster.delete_service_account(namespace, Some(retired)));
+        let (cluster, namespace) = (self.cluster_of(workspace)?, workspace.k8s_namespace.as_str());
+        let deleted = Box::pin(cluster.delete_service_account(namespace, Some(retired)));
         steps.run("delete_service_account", deleted).await?;
-        let made = self.make_service_account(workspace, retired);
+        let made = make_service_account(cluster, workspace, retired);
         let uid = steps.run("create_service_account", made).await?;
         steps.run("finish", self.finish_rotation(workspace, retired, &uid)).await
     }
 
-    /// Finishes a rotation if there is one, and returns the row as it is then.
+    /// Finishes a rotation if there is one, then reads the workspace and authorizes the action
+    /// again.
     ///
     /// # Errors
-    /// As [`Workspaces::rotate`].
+    /// As [`Workspaces::continue_rotation`] and [`Workspaces::authorize`].
     pub(crate) async fn complete_rotation(
         &self,
-        workspace: WorkspaceRow,
-    ) -> Result<WorkspaceRow, WorkspaceError> {
+        permit: Permit<UseWorkspace, WorkspaceRow>,
+    ) -> Result<Permit<UseWorkspace, WorkspaceRow>, WorkspaceError> {
+        let workspace = permit.resource();
         if !workspace.is_rotating() {
-            return Ok(workspace);
+            return Ok(permit);
         }
-        self.rotate(&workspace, &mut Steps::default()).await?;
-        Ok(store::by_id(&self.db, workspace.id).await?.ok_or(sqlx::Error::RowNotFound)?)
-    }
-
-    async fn make_service_account(
-        &self,
-        workspace: &WorkspaceRow,
-        retired: &str,
-    ) -> Result<String, ClusterError> {
-        let account = objects::service_account(workspace.id, &workspace.k8s_namespace);
-        let outcome =
-            self.cluster.create_or_verify(&Object::ServiceAccount(Box::new(account))).await?;
-        if outcome.uid == retired {
-            // Somebody added a finalizer, so the object stays until that is removed.
-            return Err(ClusterError::Conflict("the old ServiceAccount still exists".to_owned()));
-        }
-        Ok(outcome.uid)
+        self.rotate(workspace, &mut Steps::default()).await?;
+        self.authorize(permit.caller(), workspace.id).await
     }
 
     async fn finish_rotation(
@@ -103,7 +104,7 @@ impl Workspaces {
             };
             audit::record(&mut tx, &self.clock, event).await?;
             tx.commit().await?;
-            self.metrics.action(Action::ServiceAccountReplaced, "success");
+            self.metrics.action(Action::ServiceAccountReplaced.as_str(), "success");
             return Ok(());
         }
         drop(tx);
@@ -119,4 +120,19 @@ impl Workspaces {
             _ => Ok(()),
         }
     }
+}
+
+/// Creates the ServiceAccount that replaces a retired one, and returns its uid.
+async fn make_service_account(
+    cluster: &Cluster,
+    workspace: &WorkspaceRow,
+    retired: &str,
+) -> Result<String, ClusterError> {
+    let account = objects::service_account(workspace.id, &workspace.k8s_namespace);
+    let outcome = cluster.create_or_verify(&Object::ServiceAccount(Box::new(account))).await?;
+    if outcome.uid == retired {
+        // Somebody added a finalizer, so the object stays until that is removed.
+        return Err(ClusterError::Conflict("the old ServiceAccount still exists".to_owned()));
+    }
+    Ok(outcome.uid)
 }

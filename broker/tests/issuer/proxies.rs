@@ -1,7 +1,5 @@
 //! Client addresses behind trusted proxies: each client has its own, and nobody can forge one.
 
-use tenant_broker::audit::{self, Filter};
-
 use crate::world::{BrowserSignIn, EMAIL, On, REDIRECT, World, client_at, on_both_engines};
 
 on_both_engines!(
@@ -23,9 +21,8 @@ async fn wrong(world: &World, client: &reqwest::Client, forwarded_for: &str) -> 
 
 /// Addresses of the refused sign-ins, oldest first.
 async fn addresses(world: &World) -> Vec<String> {
-    let filter = Filter { action: Some("SignIn".to_owned()), ..Filter::default() };
-    let rows = audit::read(&world.db, &filter, 1000).await.unwrap();
-    rows.into_iter().rev().map(|row| row.into_api().ip_address.unwrap()).collect()
+    let rows = world.audited("SignIn").await;
+    rows.into_iter().rev().map(|row| row.ip_address.unwrap()).collect()
 }
 
 async fn a_forged_forwarded_header_is_ignored(on: On) {

@@ -161,12 +161,7 @@ pub(crate) async fn redeem(world: &World, page: &Page) -> Tokens {
 
 /// The reasons of all rows of the audit trail with this action, newest first.
 pub(crate) async fn reasons(world: &World, action: &str) -> Vec<String> {
-    let filter = tenant_broker::audit::Filter {
-        action: Some(action.to_owned()),
-        ..tenant_broker::audit::Filter::default()
-    };
-    let rows = tenant_broker::audit::read(&world.db, &filter, 1000).await.unwrap();
-    rows.iter().map(|row| row.reason().unwrap_or_default().to_owned()).collect()
+    world.audited(action).await.into_iter().map(|row| row.reason.unwrap_or_default()).collect()
 }
 
 /// Settings with these connectors.

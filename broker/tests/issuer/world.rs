@@ -1,30 +1,32 @@
 //! Fixture: an issuer on a real listener and a real database, and clients that use it.
 
-use std::{collections::BTreeMap, net::IpAddr, path::Path};
+use std::{collections::BTreeMap, convert::Infallible, net::IpAddr, path::Path, sync::Arc};
 
+use http::uri::Scheme;
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use integration::postgres::{Database, Postgres};
 pub(crate) use integration::{engine::On, on_both_engines};
-use poem::{EndpointExt as _, Server, listener::TcpAcceptor};
+use poem::EndpointExt as _;
 use poem_openapi::OpenApiService;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, header};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tenant_broker::{
-    audit::{self, Filter},
     base::{
         clock::Clock,
         db::{Db, Location},
         telemetry::Metrics,
         throttle::Allowance,
     },
-    cluster::Cluster,
+    cluster::{Cluster, Clusters},
     config::{Config, Settings},
-    http::{Outer, with_cors},
-    identity::{BrowserSessions, Identity, IdentityApi},
-    issuer::{self, AuthApi, Issuer, IssuerSettings},
+    http::{API_PATH, OuterStack, PoemService, ReadBody, call_poem},
+    identity::{self, BrowserSessions, Identity},
+    issuer::{self, Issuer, IssuerSettings},
     on_engine,
-    user::{Users, api::UserApi},
-    workspace::{Workspaces, notification_channel},
+    user::{self, Users},
+    workspace::{self, Workspaces, notification_channel},
 };
 use tenant_shared::{Me, Role};
 use url::Url;
@@ -115,34 +117,32 @@ impl World {
         let issuer =
             Issuer::start(settings, db.clone(), clock.clone(), identity.clone(), metrics.clone())
                 .unwrap();
-        let users = Users::new(
-            db.clone(),
-            clock.clone(),
-            identity.clone(),
-            workspaces(folder.path(), &db, &clock, &metrics).await,
-            metrics.clone(),
-        );
-        let apis = (
-            AuthApi { issuer: issuer.clone() },
-            IdentityApi { identity: identity.clone() },
-            UserApi { users },
-        );
-        let api = with_cors(OpenApiService::new(apis, "t", "1"), identity.origins());
-        let routes = issuer::routes(issuer.clone())
-            .nest("/api/v1", api)
-            .data(identity.clone())
-            .with(Outer {
-                clock: clock.clone(),
-                metrics,
-                https: false,
-                proxies: PROXIES.parse().unwrap(),
-                identity: identity.clone(),
-                cluster: tenant_shared::CLUSTER_NAME.to_owned(),
-            });
-        let acceptor = TcpAcceptor::from_tokio(listener).unwrap();
-        let server = tokio::spawn(async move {
-            Server::new_with_acceptor(acceptor).run(routes).await.unwrap();
+        let users = Users::new(user::Dependencies {
+            db: db.clone(),
+            clock: clock.clone(),
+            identity: identity.clone(),
+            workspaces: workspaces(folder.path(), &db, &clock, &metrics).await,
+            metrics: metrics.clone(),
         });
+        let apis = (
+            issuer::api::api(issuer.clone()),
+            identity::api::api(identity.clone()),
+            user::api::api(users),
+        );
+        let cluster = tenant_shared::CLUSTER_NAME.to_owned();
+        let routes = issuer::routes(issuer.clone())
+            .nest(API_PATH, OpenApiService::new(apis, "t", "1"))
+            .data(identity.clone())
+            .with(ReadBody { identity: identity.clone(), cluster })
+            .boxed();
+        let outer = OuterStack {
+            clock: clock.clone(),
+            metrics,
+            https: false,
+            proxies: PROXIES.parse().unwrap(),
+            origins: identity.origins().clone(),
+        };
+        let server = tokio::spawn(serve(listener, outer, routes));
         let http = integration::http_client::http_client(None).unwrap();
         Self {
             url,
@@ -175,8 +175,16 @@ impl World {
 
     /// Number of audit rows with this action.
     pub(crate) async fn count_audited(&self, action: &str) -> usize {
-        let filter = Filter { action: Some(action.to_owned()), ..Filter::default() };
-        audit::read(&self.db, &filter, 1000).await.unwrap().len()
+        self.audited(action).await.len()
+    }
+
+    /// The audit rows with this action, newest first.
+    pub(crate) async fn audited(&self, action: &str) -> Vec<AuditedEvent> {
+        const SELECT: &str =
+            "SELECT reason, ip_address FROM audit_logs WHERE action = $1 ORDER BY id DESC";
+        on_engine!(self.db.reader(), pool =>
+            sqlx::query_as(SELECT).bind(action).fetch_all(pool).await)
+        .unwrap()
     }
 
     /// Runs a statement without parameters.
@@ -226,6 +234,34 @@ impl World {
     }
 }
 
+/// A row of the audit trail.
+#[derive(Debug, sqlx::FromRow)]
+pub(crate) struct AuditedEvent {
+    pub(crate) reason: Option<String>,
+    pub(crate) ip_address: Option<String>,
+}
+
+/// Serves the connections of a listener as the broker does, over HTTP/1.1.
+async fn serve(listener: tokio::net::TcpListener, outer: OuterStack, routes: PoemService) {
+    let services = Arc::new((outer, routes));
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new());
+    loop {
+        let (stream, remote) = listener.accept().await.unwrap();
+        let (local, services) = (stream.local_addr().unwrap(), Arc::clone(&services));
+        let service = service_fn(move |request| {
+            let services = Arc::clone(&services);
+            async move {
+                let (outer, routes) = &*services;
+                let inner = |request, _| call_poem(routes, request, local, remote, Scheme::HTTP);
+                Ok::<_, Infallible>(outer.handle(request, remote.ip(), inner).await)
+            }
+        });
+        // A client may end its connection at any time.
+        tokio::spawn(builder.serve_connection(TokioIo::new(stream), service));
+    }
+}
+
 /// Workspaces in a cluster that does not answer.
 async fn workspaces(folder: &Path, db: &Db, clock: &Clock, metrics: &Metrics) -> Workspaces {
     let kubeconfig = folder.join("nowhere.kubeconfig");
@@ -234,16 +270,15 @@ async fn workspaces(folder: &Path, db: &Db, clock: &Clock, metrics: &Metrics) ->
     let settings = Settings::load(None, std::iter::empty(), &arguments).unwrap();
     let config = Config::from_settings(settings).unwrap();
     let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await.unwrap();
-    let (db, clock, metrics) = (db.clone(), clock.clone(), metrics.clone());
-    Workspaces::new(
-        db,
-        clock,
-        cluster,
-        config.tiers,
-        config.init_limit,
-        metrics,
-        notification_channel().0,
-    )
+    Workspaces::new(workspace::Dependencies {
+        db: db.clone(),
+        clock: clock.clone(),
+        clusters: Clusters::new(cluster),
+        tiers: config.tiers,
+        init_limit: config.init_limit,
+        metrics: metrics.clone(),
+        notifier: notification_channel().0,
+    })
 }
 
 const NOWHERE: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",

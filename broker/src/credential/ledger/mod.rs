@@ -169,8 +169,8 @@ async fn record_issuance(tx: &mut Tx, entry: &Entry) -> sqlx::Result<bool> {
 const INSERT: &str = "\
 INSERT INTO issued_credentials (credential_id, workspace_id, session_id, issued_at, expires_at, \
   kind, user_id, service_account_uid, secret_name) \
-SELECT $1, w.id, $3, $4, $5, $6, $7, w.k8s_sa_uid, $8 FROM workspaces w \
-WHERE w.id = $2 AND w.k8s_sa_uid = $9 AND w.status = 'provisioned'";
+SELECT $1, a.workspace_id, $3, $4, $5, $6, $7, a.uid, $8 FROM active_service_accounts a \
+WHERE a.workspace_id = $2 AND a.uid = $9";
 
 async fn insert(tx: &mut Tx, entry: &Entry) -> sqlx::Result<bool> {
     let secret = entry.secret.as_ref().map(|secret| secret.name.as_str());

@@ -1,40 +1,36 @@
-//! Table `users`, for the management by administrators.
+//! SQL on `users` for the management by administrators.
 
 use tenant_shared::{Name, Role};
 use uuid::Uuid;
 
+use super::{
+    ACTIVE,
+    columns::{SUSPENDED, parse_role},
+};
 use crate::{
     base::db::{Db, Tx},
-    identity::ACTIVE,
     on_engine,
 };
 
-/// Value of the column `status` for a suspended user.
-const SUSPENDED: &str = "suspended";
-
 /// A row of `users`.
 #[derive(Debug, sqlx::FromRow)]
-pub(super) struct UserRow {
-    pub(super) id: Uuid,
-    pub(super) email: String,
+pub(crate) struct UserRow {
+    pub(crate) id: Uuid,
+    pub(crate) email: String,
     role: String,
     status: String,
-    pub(super) created_at: i64,
+    pub(crate) created_at: i64,
 }
 
 impl UserRow {
     /// Whether the user may sign in.
-    pub(super) fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.status == ACTIVE
     }
 
     /// The role of the user. An unknown role is a decoding error.
-    pub(super) fn role(&self) -> sqlx::Result<Role> {
-        Role::parse(&self.role).ok_or_else(|| sqlx::Error::ColumnDecode {
-            index: "role".to_owned(),
-            source: format!("users.role of {} is {:?}, which is no role", self.id, self.role)
-                .into(),
-        })
+    pub(crate) fn role(&self) -> sqlx::Result<Role> {
+        parse_role(&self.role, self.id)
     }
 }
 
@@ -42,7 +38,7 @@ const LIST: &str = "\
 SELECT id, email, role, status, created_at FROM users WHERE email > $1 ORDER BY email LIMIT $2";
 
 /// Users ordered by e-mail address, after this address.
-pub(super) async fn list(db: &Db, after: &str, most: u32) -> sqlx::Result<Vec<UserRow>> {
+pub(crate) async fn list(db: &Db, after: &str, most: u32) -> sqlx::Result<Vec<UserRow>> {
     on_engine!(db.reader(), pool => sqlx::query_as(LIST)
         .bind(after).bind(i64::from(most)).fetch_all(pool).await)
 }
@@ -50,7 +46,7 @@ pub(super) async fn list(db: &Db, after: &str, most: u32) -> sqlx::Result<Vec<Us
 const FIND: &str = "SELECT id, email, role, status, created_at FROM users WHERE id = $1";
 
 /// The user with this identifier.
-pub(super) async fn find(db: &Db, id: Uuid) -> sqlx::Result<Option<UserRow>> {
+pub(crate) async fn find(db: &Db, id: Uuid) -> sqlx::Result<Option<UserRow>> {
     on_engine!(db.reader(), pool => sqlx::query_as(FIND).bind(id).fetch_optional(pool).await)
 }
 
@@ -62,12 +58,18 @@ macro_rules! user_query {
 }
 
 user_query!(BY_EMAIL, "email = $1");
-user_query!(BY_ID, "id = $1 OR id = (SELECT w.user_id FROM workspaces w WHERE w.id = $1)");
-user_query!(BY_NAMESPACE, "id = (SELECT w.user_id FROM workspaces w WHERE w.k8s_namespace = $1)");
+user_query!(
+    BY_ID,
+    "id = $1 OR id = (SELECT m.user_id FROM workspace_members m WHERE m.workspace_id = $1)"
+);
+user_query!(
+    BY_NAMESPACE,
+    "id = (SELECT m.user_id FROM workspace_members m WHERE m.namespace = $1)"
+);
 
 /// The user with this name, or the owner of the workspace with this name. One statement, which uses
 /// an index.
-pub(super) async fn by_name(db: &Db, name: &Name) -> sqlx::Result<Option<UserRow>> {
+pub(crate) async fn by_name(db: &Db, name: &Name) -> sqlx::Result<Option<UserRow>> {
     on_engine!(db.reader(), pool => match name {
         Name::Id(id) => sqlx::query_as(BY_ID).bind(id).fetch_optional(pool).await,
         Name::Email(text) => sqlx::query_as(BY_EMAIL).bind(text).fetch_optional(pool).await,
@@ -91,7 +93,7 @@ const SUSPEND: &str = "\
 UPDATE users SET status = $2, suspensions = suspensions + 1 WHERE id = $1 AND status <> $2";
 
 /// Suspends a user; `false` if they were suspended already.
-pub(super) async fn set_suspended(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+pub(crate) async fn set_suspended(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
     on_engine!(tx.connection(), c => sqlx::query(SUSPEND)
         .bind(id).bind(SUSPENDED)
         .execute(c).await.map(|done| done.rows_affected() == 1))
@@ -104,7 +106,7 @@ pub(super) async fn set_suspended(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
 ///
 /// Both rows are locked in the order of their identifiers, so that two such transactions do not
 /// deadlock.
-pub(super) async fn change_as_administrator<T>(
+pub(crate) async fn change_as_administrator<T>(
     tx: &mut Tx,
     by: Uuid,
     id: Uuid,
@@ -123,7 +125,7 @@ pub(super) async fn change_as_administrator<T>(
 const RESUME: &str = "UPDATE users SET status = $2 WHERE id = $1 AND status <> $2";
 
 /// Activates a user; `false` if they were active already.
-pub(super) async fn set_active(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+pub(crate) async fn set_active(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
     on_engine!(tx.connection(), c => sqlx::query(RESUME)
         .bind(id).bind(ACTIVE)
         .execute(c).await.map(|done| done.rows_affected() == 1))
@@ -139,7 +141,7 @@ const SET_EMAIL: &str = "UPDATE users SET email = $2 WHERE id = $1";
 ///
 /// # Errors
 /// The database failed, with a uniqueness violation if another user has the address.
-pub(super) async fn set_email(tx: &mut Tx, id: Uuid, email: &str) -> sqlx::Result<Option<String>> {
+pub(crate) async fn set_email(tx: &mut Tx, id: Uuid, email: &str) -> sqlx::Result<Option<String>> {
     let before: Option<String> = on_engine!(tx.connection(), c => sqlx::query_scalar(LOCK_EMAIL)
         .bind(id).fetch_optional(c).await)?;
     if before.as_ref().is_some_and(|before| before != email) {

@@ -19,10 +19,10 @@ use crate::{
     audit::{self, Action, Event},
     base::{
         error_chain,
-        request_context::record_field,
+        request_context::{Field, record_field},
         throttle::{self, Allowance, RateLimit, RateLimited},
     },
-    identity::provider::{AdmittedUser, NotAdmitted, UpstreamIdentity},
+    identity::{AdmittedUser, NotAdmitted, UpstreamIdentity},
     issuer::{
         Issuer,
         complete_sign_in::SignedIn,
@@ -94,7 +94,7 @@ pub(in crate::issuer) async fn handle_callback(issuer: Issuer, request: Request)
             if let Err(error) = count_refusal(&issuer, event).await {
                 return pages::database_unavailable(&error);
             }
-            issuer.metrics().action(Action::SignIn, "refused");
+            issuer.metrics().action(Action::SignIn.as_str(), "refused");
             authorization.form(StatusCode::FORBIDDEN, "", Some(&message))
         }
     }
@@ -261,7 +261,7 @@ impl Callback<'_> {
         match error {
             ProviderError::Unavailable(_) => SignInRefusal::ProviderUnavailable(error),
             ProviderError::Denied(_) | ProviderError::Invalid(_) => {
-                record_field("cause", error.to_string());
+                record_field(Field::Cause, error.to_string());
                 let message = "Its answer could not be used. Try again.";
                 self.refused(None, error.to_string(), message)
             }

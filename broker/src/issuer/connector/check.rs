@@ -24,11 +24,11 @@ use crate::{
     base::{
         db::Tx,
         error_chain,
-        request_context::{self, record_field},
+        request_context::{self, Field, record_field},
         secret::SecretHash,
     },
-    identity::{provider, session},
-    issuer::{Issuer, token::TokenError},
+    identity::sessions,
+    issuer::{Issuer, token_error::TokenError},
 };
 
 /// Timeout of a check: metadata, keys, tokens and userinfo.
@@ -173,7 +173,7 @@ async fn store_verdict(
     let rotated =
         rotated.map(|token| issuer.keys().sealing_keys().seal(&token, grant.id.as_bytes()));
     let rotated = rotated.transpose().map_err(|error| {
-        record_field("cause", error_chain(&error));
+        record_field(Field::Cause, error_chain(&error));
         TokenError::Provider
     })?;
     let checked_at = match &verdict {
@@ -187,8 +187,8 @@ async fn store_verdict(
     }
     let done = match verdict {
         ProviderVerdict::Active(mapped) => {
-            let (clock, role) = (issuer.clock(), mapped.role);
-            provider::set_role(&mut tx, clock, grant.user_id, role, &grant.connector).await?;
+            let (identity, user_id) = (issuer.identity(), grant.user_id);
+            identity.set_role(&mut tx, user_id, mapped.role, &grant.connector).await?;
             Ok(())
         }
         ProviderVerdict::Unchanged => Ok(()),
@@ -198,7 +198,7 @@ async fn store_verdict(
         }
         ProviderVerdict::Unknown(cause) => {
             tracing::warn!(connector = %grant.connector, cause, "asking the sign-in provider failed");
-            record_field("cause", cause);
+            record_field(Field::Cause, cause);
             if now - grant.checked_at <= outage_ms { Ok(()) } else { Err(TokenError::Provider) }
         }
     };
@@ -214,7 +214,7 @@ pub(super) async fn end_session(
     why: &str,
 ) -> sqlx::Result<bool> {
     let now = issuer.clock().now_ms();
-    let Some(user_id) = session::end(tx, grant.session_id, now, why).await? else {
+    let Some(user_id) = sessions::end(tx, grant.session_id, now, why).await? else {
         return Ok(false);
     };
     let event = Event {
@@ -224,6 +224,6 @@ pub(super) async fn end_session(
     .to_user(user_id)
     .to_session(grant.session_id);
     audit::record(tx, issuer.clock(), event).await?;
-    issuer.metrics().action(Action::ProviderLogout, "success");
+    issuer.metrics().action(Action::ProviderLogout.as_str(), "success");
     Ok(true)
 }

@@ -98,9 +98,10 @@ pub(super) struct SessionGrant {
 }
 
 const FIND_BY_REFRESH_TOKEN: &str = "\
-SELECT g.id, s.id AS session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
-FROM refresh_tokens t JOIN sessions s ON s.id = t.session_id \
-JOIN upstream_grants g ON g.session_id = s.id JOIN identities i ON i.id = g.identity_id \
+SELECT g.id, s.session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
+FROM refresh_tokens t JOIN user_sessions s ON s.session_id = t.session_id \
+JOIN upstream_grants g ON g.session_id = s.session_id \
+JOIN upstream_identities i ON i.identity_id = g.identity_id \
 WHERE t.token_hash = $1 AND s.ended_at IS NULL AND s.idle_expires_at > $2 AND s.expires_at > $2";
 
 /// Finds the grant of a refresh token of ours, used or not, if its session is live.
@@ -114,9 +115,9 @@ pub(super) async fn find_by_refresh_token(
 }
 
 const DUE_BROWSER_GRANTS: &str = "\
-SELECT g.id, s.id AS session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
-FROM sessions s JOIN upstream_grants g ON g.session_id = s.id \
-JOIN identities i ON i.id = g.identity_id \
+SELECT g.id, s.session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
+FROM user_sessions s JOIN upstream_grants g ON g.session_id = s.session_id \
+JOIN upstream_identities i ON i.identity_id = g.identity_id \
 WHERE s.client_id = $1 AND s.ended_at IS NULL AND s.idle_expires_at > $2 AND s.expires_at > $2 \
   AND g.refresh_token IS NOT NULL AND g.checked_at <= $3 AND s.last_used_at > g.checked_at \
   AND (g.lease_until IS NULL OR g.lease_until <= $2) \
@@ -195,9 +196,9 @@ pub(super) struct GrantSelector<'a> {
 }
 
 const SELECT: &str = "\
-SELECT g.id, s.id AS session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
-FROM upstream_grants g JOIN sessions s ON s.id = g.session_id \
-JOIN identities i ON i.id = g.identity_id \
+SELECT g.id, s.session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
+FROM upstream_grants g JOIN user_sessions s ON s.session_id = g.session_id \
+JOIN upstream_identities i ON i.identity_id = g.identity_id \
 WHERE g.connector = $1 AND ($2 = '' OR i.subject = $2) AND ($3 = '' OR g.sid = $3) \
   AND g.created_at <= $4 AND s.ended_at IS NULL LIMIT $5";
 
@@ -216,7 +217,8 @@ pub(super) async fn select(
 const DELETE_UNATTACHED: &str = "\
 DELETE FROM upstream_grants WHERE connector = $1 AND session_id IS NULL AND created_at <= $4 \
   AND ($3 = '' OR sid = $3) \
-  AND ($2 = '' OR identity_id IN (SELECT id FROM identities WHERE subject = $2))";
+  AND ($2 = '' OR identity_id IN \
+    (SELECT identity_id FROM upstream_identities WHERE subject = $2))";
 
 /// Deletes the selected grants without a session, so that no session begins with them.
 pub(super) async fn delete_unattached(
@@ -246,7 +248,7 @@ pub(in crate::issuer) async fn delete_unused(tx: &mut Tx, before: i64) -> sqlx::
 
 const CLEAR_REFRESH_TOKENS: &str = "\
 UPDATE upstream_grants SET refresh_token = NULL WHERE refresh_token IS NOT NULL \
-  AND session_id IN (SELECT id FROM sessions \
+  AND session_id IN (SELECT session_id FROM user_sessions \
     WHERE ended_at IS NOT NULL OR idle_expires_at <= $1 OR expires_at <= $1)";
 
 /// Clears the refresh tokens of the providers of sessions that have ended.
@@ -255,7 +257,7 @@ pub(in crate::issuer) async fn clear_refresh_tokens(tx: &mut Tx, now: i64) -> sq
 }
 
 const DELETE_ENDED: &str = "\
-DELETE FROM upstream_grants WHERE session_id IN (SELECT id FROM sessions \
+DELETE FROM upstream_grants WHERE session_id IN (SELECT session_id FROM user_sessions \
   WHERE ended_at <= $1 OR idle_expires_at <= $1 OR expires_at <= $1)";
 
 /// Deletes the grants of sessions that had ended by this time.

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Connector, ProviderError, check, grant, start};
 use crate::{
-    base::request_context::record_field,
+    base::request_context::{Field, record_field},
     issuer::{
         Issuer,
         jwt::{CLOCK_SKEW_SECONDS, Claims, TokenKind},
@@ -36,7 +36,7 @@ pub(in crate::issuer) async fn handle_logout(issuer: Issuer, mut request: Reques
     let claims = match connector.provider.verify(token, TokenKind::Logout).await {
         Ok(claims) => claims,
         Err(ProviderError::Unavailable(cause)) => {
-            record_field("cause", cause);
+            record_field(Field::Cause, cause);
             let answer =
                 error_response(StatusCode::SERVICE_UNAVAILABLE, "the keys cannot be fetched");
             return pages::with_retry_after(answer, 5);
@@ -103,7 +103,7 @@ async fn end_sessions(
 }
 
 fn error_response(status: StatusCode, why: &str) -> Response {
-    record_field("cause", why);
+    record_field(Field::Cause, why);
     let body = json!({ "error": "invalid_request", "error_description": why });
     Response::builder()
         .status(status)

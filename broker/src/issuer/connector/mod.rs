@@ -30,10 +30,10 @@ use url::Url;
 use uuid::Uuid;
 
 use self::provider::{Provider, ProviderError};
-use super::{IssuerSettings, jwt::HttpClientError};
+use super::{IssuerSettings, jwt::HttpClientError, pages::ProviderChoice};
 use crate::{
     base::{clock::Clock, db::Tx},
-    identity::session::{self, Session},
+    identity::sessions::{self, Session},
 };
 
 /// TTL of a provider's last answer about a user, in seconds.
@@ -71,17 +71,6 @@ pub struct ConnectorSettings {
     pub outage_seconds: u32,
     /// Maximum lifetime of a session without a refresh token of the provider, in seconds.
     pub unchecked_seconds: u32,
-}
-
-/// A provider as the sign-in page offers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ProviderChoice {
-    /// Name in URLs.
-    pub(super) name: String,
-    /// Name that people see.
-    pub(super) display_name: String,
-    /// Whether the provider failed to answer recently.
-    pub(super) is_unavailable: bool,
 }
 
 /// All configured providers, by name.
@@ -140,7 +129,7 @@ impl Connectors {
         let Some(connector) = self.get(&name) else { return Ok(None) };
         if !has_refresh_token {
             let most = now + i64::from(connector.settings.unchecked_seconds) * 1000;
-            session::shorten(tx, &mut session, most).await?;
+            sessions::shorten(tx, &mut session, most).await?;
         }
         Ok(Some(session))
     }

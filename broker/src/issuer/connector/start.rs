@@ -6,13 +6,12 @@ use poem::{Request, Response, http::StatusCode};
 
 use super::{Connector, ProviderError, binding::State, grant};
 use crate::{
-    base::request_context::record_field,
+    base::request_context::{Field, record_field},
     http::page::see_other,
     issuer::{
         Issuer,
-        login::MAX_SECRET_BYTES,
         pages::{self, Page},
-        parameters::Parameters,
+        parameters::{MAX_SECRET_BYTES, Parameters},
         pending_authorization::{PendingAuthorization, expired_page},
     },
 };
@@ -86,7 +85,7 @@ pub(super) fn provider_unavailable(
     authorization: &PendingAuthorization,
     error: &ProviderError,
 ) -> Response {
-    record_field("cause", error.to_string());
+    record_field(Field::Cause, error.to_string());
     let text = format!(
         "{} does not answer just now. Try again in a moment, or sign in another way.",
         connector.settings.display_name

@@ -14,7 +14,8 @@ use serde_json::json;
 use super::{
     Issuer, authorize,
     parameters::{ParameterError, Parameters},
-    token::{self, TokenError},
+    public_client::public_client,
+    token_error::TokenError,
 };
 use crate::{
     base::{
@@ -24,7 +25,7 @@ use crate::{
         secret::{NoRandomness, PlainSecret},
         throttle::{self, Allowance, RateLimit},
     },
-    identity::session::contains_scope,
+    identity::sessions::contains_scope,
 };
 
 pub(super) use pages::{confirm, decide, form, submit};
@@ -85,8 +86,7 @@ impl DeviceCodes {
 async fn begin(issuer: &Issuer, request: &mut Request) -> Result<DeviceCodes, TokenError> {
     let sent = Parameters::from_body(request).await?;
     sent.refuse_repeated()?;
-    let client_id =
-        token::public_client(request, &sent)?.ok_or(ParameterError::Missing("client_id"))?;
+    let client_id = public_client(request, &sent)?.ok_or(ParameterError::Missing("client_id"))?;
     let scope = authorize::known_scopes(sent.optional("scope", 256)?.unwrap_or_default());
     if !contains_scope(&scope, "openid") {
         return Err(TokenError::Scope);

@@ -17,7 +17,7 @@ use crate::{
     issuer::{
         Issuer, authorization,
         pages::{self, Page},
-        parameters::Parameters,
+        parameters::{MAX_SECRET_BYTES, Parameters},
         pending_authorization::{self, AuthorizationRequest, PendingAuthorization, expired_page},
         return_target::ReturnTarget,
     },
@@ -25,8 +25,6 @@ use crate::{
 
 /// Maximum bytes of a user code, as a person may type it.
 const MAX_USER_CODE_BYTES: usize = 64;
-/// Maximum bytes of a handle.
-const MAX_HANDLE_BYTES: usize = 128;
 
 /// `GET /device`: the form, with the code filled in if the link carries it.
 pub(in crate::issuer) async fn form(_: Issuer, request: Request) -> Response {
@@ -91,7 +89,7 @@ async fn find(issuer: &Issuer, code: &UserCode) -> sqlx::Result<Response> {
 /// `GET /login/device?request=…`: shows which device asks, and the buttons to allow or deny it.
 pub(in crate::issuer) async fn confirm(issuer: Issuer, request: Request) -> Response {
     let sent = Parameters::from_query(&request).unwrap_or_default();
-    let Ok(handle) = sent.required("request", MAX_HANDLE_BYTES) else { return expired_page() };
+    let Ok(handle) = sent.required("request", MAX_SECRET_BYTES) else { return expired_page() };
     show_confirmation(&issuer, &request, handle)
         .await
         .unwrap_or_else(|error| pages::database_unavailable(&error))
@@ -122,7 +120,7 @@ pub(in crate::issuer) async fn decide(issuer: Issuer, mut request: Request) -> R
         return expired_page();
     }
     let sent = Parameters::from_body(&mut request).await.unwrap_or_default();
-    let Ok(handle) = sent.required("request", MAX_HANDLE_BYTES) else { return expired_page() };
+    let Ok(handle) = sent.required("request", MAX_SECRET_BYTES) else { return expired_page() };
     let allowed = match sent.required("decision", 8) {
         Ok("allow") => true,
         Ok("deny") => false,
@@ -163,7 +161,8 @@ async fn record_decision(
     let event = Event { user_id: authorization.row.user_id, ..event };
     audit::record(&mut tx, issuer.clock(), event).await?;
     tx.commit().await?;
-    issuer.metrics().action(Action::DeviceDecision, if allowed { "success" } else { "refused" });
+    let outcome = if allowed { "success" } else { "refused" };
+    issuer.metrics().action(Action::DeviceDecision.as_str(), outcome);
     let page = if allowed {
         Page::Done {
             title: "You are signed in",

@@ -1,12 +1,14 @@
 //! Polling of a device for its tokens (RFC 8628 sections 3.4 and 3.5).
 
-use super::{super::session_start, rows};
+use super::rows;
 use crate::{
     base::secret::PlainSecret,
     issuer::{
         Issuer, authorization,
-        parameters::Parameters,
-        token::{self, IssuedTokens, MAX_TOKEN_BYTES, TokenError},
+        issued_tokens::{self, IssuedTokens},
+        parameters::{MAX_SECRET_BYTES, Parameters},
+        session_start,
+        token_error::TokenError,
     },
 };
 
@@ -20,7 +22,7 @@ pub(in crate::issuer) async fn redeem(
     sent: &Parameters,
     client_id: &str,
 ) -> Result<IssuedTokens, TokenError> {
-    let code = PlainSecret::presented(sent.required("device_code", MAX_TOKEN_BYTES)?).hash();
+    let code = PlainSecret::presented(sent.required("device_code", MAX_SECRET_BYTES)?).hash();
     let now = issuer.clock().now_ms();
     let mut tx = issuer.db().begin().await?;
     let Some(polled) = rows::poll(&mut tx, code, now).await? else {
@@ -55,7 +57,7 @@ pub(in crate::issuer) async fn redeem(
         tx.commit().await?;
         return Err(INVALID_DEVICE_CODE);
     };
-    let granted = token::issue(issuer, &mut tx, &session, None, None, now).await?;
+    let granted = issued_tokens::issue(issuer, &mut tx, &session, None, None, now).await?;
     tx.commit().await?;
     Ok(granted)
 }

@@ -6,7 +6,7 @@
 //! The exchange does not change the session: no refresh token is used up, so sessions without one
 //! can do it too.
 
-use tenant_shared::{Code, GATEWAY_SCOPE};
+use tenant_shared::GATEWAY_SCOPE;
 
 use super::{ACCESS_TOKEN, ExchangedToken};
 use crate::{
@@ -14,11 +14,11 @@ use crate::{
         secret::PlainSecret,
         throttle::{self, Allowance, RateLimit},
     },
-    identity::{PresentedCredential, session},
+    identity::{AuthenticationError, PresentedCredential, sessions},
     issuer::{
         Issuer,
-        parameters::Parameters,
-        token::{MAX_TOKEN_BYTES, TokenError},
+        parameters::{MAX_SECRET_BYTES, Parameters},
+        token_error::TokenError,
     },
 };
 
@@ -48,19 +48,20 @@ pub(super) async fn issue(
     if sent.required("scope", 256)? != GATEWAY_SCOPE {
         return Err(TokenError::Scope);
     }
-    let presented = PlainSecret::presented(sent.required("subject_token", MAX_TOKEN_BYTES)?);
+    let presented = PlainSecret::presented(sent.required("subject_token", MAX_SECRET_BYTES)?);
     let caller =
         match issuer.identity().authenticate(&PresentedCredential::AccessToken(presented)).await {
             Ok(caller) if !caller.is_gateway_only() => caller,
             Ok(_) => return Err(TokenError::Subject("subject_token is for the gateway only")),
-            Err(failure) if failure.code() == Code::Unauthenticated => {
+            Err(AuthenticationError::Unauthenticated) => {
                 return Err(TokenError::Subject("subject_token is expired or its session is over"));
             }
+            Err(AuthenticationError::Storage(error)) => return Err(error.into()),
             Err(_) => return Err(TokenError::Unavailable),
         };
     let (clock, session_id) = (issuer.clock(), caller.session_id());
     let now = clock.now_ms();
-    let access_token = PlainSecret::generate(session::ACCESS_PREFIX)?;
+    let access_token = PlainSecret::generate(sessions::ACCESS_PREFIX)?;
     let lifetime = i64::from(issuer.settings().access_token_seconds) * 1000;
     let expires_at = (now + lifetime).min(caller.session_expires_at().as_millisecond());
     let mut tx = issuer.db().begin().await?;
@@ -72,7 +73,7 @@ pub(super) async fn issue(
         return Err(TokenError::TooMany(limit.retry_after));
     }
     let hash = access_token.hash();
-    session::add_access_token(&mut tx, hash, session_id, expires_at, Some(GATEWAY_SCOPE)).await?;
+    sessions::add_access_token(&mut tx, hash, session_id, expires_at, Some(GATEWAY_SCOPE)).await?;
     tx.commit().await?;
     let expires_in = (expires_at - now) / 1000;
     Ok(ExchangedToken { access_token, expires_in, scope: Some(GATEWAY_SCOPE) })

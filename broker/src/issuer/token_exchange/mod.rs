@@ -18,17 +18,17 @@ use super::{
     Issuer,
     jwt::{HttpClientError, VerificationError, unverified_issuer},
     parameters::{ParameterError, Parameters},
-    token::TokenError,
+    token_error::TokenError,
 };
 use crate::{
     audit::{self, Action, Event},
     base::{
         clock::Clock,
-        request_context::{self, record_field},
+        request_context::{self, Field, record_field},
         secret::PlainSecret,
         throttle::{self, RateLimit},
     },
-    identity::session,
+    identity::sessions,
 };
 
 /// The grant type (RFC 8693 section 2.1).
@@ -116,7 +116,7 @@ pub(super) async fn exchange(
                 let reason = format!("{why} ({})", request.workspace);
                 let event = Event::refused(Action::ExchangeToken, reason);
                 audit::record_in_own_tx(issuer.db(), issuer.clock(), event).await?;
-                issuer.metrics().action(Action::ExchangeToken, "refused");
+                issuer.metrics().action(Action::ExchangeToken.as_str(), "refused");
             }
             Err(error)
         }
@@ -171,7 +171,7 @@ async fn admit(
         let claims = match workload.verify(request.token, now).await {
             Ok(claims) => claims,
             Err(VerificationError::Invalid(why)) => {
-                record_field("cause", why);
+                record_field(Field::Cause, why);
                 refusal = TokenError::Subject("subject_token is not valid here");
                 continue;
             }
@@ -209,9 +209,9 @@ async fn begin_session(
     if admitted.expires_at < now + 1000 {
         return Err(TokenError::Subject("subject_token has expired"));
     }
-    let access_token = PlainSecret::generate(session::ACCESS_PREFIX)?;
+    let access_token = PlainSecret::generate(sessions::ACCESS_PREFIX)?;
     let WorkspaceRef { id, owner, .. } = admitted.workspace;
-    let new = session::NewSession {
+    let new = sessions::NewSession {
         id: issuer.clock().random_id(),
         user_id: owner,
         client_id: &admitted.client_id,
@@ -226,9 +226,9 @@ async fn begin_session(
         user_suspensions: None,
     };
     let mut tx = issuer.db().begin().await?;
-    let Some(session) = session::begin(&mut tx, &new).await? else { return Err(NO_RULE) };
+    let Some(session) = sessions::begin(&mut tx, &new).await? else { return Err(NO_RULE) };
     let hash = access_token.hash();
-    session::add_access_token(&mut tx, hash, session.id, session.expires_at, None).await?;
+    sessions::add_access_token(&mut tx, hash, session.id, session.expires_at, None).await?;
     let event = Event {
         user_id: Some(owner),
         workspace_id: Some(id),
@@ -238,9 +238,9 @@ async fn begin_session(
     };
     audit::record(&mut tx, issuer.clock(), event).await?;
     tx.commit().await?;
-    issuer.metrics().action(Action::ExchangeToken, "success");
-    record_field("user_id", owner);
-    record_field("session_id", session.id);
+    issuer.metrics().action(Action::ExchangeToken.as_str(), "success");
+    record_field(Field::UserId, owner);
+    record_field(Field::SessionId, session.id);
     let expires_in = (session.expires_at - now) / 1000;
     Ok(ExchangedToken { access_token, expires_in, scope: None })
 }

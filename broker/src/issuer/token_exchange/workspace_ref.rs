@@ -20,8 +20,8 @@ impl WorkspaceRef {
 }
 
 const FIND: &str = "\
-SELECT id, user_id AS owner, k8s_namespace AS namespace FROM workspaces \
-WHERE k8s_namespace = $1 OR id = $2";
+SELECT workspace_id AS id, user_id AS owner, namespace FROM workspace_members \
+WHERE namespace = $1 OR workspace_id = $2";
 
 /// Finds the workspace with this identifier or namespace. `None` if there is none, or if two match.
 pub(super) async fn find_by_name(db: &Db, name: &str) -> sqlx::Result<Option<WorkspaceRef>> {

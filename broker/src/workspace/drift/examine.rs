@@ -1,4 +1,5 @@
-//! Examination of one workspace: its drift is recorded, and repaired where the broker may do so.
+//! Examination of one workspace: its drift is recorded, and repaired where the broker may do so
+//! ([`super::repair`]).
 //!
 //! | drift | action |
 //! |---|---|
@@ -15,11 +16,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
-use super::record::Finding;
+use super::{record::Finding, repair::Repair};
 use crate::{
-    base::error_chain,
     cluster::{
-        ClusterError, Compared, Difference, NamespaceOwnership, Object, ObjectComparison,
+        Cluster, ClusterError, Compared, Difference, NamespaceOwnership, Object, ObjectComparison,
         is_marked_suspended,
     },
     tier::Tier,
@@ -42,13 +42,6 @@ struct Examination {
     repairs: Vec<Repair>,
     /// Whether the namespace is missing or not ours.
     lost: bool,
-}
-
-struct Repair {
-    finding: Finding,
-    object: Object,
-    /// Uid of the object that has the name now; empty if there is none.
-    uid: String,
 }
 
 impl Examination {
@@ -93,7 +86,9 @@ impl Workspaces {
         }
         self.record_findings(&workspace, &examination.findings, examination.lost).await?;
         match workspace.status() {
-            WorkspaceStatus::Suspended => self.repair_suspended(&workspace, &examination).await,
+            WorkspaceStatus::Suspended => {
+                self.repair_suspended(&workspace, &examination.findings).await
+            }
             _ => self.repair(&workspace, examination.repairs).await,
         }
     }
@@ -104,12 +99,12 @@ impl Workspaces {
         wanted: Vec<Object>,
         tier: &Tier,
     ) -> Result<Examination, WorkspaceError> {
+        let cluster = self.cluster_of(workspace)?;
         let mut examination = Examination::default();
         let mut may_write = true;
         for object in wanted {
             let kind = object.kind();
-            let ObjectComparison { difference, uid } =
-                self.cluster.get_and_compare(&object).await?;
+            let ObjectComparison { difference, uid } = cluster.get_and_compare(&object).await?;
             match (&object, difference) {
                 (Object::Namespace(_), difference) => {
                     if let Some(difference) = difference {
@@ -120,7 +115,7 @@ impl Workspaces {
                         return Ok(examination);
                     }
                     self.store_namespace_uid(workspace, &uid).await?;
-                    if self.cluster.is_marked_suspended(&workspace.k8s_namespace).await? {
+                    if cluster.is_marked_suspended(&workspace.k8s_namespace).await? {
                         examination.add_finding(kind, Difference::SuspendedLabel);
                         may_write = false;
                     }
@@ -135,7 +130,7 @@ impl Workspaces {
                     Object::ResourceQuota(_) | Object::LimitRange(_) | Object::NetworkPolicy(_),
                     Some(difference),
                 ) if difference != Difference::Missing => {
-                    if !self.matches_older_version(&object, tier).await? {
+                    if !matches_older_version(cluster, &object, tier).await? {
                         examination.add_finding(kind, difference);
                     }
                 }
@@ -159,25 +154,13 @@ impl Workspaces {
         Ok(examination)
     }
 
-    /// Whether the object is as an older version of the broker created it for this tier.
-    async fn matches_older_version(
-        &self,
-        wanted: &Object,
-        tier: &Tier,
-    ) -> Result<bool, ClusterError> {
-        match objects::older_version_of(wanted, tier) {
-            Some(older) => Ok(self.cluster.get_and_compare(&older).await?.difference.is_none()),
-            None => Ok(false),
-        }
-    }
-
     async fn examine_suspended(
         &self,
         workspace: &WorkspaceRow,
         wanted: &[Object],
     ) -> Result<Examination, WorkspaceError> {
         let mut examination = Examination::default();
-        let (cluster, namespace) = (&self.cluster, workspace.k8s_namespace.as_str());
+        let (cluster, namespace) = (self.cluster_of(workspace)?, workspace.k8s_namespace.as_str());
         // Only the first object, the namespace, has to exist.
         let Some(wanted) = wanted.first() else { return Ok(examination) };
         let kind = wanted.kind();
@@ -222,89 +205,16 @@ impl Workspaces {
         }
         store::set_namespace_uid(&self.db, workspace, uid).await
     }
+}
 
-    async fn repair_suspended(
-        &self,
-        workspace: &WorkspaceRow,
-        examination: &Examination,
-    ) -> Result<(), WorkspaceError> {
-        let is_ours_to_do = |finding: &&Finding| {
-            matches!(finding.difference, Difference::SuspendedLabel | Difference::Unexpected)
-        };
-        if !examination.findings.iter().any(|finding| is_ours_to_do(&finding)) {
-            return Ok(());
-        }
-        self.revoke_regained_access(workspace).await?;
-        for finding in examination.findings.iter().filter(is_ours_to_do) {
-            self.record_repair(workspace, *finding).await?;
-        }
-        Ok(())
-    }
-
-    async fn repair(
-        &self,
-        workspace: &WorkspaceRow,
-        repairs: Vec<Repair>,
-    ) -> Result<(), WorkspaceError> {
-        let mut failed = None;
-        let mut did_something = false;
-        for repair in repairs {
-            did_something = true;
-            if let Err(error) = self.repair_one(workspace, &repair).await {
-                let kind = repair.finding.kind;
-                tracing::warn!(
-                    workspace = %workspace.id, kind, error = error_chain(&error),
-                    "drift repair failed"
-                );
-                failed = Some(error);
-            }
-        }
-        if did_something {
-            self.undo_if_suspended(workspace).await?;
-        }
-        failed.map_or(Ok(()), Err)
-    }
-
-    async fn repair_one(
-        &self,
-        workspace: &WorkspaceRow,
-        repair: &Repair,
-    ) -> Result<(), WorkspaceError> {
-        if !repair.uid.is_empty() {
-            match self.cluster.delete_with_uid(&repair.object, &repair.uid).await {
-                // It was replaced again; the next round examines the new object.
-                Err(ClusterError::Conflict(_)) => return Ok(()),
-                other => other?,
-            }
-        }
-        if matches!(repair.object, Object::RoleBinding(_)) {
-            // The quota may have been recreated a moment ago.
-            self.wait_for_quota(&workspace.k8s_namespace).await?;
-        }
-        let made = self.cluster.create_or_verify(&repair.object).await?;
-        if !matches!(repair.object, Object::ServiceAccount(_)) {
-            return Ok(self.record_repair(workspace, repair.finding).await?);
-        }
-        // Somebody else created an account first. It is not adopted; the next round finds it.
-        if !made.created {
-            return Ok(());
-        }
-        let old = workspace.k8s_sa_uid.as_deref().unwrap_or_default();
-        let mut tx = self.db.begin().await?;
-        if store::replace_lost_service_account(&mut tx, workspace.id, old, &made.uid).await? {
-            self.record_repair_in(&mut tx, workspace, repair.finding).await?;
-        }
-        Ok(tx.commit().await?)
-    }
-
-    /// Revokes the access that repairs restored, if the workspace was suspended meanwhile.
-    async fn undo_if_suspended(&self, workspace: &WorkspaceRow) -> Result<(), WorkspaceError> {
-        let now = store::by_id(&self.db, workspace.id).await?.ok_or(sqlx::Error::RowNotFound)?;
-        match now.status() {
-            WorkspaceStatus::Suspending | WorkspaceStatus::Suspended => {
-                self.revoke_regained_access(&now).await
-            }
-            _ => Ok(()),
-        }
+/// Whether the object is as an older version of the broker created it for this tier.
+async fn matches_older_version(
+    cluster: &Cluster,
+    wanted: &Object,
+    tier: &Tier,
+) -> Result<bool, ClusterError> {
+    match objects::older_version_of(wanted, tier) {
+        Some(older) => Ok(cluster.get_and_compare(&older).await?.difference.is_none()),
+        None => Ok(false),
     }
 }

@@ -2,76 +2,27 @@
 
 pub(super) mod drift;
 pub(super) mod list;
+mod row;
 #[cfg(test)]
 mod tests;
 pub(super) mod work;
 
-use sqlx::FromRow;
-use tenant_shared::{Quota, Workspace, WorkspaceStatus};
+use tenant_shared::Quota;
 use uuid::Uuid;
 
-use super::{
-    progress,
-    state::{Event, transition},
-};
+pub use row::{WorkspaceRow, WorkspaceStatusRow};
+
+use super::state::{Event, transition};
 use crate::{
-    access::Owned,
     base::{
-        clock::{Clock, timestamp},
+        clock::Clock,
         db::{Db, Tx},
     },
-    cluster::RecordedUids,
     on_engine,
 };
 
-/// A row of `workspaces`. Holding one grants no permission.
-#[derive(Clone, Debug, FromRow)]
-pub struct WorkspaceRow {
-    pub(super) id: Uuid,
-    pub(super) user_id: Uuid,
-    pub(super) cluster: String,
-    pub(super) k8s_namespace: String,
-    pub(super) k8s_namespace_uid: Option<String>,
-    pub(super) k8s_sa_uid: Option<String>,
-    pub(super) retired_sa_uid: Option<String>,
-    pub(super) tier: String,
-    quota_cpu: String,
-    quota_memory: String,
-    status: String,
-    pub(super) status_changed_at: i64,
-    created_at: i64,
-    pub(super) sweep_at: i64,
-    pub(super) sweep_attempts: i64,
-    pub(super) open_step: Option<String>,
-}
-
-/// The status of a workspace and its ServiceAccount.
-#[derive(Clone, Debug, FromRow)]
-pub struct WorkspaceStatusRow {
-    /// Identifier of the workspace.
-    pub id: Uuid,
-    status: String,
-    /// Uid of its current ServiceAccount; `None` while there is none to issue tokens for.
-    #[sqlx(rename = "k8s_sa_uid")]
-    pub service_account_uid: Option<String>,
-}
-
-impl WorkspaceStatusRow {
-    /// The status. A value that this version does not know counts as failed.
-    pub fn status(&self) -> WorkspaceStatus {
-        WorkspaceStatus::parse(&self.status).unwrap_or(WorkspaceStatus::Failed)
-    }
-}
-
-/// SQL: the workspaces whose status changed after `$1`, in milliseconds since 1970.
-macro_rules! changed_after {
-    () => {
-        "FROM workspaces WHERE status_changed_at > $1"
-    };
-}
-pub(crate) use changed_after;
-
-const CHANGED: &str = concat!("SELECT id, status, k8s_sa_uid ", changed_after!());
+const CHANGED: &str = "\
+SELECT id, status, k8s_sa_uid FROM workspaces WHERE status_changed_at > $1";
 
 /// The workspaces whose status changed after this time, in milliseconds since 1970.
 pub(super) async fn changed_since(db: &Db, since: i64) -> sqlx::Result<Vec<WorkspaceStatusRow>> {
@@ -84,70 +35,6 @@ const CURRENT_STATUS: &str = "SELECT id, status, k8s_sa_uid FROM workspaces WHER
 pub(super) async fn current_status(db: &Db, id: Uuid) -> sqlx::Result<Option<WorkspaceStatusRow>> {
     on_engine!(db.reader(), pool =>
         sqlx::query_as(CURRENT_STATUS).bind(id).fetch_optional(pool).await)
-}
-
-impl Owned for WorkspaceRow {
-    fn id(&self) -> Uuid {
-        self.id
-    }
-
-    fn owner(&self) -> Uuid {
-        self.user_id
-    }
-}
-
-impl WorkspaceRow {
-    /// The status. A value that this version does not know counts as failed, so nothing is issued.
-    pub fn status(&self) -> WorkspaceStatus {
-        WorkspaceStatus::parse(&self.status).unwrap_or(WorkspaceStatus::Failed)
-    }
-
-    /// Name of its namespace in the cluster.
-    pub fn namespace(&self) -> &str {
-        &self.k8s_namespace
-    }
-
-    /// The recorded uids of its objects.
-    pub(super) fn recorded_uids(&self) -> RecordedUids<'_> {
-        RecordedUids {
-            namespace: self.k8s_namespace_uid.as_deref(),
-            service_account: self.k8s_sa_uid.as_deref(),
-            retired_service_account: self.retired_sa_uid.as_deref(),
-        }
-    }
-
-    /// Whether an object that grants rights was ever created for it.
-    pub(super) fn had_rights(&self) -> bool {
-        let uids = [&self.k8s_namespace_uid, &self.k8s_sa_uid, &self.retired_sa_uid];
-        uids.iter().any(|uid| uid.is_some())
-    }
-
-    /// Whether its ServiceAccount has to be replaced before anything is issued.
-    pub(crate) fn is_rotating(&self) -> bool {
-        self.status() == WorkspaceStatus::Provisioned && self.retired_sa_uid.is_some()
-    }
-
-    /// Whether tokens are requested for the ServiceAccount with this uid.
-    pub(crate) fn issues_with(&self, uid: &str) -> bool {
-        self.status() == WorkspaceStatus::Provisioned && self.k8s_sa_uid.as_deref() == Some(uid)
-    }
-
-    /// The API form of the row, without drift.
-    pub fn to_api(&self) -> Workspace {
-        Workspace {
-            id: self.id,
-            namespace: self.k8s_namespace.clone(),
-            status: self.status(),
-            quota: Quota { cpu: self.quota_cpu.clone(), memory: self.quota_memory.clone() },
-            tier: self.tier.clone(),
-            cluster: self.cluster.clone(),
-            owner: self.user_id,
-            owner_email: None,
-            created_at: timestamp(self.created_at).into(),
-            unfinished: progress::unfinished(self),
-            drift: Vec::new(),
-        }
-    }
 }
 
 /// The values of a new row.

@@ -1,10 +1,14 @@
 //! All statements of the store on both engines.
 
-use tenant_shared::{Quota, Unfinished, WorkspaceStatus as Status};
+use tenant_shared::{Quota, Unfinished, Workspace, WorkspaceStatus as Status};
 use uuid::Uuid;
 
 use super::*;
-use crate::testing::{On, SA_UID, Storage, on_both_engines, run_concurrently};
+use crate::{
+    access::{Grants, Resource as _},
+    base::clock::timestamp,
+    testing::{On, SA_UID, Storage, on_both_engines, run_concurrently},
+};
 
 on_both_engines!(
     a_new_row_has_the_inserted_values,
@@ -67,7 +71,7 @@ async fn a_new_row_has_the_inserted_values(on: On) {
     assert!(by_namespace(&mut tx, "TENANT-A").await.unwrap().is_none(), "names are exact");
     let row = by_namespace(&mut tx, "tenant-a").await.unwrap().unwrap();
     drop(tx);
-    assert_eq!((row.id, row.user_id, Owned::owner(&row)), (id, user, user));
+    assert_eq!((row.id, row.user_id, row.grants()), (id, user, Grants::owned_by(user)));
     assert_eq!(row.k8s_sa_uid, None, "nothing can be issued yet");
     assert_eq!(row.status_changed_at, storage.clock.now_ms());
     let expected = Workspace {

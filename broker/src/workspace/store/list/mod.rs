@@ -9,16 +9,27 @@ use uuid::Uuid;
 
 use super::{WorkspaceRow, columns};
 use crate::{
+    access::{Grants, Resource},
     base::{db::Db, paging::Cursor},
     on_engine,
 };
 
 /// A workspace with the e-mail address of its owner, which only lists and lookups show.
 #[derive(Clone, Debug, FromRow)]
-pub struct ListedWorkspace {
+pub(in crate::workspace) struct ListedWorkspace {
     #[sqlx(flatten)]
     pub(in crate::workspace) workspace: WorkspaceRow,
     owner_email: String,
+}
+
+impl Resource for ListedWorkspace {
+    fn id(&self) -> Uuid {
+        self.workspace.id()
+    }
+
+    fn grants(&self) -> Grants {
+        self.workspace.grants()
+    }
 }
 
 impl ListedWorkspace {
@@ -39,8 +50,8 @@ macro_rules! listed {
         const $name: &str = concat!(
             "SELECT ",
             columns!(),
-            ", (SELECT u.email FROM users u WHERE u.id = workspaces.user_id) AS owner_email \
-             FROM workspaces ",
+            ", (SELECT e.email FROM user_emails e WHERE e.user_id = workspaces.user_id) \
+               AS owner_email FROM workspaces ",
             $rest
         );
     };
@@ -49,7 +60,10 @@ macro_rules! listed {
 listed!(BY_ID, "WHERE id = $1 LIMIT $2");
 listed!(BY_ID_OF_EITHER, "WHERE id = $1 OR user_id = $1 LIMIT $2");
 listed!(BY_NAMESPACE, "WHERE k8s_namespace = $1 LIMIT $2");
-listed!(BY_EMAIL, "WHERE user_id = (SELECT u.id FROM users u WHERE u.email = $1) LIMIT $2");
+listed!(
+    BY_EMAIL,
+    "WHERE user_id = (SELECT e.user_id FROM user_emails e WHERE e.email = $1) LIMIT $2"
+);
 listed!(ALL, "WHERE (created_at, id) > ($1, $2) ORDER BY created_at, id LIMIT $3");
 listed!(
     OF_USER,

@@ -12,6 +12,8 @@ use uuid::Uuid;
 /// Headers that differ between any two responses. The length depends on the connection: the API
 /// server omits it from 2 KiB on in HTTP/1.1, and from 4 KiB on in HTTP/2.
 const VOLATILE_HEADERS: [&str; 3] = ["date", "audit-id", "content-length"];
+/// Headers that the broker adds to every response.
+const BROKER_HEADERS: [&str; 2] = ["strict-transport-security", "x-request-id"];
 /// Fields that differ between any two objects; [`RouteResponse::without_volatile_fields`] blanks
 /// them.
 const VOLATILE_FIELDS: [&str; 6] =
@@ -54,8 +56,17 @@ impl Route {
             request = request.header(*name, *value);
         }
         let answer = request.body(body).send().await.unwrap();
-        let headers =
-            answer.headers().iter().filter(|(name, _)| !VOLATILE_HEADERS.contains(&name.as_str()));
+        let is_gateway = self.base.path().starts_with("/clusters/");
+        for name in BROKER_HEADERS {
+            assert_eq!(answer.headers().contains_key(name), is_gateway, "{name} of {path}");
+        }
+        if is_gateway {
+            // A synthesized response has the id of the last call.
+            assert_eq!(answer.headers()["x-request-id"], answer.headers()["audit-id"], "{path}");
+        }
+        let headers = answer.headers().iter().filter(|(name, _)| {
+            !VOLATILE_HEADERS.contains(&name.as_str()) && !BROKER_HEADERS.contains(&name.as_str())
+        });
         let headers = headers
             .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
             .collect();

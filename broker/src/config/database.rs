@@ -1,0 +1,33 @@
+//! Settings of the database (`database.*`).
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    Settings,
+    declaration::{Declaration, ROOT, Setting},
+    parse::optional,
+};
+use crate::base::db::Location;
+
+const URL: Setting<Option<String>> = Setting::derived(
+    "database.url",
+    "sqlite://<state_dir>/broker.db",
+    optional,
+    "postgres://user:password@host:5432/name, or sqlite://<file>.",
+);
+const URL_FILE: Setting<Option<PathBuf>> = Setting::new(
+    "database.url_file",
+    "",
+    optional,
+    "File that holds the database URL, instead of database.url.",
+);
+pub(super) const SETTINGS: &[&dyn Declaration] = &[&URL, &URL_FILE];
+
+pub(super) fn read(s: &mut Settings, state_dir: &Path) -> Location {
+    let default = || Location::Sqlite(state_dir.join("broker.db"));
+    let Some(url) = URL.read_or_file(&URL_FILE, s, ROOT) else { return default() };
+    url.parse().unwrap_or_else(|why: String| {
+        URL.fault(s, &why);
+        default()
+    })
+}

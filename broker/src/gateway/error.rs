@@ -1,0 +1,72 @@
+//! The errors of the gateway as API errors.
+
+use tenant_shared::Code;
+
+use super::{cancel::CloseReason, headers::HeaderError, path::PathError, upload::UploadError};
+use crate::{
+    base::{
+        error_chain,
+        request_context::{Field, record_field},
+    },
+    cluster::UpstreamError,
+    http::ApiError,
+    identity::SIGN_IN,
+};
+
+impl From<PathError> for ApiError {
+    fn from(error: PathError) -> Self {
+        Self::new(Code::InvalidRequest, error.to_string())
+    }
+}
+
+impl From<HeaderError> for ApiError {
+    fn from(error: HeaderError) -> Self {
+        let code = match error {
+            HeaderError::Impersonation => Code::Forbidden,
+            HeaderError::TwoAuthorizations => Code::InvalidRequest,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<UpstreamError> for ApiError {
+    fn from(error: UpstreamError) -> Self {
+        record_field(Field::Cause, error_chain(&error));
+        match error {
+            UpstreamError::Connection(error)
+                if let Some(error) = UploadError::from_hyper(&error) =>
+            {
+                Self::new(Code::InvalidRequest, error.to_string())
+            }
+            UpstreamError::Path(_) => {
+                Self::new(Code::InvalidRequest, "the path cannot be forwarded")
+            }
+            UpstreamError::Connect(_) | UpstreamError::Connection(_) => Self::new(
+                Code::ClusterUnavailable,
+                "the cluster's API server does not answer; try again",
+            ),
+        }
+    }
+}
+
+/// The error for a client whose request was closed from outside.
+pub(super) fn cancelled_request(reason: CloseReason) -> ApiError {
+    match reason {
+        CloseReason::Suspended => ApiError::new(
+            Code::WorkspaceSuspended,
+            "the workspace is suspended; ask an administrator",
+        ),
+        CloseReason::SessionEnded => ApiError::new(Code::Unauthenticated, SIGN_IN),
+        CloseReason::Revoked => token_replaced(),
+        CloseReason::Stopping | CloseReason::DatabaseUnavailable => ApiError::new(
+            Code::StorageUnavailable,
+            "the broker cannot continue this request; send it again",
+        ),
+    }
+}
+
+/// The error for a client whose upstream token became invalid during the request.
+pub(super) fn token_replaced() -> ApiError {
+    let text = "the token of the workspace was just replaced; send the request again";
+    ApiError::new(Code::WorkspaceNotReady, text).retry_after(1)
+}

@@ -1,0 +1,173 @@
+//! The way of a request through the gateway, from top to bottom.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, request::Parts};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
+use tenant_shared::Code;
+
+use super::{
+    Gateway,
+    discard::discard,
+    headers,
+    in_flight::InFlightRequest,
+    interception::{self, Interception},
+    kubernetes_status,
+    path::{self, Kind, Target},
+    principals::Principal,
+    request::UpstreamRequest,
+    response,
+    streams::StreamInfo,
+    synthesized,
+    upstream_call::{RequestBody, UpstreamCall},
+    usage::Verb,
+};
+use crate::{
+    base::request_context::RequestInfo,
+    cluster::Transport,
+    http::{ApiError, Body},
+    workspace::Active,
+};
+
+impl Gateway {
+    /// Handles one request below `/clusters/`.
+    pub async fn handle(
+        &self,
+        request: Request<Incoming>,
+        info: &Arc<RequestInfo>,
+    ) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let mut body = Some(body);
+        match self.forward(parts, &mut body, info).await {
+            Ok(response) => response,
+            Err(error) => {
+                if let Some(body) = body {
+                    discard(self.identity.limits(), body, info.address);
+                }
+                kubernetes_status::refusal(&error, info)
+            }
+        }
+    }
+
+    /// Authenticates a request, checks it and forwards it. The body is taken once the request is
+    /// admitted.
+    ///
+    /// The futures of rare steps are boxed, here and in the functions that it calls: the future of
+    /// every request reserves space for those that are not, and is moved more than once before it
+    /// is polled.
+    async fn forward(
+        &self,
+        mut parts: Parts,
+        body: &mut Option<Incoming>,
+        info: &Arc<RequestInfo>,
+    ) -> Result<Response<Body>, ApiError> {
+        let presented = self.identity.extract(&parts.method, &parts.headers)?;
+        let principal = self.principals.get(&presented).await?;
+        headers::check(&parts.headers)?;
+        let target = path::parse(&parts.uri)?;
+        let cluster = self
+            .clusters
+            .find(target.cluster)
+            .ok_or_else(|| ApiError::new(Code::NotFound, "there is no such cluster"))?;
+        let workspace = principal.workspace(cluster.name(), target.namespace)?;
+        let active = self.principals.active(workspace)?;
+        let interception = self.interception(&parts, &target, active);
+        let (headers, extensions) = (&mut parts.headers, &mut parts.extensions);
+        let outgoing = UpstreamRequest::from_client(headers, extensions, &presented, info)?;
+        let in_flight = self.admit_or_delay(&parts, &target, &principal, active, info).await?;
+        let mut call = UpstreamCall {
+            gateway: self,
+            presented: &presented,
+            active: Arc::clone(active),
+            cluster,
+            namespace: target.namespace,
+            kind: target.kind,
+            transport: transport(&outgoing, target.kind),
+            in_flight,
+        };
+        let result = match (interception, body.take()) {
+            (Interception::List(representation), _) => {
+                let namespace = active.namespace();
+                Box::pin(synthesized::list(&mut call, &outgoing, representation, namespace)).await
+            }
+            (review @ (Interception::AccessReview | Interception::SelfReview), Some(body)) => {
+                let path = target.path_and_query;
+                let namespace = active.namespace();
+                let review = synthesized::access_review(
+                    &mut call, &outgoing, &review, path, body, namespace,
+                );
+                Box::pin(review).await
+            }
+            (interception, body) => {
+                let path = match &interception {
+                    Interception::Watch(path) => path,
+                    _ => target.path_and_query,
+                };
+                let body = match body {
+                    Some(body) if !body.is_end_stream() => {
+                        RequestBody::Stream(call.in_flight.upload(body).boxed())
+                    }
+                    _ => RequestBody::Full(Bytes::new()),
+                };
+                match call.send(&parts.method, path, &outgoing.headers, body).await {
+                    Ok(response) => {
+                        return response::to_client(response, outgoing, &target, call.in_flight);
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match result {
+            Ok(response) => {
+                response::to_client(response.map(Full::new), outgoing, &target, call.in_flight)
+            }
+            Err(error) => Err(call.in_flight.refuse(error)),
+        }
+    }
+
+    /// How the request is handled: most are passed through.
+    fn interception(&self, parts: &Parts, target: &Target<'_>, active: &Active) -> Interception {
+        if self.own_answers {
+            interception::intercept(&parts.method, target, &parts.headers, active.namespace())
+        } else {
+            Interception::PassThrough
+        }
+    }
+
+    /// Admits a request within the limits of its tenant; a refusal is delayed.
+    async fn admit_or_delay(
+        &self,
+        parts: &Parts,
+        target: &Target<'_>,
+        principal: &Principal,
+        active: &Active,
+        info: &Arc<RequestInfo>,
+    ) -> Result<InFlightRequest, ApiError> {
+        let stream = StreamInfo {
+            kind: target.kind,
+            workspace: active.workspace_id(),
+            service_account: Arc::clone(active.service_account_uid()),
+            user: principal.caller.user_id(),
+            session: principal.caller.session_id(),
+            credential: None,
+        };
+        let verb = Verb::of_request(&parts.method, target);
+        match self.admit(stream, active.permit().resource(), verb, info) {
+            Ok(in_flight) => Ok(in_flight),
+            Err((exceeded, limiter)) => Err(exceeded.delayed_error(&limiter.limits).await),
+        }
+    }
+}
+
+/// The connection that a request needs: its own for upgrades and calls, a shared one for watches.
+fn transport(outgoing: &UpstreamRequest, kind: Kind) -> Transport {
+    if outgoing.upgrade.is_some() {
+        Transport::Upgrade
+    } else if kind == Kind::Watch {
+        Transport::Http2
+    } else {
+        Transport::Http1
+    }
+}

@@ -1,0 +1,160 @@
+//! The outer HTTP stack. Every request of API, pages, issuer and gateway passes it in this order:
+//! request id and client address, CORS, the inner service, headers, metrics, access log.
+
+use std::{net::IpAddr, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
+use poem::IntoResponse as _;
+use tenant_shared::GATEWAY_PATH;
+use tracing::Instrument as _;
+
+use super::{
+    API_PATH, ApiError, Body, TrustedProxies,
+    access_log::{AccessLogLine, Details},
+    body,
+    cors::{self, CorsDecision, CorsPolicy},
+};
+use crate::{
+    base::{
+        clock::Clock,
+        request_context::{REQUEST, RequestContext, RequestInfo},
+        telemetry::Metrics,
+    },
+    identity::Origins,
+};
+
+/// Length to which a `User-Agent` is truncated, in characters.
+const MAX_USER_AGENT_CHARS: usize = 200;
+/// Length to which a path is truncated, in characters, because a stream keeps it as long as it is
+/// open.
+const MAX_PATH_CHARS: usize = 300;
+/// Response header with the request id.
+pub const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
+/// RFC 6797; a year, which the preload lists of browsers require.
+const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000");
+/// No response but a page, which sets a policy of its own, may be rendered as a page.
+const CSP: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+
+/// The outer stack. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct OuterStack {
+    /// Source of request ids.
+    pub clock: Clock,
+    /// Counts requests and their duration.
+    pub metrics: Metrics,
+    /// Whether people reach the broker over HTTPS; then responses have HSTS.
+    pub https: bool,
+    /// Proxies whose `X-Forwarded-For` is trusted.
+    pub proxies: TrustedProxies,
+    /// Origins whose pages may use API and gateway.
+    pub origins: Origins,
+}
+
+impl OuterStack {
+    /// Handles one request of a connection from this address with the inner service.
+    pub async fn handle<F: Future<Output = Response<Body>>>(
+        &self,
+        request: Request<Incoming>,
+        remote: IpAddr,
+        inner: impl FnOnce(Request<Incoming>, Arc<RequestInfo>) -> F,
+    ) -> Response<Body> {
+        let info = Arc::new(self.info(&request, remote));
+        let policy = cors_policy(request.uri().path());
+        let decision = policy.map_or(CorsDecision::Handle(None), |policy| {
+            policy.decide(&info.method, request.headers(), &self.origins)
+        });
+        let span = tracing::debug_span!(
+            "request",
+            request_id = info.id,
+            method = info.method.as_str(),
+            path = info.path
+        );
+        let (mut response, fields) = REQUEST
+            .scope(RequestContext::new(Arc::clone(&info)), async {
+                let response = match decision {
+                    CorsDecision::Handle(origin) => {
+                        let mut response = inner(request, Arc::clone(&info)).instrument(span).await;
+                        if let (Some(policy), Some(origin)) = (policy, origin) {
+                            policy.expose(response.headers_mut(), origin);
+                        }
+                        response
+                    }
+                    CorsDecision::Preflight(headers) => preflight(*headers),
+                    CorsDecision::Refuse(error) => refusal(error),
+                };
+                (response, REQUEST.with(RequestContext::take_fields))
+            })
+            .await;
+        self.set_headers(&info, response.headers_mut());
+        let status = response.status().as_u16();
+        let seconds = info.started_at.elapsed().as_secs_f64();
+        self.metrics.request(&info.method, &info.path, status, seconds);
+        if let Some(fields) = fields {
+            let details = Details::Handled(&fields);
+            AccessLogLine { message: "request", request: &info, status, details }.write();
+        }
+        response
+    }
+
+    fn info(&self, request: &Request<Incoming>, remote: IpAddr) -> RequestInfo {
+        RequestInfo {
+            // Never an id of the client: it becomes the Audit-ID of calls to the cluster.
+            id: self.clock.random_id().to_string(),
+            address: Some(self.proxies.client(remote, request.headers())),
+            user_agent: user_agent(request.headers()),
+            method: request.method().clone(),
+            path: request.uri().path().chars().take(MAX_PATH_CHARS).collect(),
+            started_at: Instant::now(),
+        }
+    }
+
+    fn set_headers(&self, info: &RequestInfo, headers: &mut HeaderMap) {
+        if let Ok(id) = HeaderValue::from_str(&info.id) {
+            headers.insert(REQUEST_ID_HEADER, id);
+        }
+        if self.https {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, HSTS);
+        }
+        // The gateway forwards the API server's headers, and sets its own for browsers.
+        if !info.path.starts_with(GATEWAY_PATH) {
+            headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(CSP);
+            // Most responses are secret or personal; the few that may be cached say so themselves.
+            headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        }
+    }
+}
+
+/// Pages and endpoints of the issuer answer the broker's own pages and programs only, so they have
+/// no CORS policy.
+fn cors_policy(path: &str) -> Option<&'static CorsPolicy> {
+    if path.starts_with(GATEWAY_PATH) {
+        Some(&cors::GATEWAY)
+    } else if path
+        .strip_prefix(API_PATH)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    {
+        Some(&cors::API)
+    } else {
+        None
+    }
+}
+
+fn preflight(headers: HeaderMap) -> Response<Body> {
+    let mut response = Response::new(body::full(Bytes::new()));
+    *response.status_mut() = cors::PREFLIGHT_STATUS;
+    *response.headers_mut() = headers;
+    response
+}
+
+fn refusal(error: ApiError) -> Response<Body> {
+    error.into_response().into()
+}
+
+/// The `User-Agent` without control characters, truncated.
+fn user_agent(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(header::USER_AGENT)?.to_str().ok()?;
+    Some(text.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT_CHARS).collect())
+}

@@ -1,0 +1,18 @@
+//! Values of the columns of `users`.
+
+use tenant_shared::Role;
+use uuid::Uuid;
+
+/// Status of a user who may sign in; any other one may not.
+pub(crate) const ACTIVE: &str = "active";
+
+/// Status of a suspended user.
+pub(super) const SUSPENDED: &str = "suspended";
+
+/// Parses the role of a user. An unknown role is a decoding error.
+pub(in crate::identity) fn parse_role(role: &str, user_id: Uuid) -> sqlx::Result<Role> {
+    Role::parse(role).ok_or_else(|| sqlx::Error::ColumnDecode {
+        index: "role".to_owned(),
+        source: format!("users.role of {user_id} is {role:?}, which is no role").into(),
+    })
+}

@@ -1,0 +1,62 @@
+//! Proof that a workspace is provisioned, for the issuance of credentials.
+
+use std::sync::Arc;
+
+use tenant_shared::WorkspaceStatus;
+use uuid::Uuid;
+
+use super::{WorkspaceError, WorkspaceRow, Workspaces};
+use crate::access::{Permit, UseWorkspace};
+
+/// Proof that a user may use a workspace and that the workspace is provisioned. Credentials are
+/// issued only against this proof.
+#[derive(Clone, Debug)]
+pub struct Active {
+    permit: Permit<UseWorkspace, WorkspaceRow>,
+    service_account_uid: Arc<str>,
+}
+
+impl Active {
+    /// The permit that it was made with; it names the caller and the workspace.
+    pub fn permit(&self) -> &Permit<UseWorkspace, WorkspaceRow> {
+        &self.permit
+    }
+
+    /// Identifier of the workspace.
+    pub fn workspace_id(&self) -> Uuid {
+        self.permit.resource().id
+    }
+
+    /// Name of the workspace's namespace in the cluster.
+    pub fn namespace(&self) -> &str {
+        self.permit.resource().namespace()
+    }
+
+    /// Uid of the ServiceAccount that tokens are requested for.
+    pub fn service_account_uid(&self) -> &Arc<str> {
+        &self.service_account_uid
+    }
+}
+
+impl Workspaces {
+    /// Proof that the workspace is provisioned.
+    ///
+    /// # Errors
+    /// The workspace is suspended or not ready, or its ServiceAccount is being replaced.
+    pub fn active(
+        &self,
+        permit: &Permit<UseWorkspace, WorkspaceRow>,
+    ) -> Result<Active, WorkspaceError> {
+        let workspace = permit.resource();
+        match (workspace.status(), &workspace.k8s_sa_uid) {
+            (WorkspaceStatus::Provisioned, Some(uid)) => {
+                Ok(Active { permit: permit.clone(), service_account_uid: uid.as_str().into() })
+            }
+            (WorkspaceStatus::Suspended | WorkspaceStatus::Suspending, _) => {
+                Err(WorkspaceError::Suspended)
+            }
+            (WorkspaceStatus::Provisioned, None) => Err(WorkspaceError::Rotating),
+            (status, _) => Err(WorkspaceError::NotReady(status)),
+        }
+    }
+}

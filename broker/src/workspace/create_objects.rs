@@ -1,0 +1,91 @@
+//! Creation of the objects of a workspace in its cluster, for `init` and `resume`.
+
+use std::time::Duration;
+
+use tenant_shared::WorkspaceStatus;
+
+use super::{WorkspaceRow, Workspaces, objects, store::MadeUids};
+use crate::{
+    cluster::{Cluster, ClusterError, EnsuredObject, Object},
+    tier::Tier,
+};
+
+/// How long the API server may take to enforce a new quota.
+const QUOTA_TIMEOUT: Duration = Duration::from_secs(5);
+/// First interval between two reads of the quota's status. It doubles up to
+/// [`MAX_QUOTA_POLL_INTERVAL`].
+const QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(10);
+const MAX_QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+impl Workspaces {
+    /// Creates the objects in order.
+    pub(super) async fn create_objects(
+        &self,
+        workspace: &WorkspaceRow,
+    ) -> Result<MadeUids, ClusterError> {
+        let tier = self.tiers.get(&workspace.tier).ok_or_else(|| {
+            ClusterError::Conflict(format!("the tier {} is no longer configured", workspace.tier))
+        })?;
+        let cluster = self.cluster_of(workspace)?;
+        let mut made = MadeUids::default();
+        for object in
+            objects::desired(workspace.id, &workspace.k8s_namespace, &workspace.tier, tier)
+        {
+            if matches!(object, Object::RoleBinding(_)) {
+                self.wait_for_quota(workspace).await?;
+            }
+            let outcome = match workspace.status() {
+                WorkspaceStatus::Resuming => cluster.create_or_accept(&object).await?,
+                _ => create_object(cluster, &object, tier).await?,
+            };
+            tracing::debug!(
+                workspace = %workspace.id, kind = outcome.kind, created = outcome.created,
+                "object exists"
+            );
+            match object {
+                Object::Namespace(_) => made.namespace = outcome.uid,
+                Object::ServiceAccount(_) => made.service_account = outcome.uid,
+                _ => {}
+            }
+        }
+        Ok(made)
+    }
+
+    /// Waits until the API server enforces the quota, so that nobody has rights before that.
+    pub(super) async fn wait_for_quota(
+        &self,
+        workspace: &WorkspaceRow,
+    ) -> Result<(), ClusterError> {
+        let cluster = self.cluster_of(workspace)?;
+        let (namespace, quota) = (workspace.k8s_namespace.as_str(), objects::QUOTA_NAME);
+        let mut pause = QUOTA_POLL_INTERVAL;
+        let enforced = async {
+            while !cluster.quota_is_enforced(namespace, quota).await? {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(MAX_QUOTA_POLL_INTERVAL);
+            }
+            Ok(())
+        };
+        let late = |_| {
+            let (namespace, quota) = (namespace.to_owned(), quota.to_owned());
+            Err(ClusterError::QuotaNotEnforced { namespace, quota })
+        };
+        tokio::time::timeout(QUOTA_TIMEOUT, enforced).await.unwrap_or_else(late)
+    }
+}
+
+/// Creates an object. One that an older version of the broker created for this tier is accepted.
+async fn create_object(
+    cluster: &Cluster,
+    object: &Object,
+    tier: &Tier,
+) -> Result<EnsuredObject, ClusterError> {
+    let refused = match cluster.create_or_verify(object).await {
+        Err(refused @ ClusterError::Conflict(_)) => refused,
+        other => return other,
+    };
+    match objects::older_version_of(object, tier) {
+        Some(older) => cluster.create_or_verify(&older).await.map_err(|_| refused),
+        None => Err(refused),
+    }
+}

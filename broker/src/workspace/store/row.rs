@@ -1,0 +1,119 @@
+//! Rows of the table `workspaces`.
+
+use sqlx::FromRow;
+use tenant_shared::{Quota, Workspace, WorkspaceStatus};
+use uuid::Uuid;
+
+use crate::{
+    access::{Grants, Resource},
+    base::clock::timestamp,
+    cluster::RecordedUids,
+    workspace::progress,
+};
+
+/// A row of `workspaces`. Holding one grants no permission.
+#[derive(Clone, Debug, FromRow)]
+pub struct WorkspaceRow {
+    pub(in crate::workspace) id: Uuid,
+    pub(in crate::workspace) user_id: Uuid,
+    pub(in crate::workspace) cluster: String,
+    pub(in crate::workspace) k8s_namespace: String,
+    pub(in crate::workspace) k8s_namespace_uid: Option<String>,
+    pub(in crate::workspace) k8s_sa_uid: Option<String>,
+    pub(in crate::workspace) retired_sa_uid: Option<String>,
+    pub(in crate::workspace) tier: String,
+    pub(super) quota_cpu: String,
+    pub(super) quota_memory: String,
+    pub(super) status: String,
+    pub(in crate::workspace) status_changed_at: i64,
+    pub(super) created_at: i64,
+    pub(in crate::workspace) sweep_at: i64,
+    pub(in crate::workspace) sweep_attempts: i64,
+    pub(in crate::workspace) open_step: Option<String>,
+}
+
+/// The status of a workspace and its ServiceAccount.
+#[derive(Clone, Debug, FromRow)]
+pub struct WorkspaceStatusRow {
+    pub id: Uuid,
+    status: String,
+    /// Uid of its current ServiceAccount; `None` while there is none to issue tokens for.
+    #[sqlx(rename = "k8s_sa_uid")]
+    pub service_account_uid: Option<String>,
+}
+
+impl WorkspaceStatusRow {
+    /// The status. A value that this version does not know counts as failed.
+    pub fn status(&self) -> WorkspaceStatus {
+        WorkspaceStatus::parse(&self.status).unwrap_or(WorkspaceStatus::Failed)
+    }
+}
+
+impl Resource for WorkspaceRow {
+    fn id(&self) -> Uuid {
+        self.id
+    }
+
+    fn grants(&self) -> Grants {
+        Grants::owned_by(self.user_id)
+    }
+}
+
+impl WorkspaceRow {
+    /// The status. A value that this version does not know counts as failed, so nothing is issued.
+    pub fn status(&self) -> WorkspaceStatus {
+        WorkspaceStatus::parse(&self.status).unwrap_or(WorkspaceStatus::Failed)
+    }
+
+    /// Name of its namespace in the cluster.
+    pub fn namespace(&self) -> &str {
+        &self.k8s_namespace
+    }
+
+    /// Name of the cluster that it is in.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The recorded uids of its objects.
+    pub(in crate::workspace) fn recorded_uids(&self) -> RecordedUids<'_> {
+        RecordedUids {
+            namespace: self.k8s_namespace_uid.as_deref(),
+            service_account: self.k8s_sa_uid.as_deref(),
+            retired_service_account: self.retired_sa_uid.as_deref(),
+        }
+    }
+
+    /// Whether an object that grants rights was ever created for it.
+    pub(in crate::workspace) fn had_rights(&self) -> bool {
+        let uids = [&self.k8s_namespace_uid, &self.k8s_sa_uid, &self.retired_sa_uid];
+        uids.iter().any(|uid| uid.is_some())
+    }
+
+    /// Whether its ServiceAccount has to be replaced before anything is issued.
+    pub(crate) fn is_rotating(&self) -> bool {
+        self.status() == WorkspaceStatus::Provisioned && self.retired_sa_uid.is_some()
+    }
+
+    /// Whether tokens are requested for the ServiceAccount with this uid.
+    pub(crate) fn issues_with(&self, uid: &str) -> bool {
+        self.status() == WorkspaceStatus::Provisioned && self.k8s_sa_uid.as_deref() == Some(uid)
+    }
+
+    /// The API form of the row, without drift.
+    pub fn to_api(&self) -> Workspace {
+        Workspace {
+            id: self.id,
+            namespace: self.k8s_namespace.clone(),
+            status: self.status(),
+            quota: Quota { cpu: self.quota_cpu.clone(), memory: self.quota_memory.clone() },
+            tier: self.tier.clone(),
+            cluster: self.cluster.clone(),
+            owner: self.user_id,
+            owner_email: None,
+            created_at: timestamp(self.created_at).into(),
+            unfinished: progress::unfinished(self),
+            drift: Vec::new(),
+        }
+    }
+}

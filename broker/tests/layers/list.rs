@@ -1,0 +1,87 @@
+//! The modules of the broker in the order of their layers, and the owners of tables.
+
+/// The modules, lowest layer first, with their responsibility. A module uses modules before it.
+pub(crate) const LAYERS: &[(&str, &str)] = &[
+    (
+        "base",
+        "time, randomness, secrets, database, signing, rate limits, logs and metrics; nothing of the domain",
+    ),
+    ("tier", "resource limits, role and network rules of workspaces"),
+    (
+        "cluster",
+        "Kubernetes API servers, accessed as the broker; pooled connections for requests with a tenant's token",
+    ),
+    ("audit", "audit trail: record, chain, verify, prune, read and export"),
+    ("identity", "users, passwords, sessions and access tokens: authentication"),
+    ("access", "authorization: decides on an action and returns a `Permit`"),
+    ("workspace", "life cycle of workspaces: init, suspend, resume, sweep, drift"),
+    ("credential", "two-hour tokens: issue, record, list, revoke"),
+    ("user", "management of users by administrators"),
+    ("tier_role", "permissions that the tiers' ClusterRoles really grant"),
+    ("install", "the broker's ClusterRole and the admission policies: manifest, apply, verify"),
+    ("doctor", "diagnostics of the cluster"),
+    ("http", "outer HTTP stack, error responses, CORS, access log, extractors, pages"),
+    ("server", "listener, TLS, connections, graceful shutdown"),
+    ("issuer", "OpenID provider: sign-in pages, OAuth endpoints, connectors, token exchange"),
+    (
+        "gateway",
+        "Kubernetes proxy: forwards requests with the tenant's token, and cancels them on revocation",
+    ),
+    ("account", "account page in the browser"),
+    ("config", "settings: sources, validation, reference"),
+    ("app", "composition root, background tasks, endpoints for operators"),
+    ("cli", "commands"),
+];
+
+/// Modules that do not know HTTP outside of their `api`.
+pub(crate) const DOMAIN: &[&str] = &[
+    "base",
+    "tier",
+    "cluster",
+    "audit",
+    "identity",
+    "access",
+    "workspace",
+    "credential",
+    "user",
+    "tier_role",
+    "install",
+    "doctor",
+];
+
+/// Submodules that a facade exports under their own name.
+pub(crate) const EXPORTED_SUBMODULES: &[(&str, &str)] = &[
+    ("audit", "chain"),
+    ("http", "body"),
+    ("http", "page"),
+    ("http", "query"),
+    ("identity", "sessions"),
+    ("identity", "users"),
+    ("issuer", "connector"),
+    ("issuer", "keys"),
+    ("issuer", "token_exchange"),
+];
+
+/// The tables and the modules that own them. Other modules read views of the owner.
+pub(crate) const TABLES: &[(&str, &str)] = &[
+    ("throttles", "base"),
+    ("audit_logs", "audit"),
+    ("audit_chain", "audit"),
+    ("audit_checkpoints", "audit"),
+    ("users", "identity"),
+    ("sessions", "identity"),
+    ("access_tokens", "identity"),
+    ("identities", "identity"),
+    ("workspaces", "workspace"),
+    ("drifts", "workspace"),
+    ("leases", "workspace"),
+    ("issued_credentials", "credential"),
+    ("credential_secrets", "credential"),
+    ("authorizations", "issuer"),
+    ("refresh_tokens", "issuer"),
+    ("device_authorizations", "issuer"),
+    ("known_browsers", "issuer"),
+    ("upstream_attempts", "issuer"),
+    ("upstream_grants", "issuer"),
+    ("gateway_usage", "gateway"),
+];

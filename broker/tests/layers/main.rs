@@ -1,0 +1,251 @@
+//! Tests that the modules of the broker keep to their layers, and that the documentation has the
+//! same list. `UPDATE_GENERATED=1 cargo test -p tenant-broker --test layers` rewrites it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod list;
+mod source;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    path::Path,
+};
+
+use list::{DOMAIN, EXPORTED_SUBMODULES, LAYERS, TABLES};
+use source::{Source, Use, sources};
+
+/// Modules that are no part of a layer: the crate's root and program, and fixtures of tests.
+const ROOTS: [&str; 3] = ["lib", "main", "testing"];
+/// The face of a module: its operations of the HTTP API.
+const FACE: &str = "api";
+
+fn rank(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.0 == module)
+}
+
+fn assert_none(breaches: &[String]) {
+    assert!(breaches.is_empty(), "{} breaches:\n{}", breaches.len(), breaches.join("\n"));
+}
+
+#[test]
+fn every_module_has_one_layer() {
+    let listed: BTreeSet<&str> = LAYERS.iter().map(|layer| layer.0).collect();
+    assert_eq!(listed.len(), LAYERS.len(), "a module is listed twice");
+    let found: BTreeSet<String> = sources()
+        .into_iter()
+        .map(|source| source.module().to_owned())
+        .filter(|module| !ROOTS.contains(&module.as_str()))
+        .collect();
+    assert_eq!(found.iter().map(String::as_str).collect::<BTreeSet<_>>(), listed);
+}
+
+#[test]
+fn a_module_uses_lower_layers_only() {
+    let mut breaches = Vec::new();
+    for source in sources() {
+        let Some(own) = rank(source.module()) else { continue };
+        for used in source.uses() {
+            let Some(other) = used.module().and_then(rank) else { continue };
+            if other > own && (!source.is_face() || is_above_faces(other)) {
+                breaches.push(format!("{}: {used} is of a higher layer", source.path()));
+            }
+        }
+    }
+    assert_none(&breaches);
+}
+
+/// Faces may use every module below the composition root, and each other's modules.
+fn is_above_faces(rank: usize) -> bool {
+    ["app", "cli", "config"].contains(&LAYERS[rank].0)
+}
+
+#[test]
+fn only_the_composition_root_uses_faces() {
+    let mut breaches = Vec::new();
+    for source in sources() {
+        if source.module() == "app" {
+            continue;
+        }
+        for used in source.uses() {
+            let own_face = source.is_face() && used.module() == Some(source.module());
+            if used.segment(1) == Some(FACE) && !own_face {
+                breaches.push(format!("{}: {used} is a face", source.path()));
+            }
+        }
+    }
+    assert_none(&breaches);
+}
+
+#[test]
+fn a_module_uses_what_the_facade_of_another_exports() {
+    let mut breaches = Vec::new();
+    for source in sources() {
+        for used in source.uses() {
+            let (Some(module), Some(item)) = (used.module(), used.segment(1)) else { continue };
+            if module == source.module() || module == "base" || rank(module).is_none() {
+                continue;
+            }
+            let is_submodule = source::exists(module, item);
+            let exported = EXPORTED_SUBMODULES.contains(&(module, item));
+            if is_submodule && !exported && item != FACE {
+                breaches.push(format!("{}: {used} is inside of {module}", source.path()));
+            }
+        }
+    }
+    assert_none(&breaches);
+}
+
+#[test]
+fn domain_modules_do_not_know_http() {
+    let mut breaches = Vec::new();
+    for source in sources() {
+        if !DOMAIN.contains(&source.module()) || source.is_face() {
+            continue;
+        }
+        for name in ["poem", "poem_openapi", "hyper"] {
+            if source.names(name) && !(name == "hyper" && source.module() == "cluster") {
+                breaches.push(format!("{}: {name}", source.path()));
+            }
+        }
+    }
+    assert_none(&breaches);
+}
+
+#[test]
+fn a_table_is_named_by_its_owner_only() {
+    let mut breaches = Vec::new();
+    for source in sources() {
+        if ROOTS.contains(&source.module()) {
+            continue;
+        }
+        for (table, owner) in TABLES {
+            if source.module() != *owner && source.has_sql_on(table) {
+                breaches.push(format!("{}: the table {table} is of {owner}", source.path()));
+            }
+        }
+    }
+    assert_none(&breaches);
+}
+
+#[test]
+fn every_table_has_an_owner() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations/sqlite");
+    let mut tables = BTreeSet::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("CREATE TABLE ") {
+                tables.insert(rest.split([' ', '(']).next().unwrap().to_owned());
+            }
+        }
+    }
+    let owned: BTreeSet<String> = TABLES.iter().map(|(table, _)| (*table).to_owned()).collect();
+    assert_eq!(tables, owned);
+}
+
+/// The files of a module use each other without a circle. `mod.rs` is left out: it is the facade
+/// that declares and exports the others.
+#[test]
+fn the_files_of_a_module_form_no_circle() {
+    let mut files: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
+    for source in sources() {
+        let Some(part) = source.part() else { continue };
+        let used: BTreeSet<String> = source
+            .uses()
+            .iter()
+            .filter(|used| used.module() == Some(source.module()))
+            .filter_map(Use::part)
+            .filter(|other| *other != part && source::exists(source.module(), other))
+            .map(str::to_owned)
+            .collect();
+        let parts = files.entry(source.module().to_owned()).or_default();
+        parts.entry(part.to_owned()).or_default().extend(used);
+    }
+    let mut circles = Vec::new();
+    for (module, mut parts) in files {
+        // Parts that use no other part that is left are removed until only circles remain.
+        loop {
+            let left: BTreeSet<String> = parts.keys().cloned().collect();
+            let before = parts.len();
+            parts.retain(|_, used| used.iter().any(|other| left.contains(other)));
+            if parts.len() == before {
+                break;
+            }
+        }
+        if !parts.is_empty() {
+            circles.push(format!("{module}: {parts:?}"));
+        }
+    }
+    assert_none(&circles);
+}
+
+/// Fields and variants need no docstring that repeats their name, so the lint `missing_docs`, which
+/// cannot tell them apart, is off.
+#[test]
+fn public_functions_and_types_have_docstrings() {
+    let mut breaches = Vec::new();
+    for source in sources() {
+        for name in source.undocumented() {
+            breaches.push(format!("{}: {name}", source.path()));
+        }
+    }
+    assert_none(&breaches);
+}
+
+const BEGIN: &str = "<!-- layers: generated by broker/tests/layers -->\n";
+const END: &str = "<!-- /layers -->";
+
+#[test]
+fn the_documented_layers_are_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/architecture.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (head, rest) = page.split_once(BEGIN).unwrap();
+    let (_, tail) = rest.split_once(END).unwrap();
+    let mut table = "\n| module | responsibility | tables |\n|---|---|---|\n".to_owned();
+    for (module, responsibility) in LAYERS.iter().rev() {
+        let tables: Vec<String> = TABLES
+            .iter()
+            .filter(|(_, owner)| owner == module)
+            .map(|(table, _)| format!("`{table}`"))
+            .collect();
+        writeln!(table, "| `{module}` | {responsibility} | {} |", tables.join(", ")).unwrap();
+    }
+    let expected = format!("{head}{BEGIN}{table}\n{END}{tail}");
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+        return;
+    }
+    assert!(
+        page == expected,
+        "docs/architecture.md differs from the list; \
+         run UPDATE_GENERATED=1 cargo test -p tenant-broker --test layers"
+    );
+}
+
+#[test]
+fn the_parser_finds_uses_names_and_sql() {
+    let source = Source::parse(
+        "workspace/suspend.rs",
+        "use crate::{access::{self, Permit}, base::db::Db}; use super::store::{self, x};\n\
+         pub fn g() {} #[must_use] pub struct H; /** x */ #[must_use] pub async fn i() {} pub use a::B;\n\
+         fn f() { crate::audit::record(1); let a = \"SELECT 1 FROM users u\"; }\n\
+         // use crate::http::ApiError;\n\
+         #[cfg(test)] mod tests { use crate::app::App; }",
+    );
+    let uses: Vec<String> = source.uses().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        uses,
+        [
+            "access",
+            "access::Permit",
+            "base::db::Db",
+            "workspace::store",
+            "workspace::store::x",
+            "audit::record"
+        ]
+    );
+    assert!(source.has_sql_on("users") && !source.has_sql_on("user"));
+    assert!(source.names("record") && !source.names("ApiError"));
+    assert_eq!(source.undocumented(), ["g", "H"]);
+}
