@@ -12,7 +12,7 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 
-/// Why a request or stream was closed.
+/// Reason for closing a request or stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum CloseReason {

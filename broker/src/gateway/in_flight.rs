@@ -17,6 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     cancel::CloseReason,
+    discard::Discarder,
     limiter::{BodyMeter, UsageMeter},
     streams::{Registration, StreamInfo},
     tokens::Token,
@@ -24,7 +25,10 @@ use super::{
     usage::Direction,
 };
 use crate::{
-    base::request_context::{self, RequestInfo},
+    base::{
+        rate_limit::RateLimiter,
+        request_context::{self, RequestInfo},
+    },
     http::{AccessLogLine, ApiError, Details, Forwarded},
 };
 
@@ -110,9 +114,10 @@ impl InFlightRequest {
         BodyMeter::new(self.usage_meter.clone(), direction, Arc::clone(bytes))
     }
 
-    /// The request body, metered.
-    pub(super) fn upload(&self, body: Incoming) -> Upload {
-        Upload::new(body, self.body_meter(Direction::Up), self.info.kind.is_stream())
+    /// The request body, metered. Its rest is discarded within these limits.
+    pub(super) fn upload(&self, body: Incoming, limits: &RateLimiter) -> Upload {
+        let discarder = Discarder { limits: limits.clone(), address: self.request.address };
+        Upload::new(body, self.body_meter(Direction::Up), self.info.kind.is_stream(), discarder)
     }
 
     /// Sets the token that the request is sent with.

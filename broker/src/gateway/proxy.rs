@@ -10,7 +10,7 @@ use tenant_shared::Code;
 
 use super::{
     Gateway,
-    discard::discard,
+    discard::Discarder,
     headers,
     in_flight::InFlightRequest,
     interception::{self, Interception},
@@ -44,7 +44,8 @@ impl Gateway {
             Ok(response) => response,
             Err(error) => {
                 if let Some(body) = body {
-                    discard(self.identity.limits(), body, info.address);
+                    let limits = self.identity.limits().clone();
+                    Discarder { limits, address: info.address }.discard(body);
                 }
                 kubernetes_status::refusal(&error, info)
             }
@@ -106,9 +107,9 @@ impl Gateway {
                     _ => target.path_and_query,
                 };
                 let body = match body {
-                    Some(body) if !body.is_end_stream() => {
-                        RequestBody::Stream(call.in_flight.upload(body).boxed())
-                    }
+                    Some(body) if !body.is_end_stream() => RequestBody::Stream(
+                        call.in_flight.upload(body, self.identity.limits()).boxed(),
+                    ),
                     _ => RequestBody::Full(Bytes::new()),
                 };
                 match call.send(&parts.method, path, &outgoing.headers, body).await {

@@ -67,7 +67,11 @@ pub(super) async fn access_review(
     body: Incoming,
     own_namespace: &str,
 ) -> Result<Response<Bytes>, ApiError> {
-    let read = Limited::new(call.in_flight.upload(body), interception::MAX_REVIEW_BYTES).collect();
+    let read = Limited::new(
+        call.in_flight.upload(body, call.gateway.identity.limits()),
+        interception::MAX_REVIEW_BYTES,
+    )
+    .collect();
     let read = tokio::select! {
         read = tokio::time::timeout(REVIEW_TIMEOUT, read) => read,
         reason = call.in_flight.closed() => return Err(cancelled_request(reason)),

@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::limiter::BodyMeter;
+use super::{discard::Discarder, limiter::BodyMeter};
 
 /// How long the gateway waits for the next bytes of a body. The limit is needed because the request
 /// counts against the tenant's concurrent requests.
@@ -37,17 +37,24 @@ pub(super) enum UploadError {
 /// [`UploadError`].
 #[derive(Debug)]
 pub(super) struct Upload {
-    inner: Incoming,
+    /// `None` once it is discarded.
+    inner: Option<Incoming>,
     meter: BodyMeter,
     is_stream: bool,
+    discarder: Discarder,
     /// Runs only while the gateway waits for the client, not while it waits for the API server.
     idle_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Upload {
     /// Wraps a body. The body of a stream has no idle timeout.
-    pub(super) fn new(inner: Incoming, meter: BodyMeter, is_stream: bool) -> Self {
-        Self { inner, meter, is_stream, idle_timer: None }
+    pub(super) fn new(
+        inner: Incoming,
+        meter: BodyMeter,
+        is_stream: bool,
+        discarder: Discarder,
+    ) -> Self {
+        Self { inner: Some(inner), meter, is_stream, discarder, idle_timer: None }
     }
 
     fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
@@ -71,7 +78,8 @@ impl Body for Upload {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
         ready!(this.meter.poll_ready(context));
-        let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(context) else {
+        let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
+        let Poll::Ready(frame) = Pin::new(inner).poll_frame(context) else {
             return this.poll_timeout(context).map(|error| Some(Err(error)));
         };
         this.idle_timer = None;
@@ -85,11 +93,21 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.inner.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        self.inner.as_ref().map_or_else(SizeHint::default, Body::size_hint)
+    }
+}
+
+/// The API server may respond before it has read the whole body, and close the connection. hyper
+/// drops this then.
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take().filter(|_| !self.is_stream) {
+            self.discarder.discard(inner);
+        }
     }
 }
 
