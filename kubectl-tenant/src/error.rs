@@ -40,9 +40,9 @@ impl Kind {
 pub(crate) struct Error {
     /// Kind of the error, which decides the exit code.
     pub(crate) kind: Kind,
-    /// What failed, on one line.
+    /// Description of the failure, on one line.
     pub(crate) message: String,
-    /// What to do about it, on one line.
+    /// Advice for the user, on one line.
     pub(crate) hint: Option<String>,
 }
 

@@ -40,7 +40,7 @@ pub struct ExecInfo {
     pub interactive: bool,
 }
 
-/// Why `KUBERNETES_EXEC_INFO` cannot be used.
+/// Error of parsing `KUBERNETES_EXEC_INFO`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExecInfoError {
     /// Not a JSON object of the protocol.

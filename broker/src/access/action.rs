@@ -1,6 +1,6 @@
 //! Actions, each with the rule that decides on it.
 
-/// Who may take an action.
+/// Rule that decides on an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Every authenticated user.

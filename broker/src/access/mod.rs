@@ -59,7 +59,7 @@ pub enum AccessError {
     NotAdministrator,
 }
 
-/// Who has a role on a resource. Today that is one owner.
+/// Roles on a resource. Today there is one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grants {
     owner: Uuid,
@@ -80,7 +80,7 @@ impl Grants {
 pub trait Resource {
     /// Identifier of the resource.
     fn id(&self) -> Uuid;
-    /// Who has a role on the resource.
+    /// Roles on the resource.
     fn grants(&self) -> Grants;
 }
 

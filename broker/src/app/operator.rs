@@ -1,14 +1,19 @@
 //! The listener for operators: health and metrics.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use poem::{
-    Endpoint, EndpointExt as _, IntoResponse as _, Response, Route, get, handler, http::StatusCode,
-    web::Data,
+    Endpoint, EndpointExt as _, IntoResponse as _, Response, Route, Server, get, handler,
+    http::StatusCode, listener::TcpAcceptor, web::Data,
 };
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 use crate::base::{db::Db, error_chain, telemetry::Metrics};
 
@@ -21,8 +26,46 @@ pub(super) struct Health {
     pub draining: Arc<AtomicBool>,
 }
 
+/// How long requests in flight may take when the server stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The server of the endpoints for operators. It stops after the broker's own server, so that
+/// `/readyz` answers during the shutdown.
+#[derive(Debug)]
+pub(super) struct OperatorServer {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<io::Result<()>>,
+}
+
+impl OperatorServer {
+    /// Serves on this listener.
+    ///
+    /// # Errors
+    /// The listener cannot be registered with the runtime.
+    pub(super) fn start(
+        listener: TcpListener,
+        health: Health,
+        metrics: Metrics,
+    ) -> io::Result<Self> {
+        let (stop, stopped) = oneshot::channel();
+        let server = Server::new_with_acceptor(TcpAcceptor::from_tokio(listener)?);
+        let task = tokio::spawn(server.run_with_graceful_shutdown(
+            routes(health, metrics),
+            async { drop(stopped.await) },
+            Some(DRAIN_TIMEOUT),
+        ));
+        Ok(Self { stop, task })
+    }
+
+    /// Stops the server and waits for its end.
+    pub(super) async fn stop(self) {
+        drop(self.stop);
+        let _ = self.task.await;
+    }
+}
+
 /// The routes `/healthz`, `/readyz` and `/metrics`.
-pub(super) fn routes(health: Health, metrics: Metrics) -> impl Endpoint {
+fn routes(health: Health, metrics: Metrics) -> impl Endpoint {
     Route::new()
         .at("/healthz", get(healthz))
         .at("/readyz", get(readyz))

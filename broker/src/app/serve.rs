@@ -9,23 +9,23 @@ use std::{
 };
 
 use anyhow::Context as _;
-use poem::{
-    EndpointExt as _, IntoResponse as _, Response, Server, listener::TcpAcceptor,
-    middleware::CatchPanic,
-};
+use poem::{EndpointExt as _, IntoResponse as _, Response, middleware::CatchPanic};
 use tokio::net::TcpListener;
 
 use super::{
-    App, api,
+    App,
+    api::{self, Api},
     background::{Background, Dependencies},
-    operator::{self, Health},
+    operator::{Health, OperatorServer},
     services::Services,
 };
 use crate::{
     account::{self, AccountPages},
     audit::AuditTrail,
-    http::{API_PATH, ApiError, OuterStack, ReadBody},
-    issuer,
+    config::Config,
+    http::{API_PATH, ApiError, OuterStack, PoemService, ReadBody},
+    identity::Identity,
+    issuer::{self, Issuer},
     server::{self, Listener},
 };
 
@@ -46,15 +46,7 @@ impl App {
 
         let draining = Arc::new(AtomicBool::new(false));
         let health = Health { db: self.shares.signed_in.clone(), draining: Arc::clone(&draining) };
-        let (operator_stop, operator_stopped) = tokio::sync::oneshot::channel::<()>();
-        let operator = tokio::spawn(
-            Server::new_with_acceptor(TcpAcceptor::from_tokio(operator)?)
-                .run_with_graceful_shutdown(
-                    operator::routes(health, self.metrics.clone()),
-                    async { drop(operator_stopped.await) },
-                    Some(Duration::from_secs(1)),
-                ),
-        );
+        let operator = OperatorServer::start(operator, health, self.metrics.clone())?;
         let background = Background::start(
             Dependencies {
                 workspaces: self.workspaces.clone(),
@@ -77,16 +69,7 @@ impl App {
             trail: AuditTrail::new(self.shares.signed_in.clone()),
             broker_url: config.display_url(),
         };
-        let poem = account::routes(issuer::routes(self.issuer), &account)
-            .nest(API_PATH, api::service(self.api))
-            .data(self.identity.clone())
-            .with(CatchPanic::new().with_handler(panicked))
-            .with(ReadBody {
-                identity: self.identity.clone(),
-                cluster: config.cluster.name.clone(),
-            })
-            .map_to_response()
-            .boxed();
+        let poem = poem_service(&config, &self.identity, &account, self.issuer, self.api);
         let outer = OuterStack {
             clock: self.clock,
             metrics: self.metrics,
@@ -116,8 +99,7 @@ impl App {
         let served = Listener { tcp: public, tls }.serve(services, stop, drain).await;
         gateway_tasks.stop().await;
         background.stop().await;
-        drop(operator_stop);
-        let _ = operator.await;
+        operator.stop().await;
         self.shares.close().await;
         tracing::info!("stopped");
         match policy_failure.get() {
@@ -125,6 +107,23 @@ impl App {
             None => served.context("cannot start the worker threads"),
         }
     }
+}
+
+/// Pages, API and issuer as one endpoint.
+fn poem_service(
+    config: &Config,
+    identity: &Identity,
+    account: &AccountPages,
+    issuer: Issuer,
+    operations: Api,
+) -> PoemService {
+    account::routes(issuer::routes(issuer), account)
+        .nest(API_PATH, api::service(operations))
+        .data(identity.clone())
+        .with(CatchPanic::new().with_handler(panicked))
+        .with(ReadBody { identity: identity.clone(), cluster: config.cluster.name.clone() })
+        .map_to_response()
+        .boxed()
 }
 
 /// The response to a request whose handler panicked. The panic itself is in the log.

@@ -16,7 +16,7 @@ use crate::{
 /// Maximum number of attempts of an issuance whose ServiceAccount is replaced meanwhile.
 const MAX_ATTEMPTS: usize = 4;
 
-/// Why no credential was issued.
+/// Error of an issuance.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     /// The workspace is not active, or its ServiceAccount could not be replaced.

@@ -32,7 +32,7 @@ const MAX_OTHER_IDS: u32 = 100;
 /// Steps of a revocation by Secret after the decision is on record.
 const SECRET_STEPS: [&str; 2] = ["delete_secret", "finish"];
 
-/// Why a credential was not revoked.
+/// Error of a revocation.
 #[derive(Debug, thiserror::Error)]
 pub enum RevokeError {
     /// The workspace has no credential of this id.

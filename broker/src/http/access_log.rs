@@ -39,7 +39,7 @@ pub struct Forwarded<'a> {
     pub workspace_id: Uuid,
     /// The credential (`jti`) that the request was sent with.
     pub credential_id: Option<&'a str>,
-    /// Why the request ended, if the end is not the normal one.
+    /// Reason of the end, if the end is not the normal one.
     pub ended: Option<&'static str>,
 }
 

@@ -43,7 +43,7 @@ pub(super) static GATEWAY: CorsPolicy = CorsPolicy {
     refuses_foreign: false,
 };
 
-/// What CORS says about a request.
+/// Decision of CORS on a request.
 #[derive(Debug)]
 pub(super) enum CorsDecision {
     /// The request is handled. Pages of the origin, if there is one, may read the response.

@@ -42,7 +42,7 @@ pub(crate) struct AdmittedUser {
     pub(crate) identity_id: Uuid,
 }
 
-/// Why an upstream identity is not admitted.
+/// Error of the admission of an upstream identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotAdmitted {
     /// Another user has the e-mail address; an address never links an identity to a user.

@@ -10,7 +10,7 @@ use crate::{
     access::AccessError, base::rate_limit::RateLimited, cluster::ClusterError, identity::SIGN_IN,
 };
 
-/// Why an operation on a workspace failed.
+/// Error of an operation on a workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     /// No tier of this name is configured.
@@ -96,7 +96,7 @@ impl WorkspaceError {
         Self::Relabelled { namespace: workspace.k8s_namespace.clone(), workspace: workspace.id }
     }
 
-    /// Why a step of a suspension is open, as the value of a metric label.
+    /// Cause of an open step of a suspension, as the value of a metric label.
     pub(super) fn cause(&self) -> &'static str {
         match self {
             Self::Relabelled { .. } => "relabelled",

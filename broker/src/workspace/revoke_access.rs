@@ -18,7 +18,7 @@ use super::{
 use crate::{
     audit::{self, Action},
     base::error_chain,
-    cluster::NamespaceOwnership,
+    cluster::{Cluster, NamespaceOwnership},
 };
 
 /// Timeout of the label, of one pass over the RoleBindings and of every other step. It is longer
@@ -95,29 +95,8 @@ impl Workspaces {
         workspace: &WorkspaceRow,
         steps: &mut Steps,
     ) -> Result<(), WorkspaceError> {
-        let (cluster, namespace) = (self.cluster_of(workspace)?, workspace.k8s_namespace.as_str());
-        let looked =
-            cluster.namespace_ownership(namespace, workspace.id, workspace.recorded_uids());
-        let target = match tokio::time::timeout(READ_TIMEOUT, looked).await {
-            Ok(Ok(ownership)) => {
-                // A row of an earlier version identifies the namespace only by the uid of the
-                // ServiceAccount, which is about to be deleted.
-                if let NamespaceOwnership::Relabelled { uid } = &ownership
-                    && workspace.k8s_namespace_uid.is_none()
-                    && let Err(error) = store::set_namespace_uid(&self.db, workspace, uid).await
-                {
-                    tracing::warn!(
-                        workspace = %workspace.id, error = error_chain(&error),
-                        "cannot record the uid of the namespace"
-                    );
-                }
-                SuspensionTarget::from_ownership(workspace, ownership)
-            }
-            // A cluster that does not return the namespace may still execute the steps. That is
-            // safe, because the admission policies let the broker revoke rights in tenants'
-            // namespaces only.
-            Ok(Err(_)) | Err(_) => SuspensionTarget::Unknown,
-        };
+        let cluster = self.cluster_of(workspace)?;
+        let target = self.suspension_target(cluster, workspace).await;
         let labelled = Notify::new();
         let label = async {
             let done =
@@ -126,38 +105,8 @@ impl Workspaces {
             labelled.notify_one();
             done
         };
-        let unbind = async {
-            if !target.may_have_rights() {
-                return target.skipped(workspace);
-            }
-            let first = cluster.delete_role_bindings(namespace);
-            // The result of the first pass does not matter, because the second pass decides.
-            let _ = tokio::time::timeout(STEP_TIMEOUT, first).await;
-            labelled.notified().await;
-            if !self.is_still_suspended(workspace).await {
-                return Ok(());
-            }
-            let again = tokio::time::timeout(STEP_TIMEOUT, cluster.delete_role_bindings(namespace));
-            Ok(again.await.map_err(|_| WorkspaceError::TimedOut(STEP_TIMEOUT))??)
-        };
-        let delete_account = async {
-            if !target.may_have_rights() {
-                return target.skipped(workspace);
-            }
-            let read = cluster.service_account_uid(namespace);
-            let uid = match tokio::time::timeout(READ_TIMEOUT, read).await {
-                Ok(Ok(None)) => return Ok(()),
-                Ok(Ok(Some(uid))) => Some(uid),
-                // A cluster that does not return the account may still delete it.
-                Ok(Err(_)) | Err(_) => workspace.k8s_sa_uid.clone(),
-            };
-            // Checked after the uid is read, so that a slow run does not delete the account that a
-            // resumption created meanwhile.
-            if !self.is_still_suspended(workspace).await {
-                return Ok(());
-            }
-            Ok(cluster.delete_service_account(namespace, uid.as_deref()).await?)
-        };
+        let unbind = self.delete_role_bindings(cluster, workspace, &target, &labelled);
+        let delete_account = self.delete_service_account(cluster, workspace, &target);
         let (label, unbound, account) = tokio::join!(
             label,
             run_step("delete_role_bindings", STEP_TIMEOUT * 2 + READ_TIMEOUT, unbind),
@@ -177,6 +126,88 @@ impl Workspaces {
             self.advance_and_record(workspace, Event::RightsFound, event).await?;
         }
         result
+    }
+
+    /// The namespace that a suspension works on, as far as the cluster returns it.
+    async fn suspension_target(
+        &self,
+        cluster: &Cluster,
+        workspace: &WorkspaceRow,
+    ) -> SuspensionTarget {
+        let looked = cluster.namespace_ownership(
+            &workspace.k8s_namespace,
+            workspace.id,
+            workspace.recorded_uids(),
+        );
+        match tokio::time::timeout(READ_TIMEOUT, looked).await {
+            Ok(Ok(ownership)) => {
+                // A row of an earlier version identifies the namespace only by the uid of the
+                // ServiceAccount, which is about to be deleted.
+                if let NamespaceOwnership::Relabelled { uid } = &ownership
+                    && workspace.k8s_namespace_uid.is_none()
+                    && let Err(error) = store::set_namespace_uid(&self.db, workspace, uid).await
+                {
+                    tracing::warn!(
+                        workspace = %workspace.id, error = error_chain(&error),
+                        "cannot record the uid of the namespace"
+                    );
+                }
+                SuspensionTarget::from_ownership(workspace, ownership)
+            }
+            // A cluster that does not return the namespace may still execute the steps. That is
+            // safe, because the admission policies let the broker revoke rights in tenants'
+            // namespaces only.
+            Ok(Err(_)) | Err(_) => SuspensionTarget::Unknown,
+        }
+    }
+
+    /// Deletes all RoleBindings, and again once the namespace has its label.
+    async fn delete_role_bindings(
+        &self,
+        cluster: &Cluster,
+        workspace: &WorkspaceRow,
+        target: &SuspensionTarget,
+        labelled: &Notify,
+    ) -> Result<(), WorkspaceError> {
+        if !target.may_have_rights() {
+            return target.skipped(workspace);
+        }
+        let namespace = &workspace.k8s_namespace;
+        let first = cluster.delete_role_bindings(namespace);
+        // The result of the first pass does not matter, because the second pass decides.
+        let _ = tokio::time::timeout(STEP_TIMEOUT, first).await;
+        labelled.notified().await;
+        if !self.is_still_suspended(workspace).await {
+            return Ok(());
+        }
+        let again = tokio::time::timeout(STEP_TIMEOUT, cluster.delete_role_bindings(namespace));
+        Ok(again.await.map_err(|_| WorkspaceError::TimedOut(STEP_TIMEOUT))??)
+    }
+
+    /// Deletes the ServiceAccount, whose uid is read before.
+    async fn delete_service_account(
+        &self,
+        cluster: &Cluster,
+        workspace: &WorkspaceRow,
+        target: &SuspensionTarget,
+    ) -> Result<(), WorkspaceError> {
+        if !target.may_have_rights() {
+            return target.skipped(workspace);
+        }
+        let namespace = &workspace.k8s_namespace;
+        let read = cluster.service_account_uid(namespace);
+        let uid = match tokio::time::timeout(READ_TIMEOUT, read).await {
+            Ok(Ok(None)) => return Ok(()),
+            Ok(Ok(Some(uid))) => Some(uid),
+            // A cluster that does not return the account may still delete it.
+            Ok(Err(_)) | Err(_) => workspace.k8s_sa_uid.clone(),
+        };
+        // Checked after the uid is read, so that a slow run does not delete the account that a
+        // resumption created meanwhile.
+        if !self.is_still_suspended(workspace).await {
+            return Ok(());
+        }
+        Ok(cluster.delete_service_account(namespace, uid.as_deref()).await?)
     }
 
     /// Whether the database still has the workspace as suspending or suspended. A slow run must not

@@ -113,7 +113,7 @@ struct Marks {
     table: Vec<u8>,
 }
 
-/// Why a file contains no usable token.
+/// Reason for not using the token in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// Another version of this program wrote the file; it is not damaged.

@@ -36,7 +36,7 @@ pub(crate) enum Redirect {
     Refused(String),
 }
 
-/// Why an address is not the redirect of this sign-in.
+/// Reason for refusing an address as the redirect of this sign-in.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RedirectError {
     /// It has neither a code nor an error, or has a parameter twice.

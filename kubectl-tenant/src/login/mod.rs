@@ -47,7 +47,7 @@ struct SignInOutcome {
     clock_offset: i64,
     /// Where the session is stored.
     storage: Storage,
-    /// Why the keyring is not used, if it was tried without being asked for.
+    /// Reason for not using the keyring, if it was tried without being asked for.
     no_keyring: Option<String>,
 }
 

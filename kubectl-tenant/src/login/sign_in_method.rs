@@ -17,7 +17,7 @@ pub(super) enum SignInMethod {
     Device(DeviceReason),
 }
 
-/// Why the device grant is used.
+/// Reason for using the device grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeviceReason {
     /// The person asked for it with `--device`.

@@ -21,7 +21,7 @@ pub(crate) const INTERACTIVE_KEYRING_TIMEOUT: Duration = Duration::from_mins(1);
 /// Service name under which the keyring's own program shows the entries.
 const SERVICE: &str = "kubectl-tenant";
 
-/// Which keyring is used.
+/// Keyring that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyring {
     /// Keyring of the user who runs this process.
@@ -30,7 +30,7 @@ pub enum Keyring {
     None,
 }
 
-/// Why a keyring operation failed, as a part of a sentence.
+/// Cause of a failed keyring operation, as a part of a sentence.
 pub(crate) type FailureReason = String;
 
 impl Keyring {

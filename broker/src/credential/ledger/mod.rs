@@ -41,7 +41,7 @@ pub(super) struct Entry {
     pub(super) event: audit::StampedEvent,
 }
 
-/// Why an issuance was not recorded.
+/// Error of recording an issuance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRecorded {
     /// The database failed.

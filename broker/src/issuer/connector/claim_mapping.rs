@@ -22,7 +22,7 @@ pub(super) struct MappedUser {
     pub(super) role: Role,
 }
 
-/// Why a user may not sign in.
+/// Reason for refusing a sign-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotAllowed {
     /// The user is in none of `allowed_groups`.

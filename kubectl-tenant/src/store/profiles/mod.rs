@@ -70,7 +70,7 @@ struct FirstFile {
     brokers: BTreeMap<BrokerUrl, Profile>,
 }
 
-/// Why a file cannot be used.
+/// Error of reading a file of profiles.
 enum Unusable {
     Newer,
     Damaged,
