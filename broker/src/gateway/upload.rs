@@ -80,7 +80,10 @@ impl Body for Upload {
         ready!(this.meter.poll_ready(context));
         let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
         let Poll::Ready(frame) = Pin::new(inner).poll_frame(context) else {
-            return this.poll_timeout(context).map(|error| Some(Err(error)));
+            let error = ready!(this.poll_timeout(context));
+            // A client that sends nothing has nothing to be discarded.
+            this.inner = None;
+            return Poll::Ready(Some(Err(error)));
         };
         this.idle_timer = None;
         this.meter.record_frame(frame.as_ref());
