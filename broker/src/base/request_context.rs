@@ -45,7 +45,7 @@ pub enum Field {
 }
 
 /// Number of variants of [`Field`].
-const FIELDS: usize = 5;
+const FIELDS: usize = Field::Cause as usize + 1;
 
 /// The recorded fields of a request.
 #[derive(Clone, Debug, Default)]
@@ -73,18 +73,18 @@ pub struct RequestContext {
     pub info: Arc<RequestInfo>,
     fields: RefCell<Fields>,
     /// Whether the handler writes the access-log line itself.
-    logs_itself: Cell<bool>,
+    is_log_deferred: Cell<bool>,
 }
 
 impl RequestContext {
     /// The context of a request without fields.
     pub fn new(info: Arc<RequestInfo>) -> Self {
-        Self { info, fields: RefCell::default(), logs_itself: Cell::default() }
+        Self { info, fields: RefCell::default(), is_log_deferred: Cell::default() }
     }
 
     /// Takes the recorded fields; `None` if the handler writes the access-log line itself.
     pub fn take_fields(&self) -> Option<Fields> {
-        (!self.logs_itself.get()).then(|| self.fields.take())
+        (!self.is_log_deferred.get()).then(|| self.fields.take())
     }
 }
 
@@ -97,10 +97,10 @@ pub fn record_field(field: Field, value: impl Into<String>) {
     });
 }
 
-/// Leaves the access-log line of the current request to the handler, which writes it when the
-/// response body has ended.
-pub fn take_over_access_log() {
-    let _ = REQUEST.try_with(|context| context.logs_itself.set(true));
+/// Defers the access-log line of the current request: the handler writes it when the response body
+/// has ended.
+pub fn defer_access_log() {
+    let _ = REQUEST.try_with(|context| context.is_log_deferred.set(true));
 }
 
 /// Runs a future, for example as a spawned task, in a copy of the current request's context: its

@@ -32,7 +32,7 @@ pub enum IssueError {
 
 impl IssueError {
     /// Whether a replaced ServiceAccount causes this error too.
-    fn may_be_of_replaced_account(&self) -> bool {
+    fn may_be_caused_by_rotation(&self) -> bool {
         matches!(
             self,
             Self::Ledger(NotRecorded::Changed)
@@ -82,7 +82,7 @@ impl Credentials {
                 .authorize::<UseWorkspace>(permit.caller(), active.workspace_id())
                 .await?;
             let is_replaced = !permit.resource().issues_with(active.service_account_uid());
-            if !(is_replaced && error.may_be_of_replaced_account()) {
+            if !(is_replaced && error.may_be_caused_by_rotation()) {
                 return Err(error);
             }
         }
@@ -107,11 +107,9 @@ impl Credentials {
         let IssuedToken { token, expires_at, lifetime, credential_id } =
             cluster.request_token(namespace, uid, secret.as_ref()).await?;
         let event = audit::Event {
-            user_id: Some(caller.user_id()),
-            session_id: Some(caller.session_id()),
             workspace_id: Some(workspace_id),
             credential_id: Some(credential_id.clone()),
-            ..audit::Event::success(action)
+            ..caller.event(action)
         };
         let entry = ledger::Entry {
             credential_id: credential_id.clone(),

@@ -91,12 +91,10 @@ impl Credentials {
         match record.state(now - TOKEN_GRACE_MS) {
             CredentialState::Live => {
                 let event = audit::Event {
-                    user_id: Some(caller.user_id()),
-                    session_id: Some(caller.session_id()),
                     workspace_id: Some(workspace),
                     credential_id: Some(record.credential_id.clone()),
                     reason,
-                    ..audit::Event::success(Action::RevokeCredential)
+                    ..caller.event(Action::RevokeCredential)
                 };
                 steps.run("record", self.record_decision(&record, event, now)).await?;
             }
@@ -119,14 +117,12 @@ impl Credentials {
         why: &str,
     ) -> sqlx::Result<()> {
         let event = audit::Event {
-            user_id: Some(caller.user_id()),
-            session_id: Some(caller.session_id()),
             workspace_id,
             credential_id: Some(id.as_str().to_owned()),
-            ..audit::Event::refused(Action::RevokeCredential, why)
+            ..caller.event(Action::RevokeCredential)
         };
         self.metrics.action(Action::RevokeCredential.as_str(), "refused");
-        audit::record_in_own_tx(&self.db, &self.clock, event).await
+        audit::record_refusal(&self.db, &self.clock, event, &why).await
     }
 
     /// Records the decision. Of concurrent calls exactly one records it.

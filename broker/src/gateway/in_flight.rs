@@ -129,7 +129,7 @@ impl InFlightRequest {
     /// Records the status of the response, and that the access-log line is written at the end. The
     /// start of a stream is logged.
     pub(super) fn response_started(&mut self, status: StatusCode) {
-        request_context::take_over_access_log();
+        request_context::defer_access_log();
         self.status = status.as_u16();
         if self.is_stream() {
             self.log("stream started", None);

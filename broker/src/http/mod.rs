@@ -2,7 +2,6 @@
 //! extractors and payloads of the API.
 
 mod access_log;
-mod api_endpoint;
 mod authenticated;
 pub mod body;
 mod cors;
@@ -15,11 +14,11 @@ mod outer;
 pub(crate) mod page;
 mod poem_service;
 pub(crate) mod query;
+mod read_body;
 mod trusted_proxies;
 
 pub use self::{
     access_log::{AccessLogLine, Details, Forwarded},
-    api_endpoint::{MAX_BODY_BYTES, ReadBody},
     authenticated::{Authenticated, AuthenticatedForWorkspace},
     body::Body,
     documents::{JsonLines, Yaml},
@@ -28,6 +27,7 @@ pub use self::{
     optional_json::OptionalJson,
     outer::{OuterStack, REQUEST_ID_HEADER},
     poem_service::{PoemService, call as call_poem},
+    read_body::{MAX_BODY_BYTES, ReadBody},
     trusted_proxies::TrustedProxies,
 };
 

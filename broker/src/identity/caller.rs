@@ -4,7 +4,10 @@ use tenant_shared::{GATEWAY_SCOPE, Role};
 use uuid::Uuid;
 
 use super::{AuthenticationError, sessions};
-use crate::base::clock::timestamp;
+use crate::{
+    audit::{Action, Event},
+    base::clock::timestamp,
+};
 
 /// The authenticated caller of a request. Only [`Identity`](super::Identity) makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +38,16 @@ impl Caller {
             scope: String::new(),
             last_used_at: clock.now_ms(),
             workspace_id: None,
+        }
+    }
+
+    /// An audit event with the caller as its actor; callers add the other fields with struct update
+    /// syntax.
+    pub(crate) fn event(&self, action: Action) -> Event {
+        Event {
+            user_id: Some(self.user_id),
+            session_id: Some(self.session_id),
+            ..Event::success(action)
         }
     }
 

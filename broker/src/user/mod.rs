@@ -81,13 +81,9 @@ impl Users {
     /// Records a refused action in the audit trail. Returns the refusal, or that the database
     /// failed.
     async fn refuse(&self, by: &Caller, id: Uuid, action: Action, refusal: UserError) -> UserError {
-        let event = Event {
-            user_id: Some(by.user_id()),
-            session_id: Some(by.session_id()),
-            ..Event::success(action)
-        };
+        let event = by.event(action).to_user(id);
         self.metrics.action(action.as_str(), "refused");
-        match audit::record_refusal(&self.db, &self.clock, event.to_user(id), &refusal).await {
+        match audit::record_refusal(&self.db, &self.clock, event, &refusal).await {
             Ok(()) => refusal,
             Err(error) => error.into(),
         }
@@ -170,7 +166,7 @@ impl Users {
     pub async fn suspend(
         &self,
         permit: &Permit<ManageUsers>,
-        kill: &Permit<SuspendWorkspaces>,
+        suspend_workspaces: &Permit<SuspendWorkspaces>,
         id: Uuid,
         reason: Option<String>,
     ) -> Result<UserSuspension, UserError> {
@@ -186,7 +182,7 @@ impl Users {
             self.change_as_administrator(permit, id, Action::SuspendUser, change).await?;
         // Read after the user's row is updated: an earlier `init` is seen here, and a later one
         // sees that the user is suspended.
-        let workspaces = self.workspaces.for_user_in(&mut tx, kill, id).await?;
+        let workspaces = self.workspaces.for_user_in(&mut tx, suspend_workspaces, id).await?;
         if changed {
             let why = "the user was suspended";
             self.identity.end_all_sessions(&mut tx, by, id, why).await?;
@@ -285,14 +281,8 @@ impl Users {
         action: Action,
         reason: &str,
     ) -> sqlx::Result<()> {
-        let by = permit.caller();
-        let event = Event {
-            user_id: Some(by.user_id()),
-            session_id: Some(by.session_id()),
-            reason: Some(reason.to_owned()),
-            ..Event::success(action)
-        }
-        .to_user(id);
+        let event =
+            Event { reason: Some(reason.to_owned()), ..permit.caller().event(action) }.to_user(id);
         audit::record(tx, &self.clock, event).await
     }
 

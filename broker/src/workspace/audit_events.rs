@@ -4,17 +4,7 @@ use super::WorkspaceRow;
 use crate::{
     access::{Permit, SuspendWorkspaces},
     audit::{self, Action},
-    identity::Caller,
 };
-
-/// An event with the caller as its actor.
-pub(super) fn event_by(caller: &Caller, action: Action) -> audit::Event {
-    audit::Event {
-        user_id: Some(caller.user_id()),
-        session_id: Some(caller.session_id()),
-        ..audit::Event::success(action)
-    }
-}
 
 /// An event of an administrator, on a workspace and its owner.
 pub(super) fn admin_event(
@@ -23,7 +13,7 @@ pub(super) fn admin_event(
     reason: Option<String>,
 ) -> audit::Event {
     let workspace = permit.resource();
-    let event = event_by(permit.caller(), action);
+    let event = permit.caller().event(action);
     audit::Event { workspace_id: Some(workspace.id), reason, ..event }.to_user(workspace.user_id)
 }
 

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{WorkspaceError, WorkspaceRow, Workspaces, audit_events::event_by, store};
+use super::{WorkspaceError, WorkspaceRow, Workspaces, store};
 use crate::{
     access::{self, AccessError, Permit, SuspendWorkspaces, UseWorkspace},
     audit,
@@ -92,7 +92,7 @@ impl Workspaces {
         action: audit::Action,
         refusal: AccessError,
     ) -> sqlx::Result<()> {
-        let event = audit::Event { workspace_id: Some(id), ..event_by(caller, action) };
+        let event = audit::Event { workspace_id: Some(id), ..caller.event(action) };
         self.metrics.action(action.as_str(), "refused");
         audit::record_refusal(&self.refusals, &self.clock, event, &refusal).await
     }

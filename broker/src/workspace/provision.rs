@@ -5,7 +5,6 @@ use uuid::Uuid;
 
 use super::{
     WorkspaceError, WorkspaceRow, Workspaces,
-    audit_events::event_by,
     state::Event,
     store::{self, NewWorkspace},
 };
@@ -103,7 +102,7 @@ impl Workspaces {
             && workspace.tier == tier_name
             && store::advance(&mut tx, &self.clock, workspace.id, Event::Retry).await?;
         if inserted || retried {
-            let event = event_by(caller, Action::InitWorkspace);
+            let event = caller.event(Action::InitWorkspace);
             let event = audit::Event { workspace_id: Some(workspace.id), ..event };
             audit::record(&mut tx, &self.clock, event).await?;
         }

@@ -133,10 +133,8 @@ impl Identity {
     ) -> sqlx::Result<()> {
         for session_id in ended {
             let event = Event {
-                user_id: Some(by.user_id),
-                session_id: Some(by.session_id),
                 reason: (by.user_id != user_id).then(|| reason.to_owned()),
-                ..Event::success(Action::SignOut)
+                ..by.event(Action::SignOut)
             }
             .to_user(user_id)
             .to_session(*session_id);

@@ -54,7 +54,7 @@ impl SuspendUser {
         request: OptionalJson<SuspendRequest>,
     ) -> Result<SuspensionResponse, ApiError> {
         let permit = self.users.authorize_audited(&caller.0, id.0, Action::SuspendUser).await?;
-        let kill = access::authorize_all::<SuspendWorkspaces>(&caller.0)?;
-        Ok(self.users.suspend(&permit, &kill, id.0, request.0.reason).await?.into())
+        let suspend_workspaces = access::authorize_all::<SuspendWorkspaces>(&caller.0)?;
+        Ok(self.users.suspend(&permit, &suspend_workspaces, id.0, request.0.reason).await?.into())
     }
 }

@@ -49,7 +49,7 @@ impl<E: Endpoint> Endpoint for ReadBodyEndpoint<E> {
             Err(error) => error.into_response(),
         };
         if is_discovery && response.status() == StatusCode::NOT_FOUND {
-            return Ok(self.layer.no_kubernetes_here());
+            return Ok(self.layer.gateway_path_hint());
         }
         Ok(response)
     }
@@ -78,7 +78,7 @@ impl ReadBody {
     /// The 404 for a Kubernetes client that was given the broker's address without the gateway's
     /// path. It is plain text for people, because client-go prints a text of its own for a 404,
     /// whatever the body says.
-    fn no_kubernetes_here(&self) -> Response {
+    fn gateway_path_hint(&self) -> Response {
         let text = format!(
             "this is the tenant-broker, and the Kubernetes API is below {GATEWAY_PATH}{}: add that path \
              to the server's address, and with kubectl proxy use --append-server-path\n",
