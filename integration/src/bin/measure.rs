@@ -30,6 +30,11 @@ struct Args {
     /// Broker to measure, instead of the one that `cargo build --release` makes
     #[arg(long, global = true, value_name = "FILE")]
     broker: Option<PathBuf>,
+    /// Compare the gateway and issuance with those of this build of the broker too; repeat the flag
+    /// for more builds. The brokers are replicas on one PostgreSQL database. The rows call the first
+    /// of these "build 2"
+    #[arg(long, global = true, value_name = "FILE")]
+    against: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -95,6 +100,11 @@ fn main() -> ExitCode {
 }
 
 async fn measure(args: &Args) -> Result<()> {
+    let is_comparable = matches!(args.command, None | Some(Command::Gateway { .. }));
+    ensure!(
+        args.against.is_empty() || is_comparable,
+        "--against compares the gateway and issuance: use it with `gateway` or without a command"
+    );
     let measured = match &args.command {
         None => measure_product(args).await?,
         Some(Command::Policies { only, before }) => {
@@ -145,6 +155,7 @@ fn world(args: &Args) -> WorldBuilder {
         .tls()
         .profile(Profile::own())
         .broker_program(args.broker.clone())
+        .replica_programs(&args.against)
         .setting("log.level", "info")
         .steps(|step| say(&format!("measure: {step}")))
 }

@@ -114,8 +114,9 @@ pub struct Plan {
     pub length: Duration,
 }
 
-/// Compares issuance through the broker with TokenRequest directly, with 1, 4 and 16 callers, in
-/// turn. The same client requests both sides over TLS, with one kept connection for each caller.
+/// Compares issuance through the broker with TokenRequest directly and through the replicas of the
+/// world, with 1, 4 and 16 callers, in turn. The same client requests all sides over TLS, with one
+/// kept connection for each caller.
 ///
 /// # Errors
 /// A call fails.
@@ -129,16 +130,18 @@ pub async fn against_direct(
     let workspace = api.workspaces(false).await?.items.into_iter().next();
     let workspace = workspace.context("the person has no workspace")?;
     let authority = world.cluster().authority().certificate();
-    let through = TokenEndpoint {
-        client: http_client::builder(Some(authority))?.http1_only().build()?,
-        url: format!(
-            "{}api/v1/workspaces/{}/credentials",
-            world.broker().public_url()?,
-            workspace.id
-        ),
-        body: None,
-        bearer: Some(session.access_token.expose_secret().to_owned()),
-    };
+    let through = world
+        .brokers()
+        .iter()
+        .map(|broker| {
+            Ok(TokenEndpoint {
+                client: http_client::builder(Some(authority))?.http1_only().build()?,
+                url: format!("{}api/v1/workspaces/{}/credentials", broker.url()?, workspace.id),
+                body: None,
+                bearer: Some(session.access_token.expose_secret().to_owned()),
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
     let identity = world.cluster().broker_identity();
     let pem = format!("{}{}", identity.certificate, identity.key);
     let direct = TokenEndpoint {
@@ -162,49 +165,75 @@ pub async fn against_direct(
         ),
         bearer: None,
     };
-    let watched = [
-        world.broker().pid().context("the broker has stopped")?,
-        world.cluster().api_server_pid(),
-        world.cluster().etcd_pid(),
-    ];
+    // The first target is the floor, the second the measured broker.
+    let mut targets = vec![(direct, world.broker())];
+    targets.extend(through.into_iter().zip(world.brokers()));
     let mut figures = Vec::new();
     for callers in [1, 4, 16] {
-        let mut pairs = Vec::with_capacity(plan.rounds);
+        let mut rounds = Vec::with_capacity(plan.rounds);
         for round in 0..plan.rounds {
-            pairs.push(if round % 2 == 0 {
-                let through = run(&through, callers, plan.length, watched).await?;
-                (through, run(&direct, callers, plan.length, watched).await?)
-            } else {
-                let floor = run(&direct, callers, plan.length, watched).await?;
-                (run(&through, callers, plan.length, watched).await?, floor)
-            });
+            let mut runs = vec![None; targets.len()];
+            for turn in 0..targets.len() {
+                let index = (round + turn) % targets.len();
+                let (target, broker) = &targets[index];
+                let watched = [
+                    broker.pid().context("the broker has stopped")?,
+                    world.cluster().api_server_pid(),
+                    world.cluster().etcd_pid(),
+                ];
+                runs[index] = Some(run(target, callers, plan.length, watched).await?);
+            }
+            rounds.push(runs.into_iter().flatten().collect::<Vec<_>>());
         }
-        let promise = if callers == 16 { Promise::AtLeast(0.6) } else { Promise::None };
-        let of = |pick: fn(&Run) -> f64| -> Vec<(f64, f64)> {
-            pairs.iter().map(|(through, direct)| (pick(through), pick(direct))).collect()
-        };
-        let name = |what: &str| format!("issuance, {callers} callers: {what}");
-        figures.extend(Figure::of_pairs(
-            name("tokens a second"),
-            "1/s",
-            "TokenRequest directly",
-            &of(|run| run.rate),
-            promise,
-        ));
-        figures.extend(Figure::of_pairs(
-            name("CPU of broker, API server and etcd for a token"),
-            "ms",
-            "TokenRequest directly",
-            &of(|run| run.cpu_ms.iter().sum()),
-            Promise::None,
-        ));
-        figures.extend(Figure::of_pairs(
-            name("CPU of the broker for a token, beside the API server's"),
-            "ms",
-            "the API server's",
-            &pairs.iter().map(|(run, _)| (run.cpu_ms[0], run.cpu_ms[1])).collect::<Vec<_>>(),
-            Promise::None,
-        ));
+        figures.extend(figures_of(callers, &rounds));
     }
     Ok(figures)
+}
+
+/// The figures of some rounds: in each the run of TokenRequest, of the measured broker, and of its
+/// replicas.
+fn figures_of(callers: usize, rounds: &[Vec<Run>]) -> Vec<Figure> {
+    let pairs = |other: usize, pick: fn(&Run) -> f64| -> Vec<(f64, f64)> {
+        rounds.iter().map(|runs| (pick(&runs[1]), pick(&runs[other]))).collect()
+    };
+    let figure = |what: &str, unit, floor: &str, pairs: &[(f64, f64)], promise| {
+        let name = format!("issuance, {callers} callers: {what}");
+        Figure::of_pairs(name, unit, floor, pairs, promise)
+    };
+    let promise = if callers == 16 { Promise::AtLeast(0.6) } else { Promise::None };
+    let own_cpu: Vec<_> =
+        rounds.iter().map(|runs| (runs[1].cpu_ms[0], runs[1].cpu_ms[1])).collect();
+    let direct = "TokenRequest directly";
+    let all_cpu: fn(&Run) -> f64 = |run| run.cpu_ms.iter().sum();
+    let mut figures = vec![
+        figure("tokens a second", "1/s", direct, &pairs(0, |run| run.rate), promise),
+        figure(
+            "CPU of broker, API server and etcd for a token",
+            "ms",
+            direct,
+            &pairs(0, all_cpu),
+            Promise::None,
+        ),
+        figure(
+            "CPU of the broker for a token, beside the API server's",
+            "ms",
+            "the API server's",
+            &own_cpu,
+            Promise::None,
+        ),
+    ];
+    for build in 2..rounds.first().map_or(0, Vec::len) {
+        let name = format!("build {build}");
+        figures.extend([
+            figure("tokens a second", "1/s", &name, &pairs(build, |run| run.rate), Promise::None),
+            figure(
+                "CPU of the broker for a token",
+                "ms",
+                &name,
+                &pairs(build, |run| run.cpu_ms[0]),
+                Promise::None,
+            ),
+        ]);
+    }
+    figures.into_iter().flatten().collect()
 }

@@ -33,6 +33,7 @@ pub struct WorldBuilder {
     settings: Settings,
     profile: Profile,
     broker_program: Option<PathBuf>,
+    replica_programs: Vec<PathBuf>,
     port: Option<u16>,
     folder: Option<PathBuf>,
     steps: fn(&str),
@@ -56,6 +57,7 @@ impl Default for WorldBuilder {
             settings,
             profile: Profile::own(),
             broker_program: None,
+            replica_programs: Vec::new(),
             port: None,
             folder: None,
             steps: |_| {},
@@ -164,6 +166,19 @@ impl WorldBuilder {
     pub fn broker_program(mut self, program: Option<PathBuf>) -> Self {
         self.own |= program.is_some();
         self.broker_program = program;
+        self
+    }
+
+    /// Adds a replica for each of these programs, which have to be of the same release. They share a
+    /// PostgreSQL database with the first broker.
+    #[must_use]
+    pub fn replica_programs(mut self, programs: &[PathBuf]) -> Self {
+        if !programs.is_empty() {
+            self.own = true;
+            self.postgres = true;
+            self.replicas = 1 + programs.len();
+            self.replica_programs = programs.to_vec();
+        }
         self
     }
 
@@ -326,7 +341,12 @@ impl WorldBuilder {
         }
         let name = format!("broker-{number}");
         let folder = world.scratch.folder(&name)?;
-        Broker::new(world.binaries.tenant_broker(), folder, &name, settings, port)
+        let program = self
+            .replica_programs
+            .get(number.wrapping_sub(2))
+            .cloned()
+            .unwrap_or_else(|| world.binaries.tenant_broker());
+        Broker::new(program, folder, &name, settings, port)
     }
 }
 

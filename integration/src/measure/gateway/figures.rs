@@ -83,7 +83,10 @@ fn find(round: &Round, way: RouteName) -> Option<&Turn> {
 
 /// Adds the rows of all routes, and the figures of the gateway compared with the other routes.
 pub(super) fn add(measured: &mut Measured, what: &str, connections: usize, rounds: &[Round]) {
-    let rows = RouteName::ALL.into_iter().filter_map(|way| Row::of(what, connections, way, rounds));
+    let mut names: Vec<RouteName> = rounds.iter().flatten().map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let rows = names.iter().filter_map(|&way| Row::of(what, connections, way, rounds));
     measured.rows.extend(rows);
     let is_get = what.starts_with("GET");
     let when = |is_so: bool, promise| if is_so && is_get { promise } else { Promise::None };
@@ -132,4 +135,12 @@ pub(super) fn add(measured: &mut Measured, what: &str, connections: usize, round
         ),
     ];
     measured.figures.extend(figures.into_iter().flatten());
+    for other in names.into_iter().filter(|name| matches!(name, RouteName::OtherBuild(_))) {
+        let figures = [
+            beside("a second", "1/s", other, |turn| turn.rate, Promise::None),
+            beside("p50", "ms", other, |turn| turn.p50, Promise::None),
+            beside("CPU of the proxy for one", "us", other, |turn| turn.proxy_cpu, Promise::None),
+        ];
+        measured.figures.extend(figures.into_iter().flatten());
+    }
 }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use super::caller::Caller;
 use super::route::{Route, RouteName};
 use super::testbed::GatewayTestbed;
+use crate::broker::Broker;
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::process_memory::rss_mib;
 
@@ -26,30 +27,57 @@ pub(super) async fn figures(
     watches: usize,
     rounds: usize,
 ) -> Result<Vec<Figure>> {
-    let (mut idle, mut watch) = (Vec::new(), Vec::new());
+    let others: Vec<_> = testbed.other_builds().collect();
+    let mut floors = vec![Pairs::new("kubectl proxy".to_owned())];
+    floors.extend(others.iter().map(|(_, route)| Pairs::new(route.name.to_string())));
     for _ in 0..rounds {
-        let gateway = gateway_memory(testbed, watches).await?;
-        let kubectl = kubectl_proxy_memory(testbed, watches).await?;
-        idle.push((gateway.idle * MB_PER_MIB, kubectl.idle * MB_PER_MIB));
-        watch.push((gateway.watch * 1024.0, kubectl.watch * 1024.0));
+        let gateway =
+            broker_memory(testbed, testbed.world().broker(), testbed.gateway(), watches).await?;
+        floors[0].push(&gateway, &kubectl_proxy_memory(testbed, watches).await?);
+        for (pairs, (broker, route)) in floors[1..].iter_mut().zip(&others) {
+            pairs.push(&gateway, &broker_memory(testbed, broker, route, watches).await?);
+        }
     }
-    let figures = [
-        Figure::of_pairs(
-            "resident memory of the gateway's broker, idle",
-            "MB",
-            "kubectl proxy",
-            &idle,
-            Promise::ValueBelow(20.0),
-        ),
-        Figure::of_pairs(
-            format!("resident memory for each of {watches} idle watches"),
-            "KiB",
-            "kubectl proxy",
-            &watch,
-            Promise::AtMost(0.5),
-        ),
-    ];
-    Ok(figures.into_iter().flatten().collect())
+    let figures = floors.iter().enumerate().flat_map(|(index, floor)| {
+        let promise = |promise| if index == 0 { promise } else { Promise::None };
+        [
+            Figure::of_pairs(
+                "resident memory of the gateway's broker, idle",
+                "MB",
+                &floor.name,
+                &floor.idle,
+                promise(Promise::ValueBelow(20.0)),
+            ),
+            Figure::of_pairs(
+                format!("resident memory for each of {watches} idle watches"),
+                "KiB",
+                &floor.name,
+                &floor.watch,
+                promise(Promise::AtMost(0.5)),
+            ),
+        ]
+    });
+    Ok(figures.flatten().collect())
+}
+
+/// The memory of the gateway's broker, paired with that of another process.
+struct Pairs {
+    name: String,
+    /// MB.
+    idle: Vec<(f64, f64)>,
+    /// KiB for each watch.
+    watch: Vec<(f64, f64)>,
+}
+
+impl Pairs {
+    fn new(name: String) -> Self {
+        Self { name, idle: Vec::new(), watch: Vec::new() }
+    }
+
+    fn push(&mut self, gateway: &MemoryUse, floor: &MemoryUse) {
+        self.idle.push((gateway.idle * MB_PER_MIB, floor.idle * MB_PER_MIB));
+        self.watch.push((gateway.watch * 1024.0, floor.watch * 1024.0));
+    }
 }
 
 /// Memory in MiB.
@@ -58,12 +86,16 @@ struct MemoryUse {
     watch: f64,
 }
 
-async fn gateway_memory(testbed: &GatewayTestbed, watches: usize) -> Result<MemoryUse> {
-    let broker = testbed.world().broker();
+async fn broker_memory(
+    testbed: &GatewayTestbed,
+    broker: &Broker,
+    route: &Route,
+    watches: usize,
+) -> Result<MemoryUse> {
     broker.stop().await?;
     broker.start().await?;
     let pid = broker.pid().context("the broker has stopped")?;
-    measure_memory(testbed, testbed.gateway(), pid, watches).await
+    measure_memory(testbed, route, pid, watches).await
 }
 
 async fn kubectl_proxy_memory(testbed: &GatewayTestbed, watches: usize) -> Result<MemoryUse> {

@@ -15,19 +15,16 @@ use url::Url;
 
 use crate::http_client::use_ring;
 
-/// Name of a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Name of a route, in the order of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RouteName {
     Direct,
     Gateway,
+    /// The gateway of another build of the broker: its number among the replicas, from 2 on.
+    OtherBuild(usize),
     Nginx,
     KubectlProxy,
-}
-
-impl RouteName {
-    pub(super) const ALL: [Self; 4] =
-        [Self::Direct, Self::Gateway, Self::Nginx, Self::KubectlProxy];
 }
 
 impl fmt::Display for RouteName {
@@ -35,6 +32,7 @@ impl fmt::Display for RouteName {
         f.pad(match self {
             Self::Direct => "direct",
             Self::Gateway => "gateway",
+            Self::OtherBuild(number) => return f.pad(&format!("build {number}")),
             Self::Nginx => "nginx",
             Self::KubectlProxy => "kubectl proxy",
         })

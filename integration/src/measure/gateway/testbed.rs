@@ -12,6 +12,7 @@ use super::flood::FloodingTenant;
 use super::kubectl_proxy::{KubectlProxy, Running};
 use super::nginx::Nginx;
 use super::route::{Route, RouteName};
+use crate::broker::Broker;
 use crate::world::World;
 
 /// Bytes of the data in the list.
@@ -27,6 +28,8 @@ pub struct GatewayTestbed {
     world: World,
     namespace: String,
     gateway: Route,
+    /// The gateways of other builds.
+    other_builds: Vec<Route>,
     flooding: FloodingTenant,
     others: [Route; 3],
     kubectl_proxy: KubectlProxy,
@@ -57,12 +60,21 @@ impl GatewayTestbed {
 
         let direct = Route::new(RouteName::Direct, cluster.url(), authority)?
             .with_token(&credential.token)?;
-        let base = format!("clusters/{}/", workspace.cluster);
-        let base = world.broker().public_url()?.join(&base).context("make the gateway's URL")?;
-        let mut gateway = Route::new(RouteName::Gateway, &base, authority)?
-            .with_token(session.access_token.expose_secret())?;
-        gateway.processes = vec![world.broker().pid().context("the broker has stopped")?];
+        let path = format!("clusters/{}/", workspace.cluster);
+        let gateway_of = |name, broker: &Broker| -> Result<Route> {
+            let base = broker.url()?.join(&path).context("make the gateway's URL")?;
+            let mut route = Route::new(name, &base, authority)?
+                .with_token(session.access_token.expose_secret())?;
+            route.processes = vec![broker.pid().context("the broker has stopped")?];
+            Ok(route)
+        };
+        let gateway = gateway_of(RouteName::Gateway, world.broker())?;
+        let others = world.brokers().iter().enumerate().skip(1);
+        let other_builds = others
+            .map(|(index, broker)| gateway_of(RouteName::OtherBuild(index + 1), broker))
+            .collect::<Result<_>>()?;
 
+        let base = world.broker().public_url()?.join(&path).context("make the gateway's URL")?;
         let flooding = flooding(&world, &base).await?;
 
         let running_nginx = Nginx::start(cluster, &world.folder().join("nginx")).await?;
@@ -81,6 +93,7 @@ impl GatewayTestbed {
         Ok(Self {
             namespace: workspace.namespace,
             gateway,
+            other_builds,
             flooding,
             others: [direct, nginx, kubectl],
             kubectl_proxy,
@@ -107,6 +120,11 @@ impl GatewayTestbed {
         &self.gateway
     }
 
+    /// The brokers of other builds, with their routes.
+    pub(super) fn other_builds(&self) -> impl Iterator<Item = (&Broker, &Route)> {
+        self.world.brokers().iter().skip(1).zip(&self.other_builds)
+    }
+
     /// The other tenant, who floods the gateway.
     pub(super) fn flooding(&self) -> &FloodingTenant {
         &self.flooding
@@ -120,7 +138,9 @@ impl GatewayTestbed {
     /// Returns all routes; each round starts with another one.
     pub(super) fn routes_in_turn(&self, round: usize) -> impl Iterator<Item = &Route> {
         let [direct, nginx, kubectl] = &self.others;
-        let mut routes = [direct, &self.gateway, nginx, kubectl];
+        let mut routes = vec![direct, &self.gateway];
+        routes.extend(&self.other_builds);
+        routes.extend([nginx, kubectl]);
         let first = round % routes.len();
         routes.rotate_left(first);
         routes.into_iter()
