@@ -16,8 +16,9 @@ use crate::scratch::Scratch;
 const BUILD_TIMEOUT: Duration = Duration::from_hours(1);
 
 const BROKER: &str = "tenant-broker";
+const PLUGIN: &str = "kubectl-tenant";
 /// The programs that a person or a test runs.
-const PROGRAMS: [&str; 5] = [BROKER, "kubectl-tenant", "headless-sign-in", "time-one", "flood"];
+const PROGRAMS: [&str; 5] = [BROKER, PLUGIN, "headless-sign-in", "time-one", "flood"];
 
 /// The cargo profile of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +65,13 @@ impl Binaries {
         folder: Option<&Path>,
         broker: Option<&Path>,
     ) -> Result<Self> {
-        // All binaries of the workspace at once: building fewer would enable other features of the
-        // dependencies and compile them a second time.
-        let mut artifacts = compile(profile, &["--workspace"]).await?;
+        // With the features of the whole workspace: those of fewer packages would compile the
+        // dependencies a second time.
+        let mut artifacts = compile(profile, &["--workspace"], &PROGRAMS).await?;
         if profile == Profile::Release {
             // The measured plugin is the one that `cargo install` makes, with its own features
             // only.
-            let plugin = compile(profile, &["--package", "kubectl-tenant"]).await?;
+            let plugin = compile(profile, &["--package", PLUGIN], &[PLUGIN]).await?;
             artifacts.splice(0..0, plugin);
         }
         let scratch = match folder {
@@ -129,7 +130,7 @@ impl Binaries {
 
     /// Path of the plugin.
     pub fn kubectl_tenant(&self) -> PathBuf {
-        self.folder.join("kubectl-tenant")
+        self.folder.join(PLUGIN)
     }
 
     /// Path of the program that measures one other process.
@@ -148,14 +149,19 @@ impl Binaries {
     }
 }
 
-/// Compiles the binaries of these packages.
-async fn compile(profile: Profile, packages: &[&str]) -> Result<Vec<Artifact>> {
+/// Compiles these programs with the features that these packages need.
+async fn compile(
+    profile: Profile,
+    packages: &[&str],
+    programs: &[&str],
+) -> Result<Vec<Artifact>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("find the workspace")?;
     let mut build = Program::new(cargo)
         .arg("build")
         .args(packages.iter().copied())
-        .args(["--bins", "--message-format=json-render-diagnostics"])
+        .args(programs.iter().flat_map(|name| ["--bin", *name]))
+        .arg("--message-format=json-render-diagnostics")
         .in_folder(root);
     if profile == Profile::Release {
         build = build.arg("--release");
@@ -182,10 +188,12 @@ async fn report(build: &Captured) -> Result<()> {
         if start.elapsed() > BUILD_TIMEOUT {
             break;
         }
-        // The line says what is compiled, or that another cargo has to finish first.
+        // The last line says what is compiled, or that another cargo has to finish first.
         let output = build.stderr()?;
-        let now = output.lines().next_back().unwrap_or("cargo build").trim();
-        say(&format!("  after {} s: {now}", start.elapsed().as_secs()));
+        let last = output.lines().next_back().unwrap_or("cargo build").trim();
+        let crates = output.lines().filter(|line| line.trim().starts_with("Compiling")).count();
+        let seconds = start.elapsed().as_secs();
+        say(&format!("  cargo: {crates} crates after {seconds} s, last line: {last}"));
     }
     Ok(())
 }

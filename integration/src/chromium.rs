@@ -1,6 +1,10 @@
 //! A real browser, controlled over the Chrome `DevTools` protocol.
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -199,9 +203,9 @@ impl Chromium {
         let picture = self.call("Page.captureScreenshot", whole).await?;
         let picture = STANDARD.decode(picture["data"].as_str().context("no picture")?)?;
         let program = std::env::current_exe()?;
-        // cargo marks its target folder as a cache.
-        let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
-        let target = target.context("the folder of build results")?;
+        // cargo keeps its fingerprints in the profile's folder, for example `target/debug`.
+        let profile = program.ancestors().find(|folder| folder.join(".fingerprint").is_dir());
+        let target = profile.and_then(Path::parent).context("the folder of build results")?;
         let folder = target.join("screenshots");
         std::fs::create_dir_all(&folder)?;
         let file = folder.join(format!("{name}.png"));

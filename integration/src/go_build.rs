@@ -100,7 +100,7 @@ impl GoBuild<'_> {
         let start = Instant::now();
         self.build_programs(go, work.path(), start).await?;
         self.build_tests(go, work.path(), start).await?;
-        say(&format!("  done after {} s", start.elapsed().as_secs()));
+        say(&format!("  go, {}: done after {} s", self.what, start.elapsed().as_secs()));
         for (name, output) in self.made() {
             fs::rename(work.path().join("bin").join(output), cache.join(name))
                 .with_context(|| format!("move the built {name} into {}", cache.display()))?;
@@ -168,7 +168,8 @@ impl GoBuild<'_> {
                 break;
             }
             let progress = progress(&build.stderr()?);
-            say(&format!("  {progress} after {} s", start.elapsed().as_secs()));
+            let seconds = start.elapsed().as_secs();
+            say(&format!("  go, {}: {progress} after {seconds} s", self.what));
         }
         self.needs(build.finish(Duration::ZERO).await?.success())?;
         Ok(())

@@ -14,6 +14,19 @@ pub fn free() -> Result<u16> {
     Ok(listener.local_addr().context("find a free port")?.port())
 }
 
+/// Returns a port that is free now and is not `other`, which nobody listens on yet.
+///
+/// # Errors
+/// The system has no free port.
+pub fn free_except(other: u16) -> Result<u16> {
+    loop {
+        let port = free()?;
+        if port != other {
+            return Ok(port);
+        }
+    }
+}
+
 /// Returns this port if it is free, else another one.
 ///
 /// # Errors

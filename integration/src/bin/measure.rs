@@ -260,10 +260,12 @@ async fn measure_floods(args: &Args, only: Option<Engine>) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Measures the gateway. The broker is a release build, however this program was compiled.
+/// Measures the gateway. The broker is a release build, however this program was compiled, unless
+/// the caller names another one.
 async fn measure_gateway(args: &Args, only: Option<gateway::Part>) -> Result<Measured> {
     let quick = args.quick;
-    let world = gateway::without_limits(world(args).profile(Profile::Release)).start().await?;
+    let profile = if args.broker.is_some() { Profile::own() } else { Profile::Release };
+    let world = gateway::without_limits(world(args).profile(profile)).start().await?;
     let testbed = gateway::GatewayTestbed::new(world).await?;
     let plan = gateway::Plan {
         rounds: if quick { 2 } else { 7 },

@@ -45,7 +45,8 @@ impl Keycloak {
     pub async fn start() -> Result<Self> {
         let home = programs::folder().await?;
         let scratch = Scratch::new("keycloak")?;
-        let (port, management) = (port::free()?, port::free()?);
+        let port = port::free()?;
+        let management = port::free_except(port)?;
         let url = format!("http://127.0.0.1:{port}");
         let process = Program::new(home.join("bin/kc.sh"))
             .args(["start-dev", "--db=dev-mem", "--cache=local", "--http-host=127.0.0.1"])

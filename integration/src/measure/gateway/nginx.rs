@@ -47,7 +47,8 @@ impl Nginx {
         write_private(&folder.join("nginx.key"), identity.key)?;
         write_private(&folder.join("ca.crt"), cluster.authority().certificate())?;
         for _ in 0..MAX_PORT_ATTEMPTS {
-            let ports = [port::free()?, port::free()?];
+            let port = port::free()?;
+            let ports = [port, port::free_except(port)?];
             let configuration = configuration(cluster.url(), folder, ports)?;
             write_private(&folder.join("nginx.conf"), configuration)?;
             let process = Program::new(&program)
