@@ -30,6 +30,11 @@ const MAX_LISTED: u32 = 500;
 /// RoleBindings that are deleted or lose their finalizers concurrently. It is the number that the
 /// quota allows, so that a slow admission webhook delays the broker once.
 const MAX_IN_FLIGHT: usize = 20;
+/// The number of requests that remove the finalizers of one object, because each may conflict with
+/// a concurrent change.
+const MAX_FINALIZER_ATTEMPTS: u32 = 5;
+/// Pause before the next of these requests.
+const FINALIZER_INTERVAL: Duration = Duration::from_millis(50);
 /// The characters that are percent-encoded in a path segment (RFC 3986 section 3.3). The API server
 /// accepts nearly any name for RBAC objects, including `?` and spaces.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -147,7 +152,12 @@ where
     }
 }
 
-/// Removes all finalizers of an object of this uid, which completes a deletion in progress.
+/// Removes all finalizers of an object of this uid, which completes a deletion in progress. An
+/// object that is gone, or has another uid by now, counts as done.
+///
+/// # Errors
+/// The request failed; [`ClusterError::Conflict`] if the object still exists after
+/// [`MAX_FINALIZER_ATTEMPTS`] requests that conflicted.
 async fn remove_finalizers<K>(
     api: &Api<K>,
     name: &str,
@@ -157,11 +167,34 @@ where
     K: Clone + DeserializeOwned + Debug + Resource<Scope = NamespaceResourceScope>,
 {
     let patch = Patch::Merge(json!({"metadata": {"uid": uid, "finalizers": null}}));
-    let segment = segment(name);
-    match api.patch_metadata(&segment, &PatchParams::default(), &patch).await.map_err(Into::into) {
-        Ok(_) | Err(ClusterError::NotFound(_) | ClusterError::Conflict(_)) => Ok(()),
-        Err(error) => Err(error),
+    let (segment, parameters) = (segment(name), PatchParams::default());
+    let mut attempt = 1;
+    loop {
+        match api.patch_metadata(&segment, &parameters, &patch).await.map_err(ClusterError::from) {
+            Ok(_) | Err(ClusterError::NotFound(_)) => return Ok(()),
+            // The uid differs, a concurrent change interfered, or a webhook refused with 409.
+            Err(error @ ClusterError::Conflict(_)) => {
+                if !exists(api, name, uid).await? {
+                    return Ok(());
+                }
+                if attempt == MAX_FINALIZER_ATTEMPTS {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        attempt += 1;
+        tokio::time::sleep(FINALIZER_INTERVAL).await;
     }
+}
+
+/// Whether an object of this name exists; with a uid, whether the object has this uid.
+async fn exists<K>(api: &Api<K>, name: &str, uid: Option<&str>) -> Result<bool, ClusterError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let existing = api.get_metadata_opt(&segment(name)).await?;
+    Ok(existing.is_some_and(|existing| uid.is_none() || existing.metadata.uid.as_deref() == uid))
 }
 
 /// A name, percent-encoded because kube puts names into paths unchanged.
@@ -188,13 +221,122 @@ where
         Err(ClusterError::NotFound(_)) => Ok(None),
         // Not only the precondition answers 409: a webhook may refuse with any status.
         Err(error @ ClusterError::Conflict(_)) if uid.is_some() => {
-            let left = api.get_metadata_opt(&segment(name)).await?;
-            if left.is_some_and(|left| left.metadata.uid.as_deref() == uid) {
-                Err(error)
-            } else {
-                Ok(None)
-            }
+            if exists(api, name, uid).await? { Err(error) } else { Ok(None) }
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::VecDeque,
+        convert::Infallible,
+        future::{Ready, ready},
+        sync::{Arc, Mutex},
+        task::{Context, Poll},
+    };
+
+    use http::{Method, Request, Response, StatusCode};
+    use kube::{Client, client::Body};
+    use serde_json::Value;
+    use tower_service::Service;
+
+    use super::*;
+
+    /// An API server that gives these responses in order, and records the methods of the requests.
+    /// Clones share both.
+    #[derive(Clone, Default)]
+    struct ApiServer {
+        responses: Arc<Mutex<VecDeque<(StatusCode, Value)>>>,
+        methods: Arc<Mutex<Vec<Method>>>,
+    }
+
+    impl Service<Request<Body>> for ApiServer {
+        type Response = Response<String>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<String>, Infallible>>;
+
+        fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            self.methods.lock().unwrap().push(request.method().clone());
+            let (status, body) = self.responses.lock().unwrap().pop_front().unwrap();
+            let mut response = Response::new(body.to_string());
+            *response.status_mut() = status;
+            ready(Ok(response))
+        }
+    }
+
+    /// The ServiceAccount with this uid.
+    fn account(uid: &str) -> (StatusCode, Value) {
+        let metadata = json!({"name": SERVICE_ACCOUNT_NAME, "uid": uid, "finalizers": ["a/b"]});
+        (StatusCode::OK, json!({"metadata": metadata}))
+    }
+
+    fn failure(status: StatusCode, reason: &str) -> (StatusCode, Value) {
+        let body = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": reason, "reason": reason, "code": status.as_u16(),
+        });
+        (status, body)
+    }
+
+    fn conflict() -> (StatusCode, Value) {
+        failure(StatusCode::CONFLICT, "Conflict")
+    }
+
+    fn not_found() -> (StatusCode, Value) {
+        failure(StatusCode::NOT_FOUND, "NotFound")
+    }
+
+    /// Removes the finalizers of the ServiceAccount with the uid `old` at an API server with these
+    /// responses. Returns also the methods of the requests.
+    async fn remove(
+        responses: impl IntoIterator<Item = (StatusCode, Value)>,
+    ) -> (Result<(), ClusterError>, Vec<Method>) {
+        let server = ApiServer::default();
+        server.responses.lock().unwrap().extend(responses);
+        let client = Client::new(server.clone(), "default");
+        let api: Api<ServiceAccount> = Api::namespaced(client, "tenant-a");
+        let result = remove_finalizers(&api, SERVICE_ACCOUNT_NAME, Some("old")).await;
+        let methods = server.methods.lock().unwrap().clone();
+        (result, methods)
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_gone_or_replaced_needs_no_removal_of_finalizers() {
+        for (responses, requests) in [
+            (vec![account("old")], vec![Method::PATCH]),
+            (vec![not_found()], vec![Method::PATCH]),
+            (vec![conflict(), not_found()], vec![Method::PATCH, Method::GET]),
+            (vec![conflict(), account("new")], vec![Method::PATCH, Method::GET]),
+        ] {
+            let (result, methods) = remove(responses).await;
+            assert!(result.is_ok(), "{result:?}");
+            assert_eq!(methods, requests);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_conflict_with_a_concurrent_change_is_retried() {
+        let (result, methods) = remove([conflict(), account("old"), account("old")]).await;
+        assert!(result.is_ok(), "{result:?}");
+        assert_eq!(methods, [Method::PATCH, Method::GET, Method::PATCH]);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_keeps_its_finalizers_is_an_error() {
+        let conflicts = (0..MAX_FINALIZER_ATTEMPTS).flat_map(|_| [conflict(), account("old")]);
+        let (result, methods) = remove(conflicts).await;
+        assert!(matches!(result, Err(ClusterError::Conflict(_))), "{result:?}");
+        let requests = (0..MAX_FINALIZER_ATTEMPTS).flat_map(|_| [Method::PATCH, Method::GET]);
+        assert_eq!(methods, requests.collect::<Vec<_>>());
+        let refused = failure(StatusCode::FORBIDDEN, "Forbidden");
+        let (result, methods) = remove([conflict(), refused]).await;
+        assert!(matches!(result, Err(ClusterError::Refused(_))), "{result:?}");
+        assert_eq!(methods, [Method::PATCH, Method::GET]);
     }
 }
