@@ -93,13 +93,7 @@ pub fn authorize<A: ResourceAction, R: Resource>(
     resource: R,
 ) -> Result<Permit<A, R>, AccessError> {
     let decision = decide(caller, A::RULE, &resource);
-    tracing::debug!(
-        action = A::NAME,
-        resource = %resource.id(),
-        user_id = %caller.user_id(),
-        allowed = decision.is_ok(),
-        "authorization decision"
-    );
+    log_decision::<A>(caller, Some(resource.id()), decision);
     decision.map(|()| Permit::grant(caller, resource))
 }
 
@@ -114,12 +108,7 @@ pub fn authorize_all<A: GeneralAction>(caller: &Caller) -> Result<Permit<A>, Acc
             require_administrator(caller)
         }
     };
-    tracing::debug!(
-        action = A::NAME,
-        user_id = %caller.user_id(),
-        allowed = decision.is_ok(),
-        "authorization decision"
-    );
+    log_decision::<A>(caller, None, decision);
     decision.map(|()| Permit::grant(caller, Everything))
 }
 
@@ -129,10 +118,28 @@ pub fn authorize_all<A: GeneralAction>(caller: &Caller) -> Result<Permit<A>, Acc
 /// # Errors
 /// The caller may take the action on no resource.
 pub fn authorize_lookup<A: ResourceAction>(caller: &Caller) -> Result<(), AccessError> {
-    match A::RULE {
+    let decision = match A::RULE {
         Rule::Administrator => require_administrator(caller),
         Rule::Everybody | Rule::OwnerOrAdministrator | Rule::Owner => Ok(()),
-    }
+    };
+    log_decision::<A>(caller, None, decision);
+    decision
+}
+
+/// Writes the debug line of a decision; `resource` is `None` if the decision is not about one
+/// resource.
+fn log_decision<A: Action>(
+    caller: &Caller,
+    resource: Option<Uuid>,
+    decision: Result<(), AccessError>,
+) {
+    tracing::debug!(
+        action = A::NAME,
+        resource = resource.map(tracing::field::display),
+        user_id = %caller.user_id(),
+        allowed = decision.is_ok(),
+        "authorization decision"
+    );
 }
 
 /// The audit rows that the caller may read: their own, or all for an administrator. Rows of one
@@ -177,5 +184,101 @@ fn require_administrator(caller: &Caller) -> Result<(), AccessError> {
     match caller.role() {
         Role::Admin if caller.only_workspace().is_none() => Ok(()),
         _ => Err(AccessError::NotAdministrator),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::base::clock::Clock;
+
+    struct TestResource {
+        id: Uuid,
+        owner: Uuid,
+    }
+
+    impl Resource for TestResource {
+        fn id(&self) -> Uuid {
+            self.id
+        }
+
+        fn grants(&self) -> Grants {
+            Grants::owned_by(self.owner)
+        }
+    }
+
+    /// Log lines. Clones share them.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn each_decision_writes_one_debug_line() {
+        let clock = Clock::manual("2026-01-02T03:04:05Z".parse().unwrap());
+        let (id, user) = (clock.random_id(), clock.random_id());
+        let caller = Caller::for_tests(&clock, user, Role::User);
+        let decide = || {
+            assert!(authorize_lookup::<SuspendWorkspaces>(&caller).is_err());
+            assert!(authorize_lookup::<ReadWorkspace>(&caller).is_ok());
+            assert!(authorize_all::<ManageUsers>(&caller).is_err());
+            let (own, other) = (TestResource { id, owner: user }, TestResource { id, owner: id });
+            assert!(authorize::<ReadWorkspace, _>(&caller, own).is_ok());
+            assert!(authorize::<UseWorkspace, _>(&caller, other).is_err());
+        };
+        // Without a subscriber, because tracing registers the line's callsite at its first use, and
+        // a concurrent test on another thread could register it as disabled.
+        decide();
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .flatten_event(true)
+            .with_max_level(tracing::Level::DEBUG)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, decide);
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let user_id = user.to_string();
+        let same = |line: &Value| {
+            line["message"] == "authorization decision"
+                && line["level"] == "DEBUG"
+                && line["user_id"] == user_id
+        };
+        assert!(lines.iter().all(same), "{text}");
+        let decisions: Vec<(&str, Option<&str>, bool)> = lines
+            .iter()
+            .map(|line| {
+                let action = line["action"].as_str().unwrap();
+                (action, line["resource"].as_str(), line["allowed"].as_bool().unwrap())
+            })
+            .collect();
+        let id = id.to_string();
+        let expected = [
+            ("SuspendWorkspaces", None, false),
+            ("ReadWorkspace", None, true),
+            ("ManageUsers", None, false),
+            ("ReadWorkspace", Some(id.as_str()), true),
+            ("UseWorkspace", Some(id.as_str()), false),
+        ];
+        assert_eq!(decisions, expected);
     }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use http::Method;
+use uuid::Uuid;
 
 tokio::task_local! {
     /// The request that this task handles; set by the outer HTTP stack.
@@ -34,7 +35,7 @@ pub struct RequestInfo {
 /// A field that handlers add to the access-log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// Identifier of the authenticated user.
+    /// Identifier of the user.
     UserId,
     SessionId,
     WorkspaceId,
@@ -66,11 +67,19 @@ impl Fields {
     }
 }
 
+/// Identifiers of the authenticated caller.
+#[derive(Clone, Copy, Debug)]
+struct CallerIds {
+    user: Uuid,
+    session: Uuid,
+}
+
 /// The current request, and the fields that its handler added.
 #[derive(Debug)]
 pub struct RequestContext {
     /// Metadata of the request.
     pub info: Arc<RequestInfo>,
+    caller: Cell<Option<CallerIds>>,
     fields: RefCell<Fields>,
     /// Whether the handler writes the access-log line itself.
     is_log_deferred: Cell<bool>,
@@ -79,13 +88,50 @@ pub struct RequestContext {
 impl RequestContext {
     /// The context of a request without fields.
     pub fn new(info: Arc<RequestInfo>) -> Self {
-        Self { info, fields: RefCell::default(), is_log_deferred: Cell::default() }
+        Self {
+            info,
+            caller: Cell::default(),
+            fields: RefCell::default(),
+            is_log_deferred: Cell::default(),
+        }
     }
 
-    /// Takes the recorded fields; `None` if the handler writes the access-log line itself.
-    pub fn take_fields(&self) -> Option<Fields> {
-        (!self.is_log_deferred.get()).then(|| self.fields.take())
+    /// The context of a request that no client sent.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        Self::new(Arc::new(RequestInfo {
+            id: "r-1".to_owned(),
+            address: None,
+            user_agent: None,
+            method: Method::GET,
+            path: "/".to_owned(),
+            started_at: Instant::now(),
+        }))
     }
+
+    /// Takes the recorded fields; `None` if the handler writes the access-log line itself. The
+    /// identifiers of the caller are among them, unless the handler recorded others.
+    pub fn take_fields(&self) -> Option<Fields> {
+        if self.is_log_deferred.get() {
+            return None;
+        }
+        let mut fields = self.fields.take();
+        if let Some(caller) = self.caller.get() {
+            for (field, id) in [(Field::UserId, caller.user), (Field::SessionId, caller.session)] {
+                if fields.get(field).is_none() {
+                    fields.set(field, id.to_string());
+                }
+            }
+        }
+        Some(fields)
+    }
+}
+
+/// Records user and session of the authenticated caller of the current request. It allocates
+/// nothing, because it is called for each request of the gateway, and the line of a forwarded
+/// request has the identifiers from elsewhere. Outside of a request it does nothing.
+pub fn record_caller(user: Uuid, session: Uuid) {
+    let _ = REQUEST.try_with(|context| context.caller.set(Some(CallerIds { user, session })));
 }
 
 /// Adds a field to the access-log line of the current request. Outside of a request it does nothing.
@@ -128,4 +174,37 @@ pub fn request_address() -> Option<IpAddr> {
 /// `User-Agent` of the current request: printable, 200 characters at most.
 pub fn request_user_agent() -> Option<String> {
     REQUEST.try_with(|context| context.info.user_agent.clone()).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caller_is_in_the_fields_unless_the_handler_records_another_user() {
+        let (user, session, other) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
+        let recorded = |handler: &dyn Fn()| {
+            REQUEST.sync_scope(RequestContext::for_tests(), || {
+                handler();
+                REQUEST.with(RequestContext::take_fields)
+            })
+        };
+        let authenticated = recorded(&|| record_caller(user, session)).unwrap();
+        assert_eq!(authenticated.get(Field::UserId), Some(user.to_string().as_str()));
+        assert_eq!(authenticated.get(Field::SessionId), Some(session.to_string().as_str()));
+        let signed_in = recorded(&|| {
+            record_field(Field::UserId, other);
+            record_caller(user, session);
+        });
+        let signed_in = signed_in.unwrap();
+        assert_eq!(signed_in.get(Field::UserId), Some(other.to_string().as_str()));
+        assert_eq!(signed_in.get(Field::SessionId), Some(session.to_string().as_str()));
+        let anonymous = recorded(&|| record_field(Field::Code, "unauthenticated")).unwrap();
+        assert_eq!(anonymous.get(Field::UserId), None);
+        let forwarded = recorded(&|| {
+            record_caller(user, session);
+            defer_access_log();
+        });
+        assert!(forwarded.is_none());
+    }
 }

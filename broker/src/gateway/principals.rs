@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     access::{Permit, Resource as _, UseWorkspace},
-    base::request_context::{Field, record_field},
+    base::request_context::{Field, record_caller, record_field},
     cluster::Clusters,
     http::ApiError,
     identity::{Caller, Identity, PresentedCredential},
@@ -133,6 +133,8 @@ impl PrincipalCache {
         let key = key(presented);
         let cached = self.lock().get(&key).cloned();
         if let Some(principal) = cached.filter(|principal| principal.read_at.elapsed() < TTL) {
+            // For the line of a refusal; authentication records the caller otherwise.
+            record_caller(principal.caller.user_id(), principal.caller.session_id());
             return Ok(principal);
         }
         let principal = Arc::new(Box::pin(self.load(presented)).await?);
@@ -204,7 +206,43 @@ impl PrincipalCache {
 
 #[cfg(test)]
 mod tests {
+    use tenant_shared::Role;
+
     use super::*;
+    use crate::{
+        base::{
+            request_context::{REQUEST, RequestContext},
+            secret::PlainSecret,
+            telemetry::Metrics,
+        },
+        identity::BrowserSessions,
+        testing::{On, Storage},
+    };
+
+    #[tokio::test]
+    async fn a_cached_principal_is_in_the_access_log() {
+        let storage = Storage::new(On::Sqlite).await;
+        let origin = "http://127.0.0.1:8080".parse().unwrap();
+        let browser = BrowserSessions::new(&origin, Vec::new(), 60, 60);
+        let (db, clock) = (storage.db.clone(), storage.clock.clone());
+        let identity = Identity::new(db, clock, Metrics::default(), browser);
+        let clusters = Clusters::new(storage.no_cluster().await);
+        let cache = PrincipalCache::new(identity, storage.workspaces().await, clusters);
+        let user = storage.user().await;
+        let caller = Caller::for_tests(&storage.clock, user, Role::User);
+        let session = caller.session_id();
+        let presented = PresentedCredential::AccessToken(PlainSecret::presented("tba_cached"));
+        let principal = Principal { caller, workspaces: Vec::new(), read_at: Instant::now() };
+        cache.lock().insert(key(&presented), Arc::new(principal));
+        let request = async {
+            // The database does not know the token, so the answer is the entry.
+            cache.get(&presented).await.unwrap();
+            REQUEST.with(RequestContext::take_fields)
+        };
+        let fields = REQUEST.scope(RequestContext::for_tests(), request).await.unwrap();
+        assert_eq!(fields.get(Field::UserId), Some(user.to_string().as_str()));
+        assert_eq!(fields.get(Field::SessionId), Some(session.to_string().as_str()));
+    }
 
     #[test]
     fn a_request_uses_the_workspace_of_its_namespace_or_the_first_one_in_its_cluster() {

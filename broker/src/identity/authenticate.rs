@@ -8,10 +8,7 @@ use super::{
     AuthenticationError, Caller, Identity, PresentedCredential, browser,
     presented_credential::access_token, sessions,
 };
-use crate::base::{
-    request_context::{Field, record_field},
-    secret::PlainSecret,
-};
+use crate::base::{request_context::record_caller, secret::PlainSecret};
 
 impl Identity {
     /// Authenticates the user of an access token, with one reading statement.
@@ -159,8 +156,7 @@ impl Identity {
             return Err(AuthenticationError::Unauthenticated);
         };
         self.secret_cache.insert(hash, Instant::now());
-        record_field(Field::UserId, caller.user_id);
-        record_field(Field::SessionId, caller.session_id);
+        record_caller(caller.user_id, caller.session_id);
         Ok(caller)
     }
 }
