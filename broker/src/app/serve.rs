@@ -22,11 +22,14 @@ use super::{
 use crate::{
     account::{self, AccountPages},
     audit::AuditTrail,
+    base::{clock::Clock, db::ConnectionShares, telemetry::Metrics},
     config::Config,
     http::{API_PATH, ApiError, OuterStack, PoemService, ReadBody},
     identity::Identity,
+    install::PoliciesNotInForce,
     issuer::{self, Issuer},
     server::{self, Listener},
+    workspace::Workspaces,
 };
 
 impl App {
@@ -63,36 +66,14 @@ impl App {
             &config,
         );
 
-        let account = AccountPages {
-            identity: self.identity.clone(),
-            workspaces: self.workspaces,
-            trail: AuditTrail::new(self.shares.signed_in.clone()),
-            broker_url: config.display_url(),
-        };
+        let account = account_pages(&config, &self.identity, self.workspaces, &self.shares);
         let poem = poem_service(&config, &self.identity, &account, self.issuer, self.api);
-        let outer = OuterStack {
-            clock: self.clock,
-            metrics: self.metrics,
-            https: config.public_url.scheme() == "https",
-            proxies: config.trusted_proxies.clone(),
-            origins: self.identity.origins().clone(),
-        };
+        let outer = outer_stack(&config, &self.identity, self.clock, self.metrics);
         let policy_failure = Arc::new(OnceLock::new());
-        let (watch, checked) = (self.watch, self.policies_checked);
-        let failure = Arc::clone(&policy_failure);
-        let stop = async move {
-            tokio::select! {
-                () = stop => {}
-                error = Box::pin(watch.run(checked)) => drop(failure.set(error)),
-            }
-            tracing::info!("stopping: waiting for requests in flight");
-            draining.store(true, Ordering::SeqCst);
-        };
+        let policies = Box::pin(self.watch.run(self.policies_checked));
+        let stop = wait_for_stop(stop, policies, Arc::clone(&policy_failure), draining);
         let drain = Duration::from_secs(config.drain_seconds.into());
-        tracing::info!(
-            listen = %config.listen, operator_listen = %config.operator_listen,
-            public_url = %config.public_url, tls = tls.is_some(), "the broker is ready"
-        );
+        log_ready(&config);
         let gateway_tasks =
             self.gateway.spawn_background_tasks(self.notifications, &self.shares.authority);
         let services = Services { outer, gateway: self.gateway, poem };
@@ -106,6 +87,21 @@ impl App {
             Some(error) => Err(error.clone().into()),
             None => served.context("cannot start the worker threads"),
         }
+    }
+}
+
+/// The account pages.
+fn account_pages(
+    config: &Config,
+    identity: &Identity,
+    workspaces: Workspaces,
+    shares: &ConnectionShares,
+) -> AccountPages {
+    AccountPages {
+        identity: identity.clone(),
+        workspaces,
+        trail: AuditTrail::new(shares.signed_in.clone()),
+        broker_url: config.display_url(),
     }
 }
 
@@ -129,6 +125,40 @@ fn poem_service(
 /// The response to a request whose handler panicked. The panic itself is in the log.
 fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response {
     ApiError::internal(&std::io::Error::other("a handler panicked")).into_response()
+}
+
+/// The outer stack, for the addresses and origins of the configuration.
+fn outer_stack(config: &Config, identity: &Identity, clock: Clock, metrics: Metrics) -> OuterStack {
+    OuterStack {
+        clock,
+        metrics,
+        https: config.public_url.scheme() == "https",
+        proxies: config.trusted_proxies.clone(),
+        origins: identity.origins().clone(),
+    }
+}
+
+/// Waits until `stop` resolves, or until the check of the admission policies ends with an error,
+/// which is then in `policy_failure`. From then on `/readyz` fails.
+async fn wait_for_stop(
+    stop: impl Future<Output = ()>,
+    policies: impl Future<Output = PoliciesNotInForce>,
+    policy_failure: Arc<OnceLock<PoliciesNotInForce>>,
+    draining: Arc<AtomicBool>,
+) {
+    tokio::select! {
+        () = stop => {}
+        error = policies => drop(policy_failure.set(error)),
+    }
+    tracing::info!("stopping: waiting for requests in flight");
+    draining.store(true, Ordering::SeqCst);
+}
+
+fn log_ready(config: &Config) {
+    tracing::info!(
+        listen = %config.listen, operator_listen = %config.operator_listen,
+        public_url = %config.public_url, tls = config.tls.is_some(), "the broker is ready"
+    );
 }
 
 async fn listen(address: std::net::SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {

@@ -5,12 +5,14 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 
 use super::{
-    App, audit_keys,
+    App,
+    api::Api,
+    audit_keys::{AuditKeys, audit_keys},
     database::{compare_clocks, open_shares, private_folder},
 };
 use crate::{
     audit::{self, AuditTrail, chain::Sealer},
-    base::{clock::Clock, rate_limit::RateLimiter, telemetry::Metrics},
+    base::{clock::Clock, db::ConnectionShares, rate_limit::RateLimiter, telemetry::Metrics},
     cluster::{Cluster, Clusters},
     config::Config,
     credential::{self, Credentials, Ledger},
@@ -21,7 +23,7 @@ use crate::{
     issuer::{self, Issuer},
     tier_role,
     user::{self, Users},
-    workspace::{self, Workspaces},
+    workspace::{self, Notifier, Workspaces},
 };
 
 /// Number of sweep intervals between two checks of the cluster's admission policies.
@@ -57,77 +59,27 @@ impl App {
     pub async fn start(config: Config, clock: Clock) -> anyhow::Result<Self> {
         let metrics = Metrics::default();
         let shares = open_shares(&config).await?;
-        let db = shares.signed_in.clone();
-        compare_clocks(&db, &clock, &metrics).await?;
+        compare_clocks(&shares.signed_in, &clock, &metrics).await?;
         let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await?;
         let (watch, tier_roles) = watchers(&config, &cluster, &metrics);
         let policies_checked = Box::pin(watch.start()).await?;
-        let limits = RateLimiter::new(config.unauthenticated, metrics.clone());
-        let identity =
-            Identity::new(db.clone(), clock.clone(), metrics.clone(), config.browser.clone())
-                .with_limits(shares.unauthenticated.clone(), limits);
-        if config.generates_signing_key() {
-            private_folder(&config.state_dir)?;
-            issuer::keys::generate_if_missing(&config.issuer.signing_key_files[0])
-                .context("cannot make the issuer's signing key in state_dir")?;
-        }
-        let issuer = Issuer::start(
-            config.issuer.clone(),
-            shares.unauthenticated.clone(),
-            clock.clone(),
-            identity.with_db(&shares.unauthenticated),
-            metrics.clone(),
-        )
-        .context("cannot start the issuer (issuer.signing_key_files)")?;
+        let builder = PartBuilder {
+            config: &config,
+            shares: &shares,
+            clusters: Clusters::new(cluster),
+            clock: &clock,
+            metrics: &metrics,
+        };
+        let identity = builder.build_identity();
+        generate_missing_signing_key(&config)?;
+        let issuer = builder.start_issuer(&identity)?;
         let audit_keys = audit_keys(&config)?;
-        let sealer = Sealer::new(db.clone(), clock.clone(), Arc::clone(&audit_keys.signing));
+        let sealer = builder.build_sealer(&audit_keys);
         let (notifier, notifications) = workspace::notification_channel();
-        let clusters = Clusters::new(cluster);
-        let workspaces = Workspaces::new(workspace::Dependencies {
-            db: db.clone(),
-            clock: clock.clone(),
-            clusters: clusters.clone(),
-            tiers: config.tiers.clone(),
-            init_limit: config.init_limit,
-            metrics: metrics.clone(),
-            notifier,
-        });
-        let credentials = Credentials::new(credential::Dependencies {
-            db: db.clone(),
-            workspaces: workspaces.clone(),
-            clusters: clusters.clone(),
-            ledger: Ledger::start(db.clone()),
-            clock: clock.clone(),
-            metrics: metrics.clone(),
-            bind: config.cluster.bind_tokens_to_secrets,
-        });
-        let gateway = Gateway::new(gateway::Dependencies {
-            db: db.clone(),
-            identity: identity.clone(),
-            workspaces: workspaces.clone(),
-            credentials: credentials.clone(),
-            clusters,
-            clock: clock.clone(),
-            metrics: metrics.clone(),
-            own_answers: config.gateway_own_answers,
-        });
-        let authority = workspaces.with_db(&shares.authority);
-        let users = Users::new(user::Dependencies {
-            db: shares.authority.clone(),
-            clock: clock.clone(),
-            identity: identity.with_db(&shares.authority),
-            workspaces: authority.clone(),
-            metrics: metrics.clone(),
-        });
-        let api = MergedPaths((
-            issuer::api::api(issuer.clone()),
-            identity::api::api(identity.clone()),
-            user::api::api(users),
-            workspace::api::api(workspaces.clone(), authority),
-            credential::api::api(workspaces.clone(), credentials.clone(), config.display_url()),
-            gateway::api::api(workspaces.clone(), gateway.clone()),
-            audit::api::api(AuditTrail::new(db), workspaces.clone()),
-        ));
+        let workspaces = builder.build_workspaces(notifier);
+        let credentials = builder.build_credentials(&workspaces);
+        let gateway = builder.build_gateway(&identity, &workspaces, &credentials);
+        let api = builder.build_api(&issuer, &identity, &workspaces, &credentials, &gateway);
         Ok(Self {
             config,
             shares,
@@ -146,5 +98,129 @@ impl App {
             notifications,
             policies_checked,
         })
+    }
+}
+
+/// Generates the issuer's signing key, unless there is one or the configuration names others.
+fn generate_missing_signing_key(config: &Config) -> anyhow::Result<()> {
+    if config.generates_signing_key() {
+        private_folder(&config.state_dir)?;
+        issuer::keys::generate_if_missing(&config.issuer.signing_key_files[0])
+            .context("cannot make the issuer's signing key in state_dir")?;
+    }
+    Ok(())
+}
+
+/// Builds the parts of the broker from what all of them use.
+struct PartBuilder<'a> {
+    config: &'a Config,
+    shares: &'a ConnectionShares,
+    clusters: Clusters,
+    clock: &'a Clock,
+    metrics: &'a Metrics,
+}
+
+impl PartBuilder<'_> {
+    fn build_identity(&self) -> Identity {
+        let limits = RateLimiter::new(self.config.unauthenticated, self.metrics.clone());
+        Identity::new(
+            self.shares.signed_in.clone(),
+            self.clock.clone(),
+            self.metrics.clone(),
+            self.config.browser.clone(),
+        )
+        .with_limits(self.shares.unauthenticated.clone(), limits)
+    }
+
+    fn start_issuer(&self, identity: &Identity) -> anyhow::Result<Issuer> {
+        Issuer::start(
+            self.config.issuer.clone(),
+            self.shares.unauthenticated.clone(),
+            self.clock.clone(),
+            identity.with_db(&self.shares.unauthenticated),
+            self.metrics.clone(),
+        )
+        .context("cannot start the issuer (issuer.signing_key_files)")
+    }
+
+    fn build_sealer(&self, keys: &AuditKeys) -> Sealer {
+        Sealer::new(self.shares.signed_in.clone(), self.clock.clone(), Arc::clone(&keys.signing))
+    }
+
+    fn build_workspaces(&self, notifier: Notifier) -> Workspaces {
+        Workspaces::new(workspace::Dependencies {
+            db: self.shares.signed_in.clone(),
+            clock: self.clock.clone(),
+            clusters: self.clusters.clone(),
+            tiers: self.config.tiers.clone(),
+            init_limit: self.config.init_limit,
+            metrics: self.metrics.clone(),
+            notifier,
+        })
+    }
+
+    fn build_credentials(&self, workspaces: &Workspaces) -> Credentials {
+        let db = self.shares.signed_in.clone();
+        Credentials::new(credential::Dependencies {
+            ledger: Ledger::start(db.clone()),
+            db,
+            workspaces: workspaces.clone(),
+            clusters: self.clusters.clone(),
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            bind: self.config.cluster.bind_tokens_to_secrets,
+        })
+    }
+
+    fn build_gateway(
+        &self,
+        identity: &Identity,
+        workspaces: &Workspaces,
+        credentials: &Credentials,
+    ) -> Gateway {
+        Gateway::new(gateway::Dependencies {
+            db: self.shares.signed_in.clone(),
+            identity: identity.clone(),
+            workspaces: workspaces.clone(),
+            credentials: credentials.clone(),
+            clusters: self.clusters.clone(),
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            own_answers: self.config.gateway_own_answers,
+        })
+    }
+
+    /// Builds the management of users. It has the share of the database for revocations, because it
+    /// suspends users.
+    fn build_users(&self, identity: &Identity, workspaces: &Workspaces) -> Users {
+        Users::new(user::Dependencies {
+            db: self.shares.authority.clone(),
+            clock: self.clock.clone(),
+            identity: identity.with_db(&self.shares.authority),
+            workspaces: workspaces.clone(),
+            metrics: self.metrics.clone(),
+        })
+    }
+
+    /// Builds the operations of the HTTP API of all modules.
+    fn build_api(
+        &self,
+        issuer: &Issuer,
+        identity: &Identity,
+        workspaces: &Workspaces,
+        credentials: &Credentials,
+        gateway: &Gateway,
+    ) -> Api {
+        let authority = workspaces.with_db(&self.shares.authority);
+        let url = self.config.display_url();
+        MergedPaths((
+            issuer::api::api(issuer.clone()),
+            identity::api::api(identity.clone()),
+            user::api::api(self.build_users(identity, &authority)),
+            workspace::api::api(workspaces.clone(), authority),
+            credential::api::api(workspaces.clone(), credentials.clone(), url),
+            gateway::api::api(workspaces.clone(), gateway.clone()),
+            audit::api::api(AuditTrail::new(self.shares.signed_in.clone()), workspaces.clone()),
+        ))
     }
 }

@@ -7,6 +7,7 @@ use tenant_shared::{
     MANAGED_BY_LABEL, MANAGED_BY_VALUE, ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, TIER_LABEL,
     TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
 };
+use uuid::Uuid;
 
 use super::Check;
 use crate::{
@@ -36,72 +37,106 @@ pub(super) async fn run(
     checks: &mut Vec<Check>,
 ) -> Result<(), ClusterError> {
     let id = clock.random_id();
-    let level = parameters.pod_security.first().map_or("baseline", String::as_str);
-    let tier = parameters.host_suffixes.first().map_or("basic", |(tier, _)| tier.as_str());
-    let namespace = |name: &str, managed_by: &str, level: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"name": name, "labels": {
-                MANAGED_BY_LABEL: managed_by, WORKSPACE_LABEL: id, TIER_LABEL: tier,
-                POD_SECURITY: level,
-            }},
-        })
-    };
-    let good = format!("tenant-{id}");
-    let result = cluster
-        .dry_run(Method::POST, NAMESPACES, &namespace(&good, MANAGED_BY_VALUE, level))
-        .await?;
-    checks.push(match result {
-        DryRunResult::Allowed => Check::passed("can create a tenant's namespace", ""),
-        DryRunResult::Refused(why) | DryRunResult::Inconclusive(why) => {
-            Check::failed("can create a tenant's namespace", why)
+    checks.push(try_allowed(cluster, &valid_namespace(parameters, id)).await?);
+    for request in forbidden_requests(parameters, id) {
+        checks.push(try_forbidden(cluster, request).await?);
+    }
+    Ok(())
+}
+
+/// Checks that the broker can create this namespace.
+async fn try_allowed(cluster: &Cluster, namespace: &Value) -> Result<Check, ClusterError> {
+    let title = "can create a tenant's namespace";
+    Ok(match cluster.dry_run(Method::POST, NAMESPACES, namespace).await? {
+        DryRunResult::Allowed => Check::passed(title, ""),
+        DryRunResult::Refused(why) | DryRunResult::Inconclusive(why) => Check::failed(title, why),
+    })
+}
+
+/// Checks that a request is refused.
+async fn try_forbidden(
+    cluster: &Cluster,
+    request: ForbiddenRequest,
+) -> Result<Check, ClusterError> {
+    let ForbiddenRequest { what, method, path, body } = request;
+    let title = format!("is refused: {what}");
+    Ok(match cluster.dry_run(method, &path, &body).await? {
+        DryRunResult::Refused(_) => Check::passed(title, ""),
+        DryRunResult::Allowed => Check::failed(
+            title,
+            "it is not: the policy is missing, weakened, or for another name than the \
+             broker's; run tenant-broker install --apply",
+        ),
+        DryRunResult::Inconclusive(why) => {
+            Check::warned(title, format!("could not be tried: {why}"))
         }
-    });
-    let create_namespace = |what, body| ForbiddenRequest {
+    })
+}
+
+/// All requests that must be refused.
+fn forbidden_requests(parameters: &Parameters, id: Uuid) -> Vec<ForbiddenRequest> {
+    const FOREIGN: [&str; 2] = ["kube-system", "default"];
+    let mut requests = Vec::from(on_namespaces(parameters, id));
+    requests.extend(FOREIGN.into_iter().flat_map(|namespace| outside(parameters, namespace)));
+    if parameters.bind_tokens {
+        requests.extend(FOREIGN.map(|namespace| secret(namespace, &id.to_string())));
+    }
+    requests
+}
+
+/// Name of the tenant's namespace with this id.
+fn valid_name(id: Uuid) -> String {
+    format!("tenant-{id}")
+}
+
+/// A Pod Security level that a tier enforces.
+fn valid_level(parameters: &Parameters) -> &str {
+    parameters.pod_security.first().map_or("baseline", String::as_str)
+}
+
+/// A tenant's namespace as the broker may create it.
+fn valid_namespace(parameters: &Parameters, id: Uuid) -> Value {
+    namespace(parameters, id, &valid_name(id), MANAGED_BY_VALUE, valid_level(parameters))
+}
+
+/// A namespace with the labels of a tenant's.
+fn namespace(
+    parameters: &Parameters,
+    id: Uuid,
+    name: &str,
+    managed_by: &str,
+    level: &str,
+) -> Value {
+    let tier = parameters.host_suffixes.first().map_or("basic", |(tier, _)| tier.as_str());
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": name, "labels": {
+            MANAGED_BY_LABEL: managed_by, WORKSPACE_LABEL: id, TIER_LABEL: tier,
+            POD_SECURITY: level,
+        }},
+    })
+}
+
+/// Requests that would create a namespace that is not a tenant's, or adopt one.
+fn on_namespaces(parameters: &Parameters, id: Uuid) -> [ForbiddenRequest; 4] {
+    let (good, level) = (valid_name(id), valid_level(parameters));
+    let create = |what, name: &str, managed_by: &str, level: &str| ForbiddenRequest {
         what,
         method: Method::POST,
         path: NAMESPACES.to_owned(),
-        body,
+        body: namespace(parameters, id, name, managed_by, level),
     };
-    let mut requests = vec![
-        create_namespace(
-            "a namespace with another name",
-            namespace(&format!("doctor-{id}"), MANAGED_BY_VALUE, level),
-        ),
-        create_namespace("a namespace that others manage", namespace(&good, "doctor", level)),
-        create_namespace(
-            "a namespace without pod security",
-            namespace(&good, MANAGED_BY_VALUE, "privileged"),
-        ),
+    [
+        create("a namespace with another name", &format!("doctor-{id}"), MANAGED_BY_VALUE, level),
+        create("a namespace that others manage", &good, "doctor", level),
+        create("a namespace without pod security", &good, MANAGED_BY_VALUE, "privileged"),
         ForbiddenRequest {
             what: "the adoption of a foreign namespace",
             method: Method::PATCH,
             path: format!("{NAMESPACES}/default"),
             body: json!({"metadata": {"labels": {WORKSPACE_LABEL: id}}}),
         },
-    ];
-    requests.extend(
-        ["kube-system", "default"].into_iter().flat_map(|namespace| outside(parameters, namespace)),
-    );
-    if parameters.bind_tokens {
-        requests
-            .extend(["kube-system", "default"].map(|namespace| secret(namespace, &id.to_string())));
-    }
-    for ForbiddenRequest { what, method, path, body } in requests {
-        let title = format!("is refused: {what}");
-        checks.push(match cluster.dry_run(method, &path, &body).await? {
-            DryRunResult::Refused(_) => Check::passed(title, ""),
-            DryRunResult::Allowed => Check::failed(
-                title,
-                "it is not: the policy is missing, weakened, or for another name than the \
-                 broker's; run tenant-broker install --apply",
-            ),
-            DryRunResult::Inconclusive(why) => {
-                Check::warned(title, format!("could not be tried: {why}"))
-            }
-        });
-    }
-    Ok(())
+    ]
 }
 
 /// Requests that would let a thief of the credential take over a foreign namespace.

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     base::request_context::RequestInfo,
-    cluster::Transport,
+    cluster::{Cluster, Transport},
     http::{ApiError, Body},
     workspace::Active,
 };
@@ -68,10 +68,7 @@ impl Gateway {
         let principal = self.principals.get(&presented).await?;
         headers::check(&parts.headers)?;
         let target = path::parse(&parts.uri)?;
-        let cluster = self
-            .clusters
-            .find(target.cluster)
-            .ok_or_else(|| ApiError::new(Code::NotFound, "there is no such cluster"))?;
+        let cluster = self.find_cluster(target.cluster)?;
         let workspace = principal.workspace(cluster.name(), target.namespace)?;
         let active = self.principals.active(workspace)?;
         let interception = self.interception(&parts, &target, active);
@@ -106,12 +103,7 @@ impl Gateway {
                     Interception::Watch(path) => path,
                     _ => target.path_and_query,
                 };
-                let body = match body {
-                    Some(body) if !body.is_end_stream() => RequestBody::Stream(
-                        call.in_flight.upload(body, self.identity.limits()).boxed(),
-                    ),
-                    _ => RequestBody::Full(Bytes::new()),
-                };
+                let body = self.request_body(body, &call.in_flight);
                 match call.send(&parts.method, path, &outgoing.headers, body).await {
                     Ok(response) => {
                         return response::to_client(response, outgoing, &target, call.in_flight);
@@ -125,6 +117,22 @@ impl Gateway {
                 response::to_client(response.map(Full::new), outgoing, &target, call.in_flight)
             }
             Err(error) => Err(call.in_flight.refuse(error)),
+        }
+    }
+
+    fn find_cluster(&self, name: &str) -> Result<&Cluster, ApiError> {
+        self.clusters
+            .find(name)
+            .ok_or_else(|| ApiError::new(Code::NotFound, "there is no such cluster"))
+    }
+
+    /// The body of a forwarded request: a metered stream, or empty.
+    fn request_body(&self, body: Option<Incoming>, in_flight: &InFlightRequest) -> RequestBody {
+        match body {
+            Some(body) if !body.is_end_stream() => {
+                RequestBody::Stream(in_flight.upload(body, self.identity.limits()).boxed())
+            }
+            _ => RequestBody::Full(Bytes::new()),
         }
     }
 

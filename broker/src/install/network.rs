@@ -50,12 +50,6 @@ fn new_load_balancer_ip() -> String {
 /// The policy for the broker's NetworkPolicy, installed only where the broker may create one. It
 /// applies to all namespaces, like the policy for the broker's Secrets.
 pub(super) fn broker_policy(parameters: &Parameters) -> Policy {
-    let name = quoted(NETWORK_POLICY_NAME);
-    let mut tiers = parameters.network_policy_tiers.clone();
-    // Namespaces of earlier versions have no tier label.
-    tiers.push(String::new());
-    let tiers = quoted_list(&tiers);
-    let is_empty = |field: &str| format!("object.{field}.orValue([]).size() == 0");
     Policy {
         name: "tenant-broker-fence-network",
         reason: "The broker creates one NetworkPolicy in each tenant's namespace, always the same. \
@@ -65,46 +59,65 @@ pub(super) fn broker_policy(parameters: &Parameters) -> Policy {
         conditions: vec![("is-broker", is_broker(parameters))],
         variables: vec![],
         validations: vec![
+            require_tier_with_network_policy(parameters),
             (
                 format!(
-                    "request.namespace.matches({}) && {} != \"\" && {} in {tiers}",
-                    quoted(TENANT_NAMESPACE_PATTERN),
-                    label("namespaceObject", WORKSPACE_LABEL),
-                    label("namespaceObject", TIER_LABEL),
+                    "request.operation == \"CREATE\" && object.metadata.name == {}",
+                    quoted(NETWORK_POLICY_NAME)
                 ),
-                fixed(
-                    "the broker may write NetworkPolicies in managed tenant namespaces only whose tier \
-                     has one (network_policy)",
-                ),
-            ),
-            (
-                format!("request.operation == \"CREATE\" && object.metadata.name == {name}"),
                 Message::Fixed(format!(
                     "the broker may make the NetworkPolicy {NETWORK_POLICY_NAME} only, and change none"
                 )),
             ),
-            (
-                format!(
-                    "request.operation != \"CREATE\" || ({} && object.spec.policyTypes == \
-                     [\"Ingress\"] && object.spec.?egress.orValue([]).size() == 0 && \
-                     object.spec.?ingress.orValue([]).size() == 1 && \
-                     object.spec.ingress[0].?ports.orValue([]).size() == 0 && \
-                     object.spec.ingress[0].?from.orValue([]).size() == 1 && \
-                     !has(object.spec.ingress[0].from[0].ipBlock) && \
-                     !has(object.spec.ingress[0].from[0].namespaceSelector) && {} && {} && {})",
-                    selects_all("object.spec"),
-                    selects_all("object.spec.ingress[0].from[0]"),
-                    is_empty("metadata.?finalizers"),
-                    is_empty("metadata.?ownerReferences"),
-                ),
-                fixed(
-                    "the broker's NetworkPolicy denies ingress from other namespaces, and nothing \
-                     holds it or owns it",
-                ),
-            ),
+            require_denied_ingress(),
         ],
         namespaces: Namespaces::All,
     }
+}
+
+/// Validation: the namespace is a managed one, and its tier has a NetworkPolicy.
+fn require_tier_with_network_policy(parameters: &Parameters) -> (String, Message) {
+    let mut tiers = parameters.network_policy_tiers.clone();
+    // Namespaces of earlier versions have no tier label.
+    tiers.push(String::new());
+    (
+        format!(
+            "request.namespace.matches({}) && {} != \"\" && {} in {}",
+            quoted(TENANT_NAMESPACE_PATTERN),
+            label("namespaceObject", WORKSPACE_LABEL),
+            label("namespaceObject", TIER_LABEL),
+            quoted_list(&tiers),
+        ),
+        fixed(
+            "the broker may write NetworkPolicies in managed tenant namespaces only whose tier \
+             has one (network_policy)",
+        ),
+    )
+}
+
+/// Validation: a new NetworkPolicy denies all pods ingress from other namespaces, and does nothing
+/// else.
+fn require_denied_ingress() -> (String, Message) {
+    let is_empty = |field: &str| format!("object.{field}.orValue([]).size() == 0");
+    (
+        format!(
+            "request.operation != \"CREATE\" || ({} && object.spec.policyTypes == \
+             [\"Ingress\"] && object.spec.?egress.orValue([]).size() == 0 && \
+             object.spec.?ingress.orValue([]).size() == 1 && \
+             object.spec.ingress[0].?ports.orValue([]).size() == 0 && \
+             object.spec.ingress[0].?from.orValue([]).size() == 1 && \
+             !has(object.spec.ingress[0].from[0].ipBlock) && \
+             !has(object.spec.ingress[0].from[0].namespaceSelector) && {} && {} && {})",
+            selects_all("object.spec"),
+            selects_all("object.spec.ingress[0].from[0]"),
+            is_empty("metadata.?finalizers"),
+            is_empty("metadata.?ownerReferences"),
+        ),
+        fixed(
+            "the broker's NetworkPolicy denies ingress from other namespaces, and nothing \
+             holds it or owns it",
+        ),
+    )
 }
 
 /// CEL: whether the pod selector of this part of the object selects all pods.
@@ -117,75 +130,96 @@ fn selects_all(part: &str) -> String {
 }
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {
-    let is_tenant = format!("request.userInfo.username.matches({})", quoted(&tenant_account()));
-    let (is_service, is_network_policy) = (is("services"), is("networkpolicies"));
-    let (external, balancer) = (new_external_ip(), new_load_balancer_ip());
-    let is_ours = format!("{OBJECT_NAME} == {}", quoted(NETWORK_POLICY_NAME));
-    // The cheapest test comes first. Only requests that may be wrong reach the validations.
-    let may_be_wrong = [
-        format!("({IS_STATUS}) ? {is_tenant}"),
-        format!("{is_service} ? ({external}) || ({balancer})"),
-        format!("{is_network_policy} ? {is_ours}"),
-        "(request.operation == \"CREATE\" || object.spec != oldObject.spec || \
-         object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({}))"
-            .to_owned(),
-    ]
-    .join(" : ");
-    let passes = format!("{} || {}", is_broker(parameters), is_system());
-    let only = |kind: &str, bad: &str, message: &str| {
-        unless_administrator(&format!("!(!({IS_STATUS}) && {kind} && ({bad}))"), message)
-    };
-    let mut validations = vec![
-        unless_administrator(
-            &format!("!({IS_STATUS})"),
-            "the status of a Service or an Ingress is the load balancer's to write",
-        ),
-        only(
-            &is_service,
-            &external,
-            "a Service in a tenant's namespace may not have spec.externalIPs: every node would send \
-             the traffic for such an address to the tenant's pods",
-        ),
-        only(
-            &is_service,
-            &balancer,
-            "a Service in a tenant's namespace may not have spec.loadBalancerIP: the load balancer \
-             chooses the address",
-        ),
-    ];
-    // Reserved also while no tier has one, because a tenant's NetworkPolicy of this name would
-    // conflict once a tier gets one.
-    let message =
-        format!("the name {NETWORK_POLICY_NAME} is reserved for the broker's NetworkPolicy");
-    validations.push(only(&is_network_policy, &is_ours, &message));
     let hosts = hosts::HostRules::new(parameters);
-    validations.extend(hosts.validations().into_iter().map(|(expression, message)| {
-        let expression = format!("({IS_STATUS}) || {expression} || variables.administrator");
-        (expression, message)
-    }));
-    let rules = vec![
-        rule("", &["services"], &CREATE_OR_UPDATE, "Namespaced"),
-        rule("", &["services/status"], &["UPDATE"], "Namespaced"),
-        rule(NETWORKING, &["ingresses"], &CREATE_OR_UPDATE, "Namespaced"),
-        rule(NETWORKING, &["ingresses/status"], &["UPDATE"], "Namespaced"),
-        rule(
-            hosts::GATEWAY_API_GROUP,
-            &hosts::GATEWAY_API_RESOURCES,
-            &CREATE_OR_UPDATE,
-            "Namespaced",
-        ),
-        rule(NETWORKING, &["networkpolicies"], &WRITE_OPERATIONS, "Namespaced"),
-    ];
     Policy {
         name: "tenant-network",
         reason: "Addresses and host names that are not the tenant's: with externalIPs a Service \
                  receives the traffic of every node for any address (CVE-2020-8554); with a host \
                  name, an Ingress or a route receives the traffic of another site, for example \
                  the broker's.",
-        rules,
-        conditions: vec![("is-wrong", format!("({may_be_wrong}) && !({passes})"))],
+        rules: vec![
+            rule("", &["services"], &CREATE_OR_UPDATE, "Namespaced"),
+            rule("", &["services/status"], &["UPDATE"], "Namespaced"),
+            rule(NETWORKING, &["ingresses"], &CREATE_OR_UPDATE, "Namespaced"),
+            rule(NETWORKING, &["ingresses/status"], &["UPDATE"], "Namespaced"),
+            rule(
+                hosts::GATEWAY_API_GROUP,
+                &hosts::GATEWAY_API_RESOURCES,
+                &CREATE_OR_UPDATE,
+                "Namespaced",
+            ),
+            rule(NETWORKING, &["networkpolicies"], &WRITE_OPERATIONS, "Namespaced"),
+        ],
+        conditions: vec![("is-wrong", is_wrong(parameters))],
         variables: [administrator(), hosts.variables()].concat(),
-        validations,
+        validations: [object_validations(), host_validations(&hosts)].concat(),
         namespaces: MANAGED_NAMESPACES,
     }
+}
+
+/// CEL: whether a request may be wrong, and is of neither the broker nor the cluster itself. Only
+/// such requests reach the validations. The cheapest test comes first.
+fn is_wrong(parameters: &Parameters) -> String {
+    let may_be_wrong = [
+        format!("({IS_STATUS}) ? request.userInfo.username.matches({})", quoted(&tenant_account())),
+        format!("{} ? ({}) || ({})", is("services"), new_external_ip(), new_load_balancer_ip()),
+        format!("{} ? {}", is("networkpolicies"), has_own_name()),
+        "(request.operation == \"CREATE\" || object.spec != oldObject.spec || \
+         object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({}))"
+            .to_owned(),
+    ]
+    .join(" : ");
+    let passes = format!("{} || {}", is_broker(parameters), is_system());
+    format!("({may_be_wrong}) && !({passes})")
+}
+
+/// CEL: whether the object has the name of the broker's NetworkPolicy.
+fn has_own_name() -> String {
+    format!("{OBJECT_NAME} == {}", quoted(NETWORK_POLICY_NAME))
+}
+
+/// The validations of Services and NetworkPolicies, and of the status of Ingresses.
+fn object_validations() -> Vec<(String, Message)> {
+    vec![
+        unless_administrator(
+            &format!("!({IS_STATUS})"),
+            "the status of a Service or an Ingress is the load balancer's to write",
+        ),
+        refuse(
+            &is("services"),
+            &new_external_ip(),
+            "a Service in a tenant's namespace may not have spec.externalIPs: every node would send \
+             the traffic for such an address to the tenant's pods",
+        ),
+        refuse(
+            &is("services"),
+            &new_load_balancer_ip(),
+            "a Service in a tenant's namespace may not have spec.loadBalancerIP: the load balancer \
+             chooses the address",
+        ),
+        // Reserved also while no tier has one, because a tenant's NetworkPolicy of this name would
+        // conflict once a tier gets one.
+        refuse(
+            &is("networkpolicies"),
+            &has_own_name(),
+            &format!("the name {NETWORK_POLICY_NAME} is reserved for the broker's NetworkPolicy"),
+        ),
+    ]
+}
+
+/// Validation: an object of this kind, unless its status is written, is not `bad`.
+fn refuse(kind: &str, bad: &str, message: &str) -> (String, Message) {
+    unless_administrator(&format!("!(!({IS_STATUS}) && {kind} && ({bad}))"), message)
+}
+
+/// The validations of host names, for everybody but administrators.
+fn host_validations(hosts: &hosts::HostRules<'_>) -> Vec<(String, Message)> {
+    hosts
+        .validations()
+        .into_iter()
+        .map(|(expression, message)| {
+            let expression = format!("({IS_STATUS}) || {expression} || variables.administrator");
+            (expression, message)
+        })
+        .collect()
 }

@@ -56,11 +56,31 @@ pub(super) const SECRET_VERBS: [&str; 2] = ["create", "delete"];
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
+/// Makes a rule.
+fn rule<'a>(
+    reason: &'static str,
+    group: &'static str,
+    resources: &'static [&'static str],
+    names: Vec<&'a str>,
+    verbs: &'static [&'static str],
+) -> Rule<'a> {
+    Rule { reason, group, resources, names, verbs }
+}
+
 /// The rules of the ClusterRole, for the roles of these tiers and for these policies.
 pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec<Rule<'a>> {
-    let rule =
-        |reason, group, resources, names, verbs| Rule { reason, group, resources, names, verbs };
-    let mut rules = vec![
+    let mut rules = Vec::from(object_rules());
+    rules.extend(tier_role_rules(parameters));
+    rules.push(token_rule());
+    rules.extend(suspension_rules());
+    rules.push(policy_rule(policies));
+    rules.extend(optional_rules(parameters));
+    rules
+}
+
+/// The rules for the objects of a workspace: to create them and to detect drift.
+fn object_rules() -> [Rule<'static>; 3] {
+    [
         rule(
             "create a tenant's namespace; read it back, and detect when it is changed or deleted",
             "",
@@ -83,11 +103,18 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
             vec![],
             &["create", "get", "list"],
         ),
+    ]
+}
+
+/// The rules for the ClusterRoles that tiers grant.
+fn tier_role_rules(parameters: &Parameters) -> [Rule<'_>; 2] {
+    let roles: Vec<&str> = parameters.roles.iter().map(String::as_str).collect();
+    [
         rule(
             "bind the tiers' roles without holding their permissions (bind instead of escalate)",
             RBAC,
             &["clusterroles"],
-            parameters.roles.iter().map(String::as_str).collect(),
+            roles.clone(),
             &["bind"],
         ),
         rule(
@@ -95,16 +122,26 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
             aggregation",
             RBAC,
             &["clusterroles"],
-            parameters.roles.iter().map(String::as_str).collect(),
+            roles,
             &["get"],
         ),
-        rule(
-            "TokenRequest, for this one ServiceAccount name only",
-            "",
-            &["serviceaccounts/token"],
-            vec![SERVICE_ACCOUNT_NAME],
-            &["create"],
-        ),
+    ]
+}
+
+/// The rule for the tokens of tenants.
+fn token_rule() -> Rule<'static> {
+    rule(
+        "TokenRequest, for this one ServiceAccount name only",
+        "",
+        &["serviceaccounts/token"],
+        vec![SERVICE_ACCOUNT_NAME],
+        &["create"],
+    )
+}
+
+/// The rules for suspending and resuming a workspace.
+fn suspension_rules() -> [Rule<'static>; 4] {
+    [
         rule(
             "suspend and resume: the label tenant-broker.io/suspended",
             "",
@@ -137,27 +174,22 @@ pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec
             vec![SERVICE_ACCOUNT_NAME],
             &["delete", "patch"],
         ),
-        rule(
-            "check that these admission policies are in force and unchanged",
-            "admissionregistration.k8s.io",
-            &["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
-            policies.to_vec(),
-            &["get"],
-        ),
-    ];
-    rules.extend(optional_rules(parameters));
-    rules
+    ]
+}
+
+/// The rule for the periodic check of the admission policies.
+fn policy_rule<'a>(policies: &[&'a str]) -> Rule<'a> {
+    rule(
+        "check that these admission policies are in force and unchanged",
+        "admissionregistration.k8s.io",
+        &["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+        policies.to_vec(),
+        &["get"],
+    )
 }
 
 /// The rules for optional features of the configuration.
 fn optional_rules(parameters: &Parameters) -> Vec<Rule<'static>> {
-    let rule = |reason, group, resources, verbs| Rule {
-        reason,
-        group,
-        resources,
-        names: Vec::new(),
-        verbs,
-    };
     let mut rules = Vec::new();
     if parameters.bind_tokens {
         rules.push(rule(
@@ -165,6 +197,7 @@ fn optional_rules(parameters: &Parameters) -> Vec<Rule<'static>> {
              (cluster.bind_tokens_to_secrets); never read one",
             "",
             &["secrets"],
+            vec![],
             &SECRET_VERBS,
         ));
     }
@@ -174,6 +207,7 @@ fn optional_rules(parameters: &Parameters) -> Vec<Rule<'static>> {
             changed or deleted",
             "networking.k8s.io",
             &["networkpolicies"],
+            vec![],
             &["create", "get", "list"],
         ));
     }

@@ -61,7 +61,6 @@ fn secrets(parameters: &Parameters) -> Policy {
 }
 
 fn objects(parameters: &Parameters) -> Policy {
-    let account = quoted(SERVICE_ACCOUNT_NAME);
     Policy {
         name: "tenant-guard-objects",
         reason: "The objects that limit and represent a tenant belong to the broker, whatever role \
@@ -73,49 +72,10 @@ fn objects(parameters: &Parameters) -> Policy {
         conditions: not_system(parameters),
         variables: administrator(),
         validations: vec![
-            unless_administrator(
-                &format!(
-                    "!({OBJECT_NAME} in {})",
-                    quoted_list(&[
-                        SERVICE_ACCOUNT_NAME,
-                        QUOTA_NAME,
-                        LIMITS_NAME,
-                        ROLE_BINDING_NAME
-                    ])
-                ),
-                &format!(
-                    "{SERVICE_ACCOUNT_NAME}, {QUOTA_NAME}, {LIMITS_NAME} and {ROLE_BINDING_NAME} \
-                     belong to the broker"
-                ),
-            ),
-            unless_administrator(
-                &format!(
-                    "request.resource.resource != \"rolebindings\" || request.operation == \
-                     \"DELETE\" || object.?subjects.orValue([]).all(s, s.kind == \
-                     \"ServiceAccount\" && s.?namespace.orValue(\"\") == request.namespace && \
-                     s.name != {account})"
-                ),
-                &format!(
-                    "a RoleBinding in a tenant's namespace may name ServiceAccounts of the same \
-                     namespace only, and not {SERVICE_ACCOUNT_NAME}"
-                ),
-            ),
-            unless_administrator(
-                &format!("{UNBINDS_OR_OTHER} || {}", adds_no("finalizers")),
-                "a RoleBinding in a tenant's namespace may not have finalizers, because it grants its \
-                 role until it is gone",
-            ),
-            // Operators (controllers) own the bindings that they create for a tenant; tenants do
-            // not need owners.
-            unless_administrator(
-                &format!(
-                    "{UNBINDS_OR_OTHER} || !({}) || {}",
-                    is_tenant(),
-                    adds_no("ownerReferences")
-                ),
-                "a tenant's RoleBinding may not have ownerReferences, because the owner's deletion \
-                 would decide when it is gone",
-            ),
+            refuse_names_of_broker(),
+            refuse_foreign_subjects(),
+            refuse_finalizers_of_binding(),
+            refuse_owners_of_binding(),
         ],
         namespaces: MANAGED_NAMESPACES,
     }
@@ -124,6 +84,54 @@ fn objects(parameters: &Parameters) -> Policy {
 /// CEL: whether the object is no RoleBinding, or is deleted.
 const UNBINDS_OR_OTHER: &str =
     "request.resource.resource != \"rolebindings\" || request.operation == \"DELETE\"";
+
+/// Validation: the object is none of the broker's.
+fn refuse_names_of_broker() -> (String, Message) {
+    let names = [SERVICE_ACCOUNT_NAME, QUOTA_NAME, LIMITS_NAME, ROLE_BINDING_NAME];
+    unless_administrator(
+        &format!("!({OBJECT_NAME} in {})", quoted_list(&names)),
+        &format!(
+            "{SERVICE_ACCOUNT_NAME}, {QUOTA_NAME}, {LIMITS_NAME} and {ROLE_BINDING_NAME} \
+             belong to the broker"
+        ),
+    )
+}
+
+/// Validation: the subjects of a RoleBinding are ServiceAccounts of its namespace, and not the
+/// account of the session.
+fn refuse_foreign_subjects() -> (String, Message) {
+    unless_administrator(
+        &format!(
+            "{UNBINDS_OR_OTHER} || object.?subjects.orValue([]).all(s, s.kind == \
+             \"ServiceAccount\" && s.?namespace.orValue(\"\") == request.namespace && \
+             s.name != {})",
+            quoted(SERVICE_ACCOUNT_NAME)
+        ),
+        &format!(
+            "a RoleBinding in a tenant's namespace may name ServiceAccounts of the same \
+             namespace only, and not {SERVICE_ACCOUNT_NAME}"
+        ),
+    )
+}
+
+/// Validation: a write adds no finalizer to a RoleBinding.
+fn refuse_finalizers_of_binding() -> (String, Message) {
+    unless_administrator(
+        &format!("{UNBINDS_OR_OTHER} || {}", adds_no("finalizers")),
+        "a RoleBinding in a tenant's namespace may not have finalizers, because it grants its \
+         role until it is gone",
+    )
+}
+
+/// Validation: an account of a tenant adds no owner to a RoleBinding. Operators (controllers) own
+/// the bindings that they create for a tenant; tenants do not need owners.
+fn refuse_owners_of_binding() -> (String, Message) {
+    unless_administrator(
+        &format!("{UNBINDS_OR_OTHER} || !({}) || {}", is_tenant(), adds_no("ownerReferences")),
+        "a tenant's RoleBinding may not have ownerReferences, because the owner's deletion \
+         would decide when it is gone",
+    )
+}
 
 fn namespaces(parameters: &Parameters) -> Policy {
     let ours = quoted(LABEL_PREFIX);

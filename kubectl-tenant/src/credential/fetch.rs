@@ -14,7 +14,7 @@ use crate::{
     paths::Paths,
     runtime,
     store::{Profiles, SessionStore},
-    world::World,
+    world::{Clock, World},
 };
 
 /// Gets a new token, from the broker or from another process that just got one. `stale` is the
@@ -62,6 +62,7 @@ fn sign_in_if_allowed(
         .map_or(Err(error), |()| fetch_locked(request, cache, stale, paths, world))
 }
 
+/// Takes the lock of this token and gets a new one, unless another process got one meanwhile.
 fn fetch_locked(
     request: &GetTokenRequest,
     cache: &Cache,
@@ -69,18 +70,7 @@ fn fetch_locked(
     paths: &Paths,
     world: &World,
 ) -> Result<CachedToken, Error> {
-    let clock = world.clock.clone();
-    let usable = || -> Option<CachedToken> {
-        let token = cache.read().ok().flatten()?;
-        let is_stale = |it: &CacheEntry| it.credential_id == token.entry.credential_id;
-        if request.force || stale.is_some_and(is_stale) {
-            return None;
-        }
-        match decide(Some(token), clock.now(), None) {
-            CacheDecision::Serve(token) => Some(token),
-            _ => None,
-        }
-    };
+    let usable = || read_usable(request, cache, stale, &world.clock);
     let lock_path = paths.locks().join(format!("token-{}.lock", request.lock_name()));
     runtime::block_on(async {
         let deadline = Instant::now() + http::TOTAL_TIMEOUT;
@@ -97,34 +87,62 @@ fn fetch_locked(
         if let Some(token) = usable() {
             return Ok(token);
         }
-        let profiles = Profiles::read(&paths.config, &world.stderr)?;
-        let ca = profiles.ca_file(&request.account, &world.env);
-        let broker = match &request.workload {
-            None => Broker::new(&request.account, ca.as_deref(), paths, world)?,
-            Some(workload) => {
-                let workspace = request.workspace.hyphenated().to_string();
-                Broker::for_workload(
-                    &request.account,
-                    ca.as_deref(),
-                    &workload.identity,
-                    workspace,
-                    world,
-                )?
-            }
-        };
-        let broker = broker.with_deadline(deadline);
-        let before = clock.now();
-        if request.gateway {
-            return Ok(cache.store_access_token(request, broker.gateway_token().await?));
-        }
-        let (credential, response) = broker.credential(request.workspace).await?;
-        check_workspace(credential.workspace_id, request)?;
-        let offset = http::clock_offset(&response, clock.now()).unwrap_or(0);
-        if request.workload.is_some() {
-            Cache::evict_expired_workloads(&paths.tokens(), clock.now());
-        }
-        Ok(cache.store(request, credential, before, offset))
+        let broker = open_broker(request, paths, world)?.with_deadline(deadline);
+        request_token(request, cache, &broker, paths, &world.clock).await
     })?
+}
+
+/// Reads a token from the cache that replaces the stale one.
+fn read_usable(
+    request: &GetTokenRequest,
+    cache: &Cache,
+    stale: Option<&CacheEntry>,
+    clock: &Clock,
+) -> Option<CachedToken> {
+    let token = cache.read().ok().flatten()?;
+    let is_stale = |it: &CacheEntry| it.credential_id == token.entry.credential_id;
+    if request.force || stale.is_some_and(is_stale) {
+        return None;
+    }
+    match decide(Some(token), clock.now(), None) {
+        CacheDecision::Serve(token) => Some(token),
+        _ => None,
+    }
+}
+
+/// The client for the broker, for the session of the person or the workload that asks.
+fn open_broker(request: &GetTokenRequest, paths: &Paths, world: &World) -> Result<Broker, Error> {
+    let profiles = Profiles::read(&paths.config, &world.stderr)?;
+    let ca = profiles.ca_file(&request.account, &world.env);
+    match &request.workload {
+        None => Broker::new(&request.account, ca.as_deref(), paths, world),
+        Some(workload) => {
+            let workspace = request.workspace.hyphenated().to_string();
+            let identity = &workload.identity;
+            Broker::for_workload(&request.account, ca.as_deref(), identity, workspace, world)
+        }
+    }
+}
+
+/// Requests a new token from the broker and stores it.
+async fn request_token(
+    request: &GetTokenRequest,
+    cache: &Cache,
+    broker: &Broker,
+    paths: &Paths,
+    clock: &Clock,
+) -> Result<CachedToken, Error> {
+    let before = clock.now();
+    if request.gateway {
+        return Ok(cache.store_access_token(request, broker.gateway_token().await?));
+    }
+    let (credential, response) = broker.credential(request.workspace).await?;
+    check_workspace(credential.workspace_id, request)?;
+    let offset = http::clock_offset(&response, clock.now()).unwrap_or(0);
+    if request.workload.is_some() {
+        Cache::evict_expired_workloads(&paths.tokens(), clock.now());
+    }
+    Ok(cache.store(request, credential, before, offset))
 }
 
 /// Checks that the token is for the requested workspace, because a mix-up would have consequences.

@@ -1,6 +1,9 @@
 //! The command `login`: signs in, creates the workspace and installs the kubeconfig context.
 
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use secrecy::ExposeSecret;
 use serde::Serialize;
@@ -13,13 +16,13 @@ use super::{
     sign_in_method::{self, DeviceReason, SignInMethod},
 };
 use crate::{
-    account_key::ProfileName,
+    account_key::{AccountKey, ProfileName},
     broker::{Broker, Mode},
     broker_url::BrokerUrl,
     cli::{self, Login, SignInFlags},
     error::Error,
     http::Http,
-    kubeconfig::{self, Entries},
+    kubeconfig::{self, Entries, Installed},
     output,
     paths::Paths,
     runtime,
@@ -59,35 +62,21 @@ pub(crate) fn login(flags: &AccountFlags, options: &Login, world: &mut World) ->
     let paths = Paths::from_env(&world.env)?;
     let mut profiles = Profiles::read(&paths.config, &world.stderr)?;
     let account = profiles.choose_for_login(flags, &world.env)?;
-    let ca = match profiles.ca_file(&account, &world.env) {
-        // The path is stored, and later calls run in another folder.
-        Some(path) => {
-            Some(std::path::absolute(&path).map_err(|error| Error::file("find", &path, &error))?)
-        }
-        None => None,
-    };
+    let ca = absolute_ca_file(&profiles, &account, world)?;
     let remembered = profiles.get(&account);
     let entry_name = options.naming.context.clone().or_else(|| remembered.entry_name(&account));
     // A conflict must be reported before the person types a password.
     kubeconfig::check_no_conflict(entry_name.as_deref(), &account, world)?;
     let preference =
         StoragePreference::resolve(options.storage, remembered.storage, world.keyring, &world.env)?;
-    let signed_in = runtime::block_on(async {
+    let result = runtime::block_on(async {
         let http = Http::new(&account, ca.as_deref())?;
-        let method = match options.method {
-            SignInFlags { no_browser: true, .. } => SignInMethod::Paste,
-            SignInFlags { device: true, .. } => SignInMethod::Device(DeviceReason::Requested),
-            SignInFlags { .. } => sign_in_method::detect(world),
-        };
+        let method = choose_method(options.method, world);
         let done = sign_in(&http, &account, method, preference, &paths, world).await?;
         let mut profile = profiles.get(&account);
-        profile.ca_file.clone_from(&ca);
-        if let Some(context) = &options.naming.context {
-            profile.context = Some(context.clone());
-        }
-        let context = profile.entry_name(&account);
-        profile.storage = options.storage.or(profile.storage);
+        update_profile(&mut profile, ca.as_deref(), options);
         explain_storage(&done, preference, &mut profile, world);
+        let context = profile.entry_name(&account);
         profiles.set(&account, profile);
         profiles.current = Some(account.clone());
         profiles.write(&paths.config)?;
@@ -98,10 +87,8 @@ pub(crate) fn login(flags: &AccountFlags, options: &Login, world: &mut World) ->
         let sessions = SessionStore::new(&paths, &account, world);
         sessions.set_details(&me.email, me.session_expires_at).await?;
         let workspace = own_workspace(&client, &me, options.tier.as_deref(), world).await?;
-        let document = client.kubeconfig(Mode::Exec).await?;
-        let mut entries = Entries::read(document.expose_secret(), Mode::Exec, &account)?;
-        entries.prepare(context.as_deref(), options.naming.command_path.as_deref());
-        let installed = kubeconfig::install(&entries, !options.no_use, false, world).await?;
+        let installed =
+            install_context(&client, &account, context.as_deref(), options, world).await?;
         Ok::<_, Error>(LoginResult {
             broker: account.broker.clone(),
             profile: account.profile.clone(),
@@ -111,7 +98,56 @@ pub(crate) fn login(flags: &AccountFlags, options: &Login, world: &mut World) ->
             kubeconfig: installed.path.display().to_string(),
         })
     })??;
-    output::show(world, options.shown.output, &signed_in, |it| {
+    show_result(&result, options, world)
+}
+
+/// Absolute path of the CA file, because the path is stored and later calls run in another folder.
+fn absolute_ca_file(
+    profiles: &Profiles,
+    account: &AccountKey,
+    world: &World,
+) -> Result<Option<PathBuf>, Error> {
+    profiles
+        .ca_file(account, &world.env)
+        .map(|path| std::path::absolute(&path).map_err(|error| Error::file("find", &path, &error)))
+        .transpose()
+}
+
+/// The method that the flags choose, or the one that fits this machine.
+fn choose_method(flags: SignInFlags, world: &World) -> SignInMethod {
+    match flags {
+        SignInFlags { no_browser: true, .. } => SignInMethod::Paste,
+        SignInFlags { device: true, .. } => SignInMethod::Device(DeviceReason::Requested),
+        SignInFlags { .. } => sign_in_method::detect(world),
+    }
+}
+
+/// Updates the settings of the account that later calls use.
+fn update_profile(profile: &mut Profile, ca: Option<&Path>, options: &Login) {
+    profile.ca_file = ca.map(Path::to_path_buf);
+    if let Some(context) = &options.naming.context {
+        profile.context = Some(context.clone());
+    }
+    profile.storage = options.storage.or(profile.storage);
+}
+
+/// Downloads the kubeconfig and installs its entries under the name of the account.
+async fn install_context(
+    client: &Broker,
+    account: &AccountKey,
+    name: Option<&str>,
+    options: &Login,
+    world: &mut World,
+) -> Result<Installed, Error> {
+    let document = client.kubeconfig(Mode::Exec).await?;
+    let mut entries = Entries::read(document.expose_secret(), Mode::Exec, account)?;
+    entries.prepare(name, options.naming.command_path.as_deref());
+    kubeconfig::install(&entries, !options.no_use, false, world).await
+}
+
+/// Prints the result, and a command to try.
+fn show_result(result: &LoginResult, options: &Login, world: &mut World) -> Result<(), Error> {
+    output::show(world, options.shown.output, result, |it| {
         format!(
             "Signed in as {} at {} until {}\nWorkspace {} ({}, {})\nContext {} in {}\n",
             output::sanitize(&it.me.email),
@@ -125,7 +161,7 @@ pub(crate) fn login(flags: &AccountFlags, options: &Login, world: &mut World) ->
         )
     })?;
     if options.no_use {
-        world.say(format!("try: kubectl --context {} get pods", signed_in.context));
+        world.say(format!("try: kubectl --context {} get pods", result.context));
     } else {
         world.say("try: kubectl get pods");
     }

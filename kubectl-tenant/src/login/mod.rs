@@ -1,6 +1,7 @@
 //! Sign-in: the authorization code flow with PKCE, through this machine's browser or with a pasted
 //! code, or the device grant.
 
+mod authorization_code;
 mod browser;
 mod command;
 mod device;
@@ -10,11 +11,7 @@ mod sign_in_method;
 use std::time::Duration;
 
 use secrecy::SecretString;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::oneshot,
-};
-use url::Url;
+use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use browser::open_browser;
 pub(crate) use command::login;
@@ -25,21 +22,19 @@ use crate::{
     error::Error,
     http::Http,
     lock::{self, LockOutcome},
-    oidc::{self, AuthorizationRequest, Issuer, Tokens},
+    oidc::{self, Issuer, Tokens},
     paths::Paths,
     private_file, runtime,
     store::{Profiles, Session, SessionStore, Storage, StoragePreference},
     world::World,
 };
-use listener::{BoundListener, Callback, Redirect, RedirectError};
+use authorization_code::{by_browser, by_paste};
 use sign_in_method::SignInMethod;
 
 /// Timeout of a sign-in, in which the person has to act.
 const SIGN_IN_TIMEOUT: Duration = Duration::from_mins(10);
 /// Seconds without another sign-in after one that `get-token` began and nobody finished.
 const ABANDONED_BACKOFF_SECONDS: i64 = 5 * 60;
-/// Maximum length of a line from stdin, in bytes.
-const MAX_LINE_BYTES: u64 = 8 * 1024;
 
 /// Result of a sign-in.
 struct SignInOutcome {
@@ -66,52 +61,75 @@ async fn sign_in(
     let (storage, no_keyring) = sessions.probe_storage(preference)?;
     let issuer = Issuer::discover(http, &account.broker).await?;
     let endpoints = issuer.endpoints()?;
-    // Installed before the wait, so that Ctrl-C never ends the program without a message.
-    let mut interrupt = signal(SignalKind::interrupt())
-        .map_err(|error| Error::other(format!("cannot listen for Ctrl-C: {error}")))?;
-    let ended = async {
-        match method {
-            SignInMethod::Browser { paste } => by_browser(&issuer, paste, world).await,
-            SignInMethod::Paste => by_paste(&issuer, world).await,
-            SignInMethod::Device(reason) if issuer.offers_device_grant() => {
-                reason.text().into_iter().for_each(|line| world.say(line));
-                device::by_device(&issuer, world).await
-            }
-            SignInMethod::Device(_) => {
-                world.say("This broker offers no sign-in on another device; paste its code here.");
-                by_paste(&issuer, world).await
-            }
-        }
-    };
-    let tokens = tokio::select! {
-        ended = tokio::time::timeout(SIGN_IN_TIMEOUT, ended) => ended.map_err(|_| {
-            Error::other("the sign-in was not finished within 10 minutes")
-                .hint("begin again: kubectl tenant login")
-        })??,
-        _ = interrupt.recv() => return Err(Error::other("the sign-in was cancelled")),
-    };
+    let tokens = wait_for_tokens(&issuer, method, world).await?;
     let mut session =
         Session::new(account.clone(), tokens.subject, endpoints, storage, tokens.access);
     let refresh_token = tokens.refresh_token;
-    let before = match replace(&sessions, &mut session, &refresh_token, preference).await {
-        Ok(before) => before,
-        Err(error) => {
-            // Nobody could ever use or revoke this session.
-            if let Some(endpoint) = &session.revocation_endpoint {
-                let _ = oidc::revoke(http, endpoint, &refresh_token).await;
-            }
-            return Err(error);
-        }
-    };
+    let before =
+        replace_or_revoke(http, &sessions, &mut session, &refresh_token, preference).await?;
     Cache::remove_account(&paths.tokens(), account)?;
     NegativeCache::new(paths).remove_account(account);
-    if let Some((before, refresh_token)) = before
-        && let Some(endpoint) = &before.revocation_endpoint
-        && let Err(error) = oidc::revoke(http, endpoint, &refresh_token).await
-    {
-        world.say(format!("warning: the session before this one could not be ended: {error}"));
+    if let Some((before, refresh_token)) = before {
+        revoke_previous(http, &before, &refresh_token, world).await;
     }
     Ok(SignInOutcome { clock_offset: tokens.clock_offset, storage: session.storage, no_keyring })
+}
+
+/// Waits until the person has signed in, until [`SIGN_IN_TIMEOUT`] or until Ctrl-C.
+async fn wait_for_tokens(
+    issuer: &Issuer,
+    method: SignInMethod,
+    world: &mut World,
+) -> Result<Tokens, Error> {
+    // Installed before the wait, so that Ctrl-C never ends the program without a message.
+    let mut interrupt = signal(SignalKind::interrupt())
+        .map_err(|error| Error::other(format!("cannot listen for Ctrl-C: {error}")))?;
+    let tokens = request_tokens(issuer, method, world);
+    tokio::select! {
+        ended = tokio::time::timeout(SIGN_IN_TIMEOUT, tokens) => ended.map_err(|_| {
+            Error::other("the sign-in was not finished within 10 minutes")
+                .hint("begin again: kubectl tenant login")
+        })?,
+        _ = interrupt.recv() => Err(Error::other("the sign-in was cancelled")),
+    }
+}
+
+/// Requests tokens from the issuer with this method.
+async fn request_tokens(
+    issuer: &Issuer,
+    method: SignInMethod,
+    world: &mut World,
+) -> Result<Tokens, Error> {
+    match method {
+        SignInMethod::Browser { paste } => by_browser(issuer, paste, world).await,
+        SignInMethod::Paste => by_paste(issuer, world).await,
+        SignInMethod::Device(reason) if issuer.offers_device_grant() => {
+            reason.text().into_iter().for_each(|line| world.say(line));
+            device::by_device(issuer, world).await
+        }
+        SignInMethod::Device(_) => {
+            world.say("This broker offers no sign-in on another device; paste its code here.");
+            by_paste(issuer, world).await
+        }
+    }
+}
+
+/// Stores a session like [`replace`]. If that fails, the session is revoked, because nobody could
+/// ever use or revoke it.
+async fn replace_or_revoke(
+    http: &Http,
+    sessions: &SessionStore,
+    session: &mut Session,
+    refresh_token: &SecretString,
+    preference: StoragePreference,
+) -> Result<Option<(Session, SecretString)>, Error> {
+    let before = replace(sessions, session, refresh_token, preference).await;
+    if before.is_err()
+        && let Some(endpoint) = &session.revocation_endpoint
+    {
+        let _ = oidc::revoke(http, endpoint, refresh_token).await;
+    }
+    before
 }
 
 /// Stores a session and returns the previous one with its refresh token.
@@ -142,131 +160,18 @@ async fn replace(
     Ok(before.and_then(|(before, token)| Some((before, token?))))
 }
 
-async fn by_browser(issuer: &Issuer, paste: bool, world: &mut World) -> Result<Tokens, Error> {
-    let bound = BoundListener::bind().await?;
-    let request = issuer.authorization_request(bound.redirect(), world.entropy)?;
-    let mut listener = bound.serve(&request.state);
-    world.say_lines(format!("Sign in on this page:\n\n  {}\n", request.url));
-    world.say("Waiting for the browser, ten minutes at most (Ctrl-C stops) …");
-    open_page(&request, world);
-    let mut line = if paste && (world.stdin_is_terminal)() {
-        world.say("If the browser is on another machine, paste the address that it ends at here.");
-        Some(read_line(world))
-    } else {
-        None
-    };
-    loop {
-        let pasted = async {
-            match &mut line {
-                Some(line) => line.await.unwrap_or_default(),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            callback = listener.callback() => return finish(issuer, request, callback, world).await,
-            text = pasted => {
-                line = None;
-                match pasted_redirect(&text, &request.state) {
-                    Ok(redirect) => return redeem(issuer, request, redirect, world).await,
-                    Err(error) if !text.trim().is_empty() => {
-                        world.say(format!("{error}; still waiting for the browser"));
-                        line = Some(read_line(world));
-                    }
-                    // The input ended, but the browser may still come back.
-                    Err(_) => {}
-                }
-            }
-        }
-    }
-}
-
-/// Opens the browser in the background, because its command may run for a long time.
-fn open_page(request: &AuthorizationRequest, world: &World) {
-    let (browser, env, messages) = (world.browser, world.env.clone(), world.stderr.clone());
-    let url = request.url.to_string();
-    tokio::task::spawn_blocking(move || {
-        if let Err(error) = browser(&env, &url) {
-            messages.say(format!(
-                "No browser could be opened ({error}). Open the page yourself, or use --no-browser."
-            ));
-        }
-    });
-}
-
-/// Redeems the code and shows the browser the result.
-async fn finish(
-    issuer: &Issuer,
-    request: AuthorizationRequest,
-    mut callback: Callback,
+/// Revokes the session before this one. A failure is a warning, because the new session is stored.
+async fn revoke_previous(
+    http: &Http,
+    before: &Session,
+    refresh_token: &SecretString,
     world: &World,
-) -> Result<Tokens, Error> {
-    let nothing = Redirect::Refused(String::new());
-    let redirect = std::mem::replace(&mut callback.redirect, nothing);
-    let outcome = redeem(issuer, request, redirect, world).await;
-    let shown = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
-    callback.respond(&shown).await;
-    outcome
-}
-
-async fn redeem(
-    issuer: &Issuer,
-    request: AuthorizationRequest,
-    redirect: Redirect,
-    world: &World,
-) -> Result<Tokens, Error> {
-    match redirect {
-        Redirect::Code { code, iss } => {
-            issuer.check_iss(iss.as_deref())?;
-            issuer.redeem(request, code, &world.clock).await
-        }
-        Redirect::Refused(why) => Err(Error::refused(format!("the sign-in was refused: {why}"))),
+) {
+    if let Some(endpoint) = &before.revocation_endpoint
+        && let Err(error) = oidc::revoke(http, endpoint, refresh_token).await
+    {
+        world.say(format!("warning: the session before this one could not be ended: {error}"));
     }
-}
-
-async fn by_paste(issuer: &Issuer, world: &mut World) -> Result<Tokens, Error> {
-    let request = issuer.authorization_request(issuer.paste_redirect(), world.entropy)?;
-    world.say_lines(format!("Sign in on this page, in any browser:\n\n  {}\n", request.url));
-    world.stderr.write("Paste the code here: ");
-    let line = read_line(world).await.unwrap_or_default();
-    let text = line.trim();
-    if text.is_empty() {
-        return Err(Error::other("no code was given").hint(
-            "the page shows it after the sign-in; begin again: kubectl tenant login --no-browser",
-        ));
-    }
-    let redirect = if text.contains("://") {
-        pasted_redirect(text, &request.state)?
-    } else {
-        // A bare code without state: PKCE and the nonce bind it to this sign-in.
-        Redirect::Code { code: text.into(), iss: Some(issuer.identifier().to_owned()) }
-    };
-    redeem(issuer, request, redirect, world).await
-}
-
-/// Parses the redirect in a pasted address.
-fn pasted_redirect(text: &str, state: &str) -> Result<Redirect, Error> {
-    let read = |text: &str| {
-        let url = Url::parse(text.trim()).map_err(|_| RedirectError::Incomplete)?;
-        Redirect::parse(&url, state)
-    };
-    read(text).map_err(|why| match why {
-        RedirectError::Incomplete => {
-            Error::other("this is not the address that the sign-in ends at")
-                .hint("copy the whole address, it holds code= and state=")
-        }
-        RedirectError::OtherState => Error::other("this address belongs to another sign-in")
-            .hint("use the newest address in the terminal"),
-    })
-}
-
-/// Reads a line in the background; the thread ends with the program if nobody types one.
-fn read_line(world: &World) -> oneshot::Receiver<String> {
-    let (sender, receiver) = oneshot::channel();
-    let stdin = world.stdin.clone();
-    std::thread::spawn(move || {
-        let _ = sender.send(stdin.line(MAX_LINE_BYTES));
-    });
-    receiver
 }
 
 /// Signs in from `get-token`: one sign-in at a time, and none for a while after one that was not

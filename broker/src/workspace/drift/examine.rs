@@ -103,48 +103,14 @@ impl Workspaces {
         let mut examination = Examination::default();
         let mut may_write = true;
         for object in wanted {
-            let kind = object.kind();
-            let ObjectComparison { difference, uid } = cluster.get_and_compare(&object).await?;
-            match (&object, difference) {
-                (Object::Namespace(_), difference) => {
-                    if let Some(difference) = difference {
-                        examination.add_finding(kind, difference);
-                        examination.lost = difference != Difference::PodSecurity;
-                    }
-                    if examination.lost {
-                        return Ok(examination);
-                    }
-                    self.store_namespace_uid(workspace, &uid).await?;
-                    if cluster.is_marked_suspended(&workspace.k8s_namespace).await? {
-                        examination.add_finding(kind, Difference::SuspendedLabel);
-                        may_write = false;
-                    }
+            if matches!(object, Object::Namespace(_)) {
+                may_write =
+                    self.examine_namespace(cluster, workspace, &object, &mut examination).await?;
+                if examination.lost {
+                    return Ok(examination);
                 }
-                (Object::ServiceAccount(_), None)
-                    if workspace.k8s_sa_uid.as_ref() == Some(&uid) => {}
-                (Object::ServiceAccount(_), None) => {
-                    examination.plan_repair(object, Difference::Replaced, uid);
-                }
-                (_, None) => {}
-                (
-                    Object::ResourceQuota(_) | Object::LimitRange(_) | Object::NetworkPolicy(_),
-                    Some(difference),
-                ) if difference != Difference::Missing => {
-                    if !matches_older_version(cluster, &object, tier).await? {
-                        examination.add_finding(kind, difference);
-                    }
-                }
-                // Our account without its labels is kept, because a new one would revoke all
-                // tokens.
-                (Object::ServiceAccount(_), Some(difference @ Difference::Foreign))
-                    if workspace.k8s_sa_uid.as_ref() == Some(&uid) =>
-                {
-                    examination.add_finding(kind, difference);
-                }
-                (_, Some(difference @ Difference::Terminating)) => {
-                    examination.add_finding(kind, difference);
-                }
-                (_, Some(difference)) => examination.plan_repair(object, difference, uid),
+            } else {
+                examine_object(cluster, workspace, tier, object, &mut examination).await?;
             }
         }
         if !may_write {
@@ -152,6 +118,32 @@ impl Workspaces {
             examination.repairs.clear();
         }
         Ok(examination)
+    }
+
+    /// Examines the namespace of a provisioned workspace. Returns whether the broker may repair the
+    /// objects in it.
+    async fn examine_namespace(
+        &self,
+        cluster: &Cluster,
+        workspace: &WorkspaceRow,
+        wanted: &Object,
+        examination: &mut Examination,
+    ) -> Result<bool, WorkspaceError> {
+        let kind = wanted.kind();
+        let ObjectComparison { difference, uid } = cluster.get_and_compare(wanted).await?;
+        if let Some(difference) = difference {
+            examination.add_finding(kind, difference);
+            examination.lost = difference != Difference::PodSecurity;
+        }
+        if examination.lost {
+            return Ok(false);
+        }
+        self.store_namespace_uid(workspace, &uid).await?;
+        let is_suspended = cluster.is_marked_suspended(&workspace.k8s_namespace).await?;
+        if is_suspended {
+            examination.add_finding(kind, Difference::SuspendedLabel);
+        }
+        Ok(!is_suspended)
     }
 
     async fn examine_suspended(
@@ -205,6 +197,44 @@ impl Workspaces {
         }
         store::set_namespace_uid(&self.db, workspace, uid).await
     }
+}
+
+/// Examines an object in the namespace of a provisioned workspace.
+async fn examine_object(
+    cluster: &Cluster,
+    workspace: &WorkspaceRow,
+    tier: &Tier,
+    object: Object,
+    examination: &mut Examination,
+) -> Result<(), ClusterError> {
+    let kind = object.kind();
+    let ObjectComparison { difference, uid } = cluster.get_and_compare(&object).await?;
+    let is_recorded_account = workspace.k8s_sa_uid.as_ref() == Some(&uid);
+    match (&object, difference) {
+        (Object::ServiceAccount(_), None) if !is_recorded_account => {
+            examination.plan_repair(object, Difference::Replaced, uid);
+        }
+        (_, None) => {}
+        (
+            Object::ResourceQuota(_) | Object::LimitRange(_) | Object::NetworkPolicy(_),
+            Some(difference),
+        ) if difference != Difference::Missing => {
+            if !matches_older_version(cluster, &object, tier).await? {
+                examination.add_finding(kind, difference);
+            }
+        }
+        // Our account without its labels is kept, because a new one would revoke all tokens.
+        (Object::ServiceAccount(_), Some(difference @ Difference::Foreign))
+            if is_recorded_account =>
+        {
+            examination.add_finding(kind, difference);
+        }
+        (_, Some(difference @ Difference::Terminating)) => {
+            examination.add_finding(kind, difference);
+        }
+        (_, Some(difference)) => examination.plan_repair(object, difference, uid),
+    }
+    Ok(())
 }
 
 /// Whether the object is as an older version of the broker created it for this tier.

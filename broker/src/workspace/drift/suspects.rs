@@ -72,42 +72,75 @@ impl Workspaces {
             |workspace: &&WorkspaceRow| workspace.status() == WorkspaceStatus::Suspended;
         let mut suspects: BTreeSet<Uuid> =
             steady.values().filter(is_suspended).map(|workspace| workspace.id).collect();
+        self.compare_namespaces(cluster, steady, &mut suspects).await?;
+        self.compare_limits(cluster, steady, &mut suspects).await?;
+        self.compare_access(cluster, steady, &mut suspects).await?;
+        self.compare_network_policies(cluster, steady, &mut suspects).await?;
+        Ok(suspects)
+    }
 
-        let missing =
-            add_suspects::<Namespace>(cluster, steady, &mut suspects, |workspace, there| {
-                self.desired_object(workspace, |object| match object {
-                    Object::Namespace(it) => Some(it),
-                    _ => None,
-                })
-                .is_some_and(|it| namespace_matches(there, &it))
-                    // A namespace whose uid is not recorded is examined in order to record it.
-                    && workspace.k8s_namespace_uid == there.uid()
+    /// Compares the namespaces. If most are missing, the broker is probably connected to the wrong
+    /// cluster, which is an error.
+    async fn compare_namespaces(
+        &self,
+        cluster: &Cluster,
+        steady: &SteadyWorkspaces,
+        suspects: &mut BTreeSet<Uuid>,
+    ) -> Result<(), WorkspaceError> {
+        let missing = add_suspects::<Namespace>(cluster, steady, suspects, |workspace, there| {
+            self.desired_object(workspace, |object| match object {
+                Object::Namespace(it) => Some(it),
+                _ => None,
             })
-            .await?;
+            .is_some_and(|it| namespace_matches(there, &it))
+                // A namespace whose uid is not recorded is examined in order to record it.
+                && workspace.k8s_namespace_uid == there.uid()
+        })
+        .await?;
         if is_wrong_cluster(missing, steady.len()) {
             return Err(WorkspaceError::Conflict(
                 "most namespaces of workspaces are missing; is this the right cluster?".to_owned(),
             ));
         }
-        add_suspects::<ResourceQuota>(cluster, steady, &mut suspects, |workspace, there| {
+        Ok(())
+    }
+
+    /// Compares the `ResourceQuota` and `LimitRange` objects.
+    async fn compare_limits(
+        &self,
+        cluster: &Cluster,
+        steady: &SteadyWorkspaces,
+        suspects: &mut BTreeSet<Uuid>,
+    ) -> Result<(), WorkspaceError> {
+        add_suspects::<ResourceQuota>(cluster, steady, suspects, |workspace, there| {
             self.matches_known_version(workspace, there, |object| match object {
                 Object::ResourceQuota(it) => Some(it),
                 _ => None,
             })
         })
         .await?;
-        add_suspects::<LimitRange>(cluster, steady, &mut suspects, |workspace, there| {
+        add_suspects::<LimitRange>(cluster, steady, suspects, |workspace, there| {
             self.matches_known_version(workspace, there, |object| match object {
                 Object::LimitRange(it) => Some(it),
                 _ => None,
             })
         })
         .await?;
-        add_suspects::<ServiceAccount>(cluster, steady, &mut suspects, |workspace, there| {
+        Ok(())
+    }
+
+    /// Compares the ServiceAccounts and RoleBindings.
+    async fn compare_access(
+        &self,
+        cluster: &Cluster,
+        steady: &SteadyWorkspaces,
+        suspects: &mut BTreeSet<Uuid>,
+    ) -> Result<(), WorkspaceError> {
+        add_suspects::<ServiceAccount>(cluster, steady, suspects, |workspace, there| {
             workspace.k8s_sa_uid.is_some() && there.uid() == workspace.k8s_sa_uid
         })
         .await?;
-        add_suspects::<RoleBinding>(cluster, steady, &mut suspects, |workspace, there| {
+        add_suspects::<RoleBinding>(cluster, steady, suspects, |workspace, there| {
             self.desired_object(workspace, |object| match object {
                 Object::RoleBinding(it) => Some(it),
                 _ => None,
@@ -115,25 +148,36 @@ impl Workspaces {
             .is_some_and(|it| there.compare(&it).is_none())
         })
         .await?;
+        Ok(())
+    }
+
+    /// Compares the NetworkPolicies of the workspaces whose tier has one.
+    async fn compare_network_policies(
+        &self,
+        cluster: &Cluster,
+        steady: &SteadyWorkspaces,
+        suspects: &mut BTreeSet<Uuid>,
+    ) -> Result<(), WorkspaceError> {
+        if !self.tiers.iter().any(|(_, tier)| tier.network_policy) {
+            return Ok(());
+        }
         let has_network_policy = |workspace: &WorkspaceRow| {
             self.tiers.get(&workspace.tier).is_some_and(|tier| tier.network_policy)
         };
-        if self.tiers.iter().any(|(_, tier)| tier.network_policy) {
-            let with: SteadyWorkspaces = steady
-                .iter()
-                .filter(|(_, workspace)| has_network_policy(workspace))
-                .map(|(namespace, workspace)| (namespace.clone(), workspace.clone()))
-                .collect();
-            add_suspects::<NetworkPolicy>(cluster, &with, &mut suspects, |workspace, there| {
-                self.desired_object(workspace, |object| match object {
-                    Object::NetworkPolicy(it) => Some(it),
-                    _ => None,
-                })
-                .is_some_and(|it| there.compare(&it).is_none())
+        let with: SteadyWorkspaces = steady
+            .iter()
+            .filter(|(_, workspace)| has_network_policy(workspace))
+            .map(|(namespace, workspace)| (namespace.clone(), workspace.clone()))
+            .collect();
+        add_suspects::<NetworkPolicy>(cluster, &with, suspects, |workspace, there| {
+            self.desired_object(workspace, |object| match object {
+                Object::NetworkPolicy(it) => Some(it),
+                _ => None,
             })
-            .await?;
-        }
-        Ok(suspects)
+            .is_some_and(|it| there.compare(&it).is_none())
+        })
+        .await?;
+        Ok(())
     }
 
     /// Whether a quota or limits are those that this version or an older one creates. A workspace

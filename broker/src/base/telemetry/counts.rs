@@ -1,0 +1,197 @@
+//! Counts of the metrics with their labels, and their registration.
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Metric, Registry, Unit},
+};
+
+/// Labels of a request; the values of each are a closed set.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct RequestLabels {
+    pub(super) method: &'static str,
+    pub(super) area: &'static str,
+    pub(super) status: u16,
+}
+
+/// Labels of an audited action.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct ActionLabels {
+    pub(super) action: &'static str,
+    pub(super) outcome: &'static str,
+}
+
+/// Labels of a workspace's status.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct StatusLabels {
+    pub(super) status: &'static str,
+}
+
+/// Labels of an attempt of the sweep.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct SweepLabels {
+    pub(super) status: &'static str,
+    pub(super) outcome: &'static str,
+}
+
+/// Labels of a difference (drift) in the cluster.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct DriftLabels {
+    pub(super) kind: String,
+    pub(super) what: String,
+}
+
+/// Labels of a failed step of a suspension.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct StepLabels {
+    pub(super) step: &'static str,
+    pub(super) cause: &'static str,
+}
+
+/// Labels of an outcome.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct OutcomeLabels {
+    pub(super) outcome: &'static str,
+}
+
+/// Labels of a rate limit.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct LimitLabels {
+    pub(super) limit: &'static str,
+}
+
+/// Labels of the permissions of a tier's ClusterRole.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct RoleLabels {
+    pub(super) role: String,
+    pub(super) leads_out: &'static str,
+}
+
+/// The counts of all metrics, and the registry that renders them.
+#[derive(Debug)]
+pub(super) struct Counts {
+    pub(super) unauthenticated_refused: Family<LimitLabels, Counter>,
+    pub(super) throttled: Family<LimitLabels, Counter>,
+    pub(super) requests: Family<RequestLabels, Counter>,
+    pub(super) request_seconds: Histogram,
+    pub(super) actions: Family<ActionLabels, Counter>,
+    pub(super) token_request_seconds: Histogram,
+    pub(super) workspaces: Family<StatusLabels, Gauge>,
+    pub(super) oldest_seconds: Family<StatusLabels, Gauge>,
+    pub(super) sweep_attempts: Family<SweepLabels, Counter>,
+    pub(super) suspension_failures: Family<StepLabels, Counter>,
+    pub(super) drift: Family<DriftLabels, Counter>,
+    pub(super) drift_repaired: Family<DriftLabels, Counter>,
+    pub(super) drift_open: Family<DriftLabels, Gauge>,
+    pub(super) drift_rounds: Family<OutcomeLabels, Counter>,
+    pub(super) policies_in_force: Gauge,
+    pub(super) clock_offset_milliseconds: Gauge,
+    pub(super) role_beyond_admin: Family<RoleLabels, Gauge>,
+    pub(super) registry: Registry,
+}
+
+impl Counts {
+    /// Registers all metrics. Rust evaluates the fields in the order in which they are written
+    /// here, so this is also their order in `/metrics`.
+    pub(super) fn new() -> Self {
+        let mut registry = Registry::with_prefix("tenant_broker");
+        Self {
+            unauthenticated_refused: register(
+                &mut registry,
+                "unauthenticated_refused",
+                "Unauthenticated requests that were refused before the database",
+            ),
+            throttled: register(
+                &mut registry,
+                "gateway_throttled",
+                "Requests that the gateway refused because a tenant exceeded a limit",
+            ),
+            requests: register(&mut registry, "requests", "Answered requests"),
+            request_seconds: register_seconds(
+                &mut registry,
+                "request_duration",
+                "Time from request to response",
+                Histogram::new(exponential_buckets(0.000_5, 2.0, 16)),
+            ),
+            actions: register(&mut registry, "actions", "Audited actions by outcome"),
+            token_request_seconds: register_seconds(
+                &mut registry,
+                "token_request_duration",
+                "Time of a TokenRequest at the Kubernetes API",
+                Histogram::new(exponential_buckets(0.000_5, 2.0, 14)),
+            ),
+            workspaces: register(&mut registry, "workspaces", "Workspaces by status"),
+            oldest_seconds: register_seconds(
+                &mut registry,
+                "workspace_oldest",
+                "Time that the oldest workspace of a status has been in it",
+                Family::default(),
+            ),
+            sweep_attempts: register(
+                &mut registry,
+                "sweep_attempts",
+                "Attempts of the sweep to finish a workspace in a transitional status",
+            ),
+            suspension_failures: register(
+                &mut registry,
+                "suspension_step_failures",
+                "Failed attempts of a step of a suspension",
+            ),
+            drift: register(&mut registry, "drift", "Differences found in the cluster"),
+            drift_repaired: register(
+                &mut registry,
+                "drift_repaired",
+                "Differences that the broker repaired",
+            ),
+            drift_open: register(
+                &mut registry,
+                "drift_open",
+                "Current differences that need an administrator",
+            ),
+            drift_rounds: register(
+                &mut registry,
+                "drift_rounds",
+                "Rounds of this broker over the objects of all workspaces",
+            ),
+            policies_in_force: register(
+                &mut registry,
+                "policies_in_force",
+                "1 if the cluster has the admission policies of tenant-broker install, else 0",
+            ),
+            clock_offset_milliseconds: register(
+                &mut registry,
+                "clock_offset_milliseconds",
+                "How far this broker's clock was ahead of PostgreSQL's when it started",
+            ),
+            role_beyond_admin: register(
+                &mut registry,
+                "role_rights_beyond_admin",
+                "Resources on which a tier's ClusterRole grants more than the built-in admin",
+            ),
+            registry,
+        }
+    }
+}
+
+/// Registers a new metric with this name, without the prefix, and this help text.
+fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// Registers this metric like [`register`], with the unit seconds.
+fn register_seconds<M: Metric + Clone>(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    metric: M,
+) -> M {
+    registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
+    metric
+}

@@ -1,0 +1,14 @@
+//! Telemetry: logs and Prometheus metrics.
+//!
+//! Log levels: `error` needs an operator; `warn` may need one; `info` is one line per request and
+//! per change of state; `debug` and `trace` add the messages of libraries. No level may contain a
+//! token, a password or a session secret.
+
+mod counts;
+mod logging;
+mod metrics;
+
+pub use self::{
+    logging::{LogFormat, log_filter, start_logging},
+    metrics::{Metrics, SweepOutcome},
+};
