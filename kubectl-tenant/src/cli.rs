@@ -458,11 +458,33 @@ fn absolute(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use clap::{CommandFactory, error::ErrorKind};
 
     #[test]
     fn the_command_tree_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Appends the help of each visible command below `parent`. `path` has the names of `parent`
+    /// and the commands above it, without the program.
+    fn append_help(root: &clap::Command, parent: &clap::Command, path: &[&str], all: &mut String) {
+        for command in parent.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let path = [path, &[command.get_name()]].concat();
+            let args = [&[PLUGIN_COMMAND][..], &path, &["--help"]].concat();
+            let help = root.clone().try_get_matches_from(args).unwrap_err();
+            assert_eq!(help.kind(), ErrorKind::DisplayHelp, "{path:?}");
+            all.extend([format!("=== {}\n{}\n", path.join(" "), help.render())]);
+            append_help(root, command, &path, all);
+        }
+    }
+
+    #[test]
+    fn help_of_each_command() {
+        // The width that clap uses without a terminal.
+        let root = Cli::command().term_width(100);
+        let mut all = String::new();
+        append_help(&root, &root, &[], &mut all);
+        insta::assert_snapshot!(all);
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn explanation(it: &Revocation) -> Vec<String> {
             ));
         }
         RevocationState::Revoked => lines.push(format!(
-            "An API server that accepted it a moment ago may do so for {} s more, then never again.",
+            "An API server that accepted it recently may still accept it for {} s.",
             it.accepted_for_seconds
         )),
     }

@@ -2,15 +2,19 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `cli` | commands, flags and environment variables |
 //! | `credential` | `get-token` after a cache miss: gets a new token |
 //! | `login` | sign-in: loopback listener, paste or device code, then workspace and kubeconfig |
 //! | `workload_identity` | the OIDC token of a CI provider instead of a person's sign-in |
 //! | `oidc` | the OpenID Connect client |
 //! | `broker`, `http` | the client for the broker's API, and the errors of its responses |
+//! | `broker_url` | broker URLs in one canonical form |
 //! | `account_key`, `store` | accounts, and their sessions and profiles on disk |
 //! | `kubeconfig` | the merge that preserves everything else in the kubeconfig |
 //! | `account` | the account and broker client that every online command opens first |
-//! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `usage`, `status`, `version`, `completion` | the other commands |
+//! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `usage`, `audit`, `status`, `version`, `completion` | the other commands |
+//! | `error`, `output` | errors with hints and exit codes; tables, JSON and YAML |
+//! | `runtime` | the tokio runtime of a command |
 //! | `private_file`, `lock`, `paths` | private files, locks between processes, folders |
 //! | `world` | every side effect behind one struct, so that [`run`] is the whole program, also in a test |
 //!

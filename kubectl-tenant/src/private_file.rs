@@ -182,12 +182,12 @@ pub(crate) fn quarantine(path: &Path) -> String {
     let aside = path.with_extension("corrupt");
     match fs::rename(path, &aside) {
         Ok(()) => format!(
-            "warning: {} cannot be read and was set aside as {}",
+            "warning: {} cannot be read and was renamed to {}",
             path.display(),
             aside.display()
         ),
         Err(error) => format!(
-            "warning: {} cannot be read, and cannot be set aside either: {error}",
+            "warning: {} cannot be read, and cannot be renamed either: {error}",
             path.display()
         ),
     }

@@ -59,7 +59,7 @@ impl Operation {
 
     fn done_text(self, id: Uuid) -> String {
         match self {
-            Self::Suspend => format!("Workspace {id} is suspended: its tokens work no more."),
+            Self::Suspend => format!("Workspace {id} is suspended: its tokens are invalid."),
             Self::Resume => format!(
                 "Workspace {id} works again; tokens from before the suspension remain invalid."
             ),
@@ -100,31 +100,16 @@ fn run(
     match runtime::block_on(request)? {
         Ok(response) => {
             output::show(world, options.shown.output, &response, table)?;
-            if response.status == operation.target_status()
-                && open_steps(&response.steps).is_empty()
-            {
+            if is_complete(&response, operation) {
                 world.say(operation.done_text(id));
                 return Ok(());
             }
-            world.say(format!(
-                "{}, but these steps are open: {}. The broker goes on with them by itself.",
-                operation.decided_text(),
-                open_steps(&response.steps).join(", ")
-            ));
-            for step in &response.steps {
-                if let Some(detail) = &step.detail {
-                    world.say(format!("{}: {detail}", step.step));
-                }
-            }
+            report_open_steps(&response, operation, world);
         }
         // A cluster that does not answer delays the response, but the decision may be recorded all
         // the same.
         Err(error) if error.kind == Kind::Unreachable => {
-            let workspace = runtime::block_on(broker.workspace(id))?;
-            if !workspace.is_ok_and(|it| {
-                it.status == operation.target_status()
-                    || it.status == operation.transitional_status()
-            }) {
+            if !is_recorded(&broker, id, operation)? {
                 return Err(error);
             }
             world.say(format!("{}; the broker is still working on it.", operation.decided_text()));
@@ -136,14 +121,46 @@ fn run(
             world.say(operation.done_text(id));
             Ok(())
         }
-        Some(last) => Err(Error::unreachable(format!(
-            "the workspace is {}, not {}; open: {}",
-            last.status.as_str(),
-            operation.target_status().as_str(),
-            unfinished_steps(&last).join(", ")
-        ))
-        .hint("the broker goes on by itself: kubectl tenant workspaces --all shows how far it is")),
+        Some(last) => Err(incomplete(&last, operation)),
     }
+}
+
+/// Whether the response shows that the operation has no open steps.
+fn is_complete(response: &Suspension, operation: Operation) -> bool {
+    response.status == operation.target_status() && open_steps(&response.steps).is_empty()
+}
+
+/// Reports the steps that the broker still has to do, and the details of all steps.
+fn report_open_steps(response: &Suspension, operation: Operation, world: &World) {
+    world.say(format!(
+        "{}, but these steps are open: {}. The broker goes on with them by itself.",
+        operation.decided_text(),
+        open_steps(&response.steps).join(", ")
+    ));
+    for step in &response.steps {
+        if let Some(detail) = &step.detail {
+            world.say(format!("{}: {detail}", step.step));
+        }
+    }
+}
+
+/// Asks the broker whether it recorded the operation. If the workspace cannot be read, it did not.
+fn is_recorded(broker: &Broker, id: Uuid, operation: Operation) -> Result<bool, Error> {
+    let workspace = runtime::block_on(broker.workspace(id))?;
+    Ok(workspace.is_ok_and(|it| {
+        it.status == operation.target_status() || it.status == operation.transitional_status()
+    }))
+}
+
+/// The error of an operation that is not complete at the deadline.
+fn incomplete(last: &Workspace, operation: Operation) -> Error {
+    Error::unreachable(format!(
+        "the workspace is {}, not {}; open: {}",
+        last.status.as_str(),
+        operation.target_status().as_str(),
+        unfinished_steps(last).join(", ")
+    ))
+    .hint("the broker goes on by itself: kubectl tenant workspaces --all shows how far it is")
 }
 
 /// Polls until the operation is complete. After the deadline it returns the last state of the

@@ -64,8 +64,8 @@ pub(crate) fn users(
             let id = renamed.id;
             show(&renamed, shown.output, world)?;
             world.say(format!(
-                "Sessions and workspaces stay as they are. To keep the user out: kubectl tenant users \
-                 suspend {id}"
+                "Sessions and workspaces stay as they are. To prevent sign-ins: kubectl tenant \
+                 users suspend {id}"
             ));
             Ok(())
         }

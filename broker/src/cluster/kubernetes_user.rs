@@ -51,7 +51,9 @@ impl FromStr for KubernetesUser {
         }
         // The policies exempt the cluster's own components, whose names begin with system:.
         if text.starts_with("system:") {
-            return Err("a name of its own: those that begin with system: are the cluster's");
+            return Err(
+                "a name that does not begin with system:, because Kubernetes reserves these",
+            );
         }
         Ok(Self::User(text.to_owned()))
     }

@@ -62,7 +62,7 @@ fn parse_origin(text: &str) -> Result<String, &'static str> {
         _ if text != origin => Err(FORM),
         "https" => Ok(origin),
         "http" if is_loopback(&url) => Ok(origin),
-        "http" => Err("plain HTTP gives every session away: use https, or loopback"),
+        "http" => Err("plain HTTP exposes every session: use https, or loopback"),
         _ => Err(FORM),
     }
 }

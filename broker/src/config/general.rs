@@ -77,7 +77,7 @@ fn public_url(text: &str) -> Result<Url, String> {
     let why = match url.scheme() {
         "https" => None,
         "http" if is_loopback(&url) => None,
-        "http" => Some("plain HTTP gives every session away: use https, or loopback"),
+        "http" => Some("plain HTTP exposes every session: use https, or loopback"),
         _ => Some("an http or https URL"),
     };
     let extra = url.path() != "/" || url.query().is_some() || url.fragment().is_some();

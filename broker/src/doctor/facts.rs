@@ -47,7 +47,7 @@ fn server_checks(facts: &ServerFacts, now: Timestamp) -> [Check; 3] {
         None => Check::warned("the clocks agree", "the response of the API server has no Date"),
         Some(there) => {
             let skew = (there.as_second() - now.as_second()).abs();
-            let detail = format!("{skew} s apart: let both follow NTP");
+            let detail = format!("the clocks differ by {skew} s: synchronise both with NTP");
             if skew <= MAX_CLOCK_SKEW_SECONDS {
                 Check::passed("the clocks agree", "")
             } else if skew <= LEEWAY_SECONDS {

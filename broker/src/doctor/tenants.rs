@@ -34,12 +34,13 @@ pub(super) async fn roles(
             )),
             RoleReport::Grants(all) => {
                 let detail = match all.as_slice() {
-                    [] => "it gives no more".to_owned(),
-                    all => format!("it gives besides {}", tier_role::summary(all)),
+                    [] => "it grants no further permission".to_owned(),
+                    all => format!("it also grants {}", tier_role::summary(all)),
                 };
                 let title = format!("the tiers' role {role} was compared with the built-in admin");
                 checks.push(Check::passed(title, detail));
-                let title = format!("the tiers' role {role} does not lead out of the namespace");
+                let title =
+                    format!("the tiers' role {role} grants no known escape from the namespace");
                 let out = report.escapes();
                 if out.is_empty() {
                     checks.push(Check::passed(title.clone(), ""));

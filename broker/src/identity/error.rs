@@ -17,8 +17,8 @@ pub enum AuthenticationError {
     ForeignOrigin(&'static str),
     /// The token is valid for the gateway and nothing else.
     #[error(
-        "this token is a kubeconfig's for the gateway, /clusters/…, and the broker's API does not \
-         take it; use `kubectl tenant`, or `kubectl proxy --append-server-path`"
+        "this token is valid for the gateway (/clusters/…) only, so the broker's API does not \
+         accept it; use `kubectl tenant`, or `kubectl proxy --append-server-path`"
     )]
     GatewayScope,
     /// The session is a machine's, which is restricted to one workspace.

@@ -1,12 +1,12 @@
 //! Known escapes: permissions on resources of well-known operators that, with the operator's
-//! default setup, lead out of the tenant's namespace.
+//! default setup, allow an escape from the tenant's namespace.
 
 use super::ExtraPermission;
 
 /// Verbs that create or change an object.
 const WRITE_VERBS: [&str; 4] = ["*", "create", "update", "patch"];
 
-/// API group (`*.` for all groups below it), resources (none: all of them), and how it leads out.
+/// API group (`*.` for all groups below it), resources (none: all of them), and the reason.
 const KNOWN_ESCAPES: [(&str, &[&str], &str); 15] = [
     (
         "",
@@ -86,7 +86,7 @@ const KNOWN_ESCAPES: [(&str, &[&str], &str); 15] = [
     ),
 ];
 
-/// How a permission leads out of the namespace; `None` if no way is known.
+/// Why a permission allows an escape from the namespace; `None` if no way is known.
 pub fn escape_reason(permission: &ExtraPermission) -> Option<&'static str> {
     if !permission.verbs.iter().any(|verb| WRITE_VERBS.contains(&verb.as_str())) {
         return None;

@@ -58,7 +58,7 @@ pub enum RoleReport {
 }
 
 impl RoleReport {
-    /// The permissions that are known to lead out of the namespace, each with the reason.
+    /// The permissions that are known to allow an escape from the namespace, each with the reason.
     pub fn escapes(&self) -> Vec<(&ExtraPermission, &'static str)> {
         match self {
             Self::Grants(all) => {

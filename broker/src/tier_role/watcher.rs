@@ -75,21 +75,21 @@ fn log_report(role: &str, report: &RoleReport) {
             "the broker may not read a tier's ClusterRole: run tenant-broker install --apply"
         ),
         RoleReport::Grants(all) if all.is_empty() => {
-            tracing::info!(role, "a tier's ClusterRole gives no more than the built-in admin");
+            tracing::info!(role, "a tier's ClusterRole grants no more than the built-in admin");
         }
         RoleReport::Grants(all) => {
             tracing::info!(
                 role,
                 rights = summary(all),
-                "a tier's ClusterRole gives more than the built-in admin"
+                "a tier's ClusterRole grants more than the built-in admin"
             );
             for (permission, why) in report.escapes() {
                 tracing::warn!(
                     role,
                     right = %permission,
                     why,
-                    "a tier's role leads out of the namespace: give the tier its own ClusterRole, \
-                     without aggregationRule"
+                    "a tier's ClusterRole allows an escape from the namespace: give the tier its \
+                     own ClusterRole, without aggregationRule"
                 );
             }
         }

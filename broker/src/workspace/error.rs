@@ -38,18 +38,18 @@ pub enum WorkspaceError {
     NotReady(WorkspaceStatus),
     /// A credential was revoked, and the ServiceAccount for new credentials does not exist yet.
     #[error(
-        "a credential of the workspace was revoked a moment ago, and what new ones need is not \
-         there yet; try again"
+        "a credential of the workspace was just revoked, and the ServiceAccount for new ones does \
+         not exist yet; try again"
     )]
     Rotating,
     /// The workspace can be resumed after this number of seconds.
-    #[error("old tokens are remembered by API servers for 10 s; resume again in {0} s")]
+    #[error("API servers accept old tokens from their cache for 10 s; resume again in {0} s")]
     TooEarly(u64),
     /// The owner, who has this identifier, is suspended.
     #[error("its owner is suspended; resume the owner first: kubectl tenant users resume {0}")]
     OwnerSuspended(Uuid),
     /// An object in the cluster conflicts with the workspace: it is not ours or differs from ours.
-    #[error("something in the cluster is in the way: {0}; ask an administrator")]
+    #[error("an object in the cluster conflicts with the workspace: {0}; ask an administrator")]
     Conflict(String),
     /// The namespace that the broker created has lost its label.
     #[error(
@@ -71,10 +71,10 @@ pub enum WorkspaceError {
     )]
     ForeignNamespace(String),
     /// A step did not finish within this time. It is retried.
-    #[error("the cluster did not do it within {} s", .0.as_secs())]
+    #[error("the cluster did not finish the step within {} s", .0.as_secs())]
     TimedOut(Duration),
     /// The task ended before its work was done.
-    #[error("the broker stopped before it was done; the sweep will finish it")]
+    #[error("the broker stopped before the operation was done; the sweep will finish it")]
     Interrupted,
     /// The caller may not do this, or there is no such workspace.
     #[error(transparent)]

@@ -179,7 +179,10 @@ mod tests {
             let step = report.iter().find(|step| step.step == name).unwrap();
             assert_eq!(step.result == StepResult::Open, open.contains(&name), "{name}");
         }
-        assert!(report[0].detail.as_ref().unwrap().contains("in the way: no"), "{report:?}");
+        assert!(
+            report[0].detail.as_ref().unwrap().contains("conflicts with the workspace: no"),
+            "{report:?}"
+        );
     }
 
     #[test]

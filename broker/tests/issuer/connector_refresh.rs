@@ -33,7 +33,7 @@ async fn removal_at_the_provider_ends_the_session_at_the_next_refresh(on: On) {
     company.world.refresh(&tokens.refresh).await.refused(INVALID_GRANT.0, INVALID_GRANT.1);
     assert_eq!(company.world.me(&tokens.access).await, Err(StatusCode::UNAUTHORIZED));
     let reasons = company.audit("ProviderLogout").await;
-    assert_eq!(reasons, ["corp: the provider says no: invalid_grant"]);
+    assert_eq!(reasons, ["corp: the provider refused: invalid_grant"]);
     // Back again, but not in the old session.
     company.person("ada", &["dev"]).await;
     company.world.refresh(&tokens.refresh).await.refused(INVALID_GRANT.0, INVALID_GRANT.1);

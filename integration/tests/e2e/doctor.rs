@@ -148,7 +148,7 @@ async fn rights_of_a_role_beyond_the_built_in_admin_are_listed() {
     let (_, checks) = doctor(&world, &[]).await;
     has(
         &with("pass", &checks),
-        "role admin was compared with the built-in admin: it gives no more",
+        "role admin was compared with the built-in admin: it grants no further permission",
     );
 
     aggregate(&world, "metrics", "metrics.k8s.io", "pods").await;
@@ -171,7 +171,7 @@ async fn rights_of_a_role_beyond_the_built_in_admin_are_listed() {
     .unwrap();
     has(
         &with("warn", &checks),
-        "the tiers' role admin does not lead out of the namespace: \
+        "the tiers' role admin grants no known escape from the namespace: \
          kustomizations.kustomize.toolkit.fluxcd.io (create, get): Flux applies it as cluster-admin",
     );
     has(&with("pass", &checks), "pods.metrics.k8s.io (create, get)");
@@ -191,7 +191,7 @@ async fn rights_of_a_role_beyond_the_built_in_admin_are_listed() {
     .await
     .unwrap();
     let log = broker.log().unwrap();
-    assert!(log.contains("a tier's role leads out of the namespace"), "{log}");
+    assert!(log.contains("a tier's ClusterRole allows an escape from the namespace"), "{log}");
 
     // A role that does not exist, and one that the broker may not read.
     let (passed, checks) = doctor(&world, &["--set=tiers.gold.role=edit"]).await;

@@ -73,9 +73,9 @@ async fn the_kill_switch_finds_a_workspace_among_many(on: On) {
     assert!(issued.stdout.contains("live") && issued.stdout.contains(alice.email()), "{issued:?}");
     run(&["usage", &namespace]).await;
     let told = run(&["suspend", &namespace, "--reason", "leaked laptop"]).await;
-    assert!(told.stderr.contains("is suspended: its tokens work no more"), "{told:?}");
+    assert!(told.stderr.contains("is suspended: its tokens are invalid"), "{told:?}");
     let told = run(&["suspend", &email]).await;
-    assert!(told.stderr.contains("is suspended: its tokens work no more"), "{told:?}");
+    assert!(told.stderr.contains("is suspended: its tokens are invalid"), "{told:?}");
     for (api, id) in [(&of_alice, workspace.id), (&of_bob, bobs.id)] {
         assert_eq!(api.workspace(id).await.unwrap().status, WorkspaceStatus::Suspended);
     }

@@ -151,7 +151,7 @@ async fn with_the_cluster_down_the_decision_stands_and_is_completed_later() {
     assert!(super::object(&world, &account).await.unwrap().is_none());
     assert_eq!(api.workspace(workspace.id).await.unwrap().unfinished, None);
     let told = operator.kubectl().run(["tenant", "suspend", &alice.namespace()]).await.unwrap();
-    assert!(told.success().unwrap().stderr.contains("is suspended: its tokens work no more"));
+    assert!(told.success().unwrap().stderr.contains("is suspended: its tokens are invalid"));
 }
 
 /// The broker's requests to the API server in a suspension, in order.

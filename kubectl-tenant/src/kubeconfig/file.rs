@@ -75,7 +75,7 @@ impl FileLock {
             }
             if remove_stale(&path) {
                 messages.say(format!(
-                    "warning: {} was older than {} s and was removed: its owner died",
+                    "warning: the stale lock {} was removed, because it was older than {} s",
                     path.display(),
                     STALE_LOCK_AGE.as_secs()
                 ));

@@ -404,7 +404,7 @@ fn a_fresh_lock_is_waited_for_and_a_stale_one_is_removed() {
     stale.set_modified(old).unwrap();
     install_in(&mut world, true).unwrap();
     assert!(path.exists() && !lock.exists());
-    assert!(String::from_utf8(said.lock().unwrap().clone()).unwrap().contains("its owner died"));
+    assert!(String::from_utf8(said.lock().unwrap().clone()).unwrap().contains("stale lock"));
 }
 
 /// Runs forever in its own process, which the next test kills.

@@ -119,7 +119,7 @@ impl Issuer {
             Metadata::discover_async(issuer, &client).await.map_err(|error| match error {
                 openidconnect::DiscoveryError::Request(RequestError(error)) => error,
                 openidconnect::DiscoveryError::Validation(why) => {
-                    Error::refused(format!("{broker} calls itself something else: {why}"))
+                    Error::refused(format!("{broker} identifies itself as another issuer: {why}"))
                         .hint("give --broker the address that the broker uses for itself")
                 }
                 other => Error::unreachable(format!(
@@ -303,7 +303,7 @@ impl Issuer {
                     .cloned()
                     .unwrap_or_else(|| response.error().to_string())
             ))
-            .hint("a code works once and not for long; begin again"),
+            .hint("a code can be used once and expires soon; begin again"),
             other => Error::unreachable(format!(
                 "{} sent a response that cannot be read: {other}",
                 self.broker

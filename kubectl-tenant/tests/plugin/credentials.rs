@@ -53,7 +53,7 @@ fn a_revocation_reports_what_else_ended() {
     let output = home.run(&["credentials", "revoke", id, "--reason", "lost & found"]);
     assert_eq!(output.code, 0, "{output:?}");
     assert!(output.stdout.contains("other   revoked   service_account   3"), "{output:?}");
-    for part in ["3 others", "10 s more", "downloaded again"] {
+    for part in ["3 others", "accept it for 10 s", "downloaded again"] {
         assert!(output.stderr.contains(part), "{part}: {output:?}");
     }
     let path = format!("/api/v1/workspaces/{}/credentials/other", Account(1).workspace());

@@ -175,7 +175,7 @@ fn damaged_and_foreign_files_are_replaced_from_the_session() {
         fs::write(home.token_path(), damaged).unwrap();
         let output = run(&mut home.get_token());
         assert!(output.token().starts_with("new"), "{damaged}");
-        assert!(output.stderr.contains("set aside") && aside.exists(), "{output:?}");
+        assert!(output.stderr.contains("renamed to") && aside.exists(), "{output:?}");
         fs::remove_file(&aside).unwrap();
     }
     // Only the table of marks may be missing.
@@ -550,7 +550,7 @@ fn a_damaged_session_is_quarantined_with_a_warning() {
     fs::write(home.session_path(), "{").unwrap();
     let output = run(&mut home.get_token());
     assert_eq!((output.code, output.stdout.as_str()), (3, ""), "{output:?}");
-    assert!(output.stderr.contains("set aside") && output.stderr.contains("kubectl tenant login"));
+    assert!(output.stderr.contains("renamed to") && output.stderr.contains("kubectl tenant login"));
     // A cached token does not depend on the session.
     home.forge_token(CANARY, 1, 3600);
     assert_eq!(run(&mut home.get_token()).token(), CANARY);

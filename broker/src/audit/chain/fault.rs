@@ -84,7 +84,7 @@ pub enum Fault {
     #[error("the chain's head is missing")]
     NoHead,
     /// The expected head is not in the trail.
-    #[error("row {sequence} is not the one that was kept: another history stands in its place")]
+    #[error("row {sequence} differs from the expected head: the trail was rewritten or replaced")]
     OtherHistory {
         /// Number of the row.
         sequence: i64,

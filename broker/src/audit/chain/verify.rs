@@ -208,7 +208,7 @@ impl<'a> Verifier<'a> {
             return Err(Fault::Missing { first: self.last.sequence + 1, last: sequence });
         }
         if sequence < self.last.sequence {
-            let why = "it stands at another place".to_owned();
+            let why = "it does not directly follow its row".to_owned();
             return Err(Fault::Unproven { what: "checkpoint", sequence, why });
         }
         if claims != self.last {
@@ -229,7 +229,7 @@ impl<'a> Verifier<'a> {
         match self.keys.verify::<CheckpointClaims>(typ, signed) {
             Ok(claims) if claims.sequence == sequence => Ok(Head { sequence, hash: claims.hash }),
             Ok(claims) => {
-                let why = format!("what is signed is about row {}", claims.sequence);
+                let why = format!("the signature is for row {}", claims.sequence);
                 Err(Fault::Unproven { what, sequence, why })
             }
             Err(SignatureError::UnknownKey(kid)) => Err(Fault::UnknownKey { what, sequence, kid }),

@@ -167,7 +167,7 @@ impl Callback<'_> {
             return Err(self.refused(
                 None,
                 format!("the provider answers {error}"),
-                "The sign-in there was refused or given up.",
+                "The sign-in there was refused or cancelled.",
             ));
         }
         let code = self

@@ -154,7 +154,7 @@ fn evaluate_claims(
 fn verdict_of_error(error: ProviderError) -> ProviderVerdict {
     match error {
         ProviderError::Denied(why) => {
-            ProviderVerdict::Denied(format!("the provider says no: {why}"))
+            ProviderVerdict::Denied(format!("the provider refused: {why}"))
         }
         error => ProviderVerdict::Unknown(error.to_string()),
     }

@@ -85,7 +85,7 @@ pub(super) struct Provider {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ProviderError {
     /// The provider denies it; the text is its error code.
-    #[error("the provider says no: {0}")]
+    #[error("the provider refused: {0}")]
     Denied(String),
     /// The response is invalid.
     #[error("the provider's response is invalid: {0}")]

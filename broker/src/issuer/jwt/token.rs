@@ -71,7 +71,7 @@ impl Claims {
         }
         let audiences = self.audiences();
         if !audiences.contains(&audience) {
-            return refused("its audience (aud) is somebody else");
+            return refused("its audience (aud) is another one");
         }
         let is_logout = self.has_logout_event();
         let typ_fits = matches!(
@@ -87,7 +87,7 @@ impl Claims {
             let party = self.text("azp");
             let party_is_we = party == Some(audience);
             if (self.0.contains_key("azp") || audiences.len() > 1) && !party_is_we {
-                return refused("its authorized party (azp) is somebody else");
+                return refused("its authorized party (azp) is another one");
             }
         }
         match self.seconds("iat") {

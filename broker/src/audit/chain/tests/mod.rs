@@ -221,7 +221,7 @@ const ATTACKS: [(&[&str], &str); 18] = [
     (
         &["UPDATE audit_checkpoints SET signed = \
              (SELECT signed FROM audit_checkpoints WHERE sequence = 5) WHERE sequence = 10"],
-        "the checkpoint at row 10: what is signed is about row 5",
+        "the checkpoint at row 10: the signature is for row 5",
     ),
     (
         &["DELETE FROM audit_checkpoints WHERE sequence = 10"],

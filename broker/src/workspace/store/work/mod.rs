@@ -1,4 +1,4 @@
-//! Work queue of the sweep: unfinished workspaces, suspensions first and then by waiting time.
+//! Work queue of the sweep: unfinished workspaces, revocations first and then by waiting time.
 //! After a failure a workspace goes to the end of the queue with an exponential backoff.
 
 #[cfg(test)]
@@ -38,7 +38,8 @@ pub(in crate::workspace) fn backoff_ms(status: Status, attempts: i64) -> i64 {
     (INITIAL_BACKOFF_MS << doublings).min(longest)
 }
 
-/// Unfinished workspaces that are due: suspensions first, then the longest waiting.
+/// Unfinished workspaces that are due: first suspensions, then rotations, because both revoke
+/// access, then all others; each group by waiting time.
 pub(in crate::workspace) async fn due(
     db: &Db,
     now: i64,
@@ -48,7 +49,8 @@ pub(in crate::workspace) async fn due(
     on_engine!(db.reader(), pool => sqlx::query_as(select!(
         "WHERE sweep_at <= $1 AND (status IN ($3, $4, $5) \
          OR (status = 'provisioned' AND retired_sa_uid IS NOT NULL)) \
-         ORDER BY CASE WHEN status = 'suspending' THEN 0 ELSE 1 END, sweep_at, id LIMIT $2"
+         ORDER BY CASE status WHEN 'suspending' THEN 0 WHEN 'provisioned' THEN 1 ELSE 2 END, \
+         sweep_at, id LIMIT $2"
     ))
         .bind(now).bind(i64::from(most)).bind(first.as_str()).bind(second.as_str())
         .bind(third.as_str()).fetch_all(pool).await)

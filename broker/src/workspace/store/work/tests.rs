@@ -3,17 +3,20 @@
 use std::collections::BTreeSet;
 
 use super::{
-    super::{MadeUids, advance, by_id, drift, replace_lost_service_account, set_uids},
+    super::{
+        MadeUids, advance, by_id, drift, replace_lost_service_account, retire_service_account,
+        set_uids,
+    },
     *,
 };
 use crate::{
     identity,
-    testing::{On, Storage, on_both_engines, run_concurrently},
+    testing::{On, SA_UID, Storage, on_both_engines, run_concurrently},
     workspace::state::Event,
 };
 
 on_both_engines!(
-    suspensions_come_first_and_then_the_longest_waiting,
+    revocations_come_first_and_then_the_longest_waiting,
     repeated_failures_do_not_starve_other_workspaces,
     of_concurrent_sweeps_one_claims_a_workspace,
     a_claim_expires,
@@ -49,7 +52,7 @@ async fn fail(storage: &Storage, id: Uuid) {
     postpone(&storage.db, &claimed, at, "finish").await.unwrap();
 }
 
-async fn suspensions_come_first_and_then_the_longest_waiting(on: On) {
+async fn revocations_come_first_and_then_the_longest_waiting(on: On) {
     let storage = Storage::new(on).await;
     let user = storage.user().await;
     let mut unfinished = Vec::new();
@@ -63,6 +66,10 @@ async fn suspensions_come_first_and_then_the_longest_waiting(on: On) {
         unfinished.push(id);
         storage.clock.advance(10);
     }
+    let rotation = storage.workspace(user, Status::Provisioned).await;
+    let mut tx = storage.db.begin().await.unwrap();
+    assert!(retire_service_account(&mut tx, &storage.clock, rotation, SA_UID).await.unwrap());
+    tx.commit().await.unwrap();
     for status in [Status::Provisioned, Status::Suspended, Status::Failed] {
         storage.workspace(user, status).await;
     }
@@ -73,8 +80,14 @@ async fn suspensions_come_first_and_then_the_longest_waiting(on: On) {
     assert_eq!(ids(&storage).await, unfinished[..1]);
     storage.clock.advance(30);
     let [first, second, suspension] = unfinished[..] else { unreachable!("three were made") };
-    assert_eq!(ids(&storage).await, [suspension, first, second]);
-    assert_eq!(due(&storage.db, storage.clock.now_ms(), 2).await.unwrap().len(), 2);
+    let expected = [suspension, rotation, first, second];
+    assert_eq!(ids(&storage).await, expected);
+    for most in [1, 2, 3] {
+        let rows = due(&storage.db, storage.clock.now_ms(), most).await.unwrap();
+        let taken: Vec<Uuid> = rows.iter().map(|workspace| workspace.id).collect();
+        let most = usize::try_from(most).unwrap();
+        assert_eq!(taken, expected[..most], "a round that takes fewer than are due");
+    }
 }
 
 async fn repeated_failures_do_not_starve_other_workspaces(on: On) {
