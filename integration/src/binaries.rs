@@ -150,11 +150,7 @@ impl Binaries {
 }
 
 /// Compiles these programs with the features that these packages need.
-async fn compile(
-    profile: Profile,
-    packages: &[&str],
-    programs: &[&str],
-) -> Result<Vec<Artifact>> {
+async fn compile(profile: Profile, packages: &[&str], programs: &[&str]) -> Result<Vec<Artifact>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("find the workspace")?;
     let mut build = Program::new(cargo)
