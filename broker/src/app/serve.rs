@@ -77,7 +77,7 @@ impl App {
         let gateway_tasks =
             self.gateway.spawn_background_tasks(self.notifications, &self.shares.authority);
         let services = Services { outer, gateway: self.gateway, poem };
-        let served = Listener { tcp: public, tls }.serve(services, stop, drain).await;
+        Listener { tcp: public, tls }.serve(services, stop, drain).await;
         gateway_tasks.stop().await;
         background.stop().await;
         operator.stop().await;
@@ -85,7 +85,7 @@ impl App {
         tracing::info!("stopped");
         match policy_failure.get() {
             Some(error) => Err(error.clone().into()),
-            None => served.context("cannot start the worker threads"),
+            None => Ok(()),
         }
     }
 }

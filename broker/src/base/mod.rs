@@ -1,6 +1,5 @@
 //! Building blocks that know nothing of users, workspaces and clusters.
 
-pub(crate) mod buffered_log_writer;
 pub mod clock;
 pub mod db;
 pub(crate) mod dns_label;

@@ -33,9 +33,7 @@ impl From<UpstreamError> for ApiError {
     fn from(error: UpstreamError) -> Self {
         record_field(Field::Cause, error_chain(&error));
         match error {
-            UpstreamError::Connection(error)
-                if let Some(error) = UploadError::from_hyper(&error) =>
-            {
+            UpstreamError::Connection(error) if let Some(error) = UploadError::find_in(&*error) => {
                 Self::new(Code::InvalidRequest, error.to_string())
             }
             UpstreamError::Path(_) => {

@@ -172,9 +172,7 @@ impl Gateway {
 
 /// The connection that a request needs: its own for upgrades and calls, a shared one for watches.
 fn transport(outgoing: &UpstreamRequest, kind: Kind) -> Transport {
-    if outgoing.upgrade.is_some() {
-        Transport::Upgrade
-    } else if kind == Kind::Watch {
+    if outgoing.upgrade.is_none() && kind == Kind::Watch {
         Transport::Http2
     } else {
         Transport::Http1

@@ -1,8 +1,8 @@
 //! Request bodies of clients, streamed to the API server.
 
 use std::{
-    error::Error as _,
-    io,
+    error::Error,
+    io, iter,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -116,8 +116,9 @@ impl Drop for Upload {
 
 impl UploadError {
     /// The error of the client's body, if that is why a request to the API server failed.
-    pub(super) fn from_hyper(error: &hyper::Error) -> Option<Self> {
-        let source = error.source().filter(|_| error.is_user())?.downcast_ref::<io::Error>()?;
-        source.get_ref()?.downcast_ref::<Self>().copied()
+    pub(super) fn find_in(error: &(dyn Error + 'static)) -> Option<Self> {
+        iter::successors(Some(error), |error| Error::source(*error)).find_map(|error| {
+            error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref::<Self>().copied()
+        })
     }
 }

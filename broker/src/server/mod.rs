@@ -7,11 +7,9 @@
 mod preface_timeout;
 mod request_head;
 mod tls;
-mod workers;
 
 use std::{
     convert::Infallible,
-    io,
     net::SocketAddr,
     pin::{Pin, pin},
     sync::Arc,
@@ -34,7 +32,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::tls::{TlsError, TlsFiles, server_config};
-use self::{preface_timeout::PrefaceTimeout, request_head::HeadError, workers::Workers};
+use self::{preface_timeout::PrefaceTimeout, request_head::HeadError};
 use crate::http::{Body, body};
 
 /// Limit of concurrent connections. Each needs a file descriptor, and a second one while a request
@@ -90,16 +88,12 @@ impl Listener {
     /// Serves until `stop` resolves. Then it accepts no more connections, shuts the others down
     /// gracefully, ends the gateway's streams and gives requests in flight the time `drain` to
     /// finish.
-    ///
-    /// # Errors
-    /// The worker threads cannot be started.
     pub async fn serve(
         self,
         handler: impl Handler,
         stop: impl Future<Output = ()>,
         drain: Duration,
-    ) -> io::Result<()> {
-        let workers = Workers::start()?;
+    ) {
         // Shared, because a copy per connection would be larger than the connection's buffers.
         let handler = Arc::new(handler);
         let local = self.tcp.local_addr().ok();
@@ -130,8 +124,6 @@ impl Listener {
             let (tls, connection_tasks) = (tls.clone(), tasks.clone());
             // A separate task, so that the memory of the handshake is freed with it.
             let start = async move {
-                // Registers the socket with the runtime of this worker thread.
-                let Ok(stream) = TcpStream::from_std(stream) else { return };
                 let Some(tls) = tls else {
                     connection_tasks.spawn(connection.serve_http1(stream, permit));
                     return;
@@ -147,26 +139,24 @@ impl Listener {
                     connection_tasks.spawn(connection.serve_http1(stream, permit));
                 }
             };
-            tasks.spawn_on(start, workers.next());
+            tasks.spawn(start);
         }
         drop(self.tcp);
         handler.close_streams();
         shutdown.cancel();
         tasks.close();
         let _ = tokio::time::timeout(drain, tasks.wait()).await;
-        workers.flush_log_lines().await;
-        Ok(())
     }
 }
 
-type Accepted = (std::net::TcpStream, SocketAddr, OwnedSemaphorePermit);
+type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
 
 /// Waits until the limit of connections allows another one, and accepts it.
 async fn accept(listener: &TcpListener, connections: &Arc<Semaphore>) -> Option<Accepted> {
     let permit = Arc::clone(connections).acquire_owned().await.ok()?;
     let (stream, remote) = listener.accept().await.ok()?;
     let _ = stream.set_nodelay(true);
-    Some((stream.into_std().ok()?, remote, permit))
+    Some((stream, remote, permit))
 }
 
 struct Connection<H> {

@@ -4,8 +4,6 @@ use std::str::FromStr;
 
 use tracing_subscriber::{EnvFilter, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use crate::base::buffered_log_writer::BufferedLogWriter;
-
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
@@ -46,7 +44,7 @@ pub fn log_filter(text: &str) -> Result<EnvFilter, String> {
 /// Starts logging to stderr, once per process.
 pub fn start_logging(filter: EnvFilter, format: LogFormat) {
     let registry = tracing_subscriber::registry().with(filter);
-    let layer = tracing_subscriber::fmt::layer().with_writer(BufferedLogWriter);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     // A second call (in tests) finds logging already started, which is fine.
     let _ = match format {
         LogFormat::Text => registry.with(layer.with_ansi(false)).try_init(),

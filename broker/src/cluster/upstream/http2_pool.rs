@@ -1,11 +1,12 @@
-//! Pool of HTTP/2 connections, each shared by many requests.
+//! Pool of HTTP/2 connections, each shared by many requests. hyper-util's client has one connection
+//! for each server, on which requests beyond the server's limit of streams wait.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
@@ -31,15 +32,16 @@ pub(super) struct Http2Connection(http2::SendRequest<UpstreamRequestBody>);
 /// The pool. Clones share its connections.
 #[derive(Clone, Debug)]
 pub(super) struct Http2Pool {
-    connector: Arc<Connector>,
+    connector: Connector,
+    url: Uri,
     connections: Arc<Mutex<Vec<Arc<Http2Connection>>>>,
     /// One request at a time opens a connection; the others then find capacity on it.
     connect_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Http2Pool {
-    pub(super) fn new(connector: Arc<Connector>) -> Self {
-        Self { connector, connections: Arc::default(), connect_lock: Arc::default() }
+    pub(super) fn new(connector: Connector, url: Uri) -> Self {
+        Self { connector, url, connections: Arc::default(), connect_lock: Arc::default() }
     }
 
     /// Sends a request; gives it back if the API server does not support HTTP/2.
@@ -59,7 +61,7 @@ impl Http2Pool {
                 Err(mut error) => match error.take_message() {
                     // The connection was closed meanwhile, and nothing was sent.
                     Some(unsent) => request = unsent,
-                    None => return Err(UpstreamError::Connection(error.into_error())),
+                    None => return Err(UpstreamError::Connection(error.into_error().into())),
                 },
             }
         }
@@ -74,7 +76,8 @@ impl Http2Pool {
         if let Some(connection) = self.fullest_with_capacity() {
             return Ok(Some(connection));
         }
-        let Some(io) = self.connector.http2().await? else { return Ok(None) };
+        let io = self.connector.http2(self.url.clone()).await.map_err(UpstreamError::Connect)?;
+        let Some(io) = io else { return Ok(None) };
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
@@ -83,7 +86,7 @@ impl Http2Pool {
             .keep_alive_timeout(PING_TIMEOUT)
             .handshake(io)
             .await
-            .map_err(UpstreamError::Connection)?;
+            .map_err(|error| UpstreamError::Connection(error.into()))?;
         tokio::spawn(connection);
         let connection = Arc::new(Http2Connection(sender));
         self.lock().push(Arc::clone(&connection));

@@ -2,27 +2,35 @@
 //! users, because a connection carries no identity: each request brings its own token.
 
 mod connector;
-mod http1_pool;
 mod http2_pool;
 mod response_body;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{
-    HeaderValue, Request, Response, Uri, header,
-    uri::{Authority, PathAndQuery},
-};
+use http::{Request, Response, Uri, uri::PathAndQuery};
 use http_body_util::combinators::BoxBody;
-use hyper_util::rt::TokioIo;
+use hyper_util::{
+    client::legacy,
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
 use kube::{Config, client::ConfigExt as _, config::AuthInfo};
 
 pub use response_body::UpstreamResponseBody;
 
-use self::{connector::Connector, http1_pool::Http1Pool, http2_pool::Http2Pool};
+use self::{
+    connector::{Connector, ConnectorError},
+    http2_pool::Http2Pool,
+};
 use super::ConnectError;
+
+/// How long an idle HTTP/1.1 connection is kept. It is shorter than the idle timeout of API servers
+/// (Go: 3 minutes).
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// The number of idle HTTP/1.1 connections that are kept.
+const MAX_IDLE: usize = 128;
 
 /// Body of a request to the API server.
 pub type UpstreamRequestBody = BoxBody<Bytes, std::io::Error>;
@@ -35,10 +43,8 @@ type Io = hyper_rustls::MaybeHttpsStream<TokioIo<tokio::net::TcpStream>>;
 pub enum Transport {
     /// An HTTP/1.1 connection that the request has for itself until the response ends: a slow
     /// reader holds up nobody else, and an aborted request is a closed connection, which no server
-    /// overlooks.
+    /// overlooks. It may switch to another protocol after the response's head.
     Http1,
-    /// A new HTTP/1.1 connection that may switch to another protocol after the response's head.
-    Upgrade,
     /// An HTTP/2 connection shared with other requests: for streams that are open for hours and
     /// mostly silent, because there are thousands of them.
     Http2,
@@ -47,10 +53,9 @@ pub enum Transport {
 /// The connection pools of one API server. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Upstream {
-    http1: Http1Pool,
+    http1: legacy::Client<Connector, UpstreamRequestBody>,
     http2: Http2Pool,
     base: Uri,
-    host: HeaderValue,
 }
 
 /// A request could not be sent, or got no response.
@@ -61,10 +66,20 @@ pub enum UpstreamError {
     Path(#[source] http::Error),
     /// No connection could be opened.
     #[error("the API server cannot be reached")]
-    Connect(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Connect(#[source] ConnectorError),
     /// The connection failed before the response's head was read.
     #[error("the connection to the API server failed")]
-    Connection(#[source] hyper::Error),
+    Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<legacy::Error> for UpstreamError {
+    fn from(error: legacy::Error) -> Self {
+        if error.is_connect() {
+            Self::Connect(error.into())
+        } else {
+            Self::Connection(error.into())
+        }
+    }
 }
 
 impl Upstream {
@@ -73,16 +88,14 @@ impl Upstream {
         let mut anonymous = config.clone();
         anonymous.auth_info = AuthInfo::default();
         let tls = anonymous.rustls_client_config().map_err(ConnectError::Client)?;
-        let connector =
-            Connector::new(&tls, anonymous.tls_server_name.clone(), &anonymous.cluster_url);
-        let connector = Arc::new(connector);
-        let host = anonymous.cluster_url.authority().map(Authority::as_str).unwrap_or_default();
-        Ok(Self {
-            http1: Http1Pool::new(Arc::clone(&connector)),
-            http2: Http2Pool::new(connector),
-            host: HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static("")),
-            base: anonymous.cluster_url,
-        })
+        let (server_name, url) = (anonymous.tls_server_name.as_deref(), anonymous.cluster_url);
+        let http1 = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .build(Connector::http1(&tls, server_name));
+        let http2 = Http2Pool::new(Connector::all_versions(&tls, server_name), url.clone());
+        Ok(Self { http1, http2, base: url })
     }
 
     /// The URL of a path and query at the API server.
@@ -113,29 +126,18 @@ impl Upstream {
         transport: Transport,
     ) -> Result<Response<UpstreamResponseBody>, UpstreamError> {
         match transport {
-            Transport::Http1 => self.http1.send(self.to_http1(request)).await,
-            Transport::Upgrade => {
-                Box::pin(self.http1.send_for_upgrade(self.to_http1(request))).await
-            }
-            Transport::Http2 => Box::pin(self.send_http2(request)).await,
+            Transport::Http1 => self.send_http1(request).await,
+            Transport::Http2 => match Box::pin(self.http2.send(request)).await? {
+                Ok(response) => Ok(response),
+                Err(request) => self.send_http1(request).await,
+            },
         }
     }
 
-    async fn send_http2(
+    async fn send_http1(
         &self,
         request: Request<UpstreamRequestBody>,
     ) -> Result<Response<UpstreamResponseBody>, UpstreamError> {
-        match self.http2.send(request).await? {
-            Ok(response) => Ok(response),
-            Err(request) => self.http1.send(self.to_http1(request)).await,
-        }
-    }
-
-    /// Rewrites a request to origin form with a `Host` header (RFC 9112 section 3.2.1).
-    fn to_http1(&self, mut request: Request<UpstreamRequestBody>) -> Request<UpstreamRequestBody> {
-        let path = request.uri().path_and_query().cloned();
-        *request.uri_mut() = path.map_or_else(Uri::default, Uri::from);
-        request.headers_mut().insert(header::HOST, self.host.clone());
-        request
+        Ok(self.http1.request(request).await?.map(UpstreamResponseBody::http1))
     }
 }

@@ -13,7 +13,11 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::BoxBody};
 use hyper::{body::Frame, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    sync::mpsc,
+};
 
 use super::{Transport, Upstream, UpstreamRequestBody};
 
@@ -70,12 +74,16 @@ fn respond(path: &str) -> Response<BoxBody<Bytes, Infallible>> {
     }
 }
 
+fn request(upstream: &Upstream, path: &str) -> Request<UpstreamRequestBody> {
+    let empty: UpstreamRequestBody = Empty::new().map_err(|never| match never {}).boxed();
+    let mut request = Request::new(empty);
+    *request.uri_mut() = upstream.uri(path).unwrap();
+    request
+}
+
 impl Server {
     async fn send(&self, path: &str) -> Response<super::UpstreamResponseBody> {
-        let empty: UpstreamRequestBody = Empty::new().map_err(|never| match never {}).boxed();
-        let mut request = Request::new(empty);
-        *request.uri_mut() = self.upstream.uri(path).unwrap();
-        self.upstream.send(request, Transport::Http1).await.unwrap()
+        self.upstream.send(request(&self.upstream, path), Transport::Http1).await.unwrap()
     }
 
     async fn text(&self, path: &str) -> String {
@@ -119,6 +127,25 @@ async fn a_connection_that_was_closed_while_idle_is_replaced() {
 }
 
 #[tokio::test]
+async fn an_idle_connection_that_the_server_closes_is_closed_without_another_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let upstream = Upstream::new(&kube::Config::new(url.parse().unwrap())).unwrap();
+    let closed_by_client = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 1024];
+        assert_ne!(stream.read(&mut request).await.unwrap(), 0);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+        stream.shutdown().await.unwrap();
+        assert_eq!(stream.read(&mut request).await.unwrap(), 0);
+    });
+    let response = upstream.send(request(&upstream, "/"), Transport::Http1).await.unwrap();
+    drop(response.into_body().collect().await.unwrap());
+    let waiting = tokio::time::timeout(std::time::Duration::from_secs(10), closed_by_client);
+    waiting.await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn a_response_that_is_not_read_to_its_end_closes_its_connection() {
     let mut server = server().await;
     let mut body = server.send("/endless").await.into_body();
@@ -133,9 +160,7 @@ async fn a_response_that_is_not_read_to_its_end_closes_its_connection() {
 #[tokio::test]
 async fn a_server_without_http2_is_sent_requests_over_http1() {
     let server = server().await;
-    let empty: UpstreamRequestBody = Empty::new().map_err(|never| match never {}).boxed();
-    let mut request = Request::new(empty);
-    *request.uri_mut() = server.upstream.uri("/whole").unwrap();
+    let request = request(&server.upstream, "/whole");
     let response = server.upstream.send(request, Transport::Http2).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "/whole");
 }
