@@ -163,7 +163,7 @@ fn is_wrong(parameters: &Parameters) -> String {
     let may_be_wrong = [
         format!("({IS_STATUS}) ? request.userInfo.username.matches({})", quoted(&tenant_account())),
         format!("{} ? ({}) || ({})", is("services"), new_external_ip(), new_load_balancer_ip()),
-        format!("{} ? {}", is("networkpolicies"), has_own_name()),
+        format!("{} ? {}", is("networkpolicies"), has_reserved_name()),
         "(request.operation == \"CREATE\" || object.spec != oldObject.spec || \
          object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({}))"
             .to_owned(),
@@ -174,7 +174,7 @@ fn is_wrong(parameters: &Parameters) -> String {
 }
 
 /// CEL: whether the object has the name of the broker's NetworkPolicy.
-fn has_own_name() -> String {
+fn has_reserved_name() -> String {
     format!("{OBJECT_NAME} == {}", quoted(NETWORK_POLICY_NAME))
 }
 
@@ -201,7 +201,7 @@ fn object_validations() -> Vec<(String, Message)> {
         // conflict once a tier gets one.
         refuse(
             &is("networkpolicies"),
-            &has_own_name(),
+            &has_reserved_name(),
             &format!("the name {NETWORK_POLICY_NAME} is reserved for the broker's NetworkPolicy"),
         ),
     ]

@@ -141,11 +141,10 @@ impl Workspaces {
         })
         .await?;
         add_suspects::<RoleBinding>(cluster, steady, suspects, |workspace, there| {
-            self.desired_object(workspace, |object| match object {
+            self.matches_desired(workspace, there, |object| match object {
                 Object::RoleBinding(it) => Some(it),
                 _ => None,
             })
-            .is_some_and(|it| there.compare(&it).is_none())
         })
         .await?;
         Ok(())
@@ -170,11 +169,10 @@ impl Workspaces {
             .map(|(namespace, workspace)| (namespace.clone(), workspace.clone()))
             .collect();
         add_suspects::<NetworkPolicy>(cluster, &with, suspects, |workspace, there| {
-            self.desired_object(workspace, |object| match object {
+            self.matches_desired(workspace, there, |object| match object {
                 Object::NetworkPolicy(it) => Some(it),
                 _ => None,
             })
-            .is_some_and(|it| there.compare(&it).is_none())
         })
         .await?;
         Ok(())
@@ -196,6 +194,16 @@ impl Workspaces {
             let is_one = |it: &K| there.compare(it).is_none();
             pick(wanted).is_some_and(|it| is_one(&it)) || older.is_some_and(|it| is_one(&it))
         })
+    }
+
+    /// Whether an object is the desired one of its kind.
+    fn matches_desired<K: Compared>(
+        &self,
+        workspace: &WorkspaceRow,
+        there: &K,
+        pick: impl Fn(Object) -> Option<Box<K>>,
+    ) -> bool {
+        self.desired_object(workspace, pick).is_some_and(|it| there.compare(&it).is_none())
     }
 
     /// The desired object of one kind. `None` if the tier is no longer configured.
