@@ -3,6 +3,7 @@
 mod etcd;
 mod programs;
 mod release;
+mod shared;
 mod start;
 
 use std::path::{Path, PathBuf};
@@ -26,13 +27,16 @@ use crate::{http_client, kubeconfig};
 pub const BROKER_USER: &str = "tenant-broker";
 
 /// Options of a control plane.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlPlaneOptions {
     /// More flags for kube-apiserver, for example `--service-account-max-token-expiration=1h`.
     pub apiserver_flags: Vec<String>,
     /// Runs every controller of Kubernetes, not only those that a workspace needs; start takes 5 s
     /// longer.
     pub every_controller: bool,
+    /// Settings that `tenant-broker install` gets with `--set`, as `KEY=VALUE`. The control plane
+    /// starts without the objects of `install`; a world applies them.
+    pub installed: Vec<String>,
     /// A folder that keeps its state from one start to the next, instead of a temporary one.
     pub folder: Option<PathBuf>,
 }
@@ -50,6 +54,8 @@ pub struct ControlPlane {
     broker: Identity,
     admin_kubeconfig: PathBuf,
     broker_kubeconfig: PathBuf,
+    /// [`ControlPlaneOptions::installed`].
+    pub(crate) install_settings: Vec<String>,
     /// Set once the broker's identity has its rights.
     pub(crate) installed: OnceCell<()>,
     scratch: Scratch,
@@ -66,19 +72,14 @@ impl ControlPlane {
         start::start(&programs, options).await
     }
 
-    /// Returns the control plane that the tests of one process share; the first caller starts it.
-    /// It ends with the process.
+    /// Returns the control plane that the tests of one process share among those that ask for the
+    /// same options; the first caller starts it. The one with the default options ends with the
+    /// process, any other when nobody uses it any longer.
     ///
     /// # Errors
     /// As [`ControlPlane::start`]; the next caller tries again.
-    pub async fn shared() -> Result<Arc<Self>> {
-        static SHARED: OnceCell<Arc<ControlPlane>> = OnceCell::const_new();
-        SHARED
-            .get_or_try_init(|| async {
-                Self::start(ControlPlaneOptions::default()).await.map(Arc::new)
-            })
-            .await
-            .cloned()
+    pub async fn shared(options: &ControlPlaneOptions) -> Result<Arc<Self>> {
+        shared::get(options).await
     }
 
     /// URL of the API server, `https://127.0.0.1:PORT/`.
@@ -141,16 +142,19 @@ impl ControlPlane {
         client(&self.admin_kubeconfig).await
     }
 
-    /// Reads the API server's audit log so far: one `audit.k8s.io/v1` Event for each request that
-    /// has a response, level Metadata, stages `ResponseStarted`, `ResponseComplete` and `Panic`.
+    /// Reads the events of the API server's audit log so far whose JSON contains this text: one
+    /// `audit.k8s.io/v1` Event for each request that has a response, level Metadata, stages
+    /// `ResponseStarted`, `ResponseComplete` and `Panic`. The log has tens of MB, so only these
+    /// lines are parsed.
     ///
     /// # Errors
     /// The log cannot be read. A line that is still being written is skipped.
-    pub fn audit_events(&self) -> Result<Vec<serde_json::Value>> {
+    pub fn audit_events(&self, containing: &str) -> Result<Vec<serde_json::Value>> {
         let path = self.audit_log();
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("read the audit log {}", path.display()))?;
-        Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+        let lines = text.lines().filter(|line| line.contains(containing));
+        Ok(lines.filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
     /// Path of the API server's audit log, one JSON object a line.

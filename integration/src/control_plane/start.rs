@@ -83,6 +83,7 @@ pub(super) async fn start(
         broker,
         admin_kubeconfig: file("admin"),
         broker_kubeconfig: file("broker"),
+        install_settings: options.installed,
         installed: OnceCell::new(),
         scratch,
     })

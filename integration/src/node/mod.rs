@@ -17,6 +17,7 @@ use std::fs::{OpenOptions, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -32,8 +33,6 @@ use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
 use crate::scratch::{Scratch, private_folder, write_private};
 
-/// Name of the node.
-pub const NODE: &str = "played";
 /// A port of every pod that echoes its input.
 pub const ECHO_PORT: u16 = 7;
 /// A port of every pod that reads to the end and then responds with the number of bytes, as text.
@@ -47,9 +46,13 @@ const READY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Number of attempts with another port.
 const MAX_PORT_ATTEMPTS: u32 = 5;
 
-/// The node. It ends when the value is dropped.
+/// Number of nodes that were started, because worlds share a control plane.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// The node. It ends when the value is dropped; its object stays in the control plane.
 #[derive(Debug)]
 pub struct Node {
+    name: String,
     process: Process,
     /// Kubeconfig of an administrator.
     admin: PathBuf,
@@ -83,6 +86,7 @@ impl Node {
         let search = std::iter::once(programs).chain(std::env::split_paths(&ours));
         let search = std::env::join_paths(search).context("the search path of containers")?;
         let admin = cluster.admin_kubeconfig().to_owned();
+        let name = format!("node-{}", 1 + STARTED.fetch_add(1, Ordering::Relaxed));
         let nodes: Api<NodeObject> = Api::all(cluster.admin().await?);
         for _ in 0..MAX_PORT_ATTEMPTS {
             let port = port::free()?;
@@ -90,7 +94,7 @@ impl Node {
                 .arg("--config=kwok.yaml")
                 .arg("--kubeconfig")
                 .arg(cluster.admin_kubeconfig())
-                .arg(format!("--manage-single-node={NODE}"))
+                .arg(format!("--manage-single-node={name}"))
                 .args(["--node-ip=127.0.0.1", &format!("--node-port={port}")])
                 .arg(format!("--server-address=127.0.0.1:{port}"))
                 // Otherwise controllers consider the node dead.
@@ -100,8 +104,8 @@ impl Node {
                 .env("PATH", &search)
                 .in_folder(folder)
                 .spawn_logged(&folder.join("kwok.log"))?;
-            match ready(&process, &nodes, port).await {
-                Ok(()) => return Ok(Self { process, admin, log, files }),
+            match ready(&name, &process, &nodes, port).await {
+                Ok(()) => return Ok(Self { name, process, admin, log, files }),
                 Err(_) if process.status().is_some() && port::is_taken(&process.log_tail(20)) => {}
                 Err(error) => return Err(error),
             }
@@ -127,7 +131,7 @@ impl Node {
     pub async fn bind(&self, namespace: &str, pod: &str) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(client(&self.admin).await?, namespace);
         let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": NODE}});
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self.name}});
         let _: Value = pods
             .create_subresource("binding", pod, &PostParams::default(), &binding)
             .await
@@ -177,7 +181,7 @@ fn allow(path: &Path, mode: u32) -> Result<()> {
 
 /// Waits until the server listens and the node is ready. The Node object is created only once KWOK
 /// runs to handle it.
-async fn ready(process: &Process, nodes: &Api<NodeObject>, port: u16) -> Result<()> {
+async fn ready(name: &str, process: &Process, nodes: &Api<NodeObject>, port: u16) -> Result<()> {
     probe::until("KWOK to listen", READY_TIMEOUT, || async {
         process.still_running()?;
         Ok(match tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).await {
@@ -187,7 +191,7 @@ async fn ready(process: &Process, nodes: &Api<NodeObject>, port: u16) -> Result<
     })
     .await
     .with_context(|| process.log_tail(20))?;
-    let object = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;
+    let object = serde_json::from_value(json!({"metadata": {"name": name}}))?;
     match nodes.create(&PostParams::default(), &object).await {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.code == 409 => {}
@@ -195,7 +199,7 @@ async fn ready(process: &Process, nodes: &Api<NodeObject>, port: u16) -> Result<
     }
     probe::until("the node to be ready", READY_TIMEOUT, || async {
         process.still_running()?;
-        let status = nodes.get(NODE).await.context("read the node")?.status.unwrap_or_default();
+        let status = nodes.get(name).await.context("read the node")?.status.unwrap_or_default();
         let endpoint = status.daemon_endpoints.and_then(|all| all.kubelet_endpoint);
         Ok(if endpoint.is_some_and(|endpoint| endpoint.port == i32::from(port)) {
             Probe::Ready(())

@@ -24,10 +24,8 @@ pub struct WorldBuilder {
     postgres: bool,
     replicas: usize,
     own: bool,
-    apiserver_flags: Vec<String>,
-    every_controller: bool,
+    control_plane: ControlPlaneOptions,
     fault_proxy: bool,
-    installed: Vec<String>,
     tls: bool,
     node: bool,
     settings: Settings,
@@ -48,10 +46,8 @@ impl Default for WorldBuilder {
             postgres: false,
             replicas: 1,
             own: false,
-            apiserver_flags: Vec::new(),
-            every_controller: false,
+            control_plane: ControlPlaneOptions::default(),
             fault_proxy: false,
-            installed: Vec::new(),
             tls: false,
             node: false,
             settings,
@@ -88,20 +84,19 @@ impl WorldBuilder {
         self
     }
 
-    /// Adds a flag to the API server of a control plane of its own.
+    /// Adds a flag to the API server, in a control plane that only worlds with the same options
+    /// share.
     #[must_use]
     pub fn apiserver_flag(mut self, flag: impl Into<String>) -> Self {
-        self.own = true;
-        self.apiserver_flags.push(flag.into());
+        self.control_plane.apiserver_flags.push(flag.into());
         self
     }
 
-    /// Runs every controller of Kubernetes in a control plane of its own, not only those that a
-    /// workspace needs.
+    /// Runs every controller of Kubernetes, not only those that a workspace needs, in a control
+    /// plane that only worlds with the same options share.
     #[must_use]
     pub fn every_controller(mut self) -> Self {
-        self.own = true;
-        self.every_controller = true;
+        self.control_plane.every_controller = true;
         self
     }
 
@@ -114,20 +109,19 @@ impl WorldBuilder {
     }
 
     /// Binds every token to a Secret of its own, and grants the broker the right to create these,
-    /// in a control plane of its own.
+    /// in a control plane that only worlds with the same options share.
     #[must_use]
     pub fn bind_tokens(self) -> Self {
         self.installed("cluster.bind_tokens_to_secrets", true)
     }
 
-    /// Sets a key of all brokers that `tenant-broker install` needs as well, in a control plane of
-    /// its own.
+    /// Sets a key of all brokers that `tenant-broker install` needs as well, in a control plane
+    /// that only worlds with the same options share.
     #[must_use]
     pub fn installed(mut self, key: &str, value: impl Into<toml::Value>) -> Self {
         let value = value.into();
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        self.own = true;
-        self.installed.push(format!("{key}={text}"));
+        self.control_plane.installed.push(format!("{key}={text}"));
         self.setting(key, value)
     }
 
@@ -139,7 +133,7 @@ impl WorldBuilder {
     }
 
     /// Adds a node, so that pods run and `logs`, `exec`, `attach` and `port-forward` work, in a
-    /// control plane of its own.
+    /// control plane that only worlds with the same options share.
     #[must_use]
     pub fn node(mut self) -> Self {
         self.node = true;
@@ -230,7 +224,7 @@ impl WorldBuilder {
         (self.steps)("giving the broker its rights");
         let admin = Kubectl::new(&scratch.folder("operator")?, cluster.admin_kubeconfig(), None)?;
         let broker = Kubectl::new(&scratch.folder("operator")?, cluster.broker_kubeconfig(), None)?;
-        cluster.install(&binaries.tenant_broker(), &self.installed, &admin, &broker).await?;
+        cluster.install(&binaries.tenant_broker(), &admin, &broker).await?;
         let proxy = if self.fault_proxy {
             Some(FaultProxy::start(&cluster, scratch.path()).await?)
         } else {
@@ -266,7 +260,8 @@ impl WorldBuilder {
     }
 
     async fn binaries(&self, folder: &Path) -> Result<Arc<Binaries>> {
-        if !self.own && self.profile == Profile::own() {
+        let is_kept = self.folder.is_some();
+        if !is_kept && self.broker_program.is_none() && self.profile == Profile::own() {
             return Binaries::shared().await;
         }
         let (folder, broker) = (folder.join("bin"), self.broker_program.as_deref());
@@ -274,14 +269,11 @@ impl WorldBuilder {
     }
 
     async fn cluster(&self, folder: &Path) -> Result<Arc<ControlPlane>> {
+        let mut options = self.control_plane.clone();
         if !self.own {
-            return ControlPlane::shared().await;
+            return ControlPlane::shared(&options).await;
         }
-        let options = ControlPlaneOptions {
-            apiserver_flags: self.apiserver_flags.clone(),
-            every_controller: self.every_controller,
-            folder: Some(folder.join("control-plane")),
-        };
+        options.folder = Some(folder.join("control-plane"));
         ControlPlane::start(options).await.map(Arc::new)
     }
 
@@ -357,15 +349,11 @@ fn as_setting(url: &Url) -> String {
 
 impl ControlPlane {
     /// Grants the broker's identity its rights, once for each control plane.
-    async fn install(
-        &self,
-        program: &Path,
-        settings: &[String],
-        admin: &Kubectl,
-        broker: &Kubectl,
-    ) -> Result<()> {
+    async fn install(&self, program: &Path, admin: &Kubectl, broker: &Kubectl) -> Result<()> {
         self.installed
-            .get_or_try_init(|| broker::install(program, BROKER_USER, settings, admin, broker))
+            .get_or_try_init(|| {
+                broker::install(program, BROKER_USER, &self.install_settings, admin, broker)
+            })
             .await
             .context("give the broker its rights in the cluster")?;
         Ok(())

@@ -32,7 +32,7 @@ async fn a_line_of_the_clusters_log_names_the_person(on: On) {
     alice.kubectl().run(["get", "configmaps"]).await.unwrap().success().unwrap();
 
     // The entries of the cluster's log about that request.
-    let events = world.cluster().audit_events().unwrap();
+    let events = world.cluster().audit_events(&alice.namespace()).unwrap();
     let name = format!("system:serviceaccount:{}:sa-tenant-admin", alice.namespace());
     let line = events
         .iter()

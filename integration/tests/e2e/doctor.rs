@@ -204,7 +204,7 @@ async fn rights_of_a_role_beyond_the_built_in_admin_are_listed() {
 async fn the_table_of_the_built_in_admin_is_that_of_the_api_server() {
     use std::collections::{BTreeMap, BTreeSet};
 
-    let world = World::builder().own_control_plane().start().await.unwrap();
+    let world = World::builder().start().await.unwrap();
     let admin = world.admin_kubectl().unwrap();
     let mut rights: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for part in ["admin", "edit", "view"] {

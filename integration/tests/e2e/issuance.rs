@@ -24,8 +24,8 @@ async fn the_credential_id_joins_the_brokers_audit_trail_and_the_clusters() {
     assert_eq!((entry.user_id, entry.workspace_id), (Some(alice.id()), Some(workspace.id)));
 
     // The API server knows the token by the same id, and our request by our id.
-    let events = world.cluster().audit_events().unwrap();
     let request_id = entry.request_id.clone().unwrap();
+    let events = world.cluster().audit_events(&request_id).unwrap();
     let event = events
         .iter()
         .find(|event| event["auditID"] == request_id.as_str())

@@ -84,7 +84,7 @@ async fn with_the_cluster_down_the_broker_starts_and_checks_the_policies_later()
 
 #[tokio::test]
 async fn the_right_on_secrets_follows_the_setting() {
-    let world = World::builder().bind_tokens().start().await.unwrap();
+    let world = World::builder().own_control_plane().bind_tokens().start().await.unwrap();
     let (admin, broker) = (world.admin_kubectl().unwrap(), world.broker());
     let doctor = async |expected: &str| {
         let report = broker.run(&["doctor"]).await.unwrap();

@@ -16,7 +16,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn rights_are_enforced_and_the_admin_role_is_filled() {
-    let cluster = ControlPlane::shared().await.unwrap();
+    let cluster = ControlPlane::shared(&ControlPlaneOptions::default()).await.unwrap();
     let broker = client(cluster.broker_kubeconfig()).await.unwrap();
     let error = Api::<Namespace>::all(broker).list(&ListParams::default()).await.unwrap_err();
     let kube::Error::Api(status) = error else { panic!("{error}") };
@@ -35,7 +35,7 @@ async fn rights_are_enforced_and_the_admin_role_is_filled() {
 
 #[tokio::test]
 async fn a_requested_token_works_and_is_in_the_audit_log() {
-    let cluster = ControlPlane::shared().await.unwrap();
+    let cluster = ControlPlane::shared(&ControlPlaneOptions::default()).await.unwrap();
     let admin = cluster.admin().await.unwrap();
     let name = "token-test";
     let namespace: Namespace =
@@ -60,7 +60,7 @@ async fn a_requested_token_works_and_is_in_the_audit_log() {
 
     let user = format!("system:serviceaccount:{name}:robot");
     let event = probe::until("the audit event", Duration::from_secs(5), || async {
-        let events = cluster.audit_events()?;
+        let events = cluster.audit_events(&user)?;
         Ok(events
             .into_iter()
             .find(|event| event["user"]["username"] == user.as_str())
@@ -78,7 +78,8 @@ async fn two_control_planes_run_side_by_side_and_flags_are_passed_on() {
         apiserver_flags: vec!["--service-account-max-token-expiration=1h".into()],
         ..ControlPlaneOptions::default()
     };
-    let (shared, own) = tokio::join!(ControlPlane::shared(), ControlPlane::start(options));
+    let default = ControlPlaneOptions::default();
+    let (shared, own) = tokio::join!(ControlPlane::shared(&default), ControlPlane::start(options));
     let (shared, own) = (shared.unwrap(), own.unwrap());
     assert_ne!(shared.url(), own.url());
     assert_ne!(shared.folder(), own.folder());

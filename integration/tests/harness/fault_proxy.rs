@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Method, StatusCode};
-use integration::control_plane::{ControlPlane, client};
+use integration::control_plane::{ControlPlane, ControlPlaneOptions, client};
 use integration::fault_proxy::{Fault, FaultProxy, RecordedRequest, Rule};
 use integration::http_client::http_client;
 use integration::probe::{self, Probe};
@@ -26,7 +26,7 @@ struct ProxiedCluster {
 
 impl ProxiedCluster {
     async fn new() -> Self {
-        let cluster = ControlPlane::shared().await.unwrap();
+        let cluster = ControlPlane::shared(&ControlPlaneOptions::default()).await.unwrap();
         let scratch = Scratch::new("proxy-test").unwrap();
         let proxy = FaultProxy::start(&cluster, scratch.path()).await.unwrap();
         let http = http_client(Some(cluster.authority().certificate())).unwrap();

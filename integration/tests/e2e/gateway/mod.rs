@@ -100,7 +100,7 @@ async fn nobody_acts_as_somebody_else_and_the_clusters_log_joins_to_the_person()
         let status: Value = refused.json().await.unwrap();
         assert_eq!(status["kind"], "Status");
         let id = status["details"]["causes"][1]["message"].as_str().unwrap().to_owned();
-        let events = world.cluster().audit_events().unwrap();
+        let events = world.cluster().audit_events(&id).unwrap();
         assert!(!events.iter().any(|event| event["auditID"] == id.as_str()), "it was forwarded");
     }
     let answer = send(&[("x-remote-user", "admin"), ("audit-id", "chosen")]).await.unwrap();
@@ -108,7 +108,7 @@ async fn nobody_acts_as_somebody_else_and_the_clusters_log_joins_to_the_person()
     let id = answer.headers()["audit-id"].to_str().unwrap().to_owned();
     assert_ne!(id, "chosen");
     let event = probe::until("the API server's audit log", Duration::from_secs(10), || async {
-        let events = world.cluster().audit_events()?;
+        let events = world.cluster().audit_events(&id)?;
         // The broker's own TokenRequest has the same id.
         let found = events.into_iter().find(|event| {
             event["auditID"] == id.as_str() && event["user"]["username"] != "tenant-broker"

@@ -19,7 +19,7 @@ const EXEC_SILENCE: Duration = Duration::from_mins(10);
 /// Returns the requests in this namespace that are open at the API server: started and not
 /// complete, by its audit log.
 fn open(world: &World, namespace: &str) -> BTreeSet<String> {
-    let events = world.cluster().audit_events().unwrap();
+    let events = world.cluster().audit_events(namespace).unwrap();
     let of_stage = |stage: &str| {
         let ours = events.iter().filter(|event| event["objectRef"]["namespace"] == namespace);
         ours.filter(|event| event["stage"] == stage).collect::<Vec<_>>()
@@ -47,7 +47,7 @@ async fn nothing_is_open(world: &World, namespace: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_ends_when_either_end_disconnects() {
-    let world = World::builder().node().tls().start().await.unwrap();
+    let world = World::builder().own_control_plane().node().tls().start().await.unwrap();
     let node = world.node().unwrap();
     let alice = through_the_gateway(&world, "alice").await;
     let namespace = alice.namespace();
