@@ -42,7 +42,11 @@ async fn read_until(dev: &mut Child, text: &'static str) -> String {
         seen
     };
     let reading = tokio::task::spawn_blocking(read);
-    tokio::time::timeout(Duration::from_mins(2), reading).await.unwrap().unwrap()
+    let Ok(seen) = tokio::time::timeout(Duration::from_mins(2), reading).await else {
+        dev.kill().unwrap();
+        panic!("cargo dev did not print {text:?}");
+    };
+    seen.unwrap()
 }
 
 async fn wait(mut dev: Child) -> std::process::ExitStatus {

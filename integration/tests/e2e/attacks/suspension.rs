@@ -253,6 +253,8 @@ async fn bind_until_refused(
             match error {
                 // The quota counts a deletion a moment later.
                 kube::Error::Api(status) if status.message.contains("exceeded quota") => continue,
+                // Many creations at once: the API server gave up counting one of them.
+                kube::Error::Api(status) if status.is_conflict() => continue,
                 error => return error.to_string(),
             }
         }
