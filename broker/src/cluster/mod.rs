@@ -43,7 +43,10 @@ pub use self_review::UserInfo;
 pub use settings::ClusterSettings;
 pub use tenants::HeldBinding;
 pub use token::IssuedToken;
-pub use upstream::{Transport, Upstream, UpstreamError, UpstreamRequestBody, UpstreamResponseBody};
+pub use upstream::{
+    MAX_POOLED_BODY_BYTES, Transport, Upstream, UpstreamError, UpstreamRequestBody,
+    UpstreamResponseBody,
+};
 
 use crate::base::{clock::Clock, telemetry::Metrics};
 

@@ -11,11 +11,12 @@ use tenant_shared::Code;
 use super::{
     Gateway,
     discard::Discarder,
+    error::cancelled_request,
     headers,
     in_flight::InFlightRequest,
     interception::{self, Interception},
     kubernetes_status,
-    path::{self, Kind, Target},
+    path::{self, Target},
     principals::Principal,
     request::UpstreamRequest,
     response,
@@ -26,7 +27,7 @@ use super::{
 };
 use crate::{
     base::request_context::RequestInfo,
-    cluster::{Cluster, Transport},
+    cluster::{Cluster, MAX_POOLED_BODY_BYTES},
     http::{ApiError, Body},
     workspace::Active,
 };
@@ -82,7 +83,7 @@ impl Gateway {
             cluster,
             namespace: target.namespace,
             kind: target.kind,
-            transport: transport(&outgoing, target.kind),
+            is_upgrade: outgoing.upgrade.is_some(),
             in_flight,
         };
         let result = match (interception, body.take()) {
@@ -103,7 +104,10 @@ impl Gateway {
                     Interception::Watch(path) => path,
                     _ => target.path_and_query,
                 };
-                let body = self.request_body(body, &call.in_flight);
+                let body = match self.request_body(body, &call.in_flight).await {
+                    Ok(body) => body,
+                    Err(error) => return Err(call.in_flight.refuse(error)),
+                };
                 match call.send(&parts.method, path, &outgoing.headers, body).await {
                     Ok(response) => {
                         return response::to_client(response, outgoing, &target, call.in_flight);
@@ -126,14 +130,35 @@ impl Gateway {
             .ok_or_else(|| ApiError::new(Code::NotFound, "there is no such cluster"))
     }
 
-    /// The body of a forwarded request: a metered stream, or empty.
-    fn request_body(&self, body: Option<Incoming>, in_flight: &InFlightRequest) -> RequestBody {
-        match body {
-            Some(body) if !body.is_end_stream() => {
-                RequestBody::Stream(in_flight.upload(body, self.identity.limits()).boxed())
-            }
-            _ => RequestBody::Full(Bytes::new()),
+    /// The body of a forwarded request. A small one is read completely, so that the request can be
+    /// sent on a pooled connection and sent again; any other is a metered stream.
+    ///
+    /// # Errors
+    /// A small body does not arrive completely, or the request is cancelled.
+    async fn request_body(
+        &self,
+        body: Option<Incoming>,
+        in_flight: &InFlightRequest,
+    ) -> Result<RequestBody, ApiError> {
+        let Some(body) = body.filter(|body| !body.is_end_stream()) else {
+            return Ok(RequestBody::Full(Bytes::new()));
+        };
+        let exact = body.size_hint().exact();
+        let upload = in_flight.upload(body, self.identity.limits());
+        if exact.is_none_or(|length| length > MAX_POOLED_BODY_BYTES) {
+            return Ok(RequestBody::Stream(upload.boxed()));
         }
+        let read = Box::pin(async {
+            tokio::select! {
+                biased;
+                reason = in_flight.closed() => Err(cancelled_request(reason)),
+                read = upload.collect() => match read {
+                    Ok(read) => Ok(read.to_bytes()),
+                    Err(error) => Err(ApiError::new(Code::InvalidRequest, error.to_string())),
+                },
+            }
+        });
+        Ok(RequestBody::Full(read.await?))
     }
 
     /// How the request is handled: most are passed through.
@@ -167,14 +192,5 @@ impl Gateway {
             Ok(in_flight) => Ok(in_flight),
             Err((exceeded, limiter)) => Err(exceeded.delayed_error(&limiter.limits).await),
         }
-    }
-}
-
-/// The connection that a request needs: its own for upgrades and calls, a shared one for watches.
-fn transport(outgoing: &UpstreamRequest, kind: Kind) -> Transport {
-    if outgoing.upgrade.is_none() && kind == Kind::Watch {
-        Transport::Http2
-    } else {
-        Transport::Http1
     }
 }

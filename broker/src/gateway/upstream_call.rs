@@ -17,7 +17,7 @@ use super::{
     tokens::Token,
 };
 use crate::{
-    cluster::{Cluster, Transport, UpstreamResponseBody},
+    cluster::{Cluster, MAX_POOLED_BODY_BYTES, Transport, UpstreamResponseBody},
     http::{ApiError, Body, body},
     identity::PresentedCredential,
     workspace::Active,
@@ -30,7 +30,7 @@ const MAX_VERSION_BYTES: usize = 64 * 1024;
 pub(super) enum RequestBody {
     /// The complete body, which may be empty.
     Full(Bytes),
-    /// A stream, which cannot be sent again.
+    /// A stream, which cannot be sent again and needs a connection of its own.
     Stream(Body),
 }
 
@@ -46,7 +46,8 @@ pub(super) struct UpstreamCall<'a> {
     pub(super) namespace: Option<&'a str>,
     /// Kind of the request.
     pub(super) kind: Kind,
-    pub(super) transport: Transport,
+    /// Whether the client asks for an upgrade of the connection.
+    pub(super) is_upgrade: bool,
     pub(super) in_flight: InFlightRequest,
 }
 
@@ -63,19 +64,36 @@ impl UpstreamCall<'_> {
         body: RequestBody,
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {
         let uri = self.cluster.upstream().uri(path_and_query)?;
+        let transport = self.transport(&body);
         let (body, retry) = match body {
             RequestBody::Full(bytes) => (body::full(bytes.clone()), Some(bytes)),
             RequestBody::Stream(body) => (body, None),
         };
         let token = self.token().await?;
-        let response = self.send_once(&token, request(method, uri.clone(), headers, body)).await?;
+        let first = request(method, uri.clone(), headers, body);
+        let response = self.send_once(&token, first, transport).await?;
         if response.status() != StatusCode::UNAUTHORIZED
             || (self.kind == Kind::Proxy && Box::pin(self.is_token_accepted(&token)).await?)
         {
             return Ok(response);
         }
         let retry = retry.map(|bytes| request(method, uri, headers, body::full(bytes)));
-        Box::pin(self.retry_with_new_token(&token, retry)).await
+        Box::pin(self.retry_with_new_token(&token, retry, transport)).await
+    }
+
+    /// The connection that a request needs: a shared one for watches, its own for upgrades and for
+    /// bodies that are not read yet.
+    fn transport(&self, body: &RequestBody) -> Transport {
+        match body {
+            _ if self.is_upgrade => Transport::Dedicated,
+            RequestBody::Full(bytes) if bytes.is_empty() && self.kind == Kind::Watch => {
+                Transport::Http2
+            }
+            RequestBody::Full(bytes) if bytes.len() as u64 <= MAX_POOLED_BODY_BYTES => {
+                Transport::Http1
+            }
+            RequestBody::Full(_) | RequestBody::Stream(_) => Transport::Dedicated,
+        }
     }
 
     /// The token of the workspace. If its ServiceAccount was replaced meanwhile, the caller is
@@ -105,7 +123,7 @@ impl UpstreamCall<'_> {
     async fn is_token_accepted(&mut self, token: &Token) -> Result<bool, ApiError> {
         let uri = self.cluster.upstream().uri("/version")?;
         let probe = request(&Method::GET, uri, &HeaderMap::new(), body::full(Bytes::new()));
-        let response = self.send_once(token, probe).await?;
+        let response = self.send_once(token, probe, Transport::Http1).await?;
         let response = self.read_body(response, MAX_VERSION_BYTES).await?;
         Ok(response.status() != StatusCode::UNAUTHORIZED)
     }
@@ -114,6 +132,7 @@ impl UpstreamCall<'_> {
         &mut self,
         refused: &Token,
         retry: Option<Request<Body>>,
+        transport: Transport,
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {
         let refused = Arc::clone(refused.credential_id());
         self.gateway.tokens.evict_if(|id| id == &*refused);
@@ -121,7 +140,7 @@ impl UpstreamCall<'_> {
         let Some(request) = retry else { return Err(token_replaced()) };
         self.set_principal(&principal)?;
         let token = self.gateway.tokens.get(&self.active).await?;
-        let response = self.send_once(&token, request).await?;
+        let response = self.send_once(&token, request, transport).await?;
         match response.status() {
             // The client's own credential is valid, so it must not be told to sign in.
             StatusCode::UNAUTHORIZED => Err(token_replaced()),
@@ -164,6 +183,7 @@ impl UpstreamCall<'_> {
         &mut self,
         token: &Token,
         mut request: Request<Body>,
+        transport: Transport,
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {
         self.in_flight.set_token(token);
         request.headers_mut().insert(header::AUTHORIZATION, token.authorization());
@@ -171,7 +191,7 @@ impl UpstreamCall<'_> {
             // The first poll of `send` may write the request, so a closed request is not polled.
             biased;
             reason = self.in_flight.closed() => return Err(cancelled_request(reason)),
-            response = self.cluster.upstream().send(request, self.transport) => response?,
+            response = self.cluster.upstream().send(request, transport) => response?,
         };
         tracing::debug!(status = response.status().as_u16(), "response of the API server");
         Ok(response)

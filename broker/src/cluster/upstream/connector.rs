@@ -49,7 +49,11 @@ impl Connector {
         Ok(io.connected().is_negotiated_h2().then_some(io))
     }
 
-    async fn open(mut self, url: Uri) -> Result<Io, ConnectorError> {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// The API server cannot be reached, or its certificate is not accepted.
+    pub(super) async fn open(mut self, url: Uri) -> Result<Io, ConnectorError> {
         poll_fn(|context| self.0.poll_ready(context)).await?;
         tokio::time::timeout(OPEN_TIMEOUT, self.0.call(url)).await?
     }

@@ -12,8 +12,9 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::{UpstreamError, UpstreamRequestBody, UpstreamResponseBody, connector::Connector};
 
-/// Concurrent requests on one connection; API servers accept 250 and more.
-const MAX_CONCURRENT_STREAMS: usize = 100;
+/// Concurrent requests on one connection. API servers accept 100 by default, and count a request
+/// until they have noticed its end.
+const MAX_CONCURRENT_STREAMS: usize = 80;
 /// Flow-control window of one response: bytes that may be in flight.
 const STREAM_WINDOW: u32 = 64 * 1024;
 /// Flow-control window of a connection. It covers the windows of all its streams, so that

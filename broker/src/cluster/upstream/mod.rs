@@ -2,6 +2,7 @@
 //! users, because a connection carries no identity: each request brings its own token.
 
 mod connector;
+mod dedicated;
 mod http2_pool;
 mod response_body;
 #[cfg(test)]
@@ -32,6 +33,11 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// The number of idle HTTP/1.1 connections that are kept.
 const MAX_IDLE: usize = 128;
 
+/// The largest body of a request on a pooled connection, in bytes. It fits into the buffers of a TCP
+/// connection, so that an aborted request leaves nothing to be written, even if the API server does
+/// not read.
+pub const MAX_POOLED_BODY_BYTES: u64 = 32 * 1024;
+
 /// Body of a request to the API server.
 pub type UpstreamRequestBody = BoxBody<Bytes, std::io::Error>;
 
@@ -41,12 +47,19 @@ type Io = hyper_rustls::MaybeHttpsStream<TokioIo<tokio::net::TcpStream>>;
 /// The HTTP version and connection that a request is sent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// An HTTP/1.1 connection that the request has for itself until the response ends: a slow
+    /// A pooled HTTP/1.1 connection that the request has for itself until the response ends: a slow
     /// reader holds up nobody else, and an aborted request is a closed connection, which no server
-    /// overlooks. It may switch to another protocol after the response's head.
+    /// overlooks. Only for requests that ask for no upgrade, with a complete body of at most
+    /// [`MAX_POOLED_BODY_BYTES`].
     Http1,
+    /// An HTTP/1.1 connection of its own, which is closed with the request. For upgrades, because
+    /// the API server may hand the connection to a program of the tenant whatever the response says,
+    /// and nobody else's request may follow on it. For streamed bodies, because an aborted request
+    /// ends only with its connection if the API server does not read.
+    Dedicated,
     /// An HTTP/2 connection shared with other requests: for streams that are open for hours and
-    /// mostly silent, because there are thousands of them.
+    /// mostly silent, because there are thousands of them. Only for requests without a body, because
+    /// hyper does not reset a stream whose request body has not ended.
     Http2,
 }
 
@@ -54,6 +67,8 @@ pub enum Transport {
 #[derive(Clone, Debug)]
 pub struct Upstream {
     http1: legacy::Client<Connector, UpstreamRequestBody>,
+    /// Opens the connections of [`Transport::Dedicated`].
+    connector: Connector,
     http2: Http2Pool,
     base: Uri,
 }
@@ -89,13 +104,14 @@ impl Upstream {
         anonymous.auth_info = AuthInfo::default();
         let tls = anonymous.rustls_client_config().map_err(ConnectError::Client)?;
         let (server_name, url) = (anonymous.tls_server_name.as_deref(), anonymous.cluster_url);
+        let connector = Connector::http1(&tls, server_name);
         let http1 = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE)
-            .build(Connector::http1(&tls, server_name));
+            .build(connector.clone());
         let http2 = Http2Pool::new(Connector::all_versions(&tls, server_name), url.clone());
-        Ok(Self { http1, http2, base: url })
+        Ok(Self { http1, connector, http2, base: url })
     }
 
     /// The URL of a path and query at the API server.
@@ -127,6 +143,7 @@ impl Upstream {
     ) -> Result<Response<UpstreamResponseBody>, UpstreamError> {
         match transport {
             Transport::Http1 => self.send_http1(request).await,
+            Transport::Dedicated => Box::pin(dedicated::send(&self.connector, request)).await,
             Transport::Http2 => match Box::pin(self.http2.send(request)).await? {
                 Ok(response) => Ok(response),
                 Err(request) => self.send_http1(request).await,

@@ -9,6 +9,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::http2_pool::Http2Connection;
 
@@ -17,17 +18,34 @@ use super::http2_pool::Http2Connection;
 #[derive(Debug)]
 pub struct UpstreamResponseBody {
     body: Incoming,
+    _connection: ResponseConnection,
+}
+
+/// What a response keeps of its connection until it ends.
+#[derive(Debug)]
+enum ResponseConnection {
+    /// Nothing: the connection returns to the pool by itself.
+    Pooled,
+    /// The task of the connection, which ends with the response.
+    Dedicated { _task: AbortOnDropHandle<Result<(), hyper::Error>> },
     /// The slot on a shared HTTP/2 connection.
-    _slot: Option<Arc<Http2Connection>>,
+    Shared { _slot: Arc<Http2Connection> },
 }
 
 impl UpstreamResponseBody {
     pub(super) fn http1(body: Incoming) -> Self {
-        Self { body, _slot: None }
+        Self { body, _connection: ResponseConnection::Pooled }
+    }
+
+    pub(super) fn dedicated(
+        body: Incoming,
+        task: AbortOnDropHandle<Result<(), hyper::Error>>,
+    ) -> Self {
+        Self { body, _connection: ResponseConnection::Dedicated { _task: task } }
     }
 
     pub(super) fn http2(body: Incoming, slot: Arc<Http2Connection>) -> Self {
-        Self { body, _slot: Some(slot) }
+        Self { body, _connection: ResponseConnection::Shared { _slot: slot } }
     }
 }
 

@@ -164,3 +164,101 @@ async fn a_server_without_http2_is_sent_requests_over_http1() {
     let response = server.upstream.send(request, Transport::Http2).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "/whole");
 }
+
+/// A server that accepts one connection after the other, and answers each with these bytes.
+async fn raw_server(answer: &'static [u8]) -> (Upstream, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let upstream = Upstream::new(&kube::Config::new(url.parse().unwrap())).unwrap();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&connections);
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            counter.fetch_add(1, Ordering::SeqCst);
+            if !answer.is_empty() {
+                let mut request = [0; 1024];
+                assert_ne!(stream.read(&mut request).await.unwrap(), 0);
+                stream.write_all(answer).await.unwrap();
+            }
+            open.push(stream);
+        }
+    });
+    (upstream, connections)
+}
+
+/// The API server connects the caller to a program of the tenant even if that refuses the upgrade:
+/// what it sends later must not be the response to somebody else's request.
+#[tokio::test]
+async fn no_request_follows_a_refused_upgrade_on_its_connection() {
+    for method in [http::Method::GET, http::Method::HEAD] {
+        let answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+        let (upstream, connections) = raw_server(answer).await;
+        for number in 1..=3 {
+            let mut upgrade = request(&upstream, "/upgrade");
+            *upgrade.method_mut() = method.clone();
+            upgrade.headers_mut().insert("connection", "Upgrade".parse().unwrap());
+            upgrade.headers_mut().insert("upgrade", "websocket".parse().unwrap());
+            let response = upstream.send(upgrade, Transport::Dedicated).await.unwrap();
+            assert_eq!(response.status(), 404);
+            drop(response.into_body().collect().await.unwrap());
+            assert_eq!(connections.load(Ordering::SeqCst), number);
+        }
+        let next = upstream.send(request(&upstream, "/next"), Transport::Http1).await.unwrap();
+        assert_eq!(next.status(), 404);
+        assert_eq!(connections.load(Ordering::SeqCst), 4);
+    }
+}
+
+#[tokio::test]
+async fn an_upgraded_connection_stays_open_without_the_response() {
+    let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+        Upgrade: websocket\r\n\r\nhello";
+    let (upstream, _) = raw_server(answer).await;
+    let mut upgrade = request(&upstream, "/upgrade");
+    upgrade.headers_mut().insert("connection", "Upgrade".parse().unwrap());
+    upgrade.headers_mut().insert("upgrade", "websocket".parse().unwrap());
+    let mut response = upstream.send(upgrade, Transport::Dedicated).await.unwrap();
+    let upgraded = hyper::upgrade::on(&mut response);
+    drop(response);
+    let mut said = [0; 5];
+    TokioIo::new(upgraded.await.unwrap()).read_exact(&mut said).await.unwrap();
+    assert_eq!(&said, b"hello");
+}
+
+/// An endless request body that tells when it is dropped.
+struct EndlessBody(Option<tokio::sync::oneshot::Sender<()>>);
+
+impl hyper::body::Body for EndlessBody {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let piece = Bytes::from_static(&[b'x'; 16 * 1024]);
+        std::task::Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+}
+
+impl Drop for EndlessBody {
+    fn drop(&mut self) {
+        let _ = self.0.take().unwrap().send(());
+    }
+}
+
+#[tokio::test]
+async fn an_aborted_upload_ends_although_the_server_does_not_read() {
+    let (upstream, connections) = raw_server(b"").await;
+    let (sender, dropped) = tokio::sync::oneshot::channel();
+    let mut upload = request(&upstream, "/upload");
+    *upload.method_mut() = http::Method::POST;
+    *upload.body_mut() = EndlessBody(Some(sender)).boxed();
+    let sent = upstream.send(upload, Transport::Dedicated);
+    let sent = tokio::time::timeout(std::time::Duration::from_secs(1), sent).await;
+    assert!(sent.is_err(), "the server does not answer");
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+    tokio::time::timeout(std::time::Duration::from_secs(10), dropped).await.unwrap().unwrap();
+}
