@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`process`], [`scratch`], [`port`], [`probe`] | child processes and folders with guaranteed cleanup, ports, polling |
 //! | [`machine`], [`binaries`] | programs of the machine and of this workspace |
+//! | [`pod`] | a program with a pod's ServiceAccount and environment |
 //! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities, and clients that use them |
 //! | [`browser`], [`oidc`], [`api`] | access to the broker without the plugin |
 //! | [`conformance`] | the Kubernetes conformance suite, directly and through the gateway |
@@ -42,6 +43,7 @@ pub mod node;
 pub mod oidc;
 pub mod oidc_provider;
 pub mod person;
+pub mod pod;
 pub mod port;
 pub mod postgres;
 pub mod probe;

@@ -92,9 +92,10 @@ pub enum ConnectError {
         /// The cause.
         source: kube::config::KubeconfigError,
     },
-    /// No kubeconfig is configured, and the broker does not run in a pod.
+    /// No kubeconfig is configured, and the broker does not run in a pod with a ServiceAccount.
     #[error(
-        "cluster.kubeconfig is not set and this is not a pod of the cluster; \
+        "cluster.kubeconfig is not set, and there is no ServiceAccount of a pod; \
+         in a pod, mount its token (automountServiceAccountToken); elsewhere, \
          name the broker's kubeconfig (`tenant-broker install --apply --credential FILE` makes one)"
     )]
     NotInCluster(#[source] kube::config::InClusterError),

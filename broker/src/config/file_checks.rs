@@ -5,6 +5,9 @@ use std::path::Path;
 
 use super::{Config, Faults, audit, cluster, connector, issuer, tls, workload};
 
+/// The token of a pod's ServiceAccount, in the folder where kubelets mount it.
+const POD_TOKEN_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
 impl Config {
     /// Checks that the files that `serve` needs can be read.
     ///
@@ -15,7 +18,15 @@ impl Config {
         match &self.cluster.kubeconfig {
             Some(path) => check(&mut faults, cluster::KUBECONFIG.key, path),
             // The kubelet sets this variable in every pod.
-            None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {}
+            None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {
+                if let Err(error) = std::fs::File::open(POD_TOKEN_FILE) {
+                    faults.push(format!(
+                        "{}: not set, and cannot read {POD_TOKEN_FILE}: {error}; mount the token \
+                         of the pod's ServiceAccount (automountServiceAccountToken)",
+                        cluster::KUBECONFIG.key
+                    ));
+                }
+            }
             None => faults.push(format!(
                 "{}: not set, and this is not a pod; name the broker's own kubeconfig \
                  (docs/own-cluster.md says how to make it)",

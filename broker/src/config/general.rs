@@ -20,7 +20,8 @@ pub(super) const OPERATOR_LISTEN: Setting<SocketAddr> = Setting::new(
     "operator_listen",
     "127.0.0.1:8081",
     from_str,
-    "Address of /healthz, /readyz and /metrics; keep it private.",
+    "Address of /healthz, /readyz and /metrics, which need no credential: keep it private. In a \
+     pod 0.0.0.0:8081, because kubelets and Prometheus connect to the address of the pod.",
 );
 pub(super) const PUBLIC_URL: Setting<Url> = Setting::new(
     "public_url",

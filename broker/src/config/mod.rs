@@ -3,6 +3,8 @@
 //!
 //! The environment variable of a key is `TENANT_BROKER_` and the key in capitals with `__` for each
 //! dot: `database.url` is `TENANT_BROKER_DATABASE__URL`. There a list is separated by commas.
+//! Variables that a kubelet sets for Services of the broker's name are ignored (see
+//! [`service_variables`]).
 //!
 //! Each setting is declared once, as a constant in the file of its section (see [`declaration`]).
 //! The code is our own, because figment and schemars do not report all faults at once with their
@@ -23,6 +25,7 @@ mod log;
 mod parse;
 mod quota;
 mod reference;
+mod service_variables;
 mod settings;
 mod tier;
 mod tier_setting;
@@ -164,6 +167,32 @@ mod tests {
     fn the_environment_wins_over_the_file() {
         let config = config("listen = '127.0.0.1:1'", &[("TENANT_BROKER_LISTEN", "127.0.0.1:2")]);
         assert_eq!(config.unwrap().listen.port(), 2);
+    }
+
+    #[test]
+    fn variables_of_services_are_ignored_and_misspelt_settings_are_not() {
+        let of_services = [
+            ("TENANT_BROKER_SERVICE_HOST", "10.0.0.7"),
+            ("TENANT_BROKER_SERVICE_PORT", "443"),
+            ("TENANT_BROKER_SERVICE_PORT_HTTPS", "443"),
+            ("TENANT_BROKER_PORT", "tcp://10.0.0.7:443"),
+            ("TENANT_BROKER_PORT_443_TCP", "tcp://10.0.0.7:443"),
+            ("TENANT_BROKER_PORT_443_TCP_PROTO", "tcp"),
+            ("TENANT_BROKER_PORT_443_TCP_PORT", "443"),
+            ("TENANT_BROKER_PORT_443_TCP_ADDR", "10.0.0.7"),
+            ("TENANT_BROKER_OPERATOR_SERVICE_HOST", "fd00::7"),
+            ("TENANT_BROKER_OPERATOR_PORT", "tcp://[fd00::7]:8081"),
+        ];
+        config("", &of_services).unwrap();
+        for (name, value) in [
+            ("TENANT_BROKER_PORT", "8443"),
+            ("TENANT_BROKER_OPERATOR_PORT", "8081"),
+            ("TENANT_BROKER_LISTN", "127.0.0.1:1"),
+            ("TENANT_BROKER_DATABASE__PORT", "tcp://10.0.0.7:443"),
+        ] {
+            let faults = config("", &[(name, value)]).unwrap_err().to_string();
+            assert!(faults.contains(name), "{faults}");
+        }
     }
 
     #[test]

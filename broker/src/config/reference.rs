@@ -30,8 +30,9 @@ tenant-broker --test generated` rewrites it).
 A setting comes from a TOML file (`tenant-broker serve --config FILE`), from the environment, and \
 from the command line (`--set key=value`); the later wins. The environment variable of a key is \
 `TENANT_BROKER_` and the key in capitals, with `__` for each dot: `database.url` is \
-`TENANT_BROKER_DATABASE__URL`. There a list is separated by commas. `tenant-broker check-config` \
-reports all faults together, each with its key and origin.
+`TENANT_BROKER_DATABASE__URL`. There a list is separated by commas. Variables that Kubernetes adds \
+for Services named `tenant-broker` or `tenant-broker-…`, such as `TENANT_BROKER_SERVICE_HOST`, are \
+ignored. `tenant-broker check-config` reports all faults together, each with its key and origin.
 
 | key | default | meaning |
 |---|---|---|
@@ -120,7 +121,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::{
-        super::{Config, Settings, quota::is_quantity, tier_setting::Defaults},
+        super::{Config, Settings, quota::is_quantity, service_variables, tier_setting::Defaults},
         *,
     };
 
@@ -168,6 +169,14 @@ mod tests {
         }
         for (key, defaults) in quota::COUNTS {
             assert!(defaults.texts().into_iter().all(is_quantity), "{key}");
+        }
+    }
+
+    #[test]
+    fn no_setting_has_the_name_of_a_services_variable() {
+        for (key, _) in declarations() {
+            let rest = key.replace('.', "__").to_uppercase();
+            assert!(service_variables::forms(&rest).is_empty(), "{key} may be ignored");
         }
     }
 

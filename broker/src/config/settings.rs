@@ -5,6 +5,8 @@ use std::{
     fmt,
 };
 
+use super::service_variables::is_service_variable;
+
 /// Prefix of environment variables with settings.
 const ENVIRONMENT_PREFIX: &str = "TENANT_BROKER_";
 
@@ -47,7 +49,8 @@ pub struct Settings {
 
 impl Settings {
     /// Collects settings of a file (its name and text), of the environment and of the command line
-    /// (`key=value`).
+    /// (`key=value`). Variables that a kubelet sets for Services named `tenant-broker` or
+    /// `tenant-broker-…` are ignored.
     ///
     /// # Errors
     /// The file is not TOML. An argument that is not `key=value` is recorded as a fault.
@@ -71,7 +74,9 @@ impl Settings {
             }
         }
         for (name, text) in environment {
-            if let Some(key) = name.strip_prefix(ENVIRONMENT_PREFIX) {
+            if let Some(key) = name.strip_prefix(ENVIRONMENT_PREFIX)
+                && !is_service_variable(key, &text)
+            {
                 let key = key.to_lowercase().replace("__", ".");
                 settings.set(key, text, name);
             }

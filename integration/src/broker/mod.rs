@@ -15,6 +15,7 @@ pub use settings::Settings;
 
 use crate::http_client::http_client;
 use crate::kubectl::Kubectl;
+use crate::pod::Pod;
 use crate::port;
 use crate::probe::{self, Probe};
 use crate::process::{Finished, Process, Program};
@@ -53,6 +54,8 @@ struct State {
     settings: Settings,
     /// Offset of the broker's clock from the machine's.
     clock_ahead: Duration,
+    /// The pod that its program runs in.
+    pod: Option<Pod>,
     process: Option<Process>,
 }
 
@@ -72,13 +75,19 @@ impl Broker {
     ) -> Result<Self> {
         settings.set("state_dir", folder.join("state").display().to_string());
         settings.take_ports(port)?;
-        let state = Mutex::new(State { settings, clock_ahead: Duration::ZERO, process: None });
+        let state =
+            Mutex::new(State { settings, clock_ahead: Duration::ZERO, pod: None, process: None });
         Ok(Self(Arc::new(Inner { program, folder, name: name.to_owned(), state })))
     }
 
     /// Sets the broker's clock ahead of the machine's from the next start on, with libfaketime.
     pub fn set_clock_ahead(&self, by: Duration) {
         self.lock().clock_ahead = by;
+    }
+
+    /// Runs the broker's program in this pod from the next start or command on.
+    pub fn run_in(&self, pod: Pod) {
+        self.lock().pod = Some(pod);
     }
 
     /// Starts the broker and waits until it is ready.
@@ -281,8 +290,12 @@ impl Broker {
     }
 
     fn program(&self, args: &[&str]) -> Program {
-        let folder = &self.0.folder;
-        let mut program = Program::new(&self.0.program)
+        let (folder, pod) = (&self.0.folder, self.lock().pod.clone());
+        let mut program = match pod {
+            Some(pod) => pod.program(&self.0.program),
+            None => Program::new(&self.0.program),
+        };
+        program = program
             .args(args)
             .arg("--config")
             .arg(self.settings_file())

@@ -11,6 +11,7 @@ mod device;
 mod doctor;
 mod drift;
 mod gateway;
+mod in_cluster;
 mod init;
 mod install;
 mod isolation;
