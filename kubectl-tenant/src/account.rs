@@ -31,14 +31,17 @@ impl Account {
         if let Some(workload) = WorkloadIdentity::from_env(flags, &world.env)? {
             let workspace = workload_identity::workspace_from_env(&world.env)?;
             let broker = Broker::for_workload(&key, ca.as_deref(), &workload, workspace, world)?;
-            let broker = broker.with_deadline(Instant::now() + http::TOTAL_TIMEOUT);
-            return Ok(Self { paths, profiles, key, broker });
+            return Ok(Self { paths, profiles, key, broker: for_command(broker, world) });
         }
         if !SessionStore::new(&paths, &key, world).exists() {
             return Err(Error::sign_in(&key, "there is no session on this machine"));
         }
         let broker = Broker::new(&key, ca.as_deref(), &paths, world)?;
-        let broker = broker.with_deadline(Instant::now() + http::TOTAL_TIMEOUT);
-        Ok(Self { paths, profiles, key, broker })
+        Ok(Self { paths, profiles, key, broker: for_command(broker, world) })
     }
+}
+
+/// The client of a command that a person types: all its requests together have one time limit.
+fn for_command(broker: Broker, world: &World) -> Broker {
+    broker.with_deadline(Instant::now() + http::TOTAL_TIMEOUT).with_version_warning(world)
 }

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use crate::{
     account_key::AccountKey,
     broker_url::BrokerUrl,
+    compatibility::{self, BrokerVersion},
     error::{Error, Kind},
     http::{Http, RequestError, Response},
     lock::{self, LockOutcome},
@@ -27,7 +28,7 @@ use crate::{
     paths::Paths,
     store::{AccessToken, KEYRING_TIMEOUT, Session, SessionStore, Storage},
     workload_identity::WorkloadIdentity,
-    world::{Clock, World},
+    world::{Clock, Messages, World},
 };
 
 /// Maximum number of pages that are read of a list.
@@ -65,6 +66,8 @@ pub(crate) struct Broker {
     account: AccountKey,
     access: AccessTokenSource,
     clock: Clock,
+    /// Where to warn, once, that broker and plugin do not work together.
+    version_warning: Mutex<Option<Messages>>,
 }
 
 /// Source of access tokens.
@@ -92,7 +95,14 @@ impl Broker {
             account: account.clone(),
             access: AccessTokenSource::Session(SessionStore::new(paths, account, world)),
             clock: world.clock.clone(),
+            version_warning: Mutex::default(),
         })
+    }
+
+    /// Makes this client warn, once, if a response shows that broker and plugin do not work
+    /// together. `get-token` does not warn, because programs show its stderr on every call.
+    pub(crate) fn with_version_warning(self, world: &World) -> Self {
+        Self { version_warning: Mutex::new(Some(world.stderr.clone())), ..self }
     }
 
     /// Sets a deadline for all requests of this client.
@@ -118,13 +128,25 @@ impl Broker {
             workspace,
             token: Mutex::new(None),
         };
-        let http = Http::new(account, ca)?;
-        Ok(Self { http, account: account.clone(), access, clock: world.clock.clone() })
+        Ok(Self {
+            http: Http::new(account, ca)?,
+            account: account.clone(),
+            access,
+            clock: world.clock.clone(),
+            version_warning: Mutex::default(),
+        })
     }
 
     /// Returns the signed-in user.
     pub(crate) async fn me(&self) -> Result<Me, Error> {
         self.parse(&self.call(Method::GET, "/me", None).await?)
+    }
+
+    /// Returns the versions that the broker sends with its responses, if it sends any. The request
+    /// is one that machines may send, too.
+    pub(crate) async fn version(&self) -> Result<Option<BrokerVersion>, Error> {
+        let response = self.call(Method::GET, "/workspaces?limit=1", None).await?;
+        Ok(BrokerVersion::from_headers(response.headers()))
     }
 
     /// Lists the workspaces of this user.
@@ -368,7 +390,9 @@ impl Broker {
     }
 
     fn parse<T: DeserializeOwned>(&self, response: &Response) -> Result<T, Error> {
-        parse_json(&self.account.broker, response)
+        let value = parse_json(&self.account.broker, response)?;
+        self.warn_of_versions(response);
+        Ok(value)
     }
 
     /// Sends one API call. Renews an access token that the broker rejects once.
@@ -480,6 +504,17 @@ impl Broker {
             Ok(response)
         } else {
             Err(self.http.refusal(&response))
+        }
+    }
+
+    /// Warns of versions that do not work together, once. Errors have the same text as their hint.
+    fn warn_of_versions(&self, response: &Response) {
+        let Some(advice) = compatibility::advice(response.headers(), &self.account.broker) else {
+            return;
+        };
+        let mut warning = self.version_warning.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(messages) = warning.take() {
+            messages.say(format!("warning: {advice}"));
         }
     }
 
@@ -596,12 +631,16 @@ fn json_body(request: &impl Serialize) -> Result<Vec<u8>, Error> {
 
 fn parse_json<T: DeserializeOwned>(url: &BrokerUrl, response: &Response) -> Result<T, Error> {
     serde_json::from_slice(response.body()).map_err(|error| {
+        let advice = compatibility::advice(response.headers(), url).unwrap_or_else(|| {
+            "the broker and kubectl-tenant may be of different versions: kubectl tenant version"
+                .to_owned()
+        });
         // Only the position of the fault, because the body may contain a token.
         Error::unreachable(format!(
             "{url} sent a response that cannot be read (line {}, column {})",
             error.line(),
             error.column()
         ))
-        .hint("the broker and kubectl-tenant may be of different versions")
+        .hint(advice)
     })
 }

@@ -1,15 +1,19 @@
 //! The command line: commands, flags and environment variables.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
-use tenant_shared::{CLUSTER_NAME, CredentialId, Name, PLUGIN_COMMAND};
+use clap::{
+    Args, Parser, Subcommand, ValueHint,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use tenant_shared::{CLUSTER_NAME, CredentialId, ExecApiVersion, Name, PLUGIN_COMMAND};
 use uuid::Uuid;
 
 use crate::{
     broker::Mode,
     kubeconfig,
     output::Format,
+    reference,
     store::{AccountFlags, Storage},
 };
 
@@ -26,34 +30,9 @@ pub(crate) const CA_ENV: &str = "TENANT_BROKER_CA";
 /// the terminal.
 pub(crate) const AUTO_LOGIN_ENV: &str = "TENANT_AUTO_LOGIN";
 
-const AFTER_HELP: &str = "\
-Environment:
-  TENANT_BROKER_URL     the broker, if --broker does not name it
-  TENANT_PROFILE        the account, if --profile does not name it
-  TENANT_STORAGE        keyring, file or none, if --storage does not say
-  TENANT_ID_TOKEN_FILE, TENANT_ID_TOKEN
-                        OIDC token of a machine, which then needs no login
-  TENANT_WORKSPACE      identifier or namespace of the machine's workspace
-  TENANT_BROKER_CA      PEM file to trust besides the system's certificates
-  TENANT_AUTO_LOGIN     1: get-token may open a browser when kubectl is interactive
-  BROWSER               command line that shows a page; %s or the end gets the address
-  KUBECONFIG            kubeconfig files; the first existing one is changed
-  HTTPS_PROXY, HTTP_PROXY, NO_PROXY
-                        proxies; never used for a broker on this machine
-  XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_CACHE_HOME
-                        where profiles, sessions and tokens are kept
-
-Exit codes:
-  0  done
-  1  another failure
-  2  the command line is wrong
-  3  a person has to sign in: kubectl tenant login
-  4  the broker cannot be reached or cannot answer now
-  5  the broker refused: not allowed, suspended, not found, conflict";
-
 /// Your own namespace in a shared cluster: sign in once, then use kubectl as usual.
 #[derive(Debug, Parser)]
-#[command(name = PLUGIN_COMMAND, bin_name = "kubectl tenant", version, after_help = AFTER_HELP)]
+#[command(name = PLUGIN_COMMAND, bin_name = "kubectl tenant", version, after_help = reference::after_help())]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -96,18 +75,19 @@ pub(crate) enum Command {
     GetToken(GetToken),
     /// Show sessions, tokens and the last failure, without asking the broker
     Status(Shown),
-    /// Print a shell completion script
+    /// Print a completion script, or install the one for kubectl
     Completion {
-        /// The shell; `kubectl` prints the script that kubectl itself looks for
-        shell: Shell,
+        #[command(subcommand)]
+        action: CompletionAction,
     },
-    /// Show the version
-    Version(Shown),
-    /// Completions for kubectl when it completes `kubectl tenant …`
-    #[command(name = "__complete", hide = true, disable_help_flag = true)]
-    Complete {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        words: Vec<OsString>,
+    /// Show the versions of plugin and broker, and whether they work together
+    Version(Version),
+    /// Write the manual pages, one for each command (packages call this)
+    #[command(hide = true)]
+    Man {
+        /// Folder for the pages, such as /usr/local/share/man/man1; created if missing
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
     },
 }
 
@@ -147,7 +127,7 @@ pub(crate) struct Login {
     #[arg(long, overrides_with = "use_context")]
     pub(crate) no_use: bool,
     #[command(flatten)]
-    pub(crate) naming: Naming,
+    pub(crate) entry: EntryFlags,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }
@@ -164,15 +144,19 @@ pub(crate) struct SignInFlags {
     pub(crate) device: bool,
 }
 
-/// Flags for the names in kubeconfig entries.
+/// Flags for kubeconfig entries.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Naming {
+pub(crate) struct EntryFlags {
     /// Name of context, cluster and user in the kubeconfig [default: the broker's names]
     #[arg(long, visible_alias = "name", value_name = "NAME", value_parser = kubeconfig::check_name)]
     pub(crate) context: Option<String>,
     /// Absolute path of this plugin in the kubeconfig, for programs that do not search PATH
-    #[arg(long, value_name = "FILE", value_parser = absolute)]
+    #[arg(long, value_name = "FILE", value_parser = absolute, value_hint = ValueHint::FilePath)]
     pub(crate) command_path: Option<String>,
+    /// Version of client.authentication.k8s.io in the kubeconfig: v1beta1 for programs that know no
+    /// other, such as lightkube; remembered for this account [default: v1]
+    #[arg(long, value_name = "VERSION", value_parser = exec_api_version())]
+    pub(crate) exec_api_version: Option<ExecApiVersion>,
 }
 
 #[derive(Debug, Args)]
@@ -237,7 +221,7 @@ pub(crate) struct Users {
 pub(crate) enum UsersAction {
     /// List users (the default)
     List(Listed),
-    /// Suspend a user: every session ends at once
+    /// Suspend a user and all their workspaces: every session ends at once
     Suspend {
         /// E-mail address or identifier of the user, or namespace of their workspace
         user: Name,
@@ -247,7 +231,7 @@ pub(crate) enum UsersAction {
         #[command(flatten)]
         shown: Shown,
     },
-    /// Resume a suspended user
+    /// Resume a suspended user; their workspaces stay suspended
     Resume {
         /// E-mail address or identifier of the user, or namespace of their workspace
         user: Name,
@@ -398,7 +382,7 @@ pub(crate) struct Kubeconfig {
     #[arg(long, value_enum, default_value_t = Mode::Exec)]
     pub(crate) mode: Mode,
     /// Print the broker's document and change nothing
-    #[arg(long, conflicts_with_all = ["dry_run", "use_context", "context", "command_path"])]
+    #[arg(long, conflicts_with_all = ["dry_run", "use_context", "context", "command_path", "exec_api_version"])]
     pub(crate) print: bool,
     /// Print the resulting kubeconfig and change nothing
     #[arg(long)]
@@ -407,7 +391,7 @@ pub(crate) struct Kubeconfig {
     #[arg(long = "use")]
     pub(crate) use_context: bool,
     #[command(flatten)]
-    pub(crate) naming: Naming,
+    pub(crate) entry: EntryFlags,
 }
 
 #[derive(Debug, Args)]
@@ -437,14 +421,39 @@ pub(crate) enum TokenMode {
     Gateway,
 }
 
-/// Shells that have a completion script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Shell {
+#[derive(Debug, Subcommand)]
+pub(crate) enum CompletionAction {
+    /// Script for bash, for `kubectl-tenant …`
     Bash,
+    /// Script for zsh, for `kubectl-tenant …`
     Zsh,
+    /// Script for fish, for `kubectl-tenant …`
     Fish,
-    Powershell,
+    /// The program kubectl_complete-tenant, with which kubectl completes `kubectl tenant …`
     Kubectl,
+    /// Install kubectl_complete-tenant, so that kubectl completes `kubectl tenant …`
+    Install {
+        /// Folder of your PATH [default: the one of this plugin]
+        #[arg(long = "dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
+        folder: Option<PathBuf>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Version {
+    /// Show the plugin's version only; the broker is not asked
+    #[arg(long)]
+    pub(crate) client: bool,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+/// Parser of the versions without their group.
+fn exec_api_version() -> impl TypedValueParser<Value = ExecApiVersion> {
+    PossibleValuesParser::new(["v1", "v1beta1"]).map(|text| match text.as_str() {
+        "v1beta1" => ExecApiVersion::V1Beta1,
+        _ => ExecApiVersion::V1,
+    })
 }
 
 fn absolute(text: &str) -> Result<String, String> {
@@ -457,6 +466,8 @@ fn absolute(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
     use clap::{CommandFactory, error::ErrorKind};
 

@@ -93,6 +93,12 @@ impl Error {
         self.hint = Some(output::sanitize_message(&hint.into()));
         self
     }
+
+    /// Adds advice to the hint.
+    pub(crate) fn also_hint(self, advice: &str) -> Self {
+        let hint = self.hint.as_ref().map(|hint| format!("{hint}; {advice}"));
+        self.hint(hint.unwrap_or_else(|| advice.to_owned()))
+    }
 }
 
 impl fmt::Display for Error {

@@ -7,7 +7,7 @@ use reqwest::{Certificate, redirect};
 use tenant_shared::{Code, Problem};
 use tokio::time::Instant;
 
-use crate::{account_key::AccountKey, error::Error};
+use crate::{account_key::AccountKey, compatibility, error::Error};
 
 /// Timeout of a connection, name resolution and TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,6 +53,7 @@ impl Http {
         // Fails only if a provider is already installed, which is just as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
+            // The broker records it with each session, so an operator sees the versions in use.
             .user_agent(concat!("kubectl-tenant/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(TOTAL_TIMEOUT)
@@ -171,9 +172,18 @@ impl Http {
         }
     }
 
-    /// The error for a refusal. Only a response in the broker's own format counts as one. Any other
-    /// response came from a proxy or a captive portal and is no reason to ask for a sign-in.
+    /// The error for a refusal, with advice if the broker and this plugin do not work together.
     pub(crate) fn refusal(&self, response: &Response) -> Error {
+        let error = self.explain_refusal(response);
+        match compatibility::advice(response.headers(), &self.account.broker) {
+            Some(advice) => error.also_hint(&advice),
+            None => error,
+        }
+    }
+
+    /// Only a response in the broker's own format counts as a refusal. Any other response came from
+    /// a proxy or a captive portal and is no reason to ask for a sign-in.
+    fn explain_refusal(&self, response: &Response) -> Error {
         let Some(problem) = problem(response) else {
             return Error::unreachable(format!(
                 "{} answered {}, but not as a tenant broker does",

@@ -2,17 +2,18 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `cli` | commands, flags and environment variables |
+//! | `cli`, `reference` | commands and flags; environment variables, files and exit codes |
 //! | `credential` | `get-token` after a cache miss: gets a new token |
 //! | `login` | sign-in: loopback listener, paste or device code, then workspace and kubeconfig |
 //! | `workload_identity` | the OIDC token of a CI provider instead of a person's sign-in |
 //! | `oidc` | the OpenID Connect client |
 //! | `broker`, `http` | the client for the broker's API, and the errors of its responses |
 //! | `broker_url` | broker URLs in one canonical form |
+//! | `compatibility` | versions of broker and plugin that work together |
 //! | `account_key`, `store` | accounts, and their sessions and profiles on disk |
 //! | `kubeconfig` | the merge that preserves everything else in the kubeconfig |
 //! | `account` | the account and broker client that every online command opens first |
-//! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `usage`, `audit`, `status`, `version`, `completion` | the other commands |
+//! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `usage`, `audit`, `status`, `version`, `completion`, `man` | the other commands |
 //! | `error`, `output` | errors with hints and exit codes; tables, JSON and YAML |
 //! | `runtime` | the tokio runtime of a command |
 //! | `private_file`, `lock`, `paths` | private files, locks between processes, folders |
@@ -22,12 +23,19 @@
 //! the command line to [`tenant_cached_token::try_hit`], which opens one file, finds a valid token
 //! and prints it. Nothing in that process can open a network connection.
 
+#[cfg(not(unix))]
+compile_error!(
+    "kubectl-tenant runs on Linux and macOS. It does not run on Windows, because sessions and tokens \
+     are protected by the modes, owners and locks of Unix files. Use it in WSL 2."
+);
+
 mod account;
 mod account_key;
 mod audit;
 mod broker;
 mod broker_url;
 mod cli;
+mod compatibility;
 mod completion;
 mod credential;
 mod credentials;
@@ -37,11 +45,13 @@ mod kubeconfig;
 mod lock;
 mod login;
 mod logout;
+mod man;
 mod oidc;
 mod output;
 mod paths;
 mod private_file;
 mod profiles;
+mod reference;
 mod runtime;
 mod sessions;
 mod status;
@@ -87,9 +97,14 @@ pub fn run_after(hit: HitOutcome, args: &[OsString], world: &mut World) -> u8 {
     let outcome = match hit {
         HitOutcome::Printed(Ok(())) => return 0,
         HitOutcome::Printed(Err(error)) => Err(Error::unwritable(&error)),
-        HitOutcome::Miss => match Cli::try_parse_from(args) {
-            Ok(cli) => dispatch(cli, world),
-            Err(error) => return explain(&error, world),
+        HitOutcome::Miss => match args {
+            [_, first, words @ ..] if first == completion::COMPLETE_ARGUMENT => {
+                completion::complete(words, world)
+            }
+            _ => match Cli::try_parse_from(args) {
+                Ok(cli) => dispatch(cli, world),
+                Err(error) => return explain(&error, world),
+            },
         },
     };
     match outcome {
@@ -137,9 +152,9 @@ fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
             credential::get_token(&request, world)
         }
         Command::Status(shown) => status::status(flags, shown, world),
-        Command::Completion { shell } => completion::script(shell, world),
-        Command::Version(shown) => version::version(shown, world),
-        Command::Complete { words } => completion::complete(&words, world),
+        Command::Completion { action } => completion::completion(&action, world),
+        Command::Version(options) => version::version(flags, options, world),
+        Command::Man { folder } => man::man(&folder, world),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     account_key::AccountKey,
     broker::Broker,
     cli::Logout,
+    completion,
     credential::{Cache, NegativeCache},
     error::Error,
     http::Http,
@@ -61,6 +62,7 @@ pub(crate) fn logout(
     })??;
     Cache::remove_account(&paths.tokens(), &account)?;
     NegativeCache::new(&paths).remove_account(&account);
+    completion::clear_cache(&paths);
     if let Err(error) = revoked {
         world.say(format!(
             "warning: the session could not be ended at {account} ({error}); it is deleted here \
@@ -75,7 +77,7 @@ pub(crate) fn logout(
     Ok(())
 }
 
-/// Deletes the session, tokens and cached failures of an account.
+/// Deletes the session, tokens and cached failures of an account, and all cached completions.
 pub(crate) async fn delete_local_state(
     sessions: &SessionStore,
     account: &AccountKey,
@@ -86,6 +88,7 @@ pub(crate) async fn delete_local_state(
     drop(lock);
     Cache::remove_account(&paths.tokens(), account)?;
     NegativeCache::new(paths).remove_account(account);
+    completion::clear_cache(paths);
     Ok(())
 }
 

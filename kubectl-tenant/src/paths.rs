@@ -31,6 +31,11 @@ impl Paths {
         self.cache.join("tokens")
     }
 
+    /// Folder of the candidates of the last completions.
+    pub(crate) fn completions(&self) -> PathBuf {
+        self.cache.join("completions")
+    }
+
     pub(crate) fn locks(&self) -> PathBuf {
         self.state.join("locks")
     }

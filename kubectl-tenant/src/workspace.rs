@@ -11,7 +11,7 @@ use crate::{
     broker::{Broker, Mode, Page},
     cli::{Init, Kubeconfig, Workspaces},
     error::{Error, Kind},
-    kubeconfig::{self, Entries},
+    kubeconfig::{self, Entries, EntryChoices},
     output, runtime,
     store::AccountFlags,
     world::World,
@@ -102,14 +102,20 @@ pub(crate) fn kubeconfig(
     }
     let mut profile = account.profiles.get(&account.key);
     let mut name = profile.entry_name(&account.key);
-    if let Some(context) = &options.naming.context {
+    let exec_api_version = options.entry.exec_api_version.or(profile.exec_api_version);
+    if let Some(context) = &options.entry.context {
         name = Some(context.clone());
-        // Only the name of entries that stay is stored for the next time.
-        if options.mode != Mode::Static {
-            profile.context.clone_from(&name);
-        }
     }
-    entries.prepare(name.as_deref(), options.naming.command_path.as_deref());
+    // Only choices for entries that stay are stored for the next time.
+    if options.mode != Mode::Static {
+        profile.context = options.entry.context.clone().or(profile.context);
+        profile.exec_api_version = exec_api_version;
+    }
+    entries.prepare(EntryChoices {
+        name: name.as_deref(),
+        command: options.entry.command_path.as_deref(),
+        exec_api_version,
+    });
     let install = kubeconfig::install(&entries, options.use_context, options.dry_run, world);
     let installed = runtime::block_on(install)??;
     if options.dry_run {

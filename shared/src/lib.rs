@@ -15,6 +15,7 @@ mod suspension;
 mod time;
 mod usage;
 mod user;
+mod version;
 mod well_known;
 mod workspace;
 
@@ -37,6 +38,9 @@ pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use time::WireTime;
 pub use usage::{Usage, UsageDay};
 pub use user::{ChangeEmailRequest, UserInfo, UserList, UserStatus, UserSuspension};
+pub use version::{
+    BROKER_VERSION_HEADER, MIN_BROKER_VERSION, MIN_PLUGIN_VERSION, MIN_PLUGIN_VERSION_HEADER,
+};
 pub use well_known::{
     BROKER_ENV, BROWSER_CLIENT_ID, CLUSTER_NAME, CONTEXT_NAME, EXTENSION_NAME, GATEWAY_PATH,
     GATEWAY_SCOPE, LABEL_PREFIX, MANAGED_BY_LABEL, MANAGED_BY_VALUE, PLUGIN_CLIENT_ID,

@@ -49,7 +49,10 @@ pub(super) fn service<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
         .description(
             "Gives each person an isolated namespace of a Kubernetes cluster. Sign in at the issuer \
              that `/.well-known/openid-configuration` describes and send its access token as bearer \
-             token. Every error response is problem details (RFC 9457) with a stable `code`.",
+             token. Every error response is problem details (RFC 9457) with a stable `code`. \
+             Responses to authenticated callers have the headers `Tenant-Broker-Version`, the \
+             broker's version, and `Tenant-Min-Plugin-Version`, the oldest kubectl-tenant that it \
+             supports.",
         )
         .server(API_PATH)
 }

@@ -109,6 +109,11 @@ impl RequestContext {
         }))
     }
 
+    /// Whether the credential of the request belongs to a session.
+    pub fn is_authenticated(&self) -> bool {
+        self.caller.get().is_some()
+    }
+
     /// Takes the recorded fields; `None` if the handler writes the access-log line itself. The
     /// identifiers of the caller are among them, unless the handler recorded others.
     pub fn take_fields(&self) -> Option<Fields> {
@@ -189,7 +194,11 @@ mod tests {
                 REQUEST.with(RequestContext::take_fields)
             })
         };
-        let authenticated = recorded(&|| record_caller(user, session)).unwrap();
+        let authenticated = recorded(&|| {
+            record_caller(user, session);
+            assert!(REQUEST.with(RequestContext::is_authenticated));
+        });
+        let authenticated = authenticated.unwrap();
         assert_eq!(authenticated.get(Field::UserId), Some(user.to_string().as_str()));
         assert_eq!(authenticated.get(Field::SessionId), Some(session.to_string().as_str()));
         let signed_in = recorded(&|| {
@@ -199,7 +208,11 @@ mod tests {
         let signed_in = signed_in.unwrap();
         assert_eq!(signed_in.get(Field::UserId), Some(other.to_string().as_str()));
         assert_eq!(signed_in.get(Field::SessionId), Some(session.to_string().as_str()));
-        let anonymous = recorded(&|| record_field(Field::Code, "unauthenticated")).unwrap();
+        let anonymous = recorded(&|| {
+            record_field(Field::Code, "unauthenticated");
+            assert!(!REQUEST.with(RequestContext::is_authenticated));
+        });
+        let anonymous = anonymous.unwrap();
         assert_eq!(anonymous.get(Field::UserId), None);
         let forwarded = recorded(&|| {
             record_caller(user, session);

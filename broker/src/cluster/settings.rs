@@ -9,7 +9,8 @@ use super::KubernetesUser;
 /// How the broker and people reach the cluster, and the broker's identity there.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
-    /// Name of the cluster in workspaces and kubeconfigs.
+    /// Name of the cluster in workspaces and in the URL of the gateway. Entries of kubeconfigs are
+    /// always called [`tenant_shared::CLUSTER_NAME`].
     pub name: String,
     /// Kubeconfig with the broker's own credential; without it the broker uses the pod's
     /// ServiceAccount.

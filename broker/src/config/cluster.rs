@@ -18,7 +18,8 @@ const NAME: Setting<String> = Setting::new(
     "cluster.name",
     "internal-cluster",
     dns_label,
-    "Name of the cluster in workspaces and kubeconfigs.",
+    "Name of the cluster in workspaces and in the gateway's URL, /clusters/NAME/. Entries of \
+     kubeconfigs are always called internal-cluster.",
 );
 pub(super) const KUBECONFIG: Setting<Option<PathBuf>> = Setting::new(
     "cluster.kubeconfig",

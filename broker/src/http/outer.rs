@@ -7,7 +7,9 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use poem::IntoResponse as _;
-use tenant_shared::GATEWAY_PATH;
+use tenant_shared::{
+    BROKER_VERSION_HEADER, GATEWAY_PATH, MIN_PLUGIN_VERSION, MIN_PLUGIN_VERSION_HEADER,
+};
 use tracing::Instrument as _;
 
 use super::{
@@ -71,7 +73,7 @@ impl OuterStack {
             method = info.method.as_str(),
             path = info.path
         );
-        let (mut response, fields) = REQUEST
+        let (mut response, authenticated, fields) = REQUEST
             .scope(RequestContext::new(Arc::clone(&info)), async {
                 let response = match decision {
                     CorsDecision::Handle(origin) => {
@@ -84,10 +86,14 @@ impl OuterStack {
                     CorsDecision::Preflight(headers) => preflight(*headers),
                     CorsDecision::Refuse(error) => refusal(error),
                 };
-                (response, REQUEST.with(RequestContext::take_fields))
+                REQUEST
+                    .with(|context| (response, context.is_authenticated(), context.take_fields()))
             })
             .await;
         self.set_headers(&info, response.headers_mut());
+        if authenticated && is_api(&info.path) {
+            set_versions(response.headers_mut());
+        }
         let status = response.status().as_u16();
         let seconds = info.started_at.elapsed().as_secs_f64();
         self.metrics.request(&info.method, &info.path, status, seconds);
@@ -132,14 +138,22 @@ impl OuterStack {
 fn cors_policy(path: &str) -> Option<&'static CorsPolicy> {
     if path.starts_with(GATEWAY_PATH) {
         Some(&cors::GATEWAY)
-    } else if path
-        .strip_prefix(API_PATH)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    {
+    } else if is_api(path) {
         Some(&cors::API)
     } else {
         None
     }
+}
+
+/// Whether a path belongs to the HTTP API.
+fn is_api(path: &str) -> bool {
+    path.strip_prefix(API_PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Says which versions of broker and plugin work together.
+fn set_versions(headers: &mut HeaderMap) {
+    headers.insert(BROKER_VERSION_HEADER, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
+    headers.insert(MIN_PLUGIN_VERSION_HEADER, HeaderValue::from_static(MIN_PLUGIN_VERSION));
 }
 
 fn preflight(headers: HeaderMap) -> Response<Body> {

@@ -3,7 +3,8 @@
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tenant_shared::{
-    EndedSessions, Role, SessionInfo, SessionList, UserInfo, UserList, UserStatus,
+    BROKER_VERSION_HEADER, EndedSessions, MIN_PLUGIN_VERSION, MIN_PLUGIN_VERSION_HEADER, Role,
+    SessionInfo, SessionList, UserInfo, UserList, UserStatus,
 };
 use uuid::Uuid;
 
@@ -25,6 +26,7 @@ on_both_engines!(
     sessions_and_users_are_paginated,
     a_user_is_found_by_address_and_identifier,
     ended_sessions_are_deleted_after_a_month,
+    authenticated_callers_learn_the_versions_of_broker_and_plugin,
 );
 
 pub(crate) const ADMIN: &str = "root@example.com";
@@ -347,4 +349,23 @@ async fn ended_sessions_are_deleted_after_a_month(on: On) {
     world.issuer.purge().await.unwrap();
     assert_eq!(world.number(rows).await, 1);
     assert_eq!(world.me(&alive.access).await, Err(StatusCode::UNAUTHORIZED), "idle for a day");
+}
+
+async fn authenticated_callers_learn_the_versions_of_broker_and_plugin(on: On) {
+    let world = World::start(on).await;
+    let who = world.sign_in().await;
+    // A refused request has the headers, too, because the versions may be the reason.
+    for (path, status) in [("/me", 200_u16), ("/users", 403)] {
+        let answer = call(&world, Method::GET, path, &who).await;
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(answer.headers[BROKER_VERSION_HEADER], env!("CARGO_PKG_VERSION"), "{path}");
+        assert_eq!(answer.headers[MIN_PLUGIN_VERSION_HEADER], MIN_PLUGIN_VERSION, "{path}");
+    }
+    let forged = Tokens { access: "tba_forged".to_owned(), ..who };
+    for (path, status) in [("/me", 401_u16), ("/nowhere", 404)] {
+        let answer = call(&world, Method::GET, path, &forged).await;
+        assert_eq!(answer.status, status, "{path}");
+        assert!(!answer.headers.contains_key(BROKER_VERSION_HEADER), "{path}");
+        assert!(!answer.headers.contains_key(MIN_PLUGIN_VERSION_HEADER), "{path}");
+    }
 }

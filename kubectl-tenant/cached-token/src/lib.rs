@@ -9,6 +9,13 @@
 //! Everything unusual is a cache miss: [`try_hit`] reports it without a message, and the rest of
 //! the plugin, which can print messages, tries again.
 
+// This package is compiled before the plugin, so its error is the first one.
+#[cfg(not(unix))]
+compile_error!(
+    "kubectl-tenant runs on Linux and macOS. It does not run on Windows, because sessions and tokens \
+     are protected by the modes, owners and locks of Unix files. Use it in WSL 2."
+);
+
 mod cache_key;
 mod parent;
 mod token;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_norway::{Mapping, Value};
-use tenant_shared::{EXTENSION_NAME, GATEWAY_PATH, PLUGIN_COMMAND, Workspace};
+use tenant_shared::{EXTENSION_NAME, ExecApiVersion, GATEWAY_PATH, PLUGIN_COMMAND, Workspace};
 
 use crate::{account_key::AccountKey, broker::Mode, broker_url::BrokerUrl, error::Error};
 
@@ -22,6 +22,17 @@ pub(crate) struct Entries {
     pub(crate) account: AccountKey,
     /// Identifier of the workspace that the entries are for.
     pub(crate) workspace: Option<String>,
+}
+
+/// Choices of the person for their entries; the default is the broker's document.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EntryChoices<'a> {
+    /// Name of all three entries.
+    pub(crate) name: Option<&'a str>,
+    /// Path of the plugin instead of its bare name.
+    pub(crate) command: Option<&'a str>,
+    /// Version of the exec credential protocol.
+    pub(crate) exec_api_version: Option<ExecApiVersion>,
 }
 
 impl Entries {
@@ -82,13 +93,16 @@ impl Entries {
         self.workspace = found.map(|it| it.id.to_string());
     }
 
-    /// Applies the name and the command that the person chose, and marks the entries as ours.
-    pub(crate) fn prepare(&mut self, name: Option<&str>, command: Option<&str>) {
-        if let Some(name) = name {
+    /// Applies the person's choices, and marks the entries as ours.
+    pub(crate) fn prepare(&mut self, choices: EntryChoices<'_>) {
+        if let Some(name) = choices.name {
             self.rename(name);
         }
-        if let Some(command) = command {
-            self.set_command(command);
+        if let Some(command) = choices.command {
+            self.set_exec_field("command", command);
+        }
+        if let Some(version) = choices.exec_api_version {
+            self.set_exec_field("apiVersion", version.as_str());
         }
         self.add_profile_argument();
         self.add_owner_extension();
@@ -117,10 +131,10 @@ impl Entries {
         context.insert("user".into(), name.into());
     }
 
-    /// Replaces the bare command by another path of the plugin.
-    fn set_command(&mut self, command: &str) {
+    /// Sets a field of the entry that calls the plugin, if there is one.
+    fn set_exec_field(&mut self, key: &str, value: &str) {
         if let Some(exec) = self.items[2].1.get_mut("exec").and_then(Value::as_mapping_mut) {
-            exec.insert("command".into(), command.into());
+            exec.insert(key.into(), value.into());
         }
     }
 

@@ -12,7 +12,7 @@ mod splice;
 
 use std::path::PathBuf;
 
-pub(crate) use entries::Entries;
+pub(crate) use entries::{Entries, EntryChoices};
 use serde_norway::Value;
 
 use tenant_shared::{CLUSTER_NAME, CONTEXT_NAME, SERVICE_ACCOUNT_NAME};

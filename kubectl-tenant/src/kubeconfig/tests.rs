@@ -13,6 +13,7 @@ use std::{
 
 use proptest::prelude::*;
 use serde_norway::{Mapping, Value};
+use tenant_shared::ExecApiVersion;
 
 use super::*;
 use crate::{
@@ -62,7 +63,7 @@ fn broker() -> BrokerUrl {
 
 fn ours() -> Entries {
     let mut entries = Entries::read(DOCUMENT, Mode::Exec, &account()).unwrap();
-    entries.prepare(None, None);
+    entries.prepare(EntryChoices::default());
     entries
 }
 
@@ -70,7 +71,7 @@ fn ours() -> Entries {
 fn a_profile_has_its_own_entries() {
     let named = AccountKey::named(broker(), ProfileName::parse("work").unwrap());
     let mut entries = Entries::read(DOCUMENT, Mode::Exec, &named).unwrap();
-    entries.prepare(None, None);
+    entries.prepare(EntryChoices::default());
     let user = serde_norway::to_string(&entries.items[2].1).unwrap();
     assert!(user.contains("- --profile=work\n") && user.contains("profile: work\n"), "{user}");
     // With the same names the entries would conflict with those of the other account.
@@ -79,13 +80,46 @@ fn a_profile_has_its_own_entries() {
     assert!(error.message.contains("belongs to the broker"), "{error}");
     let error = merge::merge(&merge::merge(&Value::Null, &entries, true).unwrap(), &ours(), true);
     assert!(error.unwrap_err().message.contains("(profile work)"));
-    entries.prepare(Some("work"), None);
+    entries.prepare(EntryChoices { name: Some("work"), ..EntryChoices::default() });
     let both = merge::merge(&first, &entries, false).unwrap();
     assert_eq!(both["users"].as_sequence().unwrap().len(), 2);
 }
 
 fn parse(text: &str) -> Value {
     serde_norway::from_str(text).unwrap()
+}
+
+/// The user entry for programs that know no newer version of the protocol.
+#[test]
+fn the_api_version_of_an_entry_can_be_v1beta1() {
+    let mut entries = Entries::read(DOCUMENT, Mode::Exec, &account()).unwrap();
+    let exec_api_version = Some(ExecApiVersion::V1Beta1);
+    entries.prepare(EntryChoices { exec_api_version, ..EntryChoices::default() });
+    insta::assert_snapshot!(serde_norway::to_string(&entries.items[2].1).unwrap(), @r"
+    exec:
+      apiVersion: client.authentication.k8s.io/v1beta1
+      command: kubectl-tenant
+      args:
+      - get-token
+      - --broker=https://broker.example.com
+      - --cluster=internal-cluster
+      - --workspace=6ba7b810-9dad-11d1-80b4-00c04fd430c8
+      env: null
+      interactiveMode: IfAvailable
+      provideClusterInfo: false
+      installHint: Install kubectl-tenant
+    extensions:
+    - name: tenant-broker.io
+      extension:
+        broker: https://broker.example.com
+        workspace: 6ba7b810-9dad-11d1-80b4-00c04fd430c8
+    ");
+    // The entries of the other version are replaced, as after `--exec-api-version v1`.
+    let first = merge::merge(&Value::Null, &entries, true).unwrap();
+    assert_eq!(
+        merge::merge(&first, &ours(), true).unwrap()["users"][0]["user"]["exec"]["apiVersion"],
+        "client.authentication.k8s.io/v1"
+    );
 }
 
 /// A world with its own home folder, and its captured stderr.
@@ -284,7 +318,11 @@ fn foreign_entries_are_conflicts() {
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
         // Another name avoids the conflict, for all three entries.
         let mut renamed = ours();
-        renamed.prepare(Some("mine"), Some("/opt/kubectl-tenant"));
+        renamed.prepare(EntryChoices {
+            name: Some("mine"),
+            command: Some("/opt/kubectl-tenant"),
+            exec_api_version: Some(ExecApiVersion::V1Beta1),
+        });
         let (new, _) = merge_text(text, &renamed, true).unwrap();
         let value = parse(&new);
         let context = value["contexts"].as_sequence().unwrap().last().unwrap();
@@ -294,6 +332,8 @@ fn foreign_entries_are_conflicts() {
         let user = value["users"].as_sequence().unwrap().last().unwrap();
         assert_eq!(user["name"], "mine");
         assert_eq!(user["user"]["exec"]["command"], "/opt/kubectl-tenant");
+        let version = "client.authentication.k8s.io/v1beta1";
+        assert_eq!(user["user"]["exec"]["apiVersion"], version);
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     cli::{self, Login, SignInFlags},
     error::Error,
     http::Http,
-    kubeconfig::{self, Entries, Installed},
+    kubeconfig::{self, Entries, EntryChoices, Installed},
     output,
     paths::Paths,
     runtime,
@@ -64,7 +64,7 @@ pub(crate) fn login(flags: &AccountFlags, options: &Login, world: &mut World) ->
     let account = profiles.choose_for_login(flags, &world.env)?;
     let ca = absolute_ca_file(&profiles, &account, world)?;
     let remembered = profiles.get(&account);
-    let entry_name = options.naming.context.clone().or_else(|| remembered.entry_name(&account));
+    let entry_name = options.entry.context.clone().or_else(|| remembered.entry_name(&account));
     // A conflict must be reported before the person types a password.
     kubeconfig::check_no_conflict(entry_name.as_deref(), &account, world)?;
     let preference =
@@ -76,19 +76,24 @@ pub(crate) fn login(flags: &AccountFlags, options: &Login, world: &mut World) ->
         let mut profile = profiles.get(&account);
         update_profile(&mut profile, ca.as_deref(), options);
         explain_storage(&done, preference, &mut profile, world);
-        let context = profile.entry_name(&account);
+        let (name, exec_api_version) = (profile.entry_name(&account), profile.exec_api_version);
         profiles.set(&account, profile);
         profiles.current = Some(account.clone());
         profiles.write(&paths.config)?;
         warn_about_clock_offset(done.clock_offset, world);
 
-        let client = Broker::new(&account, ca.as_deref(), &paths, world)?;
+        let client =
+            Broker::new(&account, ca.as_deref(), &paths, world)?.with_version_warning(world);
         let me = client.me().await?;
         let sessions = SessionStore::new(&paths, &account, world);
         sessions.set_details(&me.email, me.session_expires_at).await?;
         let workspace = own_workspace(&client, &me, options.tier.as_deref(), world).await?;
-        let installed =
-            install_context(&client, &account, context.as_deref(), options, world).await?;
+        let choices = EntryChoices {
+            name: name.as_deref(),
+            command: options.entry.command_path.as_deref(),
+            exec_api_version,
+        };
+        let installed = install_context(&client, &account, choices, !options.no_use, world).await?;
         Ok::<_, Error>(LoginResult {
             broker: account.broker.clone(),
             profile: account.profile.clone(),
@@ -125,24 +130,25 @@ fn choose_method(flags: SignInFlags, world: &World) -> SignInMethod {
 /// Updates the settings of the account that later calls use.
 fn update_profile(profile: &mut Profile, ca: Option<&Path>, options: &Login) {
     profile.ca_file = ca.map(Path::to_path_buf);
-    if let Some(context) = &options.naming.context {
+    if let Some(context) = &options.entry.context {
         profile.context = Some(context.clone());
     }
     profile.storage = options.storage.or(profile.storage);
+    profile.exec_api_version = options.entry.exec_api_version.or(profile.exec_api_version);
 }
 
-/// Downloads the kubeconfig and installs its entries under the name of the account.
+/// Downloads the kubeconfig and installs its entries with the person's choices.
 async fn install_context(
     client: &Broker,
     account: &AccountKey,
-    name: Option<&str>,
-    options: &Login,
+    choices: EntryChoices<'_>,
+    use_context: bool,
     world: &mut World,
 ) -> Result<Installed, Error> {
     let document = client.kubeconfig(Mode::Exec).await?;
     let mut entries = Entries::read(document.expose_secret(), Mode::Exec, account)?;
-    entries.prepare(name, options.naming.command_path.as_deref());
-    kubeconfig::install(&entries, !options.no_use, false, world).await
+    entries.prepare(choices);
+    kubeconfig::install(&entries, use_context, false, world).await
 }
 
 /// Prints the result, and a command to try.
@@ -181,7 +187,7 @@ fn for_machine(flags: &AccountFlags, options: &Login, world: &mut World) -> Resu
         print: false,
         dry_run: false,
         use_context: !options.no_use,
-        naming: options.naming.clone(),
+        entry: options.entry.clone(),
     };
     workspace::kubeconfig(flags, &kubeconfig, world)
 }

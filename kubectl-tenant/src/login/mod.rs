@@ -18,6 +18,7 @@ pub(crate) use command::login;
 
 use crate::{
     account_key::AccountKey,
+    completion,
     credential::{Cache, NegativeCache},
     error::Error,
     http::Http,
@@ -69,6 +70,7 @@ async fn sign_in(
         replace_or_revoke(http, &sessions, &mut session, &refresh_token, preference).await?;
     Cache::remove_account(&paths.tokens(), account)?;
     NegativeCache::new(paths).remove_account(account);
+    completion::clear_cache(paths);
     if let Some((before, refresh_token)) = before {
         revoke_previous(http, &before, &refresh_token, world).await;
     }

@@ -5,8 +5,10 @@
 
 mod account;
 mod commands;
+mod completion;
 mod credentials;
 mod device;
+mod exec_api_version;
 mod get_token;
 mod lookup;
 mod profiles;
@@ -16,4 +18,5 @@ mod stub_server;
 mod support;
 mod terminal;
 mod token_lifecycle;
+mod versions;
 mod workload_identity;

@@ -18,6 +18,7 @@ pub(crate) struct RecordedRequest {
     pub(crate) host: String,
     pub(crate) path: String,
     pub(crate) bearer: String,
+    pub(crate) user_agent: String,
     pub(crate) body: String,
 }
 
@@ -28,6 +29,8 @@ pub(crate) enum StubResponse {
     Silent,
     /// Status, content type and body.
     Http(u16, &'static str, String),
+    /// A response with further header lines, each with its CR LF.
+    WithHeaders(&'static str, Box<Self>),
 }
 
 type Handler = dyn Fn(&RecordedRequest, usize) -> StubResponse + Send + Sync;
@@ -79,6 +82,7 @@ fn serve(
         let mut words = line.split(' ').map(str::to_owned);
         let (method, path) = (words.next()?, words.next()?);
         let (mut length, mut bearer, mut host) = (0, String::new(), String::new());
+        let mut user_agent = String::new();
         loop {
             let mut header = String::new();
             reader.read_line(&mut header).ok()?;
@@ -86,6 +90,7 @@ fn serve(
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => length = value.trim().parse().ok()?,
                 "host" => value.trim().clone_into(&mut host),
+                "user-agent" => value.trim().clone_into(&mut user_agent),
                 "authorization" => {
                     value.trim().trim_start_matches("Bearer ").clone_into(&mut bearer);
                 }
@@ -94,20 +99,24 @@ fn serve(
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let request =
-            RecordedRequest { method, host, path, bearer, body: String::from_utf8(body).ok()? };
+        let body = String::from_utf8(body).ok()?;
+        let request = RecordedRequest { method, host, path, bearer, user_agent, body };
         let number = {
             let mut recorded = recorded.lock().unwrap();
             recorded.push(request.clone());
             recorded.len() - 1
         };
-        let StubResponse::Http(status, kind, body) = handler(&request, number) else {
+        let (more, response) = match handler(&request, number) {
+            StubResponse::WithHeaders(more, response) => (more, *response),
+            response => ("", response),
+        };
+        let StubResponse::Http(status, kind, body) = response else {
             std::thread::park();
             return None;
         };
         write!(
             stream,
-            "HTTP/1.1 {status} x\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
+            "HTTP/1.1 {status} x\r\n{more}content-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         )
         .ok()?;

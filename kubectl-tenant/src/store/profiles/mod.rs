@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tenant_shared::ExecApiVersion;
 
 use super::Storage;
 use crate::{
@@ -40,6 +41,9 @@ pub(crate) struct Profile {
     /// Where the person wants the session to be stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) storage: Option<Storage>,
+    /// Version of the exec credential protocol in the kubeconfig entries, if the person chose one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) exec_api_version: Option<ExecApiVersion>,
     /// Whether the person was told that the session is in a file because there is no keyring.
     #[serde(default, rename = "told_of_file", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) file_storage_notice_shown: bool,

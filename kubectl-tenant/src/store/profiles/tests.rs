@@ -80,7 +80,9 @@ fn profiles_round_trip() {
     let messages = Messages::to(std::io::sink());
     let mut profiles = profiles();
     let context = Some("c".to_owned());
-    profiles.set(&account(ONE, None), Profile { context, ..Profile::default() });
+    let exec_api_version = Some(ExecApiVersion::V1Beta1);
+    let profile = Profile { context, exec_api_version, ..Profile::default() };
+    profiles.set(&account(ONE, None), profile);
     profiles.write(home.path()).unwrap();
     assert_eq!(Profiles::read(home.path(), &messages).unwrap(), profiles);
 }

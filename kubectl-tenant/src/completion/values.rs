@@ -1,0 +1,251 @@
+//! Values of arguments: fixed ones, accounts on this machine, and what the broker lists.
+
+use std::time::Duration;
+
+use clap::Arg;
+use serde::{Deserialize, Serialize};
+use tenant_shared::{CredentialInfo, Name, Role, SessionInfo, UserInfo, UserStatus, Workspace};
+use tokio::time::Instant;
+
+use super::{cache::CandidateCache, command_line::CommandLine};
+use crate::{
+    account::Account,
+    broker::Broker,
+    error::Error,
+    output,
+    paths::Paths,
+    runtime,
+    store::{AccountFlags, Profiles},
+    users,
+    workload_identity::WorkloadIdentity,
+    workspace,
+    world::World,
+};
+
+/// Timeout of all requests of a completion, because a person waits for it at the prompt.
+const REQUESTS_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum number of items that are requested: one page of the broker.
+const MAX_ITEMS: u32 = 500;
+
+/// A word that can complete the command line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Candidate {
+    /// The word.
+    pub(super) value: String,
+    /// What the shell shows beside it; may be empty.
+    description: String,
+}
+
+impl Candidate {
+    /// A word without a description.
+    pub(super) fn plain(value: impl Into<String>) -> Self {
+        Self { value: value.into(), description: String::new() }
+    }
+
+    /// A word from the broker; [`None`] if it has characters that a shell may interpret. The shell
+    /// inserts a candidate into the command line as it is, so that a hostile broker could otherwise
+    /// make the person run a command.
+    fn untrusted(value: &str, description: &str) -> Option<Self> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"@._+-".contains(&byte);
+        (value.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && value.bytes().all(is_plain))
+        .then(|| Self {
+            value: value.to_owned(),
+            description: output::sanitize_message(description),
+        })
+    }
+
+    /// The line of cobra's protocol.
+    pub(super) fn line(&self) -> String {
+        let Self { value, description } = self;
+        if description.is_empty() {
+            format!("{value}\n")
+        } else {
+            format!("{value}\t{description}\n")
+        }
+    }
+}
+
+/// Where the values of an argument come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source<'a> {
+    /// Accounts on this machine.
+    Profiles,
+    /// Workspaces that the person may name: for an administrator those of all users.
+    Workspaces,
+    /// Users, for an administrator.
+    Users,
+    /// Sessions of the user with this name, or the person's own.
+    Sessions(Option<&'a str>),
+    /// Credentials of the workspace with this name, or of the person's own one.
+    Credentials(Option<&'a str>),
+}
+
+impl<'a> Source<'a> {
+    /// The source of an argument's values, if there is one.
+    fn of(argument: &Arg, line: &CommandLine<'a>) -> Option<Self> {
+        // A kubeconfig contains the arguments of this command; nobody types them.
+        if line.path == ["get-token"] {
+            return None;
+        }
+        match (line.path.as_slice(), argument.get_id().as_str()) {
+            (_, "profile") | (["profiles", "use"], "name") => Some(Self::Profiles),
+            (["sessions", "revoke"], "id") => Some(Self::Sessions(line.value_of("user"))),
+            (["credentials", "revoke"], "id") => {
+                Some(Self::Credentials(line.value_of("workspace")))
+            }
+            (_, "workspace") => Some(Self::Workspaces),
+            (_, "user") => Some(Self::Users),
+            _ => None,
+        }
+    }
+
+    /// Name of the source, and whose values it has: the key of the cache.
+    fn key(self) -> [&'a str; 2] {
+        match self {
+            Self::Profiles => ["profiles", ""],
+            Self::Workspaces => ["workspaces", ""],
+            Self::Users => ["users", ""],
+            Self::Sessions(of) => ["sessions", of.unwrap_or_default()],
+            Self::Credentials(of) => ["credentials", of.unwrap_or_default()],
+        }
+    }
+
+    /// Asks the broker. The list of a user who is no administrator has their own values only.
+    async fn ask(self, broker: &Broker) -> Result<Vec<Candidate>, Error> {
+        Ok(match self {
+            Self::Profiles => Vec::new(),
+            Self::Workspaces => {
+                let all = broker.me().await?.role == Role::Admin;
+                let page = broker.workspaces(all, MAX_ITEMS).await?;
+                page.items.iter().flat_map(|it| of_workspace(it, all)).collect()
+            }
+            Self::Users => {
+                broker.users(MAX_ITEMS).await?.items.iter().filter_map(of_user).collect()
+            }
+            Self::Sessions(of) => {
+                let user = match parse_name(of)? {
+                    Some(name) => Some(users::resolve(broker, &name).await?),
+                    None => None,
+                };
+                let page = broker.sessions(user, MAX_ITEMS).await?;
+                page.items.iter().filter_map(of_session).collect()
+            }
+            Self::Credentials(of) => {
+                let workspace = workspace::resolve(broker, parse_name(of)?.as_ref()).await?;
+                let page = broker.credentials(workspace, false, MAX_ITEMS).await?;
+                page.items.iter().filter_map(of_credential).collect()
+            }
+        })
+    }
+}
+
+/// Values of an argument. A failure gives none, because a completion cannot show it.
+pub(super) fn candidates(argument: &Arg, line: &CommandLine<'_>, world: &World) -> Vec<Candidate> {
+    let fixed = argument.get_possible_values();
+    if !fixed.is_empty() {
+        return fixed.iter().map(|value| Candidate::plain(value.get_name())).collect();
+    }
+    let found = match Source::of(argument, line) {
+        None => return Vec::new(),
+        Some(Source::Profiles) => profiles(world),
+        Some(source) => of_broker(source, line, world),
+    };
+    found.unwrap_or_default()
+}
+
+/// Names of the accounts on this machine.
+fn profiles(world: &World) -> Result<Vec<Candidate>, Error> {
+    let paths = Paths::from_env(&world.env)?;
+    let profiles = Profiles::read(&paths.config, &world.stderr)?;
+    Ok(profiles.all().map(|it| Candidate::plain(it.name())).collect())
+}
+
+/// Values that the broker of the command line lists, from the cache if they were just asked for. The
+/// broker is not asked without a session, nor for a machine, whose every sign-in would start
+/// another session.
+fn of_broker(
+    source: Source<'_>,
+    line: &CommandLine<'_>,
+    world: &World,
+) -> Result<Vec<Candidate>, Error> {
+    let text = |identifier| line.value_of(identifier).map(str::to_owned);
+    let flags = AccountFlags { broker: text("broker"), profile: text("profile") };
+    if WorkloadIdentity::from_env(&flags, &world.env)?.is_some() {
+        return Ok(Vec::new());
+    }
+    let account = Account::open(&flags, world)?;
+    let cache = CandidateCache::new(&account.paths, &account.key, source.key());
+    let now = world.clock.now();
+    if let Some(candidates) = cache.read(now) {
+        return Ok(candidates);
+    }
+    let broker = account.broker.with_deadline(Instant::now() + REQUESTS_TIMEOUT);
+    // A failure is cached as well, so that only the first completion waits for its timeout.
+    let candidates = runtime::block_on(source.ask(&broker))?.unwrap_or_default();
+    cache.write(&candidates, now);
+    Ok(candidates)
+}
+
+/// Parses the name in an option, if it is there.
+fn parse_name(text: Option<&str>) -> Result<Option<Name>, Error> {
+    let name = text.map(str::parse::<Name>).transpose();
+    name.map_err(|error| Error::usage(error.to_string()))
+}
+
+/// The namespace, and for an administrator the address of the owner, which most people know.
+fn of_workspace(it: &Workspace, with_owner: bool) -> impl Iterator<Item = Candidate> {
+    let owner = it.owner_email.as_deref().unwrap_or_default();
+    let status = it.status.as_str();
+    let namespace = if with_owner {
+        Candidate::untrusted(&it.namespace, &format!("{owner}, {status}"))
+    } else {
+        Candidate::untrusted(&it.namespace, status)
+    };
+    let owner = if with_owner {
+        Candidate::untrusted(owner, &format!("{}, {status}", it.namespace))
+    } else {
+        None
+    };
+    namespace.into_iter().chain(owner)
+}
+
+fn of_user(it: &UserInfo) -> Option<Candidate> {
+    let status = match it.status {
+        UserStatus::Active => "active",
+        UserStatus::Suspended => "suspended",
+    };
+    Candidate::untrusted(&it.email, &format!("{}, {status}", it.role.as_str()))
+}
+
+fn of_session(it: &SessionInfo) -> Option<Candidate> {
+    let this = if it.current { ", this session" } else { "" };
+    let address = it.ip_address.as_deref().unwrap_or("unknown address");
+    let description = format!("{} since {}, {address}{this}", it.client, it.created_at);
+    Candidate::untrusted(&it.id.to_string(), &description)
+}
+
+fn of_credential(it: &CredentialInfo) -> Option<Candidate> {
+    let who = it.email.as_deref().unwrap_or("unknown user");
+    let description = format!("{}, {who}, until {}", it.kind.as_str(), it.expires_at);
+    Candidate::untrusted(&it.credential_id, &description)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_a_shell_may_interpret_are_no_candidates() {
+        for value in ["tenant-a1", "ada+x@example.com", "a_b.c", "6BA7"] {
+            let candidate = Candidate::untrusted(value, "a\tb\n\u{1b}c").unwrap();
+            assert_eq!(candidate.line(), format!("{value}\ta b  c\n"));
+        }
+        for value in [
+            "", "-x", "$(x)", "`x`", "a b", "a;b", "a|b", "a&b", "a>b", "a\nb", "a\tb", "a'b", "~",
+            "é",
+        ] {
+            assert_eq!(Candidate::untrusted(value, ""), None, "{value:?}");
+        }
+    }
+}

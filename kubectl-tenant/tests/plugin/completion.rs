@@ -1,0 +1,281 @@
+//! Tests of completion: values that the broker lists, and the program that kubectl runs.
+
+use std::{
+    fs,
+    io::ErrorKind,
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        net::UnixListener,
+    },
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    stub_broker::{self, Account},
+    stub_server::{RecordedRequest, StubResponse, StubServer, json_response, tokens},
+    support::{CANARY, Home, run},
+};
+
+/// Completes these words with a session and the broker in the environment.
+fn complete(home: &Home, words: &[&str]) -> String {
+    let mut command = home.command(&["__complete"]);
+    let output = run(command.args(words).env("TENANT_BROKER_URL", &home.broker));
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{words:?}: {output:?}");
+    output.stdout
+}
+
+/// A home with a session of account 1 at a broker that responds with `respond`, else as usual.
+fn signed_in(
+    respond: impl Fn(&RecordedRequest) -> Option<StubResponse> + Send + Sync + 'static,
+) -> (Home, StubServer) {
+    let broker = StubServer::start(move |request, _| {
+        respond(request).unwrap_or_else(|| stub_broker::respond(request))
+    });
+    let home = Home::new(&broker.url);
+    home.forge_session(1, 600);
+    (home, broker)
+}
+
+/// Makes account 1 an administrator.
+fn administrator(request: &RecordedRequest) -> Option<StubResponse> {
+    (request.path == "/api/v1/me").then(|| {
+        json_response(
+            200,
+            &json!({
+                "id": Account(1).user(), "email": Account(1).email(), "role": "admin",
+                "session_id": "20000000-0000-4000-8000-000000000000",
+                "session_expires_at": "2100-01-01T00:00:00Z",
+            }),
+        )
+    })
+}
+
+fn namespace(account: u8) -> String {
+    format!("tenant-{}", Account(account).user())
+}
+
+#[test]
+fn users_get_their_own_workspace_and_administrators_addresses_too() {
+    let (home, broker) = signed_in(|_| None);
+    let own = format!("{}\tprovisioned\n:4\n", namespace(1));
+    for words in [&["usage", ""][..], &["audit", "ten"], &["suspend", "--wait", "3", "tenant-"]] {
+        assert_eq!(complete(&home, words), own, "{words:?}");
+    }
+    assert_eq!(complete(&home, &["usage", "x"]), ":4\n");
+    // Names of commands come first.
+    let listed = complete(&home, &["credentials", ""]);
+    assert_eq!(listed, format!("list\nrevoke\nhelp\n{own}"));
+    assert!(broker.requests().iter().all(|request| !request.path.contains("all=true")));
+
+    let (home, broker) = signed_in(administrator);
+    let (email, namespace) = (Account(1).email(), namespace(1));
+    let by_address = format!("{email}\t{namespace}, provisioned\n:4\n");
+    assert_eq!(complete(&home, &["suspend", "dev"]), by_address);
+    let all = format!("{namespace}\t{email}, provisioned\n{by_address}");
+    assert_eq!(complete(&home, &["resume", ""]), all);
+    let revoke = ["credentials", "revoke", "--workspace", "dev"];
+    assert_eq!(complete(&home, &revoke), by_address);
+    let listed = broker.requests().into_iter().map(|request| request.path);
+    let listed: Vec<String> = listed.filter(|path| path.contains("workspaces")).collect();
+    assert_eq!(listed, ["/api/v1/workspaces?limit=500&all=true"], "the others used the cache");
+}
+
+#[test]
+fn users_sessions_and_credentials_are_completed() {
+    let (home, broker) = signed_in(|_| None);
+    let user = "dev1@example.com\tuser, active\ndev2@example.com\tuser, suspended\n:4\n";
+    for words in [
+        &["users", "suspend", ""][..],
+        &["users", "resume", "dev"],
+        &["users", "rename", ""],
+        &["sessions", "--user", ""],
+        &["sessions", "revoke", "--user=dev"],
+    ] {
+        assert_eq!(complete(&home, words), user, "{words:?}");
+    }
+    let sessions = complete(&home, &["sessions", "revoke", ""]);
+    let first = "20000000-0000-4000-8000-000000000000\tkubectl-tenant since 2026-01-01T00:00:00Z, \
+                 192.0.2.1, this session\n";
+    assert!(sessions.starts_with(first) && sessions.ends_with("192.0.2.1\n:4\n"), "{sessions}");
+    // Of another user, who is looked up first.
+    let of_other = complete(&home, &["sessions", "revoke", "--user", "dev3@example.com", "2"]);
+    assert!(of_other.starts_with("20000000-0000-4000-8000-000000000001\t"), "{of_other}");
+
+    let credentials = complete(&home, &["credentials", "revoke", "jti"]);
+    assert_eq!(
+        credentials,
+        "jti-1\tkubeconfig, dev1@example.com, until 2026-01-01T02:00:00Z\n\
+         jti-2\tother, dev1@example.com, until 2026-01-01T02:00:00Z\n:4\n"
+    );
+    let own = format!("/api/v1/workspaces/{}/credentials", Account(1).workspace());
+    assert!(broker.requests().iter().any(|request| request.path.starts_with(&own)));
+    let named = ["credentials", "revoke", "--workspace", &namespace(1), "jti-2"];
+    assert!(complete(&home, &named).starts_with("jti-2\t"));
+    assert_eq!(broker.request_count("/api/v1/workspaces/lookup"), 1);
+}
+
+#[test]
+fn the_account_of_the_command_line_is_asked() {
+    let (home, broker) = signed_in(|_| None);
+    let words = ["--broker", &broker.url, "usage", "t"];
+    let mut command = home.command(&["__complete"]);
+    let output = run(command.args(words));
+    assert_eq!(output.stdout, format!("{}\tprovisioned\n:4\n", namespace(1)));
+    // Nobody is signed in at another broker.
+    let words = ["__complete", "--broker=https://other.example", "usage", "t"];
+    let other = run(&mut home.command(&words));
+    assert_eq!(other.stdout, ":4\n");
+}
+
+#[test]
+fn without_a_usable_session_nobody_is_asked() {
+    let (home, broker) = signed_in(|_| None);
+    fs::remove_file(home.session_path()).unwrap();
+    assert_eq!(complete(&home, &["usage", ""]), ":4\n");
+    // A session that needs the keyring is not renewed, because a keyring may ask for a password. The
+    // keyring would be reached through this socket.
+    let bus = UnixListener::bind(home.path("bus")).unwrap();
+    bus.set_nonblocking(true).unwrap();
+    let mut session = home.session(1, -1);
+    session["storage"] = "keyring".into();
+    session.as_object_mut().unwrap().remove("refresh_token");
+    fs::write(home.session_path(), session.to_string()).unwrap();
+    fs::set_permissions(home.session_path(), fs::Permissions::from_mode(0o600)).unwrap();
+    let mut command = home.command(&["__complete", "usage", ""]);
+    command.env("TENANT_BROKER_URL", &home.broker);
+    command.env("DBUS_SESSION_BUS_ADDRESS", format!("unix:path={}", home.path("bus").display()));
+    let output = run(&mut command);
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), (":4\n", ""));
+    assert!(home.session_path().exists());
+    assert_eq!(bus.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    // A machine has no session to ask with, and would start one for each completion.
+    home.forge_session(1, 600);
+    let mut command = home.command(&["__complete", "usage", ""]);
+    let machine = command.env("TENANT_BROKER_URL", &home.broker).env("TENANT_ID_TOKEN", "a.b.c");
+    assert_eq!(run(machine).stdout, ":4\n");
+    assert_eq!(broker.requests().len(), 0);
+}
+
+#[test]
+fn a_session_in_a_file_is_renewed() {
+    let (home, broker) = signed_in(|request| (request.path == "/oauth2/token").then(|| tokens(1)));
+    home.forge_session(1, -1);
+    let own = format!("{}\tprovisioned\n:4\n", namespace(1));
+    assert_eq!(complete(&home, &["usage", ""]), own);
+    assert_eq!(broker.request_count("/oauth2/token"), 1);
+}
+
+#[test]
+fn a_broker_that_fails_gives_no_values_and_is_asked_once() {
+    for response in [
+        StubResponse::Silent,
+        StubResponse::Http(500, "text/html", format!("<h1>{CANARY}</h1>")),
+        json_response(200, &json!({"items": 1})),
+    ] {
+        let (home, broker) = signed_in(move |_| Some(response.clone()));
+        for _ in 0..2 {
+            assert_eq!(complete(&home, &["users", "suspend", ""]), ":4\n");
+        }
+        assert_eq!(broker.requests().len(), 1);
+    }
+}
+
+/// A shell inserts a candidate into the command line as it is.
+#[test]
+fn hostile_values_are_left_out() {
+    let user = |email: &str| {
+        json!({
+            "id": Account(1).user(), "email": email, "role": "user", "status": "active",
+            "created_at": "2026-01-01T00:00:00Z",
+        })
+    };
+    let hostile = ["$(touch owned)", "`id`@x", "a b@x", "-x", "a;b", "a\tb", "a\nb", "\u{1b}[2J"];
+    let users: Vec<Value> = hostile.into_iter().chain(["ok@example.com"]).map(user).collect();
+    let page = json!({ "items": users });
+    let (home, _broker) = signed_in(move |_| Some(json_response(200, &page)));
+    let found = complete(&home, &["users", "suspend", ""]);
+    assert_eq!(found, "ok@example.com\tuser, active\n:4\n");
+}
+
+#[test]
+fn cached_candidates_are_private_and_end_with_the_session() {
+    let (home, _broker) = signed_in(|_| None);
+    complete(&home, &["users", "suspend", ""]);
+    let folder = home.path(".cache/kubectl-tenant/completions");
+    let files: Vec<PathBuf> =
+        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [file] = files.as_slice() else { panic!("{files:?}") };
+    assert!(fs::read_to_string(file).unwrap().contains("dev2@example.com"));
+    assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(home.run(&["logout", "--broker", &home.broker]).code, 0);
+    assert!(!folder.exists());
+}
+
+/// A folder with the plugin under its name.
+fn folder_with_plugin(home: &Home, name: &str) -> PathBuf {
+    let folder = home.path(name);
+    fs::create_dir_all(&folder).unwrap();
+    symlink(env!("CARGO_BIN_EXE_kubectl-tenant"), folder.join("kubectl-tenant")).unwrap();
+    folder
+}
+
+/// `PATH` with these folders.
+fn path(folders: &[&Path]) -> std::ffi::OsString {
+    std::env::join_paths(folders).unwrap()
+}
+
+#[test]
+fn the_program_for_kubectl_is_installed_beside_the_plugin() {
+    let home = Home::new("https://broker.example.com");
+    let (empty, folder) = (home.path("empty"), folder_with_plugin(&home, "bin"));
+    fs::create_dir(&empty).unwrap();
+    let program = folder.join("kubectl_complete-tenant");
+    for _ in 0..2 {
+        let mut install = home.command(&["completion", "install"]);
+        let output = run(install.env("PATH", path(&[&empty, &folder, Path::new("/bin")])));
+        assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{output:?}");
+        assert!(output.stderr.contains(&program.display().to_string()), "{output:?}");
+        assert!(!output.stderr.contains("warning"), "{output:?}");
+    }
+    assert_eq!(fs::metadata(&program).unwrap().permissions().mode() & 0o7777, 0o755);
+    let script = run(&mut home.command(&["completion", "kubectl"])).stdout;
+    assert_eq!(fs::read_to_string(&program).unwrap(), script);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+    // As kubectl runs it.
+    let mut command = Command::new(&program);
+    command.args(["workspaces", "--a"]).env_clear().env("HOME", home.path(""));
+    let output = run(command.env("PATH", path(&[&folder])));
+    assert_eq!((output.code, output.stdout.as_str()), (0, "--all\n:4\n"), "{output:?}");
+}
+
+#[test]
+fn the_program_for_kubectl_replaces_nothing_foreign() {
+    let home = Home::new("https://broker.example.com");
+    let folder = folder_with_plugin(&home, "bin");
+    let program = folder.join("kubectl_complete-tenant");
+    fs::write(&program, "#!/bin/sh\necho foreign\n").unwrap();
+    let install = |args: &[&str], folders: &[&Path]| {
+        let mut command = home.command(&[&["completion", "install"][..], args].concat());
+        run(command.env("PATH", path(folders)))
+    };
+    let output = install(&[], &[&folder]);
+    assert!(output.failed(1).contains("was not written by kubectl-tenant"), "{output:?}");
+    assert!(output.stderr.contains("--dir DIR"), "{output:?}");
+    assert_eq!(fs::read_to_string(&program).unwrap(), "#!/bin/sh\necho foreign\n");
+
+    let other = home.path("other");
+    fs::create_dir(&other).unwrap();
+    let output = install(&["--dir", other.to_str().unwrap()], &[&folder]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stderr.contains("is not on your PATH"), "{output:?}");
+    assert!(other.join("kubectl_complete-tenant").exists());
+
+    let missing = home.path("missing");
+    let output = install(&["--dir", missing.to_str().unwrap()], &[&folder]);
+    assert!(output.failed(1).contains("cannot write"), "{output:?}");
+    let output = install(&[], &[&other]);
+    assert!(output.failed(1).contains("kubectl-tenant is not on your PATH"), "{output:?}");
+}
