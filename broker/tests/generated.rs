@@ -27,3 +27,8 @@ fn the_openapi_document_is_up_to_date() {
 fn the_reference_of_settings_is_up_to_date() {
     compare("docs/configuration.md", &tenant_broker::config::reference());
 }
+
+#[test]
+fn the_reference_of_metrics_is_up_to_date() {
+    compare("docs/metrics.md", &tenant_broker::app::metrics_reference());
+}

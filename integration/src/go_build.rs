@@ -52,6 +52,8 @@ pub(crate) struct GoBuild<'a> {
     pub(crate) tests: &'a [GoTests],
     /// Linker flags, for example to stamp a version.
     pub(crate) linker_flags: &'a str,
+    /// Build tags, separated by commas.
+    pub(crate) tags: &'a str,
 }
 
 impl GoBuild<'_> {
@@ -153,6 +155,8 @@ impl GoBuild<'_> {
             "-mod=readonly",
             "-ldflags",
             self.linker_flags,
+            "-tags",
+            self.tags,
         ])
     }
 

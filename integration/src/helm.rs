@@ -61,6 +61,7 @@ async fn find() -> Result<PathBuf> {
         programs: &PROGRAMS,
         tests: &[],
         linker_flags: "-s -w",
+        tags: "",
     };
     Ok(build.in_cache("helm", &version).await?.join("helm"))
 }

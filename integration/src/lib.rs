@@ -14,6 +14,7 @@
 //! | [`pod`] | a program with a pod's ServiceAccount and environment |
 //! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities, and clients that use them |
 //! | [`browser`], [`oidc`], [`api`] | access to the broker without the plugin |
+//! | [`exposition`], [`promtool`] | the broker's metrics, and the check of rules on them |
 //! | [`conformance`] | the Kubernetes conformance suite, directly and through the gateway |
 //! | [`proxied_program`] | a program behind the API server's subresource `proxy` |
 //! | [`streams`] | long-lived streams: a watch, logs, exec, a forwarded port |
@@ -30,6 +31,7 @@ pub mod chromium;
 pub mod conformance;
 pub mod control_plane;
 pub mod engine;
+pub mod exposition;
 pub mod fault_proxy;
 mod go_build;
 pub mod helm;
@@ -49,6 +51,7 @@ pub mod postgres;
 pub mod probe;
 pub mod process;
 pub mod progress;
+pub mod promtool;
 pub mod proxied_program;
 pub mod random;
 pub mod scratch;

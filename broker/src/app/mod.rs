@@ -4,6 +4,7 @@ mod api;
 mod audit_keys;
 mod background;
 mod database;
+mod metrics;
 mod operator;
 mod serve;
 mod services;
@@ -14,6 +15,7 @@ pub use self::{
     api::document,
     audit_keys::{AuditKeys, audit_keys},
     database::open_database,
+    metrics::metrics_reference,
 };
 use crate::{
     audit::chain::Sealer,

@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use poem::{
@@ -15,15 +15,45 @@ use poem::{
 };
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use crate::base::{db::Db, error_chain, telemetry::Metrics};
+use crate::{
+    base::{db::ConnectionShares, error_chain, telemetry::Metrics},
+    gateway::Gateway,
+};
 
-/// State that `/readyz` depends on.
+/// How long a scrape waits for the database. It is shorter than Prometheus waits for a scrape (10
+/// seconds by default), so that an outage of the database is not an outage of the metrics.
+const SCRAPE_PING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The parts of the broker that the endpoints read.
 #[derive(Clone, Debug)]
-pub(super) struct Health {
-    /// Readiness requires that the database answers.
-    pub db: Db,
+pub(super) struct OperatorState {
+    /// Readiness requires that the database answers signed-in users.
+    pub shares: ConnectionShares,
     /// Whether the broker is stopping.
     pub draining: Arc<AtomicBool>,
+    /// Requests in flight.
+    pub gateway: Gateway,
+    /// The metrics of all parts.
+    pub metrics: Metrics,
+}
+
+impl OperatorState {
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    /// Sets the gauges that are read at a scrape.
+    async fn record_gauges(&self) {
+        let started_at = Instant::now();
+        let ping = tokio::time::timeout(SCRAPE_PING_TIMEOUT, self.shares.signed_in.ping()).await;
+        let answered = matches!(ping, Ok(Ok(())));
+        self.metrics.set_database_ping(answered, started_at.elapsed().as_secs_f64());
+        self.metrics.set_ready(answered && !self.is_draining());
+        for pool in self.shares.usage() {
+            self.metrics.set_database_connections(pool.share, [pool.idle, pool.used], pool.limit);
+        }
+        self.gateway.record_gauges();
+    }
 }
 
 /// How long requests in flight may take when the server stops.
@@ -42,15 +72,11 @@ impl OperatorServer {
     ///
     /// # Errors
     /// The listener cannot be registered with the runtime.
-    pub(super) fn start(
-        listener: TcpListener,
-        health: Health,
-        metrics: Metrics,
-    ) -> io::Result<Self> {
+    pub(super) fn start(listener: TcpListener, state: OperatorState) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let server = Server::new_with_acceptor(TcpAcceptor::from_tokio(listener)?);
         let task = tokio::spawn(server.run_with_graceful_shutdown(
-            routes(health, metrics),
+            routes(state),
             async { drop(stopped.await) },
             Some(DRAIN_TIMEOUT),
         ));
@@ -65,13 +91,12 @@ impl OperatorServer {
 }
 
 /// The routes `/healthz`, `/readyz` and `/metrics`.
-fn routes(health: Health, metrics: Metrics) -> impl Endpoint {
+fn routes(state: OperatorState) -> impl Endpoint {
     Route::new()
         .at("/healthz", get(healthz))
         .at("/readyz", get(readyz))
         .at("/metrics", get(render_metrics))
-        .data(health)
-        .data(metrics)
+        .data(state)
 }
 
 /// Liveness: the process runs.
@@ -82,10 +107,10 @@ fn healthz() -> &'static str {
 
 /// Readiness: the broker is not stopping and the database answers.
 #[handler]
-async fn readyz(health: Data<&Health>) -> Response {
-    let reason = if health.draining.load(Ordering::SeqCst) {
+async fn readyz(state: Data<&OperatorState>) -> Response {
+    let reason = if state.is_draining() {
         "the broker is stopping\n"
-    } else if let Err(error) = health.db.ping().await {
+    } else if let Err(error) = state.shares.signed_in.ping().await {
         tracing::warn!(error = error_chain(&error), "not ready: the database does not answer");
         "the database does not answer\n"
     } else {
@@ -95,12 +120,9 @@ async fn readyz(health: Data<&Health>) -> Response {
 }
 
 #[handler]
-#[expect(
-    clippy::unused_async,
-    reason = "poem's `handler` passes `Data` by value to async functions only"
-)]
-async fn render_metrics(metrics: Data<&Metrics>) -> Response {
+async fn render_metrics(state: Data<&OperatorState>) -> Response {
+    state.record_gauges().await;
     Response::builder()
         .content_type("application/openmetrics-text; version=1.0.0; charset=utf-8")
-        .body(metrics.render())
+        .body(state.metrics.render())
 }

@@ -16,7 +16,7 @@ use super::{
     App,
     api::{self, Api},
     background::{Background, Dependencies},
-    operator::{Health, OperatorServer},
+    operator::{OperatorServer, OperatorState},
     services::Services,
 };
 use crate::{
@@ -48,8 +48,13 @@ impl App {
         let tls = config.tls.as_ref().map(server::server_config).transpose()?;
 
         let draining = Arc::new(AtomicBool::new(false));
-        let health = Health { db: self.shares.signed_in.clone(), draining: Arc::clone(&draining) };
-        let operator = OperatorServer::start(operator, health, self.metrics.clone())?;
+        let state = OperatorState {
+            shares: self.shares.clone(),
+            draining: Arc::clone(&draining),
+            gateway: self.gateway.clone(),
+            metrics: self.metrics.clone(),
+        };
+        let operator = OperatorServer::start(operator, state)?;
         let background = Background::start(
             Dependencies {
                 workspaces: self.workspaces.clone(),

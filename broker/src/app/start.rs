@@ -9,6 +9,7 @@ use super::{
     api::Api,
     audit_keys::{AuditKeys, audit_keys},
     database::{compare_clocks, open_shares, private_folder},
+    metrics::label_values,
 };
 use crate::{
     audit::{self, AuditTrail, chain::Sealer},
@@ -58,6 +59,7 @@ impl App {
     /// A part cannot be used. The text says which setting to look at.
     pub async fn start(config: Config, clock: Clock) -> anyhow::Result<Self> {
         let metrics = Metrics::default();
+        metrics.export_zeros(&label_values(), clock.now());
         let shares = open_shares(&config).await?;
         compare_clocks(&shares.signed_in, &clock, &metrics).await?;
         let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await?;
@@ -144,7 +146,12 @@ impl PartBuilder<'_> {
     }
 
     fn build_sealer(&self, keys: &AuditKeys) -> Sealer {
-        Sealer::new(self.shares.signed_in.clone(), self.clock.clone(), Arc::clone(&keys.signing))
+        Sealer::new(
+            self.shares.signed_in.clone(),
+            self.clock.clone(),
+            Arc::clone(&keys.signing),
+            self.metrics.clone(),
+        )
     }
 
     fn build_workspaces(&self, notifier: Notifier) -> Workspaces {

@@ -46,7 +46,31 @@ pub enum Difference {
     Unexpected,
 }
 
+/// The kinds of objects that workspaces consist of.
+pub const DRIFT_KINDS: [&str; 6] = [
+    Namespace::NAME,
+    ResourceQuota::NAME,
+    LimitRange::NAME,
+    ServiceAccount::NAME,
+    RoleBinding::NAME,
+    NetworkPolicy::NAME,
+];
+
 impl Difference {
+    /// All differences.
+    pub const ALL: [Self; 10] = [
+        Self::Missing,
+        Self::Foreign,
+        Self::Terminating,
+        Self::PodSecurity,
+        Self::SuspendedLabel,
+        Self::Spec,
+        Self::Role,
+        Self::Subjects,
+        Self::Replaced,
+        Self::Unexpected,
+    ];
+
     /// The name in the database, the API and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -30,7 +30,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-pub use difference::{Compared, Difference, is_marked_suspended};
+pub use difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended};
 pub use dry_run::{AccessReview, DryRunResult, ServerFacts};
 pub use error::ClusterError;
 pub use kubernetes_user::KubernetesUser;
@@ -42,7 +42,7 @@ pub use secret::{SECRET_TYPE, TokenSecret};
 pub use self_review::UserInfo;
 pub use settings::ClusterSettings;
 pub use tenants::HeldBinding;
-pub use token::IssuedToken;
+pub use token::{IssuedToken, TOKEN_OUTCOMES};
 pub use upstream::{
     MAX_POOLED_BODY_BYTES, Transport, Upstream, UpstreamError, UpstreamRequestBody,
     UpstreamResponseBody,

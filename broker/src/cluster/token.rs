@@ -15,6 +15,10 @@ use crate::base::request_context;
 /// The limit of a response body in bytes; no API server sends as much.
 const MAX_BYTES: usize = 64 * 1024;
 
+/// Values of the label `outcome` of TokenRequests in metrics.
+pub const TOKEN_OUTCOMES: [&str; 6] =
+    ["success", "unavailable", "refused", "conflict", "not_found", "invalid"];
+
 /// An issued token. Its `Debug` output is redacted.
 #[derive(Debug)]
 pub struct IssuedToken {
@@ -64,6 +68,17 @@ impl Cluster {
         uid: &str,
         secret: Option<&TokenSecret>,
     ) -> Result<IssuedToken, ClusterError> {
+        let result = self.send_token_request(namespace, uid, secret).await;
+        self.metrics.token_request_ended(outcome(&result));
+        result
+    }
+
+    async fn send_token_request(
+        &self,
+        namespace: &str,
+        uid: &str,
+        secret: Option<&TokenSecret>,
+    ) -> Result<IssuedToken, ClusterError> {
         let audit_id =
             request_context::request_id().unwrap_or_else(|| self.clock.random_id().to_string());
         let bound_to = secret.map(|secret| {
@@ -105,6 +120,20 @@ impl Cluster {
         let response: TokenResponse = serde_json::from_slice(&body)
             .map_err(|_| ClusterError::Token("the response is no TokenRequest".to_owned()))?;
         inspect(response.status.token, audit_id)
+    }
+}
+
+/// The outcome of a TokenRequest, one of [`TOKEN_OUTCOMES`]. `conflict` and `not_found` mean that
+/// the ServiceAccount was replaced or deleted meanwhile.
+fn outcome(result: &Result<IssuedToken, ClusterError>) -> &'static str {
+    let [success, unavailable, refused, conflict, not_found, invalid] = TOKEN_OUTCOMES;
+    match result {
+        Ok(_) => success,
+        Err(ClusterError::Unavailable(_) | ClusterError::QuotaNotEnforced { .. }) => unavailable,
+        Err(ClusterError::Refused(_) | ClusterError::NotConfigured(_)) => refused,
+        Err(ClusterError::Conflict(_)) => conflict,
+        Err(ClusterError::NotFound(_)) => not_found,
+        Err(ClusterError::Token(_)) => invalid,
     }
 }
 

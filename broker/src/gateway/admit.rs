@@ -41,6 +41,7 @@ impl Gateway {
             UsageMeter { limiter, verb },
             info,
             Arc::clone(request),
+            self.metrics.clone(),
         ))
     }
 }

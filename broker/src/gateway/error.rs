@@ -47,6 +47,23 @@ impl From<UpstreamError> for ApiError {
     }
 }
 
+/// Values of the label `cause` of upstream errors in metrics.
+pub const UPSTREAM_ERROR_CAUSES: [&str; 3] = ["connect", "connection", "incomplete"];
+/// The cause if the API server's response ended before it was complete.
+pub(super) const INCOMPLETE: &str = UPSTREAM_ERROR_CAUSES[2];
+
+/// The cause of an error as in [`UPSTREAM_ERROR_CAUSES`]; `None` if the client caused it.
+pub(super) fn upstream_error_cause(error: &UpstreamError) -> Option<&'static str> {
+    let [connect, connection, _] = UPSTREAM_ERROR_CAUSES;
+    match error {
+        UpstreamError::Path(_) => None,
+        UpstreamError::Connect(_) => Some(connect),
+        UpstreamError::Connection(error) => {
+            UploadError::find_in(&**error).is_none().then_some(connection)
+        }
+    }
+}
+
 /// The error for a client whose request was closed from outside.
 pub(super) fn cancelled_request(reason: CloseReason) -> ApiError {
     match reason {

@@ -18,6 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{
     cancel::CloseReason,
     discard::Discarder,
+    error::INCOMPLETE,
     limiter::{BodyMeter, UsageMeter},
     streams::{Registration, StreamInfo},
     tokens::Token,
@@ -28,6 +29,7 @@ use crate::{
     base::{
         rate_limit::RateLimiter,
         request_context::{self, RequestInfo},
+        telemetry::Metrics,
     },
     http::{AccessLogLine, ApiError, Details, Forwarded},
 };
@@ -46,6 +48,7 @@ pub(super) struct InFlightRequest {
     /// Bytes from the API server.
     bytes_down: Arc<AtomicU64>,
     usage_meter: UsageMeter,
+    metrics: Metrics,
     /// Counts against the tenant's limit of concurrent requests or streams.
     _permit: OwnedSemaphorePermit,
     has_ended: bool,
@@ -90,6 +93,7 @@ impl InFlightRequest {
         usage_meter: UsageMeter,
         info: StreamInfo,
         request: Arc<RequestInfo>,
+        metrics: Metrics,
     ) -> Self {
         Self {
             registration,
@@ -100,6 +104,7 @@ impl InFlightRequest {
             bytes_up: Arc::default(),
             bytes_down: Arc::default(),
             usage_meter,
+            metrics,
             _permit: permit,
             has_ended: false,
         }
@@ -111,7 +116,8 @@ impl InFlightRequest {
             Direction::Up => &self.bytes_up,
             Direction::Down => &self.bytes_down,
         };
-        BodyMeter::new(self.usage_meter.clone(), direction, Arc::clone(bytes))
+        let (usage, metrics) = (self.usage_meter.clone(), self.metrics.clone());
+        BodyMeter::new(usage, direction, Arc::clone(bytes), metrics)
     }
 
     /// The request body, metered. Its rest is discarded within these limits.
@@ -146,6 +152,9 @@ impl InFlightRequest {
     pub(super) fn end(&mut self, end: End) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
+        }
+        if end == End::UpstreamLost {
+            self.metrics.gateway_upstream_error(INCOMPLETE);
         }
         let is_stream = self.is_stream();
         if is_stream {

@@ -28,13 +28,16 @@ use super::{
     path::Kind,
     usage::{Direction, UsageCounters, Verb},
 };
-use crate::{http::ApiError, tier::GatewayLimits};
+use crate::{base::telemetry::Metrics, http::ApiError, tier::GatewayLimits};
 
 /// The burst, in seconds of the request rate. It is large because kubectl reads all API groups when
 /// it starts.
 const BURST_SECONDS: u32 = 4;
 /// Delay before a refusal, so that a client that retries in a loop costs other tenants little.
 const REFUSAL_DELAY: Duration = Duration::from_millis(100);
+
+/// Values of the label `limit` of refused requests in metrics.
+pub const LIMITS: [&str; 3] = ["rate", "at_once", "streams"];
 
 /// The limit that a request exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +51,13 @@ pub(super) enum LimitExceeded {
 }
 
 impl LimitExceeded {
-    /// The value of the label in metrics.
+    /// The value of the label in metrics: one of [`LIMITS`].
     pub(super) fn as_str(self) -> &'static str {
+        let [rate, concurrency, streams] = LIMITS;
         match self {
-            Self::Rate(_) => "rate",
-            Self::Concurrency => "at_once",
-            Self::Streams => "streams",
+            Self::Rate(_) => rate,
+            Self::Concurrency => concurrency,
+            Self::Streams => streams,
         }
     }
 
@@ -154,13 +158,19 @@ pub(super) struct BodyMeter {
     usage: UsageMeter,
     direction: Direction,
     bytes: Arc<AtomicU64>,
+    metrics: Metrics,
     delay: Option<Pin<Box<Sleep>>>,
 }
 
 impl BodyMeter {
-    /// A meter that adds the bytes to `bytes` as well.
-    pub(super) fn new(usage: UsageMeter, direction: Direction, bytes: Arc<AtomicU64>) -> Self {
-        Self { usage, direction, bytes, delay: None }
+    /// A meter that adds the bytes to `bytes` and to the metrics as well.
+    pub(super) fn new(
+        usage: UsageMeter,
+        direction: Direction,
+        bytes: Arc<AtomicU64>,
+        metrics: Metrics,
+    ) -> Self {
+        Self { usage, direction, bytes, metrics, delay: None }
     }
 
     /// Ready when more bytes may be transferred.
@@ -184,6 +194,10 @@ impl BodyMeter {
     /// Records transferred bytes.
     pub(super) fn record_bytes(&mut self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        match self.direction {
+            Direction::Up => self.metrics.gateway_bytes_up(bytes as u64),
+            Direction::Down => self.metrics.gateway_bytes_down(bytes as u64),
+        }
         let wait = self.usage.limiter.count_bytes(self.usage.verb, self.direction, bytes);
         self.delay = wait.map(|wait| Box::pin(tokio::time::sleep(wait)));
     }

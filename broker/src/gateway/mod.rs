@@ -37,9 +37,10 @@ mod usage_flush;
 use tokio::task::JoinSet;
 
 use self::{
-    cancel::CloseReason, limiter::TenantLimiters, principals::PrincipalCache, streams::Streams,
-    tokens::TokenCache,
+    cancel::CloseReason, limiter::TenantLimiters, path::Kind, principals::PrincipalCache,
+    streams::Streams, tokens::TokenCache,
 };
+pub use self::{error::UPSTREAM_ERROR_CAUSES, limiter::LIMITS};
 use crate::{
     base::{clock::Clock, db::Db, error_chain, telemetry::Metrics},
     cluster::Clusters,
@@ -47,6 +48,11 @@ use crate::{
     identity::Identity,
     workspace::{NotificationReceiver, Workspaces},
 };
+
+/// Values of the label `kind` of requests in metrics.
+pub fn request_kinds() -> [&'static str; 5] {
+    Kind::ALL.map(Kind::as_str)
+}
 
 /// The dependencies of [`Gateway`].
 #[derive(Debug)]
@@ -156,6 +162,13 @@ impl Gateway {
         tasks.spawn(watcher.reconcile_streams());
         tasks.spawn(self.clone().flush_usage());
         BackgroundTasks { gateway: self.clone(), tasks }
+    }
+
+    /// Sets the gauges of the requests and streams in flight.
+    pub fn record_gauges(&self) {
+        for kind in Kind::ALL {
+            self.metrics.set_gateway_in_flight(kind.as_str(), self.streams.count(kind));
+        }
     }
 
     /// Closes all streams because the broker shuts down; clients reconnect to another replica.

@@ -25,7 +25,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The name in log lines.
+    /// All kinds.
+    pub(super) const ALL: [Self; 5] =
+        [Self::Call, Self::Watch, Self::Follow, Self::Session, Self::Proxy];
+
+    /// The name in log lines and metrics.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Call => "call",

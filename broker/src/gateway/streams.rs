@@ -67,6 +67,11 @@ impl Streams {
         matching.filter(|(_, handle)| handle.cancel(reason)).count()
     }
 
+    /// The number of requests or streams of this kind in flight.
+    pub(super) fn count(&self, kind: Kind) -> usize {
+        self.table().open.values().filter(|(info, _)| info.kind == kind).count()
+    }
+
     /// All requests and streams in flight.
     pub(super) fn open(&self) -> Vec<StreamInfo> {
         self.table().open.values().map(|(info, _)| info.clone()).collect()
@@ -123,6 +128,7 @@ mod tests {
         let streams = Streams::default();
         let (one, other) = (streams.register(info(1, 7)), streams.register(info(2, 7)));
         assert_eq!(streams.open().len(), 2);
+        assert_eq!([Kind::Watch, Kind::Call].map(|kind| streams.count(kind)), [2, 0]);
         assert_eq!(
             streams.close(CloseReason::Suspended, |info| info.workspace == Uuid::from_u128(1)),
             1

@@ -10,7 +10,7 @@ use tenant_shared::Code;
 
 use super::{
     Gateway,
-    error::{cancelled_request, token_replaced},
+    error::{cancelled_request, token_replaced, upstream_error_cause},
     in_flight::InFlightRequest,
     path::Kind,
     principals::Principal,
@@ -191,8 +191,13 @@ impl UpstreamCall<'_> {
             // The first poll of `send` may write the request, so a closed request is not polled.
             biased;
             reason = self.in_flight.closed() => return Err(cancelled_request(reason)),
-            response = self.cluster.upstream().send(request, transport) => response?,
+            response = self.cluster.upstream().send(request, transport) => response,
         };
+        let response = response.inspect_err(|error| {
+            if let Some(cause) = upstream_error_cause(error) {
+                self.gateway.metrics.gateway_upstream_error(cause);
+            }
+        })?;
         tracing::debug!(status = response.status().as_u16(), "response of the API server");
         Ok(response)
     }

@@ -10,6 +10,10 @@ use crate::{
     access::AccessError, base::rate_limit::RateLimited, cluster::ClusterError, identity::SIGN_IN,
 };
 
+/// Values of the label `cause` of an open step of a suspension in metrics.
+pub const REVOCATION_FAILURE_CAUSES: [&str; 7] =
+    ["unavailable", "timeout", "refused", "conflict", "relabelled", "foreign", "streams_open"];
+
 /// Error of an operation on a workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
@@ -96,18 +100,20 @@ impl WorkspaceError {
         Self::Relabelled { namespace: workspace.k8s_namespace.clone(), workspace: workspace.id }
     }
 
-    /// Cause of an open step of a suspension, as the value of a metric label.
+    /// Cause of an open step of a suspension: one of [`REVOCATION_FAILURE_CAUSES`].
     pub(super) fn cause(&self) -> &'static str {
+        let [unavailable, timeout, refused, conflict, relabelled, foreign, streams_open] =
+            REVOCATION_FAILURE_CAUSES;
         match self {
-            Self::Relabelled { .. } => "relabelled",
-            Self::ForeignNamespace(_) => "foreign",
-            Self::TimedOut(_) => "timeout",
+            Self::Relabelled { .. } => relabelled,
+            Self::ForeignNamespace(_) => foreign,
+            Self::TimedOut(_) => timeout,
             Self::Cluster(ClusterError::Unavailable(_) | ClusterError::QuotaNotEnforced { .. }) => {
-                "unavailable"
+                unavailable
             }
-            Self::StreamsOpen(_) => "streams_open",
-            Self::Conflict(_) => "conflict",
-            _ => "refused",
+            Self::StreamsOpen(_) => streams_open,
+            Self::Conflict(_) => conflict,
+            _ => refused,
         }
     }
 }

@@ -33,9 +33,10 @@ mod tests;
 use uuid::Uuid;
 
 pub use active::Active;
-pub use error::WorkspaceError;
+pub use error::{REVOCATION_FAILURE_CAUSES, WorkspaceError};
 pub use notifier::{NotificationReceiver, Notifier, PendingAcks, notification_channel};
 pub use objects::{LIMITS_NAME, NETWORK_POLICY_NAME, QUOTA_NAME};
+pub use progress::REVOCATION_STEPS;
 pub(crate) use progress::Steps;
 pub(crate) use rotate::ROTATION_STEPS;
 pub use store::{WorkspaceRow, WorkspaceStatusRow};

@@ -10,14 +10,15 @@ use crate::base::{clock::timestamp, error_chain};
 /// Maximum length of the error message of an open step, in characters.
 const MAX_DETAIL: usize = 500;
 
+/// Steps of a suspension that revoke access. Each is tried whatever became of the others, and its
+/// failures are counted.
+pub const REVOCATION_STEPS: [&str; 4] =
+    ["label_namespace", "delete_role_bindings", "delete_service_account", "close_streams"];
 /// Steps of a suspension after the decision is on record.
-pub(super) const SUSPENSION_STEPS: [&str; 5] = [
-    "label_namespace",
-    "delete_role_bindings",
-    "delete_service_account",
-    "close_streams",
-    "finish",
-];
+pub(super) const SUSPENSION_STEPS: [&str; 5] = {
+    let [label, unbind, delete_account, close_streams] = REVOCATION_STEPS;
+    [label, unbind, delete_account, close_streams, "finish"]
+};
 /// Steps of a resumption after the decision is on record.
 pub(super) const RESUMPTION_STEPS: [&str; 2] = ["unlabel_namespace", "create_objects"];
 /// Steps of an init after the request is on record.

@@ -50,6 +50,7 @@ impl Workspaces {
         for finished in results {
             left += usize::from(!finished?);
         }
+        self.metrics.sweep_completed(self.clock.now());
         Ok(left)
     }
 

@@ -8,6 +8,8 @@ use std::{
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
+use crate::log_events::{self, LogEvent};
+
 /// A path that a file uses, without `crate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Use(Vec<String>);
@@ -44,6 +46,7 @@ pub(crate) struct Source {
     names: Vec<String>,
     literals: Vec<String>,
     undocumented: Vec<String>,
+    log_events: Vec<LogEvent>,
 }
 
 fn root() -> PathBuf {
@@ -81,15 +84,16 @@ pub(crate) fn sources() -> Vec<Source> {
 impl Source {
     /// Parses a file.
     pub(crate) fn parse(path: &str, text: &str) -> Self {
-        let tokens = TokenStream::from_str(text).unwrap();
+        let tokens = without_tests(TokenStream::from_str(text).unwrap());
         let mut source = Self {
             path: path.to_owned(),
             uses: Vec::new(),
             names: Vec::new(),
             literals: Vec::new(),
             undocumented: Vec::new(),
+            log_events: log_events::events(path, &tokens),
         };
-        source.scan(&without_tests(tokens));
+        source.scan(&tokens);
         source
     }
 
@@ -128,6 +132,11 @@ impl Source {
     /// Names of the public functions and types without a docstring.
     pub(crate) fn undocumented(&self) -> &[String] {
         &self.undocumented
+    }
+
+    /// The events and spans of the log.
+    pub(crate) fn log_events(&self) -> &[LogEvent] {
+        &self.log_events
     }
 
     /// Whether a text of the file is SQL on this table.

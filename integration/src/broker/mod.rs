@@ -243,6 +243,17 @@ impl Broker {
         Ok(answer.text().await?)
     }
 
+    /// Returns the value of one series of the metrics, for example `NAME{label="value"}` with the
+    /// labels in the order of `/metrics`; 0 if there is none.
+    ///
+    /// # Errors
+    /// The broker does not respond, or the value is no number.
+    pub async fn metric(&self, series: &str) -> Result<f64> {
+        let text = self.metrics().await?;
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.map_or(Ok(0.0), |value| value.parse().with_context(|| format!("parse {series}")))
+    }
+
     /// Path of the log file, which covers all starts.
     pub fn log_file(&self) -> PathBuf {
         self.0.folder.join(format!("{}.log", self.0.name))

@@ -45,6 +45,7 @@ impl Programs {
             programs: &PROGRAMS,
             tests: &TESTS,
             linker_flags: &linker_flags(&version)?,
+            tags: "",
         };
         let cache = build.in_cache("conformance", &version).await?;
         Ok(Self {

@@ -96,6 +96,7 @@ impl Programs {
                 programs: &release::PROGRAMS,
                 tests: &[],
                 linker_flags: &release::linker_flags(&version)?,
+                tags: "",
             };
             build.build(&go, cache).await?;
         }

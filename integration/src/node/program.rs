@@ -29,6 +29,7 @@ pub(super) async fn find() -> Result<PathBuf> {
         programs: &PROGRAMS,
         tests: &[],
         linker_flags: "-s -w",
+        tags: "",
     };
     let cache = build.in_cache("kwok", &version).await;
     Ok(cache.context("KWOK, which plays nodes, is not on PATH")?.join("kwok"))

@@ -18,6 +18,7 @@ mod isolation;
 mod issuance;
 mod lookup;
 mod machines;
+mod metrics;
 mod plugin;
 mod policies;
 mod refusals;

@@ -12,6 +12,7 @@ use crate::{
         db::{Db, Tx},
         error_chain,
         signing::PrivateKey,
+        telemetry::Metrics,
     },
     on_engine,
 };
@@ -48,6 +49,20 @@ pub enum SealError {
     Tampered(&'static str),
 }
 
+impl SealError {
+    /// Values of the label `cause` in metrics.
+    pub const CAUSES: [&str; 3] = ["database", "signature", "tampered"];
+
+    fn cause(&self) -> &'static str {
+        let [database, signature, tampered] = Self::CAUSES;
+        match self {
+            Self::Storage(_) => database,
+            Self::Sign(_) => signature,
+            Self::Tampered(_) => tampered,
+        }
+    }
+}
+
 /// Seals rows. Any number of sealers may run concurrently: every write depends on an unchanged
 /// head, so exactly one of them commits its batch, and none waits for a lock while it hashes.
 #[derive(Clone, Debug)]
@@ -55,12 +70,13 @@ pub struct Sealer {
     db: Db,
     clock: Clock,
     key: Arc<PrivateKey>,
+    metrics: Metrics,
 }
 
 impl Sealer {
     /// A sealer that signs checkpoints with this key.
-    pub fn new(db: Db, clock: Clock, key: Arc<PrivateKey>) -> Self {
-        Self { db, clock, key }
+    pub fn new(db: Db, clock: Clock, key: Arc<PrivateKey>, metrics: Metrics) -> Self {
+        Self { db, clock, key, metrics }
     }
 
     /// Seals new rows about once a second, forever.
@@ -68,8 +84,12 @@ impl Sealer {
         let mut ticks = ticks(SEAL_INTERVAL);
         loop {
             ticks.tick().await;
-            if let Err(error) = self.seal_if_due().await {
-                tracing::error!(error = error_chain(&error), "sealing audit rows failed");
+            match self.seal_if_due().await {
+                Ok(()) => self.metrics.audit_sealed(self.clock.now()),
+                Err(error) => {
+                    self.metrics.audit_seal_failed(error.cause());
+                    tracing::error!(error = error_chain(&error), "sealing audit rows failed");
+                }
             }
         }
     }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use sqlx::{Database, Pool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
@@ -30,7 +31,32 @@ pub struct ConnectionShares {
     pub unauthenticated: Db,
 }
 
+/// Open connections of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// Name of the share: one of [`ConnectionShares::NAMES`].
+    pub share: &'static str,
+    /// Connections that nothing uses.
+    pub idle: u32,
+    /// Connections in use.
+    pub used: u32,
+    /// Maximum number of connections.
+    pub limit: u32,
+}
+
+impl PoolUsage {
+    fn of<DB: Database>(share: &'static str, pool: &Pool<DB>) -> Self {
+        let idle = u32::try_from(pool.num_idle()).unwrap_or(u32::MAX);
+        let used = pool.size().saturating_sub(idle);
+        Self { share, idle, used, limit: pool.options().get_max_connections() }
+    }
+}
+
 impl ConnectionShares {
+    /// Names of the shares in metrics. `writer` is the single writer of SQLite, which the others,
+    /// then readers only, have in common.
+    pub const NAMES: [&str; 4] = ["signed_in", "authority", "unauthenticated", "writer"];
+
     /// Connects; creates the file of a SQLite database.
     ///
     /// # Errors
@@ -68,6 +94,26 @@ impl ConnectionShares {
                 })
             }
         }
+    }
+
+    /// The open connections of all shares.
+    pub fn usage(&self) -> Vec<PoolUsage> {
+        let [signed_in, authority, unauthenticated, writer] = Self::NAMES;
+        let mut usage = Vec::with_capacity(Self::NAMES.len());
+        for (share, db) in [
+            (signed_in, &self.signed_in),
+            (authority, &self.authority),
+            (unauthenticated, &self.unauthenticated),
+        ] {
+            usage.push(match db {
+                Db::Postgres(pool) => PoolUsage::of(share, pool),
+                Db::Sqlite { read, .. } => PoolUsage::of(share, read),
+            });
+        }
+        if let Db::Sqlite { write, .. } = &self.signed_in {
+            usage.push(PoolUsage::of(writer, write));
+        }
+        usage
     }
 
     /// Closes the connections after the statements in flight have ended.
@@ -117,7 +163,10 @@ mod tests {
     use super::*;
     use crate::testing::{On, TestDatabase, on_both_engines};
 
-    on_both_engines!(authority_waits_for_one_transaction_at_most);
+    on_both_engines!(
+        authority_waits_for_one_transaction_at_most,
+        a_transaction_is_a_used_connection_of_its_share,
+    );
 
     /// Transactions of each of the other shares: more than any share has connections.
     const OTHERS: usize = 20;
@@ -161,6 +210,25 @@ mod tests {
         tx.commit().await.unwrap();
         others.join_all().await;
         assert_eq!(begun.lock().unwrap().len(), 2 * OTHERS);
+        shares.close().await;
+    }
+
+    async fn a_transaction_is_a_used_connection_of_its_share(on: On) {
+        let place = TestDatabase::new(on).await;
+        let shares = place.shares().await;
+        let used = || {
+            let used = shares.usage().into_iter().filter(|usage| usage.used > 0);
+            used.map(|usage| (usage.share, usage.used)).collect::<Vec<_>>()
+        };
+        let (share, limit) = match on {
+            On::Postgres => ("authority", AUTHORITY.0),
+            On::Sqlite => ("writer", 1),
+        };
+        assert!(used().is_empty());
+        let tx = shares.authority.begin().await.unwrap();
+        assert_eq!(used(), [(share, 1)]);
+        assert!(shares.usage().iter().any(|usage| (usage.share, usage.limit) == (share, limit)));
+        tx.commit().await.unwrap();
         shares.close().await;
     }
 

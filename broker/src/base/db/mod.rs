@@ -10,7 +10,7 @@ mod connection_shares;
 mod tests;
 
 use connection_shares::WriteTurn;
-pub use connection_shares::{ConnectionShares, WriteQueue};
+pub use connection_shares::{ConnectionShares, PoolUsage, WriteQueue};
 
 use std::{
     path::{Path, PathBuf},

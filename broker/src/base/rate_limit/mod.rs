@@ -33,6 +33,15 @@ const MAX_BODIES_PER_CLIENT: usize = 32;
 /// Maximum number of bodies of refused gateway requests that are read and discarded concurrently.
 const MAX_DISCARDED_BODIES: usize = 256;
 
+/// Values of the label `limit` of refused requests in metrics.
+pub const LIMITS: [&str; 5] =
+    [REQUESTS_PER_ADDRESS, REQUESTS, REQUESTS_AT_ONCE, BODIES_AT_ONCE, DISCARDED_BODIES_AT_ONCE];
+const REQUESTS_PER_ADDRESS: &str = "requests_per_address";
+const REQUESTS: &str = "requests";
+const REQUESTS_AT_ONCE: &str = "requests_at_once";
+const BODIES_AT_ONCE: &str = "bodies_at_once";
+const DISCARDED_BODIES_AT_ONCE: &str = "discarded_bodies_at_once";
+
 /// A rate limit refused the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimited {
@@ -112,10 +121,10 @@ impl RateLimiter {
             .0
             .requests
             .try_acquire(client)
-            .ok_or_else(|| self.refused("requests_at_once", Duration::ZERO))?;
+            .ok_or_else(|| self.refused(REQUESTS_AT_ONCE, Duration::ZERO))?;
         self.0.rate.take(client, Instant::now()).map_err(|refused| match refused {
-            Refused::Client(wait) => self.refused("requests_per_address", wait),
-            Refused::Total(wait) => self.refused("requests", wait),
+            Refused::Client(wait) => self.refused(REQUESTS_PER_ADDRESS, wait),
+            Refused::Total(wait) => self.refused(REQUESTS, wait),
         })?;
         Ok(AdmittedRequest { limits: self.clone(), client, _slot: slot })
     }
@@ -126,7 +135,7 @@ impl RateLimiter {
     /// Too many bodies are being read.
     pub fn read_body(&self) -> Result<BodySlot, RateLimited> {
         let slot = self.0.bodies.try_acquire(Client::current());
-        slot.map(BodySlot).ok_or_else(|| self.refused("bodies_at_once", Duration::ZERO))
+        slot.map(BodySlot).ok_or_else(|| self.refused(BODIES_AT_ONCE, Duration::ZERO))
     }
 
     /// Permits the body of this client's refused request to be read and discarded; `None` if too
@@ -134,7 +143,7 @@ impl RateLimiter {
     pub fn discard_body(&self, client: Client) -> Option<BodySlot> {
         let slot = self.0.discarded.try_acquire(client).map(BodySlot);
         if slot.is_none() {
-            self.0.metrics.unauthenticated_refused("discarded_bodies_at_once");
+            self.0.metrics.unauthenticated_refused(DISCARDED_BODIES_AT_ONCE);
         }
         slot
     }

@@ -3,12 +3,21 @@
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
+        TypedMetric,
         counter::Counter,
         family::Family,
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
+        info::Info,
     },
-    registry::{Metric, Registry, Unit},
+    registry::{Metric, Unit},
+};
+
+use super::{
+    gateway::GatewayCounts,
+    health::HealthGauges,
+    process,
+    registry::{Exposition, Registrar},
 };
 
 /// Labels of a request; the values of each are a closed set.
@@ -17,6 +26,12 @@ pub(super) struct RequestLabels {
     pub(super) method: &'static str,
     pub(super) area: &'static str,
     pub(super) status: u16,
+}
+
+/// Label of the part of the service that serves a request.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct AreaLabels {
+    pub(super) area: &'static str,
 }
 
 /// Labels of an audited action.
@@ -72,14 +87,27 @@ pub(super) struct RoleLabels {
     pub(super) leads_out: &'static str,
 }
 
-/// The counts of all metrics, and the registry that renders them.
+/// Label of the cause of a failure.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct CauseLabels {
+    pub(super) cause: &'static str,
+}
+
+/// Label of the program.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+}
+
+/// The counts of all metrics, and the registries that render them.
 #[derive(Debug)]
 pub(super) struct Counts {
     pub(super) unauthenticated_refused: Family<LimitLabels, Counter>,
     pub(super) throttled: Family<LimitLabels, Counter>,
     pub(super) requests: Family<RequestLabels, Counter>,
-    pub(super) request_seconds: Histogram,
+    pub(super) request_seconds: Family<AreaLabels, Histogram>,
     pub(super) actions: Family<ActionLabels, Counter>,
+    pub(super) token_requests: Family<OutcomeLabels, Counter>,
     pub(super) token_request_seconds: Histogram,
     pub(super) workspaces: Family<StatusLabels, Gauge>,
     pub(super) oldest_seconds: Family<StatusLabels, Gauge>,
@@ -92,14 +120,20 @@ pub(super) struct Counts {
     pub(super) policies_in_force: Gauge,
     pub(super) clock_offset_milliseconds: Gauge,
     pub(super) role_beyond_admin: Family<RoleLabels, Gauge>,
-    pub(super) registry: Registry,
+    pub(super) gateway: GatewayCounts,
+    pub(super) health: HealthGauges,
+    pub(super) started_at: Gauge,
+    pub(super) exposition: Exposition,
 }
 
 impl Counts {
     /// Registers all metrics. Rust evaluates the fields in the order in which they are written
     /// here, so this is also their order in `/metrics`.
     pub(super) fn new() -> Self {
-        let mut registry = Registry::with_prefix("tenant_broker");
+        let mut process = Registrar::with_prefix("process");
+        let mut registry = Registrar::with_prefix("tenant_broker");
+        let build = BuildLabels { version: env!("CARGO_PKG_VERSION") };
+        registry.add("build", "The version of the broker", None, Info::new(build));
         Self {
             unauthenticated_refused: register(
                 &mut registry,
@@ -115,14 +149,19 @@ impl Counts {
             request_seconds: register_seconds(
                 &mut registry,
                 "request_duration",
-                "Time from request to response",
-                Histogram::new(exponential_buckets(0.000_5, 2.0, 16)),
+                "Time from a request to the beginning of its response",
+                Family::new_with_constructor(request_histogram as fn() -> Histogram),
             ),
             actions: register(&mut registry, "actions", "Audited actions by outcome"),
+            token_requests: register(
+                &mut registry,
+                "token_requests",
+                "TokenRequests at the Kubernetes API by outcome",
+            ),
             token_request_seconds: register_seconds(
                 &mut registry,
                 "token_request_duration",
-                "Time of a TokenRequest at the Kubernetes API",
+                "Time of an answered TokenRequest at the Kubernetes API",
                 Histogram::new(exponential_buckets(0.000_5, 2.0, 14)),
             ),
             workspaces: register(&mut registry, "workspaces", "Workspaces by status"),
@@ -173,25 +212,37 @@ impl Counts {
                 "role_rights_beyond_admin",
                 "Resources on which a tier's ClusterRole grants more than the built-in admin",
             ),
-            registry,
+            gateway: GatewayCounts::new(&mut registry),
+            health: HealthGauges::new(&mut registry),
+            started_at: process::register(&mut process),
+            exposition: Exposition::new([process, registry]),
         }
     }
 }
 
+/// Buckets from 0.5 ms to 16 s.
+fn request_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_5, 2.0, 16))
+}
+
 /// Registers a new metric with this name, without the prefix, and this help text.
-fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+pub(super) fn register<M: Metric + TypedMetric + Clone + Default>(
+    registry: &mut Registrar,
+    name: &str,
+    help: &str,
+) -> M {
     let metric = M::default();
-    registry.register(name, help, metric.clone());
+    registry.add(name, help, None, metric.clone());
     metric
 }
 
 /// Registers this metric like [`register`], with the unit seconds.
-fn register_seconds<M: Metric + Clone>(
-    registry: &mut Registry,
+pub(super) fn register_seconds<M: Metric + TypedMetric + Clone>(
+    registry: &mut Registrar,
     name: &str,
     help: &str,
     metric: M,
 ) -> M {
-    registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
+    registry.add(name, help, Some(Unit::Seconds), metric.clone());
     metric
 }

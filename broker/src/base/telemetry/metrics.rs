@@ -2,13 +2,31 @@
 
 use std::sync::Arc;
 
-use prometheus_client::encoding::text::encode;
+use jiff::Timestamp;
 use tenant_shared::WorkspaceStatus;
 
-use super::counts::{
-    ActionLabels, Counts, DriftLabels, LimitLabels, OutcomeLabels, RequestLabels, RoleLabels,
-    StatusLabels, StepLabels, SweepLabels,
+use super::{
+    counts::{
+        ActionLabels, AreaLabels, CauseLabels, Counts, DriftLabels, LimitLabels, OutcomeLabels,
+        RequestLabels, RoleLabels, StatusLabels, StepLabels, SweepLabels,
+    },
+    gateway::KindLabels,
+    health::{ConnectionLabels, ShareLabels},
 };
+
+/// Values of the label `method`: the methods of HTTP that the broker serves, and all others.
+pub(super) const METHODS: [&str; 8] =
+    ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other"];
+/// Values of the label `area`, and the beginnings of their paths. The first that matches counts.
+pub(super) const AREAS: [(&str, &[&str]); 5] = [
+    ("gateway", &["/clusters/"]),
+    ("api", &["/api/"]),
+    ("issuer", &["/oauth2/", "/.well-known/"]),
+    ("pages", &["/login"]),
+    ("other", &[""]),
+];
+/// Values of the label `state` of database connections.
+const CONNECTION_STATES: [&str; 2] = ["idle", "used"];
 
 /// Outcome of an attempt of the sweep on a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +39,23 @@ pub enum SweepOutcome {
     TimedOut,
 }
 
+impl SweepOutcome {
+    pub(super) const ALL: [Self; 3] = [Self::Done, Self::Failed, Self::TimedOut];
+
+    /// Value of the label `outcome`.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+        }
+    }
+}
+
 /// All metrics. Clones share the counts. These are one allocation, because every request of the
 /// gateway has a clone.
 #[derive(Clone, Debug)]
-pub struct Metrics(Arc<Counts>);
+pub struct Metrics(pub(super) Arc<Counts>);
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -35,9 +66,10 @@ impl Default for Metrics {
 impl Metrics {
     /// Counts an answered request and its duration.
     pub fn request(&self, method: &http::Method, path: &str, status: u16, seconds: f64) {
-        let labels = RequestLabels { method: method_label(method), area: area(path), status };
+        let area = area(path);
+        let labels = RequestLabels { method: method_label(method), area, status };
         self.0.requests.get_or_create(&labels).inc();
-        self.0.request_seconds.observe(seconds);
+        self.0.request_seconds.get_or_create(&AreaLabels { area }).observe(seconds);
     }
 
     /// Counts an audited action.
@@ -45,9 +77,14 @@ impl Metrics {
         self.0.actions.get_or_create(&ActionLabels { action, outcome }).inc();
     }
 
-    /// Records the duration of a TokenRequest.
+    /// Records the duration of an answered TokenRequest.
     pub fn token_request(&self, seconds: f64) {
         self.0.token_request_seconds.observe(seconds);
+    }
+
+    /// Counts a TokenRequest with its outcome.
+    pub fn token_request_ended(&self, outcome: &'static str) {
+        self.0.token_requests.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
     /// Sets the number of workspaces in a status, and how long the oldest has been in it.
@@ -59,12 +96,7 @@ impl Metrics {
 
     /// Counts an attempt of the sweep on a workspace in this status.
     pub fn sweep_attempt(&self, status: WorkspaceStatus, outcome: SweepOutcome) {
-        let outcome = match outcome {
-            SweepOutcome::Done => "done",
-            SweepOutcome::Failed => "failed",
-            SweepOutcome::TimedOut => "timed_out",
-        };
-        let labels = SweepLabels { status: status.as_str(), outcome };
+        let labels = SweepLabels { status: status.as_str(), outcome: outcome.as_str() };
         self.0.sweep_attempts.get_or_create(&labels).inc();
     }
 
@@ -131,39 +163,103 @@ impl Metrics {
         }
     }
 
+    /// Records that a round of the sweep was completed.
+    pub fn sweep_completed(&self, at: Timestamp) {
+        self.0.health.sweep_timestamp.set(at.as_second());
+    }
+
+    /// Records that all audit rows were found sealed.
+    pub fn audit_sealed(&self, at: Timestamp) {
+        self.0.health.audit_seal_timestamp.set(at.as_second());
+    }
+
+    /// Counts a failed attempt to seal audit rows.
+    pub fn audit_seal_failed(&self, cause: &'static str) {
+        self.0.health.audit_seal_failures.get_or_create(&CauseLabels { cause }).inc();
+    }
+
+    /// Counts bytes that the gateway got from a client.
+    pub fn gateway_bytes_up(&self, bytes: u64) {
+        self.0.gateway.bytes_up.inc_by(bytes);
+    }
+
+    /// Counts bytes that the gateway got from the API server.
+    pub fn gateway_bytes_down(&self, bytes: u64) {
+        self.0.gateway.bytes_down.inc_by(bytes);
+    }
+
+    /// Counts a request of the gateway that the API server did not answer, or not completely.
+    pub fn gateway_upstream_error(&self, cause: &'static str) {
+        self.0.gateway.upstream_errors.get_or_create(&CauseLabels { cause }).inc();
+    }
+
+    /// Sets the number of requests and streams of this kind in flight.
+    pub fn set_gateway_in_flight(&self, kind: &'static str, count: usize) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        self.0.gateway.in_flight.get_or_create(&KindLabels { kind }).set(count);
+    }
+
+    /// Sets whether the broker is ready.
+    pub fn set_ready(&self, ready: bool) {
+        self.0.health.ready.set(ready.into());
+    }
+
+    /// Sets whether the database answered, and after how many seconds.
+    pub fn set_database_ping(&self, answered: bool, seconds: f64) {
+        self.0.health.database_up.set(answered.into());
+        self.0.health.database_ping_seconds.set(seconds);
+    }
+
+    /// Sets the idle and used connections of a share of the database, and their limit.
+    pub fn set_database_connections(&self, share: &'static str, counts: [u32; 2], limit: u32) {
+        let health = &self.0.health;
+        for (state, count) in CONNECTION_STATES.into_iter().zip(counts) {
+            let labels = ConnectionLabels { share, state };
+            health.database_connections.get_or_create(&labels).set(count.into());
+        }
+        health.database_max_connections.get_or_create(&ShareLabels { share }).set(limit.into());
+    }
+
     /// Renders all metrics in the `OpenMetrics` text format.
     pub fn render(&self) -> String {
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        let _ = encode(&mut text, &self.0.registry);
-        text
+        self.0.exposition.render()
     }
 }
 
 /// Maps a method to a label value; clients can invent other methods.
 fn method_label(method: &http::Method) -> &'static str {
-    match method.as_str() {
-        "GET" => "GET",
-        "HEAD" => "HEAD",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        "DELETE" => "DELETE",
-        "OPTIONS" => "OPTIONS",
-        _ => "other",
-    }
+    METHODS.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
 /// Maps a path to the part of the service that serves it.
 fn area(path: &str) -> &'static str {
-    [
-        ("/clusters/", "gateway"),
-        ("/api/", "api"),
-        ("/oauth2/", "issuer"),
-        ("/.well-known/", "issuer"),
-        ("/login", "pages"),
-    ]
-    .into_iter()
-    .find(|(prefix, _)| path.starts_with(prefix))
-    .map_or("other", |(_, area)| area)
+    AREAS
+        .into_iter()
+        .find(|(_, prefixes)| prefixes.iter().any(|prefix| path.starts_with(prefix)))
+        .map_or("other", |(area, _)| area)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    #[test]
+    fn clients_cannot_invent_label_values() {
+        let invented = Method::from_bytes(b"BREW").unwrap();
+        assert_eq!(method_label(&invented), "other");
+        assert_eq!(method_label(&Method::OPTIONS), "OPTIONS");
+        for (path, expected) in [
+            ("/clusters/a/api", "gateway"),
+            ("/api/v1/me", "api"),
+            ("/.well-known/jwks.json", "issuer"),
+            ("/oauth2/token", "issuer"),
+            ("/login/device", "pages"),
+            ("/apis", "other"),
+            ("", "other"),
+        ] {
+            assert_eq!(area(path), expected, "{path}");
+        }
+    }
 }

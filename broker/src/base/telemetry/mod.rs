@@ -5,10 +5,18 @@
 //! token, a password or a session secret.
 
 mod counts;
+mod gateway;
+mod health;
+mod label_values;
 mod logging;
 mod metrics;
+mod process;
+mod reference;
+mod registry;
 
 pub use self::{
+    label_values::LabelValues,
     logging::{LogFormat, log_filter, start_logging},
     metrics::{Metrics, SweepOutcome},
+    reference::reference,
 };

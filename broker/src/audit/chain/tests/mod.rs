@@ -12,6 +12,7 @@ use crate::{
         clock::Clock,
         db::Db,
         signing::{PrivateKey, PublicKeys},
+        telemetry::Metrics,
     },
     on_engine,
     testing::{On, Storage, on_both_engines, run_concurrently},
@@ -40,7 +41,8 @@ impl Trail {
         let storage = Storage::new(on).await;
         let key = Arc::new(PrivateKey::generate());
         let known = PublicKeys::from_private(std::slice::from_ref(&*key));
-        let sealer = Sealer::new(storage.db.clone(), storage.clock.clone(), Arc::clone(&key));
+        let (db, clock) = (storage.db.clone(), storage.clock.clone());
+        let sealer = Sealer::new(db, clock, Arc::clone(&key), Metrics::default());
         Self { storage, sealer, key, known }
     }
 
@@ -115,7 +117,8 @@ async fn sealing_with_two_processes_at_once_gives_one_gapless_chain(on: On) {
     trail.intact(0).await;
     let other = trail.storage.database.connect().await;
     let replicas = [trail.storage.db.clone(), other].map(|db| {
-        (db.clone(), Sealer::new(db, trail.storage.clock.clone(), Arc::clone(&trail.key)))
+        let (clock, key) = (trail.storage.clock.clone(), Arc::clone(&trail.key));
+        (db.clone(), Sealer::new(db, clock, key, Metrics::default()))
     });
     let sealed = run_concurrently((0..24).map(|n| {
         let ((db, sealer), clock) = (replicas[n % 2].clone(), trail.storage.clock.clone());

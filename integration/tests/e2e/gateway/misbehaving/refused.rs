@@ -96,9 +96,8 @@ async fn a_body_of_a_refused_request_is_not_buffered() {
         is_served(&alice, &session, &world).await;
     }
     is_flat(&memory, "refused bodies of one-byte chunks");
-    let metrics = world.broker().metrics().await.unwrap();
     let closed = "tenant_broker_unauthenticated_refused_total{limit=\"discarded_bodies_at_once\"}";
-    assert!(metrics.contains(closed), "no connection was closed: {metrics}");
+    assert!(world.broker().metric(closed).await.unwrap() > 0.0, "no connection was closed");
     // The same for endpoints of the pages, whose bodies are read whole, 64 KiB at most.
     for path in ["/oauth2/token", "/api/v1/auth/login", "/nothing"] {
         all(authority, &head(path)).await;

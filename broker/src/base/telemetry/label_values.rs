@@ -1,0 +1,134 @@
+//! Values of labels that are known before anything is counted.
+
+use jiff::Timestamp;
+use tenant_shared::WorkspaceStatus;
+
+use super::{
+    counts::{
+        ActionLabels, AreaLabels, CauseLabels, DriftLabels, LimitLabels, OutcomeLabels,
+        RequestLabels, RoleLabels, StepLabels, SweepLabels,
+    },
+    metrics::{AREAS, METHODS, Metrics, SweepOutcome},
+};
+
+/// Statuses of workspaces that the sweep works on.
+const SWEPT: [WorkspaceStatus; 4] = [
+    WorkspaceStatus::Provisioning,
+    WorkspaceStatus::Provisioned,
+    WorkspaceStatus::Suspending,
+    WorkspaceStatus::Resuming,
+];
+
+/// The values of labels that other modules define.
+#[derive(Clone, Debug)]
+pub struct LabelValues {
+    /// Names of the audited actions.
+    pub actions: Vec<&'static str>,
+    /// Outcomes of audited actions.
+    pub action_outcomes: Vec<&'static str>,
+    /// Outcomes of TokenRequests.
+    pub token_outcomes: Vec<&'static str>,
+    /// Steps of a suspension.
+    pub suspension_steps: Vec<&'static str>,
+    /// Causes of a failed step of a suspension.
+    pub suspension_causes: Vec<&'static str>,
+    /// Kinds of the objects that drift is detected of.
+    pub drift_kinds: Vec<&'static str>,
+    /// Names of the differences of objects.
+    pub drift_differences: Vec<&'static str>,
+    /// Limits of the gateway.
+    pub gateway_limits: Vec<&'static str>,
+    /// Kinds of gateway requests.
+    pub gateway_kinds: Vec<&'static str>,
+    /// Causes of errors of the gateway's requests to the API server.
+    pub upstream_causes: Vec<&'static str>,
+    /// Limits on unauthenticated requests.
+    pub unauthenticated_limits: Vec<&'static str>,
+    /// Causes of failed attempts to seal audit rows.
+    pub seal_failure_causes: Vec<&'static str>,
+    /// Shares of the database connections.
+    pub database_shares: Vec<&'static str>,
+}
+
+impl Metrics {
+    /// Exports 0 for the label values that exist from the start, and `started_at` as the time at
+    /// which background work succeeded last. Without a sample of 0, Prometheus' `increase()` misses
+    /// the first count. Gauges that are read from the database or the cluster have no sample before
+    /// they were read, and label values that depend on clients, tiers or drift none before they
+    /// occur.
+    pub fn export_zeros(&self, values: &LabelValues, started_at: Timestamp) {
+        let counts = &self.0;
+        for &action in &values.actions {
+            for &outcome in &values.action_outcomes {
+                drop(counts.actions.get_or_create(&ActionLabels { action, outcome }));
+            }
+        }
+        for &outcome in &values.token_outcomes {
+            drop(counts.token_requests.get_or_create(&OutcomeLabels { outcome }));
+        }
+        for &step in &values.suspension_steps {
+            for &cause in &values.suspension_causes {
+                drop(counts.suspension_failures.get_or_create(&StepLabels { step, cause }));
+            }
+        }
+        for status in SWEPT {
+            for outcome in SweepOutcome::ALL {
+                let labels = SweepLabels { status: status.as_str(), outcome: outcome.as_str() };
+                drop(counts.sweep_attempts.get_or_create(&labels));
+            }
+        }
+        for outcome in ["done", "failed"] {
+            drop(counts.drift_rounds.get_or_create(&OutcomeLabels { outcome }));
+        }
+        for &limit in &values.gateway_limits {
+            drop(counts.throttled.get_or_create(&LimitLabels { limit }));
+        }
+        for &limit in &values.unauthenticated_limits {
+            drop(counts.unauthenticated_refused.get_or_create(&LimitLabels { limit }));
+        }
+        for &kind in &values.gateway_kinds {
+            self.set_gateway_in_flight(kind, 0);
+        }
+        for &cause in &values.upstream_causes {
+            drop(counts.gateway.upstream_errors.get_or_create(&CauseLabels { cause }));
+        }
+        for &cause in &values.seal_failure_causes {
+            drop(counts.health.audit_seal_failures.get_or_create(&CauseLabels { cause }));
+        }
+        counts.started_at.set(started_at.as_second());
+        self.sweep_completed(started_at);
+        self.audit_sealed(started_at);
+    }
+
+    /// Adds a series for each other label value, for the documentation. The text `any` stands for
+    /// values that are not known in advance.
+    pub(super) fn export_all(&self, values: &LabelValues) {
+        let counts = &self.0;
+        self.export_zeros(values, Timestamp::UNIX_EPOCH);
+        for (area, _) in AREAS {
+            drop(counts.request_seconds.get_or_create(&AreaLabels { area }));
+            for method in METHODS {
+                let labels = RequestLabels { method, area, status: 0 };
+                drop(counts.requests.get_or_create(&labels));
+            }
+        }
+        for status in WorkspaceStatus::ALL {
+            self.set_workspaces(status, 0, 0);
+        }
+        for &kind in &values.drift_kinds {
+            for &what in &values.drift_differences {
+                let labels = DriftLabels { kind: kind.to_owned(), what: what.to_owned() };
+                drop(counts.drift.get_or_create(&labels));
+                drop(counts.drift_repaired.get_or_create(&labels));
+                drop(counts.drift_open.get_or_create(&labels));
+            }
+        }
+        for leads_out in ["yes", "unknown"] {
+            let labels = RoleLabels { role: "any".to_owned(), leads_out };
+            drop(counts.role_beyond_admin.get_or_create(&labels));
+        }
+        for &share in &values.database_shares {
+            self.set_database_connections(share, [0, 0], 0);
+        }
+    }
+}
