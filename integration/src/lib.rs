@@ -14,6 +14,7 @@
 //! | [`pod`] | a program with a pod's ServiceAccount and environment |
 //! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities, and clients that use them |
 //! | [`browser`], [`oidc`], [`api`] | access to the broker without the plugin |
+//! | [`helm`], [`compose`] | tools that read the files of `deploy/` |
 //! | [`exposition`], [`promtool`] | the broker's metrics, and the check of rules on them |
 //! | [`conformance`] | the Kubernetes conformance suite, directly and through the gateway |
 //! | [`proxied_program`] | a program behind the API server's subresource `proxy` |
@@ -28,6 +29,7 @@ pub mod binaries;
 pub mod broker;
 pub mod browser;
 pub mod chromium;
+pub mod compose;
 pub mod conformance;
 pub mod control_plane;
 pub mod engine;

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 /// Code spans that begin with one of these are paths from the root of the repository.
-const FROM_ROOT: [&str; 9] = [
+const FROM_ROOT: [&str; 10] = [
     ".ci/",
     "broker/src/",
     "broker/tests/",
+    "deploy/",
     "docs/",
     "integration/",
     "kubectl-tenant/",

@@ -1,6 +1,7 @@
 //! The command line of `tenant-broker`.
 
 mod audit;
+mod health;
 
 use std::{
     io::{BufRead as _, Write as _},
@@ -59,6 +60,9 @@ enum Command {
     Audit(AuditCommand),
     /// Check the configuration: report all faults, or print the main settings
     CheckConfig(ConfigArgs),
+    /// Ask the running broker whether it is ready (/readyz at the operator's address): exit code 0
+    /// if it is, 1 if not
+    Health(ConfigArgs),
     /// Print the OpenAPI document of the HTTP API
     Openapi,
 }
@@ -149,6 +153,11 @@ struct InstallMode {
 
 impl ConfigArgs {
     fn load(&self) -> anyhow::Result<Config> {
+        Ok(Config::from_settings(self.settings()?)?)
+    }
+
+    /// The settings of all sources, before they are validated.
+    fn settings(&self) -> anyhow::Result<Settings> {
         let file = match &self.config {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
@@ -171,8 +180,7 @@ impl ConfigArgs {
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, _)| !other_variables.contains(&name.as_str()));
-        let settings = Settings::load(file, environment, &self.set)?;
-        Ok(Config::from_settings(settings)?)
+        Ok(Settings::load(file, environment, &self.set)?)
     }
 }
 
@@ -204,6 +212,10 @@ impl Cli {
                 let config = config_args.load()?;
                 config.check_files()?;
                 check_config(&config)?;
+            }
+            Command::Health(config_args) => {
+                health::check(Config::operator_listen(config_args.settings()?)?).await?;
+                print("ready\n")?;
             }
             Command::Openapi => print(&app::document())?,
         }

@@ -106,6 +106,16 @@ impl Config {
         settings.finish().map(|()| config)
     }
 
+    /// Reads `operator_listen` alone, so that the other settings and the files that they name need
+    /// not be valid.
+    ///
+    /// # Errors
+    /// The setting has a fault.
+    pub fn operator_listen(mut settings: Settings) -> Result<SocketAddr, Faults> {
+        let address = general::OPERATOR_LISTEN.read(&mut settings);
+        settings.faults_so_far().map(|()| address)
+    }
+
     /// Reads all settings. The value of a setting with a fault has no meaning.
     fn read(s: &mut Settings) -> Self {
         let listen = general::LISTEN.read(s);
@@ -242,6 +252,19 @@ mod tests {
         for key in ["cluster.kubeconfig", "tls.cert_file", "tls.key_file", "issuer.signing_key"] {
             assert!(faults.contains(key), "{key} is missing in:\n{faults}");
         }
+    }
+
+    #[test]
+    fn operator_listen_is_read_without_the_other_settings() {
+        let operator_listen = |toml| {
+            let settings = Settings::load(Some(("test.toml", toml)), std::iter::empty(), &[])?;
+            Config::operator_listen(settings)
+        };
+        let address = operator_listen("operator_listen = '0.0.0.0:9'\nlisten = 'nowhere'");
+        assert_eq!(address.unwrap().to_string(), "0.0.0.0:9");
+        assert_eq!(operator_listen("").unwrap().to_string(), "127.0.0.1:8081");
+        let faults = operator_listen("operator_listen = 'nowhere'").unwrap_err().to_string();
+        assert!(faults.contains("operator_listen (test.toml)"), "{faults}");
     }
 
     #[test]

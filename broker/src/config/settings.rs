@@ -145,6 +145,14 @@ impl Settings {
         &self.read
     }
 
+    /// Ends the reading of some settings only, so that unknown keys are no faults.
+    ///
+    /// # Errors
+    /// All recorded faults.
+    pub(super) fn faults_so_far(self) -> Result<(), Faults> {
+        Faults::into_result(self.faults)
+    }
+
     /// Ends the reading. Keys that were not read are unknown settings.
     ///
     /// # Errors
