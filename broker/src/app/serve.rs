@@ -26,7 +26,6 @@ use crate::{
     config::Config,
     http::{API_PATH, ApiError, OuterStack, PoemService, ReadBody},
     identity::Identity,
-    install::PoliciesNotInForce,
     issuer::{self, Issuer},
     server::{self, Listener},
     workspace::Workspaces,
@@ -36,8 +35,8 @@ impl App {
     /// Serves until `stop` resolves, then drains.
     ///
     /// # Errors
-    /// An address cannot be bound, or the cluster, which was unreachable at the start, turns out
-    /// not to have the admission policies in force.
+    /// An address cannot be bound; the cluster, which was unreachable at the start, turns out not to
+    /// have the admission policies in force; or a background task of the gateway panicked.
     pub async fn serve(
         self,
         stop: impl Future<Output = ()> + Send + 'static,
@@ -73,23 +72,30 @@ impl App {
 
         let account = account_pages(&config, &self.identity, self.workspaces, &self.shares);
         let poem = poem_service(&config, &self.identity, &account, self.issuer, self.api);
-        let outer = outer_stack(&config, &self.identity, self.clock, self.metrics);
-        let policy_failure = Arc::new(OnceLock::new());
+        let outer = outer_stack(&config, &self.identity, self.clock, self.metrics.clone());
         let policies = Box::pin(self.watch.run(self.policies_checked));
-        let stop = wait_for_stop(stop, policies, Arc::clone(&policy_failure), draining);
-        let drain = Duration::from_secs(config.drain_seconds.into());
         log_ready(&config);
-        let gateway_tasks =
+        let mut gateway_tasks =
             self.gateway.spawn_background_tasks(self.notifications, &self.shares.authority);
+        let failed = async {
+            tokio::select! {
+                error = policies => anyhow::Error::from(error),
+                error = gateway_tasks.ended() => anyhow::Error::from(error),
+            }
+        };
+        let failure = OnceLock::new();
+        let stop = wait_for_stop(stop, failed, &failure, draining);
+        let drain = Duration::from_secs(config.drain_seconds.into());
         let services = Services { outer, gateway: self.gateway, poem };
-        Listener { tcp: public, tls }.serve(services, stop, drain).await;
+        let listener = Listener::new(public, tls, config.trusted_proxies.clone(), self.metrics);
+        listener.serve(services, stop, drain).await;
         gateway_tasks.stop().await;
         background.stop().await;
         operator.stop().await;
         self.shares.close().await;
         tracing::info!("stopped");
-        match policy_failure.get() {
-            Some(error) => Err(error.clone().into()),
+        match failure.into_inner() {
+            Some(error) => Err(error),
             None => Ok(()),
         }
     }
@@ -143,17 +149,17 @@ fn outer_stack(config: &Config, identity: &Identity, clock: Clock, metrics: Metr
     }
 }
 
-/// Waits until `stop` resolves, or until the check of the admission policies ends with an error,
-/// which is then in `policy_failure`. From then on `/readyz` fails.
+/// Waits until `stop` resolves, or until `failed` resolves with an error, which is then in
+/// `failure`. From then on `/readyz` fails.
 async fn wait_for_stop(
     stop: impl Future<Output = ()>,
-    policies: impl Future<Output = PoliciesNotInForce>,
-    policy_failure: Arc<OnceLock<PoliciesNotInForce>>,
+    failed: impl Future<Output = anyhow::Error>,
+    failure: &OnceLock<anyhow::Error>,
     draining: Arc<AtomicBool>,
 ) {
     tokio::select! {
         () = stop => {}
-        error = policies => drop(policy_failure.set(error)),
+        error = failed => drop(failure.set(error)),
     }
     tracing::info!("stopping: waiting for requests in flight");
     draining.store(true, Ordering::SeqCst);
@@ -170,4 +176,24 @@ async fn listen(address: std::net::SocketAddr, setting: &str) -> anyhow::Result<
     TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address} ({setting})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_failure_stops_the_broker_with_its_error() {
+        for fails in [true, false] {
+            let (failure, draining) = (OnceLock::new(), Arc::new(AtomicBool::new(false)));
+            let failed =
+                async { if fails { anyhow::anyhow!("a task ended") } else { pending().await } };
+            let stop = async { if fails { pending().await } else { ready(()).await } };
+            wait_for_stop(stop, failed, &failure, Arc::clone(&draining)).await;
+            assert!(draining.load(Ordering::SeqCst));
+            assert_eq!(failure.into_inner().is_some(), fails);
+        }
+    }
 }

@@ -122,12 +122,13 @@ fn selects_own_namespace(query: &str, own_namespace: &str, labels: bool) -> bool
     })
 }
 
-/// Changes a client's headers so that the gateway can parse the response: JSON, not compressed and
-/// not conditional.
+/// Changes a client's headers for a request with another body and a response that the gateway can
+/// parse: JSON, not compressed and not conditional.
 pub(super) fn prepare_headers(headers: &mut HeaderMap, representation: Representation) {
     headers.insert(header::ACCEPT, representation.accept());
     headers.remove(header::ACCEPT_ENCODING);
     headers.remove(header::IF_NONE_MATCH);
+    headers.remove(header::CONTENT_LENGTH);
 }
 
 /// The paths that a list is built from: a list for its `resourceVersion`, and the namespace.
@@ -256,6 +257,22 @@ mod tests {
         for method in [Method::POST, Method::DELETE] {
             assert_eq!(read(&method, NAMESPACES, &[]), Interception::PassThrough);
         }
+    }
+
+    #[test]
+    fn a_request_with_another_body_does_not_have_the_client_s_length() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            (header::CONTENT_LENGTH, "10"),
+            (header::ACCEPT_ENCODING, "gzip"),
+            (header::IF_NONE_MATCH, "\"x\""),
+            (header::ACCEPT, "application/yaml"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        prepare_headers(&mut headers, Representation::Plain);
+        assert_eq!(headers.len(), 1, "{headers:?}");
+        assert_eq!(headers[header::ACCEPT], "application/json");
     }
 
     #[test]

@@ -27,6 +27,8 @@ mod review;
 mod revocation_watcher;
 mod streams;
 mod synthesized;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod tunnel;
 mod upload;
@@ -34,7 +36,8 @@ mod upstream_call;
 mod usage;
 mod usage_flush;
 
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use self::{
     cancel::CloseReason, limiter::TenantLimiters, path::Kind, principals::PrincipalCache,
@@ -92,17 +95,39 @@ pub struct Gateway {
     own_answers: bool,
 }
 
+/// A background task of the gateway ended, although nothing stopped it.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a background task of the gateway ended, so streams could stay open after a suspension; start \
+     the broker again and report the panic"
+)]
+pub struct TaskEnded(#[source] Option<JoinError>);
+
 /// The background tasks of the gateway, until they are stopped.
 #[derive(Debug)]
 pub struct BackgroundTasks {
     gateway: Gateway,
     tasks: JoinSet<()>,
+    /// Cancelled once nothing is in flight any more.
+    gateway_stopped: CancellationToken,
 }
 
 impl BackgroundTasks {
-    /// Stops the tasks and flushes usage.
+    /// Waits until one of the tasks ends by itself, which only a panic causes. The broker must not
+    /// go on then: without the tasks revocations close no streams.
+    pub async fn ended(&mut self) -> TaskEnded {
+        match self.tasks.join_next().await {
+            Some(result) => TaskEnded(result.err()),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Stops the tasks, closes the requests that did not finish while the server drained, and
+    /// flushes usage.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
+        self.gateway.streams.close(CloseReason::Stopping, |_| true);
+        self.gateway_stopped.cancel();
         if let Err(error) = self.gateway.flush_usage_once().await {
             tracing::warn!(
                 error = error_chain(&error),
@@ -157,11 +182,12 @@ impl Gateway {
             credentials: self.credentials.with_db(authority),
             ..self.clone()
         };
+        let gateway_stopped = notifications.gateway_stopped();
         let mut tasks = JoinSet::new();
         tasks.spawn(watcher.clone().watch_revocations(notifications));
         tasks.spawn(watcher.reconcile_streams());
         tasks.spawn(self.clone().flush_usage());
-        BackgroundTasks { gateway: self.clone(), tasks }
+        BackgroundTasks { gateway: self.clone(), tasks, gateway_stopped }
     }
 
     /// Sets the gauges of the requests and streams in flight.

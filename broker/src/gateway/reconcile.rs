@@ -10,7 +10,11 @@ use std::{
 use tenant_shared::WorkspaceStatus;
 
 use super::{Gateway, cancel::CloseReason};
-use crate::base::{clock::ticks, error_chain};
+use crate::base::{
+    clock::ticks,
+    db::{OPERATION_TIMEOUT, within},
+    error_chain,
+};
 
 /// How often open streams are reconciled.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -25,7 +29,7 @@ impl Gateway {
             self.tokens.evict_expired();
             self.principals.evict_expired();
             let started_at = Instant::now();
-            match self.reconcile().await {
+            match self.reconcile(OPERATION_TIMEOUT).await {
                 Ok(0) => {}
                 Ok(closed) => tracing::warn!(
                     streams = closed,
@@ -42,14 +46,15 @@ impl Gateway {
 
     /// Closes all streams whose session, workspace, ServiceAccount or credential is no longer
     /// valid; returns how many the watcher should have closed before. Streams of an expired session
-    /// do not count, because an expiry is not written to the database.
-    async fn reconcile(&self) -> sqlx::Result<usize> {
+    /// do not count, because an expiry is not written to the database. The timeout applies to each
+    /// statement, because their number grows with that of the streams.
+    async fn reconcile(&self, timeout: Duration) -> sqlx::Result<usize> {
         // Read before the database: streams that start later are reconciled the next time.
         let open = self.streams.open();
         let sessions: HashSet<_> = open.iter().map(|info| info.session).collect();
         let mut ended = HashSet::new();
         for session in sessions {
-            if !self.identity.is_alive(session).await? {
+            if !within(timeout, self.identity.is_alive(session)).await? {
                 ended.insert(session);
             }
         }
@@ -59,7 +64,7 @@ impl Gateway {
             open.iter().map(|info| (info.workspace, info.service_account.clone())).collect();
         let (mut suspended, mut replaced) = (HashSet::new(), HashSet::new());
         for (id, service_account) in workspaces {
-            match self.workspaces.current_status(id).await? {
+            match within(timeout, self.workspaces.current_status(id)).await? {
                 Some(now) if now.status() == WorkspaceStatus::Provisioned => {
                     if now.service_account_uid.as_deref() != Some(&*service_account) {
                         replaced.insert((id, service_account));
@@ -81,7 +86,7 @@ impl Gateway {
         let credentials: HashSet<_> = open.into_iter().filter_map(|info| info.credential).collect();
         let mut revoked = HashSet::new();
         for credential in credentials {
-            if self.credentials.is_revoked(&credential).await? {
+            if within(timeout, self.credentials.is_revoked(&credential)).await? {
                 revoked.insert(credential);
             }
         }
@@ -90,5 +95,23 @@ impl Gateway {
             info.credential.as_ref().is_some_and(|credential| revoked.contains(credential))
         });
         Ok(closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{SilentDatabase, stream_info},
+        *,
+    };
+
+    #[tokio::test]
+    async fn a_database_that_does_not_answer_at_all_fails_the_reconciliation() {
+        let silent = SilentDatabase::new("LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE").await;
+        let _stream = silent.gateway.streams.register(stream_info());
+        let reconciled = silent.gateway.reconcile(Duration::from_millis(200));
+        let result = tokio::time::timeout(Duration::from_secs(20), reconciled).await;
+        let error = result.expect("it waits").unwrap_err();
+        assert!(matches!(error, sqlx::Error::Io(_)), "{error}");
     }
 }

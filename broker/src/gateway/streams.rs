@@ -62,9 +62,13 @@ impl Streams {
         reason: CloseReason,
         predicate: impl Fn(&StreamInfo) -> bool,
     ) -> usize {
-        let table = self.table();
-        let matching = table.open.values().filter(|(info, _)| predicate(info));
-        matching.filter(|(_, handle)| handle.cancel(reason)).count()
+        let matching: Vec<Arc<CancelHandle>> = {
+            let table = self.table();
+            let matching = table.open.values().filter(|(info, _)| predicate(info));
+            matching.map(|(_, handle)| Arc::clone(handle)).collect()
+        };
+        // Without the lock, because the callbacks of the handles may use the registry.
+        matching.iter().filter(|handle| handle.cancel(reason)).count()
     }
 
     /// The number of requests or streams of this kind in flight.
@@ -148,5 +152,19 @@ mod tests {
         assert_eq!(other.cancel_handle().cancelled().await, CloseReason::Stopping);
         drop((one, other));
         assert!(streams.open().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_release_callback_may_use_the_registry() {
+        let streams = Streams::default();
+        let stream = streams.register(info(1, 7));
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let table = Arc::clone(&streams.0);
+        stream.cancel_handle().on_cancel(move || {
+            // A lock would wait for ever if the caller held it.
+            let _ = send.send(table.try_lock().is_ok());
+        });
+        assert_eq!(streams.close(CloseReason::Suspended, |_| true), 1);
+        assert!(receive.await.unwrap());
     }
 }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Limited};
 use tenant_shared::Code;
 
@@ -203,10 +204,44 @@ impl UpstreamCall<'_> {
     }
 }
 
+/// A request with this body. If `headers` announce a length, it becomes that of the body: hyper
+/// sends the header as it is, and the API server would take the next request on the connection for
+/// the rest of the body.
 fn request(method: &Method, uri: http::Uri, headers: &HeaderMap, body: Body) -> Request<Body> {
+    let length = body.size_hint().exact();
     let mut request = Request::new(body);
     *request.method_mut() = method.clone();
     *request.uri_mut() = uri;
     *request.headers_mut() = headers.clone();
+    if let Some(length) = length
+        && headers.contains_key(header::CONTENT_LENGTH)
+    {
+        request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announced_length_is_that_of_the_body() {
+        for (announced, bytes, sent) in [
+            (Some("10"), "", Some("0")),
+            (Some("0"), "", Some("0")),
+            (Some("1"), "{}", Some("2")),
+            (None, "", None),
+            (None, "{}", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(length) = announced {
+                headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static(length));
+            }
+            let body = body::full(Bytes::from_static(bytes.as_bytes()));
+            let request = request(&Method::GET, http::Uri::from_static("/"), &headers, body);
+            let length = request.headers().get(header::CONTENT_LENGTH);
+            assert_eq!(length.map(HeaderValue::as_bytes), sent.map(str::as_bytes), "{announced:?}");
+        }
+    }
 }

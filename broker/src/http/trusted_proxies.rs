@@ -54,7 +54,9 @@ impl FromStr for TrustedProxies {
 }
 
 impl TrustedProxies {
-    fn contains(&self, address: IpAddr) -> bool {
+    /// Whether the address is one of a listed proxy.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
     }
 

@@ -1,11 +1,15 @@
 //! The HTTP server: accepts connections and serves HTTP/1.1 and HTTP/2 on them.
 //!
-//! It limits the number of connections, the size of request heads and the time that they take. With
-//! TLS the client chooses the protocol (ALPN); without TLS it is HTTP/1.1. A [`Handler`] handles the
-//! requests.
+//! It limits the number of connections, of all clients and of each address, the size of request
+//! heads and the time that they take, and closes idle connections. With TLS the client chooses the
+//! protocol (ALPN); without TLS it is HTTP/1.1. A [`Handler`] handles the requests.
 
+mod accept;
+mod active_requests;
 mod preface_timeout;
 mod request_head;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 use std::{
@@ -25,24 +29,28 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    net::TcpListener,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::tls::{TlsError, TlsFiles, server_config};
-use self::{preface_timeout::PrefaceTimeout, request_head::HeadError};
-use crate::http::{Body, body};
+use self::{
+    accept::{Acceptor, ConnectionLimits},
+    active_requests::ActiveRequests,
+    preface_timeout::PrefaceTimeout,
+    request_head::HeadError,
+};
+use crate::{
+    base::telemetry::Metrics,
+    http::{Body, TrustedProxies, body},
+};
 
-/// Limit of concurrent connections. Each needs a file descriptor, and a second one while a request
-/// of the gateway is in flight, unless that is a watch.
-const MAX_CONNECTIONS: usize = 16_384;
 /// Timeout of a TLS handshake. The number of handshakes has no limit of its own, because clients
 /// that stall theirs would keep others from starting one.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of the first bytes of a connection, of the head of a request, and of an idle HTTP/1.1
-/// connection.
+/// Timeout of the first bytes of a connection, of the head of a request, and of a connection
+/// without a request in flight.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval of PING frames on an idle HTTP/2 connection.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -78,13 +86,25 @@ pub trait Handler: Send + Sync + 'static {
 /// A bound listener, with or without TLS.
 #[derive(Debug)]
 pub struct Listener {
-    /// The bound socket.
-    pub tcp: TcpListener,
-    /// The TLS identity, if TLS is terminated here.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    tcp: TcpListener,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    proxies: TrustedProxies,
+    metrics: Metrics,
+    limits: ConnectionLimits,
 }
 
 impl Listener {
+    /// A listener on this socket, with a TLS identity if TLS is terminated here. The limit of
+    /// connections from one address does not apply to `proxies`.
+    pub fn new(
+        tcp: TcpListener,
+        tls: Option<Arc<rustls::ServerConfig>>,
+        proxies: TrustedProxies,
+        metrics: Metrics,
+    ) -> Self {
+        Self { tcp, tls, proxies, metrics, limits: ConnectionLimits::default() }
+    }
+
     /// Serves until `stop` resolves. Then it accepts no more connections, shuts the others down
     /// gracefully, ends the gateway's streams and gives requests in flight the time `drain` to
     /// finish.
@@ -99,15 +119,15 @@ impl Listener {
         let local = self.tcp.local_addr().ok();
         let tls = self.tls.map(TlsAcceptor::from);
         let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
-        let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let acceptor = Acceptor::new(self.tcp, self.limits, self.proxies, self.metrics);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
         let mut stop = pin!(stop);
         loop {
             let accepted = tokio::select! {
-                accepted = accept(&self.tcp, &connections) => accepted,
+                accepted = acceptor.accept() => accepted,
                 () = &mut stop => break,
             };
-            let Some((stream, remote, permit)) = accepted else {
+            let Ok((stream, remote)) = accepted else {
                 // Most likely the process is out of file descriptors: wait until some are closed.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -120,12 +140,13 @@ impl Listener {
                     scheme: scheme.clone(),
                 },
                 shutdown: shutdown.clone(),
+                idle_timeout: HEAD_TIMEOUT,
             };
             let (tls, connection_tasks) = (tls.clone(), tasks.clone());
             // A separate task, so that the memory of the handshake is freed with it.
             let start = async move {
                 let Some(tls) = tls else {
-                    connection_tasks.spawn(connection.serve_http1(stream, permit));
+                    connection_tasks.spawn(connection.serve_http1(stream));
                     return;
                 };
                 let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
@@ -134,14 +155,14 @@ impl Listener {
                 // moved to.
                 let stream = Box::new(stream);
                 if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-                    connection_tasks.spawn(connection.serve_http2(stream, permit));
+                    connection_tasks.spawn(connection.serve_http2(stream));
                 } else {
-                    connection_tasks.spawn(connection.serve_http1(stream, permit));
+                    connection_tasks.spawn(connection.serve_http1(stream));
                 }
             };
             tasks.spawn(start);
         }
-        drop(self.tcp);
+        drop(acceptor);
         handler.close_streams();
         shutdown.cancel();
         tasks.close();
@@ -149,24 +170,16 @@ impl Listener {
     }
 }
 
-type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
-
-/// Waits until the limit of connections allows another one, and accepts it.
-async fn accept(listener: &TcpListener, connections: &Arc<Semaphore>) -> Option<Accepted> {
-    let permit = Arc::clone(connections).acquire_owned().await.ok()?;
-    let (stream, remote) = listener.accept().await.ok()?;
-    let _ = stream.set_nodelay(true);
-    Some((stream, remote, permit))
-}
-
 struct Connection<H> {
     handler: Arc<H>,
     info: ConnectionInfo,
     shutdown: CancellationToken,
+    /// How long an HTTP/2 connection may have no request in flight.
+    idle_timeout: Duration,
 }
 
 impl<H: Handler> Connection<H> {
-    async fn serve_http1<Io>(self, io: Io, _permit: OwnedSemaphorePermit)
+    async fn serve_http1<Io>(self, io: Io)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -185,11 +198,13 @@ impl<H: Handler> Connection<H> {
         .await;
     }
 
-    async fn serve_http2<Io>(self, io: Io, _permit: OwnedSemaphorePermit)
+    async fn serve_http2<Io>(self, io: Io)
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let shutdown = self.shutdown.clone();
+        let (shutdown, idle_timeout) = (self.shutdown.clone(), self.idle_timeout);
+        let requests = ActiveRequests::new();
+        let service = requests.clone().count_for(self.service());
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(HTTP2_PING_INTERVAL)
@@ -197,9 +212,20 @@ impl<H: Handler> Connection<H> {
             .max_concurrent_streams(MAX_HTTP2_STREAMS)
             .max_header_list_size(u32::try_from(request_head::MAX_BYTES).unwrap_or(u32::MAX))
             // hyper itself waits for the client's first bytes without a limit.
-            .serve_connection(TokioIo::new(PrefaceTimeout::new(io, HEAD_TIMEOUT)), self.service());
-        serve_until_cancelled(shutdown, Box::pin(connection), http2::Connection::graceful_shutdown)
-            .await;
+            .serve_connection(TokioIo::new(PrefaceTimeout::new(io, HEAD_TIMEOUT)), service);
+        let mut connection = Box::pin(connection);
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = shutdown.cancelled() => {}
+            () = requests.idle_for(idle_timeout) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        // The shutdown waits for the client to acknowledge it, which it may omit, and for the rest
+        // of earlier responses, which it may leave unread.
+        tokio::select! {
+            _ = connection => {}
+            () = requests.idle_for(idle_timeout) => {}
+        }
     }
 
     /// The service that handles the requests of this connection.

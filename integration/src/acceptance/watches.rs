@@ -63,6 +63,8 @@ pub async fn run(watches: usize, idle: Duration) -> Result<()> {
         .own_control_plane()
         .tls()
         .profile(Profile::Release)
+        // All watches come from one address.
+        .setting("trusted_proxies", "127.0.0.1")
         .setting("log.level", "info");
     let start = without_limits(start).start();
     let world = step("start the control plane and the broker", Box::pin(start)).await?;

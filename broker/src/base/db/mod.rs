@@ -6,11 +6,13 @@
 //! the lock is taken.
 
 mod connection_shares;
+mod operation_timeout;
 #[cfg(test)]
 mod tests;
 
 use connection_shares::WriteTurn;
 pub use connection_shares::{ConnectionShares, PoolUsage, WriteQueue};
+pub use operation_timeout::{OPERATION_TIMEOUT, within};
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! Limits on concurrency: requests in flight, for each client and for all clients together.
+//! Limits on concurrency: requests and connections, for each client and for all clients together.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use super::Client;
 /// A limit on concurrency. Its keys are the clients with something in flight, so the map has at
 /// most `max` entries.
 #[derive(Debug)]
-pub(super) struct InFlightLimiter {
+pub struct InFlightLimiter {
     max: usize,
     max_per_client: usize,
     counts: Mutex<Counts>,
@@ -24,18 +24,19 @@ struct Counts {
 
 /// A slot in flight; dropping it releases the slot.
 #[derive(Debug)]
-pub(super) struct InFlightSlot {
+pub struct InFlightSlot {
     limiter: Arc<InFlightLimiter>,
     client: Client,
 }
 
 impl InFlightLimiter {
-    pub(super) fn new(max: usize, max_per_client: usize) -> Arc<Self> {
+    /// A limiter with `max` slots for all clients, of which one client gets `max_per_client`.
+    pub fn new(max: usize, max_per_client: usize) -> Arc<Self> {
         Arc::new(Self { max, max_per_client, counts: Mutex::default() })
     }
 
     /// Takes a slot; `None` if the client, or all clients together, have no slot left.
-    pub(super) fn try_acquire(self: &Arc<Self>, client: Client) -> Option<InFlightSlot> {
+    pub fn try_acquire(self: &Arc<Self>, client: Client) -> Option<InFlightSlot> {
         let mut counts = self.lock();
         let client_count = counts.clients.get(&client).copied().unwrap_or_default();
         if counts.total >= self.max || client_count >= self.max_per_client {

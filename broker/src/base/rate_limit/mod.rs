@@ -14,9 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use self::{client::Client, gcra::Quota};
-use self::{
-    gcra::{GcraLimiter, Refused},
+use self::gcra::{GcraLimiter, Refused};
+pub use self::{
+    client::Client,
+    gcra::Quota,
     in_flight::{InFlightLimiter, InFlightSlot},
 };
 use crate::base::telemetry::Metrics;
@@ -34,8 +35,16 @@ const MAX_BODIES_PER_CLIENT: usize = 32;
 const MAX_DISCARDED_BODIES: usize = 256;
 
 /// Values of the label `limit` of refused requests in metrics.
-pub const LIMITS: [&str; 5] =
-    [REQUESTS_PER_ADDRESS, REQUESTS, REQUESTS_AT_ONCE, BODIES_AT_ONCE, DISCARDED_BODIES_AT_ONCE];
+pub const LIMITS: [&str; 6] = [
+    REQUESTS_PER_ADDRESS,
+    REQUESTS,
+    REQUESTS_AT_ONCE,
+    BODIES_AT_ONCE,
+    DISCARDED_BODIES_AT_ONCE,
+    CONNECTIONS_PER_ADDRESS,
+];
+/// The label of connections that are closed because their address has too many.
+pub const CONNECTIONS_PER_ADDRESS: &str = "connections_per_address";
 const REQUESTS_PER_ADDRESS: &str = "requests_per_address";
 const REQUESTS: &str = "requests";
 const REQUESTS_AT_ONCE: &str = "requests_at_once";

@@ -137,7 +137,8 @@ impl Metrics {
         self.0.throttled.get_or_create(&LimitLabels { limit }).inc();
     }
 
-    /// Counts a request that a limit on unauthenticated requests refused.
+    /// Counts a request that a limit on unauthenticated requests refused, or a connection that the
+    /// limit of its address refused.
     pub fn unauthenticated_refused(&self, limit: &'static str) {
         self.0.unauthenticated_refused.get_or_create(&LimitLabels { limit }).inc();
     }

@@ -16,9 +16,15 @@ use tower_service::Service;
 use super::Io;
 use crate::cluster::CONNECT_TIMEOUT;
 
-/// How often an idle connection is probed (TCP keepalive), so that idle watches of a dead API
-/// server end.
+/// When a connection on which nothing arrives is first probed (TCP keepalive), so that watches and
+/// calls end that wait for a dead API server. Probes are sent only once the server has acknowledged
+/// all bytes; until then the kernel's limit of retransmissions applies.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+/// How long a probe is waited for before the next one. Linux' default is 75 seconds.
+const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// How many probes in a row end the connection if none is answered, a minute after the last byte.
+/// Linux' default is 9.
+const TCP_KEEPALIVE_RETRIES: u32 = 3;
 /// How long opening a connection may take, TLS handshake included.
 const OPEN_TIMEOUT: Duration = CONNECT_TIMEOUT.saturating_mul(2);
 
@@ -79,6 +85,8 @@ fn tcp() -> HttpConnector {
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     tcp.set_keepalive(Some(TCP_KEEPALIVE));
+    tcp.set_keepalive_interval(Some(TCP_KEEPALIVE_INTERVAL));
+    tcp.set_keepalive_retries(Some(TCP_KEEPALIVE_RETRIES));
     tcp
 }
 
@@ -93,5 +101,26 @@ fn https(
             builder.with_server_name_resolver(FixedServerNameResolver::new(name))
         }
         None => builder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt::{socket_keepalive, tcp_keepcnt, tcp_keepidle, tcp_keepintvl};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_dead_server_is_noticed_within_a_minute() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let mut tcp = tcp();
+        poll_fn(|context| tcp.poll_ready(context)).await.unwrap();
+        let connection = tcp.call(url).await.unwrap();
+        let socket = connection.inner();
+        assert!(socket_keepalive(socket).unwrap());
+        let probes = tcp_keepintvl(socket).unwrap() * tcp_keepcnt(socket).unwrap();
+        assert_eq!(tcp_keepidle(socket).unwrap() + probes, Duration::from_mins(1));
     }
 }

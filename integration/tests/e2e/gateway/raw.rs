@@ -163,6 +163,22 @@ async fn a_malformed_chunk_is_the_clients_fault() {
     assert!(!answer.to_lowercase().contains("retry-after"), "{answer}");
 }
 
+/// The broker builds the list with requests of its own, which have no body.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_synthesized_list_announces_no_body_to_the_api_server() {
+    let world = World::builder().start().await.unwrap();
+    let (person, [_, gateway]) = routes(&world).await;
+    let request = format!(
+        "GET {}/api/v1/namespaces HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
+         Content-Length: 10\r\nConnection: close\r\n\r\n0123456789",
+        gateway.prefix, gateway.authority, gateway.token,
+    );
+    let answer = tokio::time::timeout(Duration::from_secs(20), gateway.send(&request)).await;
+    let answer = answer.expect("the API server waits for the body");
+    assert_eq!(status(&answer), "200", "{answer}");
+    assert!(answer.contains(&person.namespace()), "{answer}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn options_of_a_path_are_read_as_the_api_server_reads_them() {
     let world = World::builder().start().await.unwrap();

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use integration::world::World;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -124,6 +128,11 @@ async fn stalled_handshakes_delay_nobody() {
     for protocol in [&b"h2"[..], b"http/1.1"] {
         after.push((protocol, shaken(broker.authority(), authority, protocol).await));
     }
+    // Another client acknowledges PING frames, and sends no request.
+    let stream = TokioIo::new(shaken(broker.authority(), authority, b"h2").await);
+    let handshake = http2::handshake::<_, _, Empty<Bytes>>(TokioExecutor::new(), stream);
+    let (_requests, idle) = handshake.await.unwrap();
+    let idle = tokio::spawn(idle);
     is_served(&bob, &session, &world).await;
     let mut byte = [0];
     let open = silent.iter().filter(|stream| {
@@ -141,6 +150,8 @@ async fn stalled_handshakes_delay_nobody() {
         let closed = tokio::time::timeout(CLOSE_TIMEOUT, stream.read_to_end(&mut answer)).await;
         assert!(closed.is_ok(), "{}: it is kept", String::from_utf8_lossy(protocol));
     }
+    let closed = tokio::time::timeout(CLOSE_TIMEOUT, idle).await;
+    assert!(closed.is_ok(), "HTTP/2 without a request: it is kept");
 }
 
 /// Returns a connection with a completed handshake and this protocol (RFC 7301).

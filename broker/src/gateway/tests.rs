@@ -1,0 +1,130 @@
+//! Fixtures for tests of the gateway, and tests of its background tasks.
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::{
+    in_flight::InFlightRequest, limiter::UsageMeter, path::Kind, streams::StreamInfo, usage::Verb,
+    *,
+};
+use crate::{
+    base::{db::Tx, request_context::RequestContext},
+    credential::{self, Ledger},
+    identity::BrowserSessions,
+    on_engine,
+    testing::{On, SA_UID, Storage},
+    tier::GatewayLimits,
+    workspace::notification_channel,
+};
+
+/// Time limit of every step that waits for nobody.
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A gateway of an unreachable cluster.
+pub(super) async fn gateway(storage: &Storage) -> Gateway {
+    let (db, clock, metrics) = (storage.db.clone(), storage.clock.clone(), Metrics::default());
+    let origin = "http://127.0.0.1:8080".parse().unwrap();
+    let browser = BrowserSessions::new(&origin, Vec::new(), 60, 60);
+    let workspaces = storage.workspaces().await;
+    let clusters = Clusters::new(storage.no_cluster().await);
+    let credentials = Credentials::new(credential::Dependencies {
+        db: db.clone(),
+        workspaces: workspaces.clone(),
+        clusters: clusters.clone(),
+        ledger: Ledger::start(db.clone()),
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+        bind: false,
+    });
+    Gateway::new(Dependencies {
+        identity: Identity::new(db.clone(), clock.clone(), metrics.clone(), browser),
+        db,
+        workspaces,
+        credentials,
+        clusters,
+        clock,
+        metrics,
+        own_answers: true,
+    })
+}
+
+/// A stream of nobody.
+pub(super) fn stream_info() -> StreamInfo {
+    StreamInfo {
+        kind: Kind::Session,
+        workspace: Uuid::from_u128(1),
+        service_account: SA_UID.into(),
+        user: Uuid::from_u128(2),
+        session: Uuid::from_u128(3),
+        credential: None,
+    }
+}
+
+/// A request of nobody in this registry.
+pub(super) fn in_flight(streams: &Streams) -> InFlightRequest {
+    let info = stream_info();
+    let limiter = TenantLimiters::default().get_or_create(info.workspace, || GatewayLimits::MIN);
+    let permit = limiter.acquire(info.kind).unwrap();
+    InFlightRequest::new(
+        streams.register(info.clone()),
+        permit,
+        UsageMeter { limiter, verb: Verb::Connect },
+        info,
+        RequestContext::for_tests().info,
+        Metrics::default(),
+    )
+}
+
+/// A PostgreSQL database that does not answer statements on some tables: the server waits for their
+/// lock without a timeout.
+pub(super) struct SilentDatabase {
+    pub(super) gateway: Gateway,
+    _lock: Tx,
+    _storage: Storage,
+}
+
+impl SilentDatabase {
+    /// Locks this table.
+    pub(super) async fn new(lock: &'static str) -> Self {
+        let mut storage = Storage::new(On::Postgres).await;
+        let mut tx = storage.db.begin().await.unwrap();
+        on_engine!(tx.connection(), c => sqlx::query(lock).execute(c).await.map(drop)).unwrap();
+        let Db::Postgres(pool) = &storage.db else { panic!("another engine") };
+        let options = PgConnectOptions::clone(&pool.connect_options())
+            .options([("statement_timeout", "0"), ("lock_timeout", "0")]);
+        let pool = PgPoolOptions::new().max_connections(16).connect_with(options);
+        storage.db = Db::Postgres(pool.await.unwrap());
+        Self { gateway: gateway(&storage).await, _lock: tx, _storage: storage }
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_panics_is_reported() {
+    let storage = Storage::new(On::Sqlite).await;
+    let gateway = gateway(&storage).await;
+    let (_notifier, notifications) = notification_channel();
+    let mut background = gateway.spawn_background_tasks(notifications, &storage.db);
+    background.tasks.spawn(async { panic!("a defect") });
+    let ended = tokio::time::timeout(STEP_TIMEOUT, background.ended()).await;
+    let error = error_chain(&ended.expect("nobody notices"));
+    assert!(error.contains("a defect"), "{error}");
+}
+
+#[tokio::test]
+async fn nothing_is_in_flight_after_the_stop() {
+    let storage = Storage::new(On::Sqlite).await;
+    let gateway = gateway(&storage).await;
+    let (_notifier, notifications) = notification_channel();
+    let gateway_stopped = notifications.gateway_stopped();
+    let background = gateway.spawn_background_tasks(notifications, &storage.db);
+    let info = StreamInfo { kind: Kind::Call, ..stream_info() };
+    let request = gateway.streams.register(info);
+    gateway.stop();
+    assert_eq!(request.cancel_handle().reason(), None, "it has time to finish");
+    assert!(!gateway_stopped.is_cancelled());
+    background.stop().await;
+    assert_eq!(request.cancel_handle().reason(), Some(CloseReason::Stopping));
+    assert!(gateway_stopped.is_cancelled());
+}
