@@ -10,6 +10,7 @@ use crate::{
     base::{
         clock::Clock,
         db::{ConnectionShares, Db, Location},
+        reload::Reloader,
         telemetry::Metrics,
     },
     cluster::{Cluster, Clusters},
@@ -127,8 +128,9 @@ const UNREACHABLE_KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "
 impl Storage {
     /// A cluster that refuses connections.
     pub(crate) async fn no_cluster(&self) -> Cluster {
-        let config = self.config();
-        Cluster::connect(&config.cluster, self.clock.clone(), Metrics::default()).await.unwrap()
+        let (config, clock, metrics) = (self.config(), self.clock.clone(), Metrics::default());
+        let reloader = Reloader::new(clock.clone(), metrics.clone());
+        Cluster::connect(&config.cluster, clock, metrics, &reloader).await.unwrap()
     }
 
     /// Workspaces on this database, with a cluster that refuses connections.

@@ -13,6 +13,7 @@
 //! | [`machine`], [`binaries`] | programs of the machine and of this workspace |
 //! | [`pod`] | a program with a pod's ServiceAccount and environment |
 //! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities, and clients that use them |
+//! | [`mounted_secret`] | files that are replaced as in a pod |
 //! | [`browser`], [`oidc`], [`api`] | access to the broker without the plugin |
 //! | [`helm`], [`compose`] | tools that read the files of `deploy/` |
 //! | [`exposition`], [`promtool`] | the broker's metrics, and the check of rules on them |
@@ -43,6 +44,7 @@ pub mod kubeconfig;
 pub mod kubectl;
 pub mod machine;
 pub mod measure;
+pub mod mounted_secret;
 pub mod node;
 pub mod oidc;
 pub mod oidc_provider;

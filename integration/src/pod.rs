@@ -4,11 +4,8 @@
 //! There is no kubelet and no container. The program runs in a mount namespace of its own (Linux),
 //! in which the volume has its usual path, so that the path itself is tested as well.
 
-use std::fs;
-use std::io;
 use std::net::Ipv6Addr;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -18,14 +15,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::control_plane::ControlPlane;
 use crate::machine;
+use crate::mounted_secret::MountedSecret;
 use crate::process::Program;
-use crate::scratch::{private_folder, write_private};
 
 /// The folder in which every container finds the volume of its pod's ServiceAccount.
 pub const SERVICE_ACCOUNT_FOLDER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The files of the volume.
-const FILES: [&str; 3] = ["ca.crt", "namespace", "token"];
 /// Shell script that mounts the folder `$2` at the path `$1` below `/var/run`, and becomes the
 /// program `$3` with its arguments. If the path does not exist, an empty file system hides
 /// `/var/run`.
@@ -40,7 +35,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(20);
 /// The volume and the environment of one container.
 #[derive(Clone, Debug)]
 pub struct Pod {
-    volume: PathBuf,
+    volume: MountedSecret,
     namespace: String,
     authority: String,
     environment: Vec<(String, String)>,
@@ -57,16 +52,15 @@ impl Pod {
         cluster: &ControlPlane,
         namespace: &str,
         token: &SecretString,
-        folder: PathBuf,
+        folder: &Path,
     ) -> Result<Self> {
-        private_folder(&folder)?;
+        let authority = cluster.authority().certificate();
         let pod = Self {
-            volume: folder,
+            volume: MountedSecret::new(folder, &files(token, authority, namespace))?,
             namespace: namespace.to_owned(),
-            authority: cluster.authority().certificate().to_owned(),
+            authority: authority.to_owned(),
             environment: service_variables(&kubernetes_service(cluster)?),
         };
-        pod.write_token(token)?;
         pod.check().await?;
         Ok(pod)
     }
@@ -78,38 +72,12 @@ impl Pod {
         self
     }
 
-    /// Replaces the token, as a kubelet does when it rotates it (Kubernetes,
-    /// `pkg/volume/util/atomic_writer.go`): all files are written into a new folder, to which the
-    /// symbolic link `..data` then leads.
+    /// Replaces the token, as a kubelet does when it rotates it.
     ///
     /// # Errors
     /// The volume cannot be written.
     pub fn write_token(&self, token: &SecretString) -> Result<()> {
-        let folder = tempfile::Builder::new()
-            .prefix("..")
-            .tempdir_in(&self.volume)
-            .context("make a folder in the volume")?
-            .keep();
-        write_private(&folder.join("token"), token.expose_secret())?;
-        write_private(&folder.join("ca.crt"), &self.authority)?;
-        write_private(&folder.join("namespace"), &self.namespace)?;
-        self.lead_to(&folder)
-            .with_context(|| format!("swap the files of {}", self.volume.display()))
-    }
-
-    /// Makes this folder the volume's content, and deletes the previous one.
-    fn lead_to(&self, folder: &Path) -> io::Result<()> {
-        let (data, new) = (self.volume.join("..data"), self.volume.join("..data_tmp"));
-        let previous = fs::read_link(&data).ok();
-        symlink(folder.file_name().unwrap_or_default(), &new)?;
-        fs::rename(&new, &data)?;
-        for name in FILES {
-            let link = self.volume.join(name);
-            if !link.is_symlink() {
-                symlink(Path::new("..data").join(name), link)?;
-            }
-        }
-        previous.map_or(Ok(()), |previous| fs::remove_dir_all(self.volume.join(previous)))
+        self.volume.replace(&files(token, &self.authority, &self.namespace))
     }
 
     /// Returns this program as the pod's container would run it.
@@ -119,7 +87,7 @@ impl Pod {
         let program = Program::new("unshare")
             .args((!is_root).then_some("--map-root-user"))
             .args(["--mount", "--", "/bin/sh", "-c", MOUNT, "sh", SERVICE_ACCOUNT_FOLDER])
-            .arg(&self.volume)
+            .arg(self.volume.folder())
             .arg(path);
         self.environment.iter().fold(program, |program, (name, value)| program.env(name, value))
     }
@@ -146,6 +114,15 @@ impl Pod {
         );
         Ok(())
     }
+}
+
+/// Returns the files of the volume with their contents.
+fn files<'a>(
+    token: &'a SecretString,
+    authority: &'a str,
+    namespace: &'a str,
+) -> [(&'a str, &'a str); 3] {
+    [("token", token.expose_secret()), ("ca.crt", authority), ("namespace", namespace)]
 }
 
 /// Returns the Service `kubernetes`, with the API server's own address as its IP address.
@@ -220,6 +197,8 @@ fn link(address: &str, port: &ServicePort) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::json;
 
     use super::*;
@@ -273,21 +252,19 @@ mod tests {
     #[test]
     fn a_rotation_replaces_all_files_and_leaves_no_old_token() {
         let scratch = Scratch::new("pod").unwrap();
+        let volume = scratch.folder("volume").unwrap();
+        let first = SecretString::from("first");
         let pod = Pod {
-            volume: scratch.folder("volume").unwrap(),
+            volume: MountedSecret::new(&volume, &files(&first, "CA", "brokers")).unwrap(),
             namespace: "brokers".to_owned(),
             authority: "CA".to_owned(),
             environment: Vec::new(),
         };
-        for token in ["first", "second"] {
-            pod.write_token(&token.to_owned().into()).unwrap();
-            let read = |name| fs::read_to_string(pod.volume.join(name)).unwrap();
-            assert_eq!(
-                [read("token"), read("ca.crt"), read("namespace")],
-                [token, "CA", "brokers"]
-            );
-        }
-        let mut names: Vec<String> = fs::read_dir(&pod.volume)
+        pod.write_token(&SecretString::from("second")).unwrap();
+        let read = |name| fs::read_to_string(volume.join(name)).unwrap();
+        let contents = [read("token"), read("ca.crt"), read("namespace")];
+        assert_eq!(contents, ["second", "CA", "brokers"]);
+        let mut names: Vec<String> = fs::read_dir(&volume)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();

@@ -1,16 +1,16 @@
 //! Background tasks: loops that run at an interval until the broker stops.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
 use crate::{
-    audit::{self, chain::Sealer},
+    audit::{self, AuditKeys, chain::Sealer},
     base::{
         clock::{Clock, ticks},
         db::Db,
         error_chain,
-        signing::{PrivateKey, PublicKeys},
+        reload::{Reloaded, Reloader},
     },
     config::Config,
     credential::Credentials,
@@ -36,16 +36,16 @@ pub(super) struct Dependencies {
     pub issuer: Issuer,
     /// Seals audit rows.
     pub sealer: Sealer,
-    /// Signs the anchor that replaces deleted audit rows.
-    pub audit_key: Arc<PrivateKey>,
-    /// All public keys that verify checkpoints.
-    pub known_audit_keys: PublicKeys,
+    /// Signs the anchor that replaces deleted audit rows, and verifies checkpoints.
+    pub audit_keys: Reloaded<AuditKeys>,
     /// The database with the audit trail.
     pub db: Db,
     /// The clock for the age of audit rows.
     pub clock: Clock,
     /// Checks the tiers' ClusterRoles.
     pub tier_roles: tier_role::RoleWatcher,
+    /// Reads changed files again.
+    pub reloader: Reloader,
 }
 
 /// The running loops. They are aborted when the value is dropped.
@@ -64,27 +64,22 @@ impl Background {
             credentials,
             issuer,
             sealer,
-            audit_key,
-            known_audit_keys,
+            audit_keys,
             db,
             clock,
             tier_roles,
+            reloader,
         } = dependencies;
         let sweep = Duration::from_secs(config.sweep_seconds.into());
         let mut loops = JoinSet::new();
         loops.spawn(sweep_loop(unfinished, credentials, sweep));
         loops.spawn(purge_loop(issuer.clone(), sweep));
         loops.spawn(sealer.clone().run());
-        loops.spawn(retention_loop(
-            db,
-            clock,
-            audit_key,
-            known_audit_keys,
-            config.audit.retention_days,
-        ));
+        loops.spawn(retention_loop(db, clock, audit_keys, config.audit.retention_days));
         loops.spawn(check_loop(issuer, sweep));
         loops.spawn(tier_roles.run());
         loops.spawn(drift_loop(workspaces, config.drift_seconds));
+        loops.spawn(reloader.run());
         Self { loops, sealer }
     }
 
@@ -154,14 +149,15 @@ async fn check_loop(issuer: Issuer, interval: Duration) {
 }
 
 /// Deletes audit rows that are older than the retention; 0 `days` keeps all.
-async fn retention_loop(db: Db, clock: Clock, key: Arc<PrivateKey>, known: PublicKeys, days: u32) {
+async fn retention_loop(db: Db, clock: Clock, keys: Reloaded<AuditKeys>, days: u32) {
     if days == 0 {
         return;
     }
     let mut ticks = ticks(RETENTION_INTERVAL);
     loop {
         ticks.tick().await;
-        match audit::prune(&db, &clock, &key, &known, days).await {
+        let keys = keys.get();
+        match audit::prune(&db, &clock, &keys.signing, &keys.known, days).await {
             Ok(None) => {}
             // A round is limited, so there may be more rows.
             Ok(Some(sequence)) => {

@@ -1,13 +1,19 @@
 //! Opening of the database.
 
-use std::{os::unix::fs::DirBuilderExt as _, path::Path};
+use std::{
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
+use secrecy::ExposeSecret as _;
+use tokio::runtime::Handle;
 
 use crate::{
     base::{
         clock::Clock,
         db::{ConnectionShares, Db, Location},
+        reload::{FileError, FileSource, Files, Loaded},
         telemetry::Metrics,
     },
     config::Config,
@@ -82,4 +88,172 @@ pub(super) fn private_folder(path: &Path) -> anyhow::Result<()> {
         .mode(0o700)
         .create(path)
         .with_context(|| format!("cannot make the folder {} (state_dir)", path.display()))
+}
+
+/// The file with the URL of the database. User, password and options of a changed URL are used for
+/// new connections; those in use stay until they are half an hour old. The database itself cannot
+/// change while the broker runs, because half of its work would be in each of the two.
+pub(super) struct DatabaseUrlFile {
+    path: PathBuf,
+    location: Location,
+    shares: ConnectionShares,
+}
+
+/// The URL in the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DatabaseUrlError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file contains something else.
+    #[error("{path} is no database URL: {why}", path = path.display())]
+    NotAUrl {
+        /// Path of the file.
+        path: PathBuf,
+        /// The expected format.
+        why: String,
+    },
+    /// The URL has another host, port or name.
+    #[error(
+        "{path} names another database; to move to it, stop all replicas and start them again",
+        path = path.display()
+    )]
+    OtherDatabase {
+        /// Path of the file.
+        path: PathBuf,
+    },
+    /// The database refuses connections with it.
+    #[error("the database does not accept the URL")]
+    Refused(#[source] sqlx::Error),
+}
+
+impl DatabaseUrlFile {
+    /// The file of this configuration, if it names one.
+    pub(super) fn new(config: &Config, shares: &ConnectionShares) -> Option<Self> {
+        let path = config.database_url_file.clone()?;
+        Some(Self { path, location: config.database.clone(), shares: shares.clone() })
+    }
+}
+
+impl FileSource for DatabaseUrlFile {
+    type Value = Location;
+    type Error = DatabaseUrlError;
+
+    const ADVICE: &'static str = "write a URL of the same database with a user and password that it \
+                                  accepts into the file (database.url_file); it is read again by \
+                                  itself";
+
+    fn load(&self, files: &mut Files) -> Result<Loaded<Location>, DatabaseUrlError> {
+        let text = files.read_text(&self.path)?;
+        let location: Location = text
+            .expose_secret()
+            .parse()
+            .map_err(|why| DatabaseUrlError::NotAUrl { path: self.path.clone(), why })?;
+        if location.is_same_database(&self.location) {
+            Ok(Loaded::without_end(location))
+        } else {
+            Err(DatabaseUrlError::OtherDatabase { path: self.path.clone() })
+        }
+    }
+
+    fn check(&self, location: &Location) -> Result<(), DatabaseUrlError> {
+        Handle::current().block_on(location.try_connect()).map_err(DatabaseUrlError::Refused)
+    }
+
+    fn in_use(&self, location: &Location, _replaced: Option<&Location>) {
+        self.shares.connect_with(location);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use integration::postgres::Postgres;
+    use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+    use url::Url;
+
+    use super::*;
+    use crate::base::reload::Reloader;
+
+    /// The user of a connection of this share.
+    async fn user_of(db: &Db) -> String {
+        let Db::Postgres(pool) = db else { panic!("a PostgreSQL database") };
+        sqlx::query_scalar("SELECT CAST(current_user AS TEXT)").fetch_one(pool).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn new_connections_use_the_user_and_password_of_a_changed_url() {
+        let server = Postgres::shared().await.unwrap();
+        let database = server.database("url_file").await.unwrap();
+        let [first, second] = ["a", "b"].map(|role| format!("{}_{role}", database.name()));
+        let mut admin = PgConnection::connect(database.url().as_str()).await.unwrap();
+        for role in [&first, &second] {
+            let statement = format!("CREATE ROLE {role} LOGIN PASSWORD '{role}'");
+            sqlx::query(AssertSqlSafe(statement)).execute(&mut admin).await.unwrap();
+        }
+        let url_of = |role: &str| -> Url {
+            let mut url = database.url().clone();
+            url.set_username(role).unwrap();
+            url.set_password(Some(role)).unwrap();
+            url
+        };
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("database-url");
+        let write = |url: &str| std::fs::write(&path, format!("{url}\n")).unwrap();
+        write(url_of(&first).as_str());
+        let location: Location = url_of(&first).as_str().parse().unwrap();
+        let shares = ConnectionShares::connect(&location).await.unwrap();
+        let metrics = Metrics::default();
+        let reloader = Reloader::new(Clock::system(), metrics.clone());
+        let source = DatabaseUrlFile { path: path.clone(), location, shares: shares.clone() };
+        reloader.load("database.url_file", source).unwrap();
+        let reloads = async |outcome: &str, count: u32| {
+            reloader.poll().await;
+            reloader.poll().await;
+            let labels = format!("{{file=\"database.url_file\",outcome=\"{outcome}\"}}");
+            let line = format!("tenant_broker_file_reloads_total{labels} {count}\n");
+            assert!(metrics.render().contains(&line), "{}", metrics.render());
+        };
+
+        write(url_of("nobody_of_this_name").as_str());
+        reloads("refused", 1).await;
+        write("postgres");
+        reloads("refused", 2).await;
+        let mut other = url_of(&second);
+        other.set_path("/postgres");
+        write(other.as_str());
+        reloads("refused", 3).await;
+        assert_eq!(user_of(&shares.signed_in).await, first);
+
+        write(url_of(&second).as_str());
+        reloads("ok", 1).await;
+        // Only this share has connected before.
+        assert_eq!(user_of(&shares.signed_in).await, first);
+        assert_eq!(user_of(&shares.authority).await, second);
+        assert_eq!(user_of(&shares.unauthenticated).await, second);
+
+        shares.close().await;
+        for role in [&first, &second] {
+            let statement = format!("DROP ROLE {role}");
+            sqlx::query(AssertSqlSafe(statement)).execute(&mut admin).await.unwrap();
+        }
+    }
+
+    #[test]
+    fn another_host_port_or_name_is_another_database() {
+        let location = |url: &str| url.parse::<Location>().unwrap();
+        let database = location("postgres://a:b@db.example.com:5432/tenants");
+        for (url, is_same) in [
+            ("postgres://c:d@db.example.com:5432/tenants?sslmode=require", true),
+            ("postgres://a:b@db.example.com/tenants", true),
+            ("postgres://a:b@db.example.com:5433/tenants", false),
+            ("postgres://a:b@other.example.com:5432/tenants", false),
+            ("postgres://a:b@db.example.com:5432/others", false),
+            ("sqlite:///tenants", false),
+        ] {
+            assert_eq!(location(url).is_same_database(&database), is_same, "{url}");
+        }
+        assert!(location("sqlite:///a").is_same_database(&location("sqlite:///a")));
+        assert!(!location("sqlite:///a").is_same_database(&location("sqlite:///b")));
+    }
 }

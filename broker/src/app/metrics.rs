@@ -7,8 +7,10 @@ use crate::{
         rate_limit,
         telemetry::{self, LabelValues},
     },
-    cluster::{DRIFT_KINDS, Difference, TOKEN_OUTCOMES},
-    gateway, workspace,
+    cluster::{CREDENTIAL_FILES, DRIFT_KINDS, Difference, TOKEN_OUTCOMES},
+    gateway,
+    server::TlsFiles,
+    workspace,
 };
 
 /// The values of labels that the modules define.
@@ -27,6 +29,7 @@ pub(super) fn label_values() -> LabelValues {
         unauthenticated_limits: rate_limit::LIMITS.to_vec(),
         seal_failure_causes: SealError::CAUSES.to_vec(),
         database_shares: ConnectionShares::NAMES.to_vec(),
+        expiring_files: std::iter::once(TlsFiles::NAME).chain(CREDENTIAL_FILES).collect(),
     }
 }
 

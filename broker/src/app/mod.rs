@@ -1,7 +1,6 @@
 //! The composition root: the only module that names every other one.
 
 mod api;
-mod audit_keys;
 mod background;
 mod database;
 mod metrics;
@@ -11,15 +10,15 @@ mod services;
 mod start;
 
 use self::api::Api;
-pub use self::{
-    api::document,
-    audit_keys::{AuditKeys, audit_keys},
-    database::open_database,
-    metrics::metrics_reference,
-};
+pub use self::{api::document, database::open_database, metrics::metrics_reference};
 use crate::{
-    audit::chain::Sealer,
-    base::{clock::Clock, db::ConnectionShares, telemetry::Metrics},
+    audit::{AuditKeys, chain::Sealer},
+    base::{
+        clock::Clock,
+        db::ConnectionShares,
+        reload::{Reloaded, Reloader},
+        telemetry::Metrics,
+    },
     config::Config,
     credential::Credentials,
     gateway::Gateway,
@@ -42,7 +41,8 @@ pub struct App {
     clock: Clock,
     metrics: Metrics,
     sealer: Sealer,
-    audit_keys: AuditKeys,
+    audit_keys: Reloaded<AuditKeys>,
+    reloader: Reloader,
     watch: PolicyWatcher,
     tier_roles: tier_role::RoleWatcher,
     gateway: Gateway,

@@ -27,7 +27,7 @@ use crate::{
     http::{API_PATH, ApiError, OuterStack, PoemService, ReadBody},
     identity::Identity,
     issuer::{self, Issuer},
-    server::{self, Listener},
+    server::{Listener, TlsFiles},
     workspace::Workspaces,
 };
 
@@ -44,7 +44,8 @@ impl App {
         let config = self.config;
         let public = listen(config.listen, "listen").await?;
         let operator = listen(config.operator_listen, "operator_listen").await?;
-        let tls = config.tls.as_ref().map(server::server_config).transpose()?;
+        let tls = config.tls.clone().map(|files| self.reloader.load(TlsFiles::NAME, files));
+        let tls = tls.transpose()?;
 
         let draining = Arc::new(AtomicBool::new(false));
         let state = OperatorState {
@@ -61,11 +62,11 @@ impl App {
                 credentials: self.credentials.with_db(&self.shares.authority),
                 issuer: self.issuer.clone(),
                 sealer: self.sealer,
-                audit_key: self.audit_keys.signing,
-                known_audit_keys: self.audit_keys.known,
+                audit_keys: self.audit_keys,
                 db: self.shares.signed_in.clone(),
                 clock: self.clock.clone(),
                 tier_roles: self.tier_roles,
+                reloader: self.reloader,
             },
             &config,
         );

@@ -1,19 +1,24 @@
 //! The start: builds all parts and connects them.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context as _;
 
 use super::{
     App,
     api::Api,
-    audit_keys::{AuditKeys, audit_keys},
-    database::{compare_clocks, open_shares, private_folder},
+    database::{DatabaseUrlFile, compare_clocks, open_shares, private_folder},
     metrics::label_values,
 };
 use crate::{
-    audit::{self, AuditTrail, chain::Sealer},
-    base::{clock::Clock, db::ConnectionShares, rate_limit::RateLimiter, telemetry::Metrics},
+    audit::{self, AuditKeyFiles, AuditKeys, AuditTrail, chain::Sealer},
+    base::{
+        clock::Clock,
+        db::ConnectionShares,
+        rate_limit::RateLimiter,
+        reload::{Reloaded, Reloader},
+        telemetry::Metrics,
+    },
     cluster::{Cluster, Clusters},
     config::Config,
     credential::{self, Credentials, Ledger},
@@ -60,9 +65,14 @@ impl App {
     pub async fn start(config: Config, clock: Clock) -> anyhow::Result<Self> {
         let metrics = Metrics::default();
         metrics.export_zeros(&label_values(), clock.now());
+        let reloader = Reloader::new(clock.clone(), metrics.clone());
         let shares = open_shares(&config).await?;
+        if let Some(source) = DatabaseUrlFile::new(&config, &shares) {
+            reloader.load("database.url_file", source)?;
+        }
         compare_clocks(&shares.signed_in, &clock, &metrics).await?;
-        let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await?;
+        let cluster =
+            Cluster::connect(&config.cluster, clock.clone(), metrics.clone(), &reloader).await?;
         let (watch, tier_roles) = watchers(&config, &cluster, &metrics);
         let policies_checked = Box::pin(watch.start()).await?;
         let builder = PartBuilder {
@@ -71,12 +81,14 @@ impl App {
             clusters: Clusters::new(cluster),
             clock: &clock,
             metrics: &metrics,
+            reloader: &reloader,
         };
         let identity = builder.build_identity();
         generate_missing_signing_key(&config)?;
         let issuer = builder.start_issuer(&identity)?;
-        let audit_keys = audit_keys(&config)?;
-        let sealer = builder.build_sealer(&audit_keys);
+        let audit_keys = AuditKeyFiles(config.audit.clone());
+        let audit_keys = reloader.load("audit.signing_key_files", audit_keys)?;
+        let sealer = builder.build_sealer(audit_keys.clone());
         let (notifier, notifications) = workspace::notification_channel();
         let workspaces = builder.build_workspaces(notifier);
         let credentials = builder.build_credentials(&workspaces);
@@ -94,6 +106,7 @@ impl App {
             metrics,
             sealer,
             audit_keys,
+            reloader,
             watch,
             tier_roles,
             gateway,
@@ -120,6 +133,7 @@ struct PartBuilder<'a> {
     clusters: Clusters,
     clock: &'a Clock,
     metrics: &'a Metrics,
+    reloader: &'a Reloader,
 }
 
 impl PartBuilder<'_> {
@@ -141,17 +155,14 @@ impl PartBuilder<'_> {
             self.clock.clone(),
             identity.with_db(&self.shares.unauthenticated),
             self.metrics.clone(),
+            self.reloader,
         )
         .context("cannot start the issuer (issuer.signing_key_files)")
     }
 
-    fn build_sealer(&self, keys: &AuditKeys) -> Sealer {
-        Sealer::new(
-            self.shares.signed_in.clone(),
-            self.clock.clone(),
-            Arc::clone(&keys.signing),
-            self.metrics.clone(),
-        )
+    fn build_sealer(&self, keys: Reloaded<AuditKeys>) -> Sealer {
+        let (db, clock) = (self.shares.signed_in.clone(), self.clock.clone());
+        Sealer::new(db, clock, keys, self.metrics.clone())
     }
 
     fn build_workspaces(&self, notifier: Notifier) -> Workspaces {

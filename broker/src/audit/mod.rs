@@ -29,6 +29,7 @@ pub mod api;
 mod catalogue;
 pub mod chain;
 mod export;
+mod keys;
 mod retention;
 #[cfg(test)]
 mod tests;
@@ -37,13 +38,15 @@ mod trail;
 pub use catalogue::Action;
 pub use export::ExportPage;
 use export::export_page;
+pub use keys::{AuditKeyError, AuditKeyFiles, AuditKeys};
 pub use retention::prune;
 pub use trail::{AuditTrail, Filter, Row, RowWithEmails, Scope, WholeTrail};
 
 /// Settings of the audit trail.
 #[derive(Clone, Debug, Default)]
 pub struct AuditSettings {
-    /// PEM files with EC P-256 keys; the first key signs checkpoints, all of them verify.
+    /// PEM files with EC P-256 keys, at least one in each; the first key signs checkpoints, all of
+    /// them verify.
     pub signing_key_files: Vec<PathBuf>,
     /// JSON Web Key Set with public keys that signed earlier checkpoints.
     pub known_keys_file: Option<PathBuf>,

@@ -1,11 +1,13 @@
 //! Building blocks that know nothing of users, workspaces and clusters.
 
+pub mod certificate;
 pub mod clock;
 pub mod db;
 pub(crate) mod dns_label;
 mod error_chain;
 pub(crate) mod paging;
 pub mod rate_limit;
+pub mod reload;
 pub mod request_context;
 pub mod secret;
 pub mod signing;

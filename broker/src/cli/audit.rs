@@ -13,10 +13,10 @@ use clap::{Args, Subcommand};
 
 use super::{ConfigArgs, Output, print};
 use crate::{
-    app,
-    audit::{AuditTrail, WholeTrail, chain},
+    audit::{AuditKeyFiles, AuditTrail, WholeTrail, chain},
     base::{
         db::{Db, Location},
+        reload::{FileSource as _, Files},
         signing::PublicKeys,
     },
     config::Config,
@@ -116,11 +116,16 @@ pub(super) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
             })?;
         }
         AuditCommand::Keys(config_args) => {
-            let keys = app::audit_keys(&config_args.load()?)?.known;
+            let keys = known_keys(config_args.load()?)?;
             print(&(serde_json::to_string_pretty(&keys.to_jwks())? + "\n"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The public keys of the configuration.
+fn known_keys(config: Config) -> anyhow::Result<PublicKeys> {
+    Ok(AuditKeyFiles(config.audit).load(&mut Files::default())?.value.known)
 }
 
 /// Opens the database without migrating it and without creating a new file.
@@ -143,7 +148,7 @@ async fn verify(arguments: VerifyArgs) -> anyhow::Result<ExitCode> {
                 .with_context(|| format!("cannot read the keys {}", path.display()))?;
             PublicKeys::parse(&text).with_context(|| format!("{} (--keys)", path.display()))?
         }
-        None => app::audit_keys(&config_args.load()?)?.known,
+        None => known_keys(config_args.load()?)?,
     };
     let mut progress = Progress::new();
     let outcome = if let Some(path) = file {

@@ -19,6 +19,7 @@ use crate::{
     app::{self, App},
     base::{
         clock::Clock,
+        reload::Reloader,
         telemetry::{self, Metrics},
     },
     cluster::{Cluster, KubernetesUser},
@@ -296,8 +297,9 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn doctor(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
-    let clock = Clock::system();
-    let cluster = Cluster::connect(&config.cluster, clock.clone(), Metrics::default()).await?;
+    let (clock, metrics) = (Clock::system(), Metrics::default());
+    let reloader = Reloader::new(clock.clone(), metrics.clone());
+    let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics, &reloader).await?;
     let report = doctor::examine(
         &cluster,
         &Parameters::new(&config.cluster, &config.tiers, &config.public_url),

@@ -90,7 +90,7 @@ impl Cluster {
             },
             ..SelfSubjectAccessReview::default()
         };
-        let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        let api: Api<SelfSubjectAccessReview> = Api::all(self.client());
         let review = api.create(&PostParams::default(), &review).await?;
         Ok(review.status.is_some_and(|status| status.allowed))
     }
@@ -165,10 +165,10 @@ impl Cluster {
     /// The request failed.
     pub async fn some_workspace(&self) -> Result<Option<(String, String)>, ClusterError> {
         let selector = format!("{WORKSPACE_LABEL},!{SUSPENDED_LABEL}");
-        let api: Api<Namespace> = Api::all(self.client.clone());
+        let api: Api<Namespace> = Api::all(self.client());
         let list = api.list(&ListParams::default().labels(&selector).limit(20)).await?;
         for namespace in list.items.into_iter().filter_map(|namespace| namespace.metadata.name) {
-            let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &namespace);
+            let api: Api<ServiceAccount> = Api::namespaced(self.client(), &namespace);
             let account = api.get_opt(SERVICE_ACCOUNT_NAME).await?;
             if let Some(uid) = account.and_then(|account| account.metadata.uid) {
                 return Ok(Some((namespace, uid)));
@@ -182,7 +182,7 @@ impl Cluster {
         request: Result<Request<Vec<u8>>, http::Error>,
     ) -> Result<(http::response::Parts, Vec<u8>), ClusterError> {
         let request = request.map_err(kube::Error::HttpError)?.map(kube::client::Body::from);
-        let (parts, body) = self.client.send(request).await?.into_parts();
+        let (parts, body) = self.client().send(request).await?.into_parts();
         let body = Limited::new(body, MAX_BYTES).collect().await.map_err(kube::Error::Service)?;
         Ok((parts, body.to_bytes().to_vec()))
     }

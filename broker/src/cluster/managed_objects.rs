@@ -27,7 +27,7 @@ impl Cluster {
     where
         K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
     {
-        let api: Api<K> = Api::all(self.client.clone());
+        let api: Api<K> = Api::all(self.client());
         let all = ListParams::default().labels(WORKSPACE_LABEL).limit(PAGE_SIZE);
         let mut next = None;
         loop {
@@ -46,7 +46,7 @@ impl Cluster {
     /// # Errors
     /// The request failed.
     pub async fn is_marked_suspended(&self, namespace: &str) -> Result<bool, ClusterError> {
-        let api: Api<Namespace> = Api::all(self.client.clone());
+        let api: Api<Namespace> = Api::all(self.client());
         Ok(api.get_opt(namespace).await?.is_some_and(|namespace| is_marked_suspended(&namespace)))
     }
 
@@ -55,7 +55,7 @@ impl Cluster {
     /// # Errors
     /// The request failed.
     pub async fn has_role_bindings(&self, namespace: &str) -> Result<bool, ClusterError> {
-        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
         Ok(!api.list(&ListParams::default().limit(1)).await?.items.is_empty())
     }
 
@@ -68,7 +68,7 @@ impl Cluster {
         &self,
         namespace: &str,
     ) -> Result<Option<String>, ClusterError> {
-        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         let account = api.get_metadata_opt(SERVICE_ACCOUNT_NAME).await?;
         Ok(account.map(|account| account.uid().unwrap_or_default()))
     }
@@ -84,7 +84,7 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> Result<bool, ClusterError> {
-        let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<ResourceQuota> = Api::namespaced(self.client(), namespace);
         let quota = api.get(name).await?;
         let wanted = quota.spec.and_then(|spec| spec.hard);
         let enforced = quota.status.and_then(|status| status.hard);

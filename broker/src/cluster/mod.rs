@@ -1,9 +1,12 @@
 //! The cluster: the broker's client of the Kubernetes API server, and the operations it performs
 //! there.
 //!
-//! Everything here runs as the broker's restricted identity. An object is created or, if it exists
-//! already, compared; objects that the broker did not make are never adopted, changed or deleted.
+//! Everything here runs as the broker's restricted identity. Its credential is read again when its
+//! files change ([`Cluster::connect`]). An object is created or, if it exists already, compared;
+//! objects that the broker did not make are never adopted, changed or deleted.
 
+mod connections;
+mod credential_files;
 mod difference;
 mod dry_run;
 mod error;
@@ -22,14 +25,14 @@ mod tenants;
 mod token;
 mod upstream;
 
-use std::time::Duration;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::Client;
+use tokio::task::JoinError;
 
+pub use connections::CREDENTIAL_FILES;
+use connections::{Connections, CredentialFiles};
 pub use difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended};
 pub use dry_run::{AccessReview, DryRunResult, ServerFacts};
 pub use error::ClusterError;
@@ -48,7 +51,12 @@ pub use upstream::{
     UpstreamResponseBody,
 };
 
-use crate::base::{clock::Clock, telemetry::Metrics};
+use crate::base::{
+    certificate::CertificateError,
+    clock::Clock,
+    reload::{FileError, Reloaded, Reloader},
+    telemetry::Metrics,
+};
 
 /// How long the API server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -68,9 +76,7 @@ pub struct Endpoint {
 #[derive(Clone)]
 pub struct Cluster {
     name: String,
-    client: Client,
-    endpoint: Endpoint,
-    upstream: Upstream,
+    connections: Reloaded<Connections>,
     clock: Clock,
     metrics: Metrics,
 }
@@ -81,16 +87,23 @@ impl std::fmt::Debug for Cluster {
     }
 }
 
-/// The cluster's settings cannot be used.
+/// The credential cannot be used, because of the settings, the files that they name, or the API
+/// server.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig cannot be read or used.
-    #[error("cannot use the kubeconfig {path} (cluster.kubeconfig)")]
+    /// The kubeconfig cannot be used.
+    #[error("cannot use the kubeconfig {path} (cluster.kubeconfig)", path = path.display())]
     Kubeconfig {
         /// Path of the kubeconfig.
-        path: String,
+        path: PathBuf,
         /// The cause.
         source: kube::config::KubeconfigError,
+    },
+    /// The file is not a kubeconfig in YAML or JSON.
+    #[error("{path} is no kubeconfig (cluster.kubeconfig)", path = path.display())]
+    NotAKubeconfig {
+        /// Path of the kubeconfig.
+        path: PathBuf,
     },
     /// No kubeconfig is configured, and the broker does not run in a pod with a ServiceAccount.
     #[error(
@@ -99,21 +112,50 @@ pub enum ConnectError {
          name the broker's kubeconfig (`tenant-broker install --apply --credential FILE` makes one)"
     )]
     NotInCluster(#[source] kube::config::InClusterError),
+    /// A file of the credential cannot be read.
+    #[error("the broker's credential (cluster.kubeconfig)")]
+    File(#[from] FileError),
+    /// The certificate of the client, or of the CA that it trusts, cannot be used.
+    #[error("the certificates of the broker's credential (cluster.kubeconfig)")]
+    Certificate(#[from] CertificateError),
+    /// The CA for people's kubeconfigs cannot be read.
+    #[error("the CA for people's kubeconfigs (cluster.ca_file)")]
+    CaFile(#[source] FileError),
+    /// The CA for people's kubeconfigs is no certificate.
+    #[error("the CA for people's kubeconfigs (cluster.ca_file)")]
+    CaCertificate(#[source] CertificateError),
     /// The client or its TLS configuration cannot be built.
     #[error("cannot prepare the connection to the cluster")]
     Client(#[source] kube::Error),
-    /// The CA file cannot be read.
-    #[error("cannot read the CA of the cluster {path}")]
-    CaFile {
-        /// Path of the file.
-        path: String,
-        /// The cause.
-        source: std::io::Error,
+    /// The task that builds the clients ended early.
+    #[error("cannot prepare the connection to the cluster")]
+    Interrupted(#[source] JoinError),
+    /// The API server did not answer to a new credential.
+    #[error("the API server did not answer in time to the new credential")]
+    NoAnswer,
+    /// The API server refused a new credential.
+    #[error("the API server does not accept the new credential")]
+    NotAccepted(#[source] ClusterError),
+    /// A new credential is that of another user.
+    #[error(
+        "the API server knows the new credential as {found}, but the policies restrict {wanted} \
+         (cluster.identity)"
+    )]
+    OtherUser {
+        /// The user of the credential.
+        found: String,
+        /// The configured user.
+        wanted: String,
     },
+    /// A new credential may do everything.
+    #[error("the new credential is in the group {0}: it may do everything")]
+    Unrestricted(&'static str),
 }
 
 impl Cluster {
-    /// Builds the clients without opening a connection, so the cluster may be down.
+    /// Builds the clients without opening a connection, so the cluster may be down. The reloader
+    /// replaces them when the credential's files change: new requests then use new connections, and
+    /// requests in flight finish on their own.
     ///
     /// # Errors
     /// The settings cannot be used.
@@ -121,27 +163,15 @@ impl Cluster {
         settings: &ClusterSettings,
         clock: Clock,
         metrics: Metrics,
+        reloader: &Reloader,
     ) -> Result<Self, ConnectError> {
-        let mut config = match &settings.kubeconfig {
-            Some(path) => {
-                let unusable =
-                    |source| ConnectError::Kubeconfig { path: path.display().to_string(), source };
-                let kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
-                Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                    .await
-                    .map_err(unusable)?
-            }
-            None => Config::incluster().map_err(ConnectError::NotInCluster)?,
-        };
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.read_timeout = Some(READ_TIMEOUT);
-        config.write_timeout = Some(READ_TIMEOUT);
-        // A caller waits for the result, so it is told to retry instead.
-        config.default_retry = false;
-        let endpoint = endpoint(settings, &config)?;
-        let upstream = Upstream::new(&config)?;
-        let client = Client::try_from(config).map_err(ConnectError::Client)?;
-        Ok(Self { name: settings.name.clone(), client, endpoint, upstream, clock, metrics })
+        let files = CredentialFiles::new(settings.clone());
+        let reloader = reloader.clone();
+        // A kubeconfig can name a program that prints the credential, and the client waits for it.
+        let load = move || reloader.load(files.name(), files);
+        let connections =
+            tokio::task::spawn_blocking(load).await.map_err(ConnectError::Interrupted)??;
+        Ok(Self { name: settings.name.clone(), connections, clock, metrics })
     }
 
     /// The cluster's name in workspaces and kubeconfigs.
@@ -150,36 +180,19 @@ impl Cluster {
     }
 
     /// The connections for requests that bring their own token.
-    pub fn upstream(&self) -> &Upstream {
-        &self.upstream
+    pub fn upstream(&self) -> Arc<Upstream> {
+        Arc::clone(&self.connections.get().upstream)
     }
 
     /// The endpoint that kubeconfigs name.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    pub fn endpoint(&self) -> Arc<Endpoint> {
+        Arc::clone(&self.connections.get().endpoint)
     }
-}
 
-fn endpoint(settings: &ClusterSettings, config: &Config) -> Result<Endpoint, ConnectError> {
-    let read = |path: &std::path::Path| {
-        std::fs::read(path)
-            .map_err(|source| ConnectError::CaFile { path: path.display().to_string(), source })
-    };
-    let pem = match (&settings.ca_file, &config.root_cert_file, &config.root_cert) {
-        (Some(path), ..) | (None, Some(path), _) => Some(read(path)?),
-        (None, None, Some(certificates)) => {
-            Some(certificates.iter().map(|der| pem(der)).collect::<String>().into_bytes())
-        }
-        (None, None, None) => None,
-    };
-    let server = settings
-        .server
-        .as_ref()
-        .map_or_else(|| config.cluster_url.to_string(), ToString::to_string);
-    Ok(Endpoint {
-        server: server.trim_end_matches('/').to_owned(),
-        certificate_authority_data: pem.map(|pem| STANDARD.encode(pem)),
-    })
+    /// The client for the broker's own requests.
+    fn client(&self) -> Client {
+        self.connections.get().client.clone()
+    }
 }
 
 /// Encodes a DER certificate as PEM (RFC 7468).

@@ -48,7 +48,7 @@ impl Cluster {
         workspace: Uuid,
         recorded: RecordedUids<'_>,
     ) -> Result<NamespaceOwnership, ClusterError> {
-        let api: Api<Namespace> = Api::all(self.client.clone());
+        let api: Api<Namespace> = Api::all(self.client());
         let Some(existing) = api.get_opt(namespace).await? else {
             return Ok(NamespaceOwnership::Missing);
         };
@@ -62,7 +62,7 @@ impl Cluster {
             None => {}
         }
         // The workspace was made before uids of namespaces were recorded.
-        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         let account = api.get_opt(SERVICE_ACCOUNT_NAME).await?.and_then(|it| it.uid());
         let recorded_accounts = [recorded.service_account, recorded.retired_service_account];
         Ok(match account {

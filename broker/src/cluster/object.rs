@@ -177,14 +177,14 @@ fn cluster_api<K>(cluster: &Cluster) -> Api<K>
 where
     K: Resource<Scope = ClusterResourceScope, DynamicType = ()>,
 {
-    Api::all(cluster.client.clone())
+    Api::all(cluster.client())
 }
 
 fn namespaced_api<K>(cluster: &Cluster, object: &K) -> Api<K>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
 {
-    Api::namespaced(cluster.client.clone(), &object.namespace().unwrap_or_default())
+    Api::namespaced(cluster.client(), &object.namespace().unwrap_or_default())
 }
 
 async fn ensure<K>(

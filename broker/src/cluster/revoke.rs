@@ -51,7 +51,7 @@ impl Cluster {
         uid: Option<&str>,
         suspended: bool,
     ) -> Result<(), ClusterError> {
-        let api: Api<Namespace> = Api::all(self.client.clone());
+        let api: Api<Namespace> = Api::all(self.client());
         let value = if suspended { json!("true") } else { json!(null) };
         let mut patch = json!({"metadata": {"labels": {SUSPENDED_LABEL: value}}});
         if let Some(uid) = uid {
@@ -74,7 +74,7 @@ impl Cluster {
     /// # Errors
     /// Some bindings still exist after all rounds; in one round, no binding could be deleted.
     pub async fn delete_role_bindings(&self, namespace: &str) -> Result<(), ClusterError> {
-        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
         let (ours, others) = tokio::join!(
             delete_if_exists(&api, ROLE_BINDING_NAME, None),
             delete_all(&api, namespace)
@@ -94,7 +94,7 @@ impl Cluster {
         namespace: &str,
         uid: Option<&str>,
     ) -> Result<(), ClusterError> {
-        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
         match delete_if_exists(&api, SERVICE_ACCOUNT_NAME, uid).await? {
             Some(held) if !held.finalizers().is_empty() => {
                 remove_finalizers(&api, SERVICE_ACCOUNT_NAME, held.uid().as_deref()).await

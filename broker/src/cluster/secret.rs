@@ -39,7 +39,7 @@ impl Cluster {
             immutable: Some(true),
             ..Secret::default()
         };
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Secret> = Api::namespaced(self.client(), namespace);
         let created = api.create(&PostParams::default(), &secret).await?;
         Ok(TokenSecret { name: name.to_owned(), uid: created.uid().unwrap_or_default() })
     }
@@ -54,7 +54,7 @@ impl Cluster {
         name: &str,
         uid: Option<&str>,
     ) -> Result<(), ClusterError> {
-        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Secret> = Api::namespaced(self.client(), namespace);
         revoke::delete_if_exists(&api, name, uid).await.map(drop)
     }
 }

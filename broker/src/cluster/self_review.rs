@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use k8s_openapi::{ClusterResourceScope, api::authentication::v1::SelfSubjectReview};
-use kube::{Api, Resource, api::PostParams};
+use kube::{Api, Client, Resource, api::PostParams};
 use serde::de::DeserializeOwned;
 
 use super::{Cluster, ClusterError};
@@ -25,13 +25,7 @@ impl Cluster {
     /// # Errors
     /// The request failed.
     pub async fn who_am_i(&self) -> Result<UserInfo, ClusterError> {
-        let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
-        let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
-        let info = review.status.and_then(|status| status.user_info).unwrap_or_default();
-        Ok(UserInfo {
-            user: info.username.unwrap_or_default(),
-            groups: info.groups.unwrap_or_default(),
-        })
+        user_of(self.client()).await
     }
 
     /// Gets a cluster-scoped object by name; `None` if it does not exist, or if the API server
@@ -46,7 +40,7 @@ impl Cluster {
             + DeserializeOwned
             + Debug,
     {
-        let api: Api<K> = Api::all(self.client.clone());
+        let api: Api<K> = Api::all(self.client());
         match api.get(name).await {
             Ok(object) => Ok(Some(object)),
             Err(error) => match error.into() {
@@ -55,4 +49,15 @@ impl Cluster {
             },
         }
     }
+}
+
+/// The identity that the API server sees for this client.
+pub(super) async fn user_of(client: Client) -> Result<UserInfo, ClusterError> {
+    let api: Api<SelfSubjectReview> = Api::all(client);
+    let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
+    let info = review.status.and_then(|status| status.user_info).unwrap_or_default();
+    Ok(UserInfo {
+        user: info.username.unwrap_or_default(),
+        groups: info.groups.unwrap_or_default(),
+    })
 }

@@ -70,7 +70,7 @@ impl Cluster {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
     {
-        let api: Api<K> = Api::all(self.client.clone());
+        let api: Api<K> = Api::all(self.client());
         let mut next = None;
         loop {
             let page = ListParams { continue_token: next, ..selected.clone() }.limit(PAGE_SIZE);

@@ -102,7 +102,7 @@ impl Cluster {
         .body(kube::client::Body::from(body.to_string().into_bytes()))
         .map_err(kube::Error::HttpError)?;
         let started_at = std::time::Instant::now();
-        let response = self.client.send(request).await?;
+        let response = self.client().send(request).await?;
         self.metrics.token_request(started_at.elapsed().as_secs_f64());
         let status = response.status();
         let body = http_body_util::BodyExt::collect(http_body_util::Limited::new(

@@ -13,14 +13,15 @@ pub(super) const SIGNING_KEY_FILES: Setting<Vec<PathBuf>> = Setting::new(
     "audit.signing_key_files",
     "",
     list,
-    "PEM files with EC P-256 keys; the first signs the audit trail's checkpoints, all verify \
-     them. Empty: the issuer's.",
+    "PEM files with EC P-256 keys; the first key of the first file signs the audit trail's \
+     checkpoints, all verify them. They are read again when they change. Empty: the issuer's.",
 );
 pub(super) const KNOWN_KEYS_FILE: Setting<Option<PathBuf>> = Setting::new(
     "audit.known_keys_file",
     "",
     optional,
-    "JSON Web Key Set with public keys that signed checkpoints earlier.",
+    "JSON Web Key Set with public keys that signed checkpoints earlier. It is read again when it \
+     changes.",
 );
 const RETENTION_DAYS: Setting<u32> = Setting::new(
     "audit.retention_days",

@@ -25,7 +25,8 @@ pub(super) const KUBECONFIG: Setting<Option<PathBuf>> = Setting::new(
     "cluster.kubeconfig",
     "",
     optional,
-    "The broker's own restricted credential; empty: the pod's ServiceAccount.",
+    "The broker's own restricted credential; empty: the pod's ServiceAccount. It is read again when \
+     it or a file that it names changes.",
 );
 const SERVER: Setting<Option<Url>> = Setting::new(
     "cluster.server",
@@ -37,7 +38,8 @@ pub(super) const CA_FILE: Setting<Option<PathBuf>> = Setting::new(
     "cluster.ca_file",
     "",
     optional,
-    "PEM CA in people's kubeconfigs; empty: as in the broker's credential.",
+    "PEM CA in people's kubeconfigs; empty: as in the broker's credential. It is read again when it \
+     changes.",
 );
 const IDENTITY: Setting<KubernetesUser> = Setting::new(
     "cluster.identity",

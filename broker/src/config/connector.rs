@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     base::dns_label::is_dns_label,
-    issuer::connector::{ConnectorSettings, is_https_or_loopback},
+    issuer::connector::{ClientSecret, ConnectorSettings, is_https_or_loopback},
 };
 
 /// The error text for an issuer that is not set.
@@ -41,7 +41,7 @@ const CLIENT_SECRET_FILE: Setting<Option<PathBuf>> = Setting::new(
     "client_secret_file",
     "",
     optional,
-    "File with the secret, instead of client_secret.",
+    "File with the secret, instead of client_secret. It is read again when it changes.",
 );
 const DISPLAY_NAME: Setting<Option<String>> =
     Setting::derived("display_name", "NAME", optional, "Name of the provider on the sign-in page.");
@@ -82,7 +82,8 @@ pub(super) const CA_FILE: Setting<Option<PathBuf>> = Setting::new(
     "ca_file",
     "",
     optional,
-    "PEM file with CAs that are trusted in addition to the system's.",
+    "PEM file with CAs that are trusted in addition to the system's. It is read again when it \
+     changes.",
 );
 const OUTAGE_SECONDS: Setting<u32> = Setting::new(
     "outage_seconds",
@@ -131,10 +132,14 @@ fn connector(s: &mut Settings, name: &str) -> ConnectorSettings {
         ISSUER.fault_in(s, table, why);
     }
     let client_secret = CLIENT_SECRET.read_or_file(&CLIENT_SECRET_FILE, s, table);
+    let client_secret = client_secret.map(|secret| match secret.file {
+        Some(path) => ClientSecret::File(path),
+        None => ClientSecret::Text(SecretString::from(secret.text)),
+    });
     ConnectorSettings {
         issuer: ISSUER.read_in(s, table),
         client_id: CLIENT_ID.read_in(s, table),
-        client_secret: client_secret.map(SecretString::from),
+        client_secret,
         display_name: DISPLAY_NAME.read_in(s, table).unwrap_or_else(|| name.to_owned()),
         scopes: SCOPES.read_in(s, table),
         groups_claim: GROUPS_CLAIM.read_in(s, table),

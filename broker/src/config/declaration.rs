@@ -5,7 +5,10 @@
 
 use std::path::PathBuf;
 
+use secrecy::ExposeSecret as _;
+
 use super::Settings;
+use crate::base::reload::Files;
 
 /// Converts the text of a setting. The error says what is expected; it has no secret in it.
 pub(super) type Parser<T> = fn(&str) -> Result<T, String>;
@@ -127,24 +130,35 @@ impl<T> Setting<T> {
     }
 }
 
+/// The text of a setting that can be in a file.
+pub(super) struct TextOrFile {
+    pub(super) text: String,
+    /// The file that the text was read from.
+    pub(super) file: Option<PathBuf>,
+}
+
 impl Setting<Option<String>> {
-    /// Reads the text of this field, or of the file that the field `file` of the same table names.
+    /// Reads the text of this field, or of the file that the field `file` of the same table names,
+    /// without the white space at its beginning and end.
     pub(super) fn read_or_file(
         &self,
         file: &Setting<Option<PathBuf>>,
         s: &mut Settings,
         table: &str,
-    ) -> Option<String> {
+    ) -> Option<TextOrFile> {
         match (self.read_in(s, table), file.read_in(s, table)) {
             (Some(_), Some(_)) => {
                 file.fault_in(s, table, &format!("{} is set as well: set one of them", self.key));
                 None
             }
-            (text, None) => text,
-            (None, Some(path)) => match std::fs::read_to_string(&path) {
-                Ok(text) => Some(text.trim().to_owned()),
+            (text, None) => text.map(|text| TextOrFile { text, file: None }),
+            (None, Some(path)) => match Files::default().read_text(&path) {
+                Ok(text) => {
+                    let text = text.expose_secret().to_owned();
+                    Some(TextOrFile { text, file: Some(path) })
+                }
                 Err(error) => {
-                    file.fault_in(s, table, &format!("cannot read it: {error}"));
+                    file.fault_in(s, table, &error.to_string());
                     None
                 }
             },

@@ -17,8 +17,9 @@ pub(super) const SIGNING_KEY_FILES: Setting<Vec<PathBuf>> = Setting::derived(
     "issuer.signing_key_files",
     "<state_dir>/issuer-key.pem",
     list,
-    "PEM files of P-256 keys: the first signs, all are published. With PostgreSQL they must be \
-     set, because replicas share them.",
+    "PEM files of P-256 keys, one or more in each: the first key of the first file signs, all are \
+     published. They are read again when they change. With PostgreSQL they must be set, because \
+     replicas share them.",
 );
 const ACCESS_TOKEN_SECONDS: Setting<u32> = Setting::new(
     "issuer.access_token_seconds",

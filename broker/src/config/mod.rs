@@ -64,6 +64,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// The database: PostgreSQL or an SQLite file.
     pub database: Location,
+    /// The file that the database's URL was read from, if it is in one.
+    pub database_url_file: Option<PathBuf>,
     /// Certificate and key, if the broker serves TLS.
     pub tls: Option<TlsFiles>,
     /// The log filter: a level, or directives per target.
@@ -125,7 +127,7 @@ impl Config {
         }
         let public_url = general::PUBLIC_URL.read(s);
         let state_dir = general::STATE_DIR.read(s);
-        let database = database::read(s, &state_dir);
+        let (database, database_url_file) = database::read(s, &state_dir);
         let issuer = issuer::read(s, &state_dir, &database, public_url.clone());
         Self {
             browser: frontends::browser(s, &public_url),
@@ -136,6 +138,7 @@ impl Config {
             public_url,
             state_dir,
             database,
+            database_url_file,
             tls: tls::read(s),
             log_level: log::LEVEL.read(s),
             log_format: log::FORMAT.read(s),
@@ -160,6 +163,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::issuer::connector::ClientSecret;
 
     fn config(toml: &str, environment: &[(&str, &str)]) -> Result<Config, Faults> {
         let environment = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
@@ -232,6 +236,38 @@ mod tests {
     fn a_password_in_a_wrong_database_url_is_not_repeated() {
         let faults = config("[database]\nurl = 'postgres://u:hunter2@[bad/db'", &[]).unwrap_err();
         assert!(!faults.to_string().contains("hunter2"), "{faults}");
+    }
+
+    #[test]
+    fn the_debug_output_has_no_password() {
+        let config = config(
+            "[database]\nurl = 'postgres://u:hunter2@db.example.com/tenants'\n\
+             [issuer]\nsigning_key_files = ['k']\n\
+             [connectors.c]\nissuer = 'https://sso.example.com'\nclient_id = 'b'\n\
+             client_secret = 'hunter2'",
+            &[],
+        );
+        let text = format!("{:?}", config.unwrap());
+        assert!(text.contains("db.example.com") && !text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn a_file_with_a_secret_is_kept_with_its_path_and_may_not_be_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret");
+        let toml = format!(
+            "[connectors.c]\nissuer = 'https://sso.example.com'\nclient_id = 'b'\n\
+             client_secret_file = '{}'",
+            file.display()
+        );
+        std::fs::write(&file, "hunter2\n").unwrap();
+        let settings = config(&toml, &[]).unwrap().issuer.connectors;
+        let secret = settings["c"].client_secret.as_ref();
+        assert!(matches!(secret, Some(ClientSecret::File(path)) if *path == file));
+        std::fs::write(&file, " \n").unwrap();
+        let faults = config(&toml, &[]).unwrap_err().to_string();
+        assert!(faults.contains("connectors.c.client_secret_file"), "{faults}");
+        assert!(faults.contains("is empty"), "{faults}");
     }
 
     #[test]

@@ -13,7 +13,8 @@ pub(super) const CERT_FILE: Setting<Option<PathBuf>> = Setting::new(
     "tls.cert_file",
     "",
     optional,
-    "PEM certificate chain; with tls.key_file the broker serves TLS.",
+    "PEM certificate chain; with tls.key_file the broker serves TLS. Both are read again when they \
+     change, and are used for new connections.",
 );
 pub(super) const KEY_FILE: Setting<Option<PathBuf>> =
     Setting::new("tls.key_file", "", optional, "PEM private key.");

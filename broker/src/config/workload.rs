@@ -34,7 +34,8 @@ pub(super) const CA_FILE: Setting<Option<PathBuf>> = Setting::new(
     "ca_file",
     "",
     optional,
-    "PEM file with CAs that are trusted in addition to the system's.",
+    "PEM file with CAs that are trusted in addition to the system's. It is read again when it \
+     changes.",
 );
 const JWKS_URI: Setting<Option<Url>> = Setting::new(
     "jwks_uri",

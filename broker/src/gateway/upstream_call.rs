@@ -188,11 +188,12 @@ impl UpstreamCall<'_> {
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {
         self.in_flight.set_token(token);
         request.headers_mut().insert(header::AUTHORIZATION, token.authorization());
+        let upstream = self.cluster.upstream();
         let response = tokio::select! {
             // The first poll of `send` may write the request, so a closed request is not polled.
             biased;
             reason = self.in_flight.closed() => return Err(cancelled_request(reason)),
-            response = self.cluster.upstream().send(request, transport) => response,
+            response = upstream.send(request, transport) => response,
         };
         let response = response.inspect_err(|error| {
             if let Some(cause) = upstream_error_cause(error) {

@@ -5,8 +5,12 @@ use std::{fmt, path::PathBuf};
 use serde::Serialize;
 
 use super::aead::SealingKeys;
-use crate::base::signing::{Jwk, PrivateKey};
 pub use crate::base::signing::{KeyError, generate_if_missing};
+use crate::base::{
+    reload::{FileSource, Files, Loaded},
+    signing::{Jwk, PrivateKey},
+    telemetry::Metrics,
+};
 
 /// Header `typ` of ID tokens (RFC 7519 section 5.1).
 const ID_TOKEN: &str = "JWT";
@@ -25,14 +29,12 @@ impl fmt::Debug for SigningKeys {
 }
 
 impl SigningKeys {
-    /// Loads keys from PEM files; the first one signs.
-    pub(super) fn load(files: &[PathBuf]) -> Result<Self, KeyError> {
-        let keys = PrivateKey::load(files)?;
+    fn new(keys: Vec<PrivateKey>) -> Self {
         let mut sealing_keys = SealingKeys::default();
         for key in &keys {
             sealing_keys.add(&key.secret_bytes());
         }
-        Ok(Self { keys, sealing_keys })
+        Self { keys, sealing_keys }
     }
 
     /// The public keys, the signing one first.
@@ -48,5 +50,36 @@ impl SigningKeys {
     /// Signs claims as a JWT (RFC 7519) that names its key.
     pub(super) fn sign(&self, claims: &impl Serialize) -> jsonwebtoken::errors::Result<String> {
         self.keys[0].sign(ID_TOKEN, claims)
+    }
+}
+
+/// The files with the keys: the first key of the first file signs.
+pub(super) struct SigningKeyFiles {
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) metrics: Metrics,
+}
+
+impl FileSource for SigningKeyFiles {
+    type Value = SigningKeys;
+    type Error = KeyError;
+
+    const ADVICE: &'static str = "repair the key files (issuer.signing_key_files); they are read \
+                                  again by themselves";
+
+    fn load(&self, files: &mut Files) -> Result<Loaded<SigningKeys>, KeyError> {
+        PrivateKey::load(&self.paths, files).map(SigningKeys::new).map(Loaded::without_end)
+    }
+
+    fn in_use(&self, keys: &SigningKeys, replaced: Option<&SigningKeys>) {
+        let published = keys.published();
+        self.metrics.signing_keys(published.len());
+        let before = replaced.map(SigningKeys::published).unwrap_or_default();
+        for removed in before.into_iter().filter(|key| !published.contains(key)) {
+            tracing::warn!(
+                kid = removed.kid(),
+                "a signing key was removed: ID tokens that it signed no longer verify, and sessions \
+                 of providers whose refresh tokens it sealed end at their next renewal"
+            );
+        }
     }
 }

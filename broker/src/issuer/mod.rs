@@ -60,7 +60,7 @@ use url::Url;
 pub use self::jwt::HttpClientError;
 use self::{
     connector::{ConnectorSettings, Connectors, grant},
-    keys::{KeyError, SigningKeys},
+    keys::{KeyError, SigningKeyFiles, SigningKeys},
     token_exchange::{WorkloadSettings, Workloads},
 };
 use crate::{
@@ -68,6 +68,7 @@ use crate::{
         clock::Clock,
         db::Db,
         rate_limit::RateLimited,
+        reload::{Reloaded, Reloader},
         telemetry::Metrics,
         throttle::{self, Allowance},
     },
@@ -86,7 +87,7 @@ pub struct IssuerSettings {
     /// Issuer identifier, and the URL at which browsers and clients reach it: scheme, host and
     /// port, no path.
     pub public_url: Url,
-    /// PEM files with EC P-256 keys; the first signs, all are published.
+    /// PEM files with EC P-256 keys, at least one in each; the first key signs, all are published.
     pub signing_key_files: Vec<PathBuf>,
     /// Lifetime of an access token.
     pub access_token_seconds: u32,
@@ -138,7 +139,7 @@ pub enum StartError {
     /// A signing key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The HTTP client for another issuer cannot be created.
+    /// The client for another issuer cannot be created, because of its CA or the client secret.
     #[error("connectors or workloads: {0}")]
     Http(#[from] HttpClientError),
 }
@@ -151,7 +152,7 @@ pub struct Issuer(Arc<Inner>);
 struct Inner {
     settings: IssuerSettings,
     name: String,
-    keys: SigningKeys,
+    keys: Reloaded<SigningKeys>,
     connectors: Connectors,
     workloads: Workloads,
     db: Db,
@@ -161,22 +162,26 @@ struct Inner {
 }
 
 impl Issuer {
-    /// Loads the keys. [`routes`] returns the endpoints.
+    /// Loads the keys, the secrets of connectors and the CAs of other issuers; the reloader replaces
+    /// them when their files change. [`routes`] returns the endpoints.
     ///
     /// # Errors
-    /// The public URL cannot be an issuer identifier, or a key cannot be used.
+    /// The public URL cannot be an issuer identifier, or a key or another file cannot be used.
     pub fn start(
         settings: IssuerSettings,
         db: Db,
         clock: Clock,
         identity: Identity,
         metrics: Metrics,
+        reloader: &Reloader,
     ) -> Result<Self, StartError> {
         let name = issuer_name(&settings.public_url)
             .ok_or_else(|| StartError::PublicUrl(settings.public_url.clone()))?;
-        let keys = SigningKeys::load(&settings.signing_key_files)?;
-        let connectors = Connectors::new(&settings.connectors, &name, &clock)?;
-        let workloads = Workloads::new(&settings.workloads, &clock)?;
+        let paths = settings.signing_key_files.clone();
+        let keys = SigningKeyFiles { paths, metrics: metrics.clone() };
+        let keys = reloader.load("issuer.signing_key_files", keys)?;
+        let connectors = Connectors::new(&settings.connectors, &name, &clock, reloader)?;
+        let workloads = Workloads::new(&settings.workloads, &clock, reloader)?;
         let inner =
             Inner { settings, name, keys, connectors, workloads, db, clock, identity, metrics };
         Ok(Self(Arc::new(inner)))
@@ -255,8 +260,8 @@ impl Issuer {
         self.0.settings.public_url.scheme() == "https"
     }
 
-    fn keys(&self) -> &SigningKeys {
-        &self.0.keys
+    fn keys(&self) -> Arc<SigningKeys> {
+        self.0.keys.get()
     }
 
     fn connectors(&self) -> &Connectors {

@@ -11,6 +11,8 @@ mod request_head;
 #[cfg(test)]
 mod tests;
 mod tls;
+#[cfg(test)]
+mod tls_tests;
 
 use std::{
     convert::Infallible,
@@ -34,7 +36,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use self::tls::{TlsError, TlsFiles, server_config};
+pub use self::tls::{TlsError, TlsFiles};
 use self::{
     accept::{Acceptor, ConnectionLimits},
     active_requests::ActiveRequests,
@@ -42,7 +44,7 @@ use self::{
     request_head::HeadError,
 };
 use crate::{
-    base::telemetry::Metrics,
+    base::{reload::Reloaded, telemetry::Metrics},
     http::{Body, TrustedProxies, body},
 };
 
@@ -87,7 +89,8 @@ pub trait Handler: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
-    tls: Option<Arc<rustls::ServerConfig>>,
+    /// The TLS identity, if TLS is terminated here. A connection keeps the one that it began with.
+    tls: Option<Reloaded<rustls::ServerConfig>>,
     proxies: TrustedProxies,
     metrics: Metrics,
     limits: ConnectionLimits,
@@ -98,7 +101,7 @@ impl Listener {
     /// connections from one address does not apply to `proxies`.
     pub fn new(
         tcp: TcpListener,
-        tls: Option<Arc<rustls::ServerConfig>>,
+        tls: Option<Reloaded<rustls::ServerConfig>>,
         proxies: TrustedProxies,
         metrics: Metrics,
     ) -> Self {
@@ -117,8 +120,7 @@ impl Listener {
         // Shared, because a copy per connection would be larger than the connection's buffers.
         let handler = Arc::new(handler);
         let local = self.tcp.local_addr().ok();
-        let tls = self.tls.map(TlsAcceptor::from);
-        let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
+        let scheme = if self.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
         let acceptor = Acceptor::new(self.tcp, self.limits, self.proxies, self.metrics);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
         let mut stop = pin!(stop);
@@ -142,7 +144,8 @@ impl Listener {
                 shutdown: shutdown.clone(),
                 idle_timeout: HEAD_TIMEOUT,
             };
-            let (tls, connection_tasks) = (tls.clone(), tasks.clone());
+            let tls = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.get()));
+            let connection_tasks = tasks.clone();
             // A separate task, so that the memory of the handshake is freed with it.
             let start = async move {
                 let Some(tls) = tls else {

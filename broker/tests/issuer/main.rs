@@ -17,6 +17,7 @@ mod openid;
 mod pages;
 mod proxies;
 mod refresh;
+mod reload;
 mod revoke;
 mod sessions;
 mod storage;

@@ -9,13 +9,16 @@ use integration::{
 };
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use tenant_broker::issuer::{IssuerSettings, connector::ConnectorSettings};
+use tenant_broker::issuer::{
+    IssuerSettings,
+    connector::{ClientSecret, ConnectorSettings},
+};
 use url::Url;
 
 use crate::world::{On, REDIRECT, Tokens, World, authorization_parameters, query};
 
 pub(crate) const CLIENT_ID: &str = "broker";
-const CLIENT_SECRET: &str = "a secret of the tests";
+pub(crate) const CLIENT_SECRET: &str = "a secret of the tests";
 
 /// A company's provider and the broker.
 pub(crate) struct Company {
@@ -101,7 +104,7 @@ pub(crate) fn connector(provider: &OidcProvider) -> ConnectorSettings {
     ConnectorSettings {
         issuer: provider.issuer().to_owned(),
         client_id: CLIENT_ID.to_owned(),
-        client_secret: Some(CLIENT_SECRET.to_owned().into()),
+        client_secret: Some(ClientSecret::Text(CLIENT_SECRET.to_owned().into())),
         display_name: "Example Corp".to_owned(),
         scopes: "openid email profile groups offline_access".to_owned(),
         groups_claim: "groups".to_owned(),

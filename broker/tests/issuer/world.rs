@@ -16,6 +16,7 @@ use tenant_broker::{
     base::{
         clock::Clock,
         db::{Db, Location},
+        reload::Reloader,
         telemetry::Metrics,
         throttle::Allowance,
     },
@@ -51,6 +52,8 @@ pub(crate) struct World {
     pub(crate) user: Uuid,
     pub(crate) http: Client,
     pub(crate) folder: tempfile::TempDir,
+    metrics: Metrics,
+    reloader: Reloader,
     location: Location,
     server: tokio::task::JoinHandle<()>,
     _database: Option<Database>,
@@ -114,9 +117,16 @@ impl World {
             exchange: Allowance { count: 50, window_seconds: 300 },
         };
         change(&mut settings);
-        let issuer =
-            Issuer::start(settings, db.clone(), clock.clone(), identity.clone(), metrics.clone())
-                .unwrap();
+        let reloader = Reloader::new(clock.clone(), metrics.clone());
+        let issuer = Issuer::start(
+            settings,
+            db.clone(),
+            clock.clone(),
+            identity.clone(),
+            metrics.clone(),
+            &reloader,
+        )
+        .unwrap();
         let users = Users::new(user::Dependencies {
             db: db.clone(),
             clock: clock.clone(),
@@ -137,7 +147,7 @@ impl World {
             .boxed();
         let outer = OuterStack {
             clock: clock.clone(),
-            metrics,
+            metrics: metrics.clone(),
             https: false,
             proxies: PROXIES.parse().unwrap(),
             origins: identity.origins().clone(),
@@ -153,10 +163,20 @@ impl World {
             user,
             http,
             folder,
+            metrics,
+            reloader,
             location,
             server,
             _database: database,
         }
+    }
+
+    /// Has the broker read changed files again; returns all metrics.
+    pub(crate) async fn reload_files(&self) -> String {
+        // A change is used when two polls have read the same.
+        self.reloader.poll().await;
+        self.reloader.poll().await;
+        self.metrics.render()
     }
 
     /// A connection to the database like that of another process.
@@ -269,7 +289,9 @@ async fn workspaces(folder: &Path, db: &Db, clock: &Clock, metrics: &Metrics) ->
     let arguments = [format!("cluster.kubeconfig={}", kubeconfig.display())];
     let settings = Settings::load(None, std::iter::empty(), &arguments).unwrap();
     let config = Config::from_settings(settings).unwrap();
-    let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics.clone()).await.unwrap();
+    let reloader = Reloader::new(clock.clone(), metrics.clone());
+    let connecting = Cluster::connect(&config.cluster, clock.clone(), metrics.clone(), &reloader);
+    let cluster = connecting.await.unwrap();
     Workspaces::new(workspace::Dependencies {
         db: db.clone(),
         clock: clock.clone(),

@@ -4,7 +4,7 @@
 pub(crate) const LAYERS: &[(&str, &str)] = &[
     (
         "base",
-        "time, randomness, secrets, database, signing, rate limits, logs and metrics; nothing of the domain",
+        "time, randomness, secrets, files that change, database, signing, rate limits, logs and metrics; nothing of the domain",
     ),
     ("tier", "resource limits, role and network rules of workspaces"),
     (

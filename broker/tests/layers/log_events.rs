@@ -11,6 +11,7 @@ use proc_macro2::{TokenStream, TokenTree};
 const FIELDS: &[(&str, &str)] = &[
     ("action", "the action that was authorized"),
     ("address", "address of the client; behind `trusted_proxies` from `X-Forwarded-For`"),
+    ("advice", "what the operator should do about the files"),
     ("again_in_ms", "milliseconds until the next attempt"),
     ("allowed", "whether the action was allowed"),
     ("attempts", "number of attempts of the sweep, this one included"),
@@ -24,9 +25,16 @@ const FIELDS: &[(&str, &str)] = &[
     ("days", "`audit.retention_days`"),
     ("duration_ms", "duration in milliseconds"),
     ("ended", "why a forwarded request or stream ended, if the end is not the normal one"),
+    ("ends_at", "end of the certificate or token"),
     ("error", "chain of causes of the failure"),
     ("fault", "how a policy differs from the one of `tenant-broker install`"),
+    (
+        "file",
+        "files that are used together, by [the name](operations.md#files-that-are-read-again) of \
+         their setting",
+    ),
     ("issuances", "number of issuances whose tokens are dropped"),
+    ("kid", "identifier of a signing key, as in the published keys"),
     ("kind", "kind of the object, of the forwarded request, or of the credential"),
     ("left", "number of Secrets that are left for a later round"),
     ("listen", "address of API, pages and gateway"),

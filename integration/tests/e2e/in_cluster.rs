@@ -26,8 +26,8 @@ const NAME: &str = "tenant-broker";
 const IDENTITY: &str = "system:serviceaccount:tenant-broker:tenant-broker";
 /// The shortest lifetime of a token that the API server accepts.
 const TOKEN_SECONDS: i64 = 600;
-/// Time limit until the broker uses a new token; it reads the file again after 50 s.
-const RELOAD_TIMEOUT: Duration = Duration::from_secs(90);
+/// Time limit until the broker uses a new token. It reads the changed file within two seconds.
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit until the API server refuses a token whose pod was deleted; its cache holds it for
 /// 10 s.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -79,7 +79,7 @@ async fn move_into_pod(world: &World) -> (Pod, SecretString) {
     let client = world.cluster().admin().await.unwrap();
     let token = token_of_new_pod(&client, "old").await;
     let folder = world.folder().join("pod");
-    let mut pod = Pod::new(world.cluster(), NAME, &token, folder).await.unwrap();
+    let mut pod = Pod::new(world.cluster(), NAME, &token, &folder).await.unwrap();
     let services: Api<Service> = Api::namespaced(client, NAME);
     for name in [NAME, "tenant-broker-operator"] {
         let object = serde_json::from_value(json!({

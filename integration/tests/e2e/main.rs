@@ -22,6 +22,7 @@ mod metrics;
 mod plugin;
 mod policies;
 mod refusals;
+mod reload;
 mod renewal;
 mod rights;
 mod secrets;

@@ -51,7 +51,7 @@ fn metadata<'a>(text: &'a str, kind: &str) -> BTreeMap<&'a str, &'a str> {
 
 #[tokio::test]
 async fn the_metrics_of_a_running_broker_are_those_of_the_documentation() {
-    let world = checking_every_second().start().await.unwrap();
+    let world = checking_every_second().tls().start().await.unwrap();
     work(&world).await;
     let documented = documented_metrics().unwrap();
     let all: BTreeSet<String> =
@@ -98,6 +98,9 @@ async fn the_metrics_of_a_running_broker_are_those_of_the_documentation() {
         ("tenant_broker_workspaces{status=\"provisioned\"}", 1.0..=1.0),
         ("tenant_broker_gateway_transferred_bytes_total{direction=\"down\"}", 10.0..=1e6),
         ("tenant_broker_database_max_connections{share=\"writer\"}", 1.0..=1.0),
+        ("tenant_broker_signing_keys", 1.0..=1.0),
+        ("tenant_broker_file_current{file=\"tls\"}", 1.0..=1.0),
+        ("tenant_broker_credential_expiry_timestamp_seconds{file=\"tls\"}", 1.7e9..=1e11),
         ("process_resident_memory_bytes", 1e6..=1e9),
     ] {
         let value = world.broker().metric(series).await.unwrap();

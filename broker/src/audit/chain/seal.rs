@@ -1,17 +1,17 @@
 //! The sealer: gives audit rows their position in the chain and signs checkpoints.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use sqlx::QueryBuilder;
 
 use super::{CHECKPOINT, CheckpointClaims, Hash, State};
 use crate::{
-    audit::Row,
+    audit::{AuditKeys, Row},
     base::{
         clock::{Clock, ticks},
         db::{Db, Tx},
         error_chain,
-        signing::PrivateKey,
+        reload::Reloaded,
         telemetry::Metrics,
     },
     on_engine,
@@ -69,14 +69,14 @@ impl SealError {
 pub struct Sealer {
     db: Db,
     clock: Clock,
-    key: Arc<PrivateKey>,
+    keys: Reloaded<AuditKeys>,
     metrics: Metrics,
 }
 
 impl Sealer {
-    /// A sealer that signs checkpoints with this key.
-    pub fn new(db: Db, clock: Clock, key: Arc<PrivateKey>, metrics: Metrics) -> Self {
-        Self { db, clock, key, metrics }
+    /// A sealer that signs checkpoints with the signing key of these.
+    pub fn new(db: Db, clock: Clock, keys: Reloaded<AuditKeys>, metrics: Metrics) -> Self {
+        Self { db, clock, keys, metrics }
     }
 
     /// Seals new rows about once a second, forever.
@@ -143,7 +143,8 @@ impl Sealer {
             links.push((row.id, sequence, hash));
         }
         let now = self.clock.now();
-        let signed = self.key.sign(CHECKPOINT, &CheckpointClaims { sequence, hash, at: now })?;
+        let claims = CheckpointClaims { sequence, hash, at: now };
+        let signed = self.keys.get().signing.sign(CHECKPOINT, &claims)?;
         let now = now.as_millisecond();
 
         let mut tx = self.db.begin().await?;

@@ -116,6 +116,17 @@ impl ConnectionShares {
         usage
     }
 
+    /// Uses this URL of the same PostgreSQL database for all connections that are opened from now
+    /// on. Does nothing for SQLite.
+    pub fn connect_with(&self, location: &Location) {
+        let Location::Postgres(options) = location else { return };
+        for share in [&self.signed_in, &self.authority, &self.unauthenticated] {
+            if let Db::Postgres(pool) = share {
+                pool.set_connect_options(connect_options(options));
+            }
+        }
+    }
+
     /// Closes the connections after the statements in flight have ended.
     pub async fn close(&self) {
         self.unauthenticated.close().await;

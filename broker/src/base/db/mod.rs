@@ -15,6 +15,7 @@ pub use connection_shares::{ConnectionShares, PoolUsage, WriteQueue};
 pub use operation_timeout::{OPERATION_TIMEOUT, within};
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -81,13 +82,57 @@ pub type Reader<'a> = Engine<&'a PgPool, &'a SqlitePool>;
 /// A connection inside a transaction.
 pub type Connection<'a> = Engine<&'a mut PgConnection, &'a mut SqliteConnection>;
 
-/// Location of the database.
-#[derive(Clone, Debug)]
+/// Location of the database. `Debug` does not print the password.
+#[derive(Clone)]
 pub enum Location {
-    /// PostgreSQL, with every option of its URL. `Debug` does not print the password.
+    /// PostgreSQL, with every option of its URL.
     Postgres(Box<PgConnectOptions>),
     /// A SQLite file; it is created if it does not exist.
     Sqlite(PathBuf),
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // The options' own `Debug` prints the password.
+            Self::Postgres(options) => {
+                f.debug_tuple("Postgres").field(&postgres_database(options)).finish()
+            }
+            Self::Sqlite(path) => f.debug_tuple("Sqlite").field(path).finish(),
+        }
+    }
+}
+
+impl Location {
+    /// Whether both are the same database: of the same name at the same host and port, or the same
+    /// file. User, password and options may differ.
+    pub fn is_same_database(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Postgres(one), Self::Postgres(other)) => {
+                postgres_database(one) == postgres_database(other)
+            }
+            (Self::Sqlite(one), Self::Sqlite(other)) => one == other,
+            _ => false,
+        }
+    }
+
+    /// Opens a connection to PostgreSQL and closes it. Does nothing for SQLite.
+    ///
+    /// # Errors
+    /// The server refuses or does not answer in time.
+    pub async fn try_connect(&self) -> sqlx::Result<()> {
+        let Self::Postgres(options) = self else { return Ok(()) };
+        let connect = async { connect_options(options).connect().await?.close().await };
+        tokio::time::timeout(ACQUIRE_TIMEOUT, connect)
+            .await
+            .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+    }
+}
+
+/// Host, socket, port and name of a database. Without a name PostgreSQL takes that of the user.
+fn postgres_database(options: &PgConnectOptions) -> (&str, Option<&PathBuf>, u16, &str) {
+    let name = options.get_database().unwrap_or(options.get_username());
+    (options.get_host(), options.get_socket(), options.get_port(), name)
 }
 
 impl FromStr for Location {

@@ -1,9 +1,9 @@
 //! Signing keys (ES256, RFC 7518 section 3.4) for ID tokens and for the audit trail's checkpoints.
 //!
-//! Several keys may be loaded: the first signs, all are published. So a key can be published before
-//! it signs, and stays published until everything that it signed has expired. The header `typ` of a
-//! JWS names its kind, and verification requires the expected one, so that one kind never passes as
-//! another.
+//! Several keys may be loaded, from one file or several: the first signs, all are published. So a
+//! key can be published before it signs, and stays published until everything that it signed has
+//! expired. The header `typ` of a JWS names its kind, and verification requires the expected one, so
+//! that one kind never passes as another.
 
 mod public;
 
@@ -21,9 +21,12 @@ use p256::{
     pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _, LineEnding},
 };
 use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
 
 pub use public::{Jwk, JwksError, PublicKeys, SignatureError};
+
+use super::reload::{FileError, Files};
 
 /// A signing key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -32,24 +35,20 @@ pub enum KeyError {
     #[error("no signing key is named")]
     None,
     /// The file cannot be read.
-    #[error("cannot read the signing key {path}: {cause}", path = path.display())]
-    Unreadable {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the file system.
-        cause: io::Error,
-    },
-    /// The file contains no usable private key.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The file contains no usable private key, an incomplete one, or one of another kind.
     #[error(
-        "{path} holds no EC P-256 private key in PEM (PKCS#8 or SEC1); make one with \
-         `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`", path = path.display()
+        "{path} holds no EC P-256 private key in PEM (PKCS#8 or SEC1), or not only such keys; make \
+         one with `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`",
+        path = path.display()
     )]
     NotAKey {
         /// Path of the file.
         path: PathBuf,
     },
-    /// Two files contain the same key.
-    #[error("{path} holds the same key as a file before it; name each key once", path = path.display())]
+    /// A key is there twice.
+    #[error("{path} holds a key that was there before; name each key once", path = path.display())]
     Twice {
         /// Path of the file.
         path: PathBuf,
@@ -70,28 +69,37 @@ impl fmt::Debug for PrivateKey {
 }
 
 impl PrivateKey {
-    /// Loads keys from PEM files, at least one.
+    /// Loads keys from PEM files, at least one from each.
     ///
     /// # Errors
-    /// A file cannot be read or contains no usable key.
-    pub fn load(files: &[PathBuf]) -> Result<Vec<Self>, KeyError> {
+    /// A file cannot be read, or contains something else than usable keys.
+    pub fn load(paths: &[PathBuf], files: &mut Files) -> Result<Vec<Self>, KeyError> {
         let mut keys: Vec<Self> = Vec::new();
-        for path in files {
-            let pem = std::fs::read(path)
-                .map_err(|cause| KeyError::Unreadable { path: path.clone(), cause })?;
-            let key = Self::parse(&pem).ok_or_else(|| KeyError::NotAKey { path: path.clone() })?;
-            if keys.iter().any(|known| known.jwk == key.jwk) {
-                return Err(KeyError::Twice { path: path.clone() });
+        for path in paths {
+            let pem = files.read(path)?;
+            let found = Self::parse_all(pem.expose_secret())
+                .ok_or_else(|| KeyError::NotAKey { path: path.clone() })?;
+            for key in found {
+                if keys.iter().any(|known| known.jwk == key.jwk) {
+                    return Err(KeyError::Twice { path: path.clone() });
+                }
+                keys.push(key);
             }
-            keys.push(key);
         }
         if keys.is_empty() { Err(KeyError::None) } else { Ok(keys) }
     }
 
-    /// Parses the first private key of a PEM file; sections of other kinds, such as EC parameters,
-    /// are skipped.
-    fn parse(pem: &[u8]) -> Option<Self> {
-        let secret = match PrivateKeyDer::from_pem_slice(pem).ok()? {
+    /// Parses the private keys of a PEM file; sections of other kinds, such as EC parameters, are
+    /// skipped. `None` if there is no key, or one that is no P-256 key.
+    fn parse_all(pem: &[u8]) -> Option<Vec<Self>> {
+        let keys = PrivateKeyDer::pem_slice_iter(pem)
+            .map(|key| Self::from_der(&key.ok()?))
+            .collect::<Option<Vec<_>>>()?;
+        (!keys.is_empty()).then_some(keys)
+    }
+
+    fn from_der(key: &PrivateKeyDer<'_>) -> Option<Self> {
+        let secret = match key {
             PrivateKeyDer::Pkcs8(der) => SecretKey::from_pkcs8_der(der.secret_pkcs8_der()).ok()?,
             PrivateKeyDer::Sec1(der) => SecretKey::from_sec1_der(der.secret_sec1_der()).ok()?,
             _ => return None,

@@ -8,6 +8,10 @@ use super::*;
 /// them.
 const SEC1: &str = include_str!("testdata/rfc7515-a3.pem");
 
+fn load(paths: &[PathBuf]) -> Result<Vec<PrivateKey>, KeyError> {
+    PrivateKey::load(paths, &mut Files::default())
+}
+
 fn written(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
     std::fs::write(&path, text).unwrap();
@@ -17,7 +21,7 @@ fn written(folder: &Path, name: &str, text: &str) -> PathBuf {
 #[test]
 fn the_example_key_of_the_rfc_has_its_published_coordinates() {
     let folder = tempfile::tempdir().unwrap();
-    let keys = PrivateKey::load(&[written(folder.path(), "key.pem", SEC1)]).unwrap();
+    let keys = load(&[written(folder.path(), "key.pem", SEC1)]).unwrap();
     let [key] = keys.as_slice() else { panic!("one key") };
     let jwk = serde_json::to_value(key.jwk()).unwrap();
     assert_eq!(jwk["x"], "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU");
@@ -45,7 +49,7 @@ fn a_generated_key_is_private_loads_and_is_never_replaced() {
     assert_eq!(seen.len(), 1, "everybody sees the same key");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left over");
-    assert_eq!(PrivateKey::load(&[path]).unwrap().len(), 1);
+    assert_eq!(load(&[path]).unwrap().len(), 1);
 }
 
 #[test]
@@ -54,12 +58,12 @@ fn a_signature_names_its_key() {
     let first = folder.path().join("first.pem");
     generate_if_missing(&first).unwrap();
     let second = written(folder.path(), "second.pem", SEC1);
-    let keys = PrivateKey::load(&[first.clone(), second.clone()]).unwrap();
+    let keys = load(&[first.clone(), second.clone()]).unwrap();
     assert_eq!(keys.len(), 2);
     let token = keys[0].sign("JWT", &serde_json::json!({})).unwrap();
     let header = jsonwebtoken::decode_header(&token).unwrap();
     assert_eq!(header.kid.as_deref(), Some(keys[0].jwk().kid()));
-    let twice = PrivateKey::load(&[first, second.clone(), second]);
+    let twice = load(&[first, second.clone(), second]);
     assert!(matches!(twice, Err(KeyError::Twice { .. })));
 }
 
@@ -67,11 +71,32 @@ fn a_signature_names_its_key() {
 fn a_file_without_a_key_is_named_in_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let empty = written(folder.path(), "empty.pem", "");
-    assert!(matches!(PrivateKey::load(&[]), Err(KeyError::None)));
-    let error = PrivateKey::load(&[empty]).unwrap_err();
-    assert!(matches!(error, KeyError::NotAKey { .. }) && error.to_string().contains("empty.pem"));
-    let missing = PrivateKey::load(&[folder.path().join("missing.pem")]).unwrap_err();
-    assert!(matches!(missing, KeyError::Unreadable { .. }));
+    assert!(matches!(load(&[]), Err(KeyError::None)));
+    let error = load(&[empty]).unwrap_err();
+    assert!(matches!(error, KeyError::File(FileError::Empty { .. })));
+    assert!(error.to_string().contains("empty.pem"), "{error}");
+    let none = written(folder.path(), "none.pem", "no key");
+    let error = load(&[none]).unwrap_err();
+    assert!(matches!(error, KeyError::NotAKey { .. }) && error.to_string().contains("none.pem"));
+    let missing = load(&[folder.path().join("missing.pem")]).unwrap_err();
+    assert!(matches!(missing, KeyError::File(FileError::Unreadable { .. })));
+}
+
+#[test]
+fn a_file_may_hold_several_keys_and_nothing_incomplete() {
+    let folder = tempfile::tempdir().unwrap();
+    let generated = folder.path().join("generated.pem");
+    generate_if_missing(&generated).unwrap();
+    let pem = std::fs::read_to_string(&generated).unwrap();
+    let both = written(folder.path(), "both.pem", &format!("{pem}{SEC1}"));
+    let keys = load(std::slice::from_ref(&both)).unwrap();
+    let [first, second] = keys.as_slice() else { panic!("two keys") };
+    assert_eq!(first.jwk(), load(std::slice::from_ref(&generated)).unwrap()[0].jwk());
+    assert_eq!(second.jwk().kid(), "oKIywvGUpTVTyxMQ3bwIIeQUudfr_CkLMjCE19ECD-U");
+    assert!(matches!(load(&[both, generated]), Err(KeyError::Twice { .. })));
+    let half = &pem[..pem.len() / 2];
+    let half = written(folder.path(), "half.pem", &format!("{SEC1}{half}"));
+    assert!(matches!(load(&[half]), Err(KeyError::NotAKey { .. })));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use prometheus_client::{
 };
 
 use super::{
+    files::FileMetrics,
     gateway::GatewayCounts,
     health::HealthGauges,
     process,
@@ -120,6 +121,8 @@ pub(super) struct Counts {
     pub(super) policies_in_force: Gauge,
     pub(super) clock_offset_milliseconds: Gauge,
     pub(super) role_beyond_admin: Family<RoleLabels, Gauge>,
+    pub(super) signing_keys: Gauge,
+    pub(super) files: FileMetrics,
     pub(super) gateway: GatewayCounts,
     pub(super) health: HealthGauges,
     pub(super) started_at: Gauge,
@@ -212,6 +215,12 @@ impl Counts {
                 "role_rights_beyond_admin",
                 "Resources on which a tier's ClusterRole grants more than the built-in admin",
             ),
+            signing_keys: register(
+                &mut registry,
+                "signing_keys",
+                "Public keys that the issuer publishes; the first one signs",
+            ),
+            files: FileMetrics::new(&mut registry),
             gateway: GatewayCounts::new(&mut registry),
             health: HealthGauges::new(&mut registry),
             started_at: process::register(&mut process),

@@ -48,6 +48,8 @@ pub struct LabelValues {
     pub seal_failure_causes: Vec<&'static str>,
     /// Shares of the database connections.
     pub database_shares: Vec<&'static str>,
+    /// Names of the files with a certificate or token that ends.
+    pub expiring_files: Vec<&'static str>,
 }
 
 impl Metrics {
@@ -129,6 +131,10 @@ impl Metrics {
         }
         for &share in &values.database_shares {
             self.set_database_connections(share, [0, 0], 0);
+        }
+        self.file_loaded("any", Timestamp::UNIX_EPOCH);
+        for &file in &values.expiring_files {
+            self.credential_expiry(file, Some(Timestamp::UNIX_EPOCH));
         }
     }
 }

@@ -164,6 +164,11 @@ impl Metrics {
         }
     }
 
+    /// Sets the number of public keys that the issuer publishes.
+    pub fn signing_keys(&self, count: usize) {
+        self.0.signing_keys.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     /// Records that a round of the sweep was completed.
     pub fn sweep_completed(&self, at: Timestamp) {
         self.0.health.sweep_timestamp.set(at.as_second());

@@ -5,6 +5,7 @@
 //! token, a password or a session secret.
 
 mod counts;
+mod files;
 mod gateway;
 mod health;
 mod label_values;

@@ -1,5 +1,7 @@
 //! `GET /workspaces/credentials/kubeconfig`
 
+use std::sync::Arc;
+
 use poem_openapi::{OpenApi, param::Query};
 use tenant_shared::{Code, CredentialKind, GATEWAY_PATH};
 use uuid::Uuid;
@@ -79,13 +81,16 @@ impl Kubeconfig {
             },
         };
         let cluster = self.credentials.cluster_of(active.permit().resource())?;
-        let gateway = Endpoint {
-            server: format!("{}{}{}", self.broker_url, GATEWAY_PATH, cluster.name()),
-            // The plugin is configured with the CA that the user trusts for the broker.
-            certificate_authority_data: None,
+        let endpoint = match mode {
+            Mode::Static | Mode::Exec => cluster.endpoint(),
+            Mode::Gateway => Arc::new(Endpoint {
+                server: format!("{}{}{}", self.broker_url, GATEWAY_PATH, cluster.name()),
+                // The plugin is configured with the CA that the user trusts for the broker.
+                certificate_authority_data: None,
+            }),
         };
-        let endpoint = if mode == Mode::Gateway { &gateway } else { cluster.endpoint() };
-        let document = render(&Parts { endpoint, namespace: active.namespace(), user })
+        let namespace = active.namespace();
+        let document = render(&Parts { endpoint: &endpoint, namespace, user })
             .map_err(|error| ApiError::internal(&error))?;
         Ok(Yaml(document))
     }

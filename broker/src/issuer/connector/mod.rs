@@ -18,6 +18,7 @@ pub(super) mod browser_sessions;
 pub(super) mod callback;
 pub(super) mod check;
 mod claim_mapping;
+mod client_secret;
 pub(super) mod grant;
 pub(super) mod logout;
 mod provider;
@@ -25,14 +26,14 @@ pub(super) mod start;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use secrecy::SecretString;
 use url::Url;
 use uuid::Uuid;
 
+pub use self::client_secret::ClientSecret;
 use self::provider::{Provider, ProviderError};
 use super::{IssuerSettings, jwt::HttpClientError, pages::ProviderChoice};
 use crate::{
-    base::{clock::Clock, db::Tx},
+    base::{clock::Clock, db::Tx, reload::Reloader},
     identity::sessions::{self, Session},
 };
 
@@ -52,7 +53,7 @@ pub struct ConnectorSettings {
     /// OAuth client id of the broker at the provider.
     pub client_id: String,
     /// OAuth client secret; `None` for a public client.
-    pub client_secret: Option<SecretString>,
+    pub client_secret: Option<ClientSecret>,
     /// Name that people see.
     pub display_name: String,
     /// Requested scopes, separated by spaces.
@@ -91,15 +92,17 @@ impl Connectors {
         settings: &BTreeMap<String, ConnectorSettings>,
         base: &str,
         clock: &Clock,
+        reloader: &Reloader,
     ) -> Result<Self, HttpClientError> {
         let connector = |(name, settings): (&String, &ConnectorSettings)| {
             let redirect = format!("{base}/login/callback/{name}");
+            let table = format!("connectors.{name}");
             Ok((
                 name.clone(),
                 Arc::new(Connector {
                     name: name.clone(),
                     settings: settings.clone(),
-                    provider: Provider::new(settings, redirect, clock)?,
+                    provider: Provider::new(settings, &table, redirect, clock, reloader)?,
                 }),
             ))
         };

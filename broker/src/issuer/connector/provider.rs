@@ -22,7 +22,10 @@ use url::Url;
 
 use super::{ConnectorSettings, is_allowed_endpoint};
 use crate::{
-    base::clock::Clock,
+    base::{
+        clock::Clock,
+        reload::{Reloaded, Reloader},
+    },
     issuer::jwt::{
         Claims, Discovery, FetchError, HttpClient, HttpClientError, JwksCache, TokenKind,
         VerificationError,
@@ -72,7 +75,7 @@ type ResponseFuture =
 pub(super) struct Provider {
     issuer: String,
     client_id: String,
-    client_secret: Option<SecretString>,
+    client_secret: Option<Reloaded<SecretString>>,
     scopes: String,
     redirect: String,
     http: HttpClient,
@@ -134,19 +137,24 @@ pub(super) struct RefreshResult {
 }
 
 impl Provider {
+    /// A client of this provider; `table` is the configuration's table of the connector.
     pub(super) fn new(
         settings: &ConnectorSettings,
+        table: &str,
         redirect: String,
         clock: &Clock,
+        reloader: &Reloader,
     ) -> Result<Self, HttpClientError> {
         let issuer: Url = settings.issuer.parse().map_err(|error| {
             HttpClientError::Tls(format!("{} is no URL: {error}", settings.issuer))
         })?;
-        let http = HttpClient::new(&issuer, settings.ca_file.as_deref())?;
+        let http = HttpClient::new(&issuer, settings.ca_file.as_deref(), table, reloader)?;
+        let client_secret = settings.client_secret.as_ref();
+        let client_secret = client_secret.map(|secret| secret.load(table, reloader)).transpose()?;
         Ok(Self {
             issuer: settings.issuer.clone(),
             client_id: settings.client_id.clone(),
-            client_secret: settings.client_secret.clone(),
+            client_secret,
             scopes: settings.scopes.clone(),
             redirect,
             keys: JwksCache::new(http.clone(), clock.clone()),
@@ -357,7 +365,7 @@ impl Provider {
     fn client(&self, metadata: &Metadata) -> Result<Client, ProviderError> {
         let redirect = RedirectUrl::new(self.redirect.clone())
             .map_err(|error| ProviderError::Unavailable(error.to_string()))?;
-        let secret = self.client_secret.as_ref();
+        let secret = self.client_secret.as_ref().map(Reloaded::get);
         let secret = secret.map(|secret| ClientSecret::new(secret.expose_secret().to_owned()));
         // Section 9: `client_secret_basic` is the default.
         let by_body = metadata

@@ -1,11 +1,17 @@
 //! HTTP client for other issuers: bounded in time and size, without redirects.
 
-use std::{fmt, path::Path, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use reqwest::{Certificate, Client, redirect::Policy};
+use reqwest::{Certificate, Client, ClientBuilder, redirect::Policy};
+use secrecy::ExposeSecret as _;
 use url::{Host, Url};
 
 use super::VerificationError;
+use crate::base::reload::{FileError, FileSource, Files, Loaded, Reloaded, Reloader};
 
 /// Timeout of a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -14,13 +20,16 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of a response body.
 const MAX_BODY_BYTES: usize = 256 * 1024;
 
-/// An HTTP client with the trust anchors of one issuer.
+/// An HTTP client with the trust anchors of one issuer. Clones share them.
 #[derive(Clone, Debug)]
-pub(in crate::issuer) struct HttpClient(Client);
+pub(in crate::issuer) struct HttpClient(Reloaded<Client>);
 
-/// An HTTP client could not be built.
+/// A client of another issuer could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpClientError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The CA file cannot be used.
     #[error("cannot read the certificates in {path} (ca_file): {cause}")]
     Authority {
@@ -36,28 +45,26 @@ pub enum HttpClientError {
 
 impl HttpClient {
     /// A client for this issuer. `ca_file` is a PEM file with CA certificates that are trusted in
-    /// addition to those of the system.
+    /// addition to those of the system; `table` is the configuration's table that names it.
     pub(in crate::issuer) fn new(
         issuer: &Url,
         ca_file: Option<&Path>,
+        table: &str,
+        reloader: &Reloader,
     ) -> Result<Self, HttpClientError> {
         // Fails only if a provider is installed already, which is the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = Client::builder()
-            .user_agent(concat!("tenant-broker/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(REQUEST_TIMEOUT)
-            // A redirect could send a code or a secret to another host.
-            .redirect(Policy::none());
-        if is_loopback(issuer) {
-            builder = builder.no_proxy();
-        }
-        builder = match ca_file {
-            _ if issuer.scheme() == "http" => builder.tls_certs_only([]),
-            Some(path) => builder.tls_certs_merge(read_certificates(path)?),
-            None => builder,
+        let client = match ca_file {
+            _ if issuer.scheme() == "http" => {
+                Reloaded::fixed(build(builder(issuer).tls_certs_only([]))?)
+            }
+            Some(path) => {
+                let source = CaFile { path: path.to_owned(), issuer: issuer.clone() };
+                reloader.load(&format!("{table}.ca_file"), source)?
+            }
+            None => Reloaded::fixed(build(builder(issuer))?),
         };
-        builder.build().map(Self).map_err(|error| HttpClientError::Tls(causes(&error)))
+        Ok(Self(client))
     }
 
     /// Sends a request and reads the whole response. A 5xx or a 429 is an error, so that nobody can
@@ -69,7 +76,7 @@ impl HttpClient {
         let host = request.uri().host().unwrap_or_default().to_owned();
         let fault = |error: &reqwest::Error| FetchError(format!("{host}: {}", causes(error)));
         let request = reqwest::Request::try_from(request).map_err(|error| fault(&error))?;
-        let mut response = self.0.execute(request).await.map_err(|error| fault(&error))?;
+        let mut response = self.0.get().execute(request).await.map_err(|error| fault(&error))?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| fault(&error))? {
             if body.len() + chunk.len() > MAX_BODY_BYTES {
@@ -132,15 +139,45 @@ pub(in crate::issuer) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn read_certificates(path: &Path) -> Result<Vec<Certificate>, HttpClientError> {
-    let fault =
-        |cause: String| HttpClientError::Authority { path: path.display().to_string(), cause };
-    let pem = std::fs::read(path).map_err(|error| fault(error.to_string()))?;
-    let found = Certificate::from_pem_bundle(&pem).map_err(|error| fault(causes(&error)))?;
-    if found.is_empty() {
-        Err(fault("the file contains no certificates".to_owned()))
-    } else {
-        Ok(found)
+fn builder(issuer: &Url) -> ClientBuilder {
+    let builder = Client::builder()
+        .user_agent(concat!("tenant-broker/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(REQUEST_TIMEOUT)
+        // A redirect could send a code or a secret to another host.
+        .redirect(Policy::none());
+    if is_loopback(issuer) { builder.no_proxy() } else { builder }
+}
+
+fn build(builder: ClientBuilder) -> Result<Client, HttpClientError> {
+    builder.build().map_err(|error| HttpClientError::Tls(causes(&error)))
+}
+
+/// The CA file of an issuer, and the client that trusts it.
+struct CaFile {
+    path: PathBuf,
+    issuer: Url,
+}
+
+impl FileSource for CaFile {
+    type Value = Client;
+    type Error = HttpClientError;
+
+    const ADVICE: &'static str = "repair the file with the CA certificates (ca_file); it is read \
+                                  again by itself";
+
+    fn load(&self, files: &mut Files) -> Result<Loaded<Client>, HttpClientError> {
+        let fault = |cause: String| HttpClientError::Authority {
+            path: self.path.display().to_string(),
+            cause,
+        };
+        let pem = files.read(&self.path)?;
+        let found = Certificate::from_pem_bundle(pem.expose_secret())
+            .map_err(|error| fault(causes(&error)))?;
+        if found.is_empty() {
+            return Err(fault("the file contains no certificates".to_owned()));
+        }
+        build(builder(&self.issuer).tls_certs_merge(found)).map(Loaded::without_end)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{
     audit::{self, Action, Event},
     base::{
         clock::Clock,
+        reload::Reloader,
         request_context::{self, Field, record_field},
         secret::PlainSecret,
         throttle::{self, RateLimit},
@@ -73,9 +74,11 @@ impl Workloads {
     pub(super) fn new(
         settings: &BTreeMap<String, WorkloadSettings>,
         clock: &Clock,
+        reloader: &Reloader,
     ) -> Result<Self, HttpClientError> {
         let workload = |(name, settings): (&String, &WorkloadSettings)| {
-            Ok((name.clone(), Workload::new(settings.clone(), clock)?))
+            let table = format!("workloads.{name}");
+            Ok((name.clone(), Workload::new(settings.clone(), &table, clock, reloader)?))
         };
         settings.iter().map(workload).collect::<Result<_, _>>().map(Self)
     }

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::{Rule, workspace_ref::WorkspaceRef};
 use crate::{
-    base::clock::Clock,
+    base::{clock::Clock, reload::Reloader},
     issuer::{
         connector::is_allowed_endpoint,
         jwt::{
@@ -46,12 +46,18 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    pub(super) fn new(settings: WorkloadSettings, clock: &Clock) -> Result<Self, HttpClientError> {
+    /// A client for this issuer; `table` is the configuration's table of the workload.
+    pub(super) fn new(
+        settings: WorkloadSettings,
+        table: &str,
+        clock: &Clock,
+        reloader: &Reloader,
+    ) -> Result<Self, HttpClientError> {
         let issuer = settings.issuer.parse().map_err(|error| {
             HttpClientError::Tls(format!("{} is no URL: {error}", settings.issuer))
         })?;
         let url = settings.jwks_uri.as_ref().unwrap_or(&issuer);
-        let http = HttpClient::new(url, settings.ca_file.as_deref())?;
+        let http = HttpClient::new(url, settings.ca_file.as_deref(), table, reloader)?;
         Ok(Self {
             discovery: Discovery::new(http.clone(), clock.clone(), &settings.issuer),
             keys: JwksCache::new(http, clock.clone()),

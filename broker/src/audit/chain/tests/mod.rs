@@ -7,10 +7,11 @@ use std::{io::Cursor, sync::Arc};
 
 use super::*;
 use crate::{
-    audit::{Action, Event, export, prune, record},
+    audit::{Action, AuditKeys, Event, export, prune, record},
     base::{
         clock::Clock,
         db::Db,
+        reload::Reloaded,
         signing::{PrivateKey, PublicKeys},
         telemetry::Metrics,
     },
@@ -32,6 +33,7 @@ on_both_engines!(
 struct Trail {
     storage: Storage,
     sealer: Sealer,
+    keys: Reloaded<AuditKeys>,
     key: Arc<PrivateKey>,
     known: PublicKeys,
 }
@@ -41,9 +43,11 @@ impl Trail {
         let storage = Storage::new(on).await;
         let key = Arc::new(PrivateKey::generate());
         let known = PublicKeys::from_private(std::slice::from_ref(&*key));
+        let keys = AuditKeys { signing: Arc::clone(&key), known: known.clone() };
+        let keys = Reloaded::fixed(keys);
         let (db, clock) = (storage.db.clone(), storage.clock.clone());
-        let sealer = Sealer::new(db, clock, Arc::clone(&key), Metrics::default());
-        Self { storage, sealer, key, known }
+        let sealer = Sealer::new(db, clock, keys.clone(), Metrics::default());
+        Self { storage, sealer, keys, key, known }
     }
 
     async fn write(&self, rows: usize) {
@@ -117,8 +121,8 @@ async fn sealing_with_two_processes_at_once_gives_one_gapless_chain(on: On) {
     trail.intact(0).await;
     let other = trail.storage.database.connect().await;
     let replicas = [trail.storage.db.clone(), other].map(|db| {
-        let (clock, key) = (trail.storage.clock.clone(), Arc::clone(&trail.key));
-        (db.clone(), Sealer::new(db, clock, key, Metrics::default()))
+        let (clock, keys) = (trail.storage.clock.clone(), trail.keys.clone());
+        (db.clone(), Sealer::new(db, clock, keys, Metrics::default()))
     });
     let sealed = run_concurrently((0..24).map(|n| {
         let ((db, sealer), clock) = (replicas[n % 2].clone(), trail.storage.clock.clone());
