@@ -75,6 +75,11 @@ impl Gateway {
         let interception = self.interception(&parts, &target, active);
         let (headers, extensions) = (&mut parts.headers, &mut parts.extensions);
         let outgoing = UpstreamRequest::from_client(headers, extensions, &presented, info)?;
+        if outgoing.upgrade.is_some() && body.as_ref().is_some_and(|body| !body.is_end_stream()) {
+            // hyper would go on sending the body after the response, and no cancellation ends it.
+            let text = "a request that asks for an upgrade may not have a body";
+            return Err(ApiError::new(Code::InvalidRequest, text));
+        }
         let in_flight = self.admit_or_delay(&parts, &target, &principal, active, info).await?;
         let mut call = UpstreamCall {
             gateway: self,
