@@ -5,7 +5,10 @@
 //! does not close the connection. So a new credential needs new connections. The old ones end with
 //! the requests that use them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::{Client, Config};
@@ -42,11 +45,13 @@ pub(super) struct Connections {
 /// ServiceAccount.
 pub(super) struct CredentialFiles {
     settings: ClusterSettings,
+    /// The API server of the first load.
+    server: OnceLock<http::Uri>,
 }
 
 impl CredentialFiles {
     pub(super) fn new(settings: ClusterSettings) -> Self {
-        Self { settings }
+        Self { settings, server: OnceLock::new() }
     }
 
     /// The name of the files: one of [`CREDENTIAL_FILES`].
@@ -68,6 +73,9 @@ impl FileSource for CredentialFiles {
             Some(path) => credential_files::read_kubeconfig(path, files)?,
             None => credential_files::read_service_account(files)?,
         };
+        if *self.server.get_or_init(|| config.cluster_url.clone()) != config.cluster_url {
+            return Err(ConnectError::OtherServer(config.cluster_url.to_string()));
+        }
         let validity = credential_files::validity(&config.auth_info)?;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = Some(READ_TIMEOUT);

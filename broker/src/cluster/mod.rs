@@ -147,6 +147,9 @@ pub enum ConnectError {
         /// The configured user.
         wanted: String,
     },
+    /// A new kubeconfig names another API server, whose people and policies are not known.
+    #[error("the kubeconfig names another API server, {0}; restart the broker to use another one")]
+    OtherServer(String),
     /// A new credential may do everything.
     #[error("the new credential is in the group {0}: it may do everything")]
     Unrestricted(&'static str),

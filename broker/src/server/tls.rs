@@ -2,10 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use rustls_pki_types::{
-    PrivateKeyDer,
-    pem::{self, PemObject as _},
-};
+use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
 use secrecy::ExposeSecret as _;
 
 use crate::base::{
@@ -39,10 +36,8 @@ pub enum TlsError {
     /// The file is no private key in PEM.
     #[error("{path} is no private key in PEM (tls.key_file)", path = path.display())]
     Key {
-        /// Path of the file.
+        /// Path of the file. The parser's error is left out, because it may quote the key.
         path: PathBuf,
-        /// The error of the PEM parser.
-        source: pem::Error,
     },
     /// Certificate and key do not belong together, or are not supported.
     #[error("the certificate (tls.cert_file) and the key (tls.key_file) cannot be used together")]
@@ -71,7 +66,7 @@ impl FileSource for TlsFiles {
         let chain = parse_certificates(chain.expose_secret()).map_err(certificate_error)?;
         let validity = certificate::validity(&chain).map_err(certificate_error)?;
         let key = PrivateKeyDer::from_pem_slice(key.expose_secret())
-            .map_err(|source| TlsError::Key { path: self.key_file.clone(), source })?;
+            .map_err(|_| TlsError::Key { path: self.key_file.clone() })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
