@@ -66,6 +66,8 @@ pub(crate) struct Broker {
     account: AccountKey,
     access: AccessTokenSource,
     clock: Clock,
+    /// Whether an expired access token is renewed with the session's refresh token.
+    renews_session: bool,
     /// Where to warn, once, that broker and plugin do not work together.
     version_warning: Mutex<Option<Messages>>,
 }
@@ -95,6 +97,7 @@ impl Broker {
             account: account.clone(),
             access: AccessTokenSource::Session(SessionStore::new(paths, account, world)),
             clock: world.clock.clone(),
+            renews_session: true,
             version_warning: Mutex::default(),
         })
     }
@@ -103,6 +106,13 @@ impl Broker {
     /// together. `get-token` does not warn, because programs show its stderr on every call.
     pub(crate) fn with_version_warning(self, world: &World) -> Self {
         Self { version_warning: Mutex::new(Some(world.stderr.clone())), ..self }
+    }
+
+    /// Makes this client use the session only while its access token is valid. A client with a short
+    /// deadline would lose the successor of a refresh token if the response comes late, and the next
+    /// use of the old one ends the session.
+    pub(crate) fn without_renewal(self) -> Self {
+        Self { renews_session: false, ..self }
     }
 
     /// Sets a deadline for all requests of this client.
@@ -133,6 +143,7 @@ impl Broker {
             account: account.clone(),
             access,
             clock: world.clock.clone(),
+            renews_session: true,
             version_warning: Mutex::default(),
         })
     }
@@ -540,6 +551,9 @@ impl Broker {
         }
         if let Some(session) = usable() {
             return Ok(session.access);
+        }
+        if !self.renews_session {
+            return Err(Error::sign_in(&self.account, "the access token has expired"));
         }
         let path = sessions.lock_path();
         let _lock = match lock::acquire(path, self.http.time_left(), usable).await? {

@@ -180,7 +180,8 @@ fn of_broker(
     if let Some(candidates) = cache.read(now) {
         return Ok(candidates);
     }
-    let broker = account.broker.with_deadline(Instant::now() + REQUESTS_TIMEOUT);
+    let broker = account.broker.without_renewal();
+    let broker = broker.with_deadline(Instant::now() + REQUESTS_TIMEOUT);
     // A failure is cached as well, so that only the first completion waits for its timeout.
     let candidates = runtime::block_on(source.ask(&broker))?.unwrap_or_default();
     cache.write(&candidates, now);

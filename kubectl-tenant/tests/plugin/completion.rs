@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     stub_broker::{self, Account},
-    stub_server::{RecordedRequest, StubResponse, StubServer, json_response, tokens},
+    stub_server::{RecordedRequest, StubResponse, StubServer, json_response},
     support::{CANARY, Home, run},
 };
 
@@ -160,12 +160,11 @@ fn without_a_usable_session_nobody_is_asked() {
 }
 
 #[test]
-fn a_session_in_a_file_is_renewed() {
-    let (home, broker) = signed_in(|request| (request.path == "/oauth2/token").then(|| tokens(1)));
+fn a_session_is_not_renewed() {
+    let (home, broker) = signed_in(|_| None);
     home.forge_session(1, -1);
-    let own = format!("{}\tprovisioned\n:4\n", namespace(1));
-    assert_eq!(complete(&home, &["usage", ""]), own);
-    assert_eq!(broker.request_count("/oauth2/token"), 1);
+    assert_eq!(complete(&home, &["usage", ""]), ":4\n");
+    assert_eq!(broker.requests().len(), 0);
 }
 
 #[test]
