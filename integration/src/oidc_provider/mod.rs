@@ -17,6 +17,7 @@ use crate::browser::{Browser, Page};
 use crate::http_client;
 use crate::probe::{self, Probe};
 use crate::process::{Process, Program};
+use crate::progress::say;
 use crate::scratch::Scratch;
 
 pub use client::certified_client;
@@ -49,8 +50,19 @@ impl OidcProvider {
         let script = scratch.path().join("main.mjs");
         let log = scratch.path().join("oidc-provider.log");
         let http = http_client::http_client(None)?;
-        let process = Program::new(&node).arg(&script).spawn_logged(&log)?;
-        let url = ready(&process, &log).await?;
+        let start = async || {
+            let process = Program::new(&node).arg(&script).spawn_logged(&log)?;
+            let url = ready(&process, &log).await?;
+            anyhow::Ok((process, url))
+        };
+        // On a machine under full load, one of hundreds was seen to be silent for a minute.
+        let (process, url) = match start().await {
+            Ok(started) => started,
+            Err(error) => {
+                say(&format!("the OpenID provider is started again: {error:#}"));
+                start().await?
+            }
+        };
         Ok(Self { process, url, http, _scratch: scratch })
     }
 
