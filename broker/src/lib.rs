@@ -9,6 +9,7 @@ pub mod access;
 pub mod account;
 pub mod app;
 pub mod audit;
+pub mod backup;
 pub mod base;
 pub mod cli;
 pub mod cluster;

@@ -48,6 +48,11 @@ impl TestDatabase {
         Self { location, folder, _database: database }
     }
 
+    /// Where the database is, for what opens it itself. The file of SQLite may not exist yet.
+    pub(crate) fn location(&self) -> &Location {
+        &self.location
+    }
+
     /// Connects like another process.
     pub(crate) async fn connect(&self) -> Db {
         Db::connect(&self.location).await.unwrap()

@@ -162,6 +162,15 @@ async fn compile(profile: Profile, packages: &[&str], programs: &[&str]) -> Resu
     if profile == Profile::Release {
         build = build.arg("--release");
     }
+    let stdout = run_cargo(build).await?;
+    Ok(stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// Runs a build with cargo to its end, prints its progress, and returns its standard output.
+///
+/// # Errors
+/// cargo is missing or fails; its output is in the message.
+pub(crate) async fn run_cargo(mut build: Program) -> Result<String> {
     // Build scripts read these variables, and here they describe the harness.
     for (name, _) in
         std::env::vars_os().filter(|(name, _)| is_cargo_variable(&name.to_string_lossy()))
@@ -174,7 +183,7 @@ async fn compile(profile: Profile, packages: &[&str], programs: &[&str]) -> Resu
     if !finished.status.success() {
         anyhow::bail!("cargo build failed with {}\n{}", finished.status, finished.stderr);
     }
-    Ok(finished.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    Ok(finished.stdout)
 }
 
 /// Prints the progress of the build every ten seconds.

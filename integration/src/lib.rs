@@ -18,8 +18,10 @@
 //! | [`helm`], [`compose`] | tools that read the files of `deploy/` |
 //! | [`exposition`], [`promtool`] | the broker's metrics, and the check of rules on them |
 //! | [`conformance`] | the Kubernetes conformance suite, directly and through the gateway |
+//! | [`load_balancer`] | one address in front of several replicas |
 //! | [`proxied_program`] | a program behind the API server's subresource `proxy` |
 //! | [`streams`] | long-lived streams: a watch, logs, exec, a forwarded port |
+//! | [`traffic`] | a person who works while replicas are replaced |
 //! | [`terminal`] | a person's terminal, on which kubectl runs |
 //! | [`progress`] | progress lines on standard error |
 
@@ -42,6 +44,7 @@ pub mod http_client;
 pub mod keycloak;
 pub mod kubeconfig;
 pub mod kubectl;
+pub mod load_balancer;
 pub mod machine;
 pub mod measure;
 pub mod mounted_secret;
@@ -61,4 +64,5 @@ pub mod random;
 pub mod scratch;
 pub mod streams;
 pub mod terminal;
+pub mod traffic;
 pub mod world;

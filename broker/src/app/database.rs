@@ -68,7 +68,7 @@ pub(super) async fn open_shares(config: &Config) -> anyhow::Result<ConnectionSha
 const NO_DATABASE: &str =
     "cannot open the database (database.url); is it running, and are user and password right?";
 
-fn make_database_folder(config: &Config) -> anyhow::Result<()> {
+pub(super) fn make_database_folder(config: &Config) -> anyhow::Result<()> {
     if let Location::Sqlite(path) = &config.database
         && let Some(folder) = path.parent()
     {

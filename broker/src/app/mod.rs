@@ -2,6 +2,7 @@
 
 mod api;
 mod background;
+mod backup;
 mod database;
 mod metrics;
 mod operator;
@@ -10,7 +11,12 @@ mod services;
 mod start;
 
 use self::api::Api;
-pub use self::{api::document, database::open_database, metrics::metrics_reference};
+pub use self::{
+    api::document,
+    backup::{back_up, restore},
+    database::open_database,
+    metrics::metrics_reference,
+};
 use crate::{
     audit::{AuditKeys, chain::Sealer},
     base::{

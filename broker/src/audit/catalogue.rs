@@ -81,6 +81,8 @@ catalogue! {
     DriftEnded,
     /// Old rows were deleted, as configured by `audit.retention_days`.
     CutAuditTrail,
+    /// A backup was restored: the rows after it are lost, and all sessions were ended.
+    RestoreBackup,
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 
-use super::{ConfigArgs, Output, print};
+use super::{ConfigArgs, Output, open_database, print, print_to_stderr};
 use crate::{
     audit::{AuditKeyFiles, AuditTrail, WholeTrail, chain},
     base::{
-        db::{Db, Location},
+        db::Db,
         reload::{FileSource as _, Files},
         signing::PublicKeys,
     },
@@ -94,12 +94,12 @@ pub(super) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
             }
         },
         AuditCommand::Export { config_args, after, follow } => {
-            let db = open(&config_args.load()?).await?;
+            let db = open_database(&config_args.load()?).await?;
             export(&db, after, follow).await?;
             db.close().await;
         }
         AuditCommand::Who { config_args, credential_id, output } => {
-            let db = open(&config_args.load()?).await?;
+            let db = open_database(&config_args.load()?).await?;
             let found = credential::resolve_credential(&db, &credential_id)
                 .await
                 .context("the database failed")??;
@@ -128,18 +128,6 @@ fn known_keys(config: Config) -> anyhow::Result<PublicKeys> {
     Ok(AuditKeyFiles(config.audit).load(&mut Files::default())?.value.known)
 }
 
-/// Opens the database without migrating it and without creating a new file.
-async fn open(config: &Config) -> anyhow::Result<Db> {
-    if let Location::Sqlite(path) = &config.database
-        && !path.exists()
-    {
-        bail!("there is no database {} (database.url)", path.display());
-    }
-    Db::connect(&config.database).await.context(
-        "cannot open the database (database.url); is it running, and are user and password right?",
-    )
-}
-
 async fn verify(arguments: VerifyArgs) -> anyhow::Result<ExitCode> {
     let VerifyArgs { config_args, file, keys, expect, after, output } = arguments;
     let keys = match keys {
@@ -159,7 +147,7 @@ async fn verify(arguments: VerifyArgs) -> anyhow::Result<ExitCode> {
         chain::verify_file(lines, &keys, start, expect, |rows| progress.at(rows))
             .with_context(|| format!("cannot read the export {}", path.display()))?
     } else {
-        let db = open(&config_args.load()?).await?;
+        let db = open_database(&config_args.load()?).await?;
         let outcome = chain::verify_database(&db, &keys, expect, |rows| progress.at(rows));
         let outcome = outcome.await.context(
             "cannot read the audit trail; `tenant-broker migrate` migrates the database to this version",
@@ -226,9 +214,4 @@ impl Progress {
             print_to_stderr("\n");
         }
     }
-}
-
-fn print_to_stderr(text: &str) {
-    // A closed stderr is no error.
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -1,7 +1,9 @@
 //! The command line of `tenant-broker`.
 
 mod audit;
+mod backup;
 mod health;
+mod migrate;
 
 use std::{
     io::{BufRead as _, Write as _},
@@ -14,17 +16,22 @@ use clap::{Args, Parser, Subcommand};
 use secrecy::SecretString;
 use tenant_shared::Role;
 
-use self::audit::AuditCommand;
+use self::{
+    audit::AuditCommand,
+    backup::{BackupArgs, RestoreArgs},
+    migrate::MigrateArgs,
+};
 use crate::{
     app::{self, App},
     base::{
         clock::Clock,
+        db::{Db, Location},
         reload::Reloader,
         telemetry::{self, Metrics},
     },
     cluster::{Cluster, KubernetesUser},
     config::{Config, Settings},
-    doctor,
+    doctor::{self, Check},
     identity::Identity,
     install::{self, Administrator, Parameters},
 };
@@ -41,8 +48,12 @@ pub struct Cli {
 enum Command {
     /// Run the broker until SIGTERM or Ctrl-C, then finish requests in flight
     Serve(ConfigArgs),
-    /// Migrate the database to this version (serve does it too)
-    Migrate(ConfigArgs),
+    /// Migrate the database to this version (serve does it too), or check whether it has to be
+    Migrate(MigrateArgs),
+    /// Copy the database and the signing keys into a new folder, while the broker runs
+    Backup(BackupArgs),
+    /// Restore a backup into a new, empty database; ends all sessions and tokens
+    Restore(RestoreArgs),
     /// Manage local accounts
     #[command(subcommand)]
     User(UserCommand),
@@ -197,9 +208,9 @@ impl Cli {
                 config.check_files()?;
                 Box::pin(serve(config)).await?;
             }
-            Command::Migrate(config_args) => {
-                app::open_database(&config_args.load()?).await?.close().await;
-            }
+            Command::Migrate(args) => return Box::pin(migrate::run(args)).await,
+            Command::Backup(args) => Box::pin(backup::back_up(args)).await?,
+            Command::Restore(args) => Box::pin(backup::restore(args)).await?,
             Command::User(UserCommand::Create { config_args, email, admin, password_stdin: _ }) => {
                 let role = if admin { Role::Admin } else { Role::User };
                 create_user(&config_args.load()?, &email, role).await?;
@@ -300,17 +311,29 @@ async fn doctor(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
     let (clock, metrics) = (Clock::system(), Metrics::default());
     let reloader = Reloader::new(clock.clone(), metrics.clone());
     let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics, &reloader).await?;
-    let report = doctor::examine(
-        &cluster,
-        &Parameters::new(&config.cluster, &config.tiers, &config.public_url),
-        &clock,
-    )
-    .await;
+    let parameters = Parameters::new(&config.cluster, &config.tiers, &config.public_url);
+    let mut report = doctor::examine(&cluster, &parameters, &clock).await;
+    // Before the first start of the broker there is no database.
+    if database_exists(config) {
+        report.checks.extend(check_database(config, &cluster).await);
+    }
     print(&match output {
         Output::Table => report.to_string(),
         Output::Json => serde_json::to_string_pretty(&report)? + "\n",
     })?;
     Ok(if report.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Compares the cluster with the database.
+async fn check_database(config: &Config, cluster: &Cluster) -> Option<Check> {
+    match open_database(config).await {
+        Ok(db) => {
+            let check = doctor::compare_database(cluster, &db).await;
+            db.close().await;
+            check
+        }
+        Err(error) => Some(doctor::unreachable_database(&format!("{error:#}"))),
+    }
 }
 
 fn check_config(config: &Config) -> anyhow::Result<()> {
@@ -321,13 +344,39 @@ fn check_config(config: &Config) -> anyhow::Result<()> {
         config.operator_listen,
         config.public_url,
         match &config.database {
-            crate::base::db::Location::Postgres(options) =>
+            Location::Postgres(options) =>
                 format!("PostgreSQL at {}:{}", options.get_host(), options.get_port()),
-            crate::base::db::Location::Sqlite(path) => format!("SQLite in {}", path.display()),
+            Location::Sqlite(path) => format!("SQLite in {}", path.display()),
         },
         config.cluster.name,
         config.tiers.names().join(", "),
     ))
+}
+
+/// Whether the database can exist: a SQLite file does.
+fn database_exists(config: &Config) -> bool {
+    match &config.database {
+        Location::Sqlite(path) => path.exists(),
+        Location::Postgres(_) => true,
+    }
+}
+
+/// Opens the database without migrating it and without creating a new file.
+async fn open_database(config: &Config) -> anyhow::Result<Db> {
+    if let Location::Sqlite(path) = &config.database
+        && !database_exists(config)
+    {
+        bail!("there is no database {} (database.url)", path.display());
+    }
+    Db::connect(&config.database).await.context(
+        "cannot open the database (database.url); is it running, and are user and password right?",
+    )
+}
+
+/// Writes a message to stderr.
+fn print_to_stderr(text: &str) {
+    // A closed stderr is no error.
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Writes data to stdout. A closed pipe (`| head`) is no error.

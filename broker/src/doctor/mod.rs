@@ -2,12 +2,14 @@
 //! be allowed and what must be refused, and checks what makes a cluster slow or insecure. It
 //! changes nothing.
 
+mod database;
 mod facts;
 mod permissions;
 mod policy_checks;
 mod report;
 mod tenants;
 
+pub use database::{compare_database, unreachable_database};
 pub use report::{Check, CheckOutcome, Report};
 
 use crate::{

@@ -42,6 +42,7 @@ mod public_client;
 mod redirect;
 mod refresh;
 mod refresh_tokens;
+mod restored;
 mod return_target;
 mod revoke;
 mod session_start;
@@ -58,6 +59,7 @@ use poem::{Endpoint, Request, Response, Route, endpoint::make, get, post};
 use url::Url;
 
 pub use self::jwt::HttpClientError;
+pub(crate) use self::restored::forget_sign_ins;
 use self::{
     connector::{ConnectorSettings, Connectors, grant},
     keys::{KeyError, SigningKeyFiles, SigningKeys},

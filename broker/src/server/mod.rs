@@ -22,6 +22,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt as _;
 use http::{Request, Response, uri::Scheme};
 use hyper::{
     body::Incoming,
@@ -54,6 +55,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of the first bytes of a connection, of the head of a request, and of a connection
 /// without a request in flight.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long a connection that is new when the server begins to stop has for its first request.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval of PING frames on an idle HTTP/2 connection.
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Timeout of the answer to a PING frame.
@@ -108,9 +111,9 @@ impl Listener {
         Self { tcp, tls, proxies, metrics, limits: ConnectionLimits::default() }
     }
 
-    /// Serves until `stop` resolves. Then it accepts no more connections, shuts the others down
-    /// gracefully, ends the gateway's streams and gives requests in flight the time `drain` to
-    /// finish.
+    /// Serves until `stop` resolves. Then it accepts no more connections but those that wait
+    /// already, shuts the others down gracefully, ends the gateway's streams and gives requests in
+    /// flight the time `drain` to finish.
     pub async fn serve(
         self,
         handler: impl Handler,
@@ -124,12 +127,30 @@ impl Listener {
         let acceptor = Acceptor::new(self.tcp, self.limits, self.proxies, self.metrics);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
         let mut stop = pin!(stop);
+        let mut stopping = false;
         loop {
-            let accepted = tokio::select! {
-                accepted = acceptor.accept() => accepted,
-                () = &mut stop => break,
+            let accepted = if stopping {
+                // The end of the listener resets the connections that wait for it. The budget of
+                // the task (tokio's `coop`) limits their number.
+                match acceptor.accept().now_or_never() {
+                    Some(accepted) => accepted,
+                    None => break,
+                }
+            } else {
+                tokio::select! {
+                    accepted = acceptor.accept() => accepted,
+                    () = &mut stop => {
+                        stopping = true;
+                        // The runtime looks for new connections meanwhile.
+                        tokio::task::yield_now().await;
+                        continue;
+                    }
+                }
             };
             let Ok((stream, remote)) = accepted else {
+                if stopping {
+                    break;
+                }
                 // Most likely the process is out of file descriptors: wait until some are closed.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -166,9 +187,13 @@ impl Listener {
             tasks.spawn(start);
         }
         drop(acceptor);
-        handler.close_streams();
-        shutdown.cancel();
         tasks.close();
+        // A connection that is asked to shut down before its first request closes at once, and the
+        // request that is on its way fails.
+        let _ = tokio::time::timeout(FIRST_REQUEST_TIMEOUT.min(drain), tasks.wait()).await;
+        shutdown.cancel();
+        // Afterwards, because clients whose streams end at once open them again.
+        handler.close_streams();
         let _ = tokio::time::timeout(drain, tasks.wait()).await;
     }
 }

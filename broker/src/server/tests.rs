@@ -1,4 +1,5 @@
-//! Tests of connections over sockets: when idle ones are closed, and how many there may be.
+//! Tests of connections over sockets: when idle ones are closed, how many there may be, and which are
+//! served when the server stops.
 
 use std::{io, net::Ipv4Addr};
 
@@ -187,6 +188,21 @@ async fn one_address_cannot_use_all_connections() {
     assert!(metrics.render().contains(refused), "{}", metrics.render());
     drop(first);
     is_served_again(address).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_waits_when_the_server_stops_is_served() {
+    // The server finds the connection and its stop at the same time, and takes either first.
+    for _ in 0..8 {
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let mut waiting = connect(US, tcp.local_addr().unwrap()).await;
+        let listener = Listener::new(tcp, None, TrustedProxies::default(), Metrics::default());
+        let server = listener.serve(TestHandler, std::future::ready(()), STEP_TIMEOUT);
+        let server = tokio::spawn(server);
+        assert!(is_served(&mut waiting).await);
+        drop(waiting);
+        ends(server).await;
+    }
 }
 
 #[tokio::test]

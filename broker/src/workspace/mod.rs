@@ -19,6 +19,7 @@ mod objects;
 mod progress;
 mod provision;
 mod read;
+mod restored;
 mod resume;
 mod revoke_access;
 mod rotate;
@@ -38,6 +39,8 @@ pub use notifier::{NotificationReceiver, Notifier, PendingAcks, notification_cha
 pub use objects::{LIMITS_NAME, NETWORK_POLICY_NAME, QUOTA_NAME};
 pub use progress::REVOCATION_STEPS;
 pub(crate) use progress::Steps;
+pub use restored::orphaned_namespaces;
+pub(crate) use restored::{distrust_restored, suspend_restored, suspend_restored_of};
 pub(crate) use rotate::ROTATION_STEPS;
 pub use store::{WorkspaceRow, WorkspaceStatusRow};
 

@@ -121,6 +121,10 @@ impl Workspaces {
         &self,
         workspace: &WorkspaceRow,
     ) -> Result<Initialized, WorkspaceError> {
+        if workspace.status() == WorkspaceStatus::Provisioning && workspace.retired_sa_uid.is_some()
+        {
+            Box::pin(self.delete_retired_account(workspace)).await?;
+        }
         let made = match self.create_objects(workspace).await {
             Ok(made) => made,
             Err(ClusterError::Conflict(what)) => {

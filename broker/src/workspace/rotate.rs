@@ -61,6 +61,13 @@ impl Workspaces {
         workspace: &WorkspaceRow,
         steps: &mut Steps,
     ) -> Result<(), WorkspaceError> {
+        let identified;
+        let workspace = if workspace.is_rotating() && workspace.has_unknown_account() {
+            identified = Box::pin(self.identify_account(workspace)).await?;
+            &identified
+        } else {
+            workspace
+        };
         let Some(retired) = workspace.retired_sa_uid.as_deref().filter(|_| workspace.is_rotating())
         else {
             return Ok(());

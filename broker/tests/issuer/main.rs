@@ -18,6 +18,7 @@ mod pages;
 mod proxies;
 mod refresh;
 mod reload;
+mod restored;
 mod revoke;
 mod sessions;
 mod storage;

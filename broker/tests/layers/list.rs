@@ -28,6 +28,7 @@ pub(crate) const LAYERS: &[(&str, &str)] = &[
         "Kubernetes proxy: forwards requests with the tenant's token, and cancels them on revocation",
     ),
     ("account", "account page in the browser"),
+    ("backup", "backup and restore of the database with the signing keys"),
     ("config", "settings: sources, validation, reference"),
     ("app", "composition root, background tasks, endpoints for operators"),
     ("cli", "commands"),
@@ -47,6 +48,7 @@ pub(crate) const DOMAIN: &[&str] = &[
     "tier_role",
     "install",
     "doctor",
+    "backup",
 ];
 
 /// Submodules that a facade exports under their own name.
@@ -65,6 +67,7 @@ pub(crate) const EXPORTED_SUBMODULES: &[(&str, &str)] = &[
 /// The tables and the modules that own them. Other modules read views of the owner.
 pub(crate) const TABLES: &[(&str, &str)] = &[
     ("throttles", "base"),
+    ("schema_compatibility", "base"),
     ("audit_logs", "audit"),
     ("audit_chain", "audit"),
     ("audit_checkpoints", "audit"),

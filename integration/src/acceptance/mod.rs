@@ -3,7 +3,9 @@
 
 pub mod conformance;
 pub mod keycloak;
+pub mod restore;
 pub mod streams;
+pub mod upgrade;
 pub mod watches;
 
 use std::time::Instant;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use integration::acceptance::{conformance, keycloak, streams, watches};
+use integration::acceptance::{conformance, keycloak, restore, streams, upgrade, watches};
 use integration::progress::say;
 
 /// Checks the whole product against programs that companies really use. Prints each step with its
@@ -24,11 +24,27 @@ enum Part {
     Conformance,
     /// Sign-in with Keycloak and a real browser (needs Java, Maven and Chromium; five minutes)
     Keycloak,
+    /// Backup and restore of many workspaces, on both engines, with a release build
+    Restore {
+        /// Number of rows of workspaces
+        #[arg(long, default_value_t = 100_000)]
+        workspaces: u32,
+        /// Number of workspaces that exist in the cluster, 400 at most; their ServiceAccounts are
+        /// replaced
+        #[arg(long, default_value_t = 100)]
+        real: usize,
+    },
     /// kubectl streams that stay idle for eleven minutes, directly and through the gateway
     Streams {
         /// Idle time in minutes
         #[arg(long, default_value_t = 11)]
         minutes: u64,
+    },
+    /// Rolling upgrade of two replicas from another version of the broker, while people work
+    Upgrade {
+        /// The commit of that version; its broker is built once
+        #[arg(long, value_name = "COMMIT")]
+        from: String,
     },
     /// Idle watches through the gateway of a release build
     Watches {
@@ -59,7 +75,9 @@ async fn run(args: &Args) -> Result<()> {
     match args.part {
         Part::Conformance => Box::pin(conformance::run()).await,
         Part::Keycloak => Box::pin(keycloak::run()).await,
+        Part::Restore { workspaces, real } => Box::pin(restore::run(workspaces, real)).await,
         Part::Streams { minutes } => Box::pin(streams::run(Duration::from_mins(minutes))).await,
+        Part::Upgrade { ref from } => Box::pin(upgrade::run(from)).await,
         Part::Watches { minutes, watches } => {
             Box::pin(watches::run(watches, Duration::from_mins(minutes))).await
         }

@@ -43,7 +43,6 @@ pub struct Broker(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    program: PathBuf,
     folder: PathBuf,
     name: String,
     state: Mutex<State>,
@@ -51,6 +50,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
+    program: PathBuf,
     settings: Settings,
     /// Offset of the broker's clock from the machine's.
     clock_ahead: Duration,
@@ -76,8 +76,14 @@ impl Broker {
         settings.set("state_dir", folder.join("state").display().to_string());
         settings.take_ports(port)?;
         let state =
-            Mutex::new(State { settings, clock_ahead: Duration::ZERO, pod: None, process: None });
-        Ok(Self(Arc::new(Inner { program, folder, name: name.to_owned(), state })))
+            State { program, settings, clock_ahead: Duration::ZERO, pod: None, process: None };
+        Ok(Self(Arc::new(Inner { folder, name: name.to_owned(), state: Mutex::new(state) })))
+    }
+
+    /// Replaces the program, for example with a newer version; effective from the next start or
+    /// command.
+    pub fn use_program(&self, program: PathBuf) {
+        self.lock().program = program;
     }
 
     /// Sets the broker's clock ahead of the machine's from the next start on, with libfaketime.
@@ -301,11 +307,13 @@ impl Broker {
     }
 
     fn program(&self, args: &[&str]) -> Program {
-        let (folder, pod) = (&self.0.folder, self.lock().pod.clone());
-        let mut program = match pod {
-            Some(pod) => pod.program(&self.0.program),
-            None => Program::new(&self.0.program),
+        let folder = &self.0.folder;
+        let state = self.lock();
+        let mut program = match &state.pod {
+            Some(pod) => pod.program(&state.program),
+            None => Program::new(&state.program),
         };
+        drop(state);
         program = program
             .args(args)
             .arg("--config")

@@ -258,10 +258,18 @@ async fn bindings_that_would_survive_their_deletion_are_found_before_a_suspensio
         let create = ["create", "-n", place, "-f", "-"];
         admin.run_with_input(create, binding.to_string()).await.unwrap().success().unwrap();
     }
+    // A namespace whose workspace is not in the database, as after the restore of an older backup.
+    let workspace = "tenant-broker.io/workspace";
+    let orphan = serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": "tenant-of-nobody",
+        "labels": {workspace: "0ce0d5a0-0000-4000-8000-000000000000"}}});
+    let create = ["create", "-f", "-"];
+    admin.run_with_input(create, orphan.to_string()).await.unwrap().success().unwrap();
     let (passed, checks) = doctor(&world, &[]).await;
     assert!(passed, "{:#?}", with("fail", &checks));
     let warned = with("warn", &checks);
     has(&warned, &format!("1 have, {namespace}/held among them"));
+    has(&warned, "1 have none, tenant-of-nobody among them");
 }
 
 #[tokio::test]

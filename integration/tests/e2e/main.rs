@@ -6,6 +6,7 @@
 mod account;
 mod attacks;
 mod audit;
+mod backup;
 mod credentials;
 mod device;
 mod doctor;
@@ -30,6 +31,7 @@ mod sign_ins;
 mod story;
 mod suspension;
 mod unauthenticated;
+mod upgrade;
 
 use anyhow::Context as _;
 use integration::api::{ApiError, Refused};

@@ -5,7 +5,10 @@ use uuid::Uuid;
 
 use super::{Fault, Hash, Head, Line, SealedRow, Start, VerificationReport, verify::Verifier};
 use crate::{
-    base::{db::Db, signing::PublicKeys},
+    base::{
+        db::{Db, Tx},
+        signing::PublicKeys,
+    },
     on_engine,
 };
 
@@ -68,6 +71,19 @@ impl State {
         let signed = self.anchor.clone()?;
         Some(Line::Anchor { sequence: self.anchor_sequence, signed })
     }
+}
+
+const HEAD: &str = "SELECT sequence, hash FROM audit_chain WHERE id = 1";
+
+/// The last sealed row, as the transaction sees it.
+///
+/// # Errors
+/// The database failed, or somebody removed the head.
+pub async fn head(tx: &mut Tx) -> sqlx::Result<Head> {
+    let (sequence, hash): (i64, Vec<u8>) =
+        on_engine!(tx.connection(), c => sqlx::query_as(HEAD).fetch_one(c).await)?;
+    let hash = Hash::try_from(hash).map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+    Ok(Head { sequence, hash })
 }
 
 type RowResult = Result<SealedRow, String>;

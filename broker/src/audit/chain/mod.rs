@@ -22,7 +22,7 @@ mod seal;
 mod tests;
 mod verify;
 
-pub use database::verify as verify_database;
+pub use database::{head, verify as verify_database};
 pub use fault::Fault;
 pub use file::verify as verify_file;
 pub use hash::Hash;

@@ -6,13 +6,19 @@
 //! the lock is taken.
 
 mod connection_shares;
+mod dump;
+mod load;
 mod operation_timeout;
+mod schema;
 #[cfg(test)]
 mod tests;
 
 use connection_shares::WriteTurn;
 pub use connection_shares::{ConnectionShares, PoolUsage, WriteQueue};
+pub use dump::{Dump, DumpError, TableDump};
+pub use load::{LoadError, Loading};
 pub use operation_timeout::{OPERATION_TIMEOUT, within};
+pub use schema::{SchemaError, SchemaStatus, latest_schema};
 
 use std::{
     fmt,
@@ -24,7 +30,7 @@ use std::{
 use sqlx::{
     ConnectOptions as _, Connection as _, PgConnection, PgPool, Postgres, Sqlite, SqliteConnection,
     SqlitePool, Transaction,
-    migrate::{MigrateError, Migrator},
+    migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
@@ -308,37 +314,6 @@ impl Db {
                 let write = sqlite_writer().connect_with(options.clone()).await?;
                 let read = sqlite_readers(SQLITE_READERS).connect_with(options).await?;
                 Ok(Self::Sqlite { read, write, queue: WriteQueue::default() })
-            }
-        }
-    }
-
-    /// Migrates the tables to the version of this program. Several replicas may run this
-    /// concurrently.
-    ///
-    /// # Errors
-    /// A migration fails, or the database has a later version than this program.
-    pub async fn migrate(&self) -> Result<(), MigrateError> {
-        // `run` hides from the compiler that its future may move between threads (sqlx-core says so
-        // at `run_direct`).
-        match self {
-            Self::Postgres(pool) => {
-                // The lock of the migrator ends with its connection; after a failure nothing else
-                // ends it.
-                let mut connection = pool.acquire().await?.detach();
-                // It waits for the migration of another replica, and a large table takes longer
-                // than the timeouts.
-                sqlx::raw_sql("SET statement_timeout = 0; SET lock_timeout = 0")
-                    .execute(&mut connection)
-                    .await?;
-                let result = POSTGRES_MIGRATIONS.run_direct(None, &mut connection, false).await;
-                connection.close().await?;
-                result
-            }
-            Self::Sqlite { write, .. } => {
-                // On SQLite the migrator has no lock of its own.
-                let mut tx = write.begin_with("BEGIN IMMEDIATE").await?;
-                SQLITE_MIGRATIONS.run_direct(None, &mut *tx, false).await?;
-                Ok(tx.commit().await?)
             }
         }
     }

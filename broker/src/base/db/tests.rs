@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
+use integration::postgres::Postgres as Server;
+
 use super::*;
 use crate::{
     on_engine,
@@ -11,7 +13,9 @@ use crate::{
 on_both_engines!(
     migrating_again_changes_nothing,
     several_processes_may_open_and_migrate_at_once,
-    a_database_of_a_later_version_is_refused,
+    several_processes_may_upgrade_at_once,
+    a_newer_schema_is_used_if_it_allows_this_program,
+    a_database_of_another_history_is_refused,
     a_dropped_transaction_leaves_no_changes,
     a_transaction_is_visible_once_it_is_committed,
     committed_data_survives_a_power_failure,
@@ -101,7 +105,7 @@ async fn both_engines_have_the_same_tables() {
     let (sqlite, postgres) = (Storage::new(On::Sqlite).await, Storage::new(On::Postgres).await);
     let ours = tables_and_views(&sqlite.db).await;
     let theirs = tables_and_views(&postgres.db).await;
-    assert!(ours.contains_key("workspaces") && ours.len() == 20 + 11, "{ours:?}");
+    assert!(ours.contains_key("workspaces") && ours.len() == 21 + 11, "{ours:?}");
     assert_eq!(ours, theirs);
     assert_eq!(indexes(&sqlite.db).await, indexes(&postgres.db).await);
     let keys = references(&sqlite.db).await;
@@ -164,18 +168,176 @@ async fn several_processes_may_open_and_migrate_at_once(on: On) {
     }
 }
 
-async fn a_database_of_a_later_version_is_refused(on: On) {
-    let storage = Storage::new(on).await;
+/// Migrates to this number only, as an earlier program did.
+async fn migrate_to(db: &Db, last: i64) {
+    match db {
+        Db::Postgres(pool) => {
+            let mut connection = pool.acquire().await.unwrap();
+            schema::migrate_postgres(&mut connection, Some(last)).await.unwrap();
+        }
+        Db::Sqlite { write, .. } => {
+            let mut connection = write.acquire().await.unwrap();
+            SQLITE_MIGRATIONS.run_direct(Some(last), &mut *connection, false).await.unwrap();
+        }
+    }
+}
+
+/// The schemas of the last two steps of development.
+const EARLIER_SCHEMAS: [i64; 2] = [7, 13];
+
+async fn several_processes_may_upgrade_at_once(on: On) {
+    for earlier in EARLIER_SCHEMAS {
+        let place = Arc::new(TestDatabase::new(on).await);
+        let db = place.connect().await;
+        migrate_to(&db, earlier).await;
+        let mut tx = db.begin().await.unwrap();
+        on_engine!(tx.connection(), c => sqlx::query(ADD_USER)
+            .bind(uuid::Uuid::nil()).execute(c).await.map(drop))
+        .unwrap();
+        tx.commit().await.unwrap();
+        let results = run_concurrently((0..4).map(|_| {
+            let place = Arc::clone(&place);
+            async move {
+                let db = place.connect().await;
+                db.migrate().await.map(|()| db)
+            }
+        }))
+        .await;
+        for result in results {
+            let status = result.unwrap().schema_status().await.unwrap();
+            assert_eq!((status.schema, status.pending), (latest_schema(), Vec::new()));
+        }
+        let users: i64 = on_engine!(db.reader(), pool =>
+            sqlx::query_scalar(USERS).fetch_one(pool).await)
+        .unwrap();
+        assert_eq!(users, 1, "rows stay");
+    }
+}
+
+/// Each migration is a transaction, so the next start finishes what is left.
+#[tokio::test]
+async fn a_server_that_dies_during_an_upgrade_leaves_no_migration_half_done() {
+    let server = Server::start().await.unwrap();
+    let place = TestDatabase::on_server(&server).await;
+    let db = place.connect().await;
+    migrate_to(&db, 11).await;
+    // Migration 0012 changes the table `users`, and waits for this transaction.
+    let mut reader = db.begin().await.unwrap();
+    let lock = "LOCK TABLE users IN ACCESS SHARE MODE";
+    on_engine!(reader.connection(), c => sqlx::query(lock).execute(c).await.map(drop)).unwrap();
+    let upgrading = place.connect().await;
+    let upgrade = tokio::spawn(async move { upgrading.migrate().await });
+    let waiting = async {
+        const WAITING: &str = "\
+            SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = to_regclass('users')";
+        while on_engine!(db.reader(), pool => sqlx::query_scalar::<_, i64>(WAITING).fetch_one(pool).await)
+            .unwrap()
+            == 0
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(BOUND, waiting).await.expect("the migration waits for the lock");
+
+    server.kill().await.unwrap();
+    let error = upgrade.await.unwrap().unwrap_err();
+    assert!(matches!(error, SchemaError::Migration(_) | SchemaError::Storage(_)), "{error}");
+    drop(reader);
+    server.restart().await.unwrap();
+    let db = place.connect().await;
+    assert_eq!(db.schema_status().await.unwrap().schema, 11);
+    db.migrate().await.unwrap();
+    assert_eq!(db.schema_status().await.unwrap().schema, latest_schema());
+}
+
+/// Records a migration that this program does not know, and the oldest program for the schema.
+async fn pretend_newer(storage: &Storage, oldest_program: i64) {
+    const APPLY: &str = "\
+        INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+        VALUES ($1, 'newer', $2, $3, 0) ON CONFLICT (version) DO NOTHING";
+    const ALLOW: &str = "UPDATE schema_compatibility SET oldest_program = $1";
     let mut tx = storage.db.begin().await.unwrap();
-    let later = "UPDATE _sqlx_migrations SET version = 9999 WHERE version = 1";
-    on_engine!(tx.connection(), c => sqlx::query(later).execute(c).await.map(drop)).unwrap();
+    on_engine!(tx.connection(), c => sqlx::query(APPLY)
+        .bind(latest_schema() + 1).bind(true).bind(vec![1_u8]).execute(c).await.map(drop))
+    .unwrap();
+    on_engine!(tx.connection(), c =>
+        sqlx::query(ALLOW).bind(oldest_program).execute(c).await.map(drop))
+    .unwrap();
     tx.commit().await.unwrap();
+}
+
+async fn a_newer_schema_is_used_if_it_allows_this_program(on: On) {
+    let storage = Storage::new(on).await;
+    let newer = latest_schema() + 1;
+    pretend_newer(&storage, latest_schema()).await;
+    storage.db.migrate().await.unwrap();
+    let another = storage.database.connect().await;
+    another.migrate().await.unwrap();
+    let status = another.schema_status().await.unwrap();
+    assert_eq!((status.schema, status.pending), (newer, Vec::new()));
+
+    pretend_newer(&storage, newer).await;
+    let refused = |error: &SchemaError| {
+        matches!(error, SchemaError::Newer { found, oldest, .. }
+            if *found == newer && *oldest == newer)
+    };
     let error = storage.db.migrate().await.unwrap_err();
-    assert!(matches!(error, MigrateError::VersionMissing(9999)), "{error}");
+    assert!(refused(&error), "{error}");
+    assert!(error.to_string().contains("Start the newer version"), "{error}");
     // The refusal leaves no lock behind.
     storage.db.begin().await.unwrap().commit().await.unwrap();
     let error = storage.database.connect().await.migrate().await.unwrap_err();
-    assert!(matches!(error, MigrateError::VersionMissing(9999)), "{error}");
+    assert!(refused(&error), "{error}");
+}
+
+async fn a_database_of_another_history_is_refused(on: On) {
+    let storage = Storage::new(on).await;
+    for (change, changed) in [
+        (
+            "UPDATE _sqlx_migrations SET checksum = \
+               (SELECT o.checksum FROM _sqlx_migrations o WHERE o.version = 1) WHERE version = 2",
+            2,
+        ),
+        ("DELETE FROM _sqlx_migrations WHERE version = 1", 1),
+    ] {
+        let mut tx = storage.db.begin().await.unwrap();
+        on_engine!(tx.connection(), c => sqlx::query(change).execute(c).await.map(drop)).unwrap();
+        tx.commit().await.unwrap();
+        let error = storage.db.migrate().await.unwrap_err();
+        let expected = match &error {
+            SchemaError::Changed(version) => *version,
+            SchemaError::Gap { missing, .. } => *missing,
+            other => panic!("{other}"),
+        };
+        assert_eq!(expected, changed, "{error}");
+    }
+}
+
+/// The oldest program that this migration names.
+fn declared_oldest_program(sql: &str) -> Option<i64> {
+    let (_, rest) = sql.split_once("UPDATE schema_compatibility SET oldest_program = ")?;
+    rest.split_once(';')?.0.parse().ok()
+}
+
+#[test]
+fn every_later_migration_says_which_programs_it_works_with() {
+    let declares = "ALTER …;\nUPDATE schema_compatibility SET oldest_program = 15;\n";
+    assert_eq!(declared_oldest_program(declares), Some(15));
+    assert_eq!(declared_oldest_program("ALTER TABLE users ADD COLUMN x TEXT;"), None);
+    // Migration 0014 makes the table with its first value.
+    let first = 14;
+    for migrator in [&SQLITE_MIGRATIONS, &POSTGRES_MIGRATIONS] {
+        let mut oldest = first;
+        for migration in migrator.iter().filter(|migration| migration.version > first) {
+            let version = migration.version;
+            let declared = declared_oldest_program(migration.sql.as_str());
+            let declared = declared.unwrap_or_else(|| {
+                panic!("migration {version} has to set oldest_program (migrations/README.md)")
+            });
+            assert!((oldest..=version).contains(&declared), "migration {version}: {declared}");
+            oldest = declared;
+        }
+    }
 }
 
 const USERS: &str = "SELECT COUNT(*) FROM users";

@@ -96,7 +96,7 @@ impl Files {
     }
 
     /// Whether the paths still have the recorded contents.
-    pub(super) fn are_unchanged(&self) -> bool {
+    pub fn are_unchanged(&self) -> bool {
         self.0.iter().all(|(path, content)| {
             *content == Content::Stream || *content == Content::of(&read_limited(path))
         })

@@ -61,6 +61,18 @@ pub(crate) async fn end(
         .bind(id).bind(now).bind(reason).fetch_optional(c).await)
 }
 
+const END_EVERY: &str = "UPDATE sessions SET ended_at = $1, ended_why = $2 WHERE ended_at IS NULL";
+const DELETE_ACCESS_TOKENS: &str = "DELETE FROM access_tokens";
+
+/// Ends every session of every user and deletes all access tokens. Returns the number of sessions
+/// that nobody had ended, expired ones included.
+pub(crate) async fn end_every(tx: &mut Tx, now: i64, reason: &str) -> sqlx::Result<u64> {
+    on_engine!(tx.connection(), c =>
+        sqlx::query(DELETE_ACCESS_TOKENS).execute(c).await.map(drop))?;
+    on_engine!(tx.connection(), c => sqlx::query(END_EVERY)
+        .bind(now).bind(reason).execute(c).await.map(|done| done.rows_affected()))
+}
+
 const ENDED: &str = "SELECT id FROM sessions WHERE ended_at > $1";
 
 impl Identity {

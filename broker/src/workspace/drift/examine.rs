@@ -61,8 +61,7 @@ impl Workspaces {
     /// Examines a workspace, records its drift and repairs it.
     pub(super) async fn examine(&self, id: Uuid) -> Result<(), WorkspaceError> {
         let Some(workspace) = store::by_id(&self.db, id).await? else { return Ok(()) };
-        // During a rotation the broker itself replaces the ServiceAccount.
-        if !drift::is_steady(workspace.status()) || workspace.is_rotating() {
+        if !drift::is_steady(workspace.status()) {
             return Ok(());
         }
         let Some(tier) = self.tiers.get(&workspace.tier) else {
@@ -75,6 +74,11 @@ impl Workspaces {
             WorkspaceStatus::Suspended => self.examine_suspended(&workspace, &wanted).await?,
             _ => self.examine_working(&workspace, wanted, tier).await?,
         };
+        // During a rotation the broker itself replaces the ServiceAccount. It cannot do so in a
+        // namespace that is lost.
+        if workspace.is_rotating() && !examination.lost {
+            return Ok(());
+        }
         // The broker changes the row of a workspace before its objects. If the row is unchanged,
         // the differences are not caused by an operation in flight.
         let now = store::by_id(&self.db, id).await?;

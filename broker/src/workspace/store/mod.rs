@@ -2,6 +2,7 @@
 
 pub(super) mod drift;
 pub(super) mod list;
+pub(super) mod restored;
 mod row;
 #[cfg(test)]
 mod tests;

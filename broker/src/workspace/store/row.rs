@@ -4,6 +4,7 @@ use sqlx::FromRow;
 use tenant_shared::{Quota, Workspace, WorkspaceStatus};
 use uuid::Uuid;
 
+use super::restored::UNKNOWN_ACCOUNT;
 use crate::{
     access::{Grants, Resource},
     base::clock::timestamp,
@@ -93,6 +94,12 @@ impl WorkspaceRow {
     /// Whether its ServiceAccount has to be replaced before anything is issued.
     pub(crate) fn is_rotating(&self) -> bool {
         self.status() == WorkspaceStatus::Provisioned && self.retired_sa_uid.is_some()
+    }
+
+    /// Whether its retired ServiceAccount is the one that the cluster has, whichever that is,
+    /// because a backup was restored.
+    pub(in crate::workspace) fn has_unknown_account(&self) -> bool {
+        self.retired_sa_uid.as_deref() == Some(UNKNOWN_ACCOUNT)
     }
 
     /// Whether tokens are requested for the ServiceAccount with this uid.

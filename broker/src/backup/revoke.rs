@@ -1,0 +1,38 @@
+//! What a restored database must not revive.
+
+use crate::{
+    base::{clock::Clock, db::Tx},
+    identity::sessions,
+    issuer, workspace,
+};
+
+/// The reason in sessions that a restore ended.
+const SESSION_END: &str = "a backup was restored";
+
+/// What a restore ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Revoked {
+    /// Sessions that nobody had ended in the backup.
+    pub sessions: u64,
+    /// Provisioned workspaces, whose ServiceAccounts the sweep replaces.
+    pub workspaces_replaced: u64,
+    /// Workspaces that the sweep suspends again.
+    pub workspaces_suspended: u64,
+}
+
+/// Ends everything in a restored database that was issued before, because somebody may have revoked
+/// it after the backup: sessions with their tokens, codes and requests for authorization, and the
+/// tokens of all workspaces.
+///
+/// # Errors
+/// The database failed.
+pub async fn revoke_restored(tx: &mut Tx, clock: &Clock) -> sqlx::Result<Revoked> {
+    issuer::forget_sign_ins(tx).await?;
+    let sessions = sessions::end_every(tx, clock.now_ms(), SESSION_END).await?;
+    let workspaces = workspace::distrust_restored(tx, clock).await?;
+    Ok(Revoked {
+        sessions,
+        workspaces_replaced: workspaces.replaced,
+        workspaces_suspended: workspaces.suspended,
+    })
+}

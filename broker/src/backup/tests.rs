@@ -1,0 +1,431 @@
+//! Backup and restore of real databases of both engines.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use tenant_shared::WorkspaceStatus;
+use uuid::Uuid;
+
+use super::*;
+use crate::{
+    audit::{
+        self, Action, AuditKeyFiles, AuditKeys, AuditSettings, AuditTrail, Event, WholeTrail,
+        chain::{self, Sealer},
+    },
+    base::{
+        db::{Db, Dump, LoadError, latest_schema},
+        reload::{FileSource as _, Files, Reloaded},
+        signing::{PublicKeys, generate_if_missing},
+        telemetry::Metrics,
+    },
+    on_engine,
+    testing::{On, Storage, TestDatabase, on_both_engines},
+};
+
+on_both_engines!(
+    a_backup_is_restored_into_a_new_database,
+    a_backup_is_consistent_while_others_write,
+    a_damaged_backup_is_refused,
+    a_backup_of_another_engine_or_schema_is_refused,
+    a_database_that_is_not_empty_is_left_alone,
+    suspensions_after_the_backup_are_repeated_from_the_exported_trail,
+    a_trail_of_another_history_is_refused_and_nothing_stays,
+);
+
+/// A database with a key that seals its audit trail, and a folder for backups.
+struct Broker {
+    storage: Storage,
+    folder: TempDir,
+    keys: KeyFiles,
+}
+
+impl Broker {
+    async fn new(on: On) -> Self {
+        let storage = Storage::new(on).await;
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("issuer-key.pem");
+        generate_if_missing(&key).unwrap();
+        let keys = KeyFiles { issuer: vec![key], ..KeyFiles::default() };
+        Self { storage, folder, keys }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The keys of the audit trail, as the broker loads them.
+    fn audit_keys(&self) -> AuditKeys {
+        let signing_key_files = self.keys.issuer.clone();
+        let settings = AuditSettings { signing_key_files, ..AuditSettings::default() };
+        AuditKeyFiles(settings).load(&mut Files::default()).unwrap().value
+    }
+
+    fn known_keys(&self) -> PublicKeys {
+        self.audit_keys().known
+    }
+
+    async fn back_up(&self) -> PathBuf {
+        let folder = self.path("backup");
+        let Storage { db, clock, .. } = &self.storage;
+        create_backup(db, &self.keys, clock, &folder).await.unwrap().folder
+    }
+
+    async fn record(&self, event: Event) {
+        let mut tx = self.storage.db.begin().await.unwrap();
+        audit::record(&mut tx, &self.storage.clock, event).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// Seals all audit rows of this database with the key.
+    async fn seal(&self, db: &Db) {
+        let (clock, keys) = (self.storage.clock.clone(), Reloaded::fixed(self.audit_keys()));
+        let sealer = Sealer::new(db.clone(), clock, keys, Metrics::default());
+        sealer.seal_all().await.unwrap();
+    }
+
+    /// Exports the sealed trail into a file.
+    async fn export(&self, name: &str) -> PathBuf {
+        let trail = AuditTrail::new(self.storage.db.clone());
+        let page = trail.export_page(WholeTrail::authorized(), 0, 1000).await.unwrap().unwrap();
+        let path = self.path(name);
+        fs::write(&path, page.to_json_lines().unwrap()).unwrap();
+        path
+    }
+
+    async fn restore(&self, into: &TestDatabase, from: &Path) -> Result<Restored, BackupError> {
+        let restoration = Restoration::begin(into.location(), from).await?;
+        restoration.restore_keys(&self.keys)?;
+        restoration.finish(&self.storage.clock, None).await
+    }
+}
+
+/// Inserts a live session of this user.
+async fn start_session(storage: &Storage, user: Uuid) -> Uuid {
+    const INSERT: &str = "\
+        INSERT INTO sessions (id, user_id, client_id, scope, auth_time, created_at, last_used_at, \
+          idle_expires_at, expires_at) VALUES ($1, $2, 'c', 'openid', $3, $3, $3, $4, $4)";
+    let (id, now) = (storage.clock.random_id(), storage.clock.now_ms());
+    let mut tx = storage.db.begin().await.unwrap();
+    on_engine!(tx.connection(), c => sqlx::query(INSERT)
+        .bind(id).bind(user).bind(now).bind(now + 3_600_000).execute(c).await.map(drop))
+    .unwrap();
+    tx.commit().await.unwrap();
+    id
+}
+
+async fn execute(db: &Db, statement: &'static str) {
+    let mut tx = db.begin().await.unwrap();
+    on_engine!(tx.connection(), c => sqlx::query(statement).execute(c).await.map(drop)).unwrap();
+    tx.commit().await.unwrap();
+}
+
+async fn a_backup_is_restored_into_a_new_database(on: On) {
+    let broker = Broker::new(on).await;
+    let user = broker.storage.user().await;
+    let workspace = broker.storage.workspace(user, WorkspaceStatus::Provisioned).await;
+    start_session(&broker.storage, user).await;
+    // A text with everything that the format of COPY escapes.
+    let strange = "a\tb\nc\\d\u{1}\\N";
+    let event = Event { reason: Some(strange.to_owned()), ..Event::success(Action::CreateUser) };
+    broker.record(event.to_user(user)).await;
+    broker.seal(&broker.storage.db).await;
+    if let On::Postgres = on {
+        // Somebody changed the schema: that is no part of a backup.
+        execute(
+            &broker.storage.db,
+            "CREATE RULE swallow AS ON INSERT TO audit_logs DO INSTEAD NOTHING",
+        )
+        .await;
+    }
+    let backup = broker.back_up().await;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&backup), 0o700);
+    for file in fs::read_dir(&backup).unwrap() {
+        let path = file.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+
+    fs::remove_file(&broker.keys.issuer[0]).unwrap();
+    let place = TestDatabase::new(on).await;
+    let restored = broker.restore(&place, &backup).await.unwrap();
+    let revoked = Revoked { sessions: 1, workspaces_replaced: 1, workspaces_suspended: 0 };
+    assert_eq!(restored.revoked, revoked);
+    assert!(restored.skipped.is_empty() && restored.repeated.is_none(), "{restored:?}");
+    assert_eq!(mode(&broker.keys.issuer[0]), 0o600, "the key is there again");
+
+    let after = Storage::at(place).await;
+    let rows: Vec<(Uuid, Uuid)> = on_engine!(after.db.reader(), pool =>
+        sqlx::query_as("SELECT id, user_id FROM workspaces").fetch_all(pool).await)
+    .unwrap();
+    assert_eq!(rows, [(workspace, user)]);
+    let live = "SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL";
+    assert_eq!((after.number(live).await, broker.storage.number(live).await), (0, 1));
+    assert_eq!(after.number("SELECT COUNT(*) FROM active_service_accounts").await, 0);
+    // The chain goes on: the old row, and the restore.
+    broker.seal(&after.db).await;
+    let report =
+        chain::verify_database(&after.db, &broker.known_keys(), Some(restored.head), |_| {});
+    let report = report.await.unwrap();
+    assert!(report.intact && report.rows == 2, "{report:?}");
+    let reasons: Vec<String> = on_engine!(after.db.reader(), pool =>
+        sqlx::query_scalar("SELECT reason FROM audit_logs ORDER BY sequence").fetch_all(pool).await)
+    .unwrap();
+    assert_eq!(reasons[0], strange);
+    assert!(reasons[1].contains(&restored.head.to_string()), "{reasons:?}");
+}
+
+async fn a_backup_is_consistent_while_others_write(on: On) {
+    let broker = Broker::new(on).await;
+    let (db, clock) = (broker.storage.db.clone(), broker.storage.clock.clone());
+    let (started, writing) = tokio::sync::oneshot::channel();
+    let writer = tokio::spawn(async move {
+        let mut started = Some(started);
+        // A user and an audit row in each transaction, until the task is aborted.
+        loop {
+            let user = clock.random_id();
+            let mut tx = db.begin().await.unwrap();
+            on_engine!(tx.connection(), c => sqlx::query(
+                "INSERT INTO users (id, email, status, role, created_at) \
+                 VALUES ($1, $2, 'active', 'user', 0)")
+                .bind(user).bind(user.to_string()).execute(c).await.map(drop))
+            .unwrap();
+            let event = Event::success(Action::CreateUser).to_user(user);
+            audit::record(&mut tx, &clock, event).await.unwrap();
+            tx.commit().await.unwrap();
+            if let Some(started) = started.take() {
+                started.send(()).unwrap();
+            }
+        }
+    });
+    writing.await.unwrap();
+    let backup = broker.back_up().await;
+    let until_then = broker.storage.number("SELECT COUNT(*) FROM users").await;
+    writer.abort();
+
+    let place = TestDatabase::new(on).await;
+    broker.restore(&place, &backup).await.unwrap();
+    let after = Storage::at(place).await;
+    let users = after.number("SELECT COUNT(*) FROM users").await;
+    let created = "SELECT COUNT(*) FROM audit_logs WHERE action = 'CreateUser'";
+    assert_eq!(users, after.number(created).await);
+    assert!((1..=until_then).contains(&users), "{users} of {until_then}");
+}
+
+#[tokio::test]
+async fn a_key_that_changes_during_a_backup_is_noticed() {
+    const WAITING: &str = "\
+        SELECT COUNT(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+        WHERE d.datname = current_database() AND l.relation = to_regclass('users') \
+          AND NOT l.granted";
+    let broker = Broker::new(On::Postgres).await;
+    let Storage { db, clock, .. } = &broker.storage;
+    // The copy of the table waits for this transaction.
+    let mut tx = db.begin().await.unwrap();
+    let lock = "LOCK TABLE users IN ACCESS EXCLUSIVE MODE";
+    on_engine!(tx.connection(), c => sqlx::query(lock).execute(c).await.map(drop)).unwrap();
+    let folder = broker.path("backup");
+    let rotation = async {
+        let waiting = async {
+            while broker.storage.number(WAITING).await == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_mins(1), waiting).await;
+        waited.expect("the copy of the table waits for the lock");
+        let key = &broker.keys.issuer[0];
+        fs::remove_file(key).unwrap();
+        generate_if_missing(key).unwrap();
+        tx.commit().await.unwrap();
+    };
+    let (made, ()) = tokio::join!(create_backup(db, &broker.keys, clock, &folder), rotation);
+    let error = made.unwrap_err();
+    assert!(matches!(error, BackupError::KeysChanged), "{error}");
+    assert!(!folder.exists());
+    broker.back_up().await;
+}
+
+#[tokio::test]
+async fn a_key_that_the_broker_cannot_use_is_not_backed_up() {
+    let broker = Broker::new(On::Sqlite).await;
+    let key = &broker.keys.issuer[0];
+    let whole = fs::read_to_string(key).unwrap();
+    let Storage { db, clock, .. } = &broker.storage;
+    let folder = broker.path("backup");
+    for broken in ["", &whole[..whole.len() / 2]] {
+        fs::write(key, broken).unwrap();
+        let error = create_backup(db, &broker.keys, clock, &folder).await.unwrap_err();
+        assert!(matches!(error, BackupError::Keys(_)), "{error}");
+        assert!(!folder.exists());
+    }
+}
+
+async fn a_damaged_backup_is_refused(on: On) {
+    let broker = Broker::new(on).await;
+    broker.storage.user().await;
+    let backup = broker.back_up().await;
+    let file = backup.join(match on {
+        On::Sqlite => "broker.db",
+        On::Postgres => "users.copy",
+    });
+    let place = TestDatabase::new(on).await;
+    let refused = async |part: &str| {
+        let error = broker.restore(&place, &backup).await.unwrap_err();
+        assert!(matches!(error, BackupError::Damaged(_)), "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+    };
+    let whole = fs::read(&file).unwrap();
+    let mut changed = whole.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    fs::write(&file, &changed).unwrap();
+    refused("differs from its checksum").await;
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+    refused("differs from its checksum").await;
+    fs::write(&file, &whole).unwrap();
+
+    let manifest = backup.join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    for (from, to, part) in [
+        ("key-issuer-1", "../issuer-key.pem", "cannot be a name"),
+        ("key-issuer-1\",\n      \"bytes", "other\",\n      \"bytes", "no file key-issuer-1"),
+        ("\"program\"", "\"another\"", "manifest.json"),
+    ] {
+        assert!(text.contains(from), "{text}");
+        fs::write(&manifest, text.replace(from, to)).unwrap();
+        refused(part).await;
+    }
+    fs::write(&manifest, text.replace("\"format\": 1", "\"format\": 2")).unwrap();
+    let error = broker.restore(&place, &backup).await.unwrap_err();
+    assert!(matches!(error, BackupError::OtherFormat { format: 2, known: 1 }), "{error}");
+
+    fs::write(&manifest, &text).unwrap();
+    broker.restore(&place, &backup).await.unwrap();
+}
+
+async fn a_backup_of_another_engine_or_schema_is_refused(on: On) {
+    let broker = Broker::new(on).await;
+    let backup = broker.back_up().await;
+    let other = TestDatabase::new(match on {
+        On::Sqlite => On::Postgres,
+        On::Postgres => On::Sqlite,
+    })
+    .await;
+    let error = broker.restore(&other, &backup).await.unwrap_err();
+    assert!(matches!(error, BackupError::Load(LoadError::OtherEngine { .. })), "{error}");
+
+    let manifest = Manifest::read_and_verify(&backup).unwrap();
+    let newer = latest_schema() + 1;
+    let dump = match manifest.database {
+        Dump::Postgres { tables, .. } => Dump::Postgres { schema: newer, tables },
+        Dump::Sqlite { .. } => Dump::Sqlite { schema: newer },
+    };
+    let database = serde_json::to_value(&dump).unwrap();
+    let path = backup.join("manifest.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    json["database"] = database;
+    fs::write(&path, json.to_string()).unwrap();
+    let place = TestDatabase::new(on).await;
+    let error = broker.restore(&place, &backup).await.unwrap_err();
+    let is_newer = matches!(error, BackupError::Load(LoadError::Newer { schema, .. })
+        if schema == newer);
+    assert!(is_newer, "{error}");
+}
+
+async fn a_database_that_is_not_empty_is_left_alone(on: On) {
+    let broker = Broker::new(on).await;
+    let user = broker.storage.user().await;
+    start_session(&broker.storage, user).await;
+    let backup = broker.back_up().await;
+    let error = broker.restore(&broker.storage.database, &backup).await.unwrap_err();
+    assert!(matches!(error, BackupError::Load(LoadError::NotEmpty(_))), "{error}");
+    let live = "SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL";
+    assert_eq!(broker.storage.number(live).await, 1);
+    // Neither is an earlier backup replaced.
+    let Storage { db, clock, .. } = &broker.storage;
+    let error = create_backup(db, &broker.keys, clock, &backup).await.unwrap_err();
+    assert!(matches!(error, BackupError::Exists(_)), "{error}");
+}
+
+async fn suspensions_after_the_backup_are_repeated_from_the_exported_trail(on: On) {
+    let broker = Broker::new(on).await;
+    let user = broker.storage.user().await;
+    let workspace = broker.storage.workspace(user, WorkspaceStatus::Provisioned).await;
+    let (other, resumed) = (broker.storage.user().await, broker.storage.user().await);
+    let others = broker.storage.workspace(other, WorkspaceStatus::Provisioned).await;
+    broker.record(Event::success(Action::CreateUser).to_user(user)).await;
+    broker.seal(&broker.storage.db).await;
+    let backup = broker.back_up().await;
+    let decided = [
+        Event::success(Action::SuspendUser).to_user(user),
+        Event::success(Action::SuspendUser).to_user(resumed),
+        Event::success(Action::ResumeUser).to_user(resumed),
+        Event { workspace_id: Some(others), ..Event::success(Action::SuspendWorkspace) },
+        // A user who is not in the backup.
+        Event::success(Action::SuspendUser).to_user(broker.storage.clock.random_id()),
+    ];
+    for event in decided {
+        broker.record(event).await;
+    }
+    broker.seal(&broker.storage.db).await;
+    let trail = broker.export("trail.jsonl").await;
+
+    let place = TestDatabase::new(on).await;
+    let known = broker.known_keys();
+    let restoration = Restoration::begin(place.location(), &backup).await.unwrap();
+    let finished = restoration.finish(&broker.storage.clock, Some((&trail, &known))).await;
+    let repeated = finished.unwrap().repeated;
+    assert_eq!(repeated, Some(RepeatedDecisions { rows: 5, users: 1, workspaces: 2 }));
+    let after = Storage::at(place).await;
+    let suspended: Vec<Uuid> = on_engine!(after.db.reader(), pool =>
+        sqlx::query_scalar("SELECT id FROM users WHERE status = 'suspended'").fetch_all(pool).await)
+    .unwrap();
+    assert_eq!(suspended, [user]);
+    let suspending: Vec<Uuid> = on_engine!(after.db.reader(), pool =>
+        sqlx::query_scalar("SELECT id FROM workspaces WHERE status = 'suspending'")
+            .fetch_all(pool).await)
+    .unwrap();
+    assert!(
+        suspending.len() == 2 && suspending.contains(&workspace) && suspending.contains(&others)
+    );
+    let recorded =
+        "SELECT COUNT(*) FROM audit_logs WHERE action IN ('SuspendUser', 'SuspendWorkspace')";
+    assert_eq!(after.number(recorded).await, 3);
+}
+
+async fn a_trail_of_another_history_is_refused_and_nothing_stays(on: On) {
+    let broker = Broker::new(on).await;
+    let user = broker.storage.user().await;
+    for _ in 0..3 {
+        broker.record(Event::success(Action::CreateUser).to_user(user)).await;
+    }
+    broker.seal(&broker.storage.db).await;
+    let whole = broker.export("trail.jsonl").await;
+    let backup = broker.back_up().await;
+    // A trail that ends before the backup, one that was changed, and one of another broker.
+    let text = fs::read_to_string(&whole).unwrap();
+    let first_line = text.lines().next().unwrap();
+    let another = Broker::new(on).await;
+    another.record(Event::success(Action::SignIn)).await;
+    another.seal(&another.storage.db).await;
+    let trails = [
+        format!("{first_line}\n"),
+        text.replacen("CreateUser", "SuspendUser", 1),
+        fs::read_to_string(another.export("other.jsonl").await).unwrap(),
+    ];
+    let place = TestDatabase::new(on).await;
+    let known = broker.known_keys();
+    for trail in trails {
+        let path = broker.path("refused.jsonl");
+        fs::write(&path, &trail).unwrap();
+        let restoration = Restoration::begin(place.location(), &backup).await.unwrap();
+        let finished = restoration.finish(&broker.storage.clock, Some((&path, &known))).await;
+        let error = finished.unwrap_err();
+        assert!(matches!(error, BackupError::Trail { .. }), "{error}\n{trail}");
+    }
+    // Nothing of the attempts is in the way.
+    broker.restore(&place, &backup).await.unwrap();
+}
