@@ -16,6 +16,7 @@
 //! | [`mounted_secret`] | files that are replaced as in a pod |
 //! | [`browser`], [`oidc`], [`api`] | access to the broker without the plugin |
 //! | [`helm`], [`compose`] | tools that read the files of `deploy/` |
+//! | [`krew`] | the manager of kubectl plugins, which reads a file of a release |
 //! | [`exposition`], [`promtool`] | the broker's metrics, and the check of rules on them |
 //! | [`conformance`] | the Kubernetes conformance suite, directly and through the gateway |
 //! | [`load_balancer`] | one address in front of several replicas |
@@ -42,6 +43,7 @@ mod go_build;
 pub mod helm;
 pub mod http_client;
 pub mod keycloak;
+pub mod krew;
 pub mod kubeconfig;
 pub mod kubectl;
 pub mod load_balancer;

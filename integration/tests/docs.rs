@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
 /// Code spans that begin with one of these are paths from the root of the repository.
-const FROM_ROOT: [&str; 10] = [
+const FROM_ROOT: [&str; 11] = [
     ".ci/",
     "broker/src/",
     "broker/tests/",
@@ -16,6 +16,7 @@ const FROM_ROOT: [&str; 10] = [
     "kubectl-tenant/",
     "migrations/",
     "openapi/",
+    "release/",
     "shared/",
 ];
 
