@@ -1,5 +1,5 @@
 //! The manifest of the plugin for krew, the manager of kubectl plugins (API group
-//! `krew.googlecontainer.io/v1alpha2`).
+//! `krew.googlecontainertools.github.com/v1alpha2`).
 
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
@@ -100,7 +100,7 @@ pub fn manifest(archives: &[Archive], source: &Source) -> Result<String> {
         bin: PLUGIN,
     });
     let manifest = Manifest {
-        api_version: "krew.googlecontainer.io/v1alpha2",
+        api_version: "krew.googlecontainertools.github.com/v1alpha2",
         kind: "Plugin",
         metadata: Metadata { name: PLUGIN_NAME },
         spec: Spec {

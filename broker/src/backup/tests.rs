@@ -168,8 +168,8 @@ async fn a_backup_is_restored_into_a_new_database(on: On) {
     assert_eq!(after.number("SELECT COUNT(*) FROM active_service_accounts").await, 0);
     // The chain goes on: the old row, and the restore.
     broker.seal(&after.db).await;
-    let report =
-        chain::verify_database(&after.db, &broker.known_keys(), Some(restored.head), |_| {});
+    let keys = broker.known_keys();
+    let report = chain::verify_database(&after.db, &keys, Some(restored.head), |_| {});
     let report = report.await.unwrap();
     assert!(report.intact && report.rows == 2, "{report:?}");
     let reasons: Vec<String> = on_engine!(after.db.reader(), pool =>

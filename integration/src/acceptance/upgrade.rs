@@ -111,8 +111,8 @@ async fn build(commit: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     // The program is complete or absent.
     let copy = tempfile::NamedTempFile::new_in(folder).context("make a file in the cache")?;
-    let built = target.join(profile).join("tenant-broker");
-    std::fs::copy(&built, copy.path()).with_context(|| format!("copy {}", built.display()))?;
+    let output = target.join(profile).join("tenant-broker");
+    std::fs::copy(&output, copy.path()).with_context(|| format!("copy {}", output.display()))?;
     copy.persist(&program).with_context(|| format!("write {}", program.display()))?;
     Ok(program)
 }

@@ -159,8 +159,8 @@ async fn a_restored_broker_revives_nothing_and_serves_everybody(on: On) {
         stop.store(true, Ordering::Relaxed);
         finished
     };
-    let (issued, finished) = tokio::join!(load, backup);
-    assert!(issued > 0 && finished.status.success(), "{finished:?}");
+    let (tokens, finished) = tokio::join!(load, backup);
+    assert!(tokens > 0 && finished.status.success(), "{finished:?}");
 
     // What happens afterwards is not in the backup.
     alice.issuer().await.unwrap().revoke(&revoked.refresh_token).await.unwrap();

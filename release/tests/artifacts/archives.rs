@@ -85,7 +85,7 @@ async fn the_archive_of_the_plugin_has_program_license_and_completion() {
         ("THIRD-PARTY-LICENSES.txt", "Rust standard library"),
         ("kubectl-tenant.cdx.json", "CycloneDX"),
         ("kubectl_complete-tenant", "kubectl-tenant __complete"),
-        ("completions/kubectl-tenant.bash", "_kubectl-tenant"),
+        ("completions/kubectl-tenant.bash", "complete -F _kubectl__tenant"),
         ("completions/_kubectl-tenant", "#compdef kubectl-tenant"),
         ("completions/kubectl-tenant.fish", "complete -c kubectl-tenant"),
         ("man/man1/kubectl-tenant.1", ".TH kubectl-tenant 1 "),

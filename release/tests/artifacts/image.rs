@@ -25,7 +25,7 @@ use crate::fixture::Release;
 /// size of the whole image; the broker of the tests is larger than that of a release.
 const MAX_SYSTEM_LAYER: u64 = 5_000_000;
 /// Time limit for the broker to become ready, its migrations included.
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time limit for the broker to end after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Number of attempts with other ports.

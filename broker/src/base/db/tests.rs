@@ -321,8 +321,8 @@ fn declared_oldest_program(sql: &str) -> Option<i64> {
 
 #[test]
 fn every_later_migration_says_which_programs_it_works_with() {
-    let declares = "ALTER …;\nUPDATE schema_compatibility SET oldest_program = 15;\n";
-    assert_eq!(declared_oldest_program(declares), Some(15));
+    let text = "ALTER …;\nUPDATE schema_compatibility SET oldest_program = 15;\n";
+    assert_eq!(declared_oldest_program(text), Some(15));
     assert_eq!(declared_oldest_program("ALTER TABLE users ADD COLUMN x TEXT;"), None);
     // Migration 0014 makes the table with its first value.
     let first = 14;
