@@ -5,20 +5,24 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::go_build::{GoBuild, GoProgram, version_of};
+use crate::go_build::GoProgram;
+use crate::go_tool::GoTool;
 use crate::process::{Finished, Program};
 
-/// The Go module that names and pins the parser.
-const GO_MOD: &str = include_str!("../compose/go.mod");
-/// The checksums of the module's dependencies.
-const GO_SUM: &str = include_str!("../compose/go.sum");
-/// Path of the parser's module.
-const MODULE: &str = "github.com/compose-spec/compose-go/v2";
-const PROGRAMS: [GoProgram; 1] = [GoProgram {
-    name: "compose-spec",
-    package: "github.com/compose-spec/compose-go/v2/cmd",
-    output: "cmd",
-}];
+const TOOL: GoTool = GoTool {
+    name: "the Compose parser",
+    cache: "compose",
+    takes: "half a minute",
+    module: "github.com/compose-spec/compose-go/v2",
+    go_mod: include_str!("../compose/go.mod"),
+    go_sum: include_str!("../compose/go.sum"),
+    programs: &[GoProgram {
+        name: "compose-spec",
+        package: "github.com/compose-spec/compose-go/v2/cmd",
+        output: "cmd",
+    }],
+    tags: "",
+};
 /// Time limit of one check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -35,20 +39,7 @@ impl ComposeSpec {
     /// # Errors
     /// There is no Go to build it with, or the build fails.
     pub async fn find() -> Result<Self> {
-        let version = version_of(MODULE, GO_MOD)
-            .with_context(|| format!("compose/go.mod names no version of {MODULE}"))?;
-        let build = GoBuild {
-            what: &format!("the Compose parser {version}"),
-            takes: "half a minute",
-            go_mod: GO_MOD,
-            go_sum: GO_SUM,
-            programs: &PROGRAMS,
-            tests: &[],
-            linker_flags: "-s -w",
-            tags: "",
-        };
-        let folder = build.in_cache("compose", &version).await?;
-        Ok(Self { program: folder.join("compose-spec") })
+        Ok(Self { program: TOOL.find().await?.join("compose-spec") })
     }
 
     /// Checks a file, without any variable of our environment. If it conforms to the specification,

@@ -3,28 +3,32 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::go_build::{GoBuild, GoProgram, version_of};
+use crate::go_build::GoProgram;
+use crate::go_tool::GoTool;
 use crate::process::{Finished, Program};
 
-/// The Go module that names and pins krew.
-const GO_MOD: &str = include_str!("../krew/go.mod");
-/// The checksums of the module's dependencies.
-const GO_SUM: &str = include_str!("../krew/go.sum");
-/// Path of krew's module.
-const MODULE: &str = "sigs.k8s.io/krew";
 const KREW: &str = "krew";
 /// The program that krew's index checks submitted manifests with.
 const VALIDATE: &str = "validate-krew-manifest";
-const PROGRAMS: [GoProgram; 2] = [
-    GoProgram { name: KREW, package: "sigs.k8s.io/krew/cmd/krew", output: KREW },
-    GoProgram {
-        name: VALIDATE,
-        package: "sigs.k8s.io/krew/cmd/validate-krew-manifest",
-        output: VALIDATE,
-    },
-];
+const TOOL: GoTool = GoTool {
+    name: "krew",
+    cache: "krew",
+    takes: "a minute",
+    module: "sigs.k8s.io/krew",
+    go_mod: include_str!("../krew/go.mod"),
+    go_sum: include_str!("../krew/go.sum"),
+    programs: &[
+        GoProgram { name: KREW, package: "sigs.k8s.io/krew/cmd/krew", output: KREW },
+        GoProgram {
+            name: VALIDATE,
+            package: "sigs.k8s.io/krew/cmd/validate-krew-manifest",
+            output: VALIDATE,
+        },
+    ],
+    tags: "",
+};
 /// Time limit of one command.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -40,19 +44,7 @@ impl Krew {
     /// # Errors
     /// There is no Go to build it with, or the build fails.
     pub async fn find() -> Result<Self> {
-        let version = version_of(MODULE, GO_MOD)
-            .with_context(|| format!("krew/go.mod names no version of {MODULE}"))?;
-        let build = GoBuild {
-            what: &format!("krew {version}"),
-            takes: "a minute",
-            go_mod: GO_MOD,
-            go_sum: GO_SUM,
-            programs: &PROGRAMS,
-            tests: &[],
-            linker_flags: "-s -w",
-            tags: "",
-        };
-        Ok(Self { folder: build.in_cache("krew", &version).await? })
+        Ok(Self { folder: TOOL.find().await? })
     }
 
     /// Checks a manifest by the rules of krew's index. Its file has to have the plugin's name.

@@ -40,6 +40,7 @@ pub mod engine;
 pub mod exposition;
 pub mod fault_proxy;
 mod go_build;
+mod go_tool;
 pub mod helm;
 pub mod http_client;
 pub mod keycloak;

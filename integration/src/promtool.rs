@@ -6,21 +6,27 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::go_build::{GoBuild, GoProgram, version_of};
+use crate::go_build::GoProgram;
+use crate::go_tool::GoTool;
 use crate::machine;
 use crate::process::{Finished, Program};
 
-/// The Go module that names and pins Prometheus.
-const GO_MOD: &str = include_str!("../promtool/go.mod");
-/// The checksums of the module's dependencies.
-const GO_SUM: &str = include_str!("../promtool/go.sum");
-/// Path of Prometheus' module. Its version v0.315.0 is the release 3.15.0.
-const MODULE: &str = "github.com/prometheus/prometheus";
-const PROGRAMS: [GoProgram; 1] = [GoProgram {
+const TOOL: GoTool = GoTool {
     name: "promtool",
-    package: "github.com/prometheus/prometheus/cmd/promtool",
-    output: "promtool",
-}];
+    cache: "promtool",
+    takes: "three minutes",
+    // Its version v0.315.0 is the release 3.15.0.
+    module: "github.com/prometheus/prometheus",
+    go_mod: include_str!("../promtool/go.mod"),
+    go_sum: include_str!("../promtool/go.sum"),
+    programs: &[GoProgram {
+        name: "promtool",
+        package: "github.com/prometheus/prometheus/cmd/promtool",
+        output: "promtool",
+    }],
+    // Service discoveries, with the clients of all clouds, are of no use here.
+    tags: "remove_all_sd",
+};
 /// Time limit of one command.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -40,22 +46,9 @@ impl Promtool {
         if let Some(program) = machine::find("promtool") {
             return Ok(Self { program });
         }
-        let version = version_of(MODULE, GO_MOD)
-            .with_context(|| format!("promtool/go.mod names no version of {MODULE}"))?;
-        let build = GoBuild {
-            what: &format!("promtool {version}"),
-            takes: "three minutes",
-            go_mod: GO_MOD,
-            go_sum: GO_SUM,
-            programs: &PROGRAMS,
-            tests: &[],
-            linker_flags: "-s -w",
-            // Service discoveries, with the clients of all clouds, are of no use here.
-            tags: "remove_all_sd",
-        };
-        let cache = build.in_cache("promtool", &version).await;
+        let built = TOOL.find().await;
         let hint = "promtool is not on PATH (apt-get install prometheus)";
-        Ok(Self { program: cache.context(hint)?.join("promtool") })
+        Ok(Self { program: built.context(hint)?.join("promtool") })
     }
 
     /// Runs promtool in this folder to its end, at most a minute. A failure exit status is no error

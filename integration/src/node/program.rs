@@ -4,33 +4,26 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use crate::go_build::{GoBuild, GoProgram, version_of};
+use crate::go_build::GoProgram;
+use crate::go_tool::GoTool;
 use crate::machine;
 
-/// The Go module that names and pins KWOK.
-const GO_MOD: &str = include_str!("../../kwok/go.mod");
-/// The checksums of the module's dependencies.
-const GO_SUM: &str = include_str!("../../kwok/go.sum");
-const PROGRAMS: [GoProgram; 1] =
-    [GoProgram { name: "kwok", package: "sigs.k8s.io/kwok/cmd/kwok", output: "kwok" }];
+const TOOL: GoTool = GoTool {
+    name: "KWOK",
+    cache: "kwok",
+    takes: "two minutes",
+    module: "sigs.k8s.io/kwok",
+    go_mod: include_str!("../../kwok/go.mod"),
+    go_sum: include_str!("../../kwok/go.sum"),
+    programs: &[GoProgram { name: "kwok", package: "sigs.k8s.io/kwok/cmd/kwok", output: "kwok" }],
+    tags: "",
+};
 
 /// Returns the program, and builds it if it is missing, which takes two minutes.
 pub(super) async fn find() -> Result<PathBuf> {
     if let Some(found) = machine::find("kwok") {
         return Ok(found);
     }
-    let version = version_of("sigs.k8s.io/kwok", GO_MOD)
-        .context("kwok/go.mod names no version of sigs.k8s.io/kwok")?;
-    let build = GoBuild {
-        what: &format!("KWOK {version}"),
-        takes: "two minutes",
-        go_mod: GO_MOD,
-        go_sum: GO_SUM,
-        programs: &PROGRAMS,
-        tests: &[],
-        linker_flags: "-s -w",
-        tags: "",
-    };
-    let cache = build.in_cache("kwok", &version).await;
-    Ok(cache.context("KWOK, which plays nodes, is not on PATH")?.join("kwok"))
+    let built = TOOL.find().await;
+    Ok(built.context("KWOK, which plays nodes, is not on PATH")?.join("kwok"))
 }
