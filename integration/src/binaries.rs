@@ -56,7 +56,7 @@ struct Artifact {
 impl Binaries {
     /// Builds the programs, with the cargo that runs us or the one on `PATH`, into this folder or
     /// into a temporary one. Nothing is compiled if they are up to date. `broker` replaces the
-    /// workspace's own broker.
+    /// workspace's own broker, which then is not built.
     ///
     /// # Errors
     /// cargo is missing or fails (its output is in the message), or `broker` cannot be read.
@@ -67,7 +67,9 @@ impl Binaries {
     ) -> Result<Self> {
         // With the features of the whole workspace: those of fewer packages would compile the
         // dependencies a second time.
-        let mut artifacts = compile(profile, &["--workspace"], &PROGRAMS).await?;
+        let built: Vec<&str> =
+            PROGRAMS.into_iter().filter(|name| broker.is_none() || *name != BROKER).collect();
+        let mut artifacts = compile(profile, &["--workspace"], &built).await?;
         if profile == Profile::Release {
             // The measured plugin is the one that `cargo install` makes, with its own features
             // only.
@@ -80,12 +82,14 @@ impl Binaries {
         };
         let folder = scratch.path().to_owned();
         for name in PROGRAMS {
-            let program = artifacts
-                .iter()
-                .filter_map(|artifact| artifact.executable.as_ref())
-                .find(|program| program.file_name().is_some_and(|file| file == name))
+            let program = broker
+                .filter(|_| name == BROKER)
+                .or_else(|| {
+                    let mut programs =
+                        artifacts.iter().filter_map(|made| made.executable.as_deref());
+                    programs.find(|program| program.file_name().is_some_and(|file| file == name))
+                })
                 .with_context(|| format!("cargo did not say where it put {name}"))?;
-            let program = broker.filter(|_| name == BROKER).unwrap_or(program);
             let copy = folder.join(name);
             // The copy of an earlier run in a kept folder.
             let _ = std::fs::remove_file(&copy);
