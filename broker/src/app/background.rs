@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinSet;
-
+use super::loops::{LoopEnded, Loops};
 use crate::{
     audit::{self, AuditKeys, chain::Sealer},
     base::{
@@ -51,7 +50,7 @@ pub(super) struct Dependencies {
 /// The running loops. They are aborted when the value is dropped.
 #[derive(Debug)]
 pub(super) struct Background {
-    loops: JoinSet<()>,
+    loops: Loops,
     sealer: Sealer,
 }
 
@@ -71,16 +70,27 @@ impl Background {
             reloader,
         } = dependencies;
         let sweep = Duration::from_secs(config.sweep_seconds.into());
-        let mut loops = JoinSet::new();
-        loops.spawn(sweep_loop(unfinished, credentials, sweep));
-        loops.spawn(purge_loop(issuer.clone(), sweep));
-        loops.spawn(sealer.clone().run());
-        loops.spawn(retention_loop(db, clock, audit_keys, config.audit.retention_days));
-        loops.spawn(check_loop(issuer, sweep));
-        loops.spawn(tier_roles.run());
-        loops.spawn(drift_loop(workspaces, config.drift_seconds));
-        loops.spawn(reloader.run());
+        let mut loops = Loops::default();
+        let ledger = credentials.clone();
+        loops.spawn("ledger", async move { ledger.writer_ended().await });
+        loops.spawn("sweep of workspaces", sweep_loop(unfinished, sweep));
+        loops.spawn("sweep of token Secrets", secret_loop(credentials, sweep));
+        loops.spawn("deletion of expired rows", purge_loop(issuer.clone(), sweep));
+        loops.spawn("sealing of audit rows", sealer.clone().run());
+        // 0 keeps all rows.
+        if let days @ 1.. = config.audit.retention_days {
+            loops.spawn("deletion of audit rows", retention_loop(db, clock, audit_keys, days));
+        }
+        loops.spawn("check of browser sessions", check_loop(issuer, sweep));
+        loops.spawn("check of tiers' roles", tier_roles.run());
+        loops.spawn("drift detection", drift_loop(workspaces, config.drift_seconds));
+        loops.spawn("reading of changed files", reloader.run());
         Self { loops, sealer }
+    }
+
+    /// Waits until one of the loops ends by itself, which only a panic causes.
+    pub(super) async fn ended(&mut self) -> LoopEnded {
+        self.loops.ended().await
     }
 
     /// Stops all loops, and seals the audit rows of the last requests.
@@ -96,19 +106,27 @@ impl Background {
     }
 }
 
-/// Finishes interrupted work of workspaces and deletes expired Secrets.
-async fn sweep_loop(workspaces: Workspaces, credentials: Credentials, interval: Duration) {
+/// Finishes interrupted work of workspaces.
+async fn sweep_loop(workspaces: Workspaces, interval: Duration) {
     let mut ticks = ticks(interval);
     loop {
         ticks.tick().await;
         if let Err(error) = workspaces.sweep().await {
             tracing::error!(error = error_chain(&error), "workspace sweep failed");
         }
-        if let Err(error) = credentials.sweep().await {
-            tracing::error!(error = error_chain(&error), "sweep of expired token Secrets failed");
-        }
         if let Err(error) = workspaces.record_gauges().await {
             tracing::error!(error = error_chain(&error), "counting workspaces failed");
+        }
+    }
+}
+
+/// Deletes expired Secrets. It is a loop of its own, so that no suspension waits for it.
+async fn secret_loop(credentials: Credentials, interval: Duration) {
+    let mut ticks = ticks(interval);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = credentials.sweep().await {
+            tracing::error!(error = error_chain(&error), "sweep of expired token Secrets failed");
         }
     }
 }
@@ -148,11 +166,8 @@ async fn check_loop(issuer: Issuer, interval: Duration) {
     }
 }
 
-/// Deletes audit rows that are older than the retention; 0 `days` keeps all.
+/// Deletes audit rows that are older than the retention of this number of days.
 async fn retention_loop(db: Db, clock: Clock, keys: Reloaded<AuditKeys>, days: u32) {
-    if days == 0 {
-        return;
-    }
     let mut ticks = ticks(RETENTION_INTERVAL);
     loop {
         ticks.tick().await;

@@ -4,6 +4,7 @@ mod api;
 mod background;
 mod backup;
 mod database;
+mod loops;
 mod metrics;
 mod operator;
 mod serve;

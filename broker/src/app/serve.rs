@@ -27,7 +27,7 @@ use crate::{
     http::{API_PATH, ApiError, OuterStack, PoemService, ReadBody},
     identity::Identity,
     issuer::{self, Issuer},
-    server::{Listener, TlsFiles},
+    server::{Listener, TlsFiles, raise_descriptor_limit},
     workspace::Workspaces,
 };
 
@@ -36,12 +36,13 @@ impl App {
     ///
     /// # Errors
     /// An address cannot be bound; the cluster, which was unreachable at the start, turns out not to
-    /// have the admission policies in force; or a background task of the gateway panicked.
+    /// have the admission policies in force; or a background task panicked.
     pub async fn serve(
         self,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> anyhow::Result<()> {
         let config = self.config;
+        let descriptors = raise_descriptor_limit();
         let public = listen(config.listen, "listen").await?;
         let operator = listen(config.operator_listen, "operator_listen").await?;
         let tls = config.tls.clone().map(|files| self.reloader.load(TlsFiles::NAME, files));
@@ -55,7 +56,7 @@ impl App {
             metrics: self.metrics.clone(),
         };
         let operator = OperatorServer::start(operator, state)?;
-        let background = Background::start(
+        let mut background = Background::start(
             Dependencies {
                 workspaces: self.workspaces.clone(),
                 unfinished: self.workspaces.with_db(&self.shares.authority),
@@ -82,13 +83,15 @@ impl App {
             tokio::select! {
                 error = policies => anyhow::Error::from(error),
                 error = gateway_tasks.ended() => anyhow::Error::from(error),
+                error = background.ended() => anyhow::Error::from(error),
             }
         };
         let failure = OnceLock::new();
         let stop = wait_for_stop(stop, failed, &failure, draining);
         let drain = Duration::from_secs(config.drain_seconds.into());
         let services = Services { outer, gateway: self.gateway, poem };
-        let listener = Listener::new(public, tls, config.trusted_proxies.clone(), self.metrics);
+        let listener = Listener::new(public, tls, config.trusted_proxies.clone(), self.metrics)
+            .with_descriptor_limit(descriptors);
         listener.serve(services, stop, drain).await;
         gateway_tasks.stop().await;
         background.stop().await;

@@ -29,7 +29,7 @@ impl Handler for Services {
         connection: &ConnectionInfo,
     ) -> Response<Body> {
         let inner = async |request: Request<Incoming>, info: Arc<RequestInfo>| {
-            if request.uri().path().starts_with(GATEWAY_PATH) {
+            if self.is_forwarded(&request) {
                 self.gateway.handle(request, &info).await
             } else {
                 let ConnectionInfo { local, remote, scheme } = connection.clone();
@@ -37,6 +37,10 @@ impl Handler for Services {
             }
         };
         self.outer.handle(request, connection.remote.ip(), inner).await
+    }
+
+    fn is_forwarded(&self, request: &Request<Incoming>) -> bool {
+        request.uri().path().starts_with(GATEWAY_PATH)
     }
 
     fn close_streams(&self) {

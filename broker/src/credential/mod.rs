@@ -94,6 +94,12 @@ impl Credentials {
         Self { db: db.clone(), workspaces: self.workspaces.with_db(db), ..self.clone() }
     }
 
+    /// Waits until the writer of the ledger ends by itself, which only a panic causes. Nothing is
+    /// issued then.
+    pub async fn writer_ended(&self) {
+        self.ledger.writer_ended().await;
+    }
+
     /// A page of a workspace's credentials, newest first, after the credential with this id.
     /// Without `all` the page has live credentials only.
     ///

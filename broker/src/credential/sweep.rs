@@ -1,5 +1,7 @@
 //! The sweep of Secrets: it deletes the Secrets of expired and revoked tokens.
 
+use std::time::{Duration, Instant};
+
 use tokio::task::JoinSet;
 
 use super::{
@@ -12,34 +14,46 @@ use crate::{base::error_chain, cluster::ClusterError};
 const MAX_BATCH: u32 = 1000;
 /// Deletions that run concurrently.
 const MAX_CONCURRENT: usize = 8;
+/// How long a round starts deletions, so that a slow cluster does not keep the next round from the
+/// Secrets that became due meanwhile.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval until the deletion of a Secret is retried for which the cluster was unavailable, in
+/// milliseconds.
+const UNAVAILABLE_RETRY_MS: i64 = 5_000;
 /// Age at which a Secret that cannot be deleted is given up, in milliseconds: its tokens expired
 /// long ago.
 const GIVE_UP_AFTER_MS: i64 = 24 * 60 * 60 * 1000;
 
 impl Credentials {
-    /// Deletes the Secrets that are due. Several replicas may do so concurrently. Returns how many
-    /// Secrets were deleted.
+    /// Deletes the Secrets that are due, the longest due first. A Secret that cannot be deleted is
+    /// due again later, so that it keeps no other one waiting. Several replicas may sweep
+    /// concurrently. Returns how many Secrets were deleted.
     ///
     /// # Errors
     /// The database failed.
     pub async fn sweep(&self) -> sqlx::Result<usize> {
         let due = secrets::due(&self.db, self.clock.now_ms(), MAX_BATCH).await?;
+        let began = Instant::now();
         let mut gone = 0;
         for some in due.chunks(MAX_CONCURRENT) {
+            if began.elapsed() >= ROUND_TIMEOUT {
+                break;
+            }
             let mut tasks = JoinSet::new();
             for due in some {
                 let (credentials, due) = (self.clone(), due.clone());
                 tasks.spawn(async move { credentials.sweep_one(&due).await });
             }
-            let mut unavailable = false;
+            let mut unavailable = 0;
             for swept in tasks.join_all().await {
                 match swept? {
                     SecretSweep::Deleted => gone += 1,
                     SecretSweep::Postponed => {}
-                    SecretSweep::ClusterUnavailable => unavailable = true,
+                    SecretSweep::ClusterUnavailable => unavailable += 1,
                 }
             }
-            if unavailable {
+            // One namespace may be at fault, for example by an admission webhook.
+            if unavailable == some.len() {
                 tracing::warn!(
                     left = due.len() - gone,
                     "sweep of Secrets stopped: the cluster does not answer"
@@ -57,6 +71,10 @@ impl Credentials {
                 return Ok(SecretSweep::Deleted);
             }
             Err(ClusterError::Unavailable(_) | ClusterError::NotConfigured(_)) => {
+                let mut tx = self.db.begin().await?;
+                let again_at = self.clock.now_ms() + UNAVAILABLE_RETRY_MS;
+                secrets::mark_due(&mut tx, &due.name, again_at).await?;
+                tx.commit().await?;
                 return Ok(SecretSweep::ClusterUnavailable);
             }
             Err(error) => error,
@@ -85,6 +103,6 @@ enum SecretSweep {
     Deleted,
     /// The Secret cannot be deleted; the deletion is retried later or given up.
     Postponed,
-    /// The cluster does not answer.
+    /// The cluster does not answer; the deletion is retried soon.
     ClusterUnavailable,
 }

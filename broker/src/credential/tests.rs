@@ -25,6 +25,7 @@ on_both_engines!(
     expired_unknown_and_foreign_credentials_are_refused_and_recorded,
     a_secret_is_recorded_from_before_its_creation_until_its_deletion,
     the_number_of_secrets_of_a_workspace_is_limited,
+    undeletable_secrets_do_not_starve_others,
     an_undeletable_secret_rotates_the_service_account,
     a_suspension_withdraws_all_credentials,
     a_refused_revocation_is_recorded_if_the_workspace_exists,
@@ -236,6 +237,8 @@ async fn a_credential_with_a_secret_is_revoked_alone(on: On) {
 
     // The sweep finds the Secret, and deletes it once the cluster answers.
     assert_eq!(world.credentials.sweep().await.unwrap(), 0);
+    assert!(world.due().await.is_empty());
+    world.storage.clock.advance(5_000);
     let [due] = &world.due().await[..] else { panic!("one") };
     assert_eq!(due.name, "tenant-credential-2");
     assert_eq!(due.uid.as_deref(), Some("u-tenant-credential-2"));
@@ -340,6 +343,22 @@ async fn the_number_of_secrets_of_a_workspace_is_limited(on: On) {
         ..world
     };
     assert!(bob.reserve_secret("tenant-credential-50").await, "another workspace has its own");
+}
+
+async fn undeletable_secrets_do_not_starve_others(on: On) {
+    let world = World::new(on).await;
+    for n in 0..10 {
+        assert!(world.reserve_secret(&format!("tenant-credential-{n}")).await, "{n}");
+    }
+    world.storage.clock.advance(300_000);
+    // A round tries eight Secrets, and ends because the cluster answers for none of them.
+    for left in [vec!["tenant-credential-8", "tenant-credential-9"], vec![]] {
+        assert_eq!(world.credentials.sweep().await.unwrap(), 0);
+        let due = world.due().await;
+        assert_eq!(due.iter().map(|due| due.name.as_str()).collect::<Vec<_>>(), left);
+    }
+    world.storage.clock.advance(5_000);
+    assert_eq!(world.due().await.len(), 10);
 }
 
 async fn an_undeletable_secret_rotates_the_service_account(on: On) {

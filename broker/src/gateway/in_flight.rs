@@ -31,7 +31,7 @@ use crate::{
         request_context::{self, RequestInfo},
         telemetry::Metrics,
     },
-    http::{AccessLogLine, ApiError, Details, Forwarded},
+    http::{AccessLogLine, ApiError, Details, Forwarded, body},
 };
 
 /// A request or stream in flight. It ends with [`InFlightRequest::end`], which writes the
@@ -49,8 +49,9 @@ pub(super) struct InFlightRequest {
     bytes_down: Arc<AtomicU64>,
     usage_meter: UsageMeter,
     metrics: Metrics,
-    /// Counts against the tenant's limit of concurrent requests or streams.
-    _permit: OwnedSemaphorePermit,
+    /// Counts against the tenant's limit of concurrent requests or streams, also while data of the
+    /// response are unsent.
+    permit: Arc<OwnedSemaphorePermit>,
     has_ended: bool,
 }
 
@@ -105,7 +106,7 @@ impl InFlightRequest {
             bytes_down: Arc::default(),
             usage_meter,
             metrics,
-            _permit: permit,
+            permit: Arc::new(permit),
             has_ended: false,
         }
     }
@@ -199,7 +200,8 @@ impl Drop for InFlightRequest {
 
 /// The body of a response, until it ends or is cancelled. A cancelled body ends with an error, so
 /// that no client takes it for complete. The upstream body is dropped at that moment, even if the
-/// client does not read and so never polls this one.
+/// client does not read and so never polls this one. Its data hold the tenant's permit until they
+/// are sent.
 #[derive(Debug)]
 pub(super) struct Download<B> {
     /// `None` once it is cancelled.
@@ -257,7 +259,12 @@ where
         Poll::Ready(match frame {
             // A trailer is a header that the allow-list was not applied to.
             Some(Ok(frame)) if frame.is_trailers() => None,
-            frame => frame.map(|frame| frame.map_err(std::io::Error::other)),
+            Some(Ok(frame)) => {
+                let permit = &this.in_flight.permit;
+                Some(Ok(frame.map_data(|data| body::hold(data, Arc::clone(permit)))))
+            }
+            Some(Err(error)) => Some(Err(std::io::Error::other(error))),
+            None => None,
         })
     }
 

@@ -36,6 +36,8 @@ mod upstream_call;
 mod usage;
 mod usage_flush;
 
+use std::time::Duration;
+
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +53,10 @@ use crate::{
     identity::Identity,
     workspace::{NotificationReceiver, Workspaces},
 };
+
+/// How long closed requests have to end before the last usage is stored. One whose client does not
+/// read its response ends with the process.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Values of the label `kind` of requests in metrics.
 pub fn request_kinds() -> [&'static str; 5] {
@@ -123,11 +129,13 @@ impl BackgroundTasks {
     }
 
     /// Stops the tasks, closes the requests that did not finish while the server drained, and
-    /// flushes usage.
+    /// flushes usage, theirs too.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
         self.gateway.streams.close(CloseReason::Stopping, |_| true);
         self.gateway_stopped.cancel();
+        // A closed request counts its bytes and time when its connection notices.
+        self.gateway.streams.drained(CLOSE_TIMEOUT).await;
         if let Err(error) = self.gateway.flush_usage_once().await {
             tracing::warn!(
                 error = error_chain(&error),

@@ -36,7 +36,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return upgraded(response, request.upgrade, target, in_flight);
+        return start_tunnel(response, request.upgrade, target, in_flight);
     }
     in_flight.response_started(response.status());
     let (mut head, body) = response.into_parts();
@@ -49,11 +49,12 @@ where
     let mut client_response = Response::new(Download::new(body, in_flight).boxed());
     *client_response.status_mut() = head.status;
     *client_response.headers_mut() = head.headers;
+    client_response.extensions_mut().insert(body::WithinTenantLimits);
     Ok(client_response)
 }
 
 /// The response to a request whose connection becomes a tunnel.
-fn upgraded<B>(
+fn start_tunnel<B: Send + 'static>(
     mut response: Response<B>,
     upgrade: Option<Upgrade>,
     target: &Target<'_>,
@@ -79,7 +80,7 @@ fn upgraded<B>(
     headers.insert(header::UPGRADE, confirmed.header());
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     in_flight.response_started(response.status());
-    tokio::spawn(tunnel::run(client, server, in_flight));
+    tokio::spawn(tunnel::run(client, server, response.into_body(), in_flight));
     Ok(client_response)
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use uuid::Uuid;
@@ -12,6 +13,9 @@ use super::{
     path::Kind,
     tokens::Token,
 };
+
+/// How often [`Streams::drained`] looks whether requests are in flight.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The owner of a request or stream, and the credentials that it depends on.
 #[derive(Clone, Debug)]
@@ -69,6 +73,16 @@ impl Streams {
         };
         // Without the lock, because the callbacks of the handles may use the registry.
         matching.iter().filter(|handle| handle.cancel(reason)).count()
+    }
+
+    /// Waits until nothing is in flight, at most this long.
+    pub(super) async fn drained(&self, timeout: Duration) {
+        let drained = async {
+            while !self.table().open.is_empty() {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        };
+        let _ = tokio::time::timeout(timeout, drained).await;
     }
 
     /// The number of requests or streams of this kind in flight.

@@ -1,12 +1,15 @@
 //! Fixtures for tests of the gateway, and tests of its background tasks.
 
-use std::time::Duration;
-
+use http::StatusCode;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
 use super::{
-    in_flight::InFlightRequest, limiter::UsageMeter, path::Kind, streams::StreamInfo, usage::Verb,
+    in_flight::{End, InFlightRequest},
+    limiter::UsageMeter,
+    streams::StreamInfo,
+    usage::Verb,
     *,
 };
 use crate::{
@@ -127,4 +130,35 @@ async fn nothing_is_in_flight_after_the_stop() {
     background.stop().await;
     assert_eq!(request.cancel_handle().reason(), Some(CloseReason::Stopping));
     assert!(gateway_stopped.is_cancelled());
+}
+
+/// A closed stream counts its time when its task notices, after the stop has begun.
+#[tokio::test]
+async fn the_stop_stores_the_usage_of_the_streams_that_it_closes() {
+    let storage = Storage::new(On::Sqlite).await;
+    let gateway = gateway(&storage).await;
+    let workspace = storage.workspace(storage.user().await, WorkspaceStatus::Provisioned).await;
+    let info = StreamInfo { workspace, ..stream_info() };
+    let limiter = gateway.limiters.get_or_create(workspace, || GatewayLimits::MIN);
+    let permit = limiter.acquire(info.kind).unwrap();
+    let mut stream = InFlightRequest::new(
+        gateway.streams.register(info.clone()),
+        permit,
+        UsageMeter { limiter, verb: Verb::Connect },
+        info,
+        RequestContext::for_tests().info,
+        Metrics::default(),
+    );
+    stream.response_started(StatusCode::SWITCHING_PROTOCOLS);
+    let (_notifier, notifications) = notification_channel();
+    let background = gateway.spawn_background_tasks(notifications, &storage.db);
+    let closed = tokio::spawn(async move {
+        let reason = stream.closed().await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        stream.end(End::Closed(reason));
+    });
+    background.stop().await;
+    closed.await.unwrap();
+    let stored = storage.number("SELECT COALESCE(SUM(stream_ms), 0) FROM gateway_usage").await;
+    assert!(stored >= 50, "{stored} ms are stored");
 }

@@ -60,8 +60,14 @@ impl AsyncWrite for MeteredIo {
 }
 
 /// Copies bytes in both directions until both ends are closed, one fails, or the request is
-/// cancelled. An end that has finished sending may still receive.
-pub(super) async fn run(client: OnUpgrade, server: OnUpgrade, mut in_flight: InFlightRequest) {
+/// cancelled. An end that has finished sending may still receive. `response_body` is that of the
+/// API server's 101: it closes the connection if it is dropped before the upgrade has resolved.
+pub(super) async fn run<B>(
+    client: OnUpgrade,
+    server: OnUpgrade,
+    response_body: B,
+    mut in_flight: InFlightRequest,
+) {
     // The client's upgrade waits until the client has read the response's head. In both steps a
     // cancelled tunnel is not polled, because a poll may copy bytes.
     let upgraded = tokio::select! {
@@ -71,6 +77,7 @@ pub(super) async fn run(client: OnUpgrade, server: OnUpgrade, mut in_flight: InF
             upgraded.map_err(|_| End::UpgradeFailed)
         }
     };
+    drop(response_body);
     let (client, server) = match upgraded {
         Ok(upgraded) => upgraded,
         Err(end) => {
@@ -187,7 +194,7 @@ mod tests {
         let streams = Streams::default();
         let (client, _socket) = client(false).await;
         let (server, api_server) = api_server().await;
-        let tunnel = tokio::spawn(run(client, server, in_flight(&streams)));
+        let tunnel = tokio::spawn(run(client, server, (), in_flight(&streams)));
         tokio::task::yield_now().await;
         assert_eq!(streams.close(CloseReason::Suspended, |_| true), 1);
         tokio::time::timeout(STEP_TIMEOUT, tunnel).await.expect("it waits").unwrap();
@@ -205,7 +212,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(5)).await;
             let in_flight = in_flight(&streams);
             assert_eq!(streams.close(CloseReason::Suspended, |_| true), 1);
-            run(client, server, in_flight).await;
+            run(client, server, (), in_flight).await;
             assert_eq!(received(api_server).await, b"");
         }
     }

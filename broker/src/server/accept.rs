@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Limits of concurrent connections, tunnels included.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionLimits {
     /// Connections of all clients. Each needs a file descriptor, and a second one while a request of
     /// the gateway is in flight, unless that is a watch.

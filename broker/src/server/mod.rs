@@ -1,11 +1,13 @@
 //! The HTTP server: accepts connections and serves HTTP/1.1 and HTTP/2 on them.
 //!
-//! It limits the number of connections, of all clients and of each address, the size of request
-//! heads and the time that they take, and closes idle connections. With TLS the client chooses the
-//! protocol (ALPN); without TLS it is HTTP/1.1. A [`Handler`] handles the requests.
+//! It limits the number of connections and of unsent responses, of all clients and of each address,
+//! the size of request heads and the time that they take, and closes connections that are idle or
+//! whose client does not read. With TLS the client chooses the protocol (ALPN); without TLS it is
+//! HTTP/1.1. A [`Handler`] handles the requests.
 
 mod accept;
 mod active_requests;
+mod descriptors;
 mod preface_timeout;
 mod request_head;
 #[cfg(test)]
@@ -13,19 +15,15 @@ mod tests;
 mod tls;
 #[cfg(test)]
 mod tls_tests;
+mod unsent_responses;
 
-use std::{
-    convert::Infallible,
-    net::SocketAddr,
-    pin::{Pin, pin},
-    sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::{Request, Response, uri::Scheme};
+use http::{HeaderValue, Request, Response, StatusCode, header, uri::Scheme};
 use hyper::{
-    body::Incoming,
+    body::{Body as _, Incoming},
     server::conn::{http1, http2},
     service::{Service, service_fn},
 };
@@ -37,12 +35,16 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use self::tls::{TlsError, TlsFiles};
 use self::{
     accept::{Acceptor, ConnectionLimits},
     active_requests::ActiveRequests,
     preface_timeout::PrefaceTimeout,
     request_head::HeadError,
+    unsent_responses::{ResponseLimiter, ResponseLimits, UnsentResponses},
+};
+pub use self::{
+    descriptors::raise_descriptor_limit,
+    tls::{TlsError, TlsFiles},
 };
 use crate::{
     base::{reload::Reloaded, telemetry::Metrics},
@@ -61,6 +63,9 @@ const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
 /// Timeout of the answer to a PING frame.
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a part of one of the broker's own responses may be unsent before the connection is
+/// closed.
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Limit of concurrent requests on one HTTP/2 connection, the same as the API server's.
 const MAX_HTTP2_STREAMS: u32 = 250;
 
@@ -84,6 +89,12 @@ pub trait Handler: Send + Sync + 'static {
         connection: &ConnectionInfo,
     ) -> impl Future<Output = Response<Body>> + Send;
 
+    /// Whether the request is forwarded if it is not refused. Such a request has limits of its own
+    /// ([`body::WithinTenantLimits`]), so only a refusal counts as a response of the broker.
+    fn is_forwarded(&self, _request: &Request<Incoming>) -> bool {
+        false
+    }
+
     /// Ends streams, because the server begins to shut down.
     fn close_streams(&self) {}
 }
@@ -101,7 +112,8 @@ pub struct Listener {
 
 impl Listener {
     /// A listener on this socket, with a TLS identity if TLS is terminated here. The limit of
-    /// connections from one address does not apply to `proxies`.
+    /// connections from one address does not apply to `proxies`, and the limit of responses counts
+    /// the clients behind them.
     pub fn new(
         tcp: TcpListener,
         tls: Option<Reloaded<rustls::ServerConfig>>,
@@ -109,6 +121,14 @@ impl Listener {
         metrics: Metrics,
     ) -> Self {
         Self { tcp, tls, proxies, metrics, limits: ConnectionLimits::default() }
+    }
+
+    /// Lowers the limits of connections to what this number of file descriptors permits, `None`
+    /// for any number, and logs both.
+    #[must_use]
+    pub fn with_descriptor_limit(mut self, descriptors: Option<u64>) -> Self {
+        self.limits = self.limits.within_descriptors(descriptors);
+        self
     }
 
     /// Serves until `stop` resolves. Then it accepts no more connections but those that wait
@@ -124,6 +144,9 @@ impl Listener {
         let handler = Arc::new(handler);
         let local = self.tcp.local_addr().ok();
         let scheme = if self.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
+        let limits = ResponseLimits::default();
+        let responses = ResponseLimiter::new(limits, self.proxies.clone(), self.metrics.clone());
+        let responses = Arc::new(responses);
         let acceptor = Acceptor::new(self.tcp, self.limits, self.proxies, self.metrics);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
         let mut stop = pin!(stop);
@@ -164,6 +187,9 @@ impl Listener {
                 },
                 shutdown: shutdown.clone(),
                 idle_timeout: HEAD_TIMEOUT,
+                responses: Arc::clone(&responses),
+                unsent: UnsentResponses::default(),
+                response_timeout: RESPONSE_TIMEOUT,
             };
             let tls = self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.get()));
             let connection_tasks = tasks.clone();
@@ -204,6 +230,12 @@ struct Connection<H> {
     shutdown: CancellationToken,
     /// How long an HTTP/2 connection may have no request in flight.
     idle_timeout: Duration,
+    /// The broker's own responses on all connections.
+    responses: Arc<ResponseLimiter>,
+    /// Those on this connection.
+    unsent: UnsentResponses,
+    /// How long a part of them may be unsent.
+    response_timeout: Duration,
 }
 
 impl<H: Handler> Connection<H> {
@@ -211,19 +243,26 @@ impl<H: Handler> Connection<H> {
     where
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let shutdown = self.shutdown.clone();
+        let (shutdown, unsent, timeout) =
+            (self.shutdown.clone(), self.unsent.clone(), self.response_timeout);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(request_head::MAX_BYTES)
             .serve_connection(TokioIo::new(io), self.service())
             .with_upgrades();
-        serve_until_cancelled(
-            shutdown,
-            Box::pin(connection),
-            http1::UpgradeableConnection::graceful_shutdown,
-        )
-        .await;
+        let mut connection = Box::pin(connection);
+        // An aborted connection is not logged; its requests have log lines of their own. hyper has
+        // no limit on the time that a client takes to read a response.
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = unsent.overdue(timeout) => return,
+            () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        tokio::select! {
+            _ = connection => {}
+            () = unsent.overdue(timeout) => {}
+        }
     }
 
     async fn serve_http2<Io>(self, io: Io)
@@ -231,6 +270,7 @@ impl<H: Handler> Connection<H> {
         Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (shutdown, idle_timeout) = (self.shutdown.clone(), self.idle_timeout);
+        let (unsent, timeout) = (self.unsent.clone(), self.response_timeout);
         let requests = ActiveRequests::new();
         let service = requests.clone().count_for(self.service());
         let connection = http2::Builder::new(TokioExecutor::new())
@@ -244,6 +284,7 @@ impl<H: Handler> Connection<H> {
         let mut connection = Box::pin(connection);
         tokio::select! {
             _ = connection.as_mut() => return,
+            () = unsent.overdue(timeout) => return,
             () = shutdown.cancelled() => {}
             () = requests.idle_for(idle_timeout) => {}
         }
@@ -252,6 +293,7 @@ impl<H: Handler> Connection<H> {
         // of earlier responses, which it may leave unread.
         tokio::select! {
             _ = connection => {}
+            () = unsent.overdue(timeout) => {}
             () = requests.idle_for(idle_timeout) => {}
         }
     }
@@ -274,25 +316,46 @@ impl<H: Handler> Connection<H> {
         })
     }
 
+    /// Responds within the limits of unsent responses. A request of the broker's own is refused
+    /// before it is handled; a refusal of a forwarded one may lose its body.
     async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
-        match HeadError::check(&request) {
+        let client = self.responses.client(self.info.remote.ip(), request.headers());
+        let slot = if self.handler.is_forwarded(&request) {
+            None
+        } else {
+            match self.responses.try_acquire(client) {
+                None => return too_many_responses(),
+                slot => slot,
+            }
+        };
+        let response = match HeadError::check(&request) {
             Some(error) => error.response().map(body::full),
             None => self.handler.handle(request, &self.info).await,
+        };
+        let has_own_limits = response.extensions().get::<body::WithinTenantLimits>().is_some();
+        if has_own_limits || response.body().is_end_stream() {
+            return response;
+        }
+        match slot.or_else(|| self.responses.try_acquire(client)) {
+            Some(slot) => response.map(|body| self.unsent.track(body, slot)),
+            None => without_body(response),
         }
     }
 }
 
-/// Serves a connection to its end. Once `shutdown` is cancelled, the connection is asked to shut
-/// down gracefully.
-async fn serve_until_cancelled<C: Future>(
-    shutdown: CancellationToken,
-    mut connection: Pin<Box<C>>,
-    graceful_shutdown: fn(Pin<&mut C>),
-) {
-    // An aborted connection is not logged; its requests have log lines of their own.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        () = shutdown.cancelled() => graceful_shutdown(connection.as_mut()),
+/// The response to a client with too many unsent responses. It has no body, because that would be
+/// another one.
+fn too_many_responses() -> Response<Body> {
+    let mut response = Response::new(body::full(Bytes::new()));
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let mut response = response.map(|_| body::full(Bytes::new()));
+    for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE] {
+        response.headers_mut().remove(name);
     }
-    let _ = connection.await;
+    response
 }

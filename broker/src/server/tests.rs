@@ -1,11 +1,9 @@
-//! Tests of connections over sockets: when idle ones are closed, how many there may be, and which are
-//! served when the server stops.
+//! Tests of connections over sockets: when idle ones are closed, how many there may be, how many
+//! responses may be unsent on them, and which are served when the server stops.
 
 use std::{io, net::Ipv4Addr};
 
-use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty, StreamBody};
 use hyper::{body::Frame, client};
 use tokio::{
@@ -23,12 +21,15 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The HTTP/2 connection preface (RFC 9113 section 3.4), with empty settings.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// Length of the response to `/large` in bytes. It exceeds what the sockets buffer.
+const LARGE_BYTES: usize = 32 * 1024 * 1024;
 /// Two local addresses of clients.
 const US: [u8; 4] = [127, 0, 0, 1];
 const OTHERS: [u8; 4] = [127, 0, 0, 2];
 
-/// Responds to `/slow` with a body that takes longer than the idle timeout, and to `/tunnel` with a
-/// tunnel that is open until the client closes it.
+/// Responds to `/slow` with a body that takes longer than the idle timeout and is within the limits
+/// of a tenant, to `/refused` with a refusal of such a request, and to `/tunnel` with a tunnel that
+/// is open until the client closes it.
 struct TestHandler;
 
 impl Handler for TestHandler {
@@ -38,10 +39,19 @@ impl Handler for TestHandler {
         _: &ConnectionInfo,
     ) -> impl Future<Output = Response<Body>> + Send {
         std::future::ready(match request.uri().path() {
-            "/slow" => Response::new(slow_body()),
+            "/slow" => {
+                let mut response = Response::new(slow_body());
+                response.extensions_mut().insert(body::WithinTenantLimits);
+                response
+            }
+            "/large" => Response::new(body::full(vec![0_u8; LARGE_BYTES].into())),
             "/tunnel" => tunnel(request),
             _ => Response::new(body::full(Bytes::from_static(b"served"))),
         })
+    }
+
+    fn is_forwarded(&self, request: &Request<Incoming>) -> bool {
+        ["/slow", "/refused"].contains(&request.uri().path())
     }
 }
 
@@ -67,36 +77,73 @@ fn tunnel(request: Request<Incoming>) -> Response<Body> {
     response
 }
 
-/// Serves HTTP/2 on a connection without TLS: the client's end, and the task of the server.
-async fn http2_connection() -> (TcpStream, JoinHandle<()>) {
+/// The server's end of a connection within these limits, and the sockets of both ends.
+async fn connection(
+    limits: ResponseLimits,
+) -> (Connection<TestHandler>, TcpStream, TcpStream, Metrics) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let local = listener.local_addr().unwrap();
     let (client, accepted) = tokio::join!(TcpStream::connect(local), listener.accept());
     let (accepted, remote) = accepted.unwrap();
+    let metrics = Metrics::default();
+    let responses = ResponseLimiter::new(limits, TrustedProxies::default(), metrics.clone());
     let connection = Connection {
         handler: Arc::new(TestHandler),
         info: ConnectionInfo { local, remote, scheme: Scheme::HTTPS },
         shutdown: CancellationToken::new(),
         idle_timeout: IDLE_TIMEOUT,
+        responses: Arc::new(responses),
+        unsent: UnsentResponses::default(),
+        response_timeout: IDLE_TIMEOUT,
     };
-    (client.unwrap(), tokio::spawn(connection.serve_http2(accepted)))
+    (connection, client.unwrap(), accepted, metrics)
+}
+
+/// Serves HTTP/2 on a connection without TLS: the client's end, and the task of the server.
+async fn http2_connection() -> (TcpStream, JoinHandle<()>) {
+    let (connection, client, accepted, _) = connection(ResponseLimits::default()).await;
+    (client, tokio::spawn(connection.serve_http2(accepted)))
+}
+
+/// Serves HTTP/1.1 on a connection without TLS: the client's end, and the task of the server.
+async fn http1_connection() -> (TcpStream, JoinHandle<()>) {
+    let (connection, client, accepted, _) = connection(ResponseLimits::default()).await;
+    (client, tokio::spawn(connection.serve_http1(accepted)))
 }
 
 /// A client that acknowledges PING frames.
 async fn http2_client(stream: TcpStream) -> client::conn::http2::SendRequest<Empty<Bytes>> {
-    let handshake = client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    http2_client_with_window(stream, 64 * 1024).await
+}
+
+/// A client that acknowledges PING frames and lets the server send this number of bytes of each
+/// response until it reads them.
+async fn http2_client_with_window(
+    stream: TcpStream,
+    window: u32,
+) -> client::conn::http2::SendRequest<Empty<Bytes>> {
+    let mut builder = client::conn::http2::Builder::new(TokioExecutor::new());
+    let handshake = builder.initial_stream_window_size(window).handshake(TokioIo::new(stream));
     let (requests, connection) = handshake.await.unwrap();
     tokio::spawn(connection);
     requests
+}
+
+/// Sends a request and returns the response, whose body is not read.
+async fn begin(
+    requests: &mut client::conn::http2::SendRequest<Empty<Bytes>>,
+    path: &str,
+) -> Result<Response<Incoming>, hyper::Error> {
+    let uri = format!("https://broker{path}");
+    let request = Request::get(uri).body(Empty::new()).unwrap();
+    requests.send_request(request).await
 }
 
 async fn get(
     requests: &mut client::conn::http2::SendRequest<Empty<Bytes>>,
     path: &str,
 ) -> Result<Bytes, hyper::Error> {
-    let uri = format!("https://broker{path}");
-    let request = Request::get(uri).body(Empty::new()).unwrap();
-    Ok(requests.send_request(request).await?.into_body().collect().await?.to_bytes())
+    Ok(begin(requests, path).await?.into_body().collect().await?.to_bytes())
 }
 
 async fn ends(server: JoinHandle<()>) {
@@ -126,6 +173,96 @@ async fn an_idle_http2_connection_whose_client_acknowledges_nothing_is_closed() 
     let (mut stream, server) = http2_connection().await;
     stream.write_all(HTTP2_PREFACE).await.unwrap();
     ends(server).await;
+}
+
+/// With a window of 0 the body waits in hyper; with one of 1 byte h2 takes it over and hyper drops
+/// it.
+#[tokio::test]
+async fn responses_that_are_not_read_are_limited() {
+    for window in [0, 1] {
+        let limits = ResponseLimits { total: 100, per_client: 3 };
+        let (mut connection, client, accepted, metrics) = connection(limits).await;
+        (connection.response_timeout, connection.idle_timeout) = (HEAD_TIMEOUT, HEAD_TIMEOUT);
+        tokio::spawn(connection.serve_http2(accepted));
+        let mut requests = http2_client_with_window(client, window).await;
+        let mut unread = Vec::new();
+        for path in ["/", "/refused", "/"] {
+            let response = begin(&mut requests, path).await.unwrap();
+            assert_eq!(response.status(), StatusCode::OK, "{window}: {path}");
+            unread.push(response);
+        }
+        // A request beyond the limit is not handled; a refusal loses its body.
+        for (path, status) in [("/", StatusCode::TOO_MANY_REQUESTS), ("/refused", StatusCode::OK)] {
+            let response = begin(&mut requests, path).await.unwrap();
+            assert_eq!(response.status(), status, "{window}: {path}");
+            assert!(!response.headers().contains_key(header::CONTENT_LENGTH), "{response:?}");
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            assert!(body.is_empty(), "{window}: {path}: it has a body, which is another one");
+        }
+        let refused = "unauthenticated_refused_total{limit=\"responses_at_once\"} 2";
+        assert!(metrics.render().contains(refused), "{}", metrics.render());
+        // A request within the limits of a tenant does not count.
+        let watch = begin(&mut requests, "/slow").await.unwrap();
+        assert_eq!(watch.status(), StatusCode::OK, "{window}");
+        // A response that the client gives up makes room for another one.
+        unread.pop();
+        let again = async {
+            while begin(&mut requests, "/").await.unwrap().status() != StatusCode::OK {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(STEP_TIMEOUT, again).await.expect("the limit is still reached");
+    }
+}
+
+#[tokio::test]
+async fn an_http2_connection_with_an_unread_response_is_closed() {
+    let (stream, server) = http2_connection().await;
+    let mut requests = http2_client_with_window(stream, 0).await;
+    let _unread = begin(&mut requests, "/").await.unwrap();
+    ends(server).await;
+}
+
+#[tokio::test]
+async fn an_unread_response_ends_a_connection_whose_other_responses_are_read() {
+    let (stream, server) = http2_connection().await;
+    let mut requests = http2_client(stream).await;
+    let _unread = begin(&mut requests, "/large").await.unwrap();
+    let others = async {
+        while get(&mut requests, "/").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(STEP_TIMEOUT, others).await.expect("the connection is kept");
+    ends(server).await;
+}
+
+#[tokio::test]
+async fn an_http1_connection_with_an_unread_response_is_closed() {
+    let (mut stream, server) = http1_connection().await;
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: broker\r\n\r\n").await.unwrap();
+    ends(server).await;
+}
+
+#[tokio::test]
+async fn a_slow_client_has_time_for_a_long_response() {
+    let (mut stream, _server) = http1_connection().await;
+    let began = std::time::Instant::now();
+    let request = b"GET /large HTTP/1.1\r\nHost: broker\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let (mut received, mut buffer) = (0, vec![0; 64 * 1024]);
+    loop {
+        match stream.read(&mut buffer).await.expect("the connection is closed") {
+            0 => break,
+            read => received += read,
+        }
+        // A pause after each 2 MiB.
+        if received % (2 * 1024 * 1024) < 64 * 1024 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    assert!(received > LARGE_BYTES, "{received}");
+    assert!(began.elapsed() > IDLE_TIMEOUT, "it was not slow");
 }
 
 /// Starts a server with these limits; returns its address and metrics.

@@ -35,16 +35,20 @@ const MAX_BODIES_PER_CLIENT: usize = 32;
 const MAX_DISCARDED_BODIES: usize = 256;
 
 /// Values of the label `limit` of refused requests in metrics.
-pub const LIMITS: [&str; 6] = [
+pub const LIMITS: [&str; 7] = [
     REQUESTS_PER_ADDRESS,
     REQUESTS,
     REQUESTS_AT_ONCE,
     BODIES_AT_ONCE,
     DISCARDED_BODIES_AT_ONCE,
     CONNECTIONS_PER_ADDRESS,
+    RESPONSES_AT_ONCE,
 ];
 /// The label of connections that are closed because their address has too many.
 pub const CONNECTIONS_PER_ADDRESS: &str = "connections_per_address";
+/// The label of requests that are refused because too many responses of the broker are not sent
+/// completely.
+pub const RESPONSES_AT_ONCE: &str = "responses_at_once";
 const REQUESTS_PER_ADDRESS: &str = "requests_per_address";
 const REQUESTS: &str = "requests";
 const REQUESTS_AT_ONCE: &str = "requests_at_once";

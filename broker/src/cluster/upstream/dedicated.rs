@@ -1,6 +1,6 @@
 //! HTTP/1.1 connections for one request each.
 
-use http::{HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
+use http::{HeaderValue, Request, Response, Uri, header, uri::PathAndQuery};
 use hyper::client::conn::http1;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -8,7 +8,8 @@ use super::{UpstreamError, UpstreamRequestBody, UpstreamResponseBody, connector:
 
 /// Opens a connection and sends a request on it. The connection is closed at once when the future
 /// or the response's body is dropped, also while the API server does not read what is sent. After a
-/// 101 it belongs to the upgrade.
+/// 101 that applies until the upgrade (`hyper::upgrade::on`) has resolved, which takes the
+/// connection over.
 ///
 /// # Errors
 /// The connection cannot be opened, or it failed.
@@ -23,11 +24,6 @@ pub(super) async fn send(
     let (mut sender, connection) = http1::handshake(io).await.map_err(failed)?;
     let task = AbortOnDropHandle::new(tokio::spawn(connection.with_upgrades()));
     let response = sender.send_request(request).await.map_err(failed)?;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        // The task still has to hand over the connection.
-        task.detach();
-        return Ok(response.map(UpstreamResponseBody::http1));
-    }
     Ok(response.map(|body| UpstreamResponseBody::dedicated(body, task)))
 }
 

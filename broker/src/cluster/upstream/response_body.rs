@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::http2_pool::Http2Connection;
 
 /// The body of a response. If it is dropped before its end, the request is aborted at the API
-/// server too.
+/// server too. After a 101 it is empty, and has to be kept until the upgrade has resolved.
 #[derive(Debug)]
 pub struct UpstreamResponseBody {
     body: Incoming,
@@ -26,7 +26,7 @@ pub struct UpstreamResponseBody {
 enum ResponseConnection {
     /// Nothing: the connection returns to the pool by itself.
     Pooled,
-    /// The task of the connection, which ends with the response.
+    /// The task of the connection, which ends with the response. After an upgrade it has ended.
     Dedicated { _task: AbortOnDropHandle<Result<(), hyper::Error>> },
     /// The slot on a shared HTTP/2 connection.
     Shared { _slot: Arc<Http2Connection> },

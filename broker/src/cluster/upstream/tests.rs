@@ -211,20 +211,45 @@ async fn no_request_follows_a_refused_upgrade_on_its_connection() {
     }
 }
 
+/// A request that asks for an upgrade.
+fn upgrade_request(upstream: &Upstream) -> Request<UpstreamRequestBody> {
+    let mut upgrade = request(upstream, "/upgrade");
+    upgrade.headers_mut().insert("connection", "Upgrade".parse().unwrap());
+    upgrade.headers_mut().insert("upgrade", "websocket".parse().unwrap());
+    upgrade
+}
+
 #[tokio::test]
 async fn an_upgraded_connection_stays_open_without_the_response() {
     let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
         Upgrade: websocket\r\n\r\nhello";
     let (upstream, _) = raw_server(answer).await;
-    let mut upgrade = request(&upstream, "/upgrade");
-    upgrade.headers_mut().insert("connection", "Upgrade".parse().unwrap());
-    upgrade.headers_mut().insert("upgrade", "websocket".parse().unwrap());
+    let upgrade = upgrade_request(&upstream);
     let mut response = upstream.send(upgrade, Transport::Dedicated).await.unwrap();
-    let upgraded = hyper::upgrade::on(&mut response);
+    let upgraded = hyper::upgrade::on(&mut response).await.unwrap();
     drop(response);
     let mut said = [0; 5];
-    TokioIo::new(upgraded.await.unwrap()).read_exact(&mut said).await.unwrap();
+    TokioIo::new(upgraded).read_exact(&mut said).await.unwrap();
     assert_eq!(&said, b"hello");
+}
+
+/// hyper switches protocols only once it has sent the request, which the server need not read.
+#[tokio::test]
+async fn a_connection_that_is_not_upgraded_yet_ends_with_the_response() {
+    let answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+        Upgrade: websocket\r\n\r\n";
+    let (upstream, _) = raw_server(answer).await;
+    let (sender, dropped) = tokio::sync::oneshot::channel();
+    let mut upgrade = upgrade_request(&upstream);
+    *upgrade.method_mut() = http::Method::POST;
+    *upgrade.body_mut() = EndlessBody(Some(sender)).boxed();
+    let mut response = upstream.send(upgrade, Transport::Dedicated).await.unwrap();
+    assert_eq!(response.status(), 101);
+    let upgraded = hyper::upgrade::on(&mut response);
+    drop(response);
+    let step_timeout = std::time::Duration::from_secs(10);
+    tokio::time::timeout(step_timeout, dropped).await.expect("it goes on sending").unwrap();
+    tokio::time::timeout(step_timeout, upgraded).await.expect("it waits").unwrap_err();
 }
 
 /// An endless request body that tells when it is dropped.

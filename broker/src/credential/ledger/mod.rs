@@ -76,6 +76,11 @@ impl Ledger {
         Self { writer }
     }
 
+    /// Waits until the writer has ended because its task panicked.
+    pub(super) async fn writer_ended(&self) {
+        self.writer.closed().await;
+    }
+
     /// Records an issuance; returns once it is durable.
     ///
     /// # Errors
