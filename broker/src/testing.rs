@@ -1,4 +1,9 @@
-//! Fixtures for unit tests with a database: fresh databases on both engines.
+//! Fixtures for unit tests: fresh databases on both engines, and a log that a test reads.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
 
 use integration::postgres::{Database, Postgres};
 pub(crate) use integration::{engine::On, on_both_engines};
@@ -167,4 +172,39 @@ pub(crate) async fn run_concurrently<T: Send + 'static>(
 ) -> Vec<T> {
     let tasks: tokio::task::JoinSet<T> = tasks.into_iter().collect();
     tasks.join_all().await
+}
+
+/// A log that a test reads.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Runs a function, and returns its log lines without their times.
+    pub(crate) fn of(run: impl FnOnce()) -> String {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .without_time()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, run);
+        log.text()
+    }
+
+    /// What was written.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
 }

@@ -23,8 +23,10 @@ if [ ! -e postgres-password ]; then
   openssl rand -hex 24 >postgres-password.new
   mv postgres-password.new postgres-password
 fi
+# Without TLS, because both containers are on this machine and alone on the network `database`. The URL
+# of a PostgreSQL elsewhere needs ?sslmode=verify-full.
 if [ ! -e database-url ]; then
-  printf 'postgres://tenant_broker:%s@postgres:5432/tenant_broker\n' \
+  printf 'postgres://tenant_broker:%s@postgres:5432/tenant_broker?sslmode=disable\n' \
     "$(cat postgres-password)" >database-url.new
   mv database-url.new database-url
 fi

@@ -369,7 +369,7 @@ pub(crate) struct Suspend {
     /// Reason, for the audit trail
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// How long to wait for open steps; the broker goes on with them in any case
+    /// How long to wait for open steps; the broker continues with them in any case
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub(crate) wait: u32,
     #[command(flatten)]

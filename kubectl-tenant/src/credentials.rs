@@ -118,7 +118,7 @@ fn explanation(it: &Revocation) -> Vec<String> {
                 .map(|step| step.step.as_str())
                 .collect();
             lines.push(format!(
-                "The revocation is recorded, but the credential may still work: the broker goes on with {}.",
+                "The revocation is recorded, but the credential may still work: the broker continues with {}.",
                 open.join(", ")
             ));
         }

@@ -2,7 +2,7 @@
 //!
 //! A lock is the operating system's `flock` on a file of its own, which is never deleted: the lock
 //! ends with its holder, and the file's existence means nothing. Where a file system has no locks
-//! (some network homes) the program goes on without one, because a second call to the broker is
+//! (some network homes) the program continues without one, because a second call to the broker is
 //! better than none.
 
 use std::{

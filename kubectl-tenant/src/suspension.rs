@@ -133,7 +133,7 @@ fn is_complete(response: &Suspension, operation: Operation) -> bool {
 /// Reports the steps that the broker still has to do, and the details of all steps.
 fn report_open_steps(response: &Suspension, operation: Operation, world: &World) {
     world.say(format!(
-        "{}, but these steps are open: {}. The broker goes on with them by itself.",
+        "{}, but these steps are open: {}. The broker continues with them by itself.",
         operation.decided_text(),
         open_steps(&response.steps).join(", ")
     ));
@@ -160,7 +160,7 @@ fn incomplete(last: &Workspace, operation: Operation) -> Error {
         operation.target_status().as_str(),
         unfinished_steps(last).join(", ")
     ))
-    .hint("the broker goes on by itself: kubectl tenant workspaces --all shows how far it is")
+    .hint("the broker continues by itself: kubectl tenant workspaces --all shows how far it is")
 }
 
 /// Polls until the operation is complete. After the deadline it returns the last state of the

@@ -36,8 +36,8 @@ pub(crate) fn users(
                 world.say(match workspace.status {
                     WorkspaceStatus::Suspended => format!("Workspace {id} is suspended."),
                     _ => format!(
-                        "Workspace {id} is {status}: the broker goes on with it by itself. Wait for \
-                         it: kubectl tenant suspend {id}"
+                        "Workspace {id} is {status}: the broker continues with it by itself. Wait \
+                         for it: kubectl tenant suspend {id}"
                     ),
                 });
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use poem::{endpoint::BoxEndpoint, http::Method};
 use poem_openapi::{
-    OpenApi, OpenApiService,
+    LicenseObject, OpenApi, OpenApiService,
     registry::{MetaApi, Registry},
 };
 
@@ -54,5 +54,6 @@ pub(super) fn service<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
              broker's version, and `Tenant-Min-Plugin-Version`, the oldest kubectl-tenant that it \
              supports.",
         )
+        .license(LicenseObject::new("Apache-2.0").url("https://www.apache.org/licenses/LICENSE-2.0"))
         .server(API_PATH)
 }

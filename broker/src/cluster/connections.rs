@@ -11,16 +11,18 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use kube::{Client, Config};
+use http::HeaderValue;
+use jiff::Timestamp;
+use kube::{Client, Config, config::AuthInfo};
 use secrecy::ExposeSecret as _;
 use tokio::runtime::Handle;
 
 use super::{
     CONNECT_TIMEOUT, ClusterSettings, ConnectError, Endpoint, READ_TIMEOUT, Upstream,
-    credential_files, pem, self_review,
+    credential_files, exec_program, pem, self_review,
 };
 use crate::base::{
-    certificate::parse_certificates,
+    certificate::{Validity, parse_certificates},
     reload::{FileSource, Files, Loaded},
 };
 
@@ -39,6 +41,8 @@ pub(super) struct Connections {
     pub(super) upstream: Arc<Upstream>,
     /// The endpoint that kubeconfigs name.
     pub(super) endpoint: Arc<Endpoint>,
+    /// The end of a credential that a program has printed.
+    ends_at: Option<Timestamp>,
 }
 
 /// The files of the credential: a kubeconfig and the files that it names, or those of the pod's
@@ -76,7 +80,10 @@ impl FileSource for CredentialFiles {
         if *self.server.get_or_init(|| config.cluster_url.clone()) != config.cluster_url {
             return Err(ConnectError::OtherServer(config.cluster_url.to_string()));
         }
-        let validity = credential_files::validity(&config.auth_info)?;
+        if config.proxy_url.is_some() {
+            return Err(ConnectError::Proxy);
+        }
+        let (validity, ends_at) = complete(&mut config.auth_info)?;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = Some(READ_TIMEOUT);
         config.write_timeout = Some(READ_TIMEOUT);
@@ -85,8 +92,8 @@ impl FileSource for CredentialFiles {
         let endpoint = endpoint(&self.settings, &config, files)?;
         let upstream = Upstream::new(&config)?;
         let client = Client::try_from(config).map_err(ConnectError::Client)?;
-        let value =
-            Connections { client, upstream: Arc::new(upstream), endpoint: Arc::new(endpoint) };
+        let (upstream, endpoint) = (Arc::new(upstream), Arc::new(endpoint));
+        let value = Connections { client, upstream, endpoint, ends_at };
         Ok(Loaded { value, validity })
     }
 
@@ -109,6 +116,39 @@ impl FileSource for CredentialFiles {
         }
         Ok(())
     }
+
+    /// A program is run again before its credential ends, so the credential after it is checked
+    /// like one in changed files.
+    fn ends_at(&self, connections: &Connections) -> Option<Timestamp> {
+        connections.ends_at
+    }
+}
+
+/// Runs the program of an identity, if it has one. Returns the validity of a credential from files,
+/// and the end of one that a program has printed. It blocks.
+fn complete(
+    identity: &mut AuthInfo,
+) -> Result<(Option<Validity>, Option<Timestamp>), ConnectError> {
+    if identity.auth_provider.is_some() {
+        return Err(ConnectError::AuthProvider);
+    }
+    // As in client-go, a token or a password takes precedence.
+    let has_other = identity.token.is_some() || identity.password.is_some();
+    let program = identity.exec.take().filter(|_| !has_other);
+    let printed_end = match &program {
+        Some(exec) => exec_program::add_credential(identity, exec)?,
+        None => None,
+    };
+    // The client panics for a token that is no header.
+    let token = identity.token.as_ref().map(|token| HeaderValue::from_str(token.expose_secret()));
+    if token.is_some_and(|header| header.is_err()) {
+        return Err(ConnectError::Token);
+    }
+    let validity = credential_files::validity(identity)?;
+    Ok(match program {
+        Some(_) => (None, printed_end.or(validity.map(|it| it.until))),
+        None => (validity, None),
+    })
 }
 
 /// The endpoint for people's kubeconfigs.
@@ -236,6 +276,47 @@ mod tests {
         let user = json!({"client-certificate": "client.crt"});
         write(folder.path(), "kubeconfig", &kubeconfig(&user).to_string());
         assert!(error(&source).contains("failed to load client key"), "{}", error(&source));
+    }
+
+    #[tokio::test]
+    async fn no_error_has_a_secret_of_the_kubeconfig() {
+        let (folder, ..) = credential();
+        let source = source(&folder.path().join("kubeconfig"));
+        let provider = json!({"cmd-path": "echo", "cmd-args": "hunter2"});
+        let mut with_proxy = kubeconfig(&json!({"token": "t"}));
+        with_proxy["clusters"][0]["cluster"]["proxy-url"] = "http://u:hunter2@proxy:3128".into();
+        for (kubeconfig, reason) in [
+            (kubeconfig(&json!({"token": "hunter2\nhunter2"})), "no header may have"),
+            (
+                kubeconfig(&json!({"auth-provider": {"name": "gcp", "config": provider}})),
+                "`auth-provider`, which is not supported",
+            ),
+            (with_proxy, "through a proxy"),
+        ] {
+            write(folder.path(), "kubeconfig", &kubeconfig.to_string());
+            let error = error(&source);
+            assert!(error.contains(reason), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_printed_credential_ends_when_the_program_says_and_other_credentials_win() {
+        let (folder, ..) = credential();
+        let source = Arc::new(source(&folder.path().join("kubeconfig")));
+        let ends_at = async |user: &Value| {
+            write(folder.path(), "kubeconfig", &kubeconfig(user).to_string());
+            let source = Arc::clone(&source);
+            let load = move || source.load(&mut Files::default());
+            let loaded = tokio::task::spawn_blocking(load).await.unwrap().unwrap();
+            assert_eq!(loaded.validity, None);
+            loaded.value.ends_at
+        };
+        let end = "2026-01-02T03:04:05Z";
+        let printed = json!({"status": {"token": "t", "expirationTimestamp": end}}).to_string();
+        let exec = json!({"command": "echo", "args": [printed]});
+        assert_eq!(ends_at(&json!({"exec": exec})).await, Some(end.parse().unwrap()));
+        assert_eq!(ends_at(&json!({"exec": exec, "token": "given"})).await, None);
     }
 
     #[tokio::test]

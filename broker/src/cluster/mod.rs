@@ -10,6 +10,7 @@ mod credential_files;
 mod difference;
 mod dry_run;
 mod error;
+mod exec_program;
 mod kubernetes_user;
 mod labels;
 mod managed_objects;
@@ -36,6 +37,7 @@ use connections::{Connections, CredentialFiles};
 pub use difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended};
 pub use dry_run::{AccessReview, DryRunResult, ServerFacts};
 pub use error::ClusterError;
+pub use exec_program::ExecError;
 pub use kubernetes_user::KubernetesUser;
 pub use labels::labels_of;
 pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
@@ -124,6 +126,28 @@ pub enum ConnectError {
     /// The CA for people's kubeconfigs is no certificate.
     #[error("the CA for people's kubeconfigs (cluster.ca_file)")]
     CaCertificate(#[source] CertificateError),
+    /// The program that prints the credential gave none.
+    #[error("the broker's credential (cluster.kubeconfig)")]
+    Program(#[from] ExecError),
+    /// The kubeconfig names a provider that Kubernetes has removed in 1.26. The client would use
+    /// each credential that it gets from there without the check of its identity.
+    #[error(
+        "the kubeconfig (cluster.kubeconfig) has an `auth-provider`, which is not supported; use \
+         the program of the provider in an `exec` entry"
+    )]
+    AuthProvider,
+    /// A proxy is configured. Its URL is left out, because it may have a password in it.
+    #[error(
+        "the cluster cannot be reached through a proxy; take `proxy-url` out of the kubeconfig \
+         (cluster.kubeconfig), and unset HTTPS_PROXY and https_proxy"
+    )]
+    Proxy,
+    /// The token cannot be sent in a header.
+    #[error(
+        "the token of the broker's credential (cluster.kubeconfig) has a character that no header \
+         may have"
+    )]
+    Token,
     /// The client or its TLS configuration cannot be built.
     #[error("cannot prepare the connection to the cluster")]
     Client(#[source] kube::Error),
@@ -170,7 +194,7 @@ impl Cluster {
     ) -> Result<Self, ConnectError> {
         let files = CredentialFiles::new(settings.clone());
         let reloader = reloader.clone();
-        // A kubeconfig can name a program that prints the credential, and the client waits for it.
+        // A kubeconfig can name a program that prints the credential, and loading waits for it.
         let load = move || reloader.load(files.name(), files);
         let connections =
             tokio::task::spawn_blocking(load).await.map_err(ConnectError::Interrupted)??;

@@ -13,7 +13,7 @@ const URL: Setting<Option<String>> = Setting::derived(
     "database.url",
     "sqlite://<state_dir>/broker.db",
     optional,
-    "postgres://user:password@host:5432/name, or sqlite://<file>.",
+    "postgres://user:password@host:5432/name?sslmode=verify-full, or sqlite://<file>.",
 );
 const URL_FILE: Setting<Option<PathBuf>> = Setting::new(
     "database.url_file",

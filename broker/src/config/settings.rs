@@ -84,7 +84,7 @@ impl Settings {
         for argument in arguments {
             match argument.split_once('=') {
                 Some((key, text)) => settings.set(key.to_owned(), text.to_owned(), "--set".into()),
-                None => settings.faults.push(format!("--set {argument}: write key=value")),
+                None => settings.faults.push("--set without `=`: write key=value".into()),
             }
         }
         Ok(settings)

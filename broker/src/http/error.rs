@@ -7,7 +7,7 @@ use poem::{IntoResponse, Response, error::ResponseError, http::StatusCode};
 use poem_openapi::{
     ApiResponse,
     payload::Payload,
-    registry::{MetaMediaType, MetaResponse, MetaResponses, MetaSchemaRef, Registry},
+    registry::{MetaHeader, MetaMediaType, MetaResponse, MetaResponses, MetaSchemaRef, Registry},
     types::Type,
 };
 use tenant_shared::{Code, PROBLEM_CONTENT_TYPE, Problem};
@@ -75,11 +75,6 @@ impl ApiError {
         self.retry_after
     }
 
-    /// The description of the error, for people.
-    pub fn detail(&self) -> &str {
-        &self.detail
-    }
-
     /// The body of the response.
     pub fn problem(&self) -> Problem {
         let mut problem = Problem::new(self.code, self.detail.clone());
@@ -134,7 +129,7 @@ const DOCUMENTED_STATUSES: [(u16, &str); 11] = [
     (401, "No valid session: sign in."),
     (403, "Signed in, but not allowed."),
     (404, "The resource does not exist, or the caller may not know of it."),
-    (409, "The state of the workspace does not allow this."),
+    (409, "The state of the resource does not allow this; `code` says why."),
     (413, "The body is too large."),
     (415, "The body is not JSON."),
     (429, "Rate limit exceeded; `Retry-After` says when to try again."),
@@ -142,6 +137,20 @@ const DOCUMENTED_STATUSES: [(u16, &str); 11] = [
     (502, "The cluster refused, or issued a token that would live too long."),
     (503, "The cluster or the database does not answer; `Retry-After` says when to try again."),
 ];
+
+/// The headers of an error status, for the OpenAPI document.
+fn documented_headers(status: u16) -> Vec<MetaHeader> {
+    let (name, description, schema) = match status {
+        401 => ("WWW-Authenticate", "Challenge (RFC 6750).", <String as Type>::schema_ref()),
+        409 | 429 | 503 => {
+            let description = "Seconds after which a retry may succeed.";
+            ("Retry-After", description, <u64 as Type>::schema_ref())
+        }
+        _ => return Vec::new(),
+    };
+    let (name, description) = (name.to_owned(), Some(description.to_owned()));
+    vec![MetaHeader { name, description, required: false, deprecated: false, schema }]
+}
 
 impl ApiResponse for ApiError {
     fn meta() -> MetaResponses {
@@ -156,7 +165,7 @@ impl ApiResponse for ApiError {
                         content_type: PROBLEM_CONTENT_TYPE,
                         schema: ProblemBody::schema_ref(),
                     }],
-                    headers: vec![],
+                    headers: documented_headers(status),
                 })
                 .collect(),
         }

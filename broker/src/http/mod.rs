@@ -15,6 +15,7 @@ pub(crate) mod page;
 mod poem_service;
 pub(crate) mod query;
 mod read_body;
+mod steps_response;
 mod trusted_proxies;
 
 pub use self::{
@@ -28,6 +29,7 @@ pub use self::{
     outer::{OuterStack, REQUEST_ID_HEADER},
     poem_service::{PoemService, call as call_poem},
     read_body::{MAX_BODY_BYTES, ReadBody},
+    steps_response::StepsResponse,
     trusted_proxies::TrustedProxies,
 };
 

@@ -12,9 +12,6 @@ pub enum UserError {
     /// No user has the identifier.
     #[error("there is no such user; `kubectl tenant users list` lists them")]
     NotFound,
-    /// No user has the name, and no workspace has it either.
-    #[error("{}", AccessError::NameNotFound)]
-    NameNotFound,
     /// Administrators cannot suspend themselves.
     #[error("you cannot suspend yourself; another administrator has to")]
     Yourself,
@@ -28,7 +25,7 @@ pub enum UserError {
     /// The e-mail address is malformed.
     #[error(transparent)]
     Email(#[from] NotAnEmail),
-    /// The caller may not manage users.
+    /// The caller may not manage users, or nothing has the name.
     #[error(transparent)]
     Access(#[from] AccessError),
     /// The suspension of a workspace failed.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 pub use self::error::UserError;
 use crate::{
-    access::{self, ManageUsers, Permit, SuspendWorkspaces},
+    access::{self, AccessError, ManageUsers, Permit, SuspendWorkspaces},
     audit::{self, Action, Event},
     base::{
         clock::{Clock, timestamp},
@@ -133,13 +133,13 @@ impl Users {
     /// The user with this name, or the owner of the workspace with this name.
     ///
     /// # Errors
-    /// [`UserError::NameNotFound`], or the database failed.
+    /// [`AccessError::NameNotFound`], or the database failed.
     pub async fn by_name(
         &self,
         _: &Permit<ManageUsers>,
         name: &Name,
     ) -> Result<UserInfo, UserError> {
-        let row = users::by_name(&self.db, name).await?.ok_or(UserError::NameNotFound)?;
+        let row = users::by_name(&self.db, name).await?.ok_or(AccessError::NameNotFound)?;
         Ok(to_api(row)?)
     }
 

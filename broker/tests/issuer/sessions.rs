@@ -161,7 +161,7 @@ async fn the_workspaces_of_a_suspended_user_are_marked_even_if_the_cluster_is_do
     assert_eq!(answer.body["status"], "suspended");
     assert_eq!(answer.body["workspaces"][0]["status"], "suspending");
     let open = "SELECT COUNT(*) FROM workspaces WHERE status = 'suspending'";
-    assert_eq!(world.number(open).await, 1, "the sweep goes on with it");
+    assert_eq!(world.number(open).await, 1, "the sweep continues with it");
     assert_eq!(world.count_audited("SuspendWorkspace").await, 1);
     assert_eq!(world.count_audited("SuspendUser").await, 1);
 }

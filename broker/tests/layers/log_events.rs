@@ -46,6 +46,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("offset_ms", "milliseconds that this machine's clock is ahead of the database's"),
     ("open_steps", "steps that are not done, separated by commas"),
     ("operator_listen", "address of health and metrics"),
+    ("parameters", "names of parameters of the database URL; `?` for a text that may be no name"),
     ("path", "path without the query, 300 characters at most"),
     ("public_url", "URL of the broker for people"),
     ("request_id", "identifier of the request, as in `X-Request-Id`"),

@@ -8,6 +8,10 @@ use super::chart;
 /// Values, and the key that the error names. They come after those of the installation `minimal`.
 fn refused() -> Vec<(Value, &'static str)> {
     let sqlite = json!({"engine": "sqlite"});
+    let terminated = json!({"tlsTerminatedByLoadBalancer": true});
+    let plain_http =
+        |service: &str| json!({"service": {"type": service}, "tls": {"existingSecret": ""}});
+    let proxies = || json!({"trusted_proxies": ["10.20.0.0/28"]});
     let setting = |key: &str, value: Value| json!({"settings": {key: value}});
     let connector = |key: &str| json!({"settings": {"connectors": {"sso": {key: "x"}}}});
     let file = |file: Value| json!({"files": [file]});
@@ -34,7 +38,7 @@ fn refused() -> Vec<(Value, &'static str)> {
         (json!({"issuer": {"keys": ["../key"]}}), "/issuer/keys"),
         (json!({"tls": {"certificate": {"enabled": true}}}), "/tls/certificate/issuerRef/name"),
         (
-            json!({"tls": {"existingSecret": "", "certificate":
+            json!({"service": terminated, "tls": {"existingSecret": "", "certificate":
                 {"enabled": true, "issuerRef": {"name": "ca"}}}}),
             "/tls/existingSecret",
         ),
@@ -54,10 +58,40 @@ fn refused() -> Vec<(Value, &'static str)> {
         (file(json!({"key": "a", "path": "../a", "secret": "s"})), "/files/0/path"),
         (json!({"bindAddress": "localhost"}), "/bindAddress"),
         (json!({"service": {"port": 70_000}}), "/service/port"),
+        (plain_http("LoadBalancer"), "/service/tlsTerminatedByLoadBalancer"),
+        (plain_http("NodePort"), "/service/tlsTerminatedByLoadBalancer"),
+        (json!({"settings": proxies()}), "/networkPolicy/publicFrom"),
+        (setting("trusted_proxies", json!("10.20.0.1")), "/networkPolicy/publicFrom"),
+        (
+            json!({"settings": proxies(), "networkPolicy": {"enabled": false, "publicFrom": [{}]}}),
+            "/networkPolicy/enabled",
+        ),
         (json!({"httpRoute": {"enabled": true}}), "/httpRoute/parentRefs"),
         (json!({"serviceMonitor": {"enabled": true}}), "/networkPolicy/metricsFrom"),
         (json!({"podDisruptionBudget": {"maxUnavailable": 0}}), "/podDisruptionBudget"),
     ]
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_named_may_terminate_tls_and_report_addresses() {
+    let scratch = Scratch::new("chart").unwrap();
+    let helm = chart::helm(scratch.path()).await.unwrap();
+    let file = scratch.path().join("values.yaml");
+    let more = ["--values", file.to_str().unwrap()];
+    let peers = json!([{"ipBlock": {"cidr": "10.20.0.0/28"}}]);
+    for values in [
+        json!({"tls": {"existingSecret": ""}, "service": {"type": "ClusterIP"}}),
+        json!({"tls": {"existingSecret": ""}, "service": {"tlsTerminatedByLoadBalancer": true}}),
+        json!({"settings": {"trusted_proxies": []}}),
+        json!({
+            "settings": {"trusted_proxies": ["10.20.0.0/28"]},
+            "networkPolicy": {"publicFrom": peers},
+        }),
+    ] {
+        std::fs::write(&file, values.to_string()).unwrap();
+        let rendered = chart::run(&helm, "template", "minimal", &more).await.unwrap();
+        assert!(rendered.status.success(), "{values}: {}", rendered.stderr);
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
 //! Files that change while the broker runs: its credential, and the certificate of its listener.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use integration::authority::{Authority, Identity};
 use integration::broker::Broker;
 use integration::control_plane::BROKER_USER;
@@ -15,7 +17,7 @@ use integration::scratch::{private_folder, write_private};
 use integration::world::World;
 use reqwest::{Client, StatusCode};
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 /// Time limit until changed files are used or refused. The broker needs two seconds.
@@ -118,6 +120,77 @@ async fn a_new_credential_of_the_broker_is_used_while_tokens_are_issued() {
     let metrics = broker.metrics().await.unwrap();
     let end = format!("tenant_broker_credential_expiry_timestamp_seconds{{file=\"{FILE}\"}} ");
     assert!(metrics.contains(&end), "{metrics}");
+}
+
+/// A kubeconfig with a program that prints this file.
+fn kubeconfig_with_program(world: &World, printed: &Path) -> Value {
+    let cluster = world.cluster();
+    let authority = STANDARD.encode(cluster.authority().certificate());
+    let program = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+        "command": "cat", "args": [printed],
+    });
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {
+            "server": cluster.url().as_str(), "certificate-authority-data": authority,
+        }}],
+        "users": [{"name": "u", "user": {"exec": program}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    })
+}
+
+/// What a program prints. The end is in the past, so the broker runs the program again soon.
+fn exec_credential(identity: &Identity, end: &str) -> String {
+    json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+        "status": {
+            "expirationTimestamp": end, "clientCertificateData": identity.certificate,
+            "clientKeyData": identity.key,
+        },
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn a_program_cannot_give_the_broker_the_credential_of_another_user() {
+    const FILE: &str = "cluster.kubeconfig";
+    let world = World::builder().start().await.unwrap();
+    let (broker, authority) = (world.broker(), world.cluster().authority());
+    let first = authority.client(BROKER_USER, None).unwrap();
+    let printed = world.folder().join("exec-credential");
+    write_private(&printed, exec_credential(&first, "2020-01-01T00:00:00Z")).unwrap();
+    let kubeconfig = world.folder().join("program.kubeconfig");
+    let text = kubeconfig_with_program(&world, &printed).to_string();
+    write_private(&kubeconfig, &text).unwrap();
+    broker.use_kubeconfig(&kubeconfig);
+    broker.crash_and_restart().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    let api = alice.api().await.unwrap();
+    let (workspace, _) = api.init("basic").await.unwrap();
+
+    let strangers = [
+        (authority.client("mallory", None), "knows the new credential as mallory"),
+        (authority.client(BROKER_USER, Some("system:masters")), "it may do everything"),
+    ];
+    for (refused, (identity, reason)) in (1..).zip(strangers) {
+        let end = format!("2020-02-0{refused}T00:00:00Z");
+        write_private(&printed, exec_credential(&identity.unwrap(), &end)).unwrap();
+        until_reloaded(broker, FILE, "refused", refused).await;
+        assert!(broker.log().unwrap().contains(reason), "{reason} is not in the log");
+    }
+    std::fs::remove_file(&printed).unwrap();
+    until_reloaded(broker, FILE, "refused", 3).await;
+    let before = token_requests(&world, &first);
+    api.credential(workspace.id).await.unwrap();
+    assert_eq!(token_requests(&world, &first), before + 1, "the first credential stays in use");
+
+    let second = authority.client(BROKER_USER, None).unwrap();
+    write_private(&printed, exec_credential(&second, "2020-03-01T00:00:00Z")).unwrap();
+    until_reloaded(broker, FILE, "ok", 1).await;
+    api.credential(workspace.id).await.unwrap();
+    assert_eq!(token_requests(&world, &second), 1);
+    assert!(!broker.log().unwrap().contains("PRIVATE KEY"), "what the program printed is logged");
 }
 
 #[tokio::test]

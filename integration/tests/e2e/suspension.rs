@@ -131,7 +131,7 @@ async fn with_the_cluster_down_the_decision_stands_and_is_completed_later() {
     let at_terminal = ["tenant", "suspend", &id, "--reason", "now", "--wait", "0"];
     let told = operator.kubectl().run(at_terminal).await.unwrap();
     assert_eq!(told.status.code(), Some(4), "{told:?}");
-    assert!(told.stderr.contains("goes on with them by itself"), "{}", told.stderr);
+    assert!(told.stderr.contains("continues with them by itself"), "{}", told.stderr);
     assert!(told.stderr.contains("is suspending, not suspended; open:"), "{}", told.stderr);
     let listed = operator.kubectl().run(["tenant", "workspaces", "--all"]).await.unwrap();
     assert!(listed.stdout.contains("suspending (4 steps open)"), "{}", listed.stdout);

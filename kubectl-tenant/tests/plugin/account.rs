@@ -191,7 +191,7 @@ fn suspend_reports_done_and_open_steps() {
     let (home, _broker) = slow_cluster(1);
     let output = home.run(&["suspend", &id]);
     assert_eq!(output.code, 0, "{output:?}");
-    for line in ["these steps are open: label_namespace, finish", "goes on", "is suspended:"] {
+    for line in ["these steps are open: label_namespace, finish", "continues", "is suspended:"] {
         assert!(output.stderr.contains(line), "{line} is not in {output:?}");
     }
     // The cluster does not recover in time.

@@ -63,7 +63,7 @@ fn a_revocation_reports_what_else_ended() {
     assert!(output.stderr.contains("other credentials remain valid"), "{output:?}");
     let output = home.run(&["credentials", "revoke", "open", "-o", "json"]);
     assert_eq!((output.code, &output.document()["state"]), (0, &"revoking".into()));
-    assert!(output.stderr.contains("goes on with delete_secret"), "{output:?}");
+    assert!(output.stderr.contains("continues with delete_secret"), "{output:?}");
     let output = home.run(&["credentials", "revoke", "over"]);
     assert!(output.stderr.contains("nothing was done"), "{output:?}");
     assert_eq!(home.run(&["credentials", "revoke", "unknown"]).code, 5);

@@ -9,6 +9,7 @@ mod connection_shares;
 mod dump;
 mod load;
 mod operation_timeout;
+mod postgres_url;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -152,10 +153,10 @@ impl FromStr for Location {
             return Ok(Self::Sqlite(PathBuf::from(path)));
         }
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            // The error of the parser can repeat the URL, and with it the password.
-            return url.parse().map(|options| Self::Postgres(Box::new(options))).map_err(|_| {
-                "not a PostgreSQL URL: postgres://user:password@host:5432/name".into()
-            });
+            let options = postgres_url::parse(url).ok_or_else(|| {
+                "not a PostgreSQL URL: postgres://user:password@host:5432/name".to_owned()
+            })?;
+            return Ok(Self::Postgres(Box::new(options)));
         }
         Err("a database URL starts with postgres:// or sqlite://".to_owned())
     }

@@ -13,6 +13,9 @@
 //! half-written file nor half of a pair is used. A value that cannot be loaded, has ended, or fails
 //! the check of its source is refused: the value before it stays in use, and the load is tried again
 //! from time to time, because the check may depend on other systems.
+//!
+//! Each source is polled by a task of its own: a file system or a program that hangs, or a panic,
+//! affects one source. The metric `file_polled_timestamp_seconds` shows it.
 
 mod files;
 mod reloaded;

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 
+use jiff::Timestamp;
+
 use super::Files;
 use crate::base::certificate::Validity;
 
@@ -46,6 +48,13 @@ pub trait FileSource: Send + 'static {
     /// The value is refused; the check is repeated later.
     fn check(&self, _value: &Self::Value) -> Result<(), Self::Error> {
         Ok(())
+    }
+
+    /// The end of a value that is not in the files, for example because a program prints it. From a
+    /// minute before, the value is loaded again although no file has changed. The new value is
+    /// checked as after a change; if it ends at the same time, it is taken for the same value.
+    fn ends_at(&self, _value: &Self::Value) -> Option<Timestamp> {
+        None
     }
 
     /// Called when a value has come into use; `replaced` is the one before it.

@@ -2,7 +2,6 @@
 
 use std::{
     fs::{self, File},
-    io,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
@@ -16,7 +15,10 @@ use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
 
 use super::{watched::Watched, *};
-use crate::base::{certificate::Validity, clock::Clock, telemetry::Metrics};
+use crate::{
+    base::{certificate::Validity, clock::Clock, telemetry::Metrics},
+    testing::Log,
+};
 
 /// Two files that must have the same text, which ends with a full stop and a line break.
 struct Pair {
@@ -297,37 +299,6 @@ fn a_credential_that_has_ended_or_not_begun_replaces_no_other() {
     fixture.write("one", "without an end.");
     assert_eq!(fixture.polled(2), "without an end.");
     assert_eq!(end(&fixture), None);
-}
-
-/// A log that a test reads.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    /// Runs a function, and returns its log lines without their times.
-    fn of(run: impl FnOnce()) -> String {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .without_time()
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        tracing::subscriber::with_default(subscriber, run);
-        let bytes = log.0.lock().unwrap().clone();
-        String::from_utf8(bytes).unwrap()
-    }
 }
 
 #[test]

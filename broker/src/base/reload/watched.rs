@@ -18,6 +18,11 @@ const DAY_MS: i64 = 24 * HOUR_MS;
 const WARNING_PART: i64 = 8;
 /// Maximum time from the first warning to the end.
 const MAX_WARNING_MS: i64 = 30 * DAY_MS;
+/// Time before its end at which a value is loaded again although no file has changed.
+const RENEWAL_MS: i64 = 60 * 1000;
+/// Time between two attempts to renew a value. A program may print the credential that is in use
+/// until shortly before its end, because it keeps that in a cache.
+const RENEWAL_RETRY_MS: i64 = 5 * 1000;
 
 /// A source and its current value.
 pub(super) struct Watched<S: FileSource> {
@@ -30,6 +35,7 @@ pub(super) struct Watched<S: FileSource> {
     unsettled: Option<Files>,
     refused: Option<Refusal>,
     end: Option<End>,
+    renewal: Option<Renewal>,
     clock: Clock,
     metrics: Metrics,
 }
@@ -46,6 +52,12 @@ struct End {
     next_notice_ms: i64,
 }
 
+/// The end of a current value that is loaded again although its files do not change.
+struct Renewal {
+    ends_at: Timestamp,
+    next_attempt_ms: i64,
+}
+
 impl<S: FileSource> Watched<S> {
     /// Loads the first value.
     pub(super) fn load(
@@ -57,6 +69,7 @@ impl<S: FileSource> Watched<S> {
         let mut files = Files::default();
         let Loaded { value, validity } = source.load(&mut files)?;
         source.in_use(&value, None);
+        let ends_at = source.ends_at(&value);
         let (sender, value) = Reloaded::channel(value);
         let mut watched = Self {
             name: name.to_owned(),
@@ -66,19 +79,28 @@ impl<S: FileSource> Watched<S> {
             unsettled: None,
             refused: None,
             end: None,
+            renewal: None,
             clock,
             metrics,
         };
-        watched.record_in_use(validity);
+        watched.record_in_use(validity, ends_at);
+        watched.record_poll();
         Ok((watched, value))
     }
 
-    /// Looks at the files. It reports the end of the current value, too.
+    /// Looks at the files, and renews a value that ends. It reports the end of the current value,
+    /// too.
     pub(super) fn poll(&mut self) {
         self.report_end();
+        self.look();
+        self.record_poll();
+    }
+
+    fn look(&mut self) {
         let is_changed = !self.decided.are_unchanged();
         let is_retry = self.is_retry_due();
-        if !is_changed && !is_retry {
+        let is_renewal = self.is_renewal_due();
+        if !is_changed && !is_retry && !is_renewal {
             self.unsettled = None;
             return;
         }
@@ -91,6 +113,9 @@ impl<S: FileSource> Watched<S> {
             return;
         }
         self.unsettled = None;
+        if !is_changed && !is_retry && self.is_in_use(&loaded) {
+            return;
+        }
         self.decided = files;
         match self.check(loaded) {
             Ok(loaded) => self.replace(loaded),
@@ -103,6 +128,23 @@ impl<S: FileSource> Watched<S> {
         let Some(refusal) = &mut self.refused else { return false };
         refusal.polls += 1;
         refusal.polls >= POLLS_BETWEEN_RETRIES
+    }
+
+    /// Whether the current value ends soon and is to be loaded again.
+    fn is_renewal_due(&mut self) -> bool {
+        let now_ms = self.clock.now_ms();
+        let Some(renewal) = &mut self.renewal else { return false };
+        let is_due = renewal.next_attempt_ms <= now_ms;
+        if is_due {
+            renewal.next_attempt_ms = now_ms.saturating_add(RENEWAL_RETRY_MS);
+        }
+        is_due
+    }
+
+    /// Whether this is the current value again: it ends at the same time.
+    fn is_in_use(&self, loaded: &Result<Loaded<S::Value>, S::Error>) -> bool {
+        let Some(renewal) = &self.renewal else { return false };
+        loaded.as_ref().is_ok_and(|it| self.source.ends_at(&it.value) == Some(renewal.ends_at))
     }
 
     /// Checks a value that is to replace the current one. The error is the reason to refuse it.
@@ -125,12 +167,13 @@ impl<S: FileSource> Watched<S> {
     }
 
     fn replace(&mut self, loaded: Loaded<S::Value>) {
+        let ends_at = self.source.ends_at(&loaded.value);
         let value = Arc::new(loaded.value);
         let replaced = self.value.send_replace(Arc::clone(&value));
         self.source.in_use(&value, Some(&replaced));
         self.refused = None;
         self.metrics.file_reload(&self.name, true);
-        self.record_in_use(loaded.validity);
+        self.record_in_use(loaded.validity, ends_at);
         tracing::info!(file = %self.name, "changed files were read again and are in use");
     }
 
@@ -147,8 +190,18 @@ impl<S: FileSource> Watched<S> {
         self.refused = Some(Refusal { reason, polls: 0 });
     }
 
-    /// Records that the current value was loaded now.
-    fn record_in_use(&mut self, validity: Option<Validity>) {
+    /// Records that a poll has ended.
+    fn record_poll(&self) {
+        self.metrics.file_polled(&self.name, self.clock.now());
+    }
+
+    /// Records that the current value was loaded now. `ends_at` is the end of a value that is
+    /// renewed.
+    fn record_in_use(&mut self, validity: Option<Validity>, ends_at: Option<Timestamp>) {
+        self.renewal = ends_at.map(|ends_at| {
+            let next_attempt_ms = ends_at.as_millisecond().saturating_sub(RENEWAL_MS);
+            Renewal { ends_at, next_attempt_ms }
+        });
         self.metrics.file_loaded(&self.name, self.clock.now());
         self.metrics.credential_expiry(&self.name, validity.map(|it| it.until));
         self.end = validity.map(|Validity { from, until }| {
@@ -179,5 +232,87 @@ impl<S: FileSource> Watched<S> {
             );
         }
         end.next_notice_ms = now_ms + if left_ms > DAY_MS { DAY_MS } else { HOUR_MS };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    };
+
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    const NOW: &str = "2026-01-02T00:00:00Z";
+
+    /// A credential that a program prints: its number is in no file, and its end is.
+    #[derive(Clone)]
+    struct Printed {
+        ends_at: Arc<Mutex<Timestamp>>,
+        runs: Arc<AtomicU32>,
+        accepts: Arc<AtomicBool>,
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the credential is not accepted")]
+    struct NotAccepted;
+
+    impl FileSource for Printed {
+        type Value = (u32, Timestamp);
+        type Error = NotAccepted;
+
+        const ADVICE: &'static str = "mend the program";
+
+        fn load(&self, _files: &mut Files) -> Result<Loaded<Self::Value>, NotAccepted> {
+            let run = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
+            Ok(Loaded::without_end((run, *self.ends_at.lock().unwrap())))
+        }
+
+        fn check(&self, _value: &Self::Value) -> Result<(), NotAccepted> {
+            if self.accepts.load(Ordering::SeqCst) { Ok(()) } else { Err(NotAccepted) }
+        }
+
+        fn ends_at(&self, value: &Self::Value) -> Option<Timestamp> {
+            Some(value.1)
+        }
+    }
+
+    #[test]
+    fn a_value_with_an_end_of_its_own_is_renewed_before_it_ends_and_checked() {
+        let start: Timestamp = NOW.parse().unwrap();
+        let minutes = |count: i64| start + SignedDuration::from_mins(count);
+        let clock = Clock::manual(start);
+        let source = Printed {
+            ends_at: Arc::new(Mutex::new(minutes(15))),
+            runs: Arc::default(),
+            accepts: Arc::new(AtomicBool::new(true)),
+        };
+        let loaded = Watched::load("program", source.clone(), clock.clone(), Metrics::default());
+        let (mut watched, value) = loaded.unwrap();
+        let mut polled_after = |seconds: u32| {
+            for _ in 0..seconds {
+                clock.advance(1_000);
+                watched.poll();
+            }
+            value.get().0
+        };
+        assert_eq!(polled_after(14 * 60 - 1), 1);
+        assert_eq!(source.runs.load(Ordering::SeqCst), 1, "it ends in more than a minute");
+        // The program prints the same credential: it is asked every five seconds.
+        assert_eq!(polled_after(11), 1);
+        assert_eq!(source.runs.load(Ordering::SeqCst), 4);
+        // A credential of somebody else.
+        *source.ends_at.lock().unwrap() = minutes(30);
+        source.accepts.store(false, Ordering::SeqCst);
+        assert_eq!(polled_after(10), 1, "the credential before stays in use");
+        source.accepts.store(true, Ordering::SeqCst);
+        assert!(polled_after(5) > 1);
+        let runs = source.runs.load(Ordering::SeqCst);
+        assert_eq!(polled_after(10 * 60), runs);
+        assert_eq!(source.runs.load(Ordering::SeqCst), runs, "it ends in more than a minute");
+        assert_eq!(value.get().1, minutes(30));
     }
 }

@@ -19,6 +19,7 @@ use super::{
     health::HealthGauges,
     process,
     registry::{Exposition, Registrar},
+    status_label::StatusLabel,
 };
 
 /// Labels of a request; the values of each are a closed set.
@@ -26,7 +27,7 @@ use super::{
 pub(super) struct RequestLabels {
     pub(super) method: &'static str,
     pub(super) area: &'static str,
-    pub(super) status: u16,
+    pub(super) status: StatusLabel,
 }
 
 /// Label of the part of the service that serves a request.

@@ -33,6 +33,7 @@ pub(super) struct FileMetrics {
     reloads: Family<ReloadLabels, Counter>,
     current: Family<FileLabels, Gauge>,
     loaded_timestamp: Family<FileLabels, Gauge>,
+    polled_timestamp: Family<FileLabels, Gauge>,
     expiry_timestamp: Family<FileLabels, Gauge>,
 }
 
@@ -54,6 +55,12 @@ impl FileMetrics {
                 registry,
                 "file_loaded_timestamp",
                 "Unix time at which the contents in use were read",
+                Family::default(),
+            ),
+            polled_timestamp: register_seconds(
+                registry,
+                "file_polled_timestamp",
+                "Unix time of the last completed comparison of the files with the contents in use",
                 Family::default(),
             ),
             expiry_timestamp: register_seconds(
@@ -85,6 +92,11 @@ impl Metrics {
         }
         files.current.get_or_create(&labels(file)).set(1);
         files.loaded_timestamp.get_or_create(&labels(file)).set(at.as_second());
+    }
+
+    /// Records when a poll of these files ended.
+    pub fn file_polled(&self, file: &str, at: Timestamp) {
+        self.0.files.polled_timestamp.get_or_create(&labels(file)).set(at.as_second());
     }
 
     /// Sets the end of the certificate or token of these files; `None` if they have no end.

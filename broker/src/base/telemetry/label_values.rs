@@ -9,6 +9,7 @@ use super::{
         RequestLabels, RoleLabels, StepLabels, SweepLabels,
     },
     metrics::{AREAS, METHODS, Metrics, SweepOutcome},
+    status_label::StatusLabel,
 };
 
 /// Statuses of workspaces that the sweep works on.
@@ -110,7 +111,7 @@ impl Metrics {
         for (area, _) in AREAS {
             drop(counts.request_seconds.get_or_create(&AreaLabels { area }));
             for method in METHODS {
-                let labels = RequestLabels { method, area, status: 0 };
+                let labels = RequestLabels { method, area, status: StatusLabel::new(200) };
                 drop(counts.requests.get_or_create(&labels));
             }
         }
@@ -133,6 +134,7 @@ impl Metrics {
             self.set_database_connections(share, [0, 0], 0);
         }
         self.file_loaded("any", Timestamp::UNIX_EPOCH);
+        self.file_polled("any", Timestamp::UNIX_EPOCH);
         for &file in &values.expiring_files {
             self.credential_expiry(file, Some(Timestamp::UNIX_EPOCH));
         }

@@ -2,7 +2,10 @@
 
 use std::str::FromStr;
 
-use tracing_subscriber::{EnvFilter, layer::SubscriberExt as _, util::SubscriberInitExt as _};
+use tracing::Metadata;
+use tracing_subscriber::{
+    EnvFilter, filter::filter_fn, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 /// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,11 +46,53 @@ pub fn log_filter(text: &str) -> Result<EnvFilter, String> {
 
 /// Starts logging to stderr, once per process.
 pub fn start_logging(filter: EnvFilter, format: LogFormat) {
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry =
+        tracing_subscriber::registry().with(filter).with(filter_fn(|it| !may_have_secret(it)));
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     // A second call (in tests) finds logging already started, which is fine.
     let _ = match format {
         LogFormat::Text => registry.with(layer.with_ansi(false)).try_init(),
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     };
+}
+
+/// Whether a message of a library may contain a secret, so that it is not logged at any level: lines
+/// of the file `.pgpass`, values of parameters of database URLs, and whole responses of the API
+/// server that the Kubernetes client cannot parse.
+fn may_have_secret(metadata: &Metadata<'_>) -> bool {
+    let has_field = |name: &str| metadata.fields().field(name).is_some();
+    match metadata.target() {
+        "kube_client::client" => true,
+        target if target.starts_with("sqlx_postgres::options") => {
+            has_field("line") || has_field("value")
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Log;
+
+    #[test]
+    fn messages_of_libraries_with_secrets_are_not_logged_at_any_level() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::registry()
+            .with(log_filter("trace,sqlx_postgres=trace,kube_client::client=trace").unwrap())
+            .with(filter_fn(|it| !may_have_secret(it)))
+            .with(tracing_subscriber::fmt::layer().with_writer(move || writer.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            let secret = "hunter2";
+            tracing::warn!(target: "sqlx_postgres::options::pgpass", line = secret, "malformed");
+            tracing::warn!(target: "sqlx_postgres::options::parse", value = secret, "unknown");
+            tracing::warn!(target: "kube_client::client", "{secret}");
+            tracing::warn!(target: "sqlx_postgres::options::pgpass", path = "p", "cannot open");
+            tracing::debug!(target: "kube_client::client::builder", "requesting");
+        });
+        let text = log.text();
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(text.contains("cannot open") && text.contains("requesting"), "{text}");
+    }
 }

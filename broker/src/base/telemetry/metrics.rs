@@ -12,6 +12,7 @@ use super::{
     },
     gateway::KindLabels,
     health::{ConnectionLabels, ShareLabels},
+    status_label::StatusLabel,
 };
 
 /// Values of the label `method`: the methods of HTTP that the broker serves, and all others.
@@ -64,9 +65,10 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts an answered request and its duration.
+    /// Counts an answered request with its status, 100 to 999, and its duration.
     pub fn request(&self, method: &http::Method, path: &str, status: u16, seconds: f64) {
         let area = area(path);
+        let status = StatusLabel::new(status);
         let labels = RequestLabels { method: method_label(method), area, status };
         self.0.requests.get_or_create(&labels).inc();
         self.0.request_seconds.get_or_create(&AreaLabels { area }).observe(seconds);

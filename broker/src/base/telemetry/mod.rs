@@ -14,6 +14,7 @@ mod metrics;
 mod process;
 mod reference;
 mod registry;
+mod status_label;
 
 pub use self::{
     label_values::LabelValues,

@@ -29,15 +29,19 @@ A histogram has the samples `_bucket` (label `le`), `_sum` and `_count`. [Dashbo
 ";
 
 /// Values that are not known in advance, or are listed elsewhere: metric, label, description.
-const DESCRIBED_VALUES: [(&str, &str, &str); 7] = [
+const DESCRIBED_VALUES: [(&str, &str, &str); 8] = [
     ("tenant_broker_build_info", "version", "version of the program"),
-    ("tenant_broker_requests_total", "status", "HTTP status"),
+    ("tenant_broker_requests_total", "status", STATUS),
     ("tenant_broker_actions_total", "action", "[catalogue](audit.md#the-catalogue)"),
     ("tenant_broker_role_rights_beyond_admin", "role", "name of the ClusterRole"),
     ("tenant_broker_file_reloads_total", "file", FILES),
     ("tenant_broker_file_current", "file", FILES),
     ("tenant_broker_file_loaded_timestamp_seconds", "file", FILES),
+    ("tenant_broker_file_polled_timestamp_seconds", "file", FILES),
 ];
+
+/// Values of the label `status` of requests.
+const STATUS: &str = "HTTP status, or the class of one that IANA has not registered (`2xx`)";
 
 /// Values of the label `file`: they contain names of connectors and workloads.
 const FILES: &str = "[files](operations.md#files-that-are-read-again)";

@@ -1,9 +1,8 @@
 //! `DELETE /workspaces/{id}/credentials/{credential_id}`
 
 use poem_openapi::{
-    ApiResponse, OpenApi,
+    OpenApi,
     param::{Path, Query},
-    payload::Json,
 };
 use tenant_shared::{Revocation, RevocationState};
 use uuid::Uuid;
@@ -11,33 +10,13 @@ use uuid::Uuid;
 use super::parse_credential_id;
 use crate::{
     credential::Credentials,
-    http::{ApiError, Authenticated},
+    http::{ApiError, Authenticated, StepsResponse},
 };
 
 /// `revokeCredential`.
 #[derive(Debug)]
 pub struct Revoke {
     pub(super) credentials: Credentials,
-}
-
-/// Responses of `revoke`.
-#[derive(ApiResponse)]
-pub(super) enum RevocationResponse {
-    /// Every step is done, or there was nothing to do.
-    #[oai(status = 200)]
-    Done(Json<Revocation>),
-    /// The decision is recorded; the broker retries the open steps.
-    #[oai(status = 202)]
-    Open(Json<Revocation>),
-}
-
-impl From<Revocation> for RevocationResponse {
-    fn from(revocation: Revocation) -> Self {
-        match revocation.state {
-            RevocationState::Revoked | RevocationState::Over => Self::Done(Json(revocation)),
-            RevocationState::Revoking => Self::Open(Json(revocation)),
-        }
-    }
 }
 
 #[OpenApi(prefix_path = "/workspaces")]
@@ -66,11 +45,16 @@ impl Revoke {
         /// The reason for the audit trail, as free text.
         #[oai(validator(max_length = 500))]
         reason: Query<Option<String>>,
-    ) -> Result<RevocationResponse, ApiError> {
+    ) -> Result<StepsResponse<Revocation>, ApiError> {
         // Parsed before the workspace is looked up, so that this error does not depend on what
         // exists.
         let credential = parse_credential_id(&credential_id.0)?;
         let permit = self.credentials.authorize_revocation(&caller.0, id.0, &credential).await?;
-        Ok(self.credentials.revoke(&permit, &credential, reason.0).await?.into())
+        let revocation = self.credentials.revoke(&permit, &credential, reason.0).await?;
+        let is_done = match revocation.state {
+            RevocationState::Revoked | RevocationState::Over => true,
+            RevocationState::Revoking => false,
+        };
+        Ok(StepsResponse::new(revocation, is_done))
     }
 }

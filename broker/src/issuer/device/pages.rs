@@ -166,7 +166,7 @@ async fn record_decision(
     let page = if allowed {
         Page::Done {
             title: "You are signed in",
-            text: "Your terminal goes on by itself within a few seconds. You can close this window.",
+            text: "Your terminal continues by itself within a few seconds. You can close this window.",
         }
     } else {
         Page::Done {

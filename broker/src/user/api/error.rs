@@ -7,7 +7,7 @@ use crate::{http::ApiError, user::UserError};
 impl From<UserError> for ApiError {
     fn from(error: UserError) -> Self {
         let code = match error {
-            UserError::NotFound | UserError::NameNotFound => Code::NotFound,
+            UserError::NotFound => Code::NotFound,
             UserError::Yourself => Code::Forbidden,
             UserError::FormerAdministrator => Code::Unauthenticated,
             UserError::EmailTaken => Code::EmailTaken,
@@ -23,19 +23,12 @@ impl From<UserError> for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{access::AccessError, workspace::WorkspaceError};
+    use crate::workspace::WorkspaceError;
 
     #[test]
     fn a_caller_who_was_suspended_meanwhile_is_unauthenticated() {
         for error in [UserError::FormerAdministrator, WorkspaceError::NotActive.into()] {
             assert_eq!(ApiError::from(error).code(), Code::Unauthenticated);
         }
-    }
-
-    #[test]
-    fn an_unknown_name_has_the_same_error_for_users_as_for_workspaces() {
-        let user = ApiError::from(UserError::NameNotFound);
-        let workspace = ApiError::from(AccessError::NameNotFound);
-        assert_eq!((user.code(), user.detail()), (workspace.code(), workspace.detail()));
     }
 }

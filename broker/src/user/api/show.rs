@@ -19,6 +19,8 @@ pub struct ShowUser {
 #[OpenApi(prefix_path = "/users")]
 impl ShowUser {
     /// Show a user
+    ///
+    /// For administrators.
     #[oai(path = "/:id", method = "get", operation_id = "showUser")]
     async fn show(
         &self,

@@ -1,13 +1,13 @@
 //! `POST /users/{id}/suspend`
 
-use poem_openapi::{ApiResponse, OpenApi, param::Path, payload::Json};
+use poem_openapi::{OpenApi, param::Path};
 use tenant_shared::{StepResult, SuspendRequest, UserSuspension};
 use uuid::Uuid;
 
 use crate::{
     access::{self, SuspendWorkspaces},
     audit::Action,
-    http::{ApiError, Authenticated, OptionalJson},
+    http::{ApiError, Authenticated, OptionalJson, StepsResponse},
     user::Users,
 };
 
@@ -15,28 +15,6 @@ use crate::{
 #[derive(Debug)]
 pub struct SuspendUser {
     pub(super) users: Users,
-}
-
-/// Responses of `suspend`.
-#[derive(ApiResponse)]
-pub(super) enum SuspensionResponse {
-    /// Every step is done.
-    #[oai(status = 200)]
-    Done(Json<UserSuspension>),
-    /// The decision is recorded; the broker retries the open steps.
-    #[oai(status = 202)]
-    Open(Json<UserSuspension>),
-}
-
-impl From<UserSuspension> for SuspensionResponse {
-    fn from(suspension: UserSuspension) -> Self {
-        let steps = suspension.workspaces.iter().flat_map(|workspace| &workspace.steps);
-        if steps.into_iter().all(|step| step.result == StepResult::Done) {
-            Self::Done(Json(suspension))
-        } else {
-            Self::Open(Json(suspension))
-        }
-    }
 }
 
 #[OpenApi(prefix_path = "/users")]
@@ -52,9 +30,13 @@ impl SuspendUser {
         /// Identifier of the user.
         id: Path<Uuid>,
         request: OptionalJson<SuspendRequest>,
-    ) -> Result<SuspensionResponse, ApiError> {
+    ) -> Result<StepsResponse<UserSuspension>, ApiError> {
         let permit = self.users.authorize_audited(&caller.0, id.0, Action::SuspendUser).await?;
         let suspend_workspaces = access::authorize_all::<SuspendWorkspaces>(&caller.0)?;
-        Ok(self.users.suspend(&permit, &suspend_workspaces, id.0, request.0.reason).await?.into())
+        let suspension =
+            self.users.suspend(&permit, &suspend_workspaces, id.0, request.0.reason).await?;
+        let mut steps = suspension.workspaces.iter().flat_map(|workspace| &workspace.steps);
+        let is_done = steps.all(|step| step.result == StepResult::Done);
+        Ok(StepsResponse::new(suspension, is_done))
     }
 }

@@ -1,14 +1,14 @@
 //! `POST /workspaces/{id}/resume`
 
 use poem_openapi::{OpenApi, param::Path};
-use tenant_shared::SuspendRequest;
+use tenant_shared::{SuspendRequest, Suspension};
 use uuid::Uuid;
 
-use super::suspend::SuspensionResponse;
+use super::suspend::response;
 use crate::{
     access::SuspendWorkspaces,
     audit::Action,
-    http::{ApiError, Authenticated, OptionalJson},
+    http::{ApiError, Authenticated, OptionalJson, StepsResponse},
     workspace::Workspaces,
 };
 
@@ -31,11 +31,11 @@ impl Resume {
         /// Identifier of the workspace.
         id: Path<Uuid>,
         request: OptionalJson<SuspendRequest>,
-    ) -> Result<SuspensionResponse, ApiError> {
+    ) -> Result<StepsResponse<Suspension>, ApiError> {
         let permit = self
             .workspaces
             .authorize_audited::<SuspendWorkspaces>(&caller.0, id.0, Action::ResumeWorkspace)
             .await?;
-        Ok(self.workspaces.resume(&permit, request.0.reason).await?.into())
+        Ok(response(self.workspaces.resume(&permit, request.0.reason).await?))
     }
 }

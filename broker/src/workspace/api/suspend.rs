@@ -1,13 +1,13 @@
 //! `POST /workspaces/{id}/suspend`
 
-use poem_openapi::{ApiResponse, OpenApi, param::Path, payload::Json};
+use poem_openapi::{OpenApi, param::Path};
 use tenant_shared::{StepResult, SuspendRequest, Suspension};
 use uuid::Uuid;
 
 use crate::{
     access::SuspendWorkspaces,
     audit::Action,
-    http::{ApiError, Authenticated, OptionalJson},
+    http::{ApiError, Authenticated, OptionalJson, StepsResponse},
     workspace::Workspaces,
 };
 
@@ -17,25 +17,10 @@ pub struct Suspend {
     pub(super) workspaces: Workspaces,
 }
 
-/// Responses of `suspend` and `resume`.
-#[derive(ApiResponse)]
-pub(super) enum SuspensionResponse {
-    /// Every step is done.
-    #[oai(status = 200)]
-    Done(Json<Suspension>),
-    /// The decision is recorded; the broker retries the open steps.
-    #[oai(status = 202)]
-    Open(Json<Suspension>),
-}
-
-impl From<Suspension> for SuspensionResponse {
-    fn from(suspension: Suspension) -> Self {
-        if suspension.steps.iter().all(|step| step.result == StepResult::Done) {
-            Self::Done(Json(suspension))
-        } else {
-            Self::Open(Json(suspension))
-        }
-    }
+/// The response to `suspend` and `resume`.
+pub(super) fn response(suspension: Suspension) -> StepsResponse<Suspension> {
+    let is_done = suspension.steps.iter().all(|step| step.result == StepResult::Done);
+    StepsResponse::new(suspension, is_done)
 }
 
 #[OpenApi(prefix_path = "/workspaces")]
@@ -50,11 +35,11 @@ impl Suspend {
         /// Identifier of the workspace.
         id: Path<Uuid>,
         request: OptionalJson<SuspendRequest>,
-    ) -> Result<SuspensionResponse, ApiError> {
+    ) -> Result<StepsResponse<Suspension>, ApiError> {
         let permit = self
             .workspaces
             .authorize_audited::<SuspendWorkspaces>(&caller.0, id.0, Action::SuspendWorkspace)
             .await?;
-        Ok(self.workspaces.suspend(&permit, request.0.reason).await?.into())
+        Ok(response(self.workspaces.suspend(&permit, request.0.reason).await?))
     }
 }
