@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{error::BackupError, keys::KeyFiles, manifest::Manifest};
+use super::{error::BackupError, keys::KeyFiles, manifest::Manifest, revoke::emptied_tables};
 use crate::base::{clock::Clock, db::Db, reload::Files};
 
 /// A finished backup.
@@ -47,7 +47,7 @@ pub async fn create_backup(
     let mut files = Files::default();
     let stored = keys.copy_into(work.path(), &mut files)?;
     keys.check()?;
-    let database = db.dump(work.path()).await?;
+    let database = db.dump(work.path(), &emptied_tables()).await?;
     // Brokers use a changed key within seconds, so the rows may need another one than was copied.
     if !files.are_unchanged() {
         return Err(BackupError::KeysChanged);

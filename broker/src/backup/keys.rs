@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,10 @@ pub(super) struct StoredKey {
     setting: String,
     /// Position in the list of that setting, beginning with 1.
     position: usize,
+    /// Name of the file that was copied, without its folder.
+    name: String,
+    /// Identifiers (RFC 7638) of the private keys in the file; none for a file of public keys.
+    kids: Vec<String>,
     /// Name of the file in the backup.
     pub(super) file: String,
 }
@@ -49,11 +54,25 @@ struct NamedFile<'a> {
     path: &'a Path,
 }
 
+impl NamedFile<'_> {
+    /// Name of the file, without its folder.
+    fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
 /// What a restore did with a key file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyOutcome {
     /// The file was missing and was written.
-    Written(PathBuf),
+    Written {
+        /// Path of the file.
+        path: PathBuf,
+        /// Identifiers of its private keys.
+        kids: Vec<String>,
+        /// When the backup was made.
+        backup: Timestamp,
+    },
     /// The file exists with the same content.
     Same(PathBuf),
     /// The file exists with another content and stays.
@@ -63,10 +82,14 @@ pub enum KeyOutcome {
         /// Path of the backup's.
         copy: PathBuf,
     },
-    /// The configuration names no file for this one.
+    /// The configuration names no file of this name, so the key may be retired.
     NotConfigured {
         /// The setting that named it.
         setting: String,
+        /// Name of the file that was copied.
+        name: String,
+        /// Identifiers of its private keys.
+        kids: Vec<String>,
         /// Path of the backup's.
         copy: PathBuf,
     },
@@ -75,7 +98,16 @@ pub enum KeyOutcome {
 impl fmt::Display for KeyOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Written(path) => write!(f, "written: {}", path.display()),
+            Self::Written { path, kids, backup } if kids.is_empty() => {
+                write!(f, "written: {}, as the backup of {backup} has it", path.display())
+            }
+            Self::Written { path, kids, backup } => write!(
+                f,
+                "written: {}, the key {} of the backup of {backup}. If this key was retired since, \
+                 make a new one before the broker starts",
+                path.display(),
+                kids.join(", ")
+            ),
             Self::Same(path) => write!(f, "unchanged: {}", path.display()),
             Self::Different { path, copy } => write!(
                 f,
@@ -85,10 +117,11 @@ impl fmt::Display for KeyOutcome {
                 path.display(),
                 copy.display()
             ),
-            Self::NotConfigured { setting, copy } => write!(
+            Self::NotConfigured { setting, name, kids, copy } => write!(
                 f,
-                "NOT RESTORED: {setting} has no place for {}; add it if the audit trail has \
-                 checkpoints that it signed",
+                "NOT RESTORED: {setting} names no file {name:?}, so {} {kids:?} is not written. If \
+                 the audit trail has checkpoints that it signed, put its public key into \
+                 audit.known_keys_file; if it is still in use, copy it to its place",
                 copy.display()
             ),
         }
@@ -123,10 +156,17 @@ impl KeyFiles {
         files: &mut Files,
     ) -> Result<Vec<StoredKey>, BackupError> {
         let mut stored = Vec::new();
-        for NamedFile { setting, position, copy, path } in self.named() {
-            let content = files.read(path).map_err(KeyError::from)?;
-            write_private(&folder.join(&copy), content.expose_secret())?;
-            stored.push(StoredKey { setting: setting.to_owned(), position, file: copy });
+        for named in self.named() {
+            let content = files.read(named.path).map_err(KeyError::from)?;
+            let copy = folder.join(&named.copy);
+            write_private(&copy, content.expose_secret())?;
+            stored.push(StoredKey {
+                setting: named.setting.to_owned(),
+                position: named.position,
+                name: named.name(),
+                kids: kids(&copy),
+                file: named.copy,
+            });
         }
         Ok(stored)
     }
@@ -145,7 +185,10 @@ impl KeyFiles {
         Ok(())
     }
 
-    /// Writes the key files of a backup that are missing. Existing files stay.
+    /// Writes the key files of a backup of this time that are missing. Existing files stay.
+    ///
+    /// A file is written only in the place of a file of its name, because the place of a retired
+    /// key is that of its successor.
     ///
     /// # Errors
     /// A file cannot be read or written.
@@ -153,29 +196,54 @@ impl KeyFiles {
         &self,
         folder: &Path,
         stored: &[StoredKey],
+        backup: Timestamp,
     ) -> Result<Vec<KeyOutcome>, BackupError> {
         let named = self.named();
         let restore_one = |key: &StoredKey| -> Result<KeyOutcome, BackupError> {
             let copy = folder.join(&key.file);
-            let place = named
-                .iter()
-                .find(|file| file.setting == key.setting && file.position == key.position);
-            let Some(NamedFile { path, .. }) = place else {
-                return Ok(KeyOutcome::NotConfigured { setting: key.setting.clone(), copy });
-            };
             let content = fs::read(&copy).map_err(BackupError::reading(&copy))?;
+            let of_setting: Vec<_> =
+                named.iter().filter(|file| file.setting == key.setting).collect();
+            let of_name: Vec<_> =
+                of_setting.iter().filter(|file| file.name() == key.name).collect();
+            let place = match of_name.as_slice() {
+                [only] => Some(only.path),
+                several => {
+                    several.iter().find(|file| file.position == key.position).map(|file| file.path)
+                }
+            };
+            let Some(path) = place else {
+                let has_it = |path: &Path| fs::read(path).is_ok_and(|found| found == content);
+                let elsewhere = of_setting.iter().find(|file| has_it(file.path));
+                return Ok(elsewhere.map_or_else(
+                    || KeyOutcome::NotConfigured {
+                        setting: key.setting.clone(),
+                        name: key.name.clone(),
+                        kids: key.kids.clone(),
+                        copy: copy.clone(),
+                    },
+                    |file| KeyOutcome::Same(file.path.to_path_buf()),
+                ));
+            };
             match fs::read(path) {
                 Ok(existing) if existing == content => Ok(KeyOutcome::Same(path.to_path_buf())),
                 Ok(_) => Ok(KeyOutcome::Different { path: path.to_path_buf(), copy }),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     write_private(path, &content)?;
-                    Ok(KeyOutcome::Written(path.to_path_buf()))
+                    let (path, kids) = (path.to_path_buf(), key.kids.clone());
+                    Ok(KeyOutcome::Written { path, kids, backup })
                 }
                 Err(error) => Err(BackupError::reading(path)(error)),
             }
         };
         stored.iter().map(restore_one).collect()
     }
+}
+
+/// Identifiers of the private keys in a file; none if it contains no usable private key.
+fn kids(path: &Path) -> Vec<String> {
+    let keys = PrivateKey::load(&[path.to_owned()], &mut Files::default()).unwrap_or_default();
+    keys.iter().map(|key| key.jwk().kid().to_owned()).collect()
 }
 
 /// Writes a file that only this user can read; it must not exist. Makes its folder if necessary.
@@ -201,6 +269,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::base::signing::generate_if_missing;
 
     #[test]
     fn missing_keys_are_written_and_existing_ones_stay() {
@@ -228,7 +297,7 @@ mod tests {
             audit: Vec::new(),
             known_audit_keys: Some(elsewhere.clone()),
         };
-        let outcomes = restored.restore(&backup, &stored).unwrap();
+        let outcomes = restored.restore(&backup, &stored, Timestamp::UNIX_EPOCH).unwrap();
         let copy = |name: &str| backup.join(name);
         assert_eq!(
             outcomes,
@@ -237,14 +306,55 @@ mod tests {
                 KeyOutcome::Different { path: path("two"), copy: copy("key-issuer-2") },
                 KeyOutcome::NotConfigured {
                     setting: "issuer.signing_key_files".to_owned(),
+                    name: "three".to_owned(),
+                    kids: Vec::new(),
                     copy: copy("key-issuer-3"),
                 },
-                KeyOutcome::Written(elsewhere.clone()),
+                KeyOutcome::Written {
+                    path: elsewhere.clone(),
+                    kids: Vec::new(),
+                    backup: Timestamp::UNIX_EPOCH,
+                },
             ]
         );
         assert_eq!(content("two"), "rotated");
         assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "known");
         assert_eq!(fs::metadata(&elsewhere).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(outcomes[1].to_string().starts_with("NOT RESTORED"));
+    }
+
+    #[test]
+    fn a_retired_key_does_not_come_back_as_its_successor() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let backup = path("backup");
+        fs::create_dir(&backup).unwrap();
+        generate_if_missing(&path("old.pem")).unwrap();
+        let configured = |names: &[&str]| KeyFiles {
+            issuer: names.iter().map(|name| path(name)).collect(),
+            ..KeyFiles::default()
+        };
+        let before = configured(&["old.pem"]);
+        let stored = before.copy_into(&backup, &mut Files::default()).unwrap();
+        let kid = kids(&path("old.pem")).remove(0);
+        let restore = |names: &[&str]| {
+            let restored = configured(names).restore(&backup, &stored, Timestamp::UNIX_EPOCH);
+            restored.unwrap().remove(0)
+        };
+
+        // A file of another name that has this content is a renamed one.
+        fs::rename(path("old.pem"), path("renamed.pem")).unwrap();
+        assert_eq!(restore(&["renamed.pem"]), KeyOutcome::Same(path("renamed.pem")));
+        fs::remove_file(path("renamed.pem")).unwrap();
+
+        let report = restore(&["new.pem"]).to_string();
+        assert!(report.starts_with("NOT RESTORED") && report.contains(&kid), "{report}");
+        assert!(!path("new.pem").exists());
+        // In a list the key comes back under its own name, wherever that is.
+        let report = restore(&["new.pem", "old.pem"]).to_string();
+        assert!(report.contains(&kid) && report.contains("1970-01-01T00:00:00Z"), "{report}");
+        assert!(report.contains("If this key was retired since"), "{report}");
+        assert!(!path("new.pem").exists());
+        assert_eq!(kids(&path("old.pem")), [kid]);
     }
 }

@@ -1,21 +1,18 @@
 //! Suspensions that were decided after a backup, from an exported audit trail. Only what revokes
-//! access is repeated, so a wrong trail can lock people out, but let nobody in.
+//! access is repeated, so a wrong trail gives nobody more than the backup does. It can withhold
+//! suspensions, though: one that was cut off at an earlier checkpoint is intact, so the report says
+//! where the trail ends.
 
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::{BufRead as _, BufReader},
-    path::Path,
-};
+use std::{collections::BTreeMap, fs::File, io::BufReader, path::Path};
 
-use tenant_shared::AuditEntry;
+use tenant_shared::{AuditEntry, WireTime};
 use uuid::Uuid;
 
 use super::error::BackupError;
 use crate::{
     audit::{
         self, Action, Event,
-        chain::{Head, Line, Start, verify_file},
+        chain::{Head, Start, verify_file_rows},
     },
     base::{clock::Clock, db::Tx, signing::PublicKeys},
     identity::users,
@@ -29,12 +26,35 @@ pub(super) struct LaterDecisions {
     users: BTreeMap<Uuid, bool>,
     /// Whether each workspace was suspended last, and not resumed.
     workspaces: BTreeMap<Uuid, bool>,
+    /// Users who were created, with the reason in that row: the connector and the role.
+    created: BTreeMap<Uuid, Option<String>>,
     /// Number of rows after the backup.
     rows: u64,
+    /// The last row of the trail, also if it is in the backup.
+    last: Option<LastRow>,
+}
+
+/// The last row of an exported trail. Nothing is known about decisions after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastRow {
+    /// Sequence number of the row.
+    pub sequence: i64,
+    /// When the row was recorded.
+    pub at: WireTime,
+}
+
+/// A user who was suspended after the backup and is not in it. They can sign in at a provider as a
+/// new user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserNotInBackup {
+    /// Identifier of the user in the trail.
+    pub id: Uuid,
+    /// How the trail says that they were created, for example `from google, role user`.
+    pub created: Option<String>,
 }
 
 /// What a restore repeated of a trail.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepeatedDecisions {
     /// Rows of the trail after the backup.
     pub rows: u64,
@@ -42,31 +62,45 @@ pub struct RepeatedDecisions {
     pub users: u64,
     /// Workspaces that were suspended, those of these users included.
     pub workspaces: u64,
+    /// Suspended users who are not in the backup. Nothing was repeated for them.
+    pub not_in_backup: Vec<UserNotInBackup>,
+    /// The last row of the trail; `None` if it has no rows.
+    pub last: Option<LastRow>,
 }
 
 impl LaterDecisions {
     /// Reads the rows after `head` of an exported trail, which must be verifiable and contain that
-    /// head.
+    /// head. The file is read once, so it may be a pipe.
     ///
     /// # Errors
     /// The file cannot be read, is not intact, or does not continue the backup.
     pub(super) fn read(path: &Path, keys: &PublicKeys, head: Head) -> Result<Self, BackupError> {
         let failed = BackupError::reading(path);
-        let open = || File::open(path).map(BufReader::new).map_err(failed);
         let refused = |why: String| BackupError::Trail { path: path.to_owned(), why };
-        let report =
-            verify_file(open()?, keys, Start::Whole, Some(head), |_| {}).map_err(failed)?;
+        let lines = File::open(path).map(BufReader::new).map_err(failed)?;
+        let mut decisions = Self::default();
+        let report = verify_file_rows(
+            lines,
+            keys,
+            Start::Whole,
+            Some(head),
+            |_| {},
+            |sealed| {
+                let (sequence, entry) = (sealed.sequence, AuditEntry::from(sealed.row));
+                decisions.last = Some(LastRow { sequence, at: entry.created_at });
+                if sequence > head.sequence {
+                    decisions.add(&entry);
+                }
+            },
+        )
+        .map_err(failed)?;
         if let Some(fault) = report.fault {
             return Err(refused(format!("{fault}; the backup ends with row {head}")));
         }
-        let mut decisions = Self::default();
-        for text in open()?.lines() {
-            let line = Line::parse(&text.map_err(failed)?).map_err(refused)?;
-            if let Line::Row(sealed) = line
-                && sealed.sequence > head.sequence
-            {
-                decisions.add(&AuditEntry::from(sealed.row));
-            }
+        let wanted = report.head.sequence - head.sequence;
+        if i64::try_from(decisions.rows) != Ok(wanted) {
+            let rows = decisions.rows;
+            return Err(refused(format!("{rows} rows were read after the backup, not {wanted}")));
         }
         Ok(decisions)
     }
@@ -77,6 +111,12 @@ impl LaterDecisions {
             return;
         }
         let is = |action: Action| entry.action == action.as_str();
+        // Who signs in at a provider for the first time creates themselves.
+        if is(Action::CreateUser)
+            && let Some(user) = entry.subject_user_id.or(entry.user_id)
+        {
+            self.created.insert(user, entry.reason.clone());
+        }
         if (is(Action::SuspendUser) || is(Action::ResumeUser))
             && let Some(user) = entry.subject_user_id
         {
@@ -99,8 +139,14 @@ impl LaterDecisions {
         clock: &Clock,
     ) -> sqlx::Result<RepeatedDecisions> {
         const WHY: &str = "repeated from the audit trail, because the restored backup is older";
-        let mut done = RepeatedDecisions { rows: self.rows, ..RepeatedDecisions::default() };
+        let mut done =
+            RepeatedDecisions { rows: self.rows, last: self.last, ..RepeatedDecisions::default() };
         for (user, _) in self.users.iter().filter(|(_, suspended)| **suspended) {
+            if !users::exists(tx, *user).await? {
+                let created = self.created.get(user).cloned().flatten();
+                done.not_in_backup.push(UserNotInBackup { id: *user, created });
+                continue;
+            }
             if users::set_suspended(tx, *user).await? {
                 let event =
                     Event { reason: Some(WHY.to_owned()), ..Event::success(Action::SuspendUser) };
@@ -132,6 +178,8 @@ mod tests {
             ("ResumeUser", "success", two),
             ("SuspendUser", "refused", three),
             ("SignIn", "success", three),
+            ("CreateUser", "refused", one),
+            ("CreateUser", "success", three),
         ] {
             decisions.add(&AuditEntry {
                 action: action.to_owned(),
@@ -152,6 +200,7 @@ mod tests {
         }
         assert_eq!(decisions.users, BTreeMap::from([(one, true), (two, false)]));
         assert_eq!(decisions.workspaces, BTreeMap::from([(one, false), (two, true)]));
-        assert_eq!(decisions.rows, 9);
+        assert_eq!(decisions.created, BTreeMap::from([(three, None)]));
+        assert_eq!(decisions.rows, 11);
     }
 }

@@ -22,7 +22,7 @@ mod tests;
 pub use create::{Backup, create_backup};
 pub use error::BackupError;
 pub use keys::{KeyFiles, KeyOutcome};
-pub use later_decisions::RepeatedDecisions;
+pub use later_decisions::{LastRow, RepeatedDecisions, UserNotInBackup};
 pub use manifest::Manifest;
 pub use restore::{Restoration, Restored};
 pub use revoke::{Revoked, revoke_restored};

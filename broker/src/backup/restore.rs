@@ -62,7 +62,7 @@ impl Restoration {
     /// # Errors
     /// A file cannot be read or written.
     pub fn restore_keys(&self, keys: &KeyFiles) -> Result<Vec<KeyOutcome>, BackupError> {
-        keys.restore(&self.folder, &self.manifest.keys)
+        keys.restore(&self.folder, &self.manifest.keys, self.manifest.created_at)
     }
 
     /// Ends what the backup would revive, repeats the suspensions of an exported trail, records the

@@ -20,6 +20,12 @@ pub struct Revoked {
     pub workspaces_suspended: u64,
 }
 
+/// The tables that a restore empties. Their rows are no part of a backup: those of providers hold
+/// refresh tokens, and the key that seals these is in the backup.
+pub(super) fn emptied_tables() -> Vec<&'static str> {
+    issuer::FORGOTTEN_TABLES.into_iter().chain([sessions::ACCESS_TOKENS]).collect()
+}
+
 /// Ends everything in a restored database that was issued before, because somebody may have revoked
 /// it after the backup: sessions with their tokens, codes and requests for authorization, and the
 /// tokens of all workspaces.

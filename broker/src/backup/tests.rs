@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    io::Write as _,
+    os::{fd::AsRawFd as _, unix::fs::PermissionsExt as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -18,7 +19,7 @@ use crate::{
         chain::{self, Sealer},
     },
     base::{
-        db::{Db, Dump, LoadError, latest_schema},
+        db::{Db, Dump, DumpError, LoadError, Location, latest_schema},
         reload::{FileSource as _, Files, Reloaded},
         signing::{PublicKeys, generate_if_missing},
         telemetry::Metrics,
@@ -30,6 +31,7 @@ use crate::{
 on_both_engines!(
     a_backup_is_restored_into_a_new_database,
     a_backup_is_consistent_while_others_write,
+    a_backup_has_no_rows_that_a_restore_deletes,
     a_damaged_backup_is_refused,
     a_backup_of_another_engine_or_schema_is_refused,
     a_database_that_is_not_empty_is_left_alone,
@@ -216,6 +218,70 @@ async fn a_backup_is_consistent_while_others_write(on: On) {
     assert!((1..=until_then).contains(&users), "{users} of {until_then}");
 }
 
+async fn a_backup_has_no_rows_that_a_restore_deletes(on: On) {
+    const SECRET: &[u8] = b"what a browser or a provider may present";
+    const INSERT: &str =
+        "INSERT INTO known_browsers (token_hash, user_id, expires_at) VALUES ($1, $2, 0)";
+    let broker = Broker::new(on).await;
+    let user = broker.storage.user().await;
+    let mut tx = broker.storage.db.begin().await.unwrap();
+    // Several pages of SQLite.
+    for number in 0..500_u32 {
+        let token = [SECRET, &number.to_be_bytes()].concat();
+        on_engine!(tx.connection(), c => sqlx::query(INSERT)
+            .bind(token).bind(user).execute(c).await.map(drop))
+        .unwrap();
+    }
+    tx.commit().await.unwrap();
+
+    let backup = broker.back_up().await;
+    match Manifest::read_and_verify(&backup).unwrap().database {
+        Dump::Sqlite { .. } => {
+            let copy = fs::read(backup.join("broker.db")).unwrap();
+            assert!(!copy.windows(SECRET.len()).any(|part| part == SECRET));
+        }
+        Dump::Postgres { tables, .. } => {
+            let rows = |name: &str| tables.iter().find(|table| table.name == name).unwrap().rows;
+            for table in revoke::emptied_tables() {
+                assert_eq!(rows(table), 0, "{table}");
+            }
+            assert_eq!(rows("users"), 1);
+            assert_eq!(fs::read(backup.join("known_browsers.copy")).unwrap(), b"");
+        }
+    }
+    let place = TestDatabase::new(on).await;
+    broker.restore(&place, &backup).await.unwrap();
+    let after = Storage::at(place).await;
+    assert_eq!(after.number("SELECT COUNT(*) FROM users").await, 1);
+}
+
+#[tokio::test]
+async fn the_tables_are_those_of_the_schema_of_the_migrations() {
+    let broker = Broker::new(On::Postgres).await;
+    broker.storage.user().await;
+    execute(&broker.storage.db, "CREATE SCHEMA elsewhere").await;
+    let Location::Postgres(options) = broker.storage.database.location().clone() else {
+        panic!("this is PostgreSQL")
+    };
+    let options = options.options([("search_path", "elsewhere,public")]);
+    let db = Db::connect(&Location::Postgres(Box::new(options))).await.unwrap();
+    let folder = broker.path("made");
+    let made = create_backup(&db, &broker.keys, &broker.storage.clock, &folder);
+    let Dump::Postgres { tables, .. } = made.await.unwrap().manifest.database else {
+        panic!("this is PostgreSQL")
+    };
+    assert!(tables.iter().any(|table| table.name == "users" && table.rows == 1), "{tables:?}");
+
+    // A table in the way of the broker's would be dumped in its place.
+    execute(&broker.storage.db, "CREATE TABLE elsewhere.users (id UUID)").await;
+    let folder = broker.path("refused");
+    let refused = create_backup(&db, &broker.keys, &broker.storage.clock, &folder).await;
+    let error = refused.unwrap_err();
+    assert!(matches!(error, BackupError::Dump(DumpError::NoTable("users"))), "{error}");
+    assert!(!folder.exists());
+    db.close().await;
+}
+
 #[tokio::test]
 async fn a_key_that_changes_during_a_backup_is_noticed() {
     const WAITING: &str = "\
@@ -359,13 +425,19 @@ async fn suspensions_after_the_backup_are_repeated_from_the_exported_trail(on: O
     broker.record(Event::success(Action::CreateUser).to_user(user)).await;
     broker.seal(&broker.storage.db).await;
     let backup = broker.back_up().await;
+    let unknown = broker.storage.clock.random_id();
     let decided = [
         Event::success(Action::SuspendUser).to_user(user),
         Event::success(Action::SuspendUser).to_user(resumed),
         Event::success(Action::ResumeUser).to_user(resumed),
         Event { workspace_id: Some(others), ..Event::success(Action::SuspendWorkspace) },
-        // A user who is not in the backup.
-        Event::success(Action::SuspendUser).to_user(broker.storage.clock.random_id()),
+        // A user who is not in the backup, as their first sign-in at a provider creates them.
+        Event {
+            user_id: Some(unknown),
+            reason: Some("from company, role user".to_owned()),
+            ..Event::success(Action::CreateUser)
+        },
+        Event::success(Action::SuspendUser).to_user(unknown),
     ];
     for event in decided {
         broker.record(event).await;
@@ -377,8 +449,11 @@ async fn suspensions_after_the_backup_are_repeated_from_the_exported_trail(on: O
     let known = broker.known_keys();
     let restoration = Restoration::begin(place.location(), &backup).await.unwrap();
     let finished = restoration.finish(&broker.storage.clock, Some((&trail, &known))).await;
-    let repeated = finished.unwrap().repeated;
-    assert_eq!(repeated, Some(RepeatedDecisions { rows: 5, users: 1, workspaces: 2 }));
+    let repeated = finished.unwrap().repeated.unwrap();
+    assert_eq!((repeated.rows, repeated.users, repeated.workspaces), (6, 1, 2));
+    let created = Some("from company, role user".to_owned());
+    assert_eq!(repeated.not_in_backup, [UserNotInBackup { id: unknown, created }]);
+    assert_eq!(repeated.last.map(|last| last.sequence), Some(7));
     let after = Storage::at(place).await;
     let suspended: Vec<Uuid> = on_engine!(after.db.reader(), pool =>
         sqlx::query_scalar("SELECT id FROM users WHERE status = 'suspended'").fetch_all(pool).await)
@@ -394,6 +469,29 @@ async fn suspensions_after_the_backup_are_repeated_from_the_exported_trail(on: O
     let recorded =
         "SELECT COUNT(*) FROM audit_logs WHERE action IN ('SuspendUser', 'SuspendWorkspace')";
     assert_eq!(after.number(recorded).await, 3);
+}
+
+/// A pipe gives its content once, as `--trail <(age -d trail.age)` does.
+#[tokio::test]
+async fn suspensions_are_repeated_from_a_pipe() {
+    let broker = Broker::new(On::Sqlite).await;
+    let user = broker.storage.user().await;
+    let backup = broker.back_up().await;
+    broker.record(Event::success(Action::SuspendUser).to_user(user)).await;
+    broker.seal(&broker.storage.db).await;
+    let trail = fs::read(broker.export("trail.jsonl").await).unwrap();
+    // The pipe holds it: a pipe of Linux has 64 KiB.
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&trail).unwrap();
+    drop(writer);
+    let path = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
+
+    let place = TestDatabase::new(On::Sqlite).await;
+    let known = broker.known_keys();
+    let restoration = Restoration::begin(place.location(), &backup).await.unwrap();
+    let finished = restoration.finish(&broker.storage.clock, Some((&path, &known))).await;
+    let repeated = finished.unwrap().repeated.unwrap();
+    assert_eq!((repeated.rows, repeated.users), (1, 1));
 }
 
 async fn a_trail_of_another_history_is_refused_and_nothing_stays(on: On) {

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::Args;
 
-use super::{ConfigArgs, open_database, print};
+use super::{ConfigArgs, open_database, print, stop_signal};
 use crate::{
     app,
-    backup::{KeyOutcome, Restored},
+    backup::{KeyOutcome, RepeatedDecisions, Restored},
 };
 
 #[derive(Debug, Args)]
@@ -35,7 +36,7 @@ pub(super) struct RestoreArgs {
 pub(super) async fn back_up(args: BackupArgs) -> anyhow::Result<()> {
     let config = args.config_args.load()?;
     let db = open_database(&config).await?;
-    let backup = app::back_up(&config, &db, &args.to).await?;
+    let backup = until_stopped(Box::pin(app::back_up(&config, &db, &args.to))).await?;
     db.close().await;
     let manifest = &backup.manifest;
     print(&format!(
@@ -50,8 +51,56 @@ pub(super) async fn back_up(args: BackupArgs) -> anyhow::Result<()> {
 
 pub(super) async fn restore(args: RestoreArgs) -> anyhow::Result<()> {
     let config = args.config_args.load()?;
-    let (restored, keys) = app::restore(&config, &args.from, args.trail.as_deref()).await?;
+    let restore = Box::pin(app::restore(&config, &args.from, args.trail.as_deref()));
+    let (restored, keys) = until_stopped(restore).await?;
     print(&report(&restored, &keys))
+}
+
+/// Runs this work until it is done, or until SIGTERM or Ctrl-C: it is dropped then, which deletes
+/// its folder.
+async fn until_stopped<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let stop = stop_signal()?;
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = stop => bail!("stopped by a signal before it was done"),
+    }
+}
+
+/// The lines about decisions after the backup.
+fn later_decisions(repeated: Option<&RepeatedDecisions>) -> Vec<String> {
+    let Some(repeated) = repeated else {
+        let line = "  NOT REPEATED      suspensions of users after the backup: give the exported audit \
+                    trail with --trail, or suspend these users before others can reach the broker";
+        return vec![line.to_owned()];
+    };
+    let mut lines = vec![format!(
+        "  later decisions   {} users and {} workspaces suspended, {} users not, from {} rows of the \
+         exported trail",
+        repeated.users,
+        repeated.workspaces,
+        repeated.not_in_backup.len(),
+        repeated.rows
+    )];
+    lines.push(repeated.last.map_or_else(
+        || "  end of the trail  it has no rows: decisions after the backup are unknown".to_owned(),
+        |last| {
+            let (sequence, at) = (last.sequence, last.at);
+            format!("  end of the trail  row {sequence} of {at}: decisions after {at} are unknown")
+        },
+    ));
+    lines.extend(repeated.not_in_backup.iter().map(|user| {
+        let created = user
+            .created
+            .as_deref()
+            .map_or_else(String::new, |reason| format!(" (created {})", reason.escape_debug()));
+        format!(
+            "  NOT REPEATED      user {}{created} is not in the backup: block this person at the \
+             provider, or suspend them after their first sign-in",
+            user.id
+        )
+    }));
+    lines
 }
 
 /// The report of a restore.
@@ -81,20 +130,7 @@ fn report(restored: &Restored, keys: &[KeyOutcome]) -> String {
             format!("  NOT RESTORED      the table {table}, which is not the broker's")
         }),
     );
-    lines.push(repeated.as_ref().map_or_else(
-        || {
-            "  NOT REPEATED      suspensions of users after the backup: give the exported audit trail \
-             with --trail, or suspend these users before others can reach the broker"
-                .to_owned()
-        },
-        |repeated| {
-            format!(
-                "  later decisions   {} users and {} workspaces suspended, from {} rows of the \
-                 exported trail",
-                repeated.users, repeated.workspaces, repeated.rows
-            )
-        },
-    ));
+    lines.extend(later_decisions(repeated.as_ref()));
     lines.push(
         "next: start the broker, then run tenant-broker doctor, which names the namespaces of \
          workspaces that the backup does not have\n"

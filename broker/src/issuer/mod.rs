@@ -59,7 +59,7 @@ use poem::{Endpoint, Request, Response, Route, endpoint::make, get, post};
 use url::Url;
 
 pub use self::jwt::HttpClientError;
-pub(crate) use self::restored::forget_sign_ins;
+pub(crate) use self::restored::{FORGOTTEN_TABLES, forget_sign_ins};
 use self::{
     connector::{ConnectorSettings, Connectors, grant},
     keys::{KeyError, SigningKeyFiles, SigningKeys},

@@ -224,6 +224,7 @@ mod tests {
 
     on_both_engines!(
         a_restored_row_grants_nothing,
+        a_suspended_row_does_not_name_an_older_account,
         only_one_replica_identifies_the_account,
         a_suspension_after_the_backup_is_repeated_once,
     );
@@ -263,6 +264,22 @@ mod tests {
         // The sweep takes up all of them but the failed one.
         let due = store::work::due(&storage.db, storage.clock.now_ms(), 100).await.unwrap();
         assert_eq!(due.len(), Status::ALL.len() - 1);
+    }
+
+    async fn a_suspended_row_does_not_name_an_older_account(on: On) {
+        let storage = Storage::new(on).await;
+        let user = storage.user().await;
+        let known = storage.workspace(user, Status::Suspended).await;
+        let of_earlier_version = storage.workspace(user, Status::Suspended).await;
+        let before = row(&storage, known).await;
+        store::set_namespace_uid(&storage.db, &before, "ns-1").await.unwrap();
+        distrust(&storage).await;
+        let now = row(&storage, known).await;
+        assert_eq!(now.k8s_namespace_uid.as_deref(), Some("ns-1"));
+        assert_eq!(now.k8s_sa_uid, None);
+        // This uid is all that identifies the namespace.
+        let now = row(&storage, of_earlier_version).await;
+        assert_eq!(now.k8s_sa_uid.as_deref(), Some(SA_UID));
     }
 
     async fn only_one_replica_identifies_the_account(on: On) {

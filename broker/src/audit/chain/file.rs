@@ -2,7 +2,9 @@
 
 use std::io::{self, BufRead, Read as _};
 
-use super::{Fault, Head, Line, Start, VerificationReport, line::MAX_LINE_BYTES, verify::Verifier};
+use super::{
+    Fault, Head, Line, SealedRow, Start, VerificationReport, line::MAX_LINE_BYTES, verify::Verifier,
+};
 use crate::base::signing::PublicKeys;
 
 /// Lines between two progress reports.
@@ -14,11 +16,27 @@ const PROGRESS_INTERVAL_LINES: u64 = 1000;
 /// # Errors
 /// The file cannot be read.
 pub fn verify(
+    lines: impl BufRead,
+    keys: &PublicKeys,
+    start: Start,
+    expected: Option<Head>,
+    progress: impl FnMut(u64),
+) -> io::Result<VerificationReport> {
+    verify_rows(lines, keys, start, expected, progress, |_| {})
+}
+
+/// As [`verify`], and gives each row to `read`, in the same pass over the lines. The rows are proven
+/// only if the report has no fault.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn verify_rows(
     mut lines: impl BufRead,
     keys: &PublicKeys,
     start: Start,
     expected: Option<Head>,
     mut progress: impl FnMut(u64),
+    mut read: impl FnMut(SealedRow),
 ) -> io::Result<VerificationReport> {
     let mut verifier = Verifier::new(keys, start, expected);
     let mut bytes = Vec::new();
@@ -37,9 +55,11 @@ pub fn verify(
         let after = verifier.last().sequence;
         let checked = parsed
             .map_err(|why| Fault::Unreadable { after, why })
-            .and_then(|line| verifier.check(&line));
-        if let Err(fault) = checked {
-            return Ok(verifier.into_report(Some(fault), None));
+            .and_then(|line| verifier.check(&line).map(|()| line));
+        match checked {
+            Ok(Line::Row(sealed)) => read(*sealed),
+            Ok(Line::Start { .. } | Line::Anchor { .. } | Line::Checkpoint { .. }) => {}
+            Err(fault) => return Ok(verifier.into_report(Some(fault), None)),
         }
         if number % PROGRESS_INTERVAL_LINES == 0 {
             progress(verifier.rows());

@@ -24,7 +24,7 @@ mod verify;
 
 pub use database::{head, verify as verify_database};
 pub use fault::Fault;
-pub use file::verify as verify_file;
+pub use file::{verify as verify_file, verify_rows as verify_file_rows};
 pub use hash::Hash;
 pub use line::{Line, SealedRow};
 pub use seal::{SealError, Sealer};

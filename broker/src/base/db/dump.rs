@@ -1,4 +1,5 @@
-//! A consistent copy of a database in files, while brokers use it.
+//! A consistent copy of a database in files, while brokers use it, without the rows of tables that
+//! the caller names.
 //!
 //! SQLite: a copy of the file (`VACUUM INTO`), which also holds the names of the applied
 //! migrations. PostgreSQL: the rows of each table in the text format of `COPY`, from one snapshot,
@@ -6,7 +7,7 @@
 //! nothing that somebody added to the schema, such as a trigger, is restored with it.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, BufWriter, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
@@ -15,7 +16,8 @@ use std::{
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use sqlx::{
-    ConnectOptions as _, Connection as _, PgConnection, PgPool, sqlite::SqliteConnectOptions,
+    AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool,
+    sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous},
 };
 
 use super::Db;
@@ -106,6 +108,13 @@ pub enum DumpError {
     /// The database was not migrated yet, or is not a broker's.
     #[error("the database has no tables of a broker. Is database.url right?")]
     NoTables,
+    /// The schema with the table of migrations lacks a table of a broker, or the connection uses
+    /// one of another schema.
+    #[error(
+        "the database has no table {0} beside _sqlx_migrations. Is the search_path of the user in \
+         database.url that of the broker?"
+    )]
+    NoTable(&'static str),
     /// A file cannot be written.
     #[error("cannot write {path}", path = path.display())]
     Write {
@@ -124,30 +133,36 @@ const LAST_MIGRATION: &str = "SELECT COALESCE(MAX(version), 0) FROM _sqlx_migrat
 
 impl Db {
     /// Writes a copy of the database into this folder, in files of mode 0600, and syncs them.
-    /// Nobody waits for it: it reads a snapshot.
+    /// Nobody waits for it: it reads a snapshot. The copies of the tables `emptied` have no rows;
+    /// their names must be plain identifiers.
     ///
     /// # Errors
     /// The database failed or is not a broker's; a file exists already or cannot be written.
-    pub async fn dump(&self, folder: &Path) -> Result<Dump, DumpError> {
+    pub async fn dump(&self, folder: &Path, emptied: &[&str]) -> Result<Dump, DumpError> {
         if self.schema_number().await? == 0 {
             return Err(DumpError::NoTables);
         }
         match self {
-            Self::Postgres(pool) => dump_postgres(pool, folder).await,
+            Self::Postgres(pool) => dump_postgres(pool, folder, emptied).await,
             Self::Sqlite { read, .. } => {
                 let path = folder.join(SQLITE_FILE);
-                let name = path.to_str().ok_or_else(|| DumpError::Write {
-                    path: path.clone(),
-                    source: io::Error::new(io::ErrorKind::InvalidInput, "the path is not UTF-8"),
-                })?;
-                // SQLite fills an empty file, and would make a new one readable for others.
-                drop(create(&path)?);
-                sqlx::query("VACUUM INTO $1").bind(name).execute(read).await?;
-                sync(&path)?;
-                let options = SqliteConnectOptions::new().filename(&path).read_only(true);
+                // Deleted rows stay in free space of the pages, so the tables are emptied in a first
+                // copy, and the second one is made of its rows. `VACUUM` alone would write its
+                // temporary file into another folder.
+                let all_rows = folder.join("all-rows.db");
+                vacuum_into(read, &all_rows).await?;
+                let options = SqliteConnectOptions::new()
+                    .filename(&all_rows)
+                    .journal_mode(SqliteJournalMode::Memory)
+                    .synchronous(SqliteSynchronous::Off);
                 let mut copy = options.connect().await?;
+                empty(&mut copy, emptied).await?;
                 let schema: i64 = sqlx::query_scalar(LAST_MIGRATION).fetch_one(&mut copy).await?;
+                vacuum_into(&mut copy, &path).await?;
                 copy.close().await?;
+                fs::remove_file(&all_rows)
+                    .map_err(|source| DumpError::Write { path: all_rows, source })?;
+                sync(&path)?;
                 Ok(Dump::Sqlite { schema })
             }
         }
@@ -162,17 +177,50 @@ impl Db {
     }
 }
 
-/// The tables of the schema that the connection uses, with their columns in order.
+/// Writes a copy without free space into a new file.
+async fn vacuum_into(
+    database: impl sqlx::SqliteExecutor<'_>,
+    path: &Path,
+) -> Result<(), DumpError> {
+    let name = path.to_str().ok_or_else(|| DumpError::Write {
+        path: path.to_owned(),
+        source: io::Error::new(io::ErrorKind::InvalidInput, "the path is not UTF-8"),
+    })?;
+    // SQLite fills an empty file, and would make a new one readable for others.
+    drop(create(path)?);
+    sqlx::query("VACUUM INTO $1").bind(name).execute(database).await?;
+    Ok(())
+}
+
+/// Deletes the rows of these tables, of which an older schema may lack some.
+async fn empty(copy: &mut SqliteConnection, tables: &[&str]) -> sqlx::Result<()> {
+    const EXISTS: &str = "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = $1";
+    for table in tables {
+        let found: i64 = sqlx::query_scalar(EXISTS).bind(*table).fetch_one(&mut *copy).await?;
+        if found > 0 {
+            let statement = AssertSqlSafe(format!("DELETE FROM {}", quoted(table)));
+            sqlx::raw_sql(statement).execute(&mut *copy).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Tables of every schema of a broker.
+const REQUIRED_TABLES: [&str; 3] = ["audit_logs", "users", "workspaces"];
+
+/// The tables beside `_sqlx_migrations` that the connection uses, with their columns in order.
 const TABLES: &str = concat!(
     "SELECT c.relname::text, array_agg(a.attname::text ORDER BY a.attnum) \
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
      JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
-     WHERE c.relkind = 'r' AND n.nspname = current_schema() AND c.relname <> '_sqlx_migrations' AND ",
+     WHERE c.relkind = 'r' AND c.relname <> '_sqlx_migrations' \
+       AND n.oid = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('_sqlx_migrations')) \
+       AND c.oid = to_regclass(quote_ident(c.relname)) AND ",
     not_of_extension!(),
     " GROUP BY c.relname ORDER BY c.relname"
 );
 
-async fn dump_postgres(pool: &PgPool, folder: &Path) -> Result<Dump, DumpError> {
+async fn dump_postgres(pool: &PgPool, folder: &Path, emptied: &[&str]) -> Result<Dump, DumpError> {
     // All statements of the transaction read the same snapshot.
     let mut tx = pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     sqlx::raw_sql(
@@ -182,10 +230,19 @@ async fn dump_postgres(pool: &PgPool, folder: &Path) -> Result<Dump, DumpError> 
     .await?;
     let schema: i64 = sqlx::query_scalar(LAST_MIGRATION).fetch_one(&mut *tx).await?;
     let found: Vec<(String, Vec<String>)> = sqlx::query_as(TABLES).fetch_all(&mut *tx).await?;
+    let is_missing = |required: &&str| !found.iter().any(|(name, _)| name == required);
+    if let Some(missing) = REQUIRED_TABLES.into_iter().find(is_missing) {
+        return Err(DumpError::NoTable(missing));
+    }
     let mut tables = Vec::with_capacity(found.len());
     for (name, columns) in found {
         let mut table = TableDump { name, columns, rows: 0 };
-        table.rows = copy_out(&mut tx, &table, &folder.join(table.file())).await?;
+        let path = folder.join(table.file());
+        if emptied.contains(&table.name.as_str()) {
+            drop(create(&path)?);
+        } else {
+            table.rows = copy_out(&mut tx, &table, &path).await?;
+        }
         tables.push(table);
     }
     tx.rollback().await?;

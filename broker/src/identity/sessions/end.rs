@@ -64,6 +64,9 @@ pub(crate) async fn end(
 const END_EVERY: &str = "UPDATE sessions SET ended_at = $1, ended_why = $2 WHERE ended_at IS NULL";
 const DELETE_ACCESS_TOKENS: &str = "DELETE FROM access_tokens";
 
+/// The table that [`end_every`] empties.
+pub(crate) const ACCESS_TOKENS: &str = "access_tokens";
+
 /// Ends every session of every user and deletes all access tokens. Returns the number of sessions
 /// that nobody had ended, expired ones included.
 pub(crate) async fn end_every(tx: &mut Tx, now: i64, reason: &str) -> sqlx::Result<u64> {

@@ -18,7 +18,7 @@ pub(crate) use self::{
         ACCESS_PREFIX, COOKIE_PREFIX, add_access_token, delete_expired_access_tokens,
         end_access_token, find_by_access_token,
     },
-    end::{SessionSelector, end, end_every},
+    end::{ACCESS_TOKENS, SessionSelector, end, end_every},
     list::MAX_SESSIONS,
     session::{NewSession, Session, begin, contains_scope, delete_expired, shorten, slide},
 };

@@ -89,6 +89,15 @@ async fn lock_administrator(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
+const COUNT_BY_ID: &str = "SELECT COUNT(*) FROM users WHERE id = $1";
+
+/// Whether there is a user with this identifier.
+pub(crate) async fn exists(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+    let count: i64 = on_engine!(tx.connection(), c =>
+        sqlx::query_scalar(COUNT_BY_ID).bind(id).fetch_one(c).await)?;
+    Ok(count > 0)
+}
+
 const SUSPEND: &str = "\
 UPDATE users SET status = $2, suspensions = suspensions + 1 WHERE id = $1 AND status <> $2";
 

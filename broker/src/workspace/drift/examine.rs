@@ -163,7 +163,10 @@ impl Workspaces {
         let ObjectComparison { difference, uid } = cluster.get_and_compare(wanted).await?;
         if let Some(difference) = difference {
             // A workspace that was suspended before its objects were created has no namespace.
-            if difference == Difference::Missing && workspace.k8s_sa_uid.is_none() {
+            if difference == Difference::Missing
+                && workspace.k8s_sa_uid.is_none()
+                && workspace.k8s_namespace_uid.is_none()
+            {
                 return Ok(examination);
             }
             examination.add_finding(kind, difference);
