@@ -51,14 +51,11 @@ download() {
   case $1 in
     file://*) cp "${1#file://}" "$2" || fail "cannot read $1" ;;
     *)
-      if command -v curl >/dev/null; then
-        curl --fail --silent --show-error --location --proto-redir =https --retry 2 \
-          --connect-timeout 20 --max-time 600 --output "$2" "$1" || fail "cannot download $1"
-      elif command -v wget >/dev/null; then
-        wget -q -T 60 -O "$2" "$1" || fail "cannot download $1"
-      else
-        fail "curl or wget is needed for the download; install one of them"
-      fi
+      # No other program: the wget of BusyBox checks no certificate.
+      command -v curl >/dev/null ||
+        fail "curl is needed for the download: install it, or download the files of the release yourself and add --base-url file://FOLDER"
+      curl --fail --silent --show-error --location --proto-redir =https --retry 2 \
+        --connect-timeout 20 --max-time 600 --output "$2" "$1" || fail "cannot download $1"
       ;;
   esac
 }
@@ -74,10 +71,14 @@ sha256() {
   fi | cut -d ' ' -f 1
 }
 
-# Puts a program into the folder at once, so that a running one is not changed.
+# Puts a program into the folder at once, so that a running one is not changed. The name of the new
+# file cannot be predicted, so nobody else can put a symbolic link there.
 put() {
-  cp "$work/$1" "$folder/.$1.new" && chmod 0755 "$folder/.$1.new" &&
-    mv -f "$folder/.$1.new" "$folder/$1" || fail "cannot write to $folder; choose another one with --dir"
+  new=$(mktemp "$folder/.$1.XXXXXX") || fail "cannot write to $folder; choose another one with --dir"
+  if ! { cat "$work/$1" >"$new" && chmod 0755 "$new" && mv -f "$new" "$folder/$1"; }; then
+    rm -f "$new"
+    fail "cannot write to $folder; choose another one with --dir"
+  fi
 }
 
 main() {

@@ -7,7 +7,7 @@
 set -eu
 umask 077
 cd "$(dirname "$0")"
-chmod a+r broker.toml
+chmod a+r broker.toml database.sql
 mkdir -p secrets/renewed
 chmod 0700 secrets
 chmod 0755 secrets/renewed
@@ -19,22 +19,24 @@ command -v openssl >/dev/null || {
 }
 
 # A file appears under its name only when it is complete.
-if [ ! -e postgres-password ]; then
-  openssl rand -hex 24 >postgres-password.new
-  mv postgres-password.new postgres-password
-fi
+for password in postgres-password database-password; do
+  if [ ! -e "$password" ]; then
+    openssl rand -hex 24 >"$password.new"
+    mv "$password.new" "$password"
+  fi
+done
 # Without TLS, because both containers are on this machine and alone on the network `database`. The URL
 # of a PostgreSQL elsewhere needs ?sslmode=verify-full.
 if [ ! -e database-url ]; then
   printf 'postgres://tenant_broker:%s@postgres:5432/tenant_broker?sslmode=disable\n' \
-    "$(cat postgres-password)" >database-url.new
+    "$(cat database-password)" >database-url.new
   mv database-url.new database-url
 fi
 if [ ! -e issuer-key.pem ]; then
   openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out issuer-key.pem.new
   mv issuer-key.pem.new issuer-key.pem
 fi
-chmod 0444 postgres-password database-url issuer-key.pem
+chmod 0444 postgres-password database-password database-url issuer-key.pem
 
 missing=0
 for file in tls.crt tls.key broker.kubeconfig; do

@@ -117,11 +117,13 @@ async fn every_service_is_restricted_and_pinned_and_its_secrets_are_files() {
 fn copied(scratch: &Scratch) -> std::path::PathBuf {
     let folder = scratch.path().join("compose");
     std::fs::create_dir(&folder).unwrap();
-    for file in ["broker.toml", "prepare.sh"] {
+    for file in ["broker.toml", "database.sql", "prepare.sh"] {
         std::fs::copy(deploy("compose").join(file), folder.join(file)).unwrap();
     }
     // As a checkout with another umask.
-    std::fs::set_permissions(folder.join("broker.toml"), Permissions::from_mode(0o600)).unwrap();
+    for file in ["broker.toml", "database.sql"] {
+        std::fs::set_permissions(folder.join(file), Permissions::from_mode(0o600)).unwrap();
+    }
     folder
 }
 
@@ -148,7 +150,7 @@ async fn prepare_makes_what_is_missing_once_and_names_the_rest() {
         std::fs::write(&file, "theirs").unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     }
-    let made = ["postgres-password", "database-url", "issuer-key.pem"];
+    let made = ["postgres-password", "database-password", "database-url", "issuer-key.pem"];
     let contents = || made.map(|file| read(&folder.join("secrets").join(file)));
     let before = contents();
     let second = prepare(&folder).await;
@@ -165,20 +167,69 @@ async fn prepare_makes_what_is_missing_once_and_names_the_rest() {
         assert_eq!(mode(&secrets.join("renewed").join(file)), 0o444, "{file}");
         assert_eq!(read(&secrets.join("renewed").join(file)), "theirs");
     }
-    assert_eq!(mode(&folder.join("broker.toml")) & 0o444, 0o444);
+    for file in ["broker.toml", "database.sql"] {
+        assert_eq!(mode(&folder.join(file)) & 0o444, 0o444, "{file}");
+    }
 }
 
-/// The URL that `prepare.sh` wrote is that of the PostgreSQL of the Compose file.
-fn check_database_url(project: &Value, secrets: &Path) {
-    let url: Url = read(&secrets.join("database-url")).trim().parse().unwrap();
-    let postgres = &project["services"]["postgres"];
+/// Runs psql, and returns what it prints.
+async fn psql(url: &Url, args: &[&str]) -> String {
+    let installed = Path::new("/usr/lib/postgresql").read_dir().into_iter().flatten();
+    let of_debian = installed.flatten().map(|version| version.path().join("bin/psql"));
+    let program = machine::find("psql").or_else(|| of_debian.filter(|file| file.is_file()).max());
+    let program = program.expect("psql is not on PATH: apt-get install postgresql-client");
+    let options = ["--no-psqlrc", "--set=ON_ERROR_STOP=1", "--dbname", url.as_str()];
+    let ran = Program::new(program).args(options).args(args).run(Duration::from_secs(30)).await;
+    ran.unwrap().success().unwrap().stdout
+}
+
+/// Runs the files that the image of PostgreSQL runs on an empty volume, as its superuser. Returns
+/// the URL that `prepare.sh` wrote, with the address of this server.
+async fn initialize(postgres: &Postgres, project: &Value, folder: &Path) -> Url {
+    assert!(postgres.log().is_some(), "unset TENANT_TEST_POSTGRES_URL: this test makes a role");
+    let (service, secrets) = (&project["services"]["postgres"], folder.join("secrets"));
+    let superuser = postgres.database("compose").await.unwrap();
+    for config in items(service, "configs") {
+        let target = config["target"].as_str().unwrap();
+        let name = target.strip_prefix("/docker-entrypoint-initdb.d/").unwrap();
+        assert_eq!(config["source"], name);
+        let text = read(&folder.join(name));
+        let there = text.replace("/run/secrets", secrets.to_str().unwrap());
+        assert_ne!(there, text, "the script reads no secret");
+        let file = secrets.join(name);
+        std::fs::write(&file, there).unwrap();
+        psql(superuser.url(), &["--file", file.to_str().unwrap()]).await;
+    }
+
+    let mut url: Url = read(&secrets.join("database-url")).trim().parse().unwrap();
     assert_eq!(url.host_str(), Some("postgres"), "the name of the service");
-    assert_eq!(url.username(), variable(postgres, "POSTGRES_USER"));
-    assert_eq!(url.path().trim_start_matches('/'), variable(postgres, "POSTGRES_DB"));
-    let password = read(&secrets.join("postgres-password"));
-    assert_eq!(url.password(), Some(password.trim()));
-    let file = variable(postgres, "POSTGRES_PASSWORD_FILE");
-    assert!(items(postgres, "secrets").iter().any(|secret| secret["target"] == file), "{file}");
+    assert_ne!(url.username(), variable(service, "POSTGRES_USER"));
+    let names: Vec<_> = items(service, "secrets").iter().map(|it| &it["target"]).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names.iter().any(|name| **name == *variable(service, "POSTGRES_PASSWORD_FILE")));
+    url.set_host(superuser.url().host_str()).unwrap();
+    url.set_port(superuser.url().port()).unwrap();
+    url
+}
+
+/// A superuser of the database could read files and run programs of its container.
+#[tokio::test]
+async fn the_role_of_the_broker_is_no_superuser_and_owns_its_database() {
+    let project = project().await;
+    let scratch = Scratch::new("compose").unwrap();
+    let folder = copied(&scratch);
+    assert_eq!(prepare(&folder).await.code(), 1);
+    let postgres = Postgres::start().await.unwrap();
+    let url = initialize(&postgres, &project, &folder).await;
+    let roles = "SELECT rolsuper OR rolcreatedb OR rolcreaterole OR rolreplication OR rolbypassrls \
+                 FROM pg_roles WHERE rolname = current_user";
+    assert_eq!(psql(&url, &["-At", "--command", roles]).await, "f\n");
+    let granted = "SELECT count(*) FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member \
+                   WHERE r.rolname = current_user";
+    assert_eq!(psql(&url, &["-At", "--command", granted]).await, "0\n");
+    let owner = "SELECT pg_get_userbyid(datdba) = current_user FROM pg_database \
+                 WHERE datname = current_database()";
+    assert_eq!(psql(&url, &["-At", "--command", owner]).await, "t\n");
 }
 
 /// Copies the files that the service's container has into the place, with their modes.
@@ -223,7 +274,6 @@ async fn the_broker_of_the_compose_file_becomes_ready_and_its_health_check_says_
     let kubeconfig = cluster.kubeconfig_of_broker().unwrap();
     std::fs::write(renewed.join("broker.kubeconfig"), kubeconfig).unwrap();
     prepare(&folder).await.success().unwrap();
-    check_database_url(&project, &folder.join("secrets"));
 
     // `install` reads the settings where no secret is.
     let _installed = cluster.install(&folder.join("broker.toml")).await.unwrap();
@@ -231,9 +281,10 @@ async fn the_broker_of_the_compose_file_becomes_ready_and_its_health_check_says_
     let place = Place::new(&cluster.binaries).unwrap();
     mount(&place, &project, service, &folder);
     // Its PostgreSQL has another address here.
-    let database = Postgres::shared().await.unwrap().database("compose").await.unwrap();
+    let postgres = Postgres::start().await.unwrap();
+    let url = initialize(&postgres, &project, &folder).await;
     let url_file = variable(service, "TENANT_BROKER_DATABASE__URL_FILE");
-    place.write(url_file, database.url().as_str(), Access::Everybody).unwrap();
+    place.write(url_file, url.as_str(), Access::Everybody).unwrap();
 
     let mut command = texts(&service["entrypoint"]);
     command.extend(texts(&service["command"]));

@@ -4,6 +4,8 @@
 //! The sandbox itself is not tested, because these tests run where systemd may not be the init
 //! system.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -145,6 +147,26 @@ async fn systemd_sysusers_knows_the_user() {
     assert_eq!(made.code(), 0, "{}", made.stderr);
     let user = Service::read(&["tenant-broker.service"]).only("User").to_owned();
     assert!(read(&file).lines().any(|line| line.starts_with(&format!("u {user} -"))));
+}
+
+#[tokio::test]
+async fn systemd_tmpfiles_restricts_the_folder_of_the_keys() {
+    let scratch = Scratch::new("systemd").unwrap();
+    let etc = scratch.path().join("etc");
+    let folder = etc.join("tenant-broker");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+    // Only root can give a file to others, so root and the group of the broker are those of the test.
+    let metadata = folder.metadata().unwrap();
+    let (uid, gid) = (metadata.uid(), metadata.gid());
+    std::fs::write(etc.join("passwd"), format!("root:x:{uid}:{gid}::/:/bin/sh\n")).unwrap();
+    std::fs::write(etc.join("group"), format!("tenant-broker:x:{gid}:\n")).unwrap();
+    let root = format!("--root={}", path(scratch.path()));
+    let file = deploy("systemd/tenant-broker.tmpfiles.conf");
+    let made = run("systemd-tmpfiles", &["--create", &root, path(&file)]).await;
+    assert_eq!(made.code(), 0, "{}", made.stderr);
+    let metadata = folder.metadata().unwrap();
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o750);
 }
 
 /// Writes the files of an installation as the documentation says, and the credentials as systemd

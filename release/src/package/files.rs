@@ -6,9 +6,12 @@ use anyhow::Result;
 use bytes::Bytes;
 
 use super::Format;
-use crate::file_tree::{FILE_MODE, FOLDER_MODE, FileTree, PROGRAM_MODE, gzip};
+use crate::file_tree::{FILE_MODE, FileTree, PROGRAM_MODE, gzip};
 use crate::plugin_files::PluginFiles;
 use crate::{BROKER, PLUGIN};
+
+/// Mode of `/etc/tenant-broker`, which has keys.
+const SETTINGS_MODE: u32 = 0o750;
 
 /// The files of the broker's package: the program, the unit of systemd with its account, and
 /// `/etc/tenant-broker`. `units` and `documents` are files by name.
@@ -20,8 +23,8 @@ pub fn broker_files(
 ) -> FileTree {
     let mut files = FileTree::default();
     files.add_file(&format!("usr/bin/{BROKER}"), PROGRAM_MODE, program);
-    // Keys and certificates in it have permissions of their own.
-    files.add_folder("etc/tenant-broker", FOLDER_MODE, 0);
+    // It gets the group of the broker when there is one, by tmpfiles.d.
+    files.add_folder("etc/tenant-broker", SETTINGS_MODE, 0);
     add_documents(&mut files, BROKER, documents, format);
     for (name, content) in units.files() {
         let installed = installed_unit(name)

@@ -53,6 +53,11 @@ impl Package {
         self.installed_in("usr/lib/sysusers.d/")
     }
 
+    /// Name of the file with the permissions of folders (tmpfiles.d(5)).
+    fn permissions(&self) -> Option<&str> {
+        self.installed_in("usr/lib/tmpfiles.d/")
+    }
+
     fn installed_in(&self, folder: &str) -> Option<&str> {
         self.files.files().find_map(|(path, _)| path.strip_prefix(folder))
     }
@@ -60,13 +65,15 @@ impl Package {
     /// Commands that run after the files are there. They start nothing, because a new installation
     /// has no configuration yet, and an upgrade may need `tenant-broker install` first.
     fn after_install(&self) -> String {
-        let accounts = self.accounts().map(|accounts| {
-            format!(
-                "if command -v systemd-sysusers >/dev/null; then\n    systemd-sysusers {accounts}\nfi\n"
-            )
-        });
+        let if_there = |program: &str, arguments: &str| {
+            format!("if command -v {program} >/dev/null; then\n    {program} {arguments}\nfi\n")
+        };
+        let accounts = self.accounts().map(|file| if_there("systemd-sysusers", file));
+        let permissions = self
+            .permissions()
+            .map(|file| if_there("systemd-tmpfiles", &format!("--create {file}")));
         let reload = self.unit().map(|_| RELOAD.to_owned());
-        accounts.into_iter().chain(reload).collect()
+        accounts.into_iter().chain(permissions).chain(reload).collect()
     }
 
     /// Commands that run before the files of a removed package go.
@@ -142,8 +149,9 @@ mod tests {
         files.add_file("usr/bin/tenant-broker", PROGRAM_MODE, "program");
         files.add_file("usr/lib/systemd/system/tenant-broker.service", FILE_MODE, "[Service]\n");
         files.add_file("usr/lib/sysusers.d/tenant-broker.conf", FILE_MODE, "u tenant-broker -\n");
+        files.add_file("usr/lib/tmpfiles.d/tenant-broker.conf", FILE_MODE, "z /etc\n");
         files.add_file("usr/share/doc/tenant-broker/LICENSE", FILE_MODE, "license");
-        files.add_folder("etc/tenant-broker", 0o755, 0);
+        files.add_folder("etc/tenant-broker", 0o750, 0);
         Package {
             name: "tenant-broker",
             summary: "summary",
@@ -173,7 +181,11 @@ mod tests {
     #[test]
     fn scripts_exist_only_for_a_unit_and_for_accounts() {
         let package = package();
-        assert!(package.after_install().contains("systemd-sysusers tenant-broker.conf"));
+        let script = package.after_install();
+        // The group has to exist before a folder belongs to it.
+        let account = script.find("systemd-sysusers tenant-broker.conf").unwrap();
+        let folder = script.find("systemd-tmpfiles --create tenant-broker.conf").unwrap();
+        assert!(account < folder, "{script}");
         assert!(package.before_remove().contains("disable --now tenant-broker.service"));
         let without = Package { files: FileTree::default(), ..package };
         assert_eq!(without.after_install() + &without.before_remove(), "");

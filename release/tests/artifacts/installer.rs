@@ -49,8 +49,10 @@ async fn respond(
 
 /// Runs the installer with these programs in front of `PATH`.
 async fn install(release: &Release, args: &[&str], programs: Option<&Path>) -> Finished {
-    let download = ["curl", "wget"].iter().any(|name| machine::find(name).is_some());
-    assert!(download, "curl is not on PATH; install it: apt-get install curl");
+    assert!(
+        machine::find("curl").is_some(),
+        "curl is not on PATH; install it: apt-get install curl"
+    );
     let ours = std::env::var_os("PATH").unwrap_or_default();
     let folders = programs.map(Path::to_owned).into_iter().chain(std::env::split_paths(&ours));
     Program::new("sh")
@@ -93,10 +95,14 @@ async fn the_script_installs_the_version_of_its_release() {
     let mode = completion.metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o755);
 
-    // Again, over the running version.
+    // Again, over the running version, with a link where an earlier version of the script wrote.
+    let victim = release.work_folder("installed").join("victim");
+    std::fs::write(&victim, "theirs").unwrap();
+    std::os::unix::fs::symlink(&victim, folder.join(format!(".{PLUGIN}.new"))).unwrap();
     install(&release, &args, Some(&folder)).await.success().unwrap();
+    assert_eq!(std::fs::read_to_string(victim).unwrap(), "theirs");
     let names = std::fs::read_dir(&folder).unwrap().count();
-    assert_eq!(names, 2, "temporary files are left");
+    assert_eq!(names, 3, "temporary files are left");
 }
 
 #[tokio::test]
@@ -176,4 +182,29 @@ async fn plain_http_to_other_machines_and_wrong_options_are_refused() {
     }
     let help = install(&release, &["--help"], None).await.success().unwrap();
     assert!(help.stdout.contains("--base-url URL"), "{help:?}");
+}
+
+/// The wget of `BusyBox` accepts any certificate.
+#[tokio::test]
+async fn without_curl_nothing_is_downloaded() {
+    let release = Release::shared().await;
+    let programs = release.work_folder("without-curl");
+    for name in ["sh", "uname", "mktemp", "rm", "sed", "cat"] {
+        std::os::unix::fs::symlink(machine::find(name).unwrap(), programs.join(name)).unwrap();
+    }
+    let wget = programs.join("wget");
+    std::fs::write(&wget, "#!/bin/sh\necho wget ran\n").unwrap();
+    std::fs::set_permissions(&wget, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let refused = Program::new(programs.join("sh"))
+        .arg(release.folder().join(INSTALLER))
+        .args(["--base-url", "http://127.0.0.1:1", "--dir"])
+        .arg(&programs)
+        .clear_env()
+        .env("PATH", &programs)
+        .run(TOOL_TIMEOUT)
+        .await
+        .unwrap();
+    assert_eq!(refused.code(), 1, "{refused:?}");
+    assert!(refused.stderr.contains("curl is needed"), "{refused:?}");
+    assert!(!refused.stdout.contains("wget ran"), "{refused:?}");
 }

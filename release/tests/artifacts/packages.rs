@@ -1,6 +1,7 @@
 //! Packages of Debian, installed into a folder by dpkg, and of RPM, read back.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use integration::process::{Finished, Program};
@@ -9,9 +10,10 @@ use release::{BROKER, PLUGIN};
 use crate::fixture::{Release, TOOL_TIMEOUT, tool};
 
 /// Where both formats install the files of `deploy/systemd`.
-const FILES_OF_SYSTEMD: [&str; 4] = [
+const FILES_OF_SYSTEMD: [&str; 5] = [
     "usr/lib/systemd/system/tenant-broker.service",
     "usr/lib/sysusers.d/tenant-broker.conf",
+    "usr/lib/tmpfiles.d/tenant-broker.conf",
     "usr/share/doc/tenant-broker/examples/broker.toml",
     "usr/share/doc/tenant-broker/examples/sqlite.conf",
 ];
@@ -107,6 +109,8 @@ async fn dpkg_installs_and_removes_the_broker_without_touching_this_machine() {
     let installed = root.run(&["--install"], Some(&deb(&release, BROKER))).await;
     installed.success().unwrap();
     assert!(root.has("usr/bin/tenant-broker") && root.has("etc/tenant-broker"));
+    let settings = root.root.join("etc/tenant-broker").metadata().unwrap();
+    assert_eq!(settings.permissions().mode() & 0o777, 0o750);
     for path in FILES_OF_SYSTEMD {
         assert!(root.has(path), "{path} is missing");
     }
