@@ -22,6 +22,7 @@ pub mod identity;
 pub mod install;
 pub mod issuer;
 pub mod server;
+pub mod tenant;
 #[cfg(test)]
 mod testing;
 pub mod tier;

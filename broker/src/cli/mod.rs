@@ -34,6 +34,7 @@ use crate::{
     doctor::{self, Check},
     identity::Identity,
     install::{self, Administrator, Parameters},
+    tenant::ApiGroup,
 };
 
 /// Gives each person an isolated namespace of a Kubernetes cluster.
@@ -129,6 +130,10 @@ struct InstallArgs {
     /// them for suspensions
     #[arg(long, conflicts_with = "uninstall")]
     flow_schema: bool,
+    /// Serve Tenants in the API group of Capsule (capsule.clastix.io/v1beta2), too, so that files
+    /// for it can be applied; needs the setting tenants.enabled
+    #[arg(long, conflicts_with = "uninstall")]
+    capsule_api: bool,
     /// An administrator's kubeconfig; by default the one that kubectl would use
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -158,7 +163,8 @@ struct InstallMode {
     /// Show what applying would change; the exit code is 1 if there are changes
     #[arg(long)]
     diff: bool,
-    /// Delete all installed objects; tenants' namespaces stay
+    /// Delete all installed objects; tenants' namespaces stay, and so do definitions of Tenants
+    /// that have objects
     #[arg(long)]
     uninstall: bool,
 }
@@ -274,6 +280,8 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     if args.flow_schema {
         manifest += &install::flow_schemas(&parameters);
     }
+    let groups = api_groups(config.tenants.enabled, args.capsule_api)?;
+    manifest += &install::tenant_definitions(groups);
     let InstallMode { print: _, apply, diff, uninstall } = args.mode;
     if !(apply || diff || uninstall) {
         print(&manifest)?;
@@ -291,6 +299,7 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     let administrator = Administrator::connect(args.kubeconfig.as_deref(), args.context).await?;
     let report = if apply {
         let mut report = administrator.apply(&manifest).await?;
+        report += &administrator.report_tenants(groups).await?;
         if let Some((file, user)) = credential {
             let clock = Clock::system();
             report +=
@@ -305,6 +314,19 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     print(&report)?;
     let differs = diff && !report.is_empty();
     Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The API groups that serve Tenants.
+fn api_groups(is_enabled: bool, with_capsule: bool) -> anyhow::Result<&'static [ApiGroup]> {
+    match (is_enabled, with_capsule) {
+        (true, true) => Ok(&[ApiGroup::TenantBroker, ApiGroup::Capsule]),
+        (true, false) => Ok(&[ApiGroup::TenantBroker]),
+        (false, false) => Ok(&[]),
+        (false, true) => bail!(
+            "--capsule-api: the configuration has no tenants; set tenants.enabled = true, or leave \
+             the flag out"
+        ),
+    }
 }
 
 async fn doctor(config: &Config, output: Output) -> anyhow::Result<ExitCode> {

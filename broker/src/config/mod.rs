@@ -27,6 +27,7 @@ mod quota;
 mod reference;
 mod service_variables;
 mod settings;
+mod tenants;
 mod tier;
 mod tier_setting;
 mod tls;
@@ -47,6 +48,7 @@ use crate::{
     identity::BrowserSessions,
     issuer::IssuerSettings,
     server::TlsFiles,
+    tenant::TenantSettings,
     tier::Tiers,
 };
 
@@ -74,6 +76,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// The Kubernetes cluster.
     pub cluster: ClusterSettings,
+    /// Tenants of several people with several namespaces.
+    pub tenants: TenantSettings,
     /// The tiers of workspaces by name.
     pub tiers: Tiers,
     /// Rate limit of `init` per user.
@@ -143,6 +147,7 @@ impl Config {
             log_level: log::LEVEL.read(s),
             log_format: log::FORMAT.read(s),
             cluster: cluster::read(s),
+            tenants: tenants::read(s),
             tiers: tier::tiers(s),
             init_limit: limits::INIT_PER_HOUR.read(s),
             unauthenticated: limits::unauthenticated(s),

@@ -4,16 +4,17 @@ use std::fmt::Write as _;
 
 use super::{
     audit, cluster, connector, database, declaration::Declaration, frontends, gateway, general,
-    issuer, limits, log, quota, tier, tls, workload,
+    issuer, limits, log, quota, tenants, tier, tls, workload,
 };
 
 /// The settings outside of tiers, connectors and workloads, in the order of the page.
-const SECTIONS: [&[&dyn Declaration]; 10] = [
+const SECTIONS: [&[&dyn Declaration]; 11] = [
     general::SETTINGS,
     database::SETTINGS,
     tls::SETTINGS,
     log::SETTINGS,
     cluster::SETTINGS,
+    tenants::SETTINGS,
     limits::SETTINGS,
     audit::SETTINGS,
     issuer::SETTINGS,

@@ -1,6 +1,7 @@
 //! `tenant-broker install` with an administrator's credential: apply, diff, uninstall.
 //!
-//! It deletes only objects with the label of `install`, never objects of tenants.
+//! It deletes only objects with the label of `install`, never objects of tenants, and no definition
+//! that has objects.
 
 use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -23,7 +24,7 @@ const FIELD_MANAGER: &str = "tenant-broker-install";
 /// Every kind that this version or an earlier one installs, as group and kind, in the order of
 /// deletion. The ClusterRole is deleted before the policies: as long as the broker has permissions,
 /// the policies restrict them.
-const INSTALLED_KINDS: [(&str, &str); 7] = [
+const INSTALLED_KINDS: [(&str, &str); 8] = [
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
     ("rbac.authorization.k8s.io", "ClusterRole"),
     ("", "ServiceAccount"),
@@ -31,6 +32,7 @@ const INSTALLED_KINDS: [(&str, &str); 7] = [
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
 ];
 
 /// A connection to the cluster with an administrator's credential.
@@ -81,13 +83,16 @@ impl Administrator {
     }
 
     /// Creates missing objects, changes those that differ, and deletes those of an earlier run that
-    /// are not in this manifest. Returns a line for each object.
+    /// are not in this manifest, except for definitions that have objects. Returns a line for each
+    /// object.
     ///
     /// # Errors
-    /// The API server refuses. Objects that were already applied stay; applying again continues.
+    /// A definition belongs to another program, or the API server refuses. Objects that were
+    /// already applied stay; applying again continues.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<String> {
         let mut report = String::new();
         let objects = objects(yaml)?;
+        self.check_definitions(&objects).await?;
         for object in &objects {
             let before = self.get(object).await?;
             let after = self.patch(object, false).await?;
@@ -104,11 +109,8 @@ impl Administrator {
         }
         for old in self.installed_objects().await? {
             if !objects.iter().any(|object| title(object) == title(&old)) {
-                self.delete(&old).await?;
-                push_line(
-                    &mut report,
-                    &format!("{} deleted: no longer part of the installation", title(&old)),
-                );
+                let line = self.remove(&old, ": no longer part of the installation").await?;
+                push_line(&mut report, &line);
             }
         }
         Ok(report)
@@ -118,10 +120,11 @@ impl Administrator {
     /// none. The API server itself computes the result (dry run).
     ///
     /// # Errors
-    /// The API server refuses.
+    /// A definition belongs to another program, or the API server refuses.
     pub async fn diff(&self, yaml: &str) -> anyhow::Result<String> {
         let mut report = String::new();
         let objects = objects(yaml)?;
+        self.check_definitions(&objects).await?;
         for object in &objects {
             let before =
                 self.get(object).await?.map(comparable_yaml).transpose()?.unwrap_or_default();
@@ -129,23 +132,24 @@ impl Administrator {
             report += &unified_diff(&title(object), &before, &after);
         }
         for old in self.installed_objects().await? {
-            if !objects.iter().any(|object| title(object) == title(&old)) {
+            let is_wanted = objects.iter().any(|object| title(object) == title(&old));
+            if !is_wanted && self.reason_to_keep(&old).await?.is_none() {
                 report += &unified_diff(&title(&old), &comparable_yaml(old.clone())?, "");
             }
         }
         Ok(report)
     }
 
-    /// Deletes all installed objects. Returns a line for each object, and one with the number of
-    /// tenants' namespaces, which stay.
+    /// Deletes all installed objects, except for definitions that have objects. Returns a line for
+    /// each object, and one with the number of tenants' namespaces, which stay.
     ///
     /// # Errors
     /// The API server refuses; running it again continues.
     pub async fn uninstall(&self) -> anyhow::Result<String> {
         let mut report = String::new();
         for object in self.installed_objects().await? {
-            self.delete(&object).await?;
-            push_line(&mut report, &format!("{} deleted", title(&object)));
+            let line = self.remove(&object, "").await?;
+            push_line(&mut report, &line);
         }
         let api: Api<Namespace> = Api::all(self.client.clone());
         let selector = WORKSPACE_LABEL;
@@ -180,7 +184,10 @@ impl Administrator {
         }
     }
 
-    async fn get(&self, object: &DynamicObject) -> anyhow::Result<Option<DynamicObject>> {
+    pub(super) async fn get(
+        &self,
+        object: &DynamicObject,
+    ) -> anyhow::Result<Option<DynamicObject>> {
         self.api(object)
             .get_opt(&name(object))
             .await
@@ -197,6 +204,16 @@ impl Administrator {
                 title(object)
             )
         })
+    }
+
+    /// Deletes an object, unless it is a definition that has objects. Returns the line of the
+    /// report; `reason` follows the word "deleted" in it.
+    async fn remove(&self, object: &DynamicObject, reason: &str) -> anyhow::Result<String> {
+        if let Some(line) = self.reason_to_keep(object).await? {
+            return Ok(line);
+        }
+        self.delete(object).await?;
+        Ok(format!("{} deleted{reason}", title(object)))
     }
 
     async fn delete(&self, object: &DynamicObject) -> anyhow::Result<()> {
@@ -260,7 +277,7 @@ fn cluster_entry(config: &Config) -> anyhow::Result<serde_json::Value> {
     Ok(entry)
 }
 
-fn push_line(report: &mut String, text: &str) {
+pub(super) fn push_line(report: &mut String, text: &str) {
     report.push_str(text);
     report.push('\n');
 }
@@ -269,7 +286,8 @@ fn name(object: &DynamicObject) -> String {
     object.metadata.name.clone().unwrap_or_default()
 }
 
-fn title(object: &DynamicObject) -> String {
+/// Kind and name of an object.
+pub(super) fn title(object: &DynamicObject) -> String {
     let kind = object.types.as_ref().map_or("", |types| types.kind.as_str());
     format!("{kind} {}", name(object))
 }

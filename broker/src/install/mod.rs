@@ -14,6 +14,8 @@
 //! | `tenant-suspended` | everybody else | no write in a suspended namespace |
 //! | `tenant-pods` | everybody | no pod has the session's ServiceAccount, a system priority or a chosen node |
 //! | `tenant-network` | everybody else | no address or host name of others is claimed |
+//!
+//! With `tenants.enabled` it also makes the definitions of the kind `Tenant`.
 
 mod admin;
 mod broker_policies;
@@ -25,7 +27,9 @@ mod network;
 mod pods;
 mod policy;
 mod role;
+mod tenant_definition;
 mod tenant_policies;
+mod tenants_in_cluster;
 mod tokens;
 mod verify;
 mod watch;
@@ -42,6 +46,7 @@ pub use admin::Administrator;
 pub use flow_schema::flow_schemas;
 pub use policy::Policy;
 pub use role::{Permission, ROLE_NAME};
+pub use tenant_definition::tenant_definitions;
 pub use verify::{faults, unneeded_permission};
 pub use watch::{PoliciesNotInForce, PolicyWatcher};
 pub use yaml::manifest;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::tenant::ApiGroup;
 
 fn parameters(broker: &str) -> Parameters {
     Parameters {
@@ -167,4 +168,22 @@ fn the_manifest() {
 fn the_broker_policy_for_secrets() {
     let policy = broker_policies::secrets(&binding("tenant-broker"));
     insta::assert_json_snapshot!(policy.policy().spec.unwrap().validations);
+}
+
+#[test]
+fn the_definition_of_tenants() {
+    insta::assert_snapshot!(tenant_definitions(&[ApiGroup::TenantBroker]));
+}
+
+#[test]
+fn definitions_have_the_label_that_install_finds_its_objects_by() {
+    let yaml = tenant_definitions(&[ApiGroup::TenantBroker, ApiGroup::Capsule]);
+    let definitions = documents(&yaml);
+    assert_eq!(definitions.len(), 2);
+    for definition in definitions {
+        assert_eq!(definition["kind"], "CustomResourceDefinition");
+        let label = &definition["metadata"]["labels"][INSTALLED_BY_LABEL];
+        assert_eq!(label, INSTALLED_BY_VALUE);
+    }
+    assert_eq!(tenant_definitions(&[]), "");
 }

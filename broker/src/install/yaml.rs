@@ -45,7 +45,8 @@ pub fn manifest(parameters: &Parameters) -> String {
     yaml
 }
 
-fn comment(yaml: &mut String, text: &str) {
+/// Adds a text as comment lines.
+pub(super) fn comment(yaml: &mut String, text: &str) {
     let mut line = String::from("#");
     for word in text.split_whitespace() {
         if line.len() + 1 + word.len() > COMMENT_WIDTH {
@@ -58,8 +59,9 @@ fn comment(yaml: &mut String, text: &str) {
     let _ = writeln!(yaml, "{line}");
 }
 
-fn document(yaml: &mut String, object: &impl Serialize) {
-    // Cannot fail: these types contain only texts, lists and maps with text keys.
+/// Adds an object.
+pub(super) fn document(yaml: &mut String, object: &impl Serialize) {
+    // Cannot fail: these objects contain only plain values, lists and maps with text keys.
     yaml.push_str(&serde_norway::to_string(object).unwrap_or_default());
 }
 

@@ -3,7 +3,8 @@
 use integration::process::Finished;
 use integration::world::World;
 
-async fn install(world: &World, args: &[&str]) -> Finished {
+/// Runs `tenant-broker install` with an administrator's kubeconfig.
+pub(super) async fn install(world: &World, args: &[&str]) -> Finished {
     let admin = world.cluster().admin_kubeconfig().display().to_string();
     let all: Vec<&str> = ["install", "--kubeconfig", &admin].iter().chain(args).copied().collect();
     world.broker().run(&all).await.unwrap()

@@ -30,6 +30,7 @@ mod secrets;
 mod sign_ins;
 mod story;
 mod suspension;
+mod tenants;
 mod unauthenticated;
 mod upgrade;
 

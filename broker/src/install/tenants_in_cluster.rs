@@ -1,0 +1,151 @@
+//! Definitions of Tenants in the cluster. `install` changes none of another program, deletes none
+//! that has objects, and reports Tenants that break the rules.
+
+use anyhow::{Context as _, bail};
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
+use serde_json::Value;
+
+use super::{
+    Administrator, INSTALLED_BY_LABEL, INSTALLED_BY_VALUE,
+    admin::{push_line, title},
+};
+use crate::tenant::{ApiGroup, Fault, Tenant};
+
+/// Tenants of one list request.
+const PAGE_SIZE: u32 = 250;
+/// Lines about broken rules in a report.
+const MAX_FAULT_LINES: usize = 50;
+
+impl Administrator {
+    /// Checks that the definitions of a manifest do not replace those of another program.
+    ///
+    /// # Errors
+    /// A definition exists without the label of `install`, or the API server refuses.
+    pub(super) async fn check_definitions(&self, objects: &[DynamicObject]) -> anyhow::Result<()> {
+        for object in objects.iter().filter(|object| is_definition(object)) {
+            let Some(existing) = self.get(object).await? else { continue };
+            let made_by = existing.metadata.labels.unwrap_or_default();
+            if made_by.get(INSTALLED_BY_LABEL).map(String::as_str) != Some(INSTALLED_BY_VALUE) {
+                bail!(
+                    "{} exists, and tenant-broker install did not make it: another program, such \
+                     as Capsule, needs it as it is. Nothing was changed. Run this without \
+                     --capsule-api, or delete the definition if nothing uses it, which deletes its \
+                     objects, too",
+                    title(object)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The line of the report on an object that stays although it is no longer wanted: a definition
+    /// with objects, which the API server would delete with it.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub(super) async fn reason_to_keep(
+        &self,
+        object: &DynamicObject,
+    ) -> anyhow::Result<Option<String>> {
+        if !is_definition(object) {
+            return Ok(None);
+        }
+        let count = self.count_objects(object).await?;
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        Ok((count > 0).then(|| {
+            format!(
+                "{} stays, because deleting it would delete its objects, {count} in number. Delete \
+                 them first (kubectl get {name})",
+                title(object)
+            )
+        }))
+    }
+
+    /// A line for each rule of the definitions that a Tenant breaks. The API server checks a Tenant
+    /// when it is written, so one that was written under another definition may break rules.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub async fn report_tenants(&self, groups: &[ApiGroup]) -> anyhow::Result<String> {
+        let mut lines = Vec::new();
+        for group in groups {
+            let kind = GroupVersionKind::gvk(group.name(), group.version(), "Tenant");
+            let resource = ApiResource::from_gvk(&kind);
+            let api: Api<DynamicObject> = Api::all_with(self.client(), &resource);
+            let mut page = ListParams::default().limit(PAGE_SIZE);
+            loop {
+                let list = match api.list(&page).await {
+                    // It is not served yet because it was just made, so it has no objects.
+                    Err(kube::Error::Api(status)) if status.code == 404 => break,
+                    result => result.context("cannot list the Tenants")?,
+                };
+                for tenant in &list.items {
+                    let name = tenant.metadata.name.as_deref().unwrap_or_default();
+                    let faults = faults(name, tenant).into_iter();
+                    lines.extend(faults.map(|fault| line(*group, name, &fault)));
+                }
+                match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                    Some(token) => page = page.continue_token(&token),
+                    None => break,
+                }
+            }
+        }
+        let mut report = String::new();
+        for line in lines.iter().take(MAX_FAULT_LINES) {
+            push_line(&mut report, line);
+        }
+        if lines.len() > MAX_FAULT_LINES {
+            let more = lines.len() - MAX_FAULT_LINES;
+            push_line(&mut report, &format!("Tenants break rules in {more} more fields"));
+        }
+        Ok(report)
+    }
+
+    /// How many objects a definition has.
+    async fn count_objects(&self, definition: &DynamicObject) -> anyhow::Result<usize> {
+        // A definition that the API server never accepted has none, and is not served.
+        if !is_established(&definition.data) {
+            return Ok(0);
+        }
+        let spec = &definition.data["spec"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let mut versions = spec["versions"].as_array().into_iter().flatten();
+        let served = versions.find(|version| version["served"] == true);
+        let version = served.map(|version| text(&version["name"])).unwrap_or_default();
+        let kind =
+            GroupVersionKind::gvk(&text(&spec["group"]), &version, &text(&spec["names"]["kind"]));
+        let resource = ApiResource::from_gvk_with_plural(&kind, &text(&spec["names"]["plural"]));
+        let api: Api<DynamicObject> = Api::all_with(self.client(), &resource);
+        let objects = api
+            .list_metadata(&ListParams::default())
+            .await
+            .with_context(|| format!("cannot count the objects of {}", title(definition)))?;
+        Ok(objects.items.len())
+    }
+}
+
+fn is_definition(object: &DynamicObject) -> bool {
+    object.types.as_ref().is_some_and(|types| types.kind == "CustomResourceDefinition")
+}
+
+fn is_established(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+}
+
+fn faults(name: &str, tenant: &DynamicObject) -> Vec<Fault> {
+    Tenant::parse(name, &tenant.data["spec"]).err().unwrap_or_default()
+}
+
+/// The line of the report on a fault. Texts of the object may contain control characters, which a
+/// terminal would obey.
+fn line(group: ApiGroup, name: &str, fault: &Fault) -> String {
+    let line = format!("Tenant {name} ({}) breaks a rule: {fault}", group.name());
+    line.replace(char::is_control, "\u{fffd}")
+}

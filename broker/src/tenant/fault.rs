@@ -1,0 +1,24 @@
+//! Faults of a Tenant.
+
+use std::fmt;
+
+/// A rule that a Tenant breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Path of the field, as the API server writes it: `spec.owners[0].name`.
+    pub field: String,
+    /// The rule.
+    pub reason: String,
+}
+
+impl Fault {
+    pub(super) fn new(field: impl Into<String>, reason: impl fmt::Display) -> Self {
+        Self { field: field.into(), reason: reason.to_string() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.reason)
+    }
+}

@@ -1,0 +1,38 @@
+//! Limits of the fields of a Tenant. Lengths are in characters, as `maxLength` of the schema.
+
+use super::name::MAX_NAME_LENGTH;
+
+/// Owners of a tenant.
+pub(super) const MAX_OWNERS: usize = 64;
+/// ClusterRoles of an owner.
+pub(super) const MAX_CLUSTER_ROLES: usize = 16;
+/// Proxy settings of an owner.
+pub(super) const MAX_PROXY_SETTINGS: usize = 16;
+/// Additional role bindings of a tenant.
+pub(super) const MAX_BINDINGS: usize = 64;
+/// Subjects of an additional role binding.
+pub(super) const MAX_SUBJECTS: usize = 256;
+/// Name of an owner or subject: `system:serviceaccount:`, a namespace, a colon and a name of 253.
+pub(super) const MAX_SUBJECT_LENGTH: usize = 22 + 63 + 1 + 253;
+/// Name of a ClusterRole, so that the name of its RoleBinding, `tenant-NAME-ROLE`, has 253 at most.
+pub(super) const MAX_CLUSTER_ROLE_LENGTH: usize = 253 - "tenant--".len() - MAX_NAME_LENGTH;
+/// Namespaces of a tenant.
+pub(super) const MAX_NAMESPACES: usize = 10_000;
+/// Labels or annotations of one kind, and keys of a node selector.
+pub(super) const MAX_LABELS: usize = 32;
+/// Value of a label (Kubernetes, "Labels and Selectors").
+pub(super) const MAX_LABEL_LENGTH: usize = 63;
+/// Value of an annotation; the API server limits all of an object together to 256 KiB.
+pub(super) const MAX_ANNOTATION_LENGTH: usize = 4096;
+/// Pattern for the value of a required label or annotation.
+pub(super) const MAX_PATTERN_LENGTH: usize = 253;
+/// Items of `resourceQuotas` and `limitRanges`, and limits of a LimitRange.
+pub(super) const MAX_QUOTAS: usize = 16;
+/// Amounts of a ResourceQuota or a limit.
+pub(super) const MAX_AMOUNTS: usize = 64;
+/// Text of an amount.
+pub(super) const MAX_AMOUNT_LENGTH: usize = 32;
+/// Top-level fields of a group of fields that the broker does not carry out.
+pub(super) const MAX_KEPT_FIELDS: usize = 32;
+/// Conditions of a status.
+pub(super) const MAX_CONDITIONS: usize = 32;

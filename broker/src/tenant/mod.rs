@@ -1,0 +1,31 @@
+//! Tenants: the `CustomResourceDefinition` of the kind `Tenant`, and the validation of its objects.
+//!
+//! Nothing acts on Tenants yet. `tenant-broker install` makes the definition, and reports objects
+//! that break its rules.
+
+mod api_group;
+mod cluster_role_name;
+mod definition;
+mod fault;
+mod limits;
+mod name;
+mod parse;
+mod quantity;
+mod schema;
+mod status_schema;
+mod subject;
+
+pub use api_group::ApiGroup;
+pub use cluster_role_name::{ClusterRoleName, ClusterRoleNameError};
+pub use definition::custom_resource_definition;
+pub use fault::Fault;
+pub use name::{TenantName, TenantNameError};
+pub use parse::{AdditionalRoleBinding, Owner, QuotaScope, Tenant};
+pub use subject::{Subject, SubjectError};
+
+/// Settings of tenants (`tenants.*`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantSettings {
+    /// Whether the cluster has Tenants.
+    pub enabled: bool,
+}
