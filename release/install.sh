@@ -4,7 +4,9 @@
 #
 #   sh install.sh [--version VERSION] [--dir FOLDER] [--base-url URL]
 #
-# Nothing is changed outside of FOLDER (default: ~/.local/bin), and nothing if a check fails.
+# Nothing is changed outside of FOLDER (default: ~/.local/bin), and nothing if a check fails. The
+# checksum finds a damaged download. It proves no origin, because it comes from the same server;
+# docs/install.md says how to verify the tag.
 set -eu
 
 # `cargo make-release` writes both.
@@ -47,15 +49,16 @@ find_platform() {
 }
 
 # download URL FILE
+#
+# It needs curl, because BusyBox's wget checks no certificate, and GNU Wget follows a redirect to
+# plain HTTP.
 download() {
   case $1 in
     file://*) cp "${1#file://}" "$2" || fail "cannot read $1" ;;
     *)
-      # No other program: the wget of BusyBox checks no certificate.
-      command -v curl >/dev/null ||
-        fail "curl is needed for the download: install it, or download the files of the release yourself and add --base-url file://FOLDER"
-      curl --fail --silent --show-error --location --proto-redir =https --retry 2 \
-        --connect-timeout 20 --max-time 600 --output "$2" "$1" || fail "cannot download $1"
+      command -v curl >/dev/null || fail "curl is needed for the download; install it"
+      curl --fail --silent --show-error --location --proto '=http,https' --proto-redir '=https' \
+        --retry 2 --connect-timeout 20 --max-time 600 --output "$2" "$1" || fail "cannot download $1"
       ;;
   esac
 }
@@ -71,14 +74,12 @@ sha256() {
   fi | cut -d ' ' -f 1
 }
 
-# Puts a program into the folder at once, so that a running one is not changed. The name of the new
-# file cannot be predicted, so nobody else can put a symbolic link there.
+# Puts a program into the folder at once, so that a running one is not changed. Nobody else can
+# prepare the temporary name, for example as a link to another file.
 put() {
-  new=$(mktemp "$folder/.$1.XXXXXX") || fail "cannot write to $folder; choose another one with --dir"
-  if ! { cat "$work/$1" >"$new" && chmod 0755 "$new" && mv -f "$new" "$folder/$1"; }; then
-    rm -f "$new"
-    fail "cannot write to $folder; choose another one with --dir"
-  fi
+  new=$(mktemp "$folder/.$1.XXXXXX") && cp "$work/$1" "$new" && chmod 0755 "$new" &&
+    mv -f "$new" "$folder/$1" || fail "cannot write to $folder; choose another one with --dir"
+  new=""
 }
 
 main() {
@@ -115,13 +116,15 @@ main() {
     base=$repository/releases/download/v$version
   fi
   case $base in
+    http://*@*) fail "--base-url $base: plain HTTP with a user name" ;;
     https://* | file:///* | http://127.0.0.1[:/]* | http://localhost[:/]* | http://\[::1\][:/]*) ;;
     *) fail "--base-url $base: use https, file, or http on this machine" ;;
   esac
 
   archive=kubectl-tenant_${version}_$platform.tar.gz
   work=$(mktemp -d) || fail "cannot make a temporary folder"
-  trap 'rm -rf "$work"' EXIT
+  new=""
+  trap 'rm -rf "$work" ${new:+"$new"}' EXIT
   trap 'exit 1' HUP INT TERM
   download "$base/SHA256SUMS" "$work/SHA256SUMS"
   expected=$(sed -n "s/^\([0-9a-f]\{64\}\)  $archive\$/\1/p" "$work/SHA256SUMS")
@@ -136,6 +139,9 @@ main() {
     fail "the program does not run on this system; docs/install.md says what it needs"
 
   mkdir -p "$folder" || fail "cannot make $folder; choose another one with --dir"
+  for program in kubectl_complete-tenant kubectl-tenant; do
+    [ ! -d "$folder/$program" ] || fail "$folder/$program is a folder; choose another one with --dir"
+  done
   put kubectl_complete-tenant
   put kubectl-tenant
   printf 'kubectl-tenant %s is in %s\n' "$version" "$folder"

@@ -174,10 +174,8 @@ async fn prepare_makes_what_is_missing_once_and_names_the_rest() {
 
 /// Runs psql, and returns what it prints.
 async fn psql(url: &Url, args: &[&str]) -> String {
-    let installed = Path::new("/usr/lib/postgresql").read_dir().into_iter().flatten();
-    let of_debian = installed.flatten().map(|version| version.path().join("bin/psql"));
-    let program = machine::find("psql").or_else(|| of_debian.filter(|file| file.is_file()).max());
-    let program = program.expect("psql is not on PATH: apt-get install postgresql-client");
+    let program = machine::find("psql")
+        .expect("psql is not on PATH; install it: apt-get install postgresql-client");
     let options = ["--no-psqlrc", "--set=ON_ERROR_STOP=1", "--dbname", url.as_str()];
     let ran = Program::new(program).args(options).args(args).run(Duration::from_secs(30)).await;
     ran.unwrap().success().unwrap().stdout
