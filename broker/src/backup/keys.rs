@@ -219,7 +219,7 @@ impl KeyFiles {
                     || KeyOutcome::NotConfigured {
                         setting: key.setting.clone(),
                         name: key.name.clone(),
-                        kids: key.kids.clone(),
+                        kids: kids(&copy),
                         copy: copy.clone(),
                     },
                     |file| KeyOutcome::Same(file.path.to_path_buf()),
@@ -230,7 +230,7 @@ impl KeyFiles {
                 Ok(_) => Ok(KeyOutcome::Different { path: path.to_path_buf(), copy }),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     write_private(path, &content)?;
-                    let (path, kids) = (path.to_path_buf(), key.kids.clone());
+                    let (path, kids) = (path.to_path_buf(), kids(&copy));
                     Ok(KeyOutcome::Written { path, kids, backup })
                 }
                 Err(error) => Err(BackupError::reading(path)(error)),

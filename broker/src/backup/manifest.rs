@@ -15,7 +15,7 @@ use super::{error::BackupError, keys::StoredKey};
 use crate::base::db::Dump;
 
 /// Version of the format of a backup.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Name of the file with the manifest.
 const FILE_NAME: &str = "manifest.json";
 /// Maximum bytes of a manifest; it has about 200 for each file.

@@ -364,9 +364,9 @@ async fn a_damaged_backup_is_refused(on: On) {
         fs::write(&manifest, text.replace(from, to)).unwrap();
         refused(part).await;
     }
-    fs::write(&manifest, text.replace("\"format\": 1", "\"format\": 2")).unwrap();
+    fs::write(&manifest, text.replace("\"format\": 2", "\"format\": 1")).unwrap();
     let error = broker.restore(&place, &backup).await.unwrap_err();
-    assert!(matches!(error, BackupError::OtherFormat { format: 2, known: 1 }), "{error}");
+    assert!(matches!(error, BackupError::OtherFormat { format: 1, known: 2 }), "{error}");
 
     fs::write(&manifest, &text).unwrap();
     broker.restore(&place, &backup).await.unwrap();

@@ -299,12 +299,12 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     let administrator = Administrator::connect(args.kubeconfig.as_deref(), args.context).await?;
     let report = if apply {
         let mut report = administrator.apply(&manifest).await?;
-        report += &administrator.report_tenants(groups).await?;
         if let Some((file, user)) = credential {
             let clock = Clock::system();
             report +=
                 &administrator.write_credential(user, args.credential_days, file, &clock).await?;
         }
+        report += &administrator.report_tenants(groups).await?;
         report
     } else if diff {
         administrator.diff(&manifest).await?

@@ -145,8 +145,12 @@ fn complete(
         return Err(ConnectError::Token);
     }
     let validity = credential_files::validity(identity)?;
+    let token_end = credential_files::token_end(identity);
     Ok(match program {
-        Some(_) => (None, printed_end.or(validity.map(|it| it.until))),
+        Some(_) => {
+            let ends = [printed_end, validity.map(|it| it.until), token_end];
+            (None, ends.into_iter().flatten().min())
+        }
         None => (validity, None),
     })
 }

@@ -121,17 +121,29 @@ pub(super) fn validity(identity: &AuthInfo) -> Result<Option<Validity>, Certific
     }
 }
 
-/// The validity of a JWT, which is not verified.
-fn token_validity(token: &SecretString) -> Option<Validity> {
-    #[derive(Deserialize)]
-    struct Claims {
-        iat: i64,
-        exp: i64,
-    }
+/// Times in a JWT (RFC 7519, section 4.1), which is not verified. Both are optional.
+#[derive(Deserialize)]
+struct Claims {
+    iat: Option<i64>,
+    exp: Option<i64>,
+}
+
+fn claims(token: &SecretString) -> Option<Claims> {
     let payload = token.expose_secret().split('.').nth(1)?;
-    let claims: Claims = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
-    let (from, until) = (Timestamp::from_second(claims.iat), Timestamp::from_second(claims.exp));
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
+}
+
+/// The validity of a JWT that has both times.
+fn token_validity(token: &SecretString) -> Option<Validity> {
+    let Claims { iat, exp } = claims(token)?;
+    let (from, until) = (Timestamp::from_second(iat?), Timestamp::from_second(exp?));
     Some(Validity { from: from.ok()?, until: until.ok()? })
+}
+
+/// When the token of an identity ends, if it is a JWT that says so.
+pub(super) fn token_end(identity: &AuthInfo) -> Option<Timestamp> {
+    let exp = identity.token.as_ref().and_then(claims)?.exp?;
+    Timestamp::from_second(exp).ok()
 }
 
 #[cfg(test)]

@@ -14,10 +14,12 @@ use super::{
 };
 use crate::tenant::{ApiGroup, Fault, Tenant};
 
-/// Tenants of one list request.
-const PAGE_SIZE: u32 = 250;
+/// Tenants of one list request; each may have 1.5 MiB.
+const PAGE_SIZE: u32 = 20;
 /// Lines about broken rules in a report.
 const MAX_FAULT_LINES: usize = 50;
+/// Characters of such a line.
+const MAX_LINE_CHARS: usize = 300;
 
 impl Administrator {
     /// Checks that the definitions of a manifest do not replace those of another program.
@@ -70,7 +72,7 @@ impl Administrator {
     /// # Errors
     /// The API server refuses.
     pub async fn report_tenants(&self, groups: &[ApiGroup]) -> anyhow::Result<String> {
-        let mut lines = Vec::new();
+        let (mut report, mut found) = (String::new(), 0_usize);
         for group in groups {
             let kind = GroupVersionKind::gvk(group.name(), group.version(), "Tenant");
             let resource = ApiResource::from_gvk(&kind);
@@ -84,8 +86,12 @@ impl Administrator {
                 };
                 for tenant in &list.items {
                     let name = tenant.metadata.name.as_deref().unwrap_or_default();
-                    let faults = faults(name, tenant).into_iter();
-                    lines.extend(faults.map(|fault| line(*group, name, &fault)));
+                    for fault in faults(name, tenant) {
+                        found += 1;
+                        if found <= MAX_FAULT_LINES {
+                            push_line(&mut report, &line(*group, name, &fault));
+                        }
+                    }
                 }
                 match list.metadata.continue_.filter(|token| !token.is_empty()) {
                     Some(token) => page = page.continue_token(&token),
@@ -93,12 +99,8 @@ impl Administrator {
                 }
             }
         }
-        let mut report = String::new();
-        for line in lines.iter().take(MAX_FAULT_LINES) {
-            push_line(&mut report, line);
-        }
-        if lines.len() > MAX_FAULT_LINES {
-            let more = lines.len() - MAX_FAULT_LINES;
+        if found > MAX_FAULT_LINES {
+            let more = found - MAX_FAULT_LINES;
             push_line(&mut report, &format!("Tenants break rules in {more} more fields"));
         }
         Ok(report)
@@ -147,5 +149,6 @@ fn faults(name: &str, tenant: &DynamicObject) -> Vec<Fault> {
 /// terminal would obey.
 fn line(group: ApiGroup, name: &str, fault: &Fault) -> String {
     let line = format!("Tenant {name} ({}) breaks a rule: {fault}", group.name());
+    let line: String = line.chars().take(MAX_LINE_CHARS).collect();
     line.replace(char::is_control, "\u{fffd}")
 }

@@ -105,11 +105,11 @@ impl Subject {
         }
         match namespace {
             Some(namespace) if is_account && is_dns_label(namespace) => {
-                let (namespace, name) = (namespace.to_owned(), checked_name(name)?);
-                if name.contains(':') {
+                // The API server refuses a whole RoleBinding for one malformed name.
+                if !is_account_name(name) {
                     return Err(SubjectError::ServiceAccountName);
                 }
-                Ok(Self::ServiceAccount { namespace, name })
+                Ok(Self::ServiceAccount { namespace: namespace.into(), name: name.into() })
             }
             None if !is_account => user_or_group(kind, name),
             _ => Err(SubjectError::Namespace),
@@ -311,6 +311,8 @@ mod tests {
             (bound("ServiceAccount", "robot", Some("A"), None), SubjectError::Namespace),
             (bound("User", "joe", Some("default"), None), SubjectError::Namespace),
             (bound("ServiceAccount", "a:b", Some("x"), None), SubjectError::ServiceAccountName),
+            (bound("ServiceAccount", "A b", Some("x"), None), SubjectError::ServiceAccountName),
+            (bound("ServiceAccount", "", Some("x"), None), SubjectError::ServiceAccountName),
             (bound("ServiceAccount", "robot", Some("x"), Some(RBAC)), SubjectError::ApiGroup),
             (bound("User", "joe", None, Some("apps")), SubjectError::ApiGroup),
             (bound("Group", "system:authenticated", None, None), SubjectError::SystemGroup),

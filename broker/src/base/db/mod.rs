@@ -154,7 +154,9 @@ impl FromStr for Location {
         }
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             let options = postgres_url::parse(url).ok_or_else(|| {
-                "not a PostgreSQL URL: postgres://user:password@host:5432/name".to_owned()
+                "not a PostgreSQL URL (postgres://user:password@host:5432/name), or one with an \
+                 unknown parameter ssl…; those of TLS are sslmode, sslrootcert, sslcert and sslkey"
+                    .to_owned()
             })?;
             return Ok(Self::Postgres(Box::new(options)));
         }

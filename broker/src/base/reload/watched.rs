@@ -56,6 +56,7 @@ struct End {
 struct Renewal {
     ends_at: Timestamp,
     next_attempt_ms: i64,
+    is_end_reported: bool,
 }
 
 impl<S: FileSource> Watched<S> {
@@ -114,6 +115,7 @@ impl<S: FileSource> Watched<S> {
         }
         self.unsettled = None;
         if !is_changed && !is_retry && self.is_in_use(&loaded) {
+            self.report_no_successor();
             return;
         }
         self.decided = files;
@@ -145,6 +147,20 @@ impl<S: FileSource> Watched<S> {
     fn is_in_use(&self, loaded: &Result<Loaded<S::Value>, S::Error>) -> bool {
         let Some(renewal) = &self.renewal else { return false };
         loaded.as_ref().is_ok_and(|it| self.source.ends_at(&it.value) == Some(renewal.ends_at))
+    }
+
+    /// Reports once that the value that was loaded after the end of the current one is the same.
+    fn report_no_successor(&mut self) {
+        let now = self.clock.now();
+        let Some(renewal) = &mut self.renewal else { return };
+        if renewal.ends_at <= now && !renewal.is_end_reported {
+            renewal.is_end_reported = true;
+            self.metrics.file_reload(&self.name, false);
+            tracing::warn!(
+                file = %self.name, ends_at = %renewal.ends_at, advice = S::ADVICE,
+                "a value ended, and was not replaced by a new one"
+            );
+        }
     }
 
     /// Checks a value that is to replace the current one. The error is the reason to refuse it.
@@ -200,7 +216,7 @@ impl<S: FileSource> Watched<S> {
     fn record_in_use(&mut self, validity: Option<Validity>, ends_at: Option<Timestamp>) {
         self.renewal = ends_at.map(|ends_at| {
             let next_attempt_ms = ends_at.as_millisecond().saturating_sub(RENEWAL_MS);
-            Renewal { ends_at, next_attempt_ms }
+            Renewal { ends_at, next_attempt_ms, is_end_reported: false }
         });
         self.metrics.file_loaded(&self.name, self.clock.now());
         self.metrics.credential_expiry(&self.name, validity.map(|it| it.until));
