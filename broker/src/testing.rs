@@ -109,15 +109,21 @@ impl Storage {
         id
     }
 
-    /// Inserts a workspace of this user, in a namespace named after its id.
+    /// Inserts a workspace of this user, in a namespace named after its id. It has a tenant of its
+    /// own, so that a user may have several.
     pub(crate) async fn workspace(&self, user: Uuid, status: WorkspaceStatus) -> Uuid {
         let id = self.clock.random_id();
         let uid = (status != WorkspaceStatus::Provisioning).then_some(SA_UID);
         let mut tx = self.db.begin().await.unwrap();
         on_engine!(tx.connection(), c => sqlx::query(
-            "INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, \
-               k8s_sa_uid, quota_cpu, quota_memory, status, status_changed_at, created_at) \
-             VALUES ($1, $2, 'internal-cluster', $3, 'sa', 'basic', $6, '4', '8Gi', $4, $5, $5)")
+            "INSERT INTO tenants (id, created_at) VALUES ($1, $2)")
+            .bind(id).bind(self.clock.now_ms()).execute(c).await.map(drop))
+        .unwrap();
+        on_engine!(tx.connection(), c => sqlx::query(
+            "INSERT INTO workspaces (id, tenant_id, user_id, cluster, k8s_namespace, k8s_sa_name, \
+               tier, k8s_sa_uid, quota_cpu, quota_memory, status, status_changed_at, created_at) \
+             VALUES ($1, $1, $2, 'internal-cluster', $3, 'sa', 'basic', $6, '4', '8Gi', $4, $5, \
+               $5)")
             .bind(id).bind(user).bind(id.to_string()).bind(status.as_str())
             .bind(self.clock.now_ms()).bind(uid).execute(c).await.map(drop))
         .unwrap();

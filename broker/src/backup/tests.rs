@@ -161,10 +161,12 @@ async fn a_backup_is_restored_into_a_new_database(on: On) {
     assert_eq!(mode(&broker.keys.issuer[0]), 0o600, "the key is there again");
 
     let after = Storage::at(place).await;
-    let rows: Vec<(Uuid, Uuid)> = on_engine!(after.db.reader(), pool =>
-        sqlx::query_as("SELECT id, user_id FROM workspaces").fetch_all(pool).await)
+    let rows: Vec<(Uuid, Uuid, Uuid)> = on_engine!(after.db.reader(), pool =>
+        sqlx::query_as("SELECT id, tenant_id, user_id FROM workspaces").fetch_all(pool).await)
     .unwrap();
-    assert_eq!(rows, [(workspace, user)]);
+    // In tests a workspace has a tenant of the same identifier.
+    assert_eq!(rows, [(workspace, workspace, user)]);
+    assert_eq!(after.number("SELECT COUNT(*) FROM tenants").await, 1);
     let live = "SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL";
     assert_eq!((after.number(live).await, broker.storage.number(live).await), (0, 1));
     assert_eq!(after.number("SELECT COUNT(*) FROM active_service_accounts").await, 0);

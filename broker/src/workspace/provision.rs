@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{
     WorkspaceError, WorkspaceRow, Workspaces,
     state::Event,
-    store::{self, NewWorkspace},
+    store::{self, NewWorkspace, tenants},
 };
 use crate::{
     access::{CreateWorkspace, Permit},
@@ -64,7 +64,8 @@ impl Workspaces {
     }
 
     /// Records the request. One transaction counts the call against the rate limit, inserts the row
-    /// and writes the audit entry, so that none of them exists without the others.
+    /// with the caller's personal tenant and writes the audit entry, so that none of them exists
+    /// without the others.
     async fn begin_init(
         &self,
         permit: &Permit<CreateWorkspace>,
@@ -72,13 +73,14 @@ impl Workspaces {
         tier: &Tier,
     ) -> Result<WorkspaceRow, WorkspaceError> {
         let caller = permit.caller();
-        let namespace = new_namespace(caller.user_id());
+        let user = caller.user_id();
+        let namespace = new_namespace(user);
         let mut tx = self.db.begin().await?;
         // An administrator may have suspended the user since the session was read.
-        if !lock_if_active(&mut tx, caller.user_id()).await? {
+        if !lock_if_active(&mut tx, user).await? {
             return Err(WorkspaceError::NotActive);
         }
-        let subject = caller.user_id().to_string();
+        let subject = user.to_string();
         let taken =
             throttle::take(&mut tx, &self.clock, RateLimit::Init, &subject, self.init_limit)
                 .await?;
@@ -87,9 +89,11 @@ impl Workspaces {
             self.metrics.action(Action::InitWorkspace.as_str(), "refused");
             return Err(WorkspaceError::TooMany(too_many));
         }
+        let tenant = tenants::get_or_create_personal(&mut tx, &self.clock, user).await?;
         let new = NewWorkspace {
             id: self.clock.random_id(),
-            user_id: caller.user_id(),
+            tenant_id: tenant,
+            user_id: user,
             cluster: self.clusters.for_new_workspaces().name(),
             namespace: &namespace,
             tier: tier_name,
@@ -97,7 +101,7 @@ impl Workspaces {
         };
         let inserted = store::insert(&mut tx, &self.clock, new).await?;
         let workspace =
-            store::by_namespace(&mut tx, &namespace).await?.ok_or(sqlx::Error::RowNotFound)?;
+            store::by_membership(&mut tx, tenant, user).await?.ok_or(sqlx::Error::RowNotFound)?;
         let retried = !inserted
             && workspace.tier == tier_name
             && store::advance(&mut tx, &self.clock, workspace.id, Event::Retry).await?;
@@ -107,7 +111,7 @@ impl Workspaces {
             audit::record(&mut tx, &self.clock, event).await?;
         }
         let workspace = if retried {
-            store::by_namespace(&mut tx, &namespace).await?.ok_or(sqlx::Error::RowNotFound)?
+            store::by_membership(&mut tx, tenant, user).await?.ok_or(sqlx::Error::RowNotFound)?
         } else {
             workspace
         };
@@ -183,5 +187,47 @@ impl Workspaces {
             self.metrics.action(Action::InitWorkspace.as_str(), "refused");
         }
         tx.commit().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenant_shared::Role;
+
+    use super::*;
+    use crate::{
+        access,
+        identity::Caller,
+        testing::{On, Storage, on_both_engines, run_concurrently},
+    };
+
+    on_both_engines!(of_concurrent_calls_one_creates_the_workspace_and_its_tenant);
+
+    async fn of_concurrent_calls_one_creates_the_workspace_and_its_tenant(on: On) {
+        let storage = Storage::new(on).await;
+        let user = storage.user().await;
+        let workspaces = storage.workspaces().await;
+        let replicas = [workspaces.clone(), workspaces.with_db(&storage.database.connect().await)];
+        let found = run_concurrently((0..8).map(|n| {
+            let workspaces = replicas[n % 2].clone();
+            async move {
+                let caller = Caller::for_tests(&workspaces.clock, user, Role::User);
+                let permit = access::authorize_all::<CreateWorkspace>(&caller).unwrap();
+                let tier = workspaces.tiers.get("basic").unwrap();
+                workspaces.begin_init(&permit, "basic", tier).await.unwrap()
+            }
+        }))
+        .await;
+        assert!(found.iter().all(|row| row.id == found[0].id), "all see the same row");
+        assert_eq!(found[0].k8s_namespace, tenant_namespace(user));
+        let personal = "SELECT COUNT(*) FROM workspaces w JOIN tenants t ON t.id = w.tenant_id \
+                        WHERE t.id = w.user_id AND t.name IS NULL";
+        for (count, of) in [
+            (personal, "personal tenants with their workspace"),
+            ("SELECT COUNT(*) FROM tenants", "tenants"),
+            ("SELECT COUNT(*) FROM audit_logs WHERE action = 'InitWorkspace'", "audit entries"),
+        ] {
+            assert_eq!(storage.number(count).await, 1, "{of}");
+        }
     }
 }

@@ -97,9 +97,13 @@ impl Pipeline {
 async fn workspace(world: &World, namespace: &str) -> Uuid {
     let (id, mut tx) = (world.clock.random_id(), world.db.begin().await.unwrap());
     on_engine!(tx.connection(), c => sqlx::query(
-        "INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, \
-           quota_cpu, quota_memory, status, status_changed_at, created_at) \
-         VALUES ($1, $2, 'internal-cluster', $3, 'sa', 'basic', '4', '8Gi', 'ready', 0, 0)")
+        "INSERT INTO tenants (id, created_at) VALUES ($1, 0)")
+        .bind(id).execute(c).await.map(drop))
+    .unwrap();
+    on_engine!(tx.connection(), c => sqlx::query(
+        "INSERT INTO workspaces (id, tenant_id, user_id, cluster, k8s_namespace, k8s_sa_name, \
+           tier, quota_cpu, quota_memory, status, status_changed_at, created_at) \
+         VALUES ($1, $1, $2, 'internal-cluster', $3, 'sa', 'basic', '4', '8Gi', 'ready', 0, 0)")
         .bind(id).bind(world.user).bind(namespace).execute(c).await.map(drop))
     .unwrap();
     tx.commit().await.unwrap();

@@ -78,6 +78,7 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
     ("access_tokens", "identity"),
     ("identities", "identity"),
     ("workspaces", "workspace"),
+    ("tenants", "workspace"),
     ("drifts", "workspace"),
     ("leases", "workspace"),
     ("issued_credentials", "credential"),

@@ -16,6 +16,29 @@ use tenant_shared::{SuspendRequest, WorkspaceStatus};
 
 integration::on_both_engines!(databases_of_earlier_versions_are_upgraded_with_their_data);
 
+/// What migrations 0015 and 0016 did to the tables, taken back.
+const fn drop_tenants(on: On) -> &'static str {
+    match on {
+        On::Postgres => {
+            "\
+DROP FUNCTION add_personal_tenant() CASCADE;
+DROP INDEX workspaces_tenant_id_user_id;
+ALTER TABLE workspaces DROP COLUMN tenant_id;
+DROP TABLE tenants;"
+        }
+        On::Sqlite => {
+            "\
+DROP TRIGGER workspaces_personal_tenant;
+DROP INDEX workspaces_tenant_id_user_id;
+ALTER TABLE workspaces DROP COLUMN tenant_id;
+DROP TABLE tenants;"
+        }
+    }
+}
+
+/// The tables are those of schema 14 without tenants.
+const TO_SCHEMA_14: &str = "DELETE FROM _sqlx_migrations WHERE version > 14;";
+
 /// What migration 0014 did, taken back.
 const TO_SCHEMA_13: &str = "\
 DROP TABLE schema_compatibility;
@@ -78,13 +101,14 @@ async fn databases_of_earlier_versions_are_upgraded_with_their_data(on: On) {
     let workspace = alice.api().await.unwrap().workspaces(false).await.unwrap().items[0].id;
     assert_eq!(check(&world).await.0, 0);
 
-    for earlier in [TO_SCHEMA_13, TO_SCHEMA_7] {
+    for earlier in [TO_SCHEMA_14, TO_SCHEMA_13, TO_SCHEMA_7] {
         for broker in world.brokers() {
             broker.stop().await.unwrap();
         }
+        execute(&world, on, drop_tenants(on)).await;
         execute(&world, on, earlier).await;
         let (code, text) = check(&world).await;
-        assert!(code == 1 && text.contains("  0014 schema compatibility\n"), "{code}: {text}");
+        assert!(code == 1 && text.contains("  0016 personal tenants\n"), "{code}: {text}");
         // All replicas at once: one of them migrates, the others wait.
         for started in join_all(world.brokers().iter().map(Broker::start)).await {
             started.unwrap();
@@ -101,6 +125,8 @@ async fn databases_of_earlier_versions_are_upgraded_with_their_data(on: On) {
             api.credential(workspace).await.unwrap();
         }
         alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+        let (again, created) = alice.api().await.unwrap().init("basic").await.unwrap();
+        assert_eq!((again.id, created), (workspace, false));
     }
     let suspension = admin.suspend(workspace, &SuspendRequest::default()).await.unwrap();
     assert_eq!(suspension.status, WorkspaceStatus::Suspended);

@@ -4,6 +4,7 @@ pub(super) mod drift;
 pub(super) mod list;
 pub(super) mod restored;
 mod row;
+pub(super) mod tenants;
 #[cfg(test)]
 mod tests;
 pub(super) mod work;
@@ -38,9 +39,10 @@ pub(super) async fn current_status(db: &Db, id: Uuid) -> sqlx::Result<Option<Wor
         sqlx::query_as(CURRENT_STATUS).bind(id).fetch_optional(pool).await)
 }
 
-/// The values of a new row.
+/// The values of a new row: the membership of a user in a tenant.
 pub(super) struct NewWorkspace<'a> {
     pub(super) id: Uuid,
+    pub(super) tenant_id: Uuid,
     pub(super) user_id: Uuid,
     pub(super) cluster: &'a str,
     pub(super) namespace: &'a str,
@@ -49,19 +51,19 @@ pub(super) struct NewWorkspace<'a> {
 }
 
 const INSERT: &str = "\
-INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, quota_cpu, \
-  quota_memory, status, status_changed_at, created_at, sweep_at) \
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'provisioning', $9, $9, $10) \
-ON CONFLICT (k8s_namespace) DO NOTHING";
+INSERT INTO workspaces (id, tenant_id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, \
+  quota_cpu, quota_memory, status, status_changed_at, created_at, sweep_at) \
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'provisioning', $10, $10, $11) \
+ON CONFLICT (tenant_id, user_id) DO NOTHING";
 
-/// Inserts a row; false if the namespace has one already.
+/// Inserts a row; false if the user is a member of the tenant already.
 pub(super) async fn insert(
     tx: &mut Tx,
     clock: &Clock,
     new: NewWorkspace<'_>,
 ) -> sqlx::Result<bool> {
     let result = on_engine!(tx.connection(), c => sqlx::query(INSERT)
-        .bind(new.id).bind(new.user_id).bind(new.cluster).bind(new.namespace)
+        .bind(new.id).bind(new.tenant_id).bind(new.user_id).bind(new.cluster).bind(new.namespace)
         .bind(tenant_shared::SERVICE_ACCOUNT_NAME).bind(new.tier)
         .bind(new.quota.cpu).bind(new.quota.memory)
         .bind(clock.now_ms()).bind(clock.now_ms() + work::GRACE_MS)
@@ -92,13 +94,15 @@ pub(super) async fn by_id(db: &Db, id: Uuid) -> sqlx::Result<Option<WorkspaceRow
         sqlx::query_as(select!("WHERE id = $1")).bind(id).fetch_optional(pool).await)
 }
 
-/// The workspace of this namespace, as the transaction sees it.
-pub(super) async fn by_namespace(
+/// The workspace of a user in a tenant, as the transaction sees it.
+pub(super) async fn by_membership(
     tx: &mut Tx,
-    namespace: &str,
+    tenant: Uuid,
+    user: Uuid,
 ) -> sqlx::Result<Option<WorkspaceRow>> {
-    on_engine!(tx.connection(), c => sqlx::query_as(select!("WHERE k8s_namespace = $1"))
-        .bind(namespace).fetch_optional(c).await)
+    on_engine!(tx.connection(), c =>
+        sqlx::query_as(select!("WHERE tenant_id = $1 AND user_id = $2"))
+            .bind(tenant).bind(user).fetch_optional(c).await)
 }
 
 /// The workspaces of a user, oldest first.

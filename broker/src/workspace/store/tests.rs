@@ -12,8 +12,9 @@ use crate::{
 
 on_both_engines!(
     a_new_row_has_the_inserted_values,
-    of_concurrent_inserts_one_creates_the_row_of_a_namespace,
-    a_row_needs_a_user,
+    of_concurrent_inserts_one_creates_the_row_of_a_member,
+    a_row_needs_a_user_a_tenant_and_a_namespace_of_its_own,
+    a_broker_of_schema_14_inserts_rows_of_personal_tenants,
     uncommitted_changes_are_not_visible,
     every_event_applies_in_its_source_states_only,
     of_concurrent_transitions_one_succeeds,
@@ -33,16 +34,52 @@ const STATUSES: [Status; 6] = [
     Status::Failed,
 ];
 
+/// A row of the personal tenant of a user.
 fn new(id: Uuid, user_id: Uuid, namespace: &str) -> NewWorkspace<'_> {
-    let quota = Quota { cpu: "4".to_owned(), memory: "8Gi".to_owned() };
-    NewWorkspace { id, user_id, cluster: "internal-cluster", namespace, tier: "basic", quota }
+    NewWorkspace {
+        id,
+        tenant_id: user_id,
+        user_id,
+        cluster: "internal-cluster",
+        namespace,
+        tier: "basic",
+        quota: Quota { cpu: "4".to_owned(), memory: "8Gi".to_owned() },
+    }
+}
+
+/// Inserts a row, and the personal tenant of its user if that is the row's tenant.
+async fn insert_in(tx: &mut Tx, clock: &Clock, new: NewWorkspace<'_>) -> sqlx::Result<bool> {
+    if new.tenant_id == new.user_id {
+        let tenant = tenants::get_or_create_personal(tx, clock, new.user_id).await?;
+        assert_eq!(tenant, new.user_id);
+    }
+    insert(tx, clock, new).await
 }
 
 async fn insert_one(storage: &Storage, new: NewWorkspace<'_>) -> sqlx::Result<bool> {
     let mut tx = storage.db.begin().await.unwrap();
-    let inserted = insert(&mut tx, &storage.clock, new).await?;
+    let inserted = insert_in(&mut tx, &storage.clock, new).await?;
     tx.commit().await.unwrap();
     Ok(inserted)
+}
+
+/// The statement with which a broker that knows schema 14 inserts a row.
+const INSERT_OF_SCHEMA_14: &str = "\
+INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, quota_cpu, \
+  quota_memory, status, status_changed_at, created_at, sweep_at) \
+VALUES ($1, $2, 'internal-cluster', $3, 'sa-tenant-admin', 'basic', '4', '8Gi', 'provisioning', \
+  $4, $4, $4) \
+ON CONFLICT (k8s_namespace) DO NOTHING";
+
+async fn insert_like_schema_14(
+    tx: &mut Tx,
+    clock: &Clock,
+    (id, user): (Uuid, Uuid),
+    namespace: &str,
+) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(INSERT_OF_SCHEMA_14)
+        .bind(id).bind(user).bind(namespace).bind(clock.now_ms())
+        .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
 async fn advance_one(storage: &Storage, id: Uuid, event: Event) -> bool {
@@ -67,9 +104,9 @@ async fn a_new_row_has_the_inserted_values(on: On) {
     assert!(insert_one(&storage, new(id, user, "tenant-a")).await.unwrap());
 
     let mut tx = storage.db.begin().await.unwrap();
-    assert!(by_namespace(&mut tx, "tenant-b").await.unwrap().is_none());
-    assert!(by_namespace(&mut tx, "TENANT-A").await.unwrap().is_none(), "names are exact");
-    let row = by_namespace(&mut tx, "tenant-a").await.unwrap().unwrap();
+    assert!(by_membership(&mut tx, user, id).await.unwrap().is_none());
+    assert!(by_membership(&mut tx, id, user).await.unwrap().is_none());
+    let row = by_membership(&mut tx, user, user).await.unwrap().unwrap();
     drop(tx);
     assert_eq!((row.id, row.user_id, row.grants()), (id, user, Grants::owned_by(user)));
     assert_eq!(row.k8s_sa_uid, None, "nothing can be issued yet");
@@ -97,50 +134,93 @@ async fn a_new_row_has_the_inserted_values(on: On) {
     assert_eq!(storage.number(account).await, 1);
 }
 
-async fn of_concurrent_inserts_one_creates_the_row_of_a_namespace(on: On) {
+/// The members of personal tenants.
+const PERSONAL: &str = "\
+SELECT COUNT(*) FROM workspaces w JOIN tenants t ON t.id = w.tenant_id \
+WHERE t.id = w.user_id AND t.name IS NULL";
+
+async fn of_concurrent_inserts_one_creates_the_row_of_a_member(on: On) {
     let storage = Storage::new(on).await;
-    let user = storage.user().await;
-    // Two processes, because replicas share the rows.
+    // Two processes, because replicas share the rows; of two versions, as during an upgrade.
     let processes = [storage.db.clone(), storage.database.connect().await];
-    let results = run_concurrently((0..16).map(|n| {
-        let (db, clock) = (processes[n % 2].clone(), storage.clock.clone());
-        async move {
-            let mut tx = db.begin().await.unwrap();
-            let id = clock.random_id();
-            let inserted = insert(&mut tx, &clock, new(id, user, "tenant-a")).await.unwrap();
-            // The transaction that lost sees the row of the winner.
-            let row = by_namespace(&mut tx, "tenant-a").await.unwrap().unwrap();
-            tx.commit().await.unwrap();
-            assert_eq!(inserted, row.id == id);
-            (inserted, row.id)
+    for (round, versions) in [(1, 1), (2, 2)] {
+        let user = storage.user().await;
+        let results = run_concurrently((0..16).map(|n| {
+            let (db, clock) = (processes[n % 2].clone(), storage.clock.clone());
+            async move {
+                let namespace = format!("tenant-{user}");
+                let mut tx = db.begin().await.unwrap();
+                let id = clock.random_id();
+                let inserted = match n % versions {
+                    0 => insert_in(&mut tx, &clock, new(id, user, &namespace)).await,
+                    _ => insert_like_schema_14(&mut tx, &clock, (id, user), &namespace).await,
+                }
+                .unwrap();
+                // The transaction that lost sees the row of the winner.
+                let row = by_membership(&mut tx, user, user).await.unwrap().unwrap();
+                tx.commit().await.unwrap();
+                assert_eq!(inserted, row.id == id);
+                (inserted, row.id)
+            }
+        }))
+        .await;
+        assert_eq!(results.iter().filter(|(inserted, _)| *inserted).count(), 1);
+        assert!(results.iter().all(|(_, id)| *id == results[0].1), "all see the same row");
+        for count in ["SELECT COUNT(*) FROM workspaces", "SELECT COUNT(*) FROM tenants", PERSONAL] {
+            assert_eq!(storage.number(count).await, round, "{count}");
         }
-    }))
-    .await;
-    assert_eq!(results.iter().filter(|(inserted, _)| *inserted).count(), 1);
-    assert!(results.iter().all(|(_, id)| *id == results[0].1), "all see the same row");
-    assert_eq!(storage.number("SELECT COUNT(*) FROM workspaces").await, 1);
+    }
 }
 
-async fn a_row_needs_a_user(on: On) {
+async fn a_broker_of_schema_14_inserts_rows_of_personal_tenants(on: On) {
+    let storage = Storage::new(on).await;
+    let (user, id) = (storage.user().await, storage.clock.random_id());
+    for inserts in [true, false] {
+        let mut tx = storage.db.begin().await.unwrap();
+        let row = (if inserts { id } else { storage.clock.random_id() }, user);
+        let inserted = insert_like_schema_14(&mut tx, &storage.clock, row, "tenant-a").await;
+        assert_eq!(inserted.unwrap(), inserts, "it counts the row and not the tenant");
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(storage.number(PERSONAL).await, 1);
+    assert_eq!(storage.number("SELECT COUNT(*) FROM tenants").await, 1);
+    let member = new(storage.clock.random_id(), user, "tenant-a");
+    assert!(!insert_one(&storage, member).await.unwrap(), "this version finds the row");
+    assert_eq!(ids(&for_user(&storage.db, user).await.unwrap()), [id]);
+}
+
+async fn a_row_needs_a_user_a_tenant_and_a_namespace_of_its_own(on: On) {
     let storage = Storage::new(on).await;
     let (id, nobody) = (storage.clock.random_id(), storage.clock.random_id());
-    let error = insert_one(&storage, new(id, nobody, "tenant-a")).await.unwrap_err();
-    let error = error.as_database_error().unwrap();
-    assert!(error.is_foreign_key_violation(), "{error}");
-    // A duplicate namespace is no error, but a duplicate id is one.
-    let user = storage.user().await;
+    let (user, other) = (storage.user().await, storage.user().await);
+    for row in [
+        new(id, nobody, "tenant-a"),
+        NewWorkspace { tenant_id: nobody, ..new(id, user, "tenant-a") },
+    ] {
+        let error = insert_one(&storage, row).await.unwrap_err();
+        let error = error.as_database_error().unwrap();
+        assert!(error.is_foreign_key_violation(), "{error}");
+    }
+    assert_eq!(storage.number("SELECT COUNT(*) FROM tenants").await, 0);
+    // A duplicate member is no error, but a duplicate id or namespace is one.
     assert!(insert_one(&storage, new(id, user, "tenant-a")).await.unwrap());
-    let error = insert_one(&storage, new(id, user, "tenant-b")).await.unwrap_err();
-    assert!(error.as_database_error().unwrap().is_unique_violation(), "{error}");
+    assert!(!insert_one(&storage, new(id, user, "tenant-b")).await.unwrap());
+    let another = storage.clock.random_id();
+    for row in [new(id, other, "tenant-b"), new(another, other, "tenant-a")] {
+        let error = insert_one(&storage, row).await.unwrap_err();
+        assert!(error.as_database_error().unwrap().is_unique_violation(), "{error}");
+    }
+    assert!(insert_one(&storage, new(another, other, "tenant-b")).await.unwrap());
 }
 
 async fn uncommitted_changes_are_not_visible(on: On) {
     let storage = Storage::new(on).await;
     let (user, id) = (storage.user().await, storage.clock.random_id());
     let mut tx = storage.db.begin().await.unwrap();
-    assert!(insert(&mut tx, &storage.clock, new(id, user, "tenant-a")).await.unwrap());
+    assert!(insert_in(&mut tx, &storage.clock, new(id, user, "tenant-a")).await.unwrap());
     drop(tx);
     assert!(by_id(&storage.db, id).await.unwrap().is_none());
+    assert_eq!(storage.number("SELECT COUNT(*) FROM tenants").await, 0);
     assert!(insert_one(&storage, new(id, user, "tenant-a")).await.unwrap());
 
     let mut tx = storage.db.begin().await.unwrap();

@@ -34,10 +34,12 @@ async fn fill(storage: &Storage) {
                 "INSERT INTO users (id, email, status, role, created_at) \
                  SELECT gen_random_uuid(), 'user' || n || '@example.com', 'active', 'user', 0 \
                  FROM generate_series(1, $1) n",
-                "INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, \
-                   quota_cpu, quota_memory, status, status_changed_at, created_at) \
-                 SELECT gen_random_uuid(), id, 'c', 'tenant-' || id, 'sa', 'basic', '4', '8Gi', \
-                   'provisioned', 0, 0 FROM users LIMIT $1",
+                "INSERT INTO tenants (id, created_at) SELECT id, 0 FROM users LIMIT $1",
+                "INSERT INTO workspaces (id, tenant_id, user_id, cluster, k8s_namespace, \
+                   k8s_sa_name, tier, quota_cpu, quota_memory, status, status_changed_at, \
+                   created_at) \
+                 SELECT gen_random_uuid(), id, id, 'c', 'tenant-' || id, 'sa', 'basic', '4', \
+                   '8Gi', 'provisioned', 0, 0 FROM users LIMIT $1",
             ] {
                 sqlx::query(statement).bind(ROW_COUNT).execute(&mut *c).await.unwrap();
             }
@@ -49,10 +51,12 @@ async fn fill(storage: &Storage) {
                  INSERT INTO users (id, email, status, role, created_at) \
                  SELECT randomblob(16), 'user' || n || '@example.com', 'active', 'user', 0 \
                  FROM numbers",
-                "INSERT INTO workspaces (id, user_id, cluster, k8s_namespace, k8s_sa_name, tier, \
-                   quota_cpu, quota_memory, status, status_changed_at, created_at) \
-                 SELECT randomblob(16), id, 'c', 'tenant-' || lower(hex(id)), 'sa', 'basic', '4', \
-                   '8Gi', 'provisioned', 0, 0 FROM users LIMIT $1",
+                "INSERT INTO tenants (id, created_at) SELECT id, 0 FROM users LIMIT $1",
+                "INSERT INTO workspaces (id, tenant_id, user_id, cluster, k8s_namespace, \
+                   k8s_sa_name, tier, quota_cpu, quota_memory, status, status_changed_at, \
+                   created_at) \
+                 SELECT randomblob(16), id, id, 'c', 'tenant-' || lower(hex(id)), 'sa', 'basic', \
+                   '4', '8Gi', 'provisioned', 0, 0 FROM users LIMIT $1",
             ] {
                 sqlx::query(statement).bind(ROW_COUNT).execute(&mut *c).await.unwrap();
             }

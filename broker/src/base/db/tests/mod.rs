@@ -1,8 +1,11 @@
 //! Tests of the database: both engines have the same tables and give the same guarantees.
 
+mod personal_tenants;
+
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use integration::postgres::Postgres as Server;
+use uuid::Uuid;
 
 use super::*;
 use crate::{
@@ -105,7 +108,7 @@ async fn both_engines_have_the_same_tables() {
     let (sqlite, postgres) = (Storage::new(On::Sqlite).await, Storage::new(On::Postgres).await);
     let ours = tables_and_views(&sqlite.db).await;
     let theirs = tables_and_views(&postgres.db).await;
-    assert!(ours.contains_key("workspaces") && ours.len() == 21 + 11, "{ours:?}");
+    assert!(ours.contains_key("workspaces") && ours.len() == 22 + 11, "{ours:?}");
     assert_eq!(ours, theirs);
     assert_eq!(indexes(&sqlite.db).await, indexes(&postgres.db).await);
     let keys = references(&sqlite.db).await;
@@ -137,7 +140,7 @@ async fn migrating_again_changes_nothing(on: On) {
     storage.db.migrate().await.unwrap();
     storage.database.connect().await.migrate().await.unwrap();
     assert_eq!(tables_and_views(&storage.db).await, before);
-    let kept: Vec<uuid::Uuid> = on_engine!(storage.db.reader(), pool =>
+    let kept: Vec<Uuid> = on_engine!(storage.db.reader(), pool =>
         sqlx::query_scalar("SELECT id FROM users").fetch_all(pool).await)
     .unwrap();
     assert_eq!(kept, [user]);
@@ -182,8 +185,8 @@ async fn migrate_to(db: &Db, last: i64) {
     }
 }
 
-/// The schemas of the last two steps of development.
-const EARLIER_SCHEMAS: [i64; 2] = [7, 13];
+/// The schemas of the last three steps of development.
+const EARLIER_SCHEMAS: [i64; 3] = [7, 13, 14];
 
 async fn several_processes_may_upgrade_at_once(on: On) {
     for earlier in EARLIER_SCHEMAS {
@@ -192,7 +195,7 @@ async fn several_processes_may_upgrade_at_once(on: On) {
         migrate_to(&db, earlier).await;
         let mut tx = db.begin().await.unwrap();
         on_engine!(tx.connection(), c => sqlx::query(ADD_USER)
-            .bind(uuid::Uuid::nil()).execute(c).await.map(drop))
+            .bind(Uuid::nil()).execute(c).await.map(drop))
         .unwrap();
         tx.commit().await.unwrap();
         let results = run_concurrently((0..4).map(|_| {
