@@ -25,6 +25,7 @@ use crate::{
         telemetry::Metrics,
     },
     on_engine,
+    tenant::{ApiGroup, Claim, Observed, Tenants},
     testing::{On, Storage, TestDatabase, on_both_engines},
 };
 
@@ -131,6 +132,13 @@ async fn a_backup_is_restored_into_a_new_database(on: On) {
     let user = broker.storage.user().await;
     let workspace = broker.storage.workspace(user, WorkspaceStatus::Provisioned).await;
     start_session(&broker.storage, user).await;
+    let (solar, capsule) = ("solar".parse().unwrap(), ApiGroup::Capsule);
+    let before = Tenants::new(broker.storage.db.clone(), broker.storage.clock.clone());
+    let Observed::Current(tenant) = before.observe(&solar, capsule, "uid").await.unwrap() else {
+        panic!("the name is free")
+    };
+    let claim = before.claim_namespace(tenant.id, "solar-shop", Some(user), None).await.unwrap();
+    assert_eq!(claim, Claim::Created);
     // A text with everything that the format of COPY escapes.
     let strange = "a\tb\nc\\d\u{1}\\N";
     let event = Event { reason: Some(strange.to_owned()), ..Event::success(Action::CreateUser) };
@@ -166,7 +174,12 @@ async fn a_backup_is_restored_into_a_new_database(on: On) {
     .unwrap();
     // In tests a workspace has a tenant of the same identifier.
     assert_eq!(rows, [(workspace, workspace, user)]);
-    assert_eq!(after.number("SELECT COUNT(*) FROM tenants").await, 1);
+    assert_eq!(after.number("SELECT COUNT(*) FROM tenants WHERE name IS NULL").await, 1);
+    let tenants = Tenants::new(after.db.clone(), after.clock.clone());
+    assert_eq!(tenants.by_name(&solar).await.unwrap(), Some(tenant.clone()));
+    let namespaces = before.namespaces(tenant.id).await.unwrap();
+    assert_eq!(namespaces.len(), 1);
+    assert_eq!(tenants.namespaces(tenant.id).await.unwrap(), namespaces);
     let live = "SELECT COUNT(*) FROM sessions WHERE ended_at IS NULL";
     assert_eq!((after.number(live).await, broker.storage.number(live).await), (0, 1));
     assert_eq!(after.number("SELECT COUNT(*) FROM active_service_accounts").await, 0);

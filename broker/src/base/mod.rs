@@ -5,6 +5,7 @@ pub mod clock;
 pub mod db;
 pub(crate) mod dns_label;
 mod error_chain;
+pub mod lease;
 pub(crate) mod paging;
 pub mod rate_limit;
 pub mod reload;

@@ -69,6 +69,7 @@ use crate::{
     base::{
         clock::Clock,
         db::Db,
+        lease,
         rate_limit::RateLimited,
         reload::{Reloaded, Reloader},
         telemetry::Metrics,
@@ -246,6 +247,7 @@ impl Issuer {
         let mut tx = self.db().begin().await?;
         throttle::delete_expired(&mut tx, now - (i64::from(longest) * 1000).max(RETENTION_MS))
             .await?;
+        lease::delete_expired(&mut tx, now - RETENTION_MS).await?;
         tx.commit().await
     }
 

@@ -16,6 +16,8 @@ pub(super) const MAX_SUBJECTS: usize = 256;
 pub(super) const MAX_SUBJECT_LENGTH: usize = 22 + 63 + 1 + 253;
 /// Name of a ClusterRole, so that the name of its RoleBinding, `tenant-NAME-ROLE`, has 253 at most.
 pub(super) const MAX_CLUSTER_ROLE_LENGTH: usize = 253 - "tenant--".len() - MAX_NAME_LENGTH;
+/// Open tenants in a list.
+pub(super) const MAX_TENANTS: u32 = 10_000;
 /// Namespaces of a tenant.
 pub(super) const MAX_NAMESPACES: usize = 10_000;
 /// Labels or annotations of one kind, and keys of a node selector.

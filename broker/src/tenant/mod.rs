@@ -1,4 +1,5 @@
-//! Tenants: the `CustomResourceDefinition` of the kind `Tenant`, and the validation of its objects.
+//! Tenants: the `CustomResourceDefinition` of the kind `Tenant`, the validation of its objects, and
+//! the rows of tenants and of their namespaces.
 //!
 //! Nothing acts on Tenants yet. `tenant-broker install` makes the definition, and reports objects
 //! that break its rules.
@@ -13,6 +14,7 @@ mod parse;
 mod quantity;
 mod schema;
 mod status_schema;
+mod store;
 mod subject;
 
 pub use api_group::ApiGroup;
@@ -21,6 +23,8 @@ pub use definition::custom_resource_definition;
 pub use fault::Fault;
 pub use name::{TenantName, TenantNameError};
 pub use parse::{AdditionalRoleBinding, Owner, QuotaScope, Tenant};
+pub(crate) use store::get_or_create_personal;
+pub use store::{Claim, NamespaceRow, NamespaceStatus, Observed, TenantRow, TenantStatus, Tenants};
 pub use subject::{Subject, SubjectError};
 
 /// Settings of tenants (`tenants.*`).

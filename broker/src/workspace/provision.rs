@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{
     WorkspaceError, WorkspaceRow, Workspaces,
     state::Event,
-    store::{self, NewWorkspace, tenants},
+    store::{self, NewWorkspace},
 };
 use crate::{
     access::{CreateWorkspace, Permit},
@@ -14,6 +14,7 @@ use crate::{
     base::throttle::{self, RateLimit},
     cluster::ClusterError,
     identity::lock_if_active,
+    tenant::get_or_create_personal,
     tier::Tier,
 };
 
@@ -89,7 +90,7 @@ impl Workspaces {
             self.metrics.action(Action::InitWorkspace.as_str(), "refused");
             return Err(WorkspaceError::TooMany(too_many));
         }
-        let tenant = tenants::get_or_create_personal(&mut tx, &self.clock, user).await?;
+        let tenant = get_or_create_personal(&mut tx, &self.clock, user).await?;
         let new = NewWorkspace {
             id: self.clock.random_id(),
             tenant_id: tenant,

@@ -29,6 +29,7 @@ use crate::{
     base::{
         clock::Clock,
         db::{Db, Tx},
+        lease,
     },
     cluster::{Cluster, NamespaceOwnership},
 };
@@ -54,7 +55,7 @@ pub(crate) async fn distrust_restored(
     tx: &mut Tx,
     clock: &Clock,
 ) -> sqlx::Result<RestoredWorkspaces> {
-    restored::delete_leases(tx).await?;
+    lease::delete_all(tx).await?;
     let replaced = restored::retire_accounts(tx, clock, Status::Provisioned).await?;
     for status in [Status::Provisioning, Status::Failed] {
         restored::retire_accounts(tx, clock, status).await?;

@@ -16,7 +16,7 @@ use tenant_shared::{SuspendRequest, WorkspaceStatus};
 
 integration::on_both_engines!(databases_of_earlier_versions_are_upgraded_with_their_data);
 
-/// What migrations 0015 and 0016 did to the tables, taken back.
+/// What migrations 0015 to 0017 did to the tables, taken back.
 const fn drop_tenants(on: On) -> &'static str {
     match on {
         On::Postgres => {
@@ -24,6 +24,7 @@ const fn drop_tenants(on: On) -> &'static str {
 DROP FUNCTION add_personal_tenant() CASCADE;
 DROP INDEX workspaces_tenant_id_user_id;
 ALTER TABLE workspaces DROP COLUMN tenant_id;
+DROP TABLE tenant_namespaces;
 DROP TABLE tenants;"
         }
         On::Sqlite => {
@@ -31,6 +32,7 @@ DROP TABLE tenants;"
 DROP TRIGGER workspaces_personal_tenant;
 DROP INDEX workspaces_tenant_id_user_id;
 ALTER TABLE workspaces DROP COLUMN tenant_id;
+DROP TABLE tenant_namespaces;
 DROP TABLE tenants;"
         }
     }

@@ -16,11 +16,8 @@ use std::collections::BTreeSet;
 
 use futures_util::{StreamExt as _, stream};
 
-use super::{
-    WorkspaceError, Workspaces,
-    store::{drift, work},
-};
-use crate::base::error_chain;
+use super::{WorkspaceError, Workspaces, store::drift};
+use crate::base::{error_chain, lease};
 
 /// Maximum number of recorded drifts that a round examines again. There are few of them.
 const MAX_KNOWN_DRIFTS: u32 = 10_000;
@@ -48,7 +45,7 @@ impl Workspaces {
     }
 
     async fn acquire_drift_lease(&self, milliseconds: i64) -> sqlx::Result<bool> {
-        work::acquire_lease(&self.db, &self.clock, LEASE_NAME, self.replica, milliseconds).await
+        lease::acquire_lease(&self.db, &self.clock, LEASE_NAME, self.replica, milliseconds).await
     }
 
     async fn drift_round(&self, lease_ms: i64) -> Result<(), WorkspaceError> {

@@ -4,7 +4,6 @@ pub(super) mod drift;
 pub(super) mod list;
 pub(super) mod restored;
 mod row;
-pub(super) mod tenants;
 #[cfg(test)]
 mod tests;
 pub(super) mod work;

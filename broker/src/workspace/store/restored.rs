@@ -54,13 +54,6 @@ pub(in crate::workspace) async fn suspend_all(
         .execute(c).await.map(|done| done.rows_affected()))
 }
 
-const DELETE_LEASES: &str = "DELETE FROM leases";
-
-/// Deletes the leases of brokers that do not run any more.
-pub(in crate::workspace) async fn delete_leases(tx: &mut Tx) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(DELETE_LEASES).execute(c).await.map(drop))
-}
-
 const IDENTIFY: &str =
     "UPDATE workspaces SET retired_sa_uid = $1 WHERE id = $2 AND retired_sa_uid = $3";
 

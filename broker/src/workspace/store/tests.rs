@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     access::{Grants, Resource as _},
     base::clock::timestamp,
+    tenant::get_or_create_personal,
     testing::{On, SA_UID, Storage, on_both_engines, run_concurrently},
 };
 
@@ -50,7 +51,7 @@ fn new(id: Uuid, user_id: Uuid, namespace: &str) -> NewWorkspace<'_> {
 /// Inserts a row, and the personal tenant of its user if that is the row's tenant.
 async fn insert_in(tx: &mut Tx, clock: &Clock, new: NewWorkspace<'_>) -> sqlx::Result<bool> {
     if new.tenant_id == new.user_id {
-        let tenant = tenants::get_or_create_personal(tx, clock, new.user_id).await?;
+        let tenant = get_or_create_personal(tx, clock, new.user_id).await?;
         assert_eq!(tenant, new.user_id);
     }
     insert(tx, clock, new).await

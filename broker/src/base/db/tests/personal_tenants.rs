@@ -1,4 +1,5 @@
-//! Migrations 0015 and 0016: each workspace gets the personal tenant of its user.
+//! Migrations 0015 and 0016: each workspace gets the personal tenant of its user, which stays one in
+//! 0017.
 
 use super::*;
 
@@ -59,6 +60,10 @@ async fn number(db: &Db, statement: &'static str) -> i64 {
 type TenantOfWorkspace = (Uuid, Uuid, Option<String>, i64);
 
 const MEMBERS: &str = "SELECT COUNT(*) FROM workspace_members";
+const NO_OBJECT: &str = "\
+SELECT COUNT(*) FROM tenants \
+WHERE object_group IS NULL AND object_uid IS NULL AND status IS NULL \
+  AND status_changed_at IS NULL AND closed_name IS NULL";
 const TENANTS: &str = "\
 SELECT w.id, t.id, t.name, t.created_at FROM workspaces w JOIN tenants t ON t.id = w.tenant_id \
 ORDER BY w.created_at";
@@ -91,6 +96,7 @@ async fn workspaces_of_earlier_brokers_get_personal_tenants(on: On) {
         (1..=4).map(|n| (workspace(n), user(n), None, n)).collect();
     assert_eq!(tenants, expected);
     assert_eq!(number(&db, "SELECT COUNT(*) FROM tenants").await, 4, "one for each workspace");
+    assert_eq!(number(&db, NO_OBJECT).await, 4, "none of them has an object in the cluster");
     assert_eq!(number(&db, MEMBERS).await, 4, "views stay");
     assert_eq!(number(&db, "SELECT COUNT(*) FROM drifts").await, 1, "rows that refer to one stay");
     assert_eq!(number(&db, "SELECT oldest_program FROM schema_compatibility").await, 14);

@@ -5,14 +5,10 @@
 mod tests;
 
 use tenant_shared::WorkspaceStatus as Status;
-use uuid::Uuid;
 
 use super::{WorkspaceRow, select};
 use crate::{
-    base::{
-        clock::Clock,
-        db::{Db, Tx},
-    },
+    base::db::{Db, Tx},
     on_engine,
     workspace::state::UNFINISHED,
 };
@@ -120,26 +116,4 @@ const COUNT_BY_STATUS: &str =
 /// Counts the workspaces in each status.
 pub(in crate::workspace) async fn count_by_status(db: &Db) -> sqlx::Result<Vec<StatusCount>> {
     on_engine!(db.reader(), pool => sqlx::query_as(COUNT_BY_STATUS).fetch_all(pool).await)
-}
-
-const ACQUIRE_LEASE: &str = "\
-INSERT INTO leases (name, holder, held_until) VALUES ($1, $2, $3) \
-ON CONFLICT (name) DO UPDATE SET holder = $2, held_until = $3 \
-WHERE leases.holder = $2 OR leases.held_until <= $4";
-
-/// Acquires or renews a lease for this many milliseconds; false if another replica holds it.
-pub(in crate::workspace) async fn acquire_lease(
-    db: &Db,
-    clock: &Clock,
-    name: &str,
-    holder: Uuid,
-    milliseconds: i64,
-) -> sqlx::Result<bool> {
-    let now = clock.now_ms();
-    let mut tx = db.begin().await?;
-    let held = on_engine!(tx.connection(), c => sqlx::query(ACQUIRE_LEASE)
-        .bind(name).bind(holder).bind(now + milliseconds).bind(now)
-        .execute(c).await.map(|done| done.rows_affected()))?;
-    tx.commit().await?;
-    Ok(held == 1)
 }

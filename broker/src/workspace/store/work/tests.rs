@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use uuid::Uuid;
+
 use super::{
     super::{
         MadeUids, advance, by_id, drift, replace_lost_service_account, retire_service_account,
@@ -23,7 +25,6 @@ on_both_engines!(
     a_workspace_that_changed_state_is_not_postponed,
     a_new_state_resets_the_attempts,
     all_states_are_counted,
-    one_replica_holds_a_lease_until_it_expires,
     a_drift_is_added_once_and_removed_once,
     a_suspended_owner_is_not_active,
     a_new_service_account_replaces_only_the_recorded_one,
@@ -206,32 +207,6 @@ async fn all_states_are_counted(on: On) {
     let mut rows = count_by_status(&storage.db).await.unwrap();
     rows.sort();
     assert_eq!(rows, [("failed".to_owned(), 1, first + 15), ("suspending".to_owned(), 3, first)]);
-}
-
-async fn one_replica_holds_a_lease_until_it_expires(on: On) {
-    let storage = Storage::new(on).await;
-    let processes = [storage.db.clone(), storage.database.connect().await];
-    let held = run_concurrently((0..16).map(|n| {
-        let (db, clock) = (processes[n % 2].clone(), storage.clock.clone());
-        async move {
-            let me = clock.random_id();
-            (me, acquire_lease(&db, &clock, "drift", me, 1000).await.unwrap())
-        }
-    }))
-    .await;
-    let holders: Vec<Uuid> = held.into_iter().filter(|(_, held)| *held).map(|(me, _)| me).collect();
-    let [holder] = holders[..] else { panic!("{holders:?}") };
-    let other = storage.clock.random_id();
-    let take =
-        async |who| acquire_lease(&processes[1], &storage.clock, "drift", who, 1000).await.unwrap();
-    storage.clock.advance(999);
-    assert!(take(holder).await, "the holder renews it");
-    storage.clock.advance(999);
-    assert!(!take(other).await);
-    assert!(acquire_lease(&storage.db, &storage.clock, "else", other, 1).await.unwrap());
-    storage.clock.advance(1);
-    assert!(take(other).await, "the holder died");
-    assert!(!take(holder).await);
 }
 
 async fn a_drift_is_added_once_and_removed_once(on: On) {

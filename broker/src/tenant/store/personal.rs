@@ -1,4 +1,5 @@
-//! Table `tenants`: what workspaces are memberships in.
+//! Personal tenants: that of a person's workspace has no name, and the identifier of its only
+//! member.
 
 use uuid::Uuid;
 
@@ -13,7 +14,10 @@ INSERT INTO tenants (id, created_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING
 /// Inserts the personal tenant of a user, unless it exists, and returns its identifier, which is
 /// that of the user. Of concurrent transactions that insert it, one succeeds and the others wait for
 /// it.
-pub(in crate::workspace) async fn get_or_create_personal(
+///
+/// # Errors
+/// The database failed.
+pub(crate) async fn get_or_create_personal(
     tx: &mut Tx,
     clock: &Clock,
     user: Uuid,

@@ -1,0 +1,155 @@
+//! Leases: work that one replica does at a time. A lease has a name and a holder, and ends at a time
+//! that the holder can put off.
+
+use uuid::Uuid;
+
+use crate::{
+    base::{
+        clock::Clock,
+        db::{Db, Tx},
+    },
+    on_engine,
+};
+
+const ACQUIRE: &str = "\
+INSERT INTO leases (name, holder, held_until) VALUES ($1, $2, $3) \
+ON CONFLICT (name) DO UPDATE SET holder = $2, held_until = $3 \
+WHERE leases.holder = $2 OR leases.held_until <= $4";
+
+/// Acquires or renews a lease for this many milliseconds; `false` if another holder has it.
+///
+/// # Errors
+/// The database failed.
+pub async fn acquire_lease(
+    db: &Db,
+    clock: &Clock,
+    name: &str,
+    holder: Uuid,
+    milliseconds: i64,
+) -> sqlx::Result<bool> {
+    let now = clock.now_ms();
+    let mut tx = db.begin().await?;
+    let held = on_engine!(tx.connection(), c => sqlx::query(ACQUIRE)
+        .bind(name).bind(holder).bind(now + milliseconds).bind(now)
+        .execute(c).await.map(|done| done.rows_affected()))?;
+    tx.commit().await?;
+    Ok(held == 1)
+}
+
+const RELEASE: &str = "DELETE FROM leases WHERE name = $1 AND holder = $2";
+
+/// Releases a lease. Does nothing if this holder does not have it, because it expired and another
+/// one acquired it.
+///
+/// # Errors
+/// The database failed; the lease expires then.
+pub async fn release_lease(db: &Db, name: &str, holder: Uuid) -> sqlx::Result<()> {
+    let mut tx = db.begin().await?;
+    on_engine!(tx.connection(), c => sqlx::query(RELEASE)
+        .bind(name).bind(holder).execute(c).await.map(drop))?;
+    tx.commit().await
+}
+
+const DELETE_EXPIRED: &str = "DELETE FROM leases WHERE held_until <= $1";
+
+/// Deletes leases that ended at this time, in milliseconds since 1970, or before: their holders
+/// died. Their names may be used only once, as those of tenants are, so nobody else takes them over.
+///
+/// # Errors
+/// The database failed.
+pub async fn delete_expired(tx: &mut Tx, before_ms: i64) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c =>
+        sqlx::query(DELETE_EXPIRED).bind(before_ms).execute(c).await.map(drop))
+}
+
+const DELETE_ALL: &str = "DELETE FROM leases";
+
+/// Deletes all leases, because after a restore their holders do not run any more.
+///
+/// # Errors
+/// The database failed.
+pub async fn delete_all(tx: &mut Tx) -> sqlx::Result<()> {
+    on_engine!(tx.connection(), c => sqlx::query(DELETE_ALL).execute(c).await.map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{On, Storage, on_both_engines, run_concurrently};
+
+    on_both_engines!(
+        one_replica_holds_a_lease_until_it_expires,
+        only_its_holder_releases_a_lease,
+        only_expired_leases_are_deleted,
+    );
+
+    const COUNT: &str = "SELECT COUNT(*) FROM leases";
+
+    async fn acquire(storage: &Storage, name: &str, holder: Uuid) -> bool {
+        acquire_lease(&storage.db, &storage.clock, name, holder, 1000).await.unwrap()
+    }
+
+    async fn one_replica_holds_a_lease_until_it_expires(on: On) {
+        let storage = Storage::new(on).await;
+        let processes = [storage.db.clone(), storage.database.connect().await];
+        let held = run_concurrently((0..16).map(|n| {
+            let (db, clock) = (processes[n % 2].clone(), storage.clock.clone());
+            async move {
+                let me = clock.random_id();
+                (me, acquire_lease(&db, &clock, "drift", me, 1000).await.unwrap())
+            }
+        }))
+        .await;
+        let holders: Vec<Uuid> =
+            held.into_iter().filter(|(_, held)| *held).map(|(me, _)| me).collect();
+        let [holder] = holders[..] else { panic!("{holders:?}") };
+        let other = storage.clock.random_id();
+        let take = async |who| {
+            acquire_lease(&processes[1], &storage.clock, "drift", who, 1000).await.unwrap()
+        };
+        storage.clock.advance(999);
+        assert!(take(holder).await, "the holder renews it");
+        storage.clock.advance(999);
+        assert!(!take(other).await);
+        assert!(acquire_lease(&storage.db, &storage.clock, "else", other, 1).await.unwrap());
+        storage.clock.advance(1);
+        assert!(take(other).await, "the holder died");
+        assert!(!take(holder).await);
+    }
+
+    async fn only_its_holder_releases_a_lease(on: On) {
+        let storage = Storage::new(on).await;
+        let (one, other) = (storage.clock.random_id(), storage.clock.random_id());
+        release_lease(&storage.db, "drift", one).await.unwrap();
+        for name in ["drift", "else"] {
+            assert!(acquire(&storage, name, one).await);
+        }
+        release_lease(&storage.db, "drift", other).await.unwrap();
+        assert!(!acquire(&storage, "drift", other).await, "it is not the holder's");
+        release_lease(&storage.db, "drift", one).await.unwrap();
+        assert_eq!(storage.number(COUNT).await, 1, "the other lease stays");
+        assert!(acquire(&storage, "drift", other).await, "nobody waits for its end");
+        release_lease(&storage.db, "drift", one).await.unwrap();
+        assert!(!acquire(&storage, "drift", one).await, "an earlier holder releases nothing");
+    }
+
+    async fn only_expired_leases_are_deleted(on: On) {
+        let storage = Storage::new(on).await;
+        let holder = storage.clock.random_id();
+        assert!(acquire(&storage, "old", holder).await);
+        let end = storage.clock.now_ms() + 1000;
+        storage.clock.advance(1);
+        assert!(acquire(&storage, "young", holder).await);
+        for (before, left) in [(end - 1, 2), (end, 1)] {
+            let mut tx = storage.db.begin().await.unwrap();
+            delete_expired(&mut tx, before).await.unwrap();
+            tx.commit().await.unwrap();
+            assert_eq!(storage.number(COUNT).await, left);
+        }
+        assert!(!acquire(&storage, "young", storage.clock.random_id()).await);
+        let mut tx = storage.db.begin().await.unwrap();
+        delete_all(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(storage.number(COUNT).await, 0);
+    }
+}

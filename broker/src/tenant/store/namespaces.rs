@@ -1,0 +1,95 @@
+//! Reads and changes of the namespaces of tenants.
+
+use uuid::Uuid;
+
+use super::{
+    NamespaceRow, NamespaceStatus, Tenants,
+    namespace_row::{StoredNamespace, select_namespace},
+};
+use crate::{on_engine, tenant::limits::MAX_NAMESPACES};
+
+/// How long the row of a namespace that is gone stays, in milliseconds.
+const GONE_RETENTION_MS: i64 = 30 * 24 * 60 * 60 * 1000;
+
+const SET_STATUS: &str = "\
+UPDATE tenant_namespaces SET status = $2, change_at = $3 \
+WHERE name = $1 AND status IN ($4, $5, $6, $7, $8, $9)";
+
+const RELEASE: &str = "DELETE FROM tenant_namespaces WHERE name = $1";
+
+const DELETE_GONE: &str = "DELETE FROM tenant_namespaces WHERE status = 'gone' AND change_at <= $1";
+
+impl Tenants {
+    /// The namespaces of a tenant, in any status, by name. At most 20,000: as many as a tenant can
+    /// have, counted and beyond its quota. Where there are more, some that are gone are left out.
+    ///
+    /// # Errors
+    /// The database failed, or a row has a status that this version does not know.
+    pub async fn namespaces(&self, tenant: Uuid) -> sqlx::Result<Vec<NamespaceRow>> {
+        let most = i64::try_from(2 * MAX_NAMESPACES).unwrap_or(i64::MAX);
+        let stored: Vec<StoredNamespace> = on_engine!(self.db.reader(), pool =>
+            sqlx::query_as(select_namespace!(
+                "WHERE tenant_id = $1 \
+                 ORDER BY CASE status WHEN 'gone' THEN 1 ELSE 0 END, name LIMIT $2"
+            ))
+                .bind(tenant).bind(most).fetch_all(pool).await)?;
+        let mut rows: Vec<NamespaceRow> =
+            stored.into_iter().map(NamespaceRow::try_from).collect::<sqlx::Result<_>>()?;
+        rows.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(rows)
+    }
+
+    /// Sets the status of a namespace that is in one of these; `false` if it is in none of them, or
+    /// has no row. A namespace that is not counted becomes one that is counted by a claim only, so
+    /// `from` statuses that are not counted are ignored if `to` is.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn set_namespace_status(
+        &self,
+        name: &str,
+        from: &[NamespaceStatus],
+        to: NamespaceStatus,
+    ) -> sqlx::Result<bool> {
+        let allowed: Vec<&'static str> = NamespaceStatus::ALL
+            .into_iter()
+            .filter(|status| from.contains(status) && (status.counts() || !to.counts()))
+            .map(NamespaceStatus::as_str)
+            .collect();
+        let Some(first) = allowed.first() else { return Ok(false) };
+        // The statement has a place for each status. Unused ones repeat the first.
+        let from = |index: usize| *allowed.get(index).unwrap_or(first);
+        let mut tx = self.db.begin().await?;
+        let changed = on_engine!(tx.connection(), c => sqlx::query(SET_STATUS)
+            .bind(name).bind(to.as_str()).bind(self.clock.now_ms())
+            .bind(from(0)).bind(from(1)).bind(from(2)).bind(from(3)).bind(from(4)).bind(from(5))
+            .execute(c).await.map(|done| done.rows_affected()))?;
+        tx.commit().await?;
+        Ok(changed == 1)
+    }
+
+    /// Deletes the row of a namespace that does not exist: its creation was refused, or it was
+    /// deleted by somebody who may do so. Its name is free for every tenant.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn release_namespace(&self, name: &str) -> sqlx::Result<()> {
+        let mut tx = self.db.begin().await?;
+        on_engine!(tx.connection(), c =>
+            sqlx::query(RELEASE).bind(name).execute(c).await.map(drop))?;
+        tx.commit().await
+    }
+
+    /// Deletes the rows of namespaces that have been gone for 30 days, so that their number is
+    /// bounded. A background task calls it at an interval.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn purge(&self) -> sqlx::Result<()> {
+        let before = self.clock.now_ms() - GONE_RETENTION_MS;
+        let mut tx = self.db.begin().await?;
+        on_engine!(tx.connection(), c =>
+            sqlx::query(DELETE_GONE).bind(before).execute(c).await.map(drop))?;
+        tx.commit().await
+    }
+}

@@ -1,0 +1,122 @@
+//! Rows of `tenants` that have, or had, an object in the cluster.
+
+use uuid::Uuid;
+
+use super::undecodable;
+use crate::tenant::{ApiGroup, TenantName};
+
+/// Status of a tenant in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TenantStatus {
+    /// Its members and owners have their rights.
+    Active,
+    /// The rights in the cluster are being revoked.
+    Suspending,
+    /// Nobody has rights in it.
+    Suspended,
+    /// The rights in the cluster are being restored.
+    Resuming,
+    /// Its object is gone, and its name is free.
+    Closed,
+}
+
+impl TenantStatus {
+    /// All statuses.
+    pub const ALL: [Self; 5] =
+        [Self::Active, Self::Suspending, Self::Suspended, Self::Resuming, Self::Closed];
+
+    /// Name in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Suspending => "suspending",
+            Self::Suspended => "suspended",
+            Self::Resuming => "resuming",
+            Self::Closed => "closed",
+        }
+    }
+
+    /// Parses the name of a status.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == name)
+    }
+}
+
+/// A tenant that has, or had, an object of the kind `Tenant`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantRow {
+    /// Identifier of the tenant. An object that was deleted and made again is another tenant.
+    pub id: Uuid,
+    /// Name of the object. That of a closed tenant may be another tenant's by now.
+    pub name: TenantName,
+    /// API group of the object.
+    pub group: ApiGroup,
+    /// `metadata.uid` of the object.
+    pub object_uid: String,
+    /// Status of the tenant.
+    pub status: TenantStatus,
+    /// When the status changed, in milliseconds since 1970.
+    pub status_changed_at: i64,
+    /// When the broker first saw the object, in milliseconds since 1970.
+    pub created_at: i64,
+}
+
+impl TenantRow {
+    /// Name of the lease under which one replica at a time works on the tenant.
+    pub fn lease_name(&self) -> String {
+        format!("tenant/{}", self.id)
+    }
+
+    /// Whether the row is of the object with this group and uid.
+    pub(super) fn is_of(&self, group: ApiGroup, uid: &str) -> bool {
+        self.group == group && self.object_uid == uid
+    }
+}
+
+/// The columns of a row that is no personal tenant.
+#[derive(Debug, sqlx::FromRow)]
+pub(super) struct StoredTenant {
+    id: Uuid,
+    name: Option<String>,
+    closed_name: Option<String>,
+    object_group: String,
+    object_uid: String,
+    status: String,
+    status_changed_at: i64,
+    created_at: i64,
+}
+
+/// SQL: selects [`StoredTenant`]s.
+macro_rules! select_tenant {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, name, closed_name, object_group, object_uid, status, status_changed_at, \
+             created_at FROM tenants ",
+            $rest
+        )
+    };
+}
+pub(super) use select_tenant;
+
+impl TryFrom<StoredTenant> for TenantRow {
+    type Error = sqlx::Error;
+
+    /// A value that this version does not know is an error, so that nothing is done to the tenant.
+    fn try_from(stored: StoredTenant) -> Result<Self, sqlx::Error> {
+        let name = stored.name.or(stored.closed_name).unwrap_or_default();
+        let (group, status) = (stored.object_group, stored.status);
+        let groups = [ApiGroup::TenantBroker, ApiGroup::Capsule];
+        Ok(Self {
+            id: stored.id,
+            name: name.parse().map_err(|_| undecodable("name", &name))?,
+            group: groups
+                .into_iter()
+                .find(|known| known.name() == group)
+                .ok_or_else(|| undecodable("object_group", &group))?,
+            object_uid: stored.object_uid,
+            status: TenantStatus::parse(&status).ok_or_else(|| undecodable("status", &status))?,
+            status_changed_at: stored.status_changed_at,
+            created_at: stored.created_at,
+        })
+    }
+}

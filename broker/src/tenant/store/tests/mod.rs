@@ -1,0 +1,418 @@
+//! Rows of tenants and namespaces on both engines.
+
+mod model;
+mod races;
+
+use super::*;
+use crate::{
+    tenant::ApiGroup,
+    testing::{On, Storage, on_both_engines},
+};
+
+on_both_engines!(
+    a_new_object_gets_a_row_and_keeps_it,
+    an_object_of_the_other_group_does_not_take_a_name,
+    an_object_made_again_gets_a_row_of_its_own,
+    a_closed_tenant_gives_its_name_up,
+    open_tenants_are_listed_by_name,
+    personal_tenants_are_not_listed,
+    a_claimed_namespace_has_the_claimed_values,
+    terminating_namespaces_count_and_gone_ones_do_not,
+    no_tenant_has_more_namespaces_than_the_maximum,
+    a_namespace_beyond_the_quota_is_counted_once_there_is_room,
+    a_closed_tenant_claims_nothing,
+    only_a_claim_has_a_namespace_counted,
+    the_statuses_in_statements_are_those_that_count,
+    rows_of_namespaces_that_are_gone_expire,
+    unknown_values_are_errors,
+);
+
+const OURS: ApiGroup = ApiGroup::TenantBroker;
+
+fn name(text: &str) -> TenantName {
+    text.parse().unwrap()
+}
+
+fn tenants(storage: &Storage) -> Tenants {
+    Tenants::new(storage.db.clone(), storage.clock.clone())
+}
+
+/// The row of a new object, whose name is free.
+async fn open(tenants: &Tenants, text: &str) -> TenantRow {
+    match tenants.observe(&name(text), OURS, &format!("uid-{text}")).await.unwrap() {
+        Observed::Current(row) => row,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn claim(tenants: &Tenants, tenant: Uuid, namespace: &str, quota: u32) -> Claim {
+    tenants.claim_namespace(tenant, namespace, None, Some(quota)).await.unwrap()
+}
+
+/// Names and statuses of the namespaces of a tenant.
+async fn statuses(tenants: &Tenants, tenant: Uuid) -> Vec<(String, NamespaceStatus)> {
+    let rows = tenants.namespaces(tenant).await.unwrap();
+    rows.into_iter().map(|row| (row.name, row.status)).collect()
+}
+
+async fn execute(storage: &Storage, statement: &'static str) {
+    let mut tx = storage.db.begin().await.unwrap();
+    on_engine!(tx.connection(), c => sqlx::query(statement).execute(c).await.map(drop)).unwrap();
+    tx.commit().await.unwrap();
+}
+
+async fn a_new_object_gets_a_row_and_keeps_it(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let solar = name("solar");
+    assert_eq!(tenants.by_name(&solar).await.unwrap(), None);
+    let row = open(&tenants, "solar").await;
+    let now = storage.clock.now_ms();
+    let expected = TenantRow {
+        id: row.id,
+        name: solar.clone(),
+        group: OURS,
+        object_uid: "uid-solar".to_owned(),
+        status: TenantStatus::Active,
+        status_changed_at: now,
+        created_at: now,
+    };
+    assert_eq!(row, expected);
+    assert_eq!(row.lease_name(), format!("tenant/{}", row.id));
+    storage.clock.advance(5);
+    let again = tenants.observe(&solar, OURS, "uid-solar").await.unwrap();
+    assert_eq!(again, Observed::Current(row.clone()));
+    assert_eq!(tenants.by_name(&solar).await.unwrap(), Some(row.clone()));
+    assert_eq!(tenants.by_id(row.id).await.unwrap(), Some(row));
+    assert_eq!(tenants.by_id(storage.clock.random_id()).await.unwrap(), None);
+    assert_eq!(storage.number("SELECT COUNT(*) FROM tenants").await, 1);
+}
+
+async fn an_object_of_the_other_group_does_not_take_a_name(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let row = open(&tenants, "solar").await;
+    let (solar, capsule) = (name("solar"), ApiGroup::Capsule);
+    let observed = tenants.observe(&solar, capsule, "uid-2").await.unwrap();
+    assert_eq!(observed, Observed::NameTaken(row.clone()));
+    tenants.close(row.id).await.unwrap();
+    let Observed::Current(row) = tenants.observe(&solar, capsule, "uid-2").await.unwrap() else {
+        panic!("the name is free")
+    };
+    assert_eq!((row.group, row.object_uid.as_str()), (capsule, "uid-2"));
+    assert_eq!(tenants.by_name(&solar).await.unwrap(), Some(row));
+}
+
+async fn an_object_made_again_gets_a_row_of_its_own(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, old) = (name("solar"), open(&tenants, "solar").await);
+    assert_eq!(claim(&tenants, old.id, "solar-a", 5).await, Claim::Created);
+    storage.clock.advance(5);
+    let Observed::Recreated(new) = tenants.observe(&solar, OURS, "uid-2").await.unwrap() else {
+        panic!("the object has another uid")
+    };
+    assert_ne!(new.id, old.id);
+    assert_eq!((new.object_uid.as_str(), new.status), ("uid-2", TenantStatus::Active));
+    assert_eq!(tenants.by_name(&solar).await.unwrap(), Some(new.clone()));
+    let closed = tenants.by_id(old.id).await.unwrap().unwrap();
+    let status_changed_at = storage.clock.now_ms();
+    let expected = TenantRow { status: TenantStatus::Closed, status_changed_at, ..old.clone() };
+    assert_eq!(closed, expected, "it still says what its name was");
+
+    // Its namespaces are not inherited.
+    assert!(statuses(&tenants, new.id).await.is_empty());
+    let orphan = ("solar-a".to_owned(), NamespaceStatus::Orphaned);
+    assert_eq!(statuses(&tenants, old.id).await, [orphan]);
+    assert_eq!(claim(&tenants, new.id, "solar-a", 5).await, Claim::OtherTenant);
+
+    // A cache that lags has the old object.
+    let observed = tenants.observe(&solar, OURS, "uid-solar").await.unwrap();
+    assert_eq!(observed, Observed::NameTaken(new.clone()));
+    let observed = tenants.observe(&solar, OURS, "uid-2").await.unwrap();
+    assert_eq!(observed, Observed::Current(new.clone()));
+    // A restore of the cluster brings the old object back.
+    tenants.close(new.id).await.unwrap();
+    let Observed::Current(back) = tenants.observe(&solar, OURS, "uid-solar").await.unwrap() else {
+        panic!("the name is free")
+    };
+    assert!(![old.id, new.id].contains(&back.id), "a closed row stays closed");
+}
+
+async fn a_closed_tenant_gives_its_name_up(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, lunar) = (open(&tenants, "solar").await, open(&tenants, "lunar").await);
+    for namespace in ["solar-a", "solar-b", "solar-c"] {
+        assert_eq!(claim(&tenants, solar.id, namespace, 5).await, Claim::Created);
+    }
+    assert_eq!(claim(&tenants, lunar.id, "lunar-a", 5).await, Claim::Created);
+    let creating = &[NamespaceStatus::Creating];
+    for (namespace, to) in
+        [("solar-b", NamespaceStatus::Gone), ("solar-c", NamespaceStatus::Terminating)]
+    {
+        assert!(tenants.set_namespace_status(namespace, creating, to).await.unwrap());
+    }
+    tenants.close(solar.id).await.unwrap();
+    let closed = tenants.by_id(solar.id).await.unwrap().unwrap();
+    storage.clock.advance(5);
+    tenants.close(solar.id).await.unwrap();
+    assert_eq!(tenants.by_id(solar.id).await.unwrap(), Some(closed), "once is enough");
+    assert_eq!(tenants.by_name(&solar.name).await.unwrap(), None);
+    assert_eq!(tenants.list().await.unwrap(), std::slice::from_ref(&lunar));
+    let named = |text: &str, status| (text.to_owned(), status);
+    assert_eq!(
+        statuses(&tenants, solar.id).await,
+        [
+            named("solar-a", NamespaceStatus::Orphaned),
+            named("solar-b", NamespaceStatus::Gone),
+            named("solar-c", NamespaceStatus::Orphaned),
+        ]
+    );
+    let untouched = [named("lunar-a", NamespaceStatus::Creating)];
+    assert_eq!(statuses(&tenants, lunar.id).await, untouched);
+    tenants.close(storage.clock.random_id()).await.unwrap();
+    // An orphan that is deleted leaves its name to others.
+    tenants.release_namespace("solar-a").await.unwrap();
+    assert_eq!(claim(&tenants, lunar.id, "solar-a", 5).await, Claim::Created);
+}
+
+async fn open_tenants_are_listed_by_name(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    // PostgreSQL ignores dashes in some locales.
+    for text in ["solar-wind", "lunar", "solarium", "solar"] {
+        open(&tenants, text).await;
+        storage.clock.advance(1);
+    }
+    let rows = tenants.list().await.unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(names, ["lunar", "solar", "solar-wind", "solarium"]);
+}
+
+async fn personal_tenants_are_not_listed(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let user = storage.user().await;
+    let mut tx = storage.db.begin().await.unwrap();
+    for _ in 0..2 {
+        let id = get_or_create_personal(&mut tx, &storage.clock, user).await.unwrap();
+        assert_eq!(id, user);
+    }
+    tx.commit().await.unwrap();
+    assert_eq!(storage.number("SELECT COUNT(*) FROM tenants").await, 1);
+    assert!(tenants.list().await.unwrap().is_empty());
+    assert_eq!(tenants.by_id(user).await.unwrap(), None);
+    tenants.close(user).await.unwrap();
+    let unchanged = "SELECT COUNT(*) FROM tenants WHERE status IS NULL AND object_uid IS NULL";
+    assert_eq!(storage.number(unchanged).await, 1);
+    let error = tenants.claim_namespace(user, "a", None, None).await.unwrap_err();
+    assert!(matches!(error, sqlx::Error::RowNotFound), "{error}");
+}
+
+async fn a_claimed_namespace_has_the_claimed_values(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (row, user) = (open(&tenants, "solar").await, storage.user().await);
+    let made = tenants.claim_namespace(row.id, "solar-a", Some(user), None).await.unwrap();
+    assert_eq!(made, Claim::Created);
+    let now = storage.clock.now_ms();
+    let expected = NamespaceRow {
+        name: "solar-a".to_owned(),
+        tenant_id: row.id,
+        status: NamespaceStatus::Creating,
+        made_by: Some(user),
+        created_at: now,
+        change_at: now,
+    };
+    assert_eq!(tenants.namespaces(row.id).await.unwrap(), std::slice::from_ref(&expected));
+    storage.clock.advance(5);
+    assert_eq!(claim(&tenants, row.id, "solar-a", 0).await, Claim::Exists(expected.clone()));
+    let (creating, active) = ([NamespaceStatus::Creating], NamespaceStatus::Active);
+    assert!(tenants.set_namespace_status("solar-a", &creating, active).await.unwrap());
+    assert!(!tenants.set_namespace_status("solar-a", &creating, active).await.unwrap());
+    assert!(!tenants.set_namespace_status("solar-b", &creating, active).await.unwrap());
+    assert!(!tenants.set_namespace_status("solar-a", &[], active).await.unwrap());
+    let expected = NamespaceRow { status: active, change_at: now + 5, ..expected };
+    assert_eq!(claim(&tenants, row.id, "solar-a", 1).await, Claim::Exists(expected));
+    for _ in 0..2 {
+        tenants.release_namespace("solar-a").await.unwrap();
+        assert!(tenants.namespaces(row.id).await.unwrap().is_empty());
+    }
+}
+
+async fn terminating_namespaces_count_and_gone_ones_do_not(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let row = open(&tenants, "solar").await;
+    for namespace in ["solar-a", "solar-b"] {
+        assert_eq!(claim(&tenants, row.id, namespace, 2).await, Claim::Created);
+    }
+    let full = Claim::QuotaExceeded { used: 2, quota: 2 };
+    assert_eq!(claim(&tenants, row.id, "solar-c", 2).await, full);
+    let any = NamespaceStatus::ALL;
+    let terminating = NamespaceStatus::Terminating;
+    assert!(tenants.set_namespace_status("solar-a", &any, terminating).await.unwrap());
+    assert_eq!(claim(&tenants, row.id, "solar-c", 2).await, full);
+    assert!(tenants.set_namespace_status("solar-a", &any, NamespaceStatus::Gone).await.unwrap());
+    assert_eq!(claim(&tenants, row.id, "solar-c", 2).await, Claim::Created);
+    assert_eq!(claim(&tenants, row.id, "solar-a", 2).await, full, "it has to be counted again");
+    // Nobody has the name of a namespace that is gone.
+    let lunar = open(&tenants, "lunar").await;
+    assert_eq!(claim(&tenants, lunar.id, "solar-a", 1).await, Claim::Created);
+    assert_eq!(claim(&tenants, row.id, "solar-a", 9).await, Claim::OtherTenant);
+    // A lower quota ends nothing.
+    let lowered = Claim::QuotaExceeded { used: 2, quota: 1 };
+    assert_eq!(claim(&tenants, row.id, "solar-d", 1).await, lowered);
+    assert!(matches!(claim(&tenants, row.id, "solar-b", 1).await, Claim::Exists(_)));
+}
+
+/// Rows of 9,999 namespaces. The statement names no tenant, because there is only one.
+const FILL: &str = "\
+INSERT INTO tenant_namespaces (name, tenant_id, status, created_at, change_at) \
+WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 9999) \
+SELECT 'solar-' || CAST(n AS TEXT), t.id, 'active', 0, 0 FROM numbers, tenants t";
+
+async fn no_tenant_has_more_namespaces_than_the_maximum(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let row = open(&tenants, "solar").await;
+    execute(&storage, FILL).await;
+    assert_eq!(claim(&tenants, row.id, "solar-a", u32::MAX).await, Claim::Created);
+    let full = Claim::QuotaExceeded { used: 10_000, quota: 10_000 };
+    assert_eq!(claim(&tenants, row.id, "solar-b", u32::MAX).await, full);
+    let unlimited = tenants.claim_namespace(row.id, "solar-b", None, None).await.unwrap();
+    assert_eq!(unlimited, full);
+    assert_eq!(tenants.namespaces(row.id).await.unwrap().len(), 10_000);
+    execute(&storage, "UPDATE tenant_namespaces SET status = 'over_quota'").await;
+    assert!(!tenants.record_over_quota(row.id, "solar-b").await.unwrap());
+}
+
+async fn a_namespace_beyond_the_quota_is_counted_once_there_is_room(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, lunar) = (open(&tenants, "solar").await, open(&tenants, "lunar").await);
+    assert_eq!(claim(&tenants, solar.id, "solar-a", 1).await, Claim::Created);
+    assert!(tenants.record_over_quota(solar.id, "solar-b").await.unwrap());
+    assert!(!tenants.record_over_quota(solar.id, "solar-b").await.unwrap(), "it is recorded");
+    assert!(!tenants.record_over_quota(lunar.id, "solar-b").await.unwrap());
+    assert!(!tenants.record_over_quota(solar.id, "solar-a").await.unwrap(), "it is counted");
+    assert_eq!(claim(&tenants, lunar.id, "solar-b", 5).await, Claim::OtherTenant);
+    let full = Claim::QuotaExceeded { used: 1, quota: 1 };
+    assert_eq!(claim(&tenants, solar.id, "solar-b", 1).await, full);
+    let named = |text: &str, status| (text.to_owned(), status);
+    let over = named("solar-b", NamespaceStatus::OverQuota);
+    let expected = [named("solar-a", NamespaceStatus::Creating), over];
+    assert_eq!(statuses(&tenants, solar.id).await, expected);
+
+    tenants.release_namespace("solar-a").await.unwrap();
+    storage.clock.advance(5);
+    let Claim::Exists(row) = claim(&tenants, solar.id, "solar-b", 1).await else {
+        panic!("there is room")
+    };
+    assert_eq!(row.status, NamespaceStatus::Creating);
+    assert_eq!((row.created_at + 5, row.change_at), (row.change_at, storage.clock.now_ms()));
+    assert_eq!(tenants.namespaces(solar.id).await.unwrap(), [row]);
+    assert_eq!(claim(&tenants, solar.id, "solar-a", 1).await, full);
+}
+
+async fn a_closed_tenant_claims_nothing(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let row = open(&tenants, "solar").await;
+    tenants.close(row.id).await.unwrap();
+    for id in [row.id, storage.clock.random_id()] {
+        let error = tenants.claim_namespace(id, "solar-a", None, None).await.unwrap_err();
+        assert!(matches!(error, sqlx::Error::RowNotFound), "{error}");
+        let error = tenants.record_over_quota(id, "solar-a").await.unwrap_err();
+        assert!(matches!(error, sqlx::Error::RowNotFound), "{error}");
+    }
+    assert_eq!(storage.number("SELECT COUNT(*) FROM tenant_namespaces").await, 0);
+}
+
+async fn only_a_claim_has_a_namespace_counted(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let row = open(&tenants, "solar").await;
+    let all = NamespaceStatus::ALL;
+    for from in all {
+        for to in all {
+            assert_eq!(claim(&tenants, row.id, "solar-a", 1).await, Claim::Created);
+            let creating = [NamespaceStatus::Creating];
+            assert!(tenants.set_namespace_status("solar-a", &creating, from).await.unwrap());
+            let changed = tenants.set_namespace_status("solar-a", &[from], to).await.unwrap();
+            assert_eq!(changed, from.counts() || !to.counts(), "{from:?} to {to:?}");
+            let now = if changed { to } else { from };
+            assert_eq!(statuses(&tenants, row.id).await, [("solar-a".to_owned(), now)]);
+            let others: Vec<_> = all.into_iter().filter(|status| *status != now).collect();
+            assert!(!tenants.set_namespace_status("solar-a", &others, to).await.unwrap());
+            tenants.release_namespace("solar-a").await.unwrap();
+        }
+    }
+}
+
+async fn the_statuses_in_statements_are_those_that_count(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let row = open(&tenants, "solar").await;
+    for status in NamespaceStatus::ALL {
+        assert_eq!(NamespaceStatus::parse(status.as_str()), Some(status));
+        assert_eq!(claim(&tenants, row.id, "solar-a", 1).await, Claim::Created);
+        let creating = [NamespaceStatus::Creating];
+        assert!(tenants.set_namespace_status("solar-a", &creating, status).await.unwrap());
+        let next = claim(&tenants, row.id, "solar-b", 1).await;
+        assert_eq!(next == Claim::Created, !status.counts(), "{status:?}");
+        for namespace in ["solar-a", "solar-b"] {
+            tenants.release_namespace(namespace).await.unwrap();
+        }
+    }
+    for status in TenantStatus::ALL {
+        assert_eq!(TenantStatus::parse(status.as_str()), Some(status));
+    }
+}
+
+async fn rows_of_namespaces_that_are_gone_expire(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let row = open(&tenants, "solar").await;
+    let creating = [NamespaceStatus::Creating];
+    for (namespace, to) in [
+        ("solar-a", NamespaceStatus::Gone),
+        ("solar-b", NamespaceStatus::Orphaned),
+        ("solar-c", NamespaceStatus::Active),
+    ] {
+        assert_eq!(claim(&tenants, row.id, namespace, 9).await, Claim::Created);
+        assert!(tenants.set_namespace_status(namespace, &creating, to).await.unwrap());
+    }
+    let month = 30 * 24 * 60 * 60 * 1000;
+    for (later, left) in [(month - 1, 3), (1, 2), (month, 2)] {
+        storage.clock.advance(later);
+        tenants.purge().await.unwrap();
+        assert_eq!(tenants.namespaces(row.id).await.unwrap().len(), left);
+    }
+}
+
+async fn unknown_values_are_errors(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let row = open(&tenants, "solar").await;
+    assert_eq!(claim(&tenants, row.id, "solar-a", 1).await, Claim::Created);
+    execute(&storage, "UPDATE tenant_namespaces SET status = 'adopted'").await;
+    let error = tenants.namespaces(row.id).await.unwrap_err().to_string();
+    assert!(error.contains("\"adopted\" is unknown"), "{error}");
+    tenants.claim_namespace(row.id, "solar-a", None, None).await.unwrap_err();
+    for (change, value) in [
+        ("UPDATE tenants SET status = 'archived'", "\"archived\""),
+        ("UPDATE tenants SET status = 'active', object_group = 'example.com'", "\"example.com\""),
+    ] {
+        execute(&storage, change).await;
+        for error in [
+            tenants.list().await.unwrap_err(),
+            tenants.by_name(&row.name).await.unwrap_err(),
+            tenants.by_id(row.id).await.unwrap_err(),
+            tenants.observe(&row.name, OURS, "uid-2").await.unwrap_err(),
+        ] {
+            assert!(error.to_string().contains(value), "{error}");
+        }
+    }
+}
