@@ -10,8 +10,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use tenant_shared::{
     AuditEntry, ChangeEmailRequest, Credential, CredentialId, CredentialInfo, EndedSessions,
-    InitRequest, Me, Name, Revocation, SessionInfo, SuspendRequest, Suspension, Usage, UserInfo,
-    UserSuspension, Workspace, WorkspaceList,
+    InitRequest, Me, Name, Revocation, SessionInfo, SetGroupsRequest, SuspendRequest, Suspension,
+    Usage, UserGroups, UserInfo, UserSuspension, Workspace, WorkspaceList,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -389,6 +389,23 @@ impl Broker {
         let (email, reason) = (email.map(str::to_owned), reason.map(str::to_owned));
         let body = json_body(&ChangeEmailRequest { email, reason })?;
         self.parse(&self.call(Method::POST, &format!("/users/{id}/email"), Some(body)).await?)
+    }
+
+    /// The groups of a user for Tenants.
+    pub(crate) async fn groups(&self, id: Uuid) -> Result<UserGroups, Error> {
+        self.parse(&self.call(Method::GET, &format!("/users/{id}/groups"), None).await?)
+    }
+
+    /// Replaces the groups of a user with a local account.
+    pub(crate) async fn set_groups(
+        &self,
+        id: Uuid,
+        groups: &[String],
+        reason: Option<&str>,
+    ) -> Result<UserGroups, Error> {
+        let (groups, reason) = (Some(groups.to_vec()), reason.map(str::to_owned));
+        let body = json_body(&SetGroupsRequest { groups, reason })?;
+        self.parse(&self.call(Method::POST, &format!("/users/{id}/groups"), Some(body)).await?)
     }
 
     async fn post_reason<T: DeserializeOwned>(

@@ -254,6 +254,22 @@ pub(crate) enum UsersAction {
         #[command(flatten)]
         shown: Shown,
     },
+    /// Show the groups of a user for Tenants, or replace those of a local account
+    Groups {
+        /// E-mail address or identifier of the user, or namespace of their workspace
+        user: Name,
+        /// Group that the user has from now on; repeat it for several, which replace those before
+        #[arg(long, value_name = "GROUP", conflicts_with = "none")]
+        set: Vec<String>,
+        /// Take all groups away
+        #[arg(long)]
+        none: bool,
+        /// Reason, for the audit trail
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        #[command(flatten)]
+        shown: Shown,
+    },
 }
 
 #[derive(Debug, Args)]

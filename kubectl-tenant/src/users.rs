@@ -1,6 +1,6 @@
 //! The command `users`: user administration.
 
-use tenant_shared::{Name, UserInfo, UserList, UserStatus, WorkspaceStatus};
+use tenant_shared::{Name, UserGroups, UserInfo, UserList, UserStatus, WorkspaceStatus};
 use uuid::Uuid;
 
 use crate::{
@@ -69,7 +69,28 @@ pub(crate) fn users(
             ));
             Ok(())
         }
+        Some(UsersAction::Groups { user, set, none, reason, shown }) => {
+            let account = Account::open(flags, world)?;
+            let groups = runtime::block_on(async {
+                let id = resolve(&account.broker, user).await?;
+                if *none || !set.is_empty() {
+                    account.broker.set_groups(id, set, reason.as_deref()).await
+                } else {
+                    account.broker.groups(id).await
+                }
+            })??;
+            output::show(world, shown.output, &groups, groups_table)?;
+            if let Some(issuer) = &groups.issuer {
+                world.say(format!("The sign-in provider {issuer} decides on these groups."));
+            }
+            Ok(())
+        }
     }
+}
+
+fn groups_table(user: &UserGroups) -> String {
+    let rows: Vec<[String; 1]> = user.groups.iter().map(|group| [group.clone()]).collect();
+    output::columns(["GROUP"], &rows)
 }
 
 /// Resolves a name to a user's identifier. The broker looks it up, because the list of all users

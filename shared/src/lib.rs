@@ -37,7 +37,10 @@ pub use session::{
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use time::WireTime;
 pub use usage::{Usage, UsageDay};
-pub use user::{ChangeEmailRequest, UserInfo, UserList, UserStatus, UserSuspension};
+pub use user::{
+    ChangeEmailRequest, SetGroupsRequest, UserGroups, UserInfo, UserList, UserStatus,
+    UserSuspension,
+};
 pub use version::{
     BROKER_VERSION_HEADER, MIN_BROKER_VERSION, MIN_PLUGIN_VERSION, MIN_PLUGIN_VERSION_HEADER,
 };

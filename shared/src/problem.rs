@@ -39,6 +39,8 @@ pub enum Code {
     WorkspaceNotReady,
     /// 409: another user has the e-mail address.
     EmailTaken,
+    /// 409: the user signs in at a provider, which decides on this.
+    ProviderDecides,
     /// 411: the request has no `Content-Length`.
     LengthRequired,
     /// 413: the body is larger than the operation accepts.
@@ -81,6 +83,7 @@ impl Code {
             Self::OwnerSuspended => "owner_suspended",
             Self::WorkspaceNotReady => "workspace_not_ready",
             Self::EmailTaken => "email_taken",
+            Self::ProviderDecides => "provider_decides",
             Self::LengthRequired => "length_required",
             Self::PayloadTooLarge => "payload_too_large",
             Self::UnsupportedMediaType => "unsupported_media_type",
@@ -107,7 +110,8 @@ impl Code {
             | Self::WorkspaceSuspended
             | Self::OwnerSuspended
             | Self::WorkspaceNotReady
-            | Self::EmailTaken => 409,
+            | Self::EmailTaken
+            | Self::ProviderDecides => 409,
             Self::LengthRequired => 411,
             Self::PayloadTooLarge => 413,
             Self::UnsupportedMediaType => 415,
@@ -135,6 +139,7 @@ impl Code {
             Self::OwnerSuspended => "The owner of the workspace is suspended",
             Self::WorkspaceNotReady => "The workspace is not ready",
             Self::EmailTaken => "Another user has the e-mail address",
+            Self::ProviderDecides => "The sign-in provider decides on this",
             Self::LengthRequired => "Length required",
             Self::PayloadTooLarge => "Body too large",
             Self::UnsupportedMediaType => "Unsupported media type",

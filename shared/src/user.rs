@@ -50,6 +50,38 @@ pub struct ChangeEmailRequest {
     pub reason: Option<String>,
 }
 
+/// Request body of `POST /users/{id}/groups`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+#[cfg_attr(feature = "openapi", oai(deny_unknown_fields, skip_serializing_if_is_none))]
+pub struct SetGroupsRequest {
+    /// All groups of the user, at most 64; an empty list takes all away. The list is required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<String>>,
+    /// Reason for the audit trail; at most 500 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(validator(max_length = 500)))]
+    pub reason: Option<String>,
+}
+
+/// Groups of a user in Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct UserGroups {
+    /// Identifier of the user.
+    pub id: Uuid,
+    /// E-mail address that the user signs in with.
+    pub email: String,
+    /// Names of the groups, sorted. The group of everybody (`tenants.everybody`) is left out.
+    pub groups: Vec<String>,
+    /// Issuer identifier of the sign-in provider that decides on the groups; absent for a local
+    /// account, whose groups administrators decide on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub issuer: Option<String>,
+}
+
 /// Response body of `GET /users`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]

@@ -56,6 +56,6 @@ actions! {
     SuspendWorkspaces: Administrator, ResourceAction, GeneralAction;
     /// See everybody's workspaces and audit rows.
     ReadEverything: Administrator, GeneralAction;
-    /// See, suspend, resume and rename users and end their sessions.
+    /// See, suspend, resume and rename users, give them groups and end their sessions.
     ManageUsers: Administrator, GeneralAction;
 }

@@ -12,7 +12,7 @@
 //! | see what was issued, revoke one credential | yes | yes | 404 |
 //! | suspend, resume | 403 | yes | 403 |
 //! | see everybody's workspaces and audit rows | 403 | yes | 403 |
-//! | see, find, suspend, resume and rename users, end their sessions | 403 | yes | 403 |
+//! | see, find, suspend, resume and rename users, give them groups, end their sessions | 403 | yes | 403 |
 //!
 //! A machine (its session is restricted to one workspace) sees and uses that workspace as its owner
 //! does. It gets 404 for every other workspace and 403 for everything else, even if the owner is an

@@ -49,6 +49,8 @@ catalogue! {
     ResumeUser,
     /// An administrator changed the e-mail address of a user, or was refused.
     ChangeEmail,
+    /// A provider named other groups of a user, or an administrator changed them or was refused.
+    ChangeGroups,
     /// A workspace was requested, or refused.
     InitWorkspace,
     /// All objects of a workspace exist.

@@ -149,6 +149,8 @@ fn connector(s: &mut Settings, name: &str) -> ConnectorSettings {
         ca_file: CA_FILE.read_in(s, table),
         outage_seconds: OUTAGE_SECONDS.read_in(s, table),
         unchecked_seconds: UNCHECKED_SECONDS.read_in(s, table),
+        // `Config::read` sets it, because it follows from the settings of tenants.
+        keep_groups: false,
     }
 }
 

@@ -132,7 +132,11 @@ impl Config {
         let public_url = general::PUBLIC_URL.read(s);
         let state_dir = general::STATE_DIR.read(s);
         let (database, database_url_file) = database::read(s, &state_dir);
-        let issuer = issuer::read(s, &state_dir, &database, public_url.clone());
+        let mut issuer = issuer::read(s, &state_dir, &database, public_url.clone());
+        let tenants = tenants::read(s);
+        for connector in issuer.connectors.values_mut() {
+            connector.keep_groups = tenants.enabled;
+        }
         Self {
             browser: frontends::browser(s, &public_url),
             audit: audit::read(s, &issuer),
@@ -147,7 +151,7 @@ impl Config {
             log_level: log::LEVEL.read(s),
             log_format: log::FORMAT.read(s),
             cluster: cluster::read(s),
-            tenants: tenants::read(s),
+            tenants,
             tiers: tier::tiers(s),
             init_limit: limits::INIT_PER_HOUR.read(s),
             unauthenticated: limits::unauthenticated(s),
@@ -254,6 +258,16 @@ mod tests {
         );
         let text = format!("{:?}", config.unwrap());
         assert!(text.contains("db.example.com") && !text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn groups_of_providers_are_kept_for_tenants() {
+        let connector =
+            "[connectors.c]\nissuer = 'https://sso.example.com'\nclient_id = 'b'\n".to_owned();
+        for (more, kept) in [("", false), ("[tenants]\nenabled = true\n", true)] {
+            let config = config(&(connector.clone() + more), &[]).unwrap();
+            assert_eq!(config.issuer.connectors["c"].keep_groups, kept, "{more}");
+        }
     }
 
     #[test]

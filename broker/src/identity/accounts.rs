@@ -43,8 +43,8 @@ pub(crate) enum PasswordCheck {
 }
 
 impl Identity {
-    /// Creates a user and records it in the audit trail, in one transaction. The address is stored
-    /// in lower case.
+    /// Creates a user for an operator, who vouches for the address, and records it in the audit
+    /// trail, in one transaction. The address is stored in lower case.
     ///
     /// # Errors
     /// See [`CreateUserError`]; then no user was created.
@@ -54,12 +54,40 @@ impl Identity {
         password: SecretString,
         role: Role,
     ) -> Result<Uuid, CreateUserError> {
+        self.insert_user(email, password, role, Some(users::EmailVerifier::Administrator)).await
+    }
+
+    /// Creates the account that a person registers, as [`Identity::create_user`] does. Nobody
+    /// vouches for the address.
+    ///
+    /// # Errors
+    /// See [`CreateUserError`]; then no user was created.
+    pub async fn register_user(
+        &self,
+        email: &str,
+        password: SecretString,
+    ) -> Result<Uuid, CreateUserError> {
+        self.insert_user(email, password, Role::User, None).await
+    }
+
+    async fn insert_user(
+        &self,
+        email: &str,
+        password: SecretString,
+        role: Role,
+        email_verified_by: Option<users::EmailVerifier>,
+    ) -> Result<Uuid, CreateUserError> {
         let email: Email = email.parse()?;
         let password_hash = self.passwords.hash(password).await?;
         let id = self.clock.random_id();
         let mut tx = self.db.begin().await?;
-        let new =
-            users::NewUser { id, email: email.as_str(), password_hash: Some(&password_hash), role };
+        let new = users::NewUser {
+            id,
+            email: email.as_str(),
+            email_verified_by,
+            password_hash: Some(&password_hash),
+            role,
+        };
         if !users::insert(&mut tx, &new, self.clock.now_ms()).await? {
             return Err(CreateUserError::Exists(email));
         }

@@ -7,7 +7,7 @@ use tenant_shared::{Role, SignedInAt};
 use uuid::Uuid;
 
 use super::{
-    Email, Identity,
+    Email, Groups, Identity, person,
     users::{self, ACTIVE},
 };
 use crate::{
@@ -25,12 +25,23 @@ pub(crate) struct UpstreamIdentity<'a> {
     pub(crate) issuer: &'a str,
     /// Identifier of the person at the provider (`sub`).
     pub(crate) subject: &'a str,
-    /// User name at the provider.
+    /// User name at the provider, as people see it.
     pub(crate) username: Option<&'a str>,
+    /// What the provider says about the person at each sign-in and check.
+    pub(crate) claims: UpstreamClaims<'a>,
+}
+
+/// What an upstream provider says about a person at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpstreamClaims<'a> {
     /// E-mail address, if the provider has verified it.
     pub(crate) email: Option<&'a Email>,
     /// Role in the broker, from the provider's groups.
     pub(crate) role: Role,
+    /// User name for Kubernetes.
+    pub(crate) user_name: Option<&'a str>,
+    /// Groups for Kubernetes.
+    pub(crate) groups: &'a Groups,
 }
 
 /// The user that an upstream identity belongs to.
@@ -58,9 +69,8 @@ enum Admission {
 }
 
 impl Identity {
-    /// Finds the user of an upstream identity, or creates it at the first sign-in. The role is
-    /// updated to what the provider says now. Of several concurrent first sign-ins one creates the
-    /// user.
+    /// Finds the user of an upstream identity, or creates it at the first sign-in. What the
+    /// provider says now is taken over. Of several concurrent first sign-ins one creates the user.
     ///
     /// # Errors
     /// The outer error: the database failed. The inner error: the identity is not admitted.
@@ -99,15 +109,12 @@ impl Identity {
         if row.status != ACTIVE {
             return Ok(Err(NotAdmitted::Suspended(row.user_id)));
         }
-        self.set_role(tx, row.user_id, upstream.role, upstream.connector).await?;
         let now = self.clock.now_ms();
         on_engine!(tx.connection(), c => sqlx::query(UPDATE_SIGN_IN)
             .bind(row.id).bind(upstream.username).bind(now).execute(c).await.map(drop))?;
-        if let Some(email) = upstream.email {
-            // An address that another user has is not taken from them.
-            users::set_email_if_free(tx, row.user_id, email.as_str()).await?;
-        }
-        Ok(Ok(AdmittedUser { user_id: row.user_id, identity_id: row.id }))
+        let user = AdmittedUser { user_id: row.user_id, identity_id: row.id };
+        self.apply_claims(tx, user, &upstream.claims, upstream.connector).await?;
+        Ok(Ok(user))
     }
 
     async fn create_user_for(
@@ -117,12 +124,18 @@ impl Identity {
     ) -> sqlx::Result<Admission> {
         let (user_id, identity_id) = (self.clock.random_id(), self.clock.random_id());
         let now = self.clock.now_ms();
-        let email = match upstream.email {
-            Some(email) => email.as_str().to_owned(),
-            None => placeholder_email(user_id),
+        let role = upstream.claims.role;
+        let (email, email_verified_by) = match upstream.claims.email {
+            Some(email) => (email.as_str().to_owned(), Some(users::EmailVerifier::Provider)),
+            None => (placeholder_email(user_id), None),
         };
-        let new =
-            users::NewUser { id: user_id, email: &email, password_hash: None, role: upstream.role };
+        let new = users::NewUser {
+            id: user_id,
+            email: &email,
+            email_verified_by,
+            password_hash: None,
+            role,
+        };
         if !users::insert(tx, &new, now).await? {
             // The address is taken, perhaps by a concurrent first sign-in of the same identity.
             let made = find_by_subject(tx, upstream.issuer, upstream.subject).await?;
@@ -140,18 +153,52 @@ impl Identity {
         }
         let event = Event {
             user_id: Some(user_id),
-            reason: Some(format!("from {}, role {}", upstream.connector, upstream.role.as_str())),
+            reason: Some(format!("from {}, role {}", upstream.connector, role.as_str())),
             ..Event::success(Action::CreateUser)
         };
         audit::record(tx, &self.clock, event).await?;
-        Ok(Admission::Done(Ok(AdmittedUser { user_id, identity_id })))
+        let user = AdmittedUser { user_id, identity_id };
+        self.apply_claims(tx, user, &upstream.claims, upstream.connector).await?;
+        Ok(Admission::Done(Ok(user)))
     }
 
-    /// Sets the role that the provider says, and records it in the audit trail if it changed.
+    /// Takes over what a provider says about a person: groups and user name for Kubernetes, role,
+    /// and a verified e-mail address that no other user has. Changes of groups and role are
+    /// recorded in the audit trail.
     ///
     /// # Errors
     /// The database failed.
-    pub(crate) async fn set_role(
+    pub(crate) async fn apply_claims(
+        &self,
+        tx: &mut Tx,
+        user: AdmittedUser,
+        claims: &UpstreamClaims<'_>,
+        connector: &str,
+    ) -> sqlx::Result<()> {
+        let AdmittedUser { user_id, identity_id } = user;
+        let now = self.clock.now_ms();
+        // The identity before the user, always, so that a sign-in and a check do not deadlock.
+        let before =
+            person::set_of_provider(tx, identity_id, claims.groups, claims.user_name).await?;
+        if let Some(before) = before {
+            person::mark_changed(tx, user_id, now).await?;
+            if before != *claims.groups {
+                let change = before.describe_change(claims.groups);
+                let event = Event {
+                    reason: Some(format!("{connector} says: {change}")),
+                    ..Event::success(Action::ChangeGroups)
+                }
+                .to_user(user_id);
+                audit::record(tx, &self.clock, event).await?;
+            }
+        }
+        self.set_role(tx, user_id, claims.role, connector).await?;
+        let email = claims.email.map(Email::as_str);
+        users::set_email_of_provider(tx, user_id, email, now).await
+    }
+
+    /// Sets the role that the provider says, and records it in the audit trail if it changed.
+    async fn set_role(
         &self,
         tx: &mut Tx,
         user_id: Uuid,

@@ -2,7 +2,7 @@
 
 use crate::{
     access::AccessError,
-    identity::{NotAnEmail, SIGN_IN},
+    identity::{GroupsError, NotAnEmail, SIGN_IN},
     workspace::WorkspaceError,
 };
 
@@ -25,6 +25,18 @@ pub enum UserError {
     /// The e-mail address is malformed.
     #[error(transparent)]
     Email(#[from] NotAnEmail),
+    /// The request has no list of groups.
+    #[error("groups is missing: send all groups of the user, or [] for none")]
+    NoGroups,
+    /// The groups cannot be used.
+    #[error(transparent)]
+    Groups(#[from] GroupsError),
+    /// A sign-in provider decides on the groups of the user.
+    #[error(
+        "this user signs in at a provider, which decides on their groups: change them there. The \
+         broker takes them over when the user signs in or renews the session"
+    )]
+    GroupsOfProvider,
     /// The caller may not manage users, or nothing has the name.
     #[error(transparent)]
     Access(#[from] AccessError),

@@ -1,7 +1,9 @@
-//! Management of users by administrators: list, lookup, suspension, e-mail address and sessions.
+//! Management of users by administrators: list, lookup, suspension, e-mail address, groups and
+//! sessions.
 
 pub mod api;
 mod error;
+mod groups;
 #[cfg(test)]
 mod tests;
 
@@ -235,7 +237,8 @@ impl Users {
 
     /// Changes a user's e-mail address, by default to a placeholder, so that the owner of the
     /// previous address can use it. Everything else stays: identifier, password, sessions,
-    /// workspaces and audit rows.
+    /// workspaces and audit rows. The administrator vouches for the address, also if it is the same
+    /// as before, so that it is the user's name in Kubernetes.
     ///
     /// # Errors
     /// The text is no address, there is no such user, another user has the address, the caller was
@@ -248,13 +251,15 @@ impl Users {
         reason: Option<&str>,
     ) -> Result<UserInfo, UserError> {
         self.existing(permit, id).await?;
-        let email = match email {
-            Some(text) => text.parse::<Email>()?.as_str().to_owned(),
-            None => placeholder_email(id),
+        let (email, is_placeholder) = match email {
+            Some(text) => (text.parse::<Email>()?.as_str().to_owned(), false),
+            None => (placeholder_email(id), true),
         };
-        let change = async |tx: &mut Tx| users::set_email(tx, id, &email).await;
+        let now = self.clock.now_ms();
+        let change =
+            async |tx: &mut Tx| users::set_email(tx, id, &email, is_placeholder, now).await;
         let changed = self.change_as_administrator(permit, id, Action::ChangeEmail, change).await;
-        let (mut tx, before) = match changed {
+        let (mut tx, changed) = match changed {
             Err(UserError::Storage(sqlx::Error::Database(error)))
                 if error.is_unique_violation() =>
             {
@@ -263,9 +268,13 @@ impl Users {
             }
             changed => changed?,
         };
-        if let Some(before) = before.filter(|before| *before != email) {
+        if let Some((before, true)) = changed {
             let reason = reason.unwrap_or(NO_REASON);
-            let reason = format!("{before} is {email} from now on: {reason}");
+            let reason = if before == email {
+                format!("{email} is confirmed: {reason}")
+            } else {
+                format!("{before} is {email} from now on: {reason}")
+            };
             self.record(&mut tx, permit, id, Action::ChangeEmail, &reason).await?;
             tx.commit().await?;
             self.metrics.action(Action::ChangeEmail.as_str(), "success");

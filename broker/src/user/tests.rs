@@ -71,6 +71,9 @@ async fn a_suspended_administrator_cannot_resume_themselves(on: On) {
     assert!(matches!(refused, UserError::FormerAdministrator), "{refused}");
     let refused = users.change_email(&attacker, id, None, None).await.unwrap_err();
     assert!(matches!(refused, UserError::FormerAdministrator), "{refused}");
+    let refused = users.set_groups(&attacker, id, Some(vec!["ops".into()]), None).await;
+    assert!(matches!(refused, Err(UserError::FormerAdministrator)), "{refused:?}");
+    assert!(users.groups(&operator, id).await.unwrap().groups.is_empty());
     assert_eq!(users.existing(&operator, id).await.unwrap().status, UserStatus::Suspended);
 }
 

@@ -5,6 +5,7 @@ mod authorize;
 mod code;
 mod connector;
 mod connector_browser;
+mod connector_groups;
 mod connector_logout;
 mod connector_refresh;
 mod connector_tokens;

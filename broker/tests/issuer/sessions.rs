@@ -252,6 +252,8 @@ async fn only_administrators_manage_users(on: On) {
         (Method::POST, format!("/users/{id}/suspend")),
         (Method::POST, format!("/users/{id}/resume")),
         (Method::POST, format!("/users/{id}/email")),
+        (Method::GET, format!("/users/{id}/groups")),
+        (Method::POST, format!("/users/{id}/groups")),
         (Method::GET, format!("/users/{id}/sessions")),
         (Method::DELETE, format!("/users/{id}/sessions")),
     ] {

@@ -114,6 +114,7 @@ pub(crate) fn connector(provider: &OidcProvider) -> ConnectorSettings {
         ca_file: None,
         outage_seconds: 3600,
         unchecked_seconds: 7200,
+        keep_groups: false,
     }
 }
 

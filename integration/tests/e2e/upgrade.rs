@@ -38,7 +38,17 @@ DROP TABLE tenants;"
     }
 }
 
-/// The tables are those of schema 14 without tenants.
+/// What migration 0018 did, taken back.
+const DROP_PERSONS: &str = "\
+DROP INDEX identities_issuer_user_name;
+DROP INDEX users_person_changed_at;
+ALTER TABLE identities DROP COLUMN groups;
+ALTER TABLE identities DROP COLUMN user_name;
+ALTER TABLE users DROP COLUMN groups;
+ALTER TABLE users DROP COLUMN email_verified_by;
+ALTER TABLE users DROP COLUMN person_changed_at;";
+
+/// The tables are those of schema 14 without tenants and persons.
 const TO_SCHEMA_14: &str = "DELETE FROM _sqlx_migrations WHERE version > 14;";
 
 /// What migration 0014 did, taken back.
@@ -107,6 +117,7 @@ async fn databases_of_earlier_versions_are_upgraded_with_their_data(on: On) {
         for broker in world.brokers() {
             broker.stop().await.unwrap();
         }
+        execute(&world, on, DROP_PERSONS).await;
         execute(&world, on, drop_tenants(on)).await;
         execute(&world, on, earlier).await;
         let (code, text) = check(&world).await;

@@ -109,12 +109,20 @@ fn administrators_manage_users() {
     let output = home.run(&[&["users", "rename", &id][..], &address].concat());
     assert!(output.stdout.contains(&id), "{output:?}");
     home.run(&["users", "rename", &id]);
+    let output = home.run(&["users", "groups", &id]);
+    assert_eq!(output.stdout, "GROUP\ndev\nops\n", "{output:?}");
+    home.run(&["users", "groups", &id, "--set", "ops", "--set", "dev", "--reason", "moved"]);
+    let output = home.run(&["users", "groups", &id, "--none", "-o", "json"]);
+    assert_eq!(output.document()["groups"], json!(["dev", "ops"]), "what the broker answers");
     let renamed = r#"{"email":"new@example.com","reason":"married"}"#;
+    let groups = r#"{"groups":["ops","dev"],"reason":"moved"}"#;
     let expected = [
         (format!("POST /api/v1/users/{id}/suspend"), r#"{"reason":"left"}"#.to_owned()),
         (format!("POST /api/v1/users/{id}/resume"), "{}".to_owned()),
         (format!("POST /api/v1/users/{id}/email"), renamed.to_owned()),
         (format!("POST /api/v1/users/{id}/email"), "{}".to_owned()),
+        (format!("POST /api/v1/users/{id}/groups"), groups.to_owned()),
+        (format!("POST /api/v1/users/{id}/groups"), r#"{"groups":[]}"#.to_owned()),
     ];
     assert_eq!(changes(&broker), expected);
     let table = home.run(&["workspaces", "--all"]).stdout;

@@ -40,6 +40,8 @@ fn usage_errors_exit_with_2_and_an_empty_stdout() {
         &["users", "suspend"],
         &["users", "resume"],
         &["users", "rename"],
+        &["users", "groups"],
+        &["users", "groups", "ada@example.com", "--set", "dev", "--none"],
         &["usage", "--days", "36"],
         &["audit", "--limit", "0"],
         &["credentials", "revoke"],

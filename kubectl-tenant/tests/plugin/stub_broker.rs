@@ -153,6 +153,10 @@ pub(crate) fn respond(request: &RecordedRequest) -> StubResponse {
                 json_response(200, &json!({"ended": 2}))
             }
         }
+        _ if path.starts_with("/api/v1/users/") && path.ends_with("/groups") => {
+            let (id, email) = (Account(3).user(), Account(3).email());
+            json_response(200, &json!({"id": id, "email": email, "groups": ["dev", "ops"]}))
+        }
         "/api/v1/workspaces/lookup" => {
             lookup(&request.path, account, &json!({"items": [account.as_workspace()]}))
         }

@@ -35,6 +35,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
+use uuid::Uuid;
 
 /// How long a caller waits for a connection before the database counts as unavailable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -287,6 +288,37 @@ impl Tx {
             Engine::Postgres(tx) => Engine::Postgres(tx),
             Engine::Sqlite(tx) => Engine::Sqlite(tx),
         }
+    }
+
+    /// Runs an `UPDATE` with the parameters `$1`, an identifier, and `$2`, a text. Returns whether it
+    /// changed a row. If a unique index refuses the text, because another transaction has just
+    /// stored it, it did not, and this transaction goes on.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn update_if_unique(
+        &mut self,
+        statement: &'static str,
+        id: Uuid,
+        text: &str,
+    ) -> sqlx::Result<bool> {
+        on_engine!(self.connection(), c => {
+            // A failed statement ends a transaction of PostgreSQL, but not beyond a savepoint.
+            let mut savepoint = c.begin().await?;
+            let updated =
+                sqlx::query(statement).bind(id).bind(text).execute(&mut *savepoint).await;
+            match updated {
+                Ok(done) => {
+                    savepoint.commit().await?;
+                    Ok(done.rows_affected() == 1)
+                }
+                Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+                    savepoint.rollback().await?;
+                    Ok(false)
+                }
+                Err(error) => Err(error),
+            }
+        })
     }
 
     /// Commits: makes all changes durable, or none.

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{
     ACTIVE,
-    columns::{SUSPENDED, parse_role},
+    columns::{EmailVerifier, SUSPENDED, parse_role},
 };
 use crate::{
     base::db::{Db, Tx},
@@ -141,21 +141,34 @@ pub(crate) async fn set_active(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
 }
 
 /// Locks the row without changing it.
-const LOCK_EMAIL: &str = "UPDATE users SET email = email WHERE id = $1 RETURNING email";
+const LOCK_EMAIL: &str = "\
+UPDATE users SET email = email WHERE id = $1 RETURNING email, email_verified_by IS NOT NULL";
 
-const SET_EMAIL: &str = "UPDATE users SET email = $2 WHERE id = $1";
+const SET_EMAIL: &str = "\
+UPDATE users SET email = $2, email_verified_by = $3, person_changed_at = $4 WHERE id = $1";
 
-/// Changes the e-mail address of a user and returns the previous one. `None` if there is no such
-/// user.
+/// Changes the e-mail address of a user, for which an administrator vouches, or to a placeholder,
+/// for which nobody does. Returns the previous address, and whether anything changed; the same
+/// address changes if nobody vouched for it. `None` if there is no such user.
 ///
 /// # Errors
 /// The database failed, with a uniqueness violation if another user has the address.
-pub(crate) async fn set_email(tx: &mut Tx, id: Uuid, email: &str) -> sqlx::Result<Option<String>> {
-    let before: Option<String> = on_engine!(tx.connection(), c => sqlx::query_scalar(LOCK_EMAIL)
+pub(crate) async fn set_email(
+    tx: &mut Tx,
+    id: Uuid,
+    email: &str,
+    is_placeholder: bool,
+    now: i64,
+) -> sqlx::Result<Option<(String, bool)>> {
+    let row: Option<(String, bool)> = on_engine!(tx.connection(), c => sqlx::query_as(LOCK_EMAIL)
         .bind(id).fetch_optional(c).await)?;
-    if before.as_ref().is_some_and(|before| before != email) {
+    let Some((before, was_verified)) = row else { return Ok(None) };
+    let is_changed = before != email || (!is_placeholder && !was_verified);
+    if is_changed {
+        let verifier = (!is_placeholder).then_some(EmailVerifier::Administrator);
         on_engine!(tx.connection(), c => sqlx::query(SET_EMAIL)
-            .bind(id).bind(email).execute(c).await.map(drop))?;
+            .bind(id).bind(email).bind(verifier.map(EmailVerifier::as_str)).bind(now)
+            .execute(c).await.map(drop))?;
     }
-    Ok(before)
+    Ok(Some((before, is_changed)))
 }

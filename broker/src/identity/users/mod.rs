@@ -6,8 +6,8 @@ mod sign_in;
 
 pub(super) use self::columns::ACTIVE;
 pub(super) use self::{
-    columns::parse_role,
-    sign_in::{NewUser, find_by_email, insert, set_email_if_free, set_role},
+    columns::{EmailVerifier, parse_role},
+    sign_in::{NewUser, find_by_email, insert, set_email_of_provider, set_role},
 };
 pub(crate) use self::{
     manage::{

@@ -3,7 +3,7 @@
 use tenant_shared::Role;
 use uuid::Uuid;
 
-use super::ACTIVE;
+use super::{ACTIVE, columns::EmailVerifier};
 use crate::{
     base::db::{Db, Tx},
     on_engine,
@@ -27,14 +27,17 @@ impl User {
 pub(in crate::identity) struct NewUser<'a> {
     pub(in crate::identity) id: Uuid,
     pub(in crate::identity) email: &'a str,
+    /// Who vouches for the address; `None` if nobody does.
+    pub(in crate::identity) email_verified_by: Option<EmailVerifier>,
     /// `None` for a user who signs in at an upstream provider.
     pub(in crate::identity) password_hash: Option<&'a str>,
     pub(in crate::identity) role: Role,
 }
 
 const INSERT: &str = "\
-INSERT INTO users (id, email, password_hash, status, role, created_at) \
-VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (email) DO NOTHING";
+INSERT INTO users (id, email, email_verified_by, password_hash, status, role, created_at, \
+  person_changed_at) \
+VALUES ($1, $2, $3, $4, $5, $6, $7, $7) ON CONFLICT (email) DO NOTHING";
 
 /// Inserts a user; `false` if the address is taken.
 pub(in crate::identity) async fn insert(
@@ -43,8 +46,8 @@ pub(in crate::identity) async fn insert(
     now: i64,
 ) -> sqlx::Result<bool> {
     on_engine!(tx.connection(), c => sqlx::query(INSERT)
-        .bind(new.id).bind(new.email).bind(new.password_hash)
-        .bind(ACTIVE).bind(new.role.as_str()).bind(now)
+        .bind(new.id).bind(new.email).bind(new.email_verified_by.map(EmailVerifier::as_str))
+        .bind(new.password_hash).bind(ACTIVE).bind(new.role.as_str()).bind(now)
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
@@ -71,18 +74,42 @@ pub(crate) async fn lock_if_active(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> 
         .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
+const FIND_EMAIL: &str = "SELECT email, email_verified_by FROM users WHERE id = $1";
+
 const SET_EMAIL_IF_FREE: &str = "\
 UPDATE users SET email = $2 WHERE id = $1 AND email <> $2 \
   AND NOT EXISTS (SELECT 1 FROM users o WHERE o.email = $2 AND o.id <> $1)";
 
-/// Changes the e-mail address of a user, unless another user has the new one.
-pub(in crate::identity) async fn set_email_if_free(
+/// `$2` is the address that the provider says now, `$5` whether it was just stored.
+const SET_EMAIL_VERIFIED: &str = "\
+UPDATE users SET person_changed_at = $4, email_verified_by = \
+  CASE WHEN email = $2 THEN $3 WHEN email_verified_by <> $3 THEN email_verified_by END \
+WHERE id = $1 AND ($5 = 1 OR (email = $2 AND COALESCE(email_verified_by, '') <> $3) \
+  OR (email <> $2 AND email_verified_by = $3))";
+
+/// Takes over the e-mail address that a provider has verified, unless another user has it. An
+/// address that the provider verified before and does not say any more stays, but unverified.
+pub(in crate::identity) async fn set_email_of_provider(
     tx: &mut Tx,
     id: Uuid,
-    email: &str,
+    email: Option<&str>,
+    now: i64,
 ) -> sqlx::Result<()> {
-    on_engine!(tx.connection(), c => sqlx::query(SET_EMAIL_IF_FREE)
-        .bind(id).bind(email).execute(c).await.map(drop))
+    let provider = EmailVerifier::Provider.as_str();
+    let (known, verifier): (String, Option<String>) = on_engine!(tx.connection(), c =>
+        sqlx::query_as(FIND_EMAIL).bind(id).fetch_one(c).await)?;
+    let is_verified = verifier.as_deref() == Some(provider);
+    // Mostly nothing changed, and then nothing is written.
+    if email.map_or(!is_verified, |email| is_verified && email == known) {
+        return Ok(());
+    }
+    let is_new = match email {
+        Some(email) if email != known => tx.update_if_unique(SET_EMAIL_IF_FREE, id, email).await?,
+        _ => false,
+    };
+    on_engine!(tx.connection(), c => sqlx::query(SET_EMAIL_VERIFIED)
+        .bind(id).bind(email.unwrap_or_default()).bind(provider).bind(now).bind(i64::from(is_new))
+        .execute(c).await.map(drop))
 }
 
 const SET_ROLE: &str = "UPDATE users SET role = $2 WHERE id = $1 AND role <> $2";

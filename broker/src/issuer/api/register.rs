@@ -2,7 +2,7 @@
 
 use poem::Request;
 use poem_openapi::{ApiResponse, OpenApi, payload::Json};
-use tenant_shared::{Code, RegisterRequest, Role};
+use tenant_shared::{Code, RegisterRequest};
 
 use super::error::AuthError;
 use crate::{
@@ -60,7 +60,7 @@ impl Register {
         tx.commit().await?;
         taken.map_err(AuthError::TooMany)?;
         let RegisterRequest { email, password } = body.0;
-        match issuer.identity().create_user(&email, password.into(), Role::User).await {
+        match issuer.identity().register_user(&email, password.into()).await {
             // The password was hashed in both cases, so both take as long.
             Ok(_) | Err(CreateUserError::Exists(_)) => Ok(Registered::Accepted),
             Err(CreateUserError::Password(error @ PasswordError::Busy)) => {

@@ -209,10 +209,13 @@ impl Callback<'_> {
             issuer: &self.connector.settings.issuer,
             subject: &answer.subject,
             username: mapped.username.as_deref(),
-            email: mapped.email.as_ref(),
-            role: mapped.role,
+            claims: mapped.claims(),
         };
-        self.issuer.identity().admit(&person).await?.map_err(|not_admitted| match not_admitted {
+        let admitted = self.issuer.identity().admit(&person).await?;
+        if let Ok(user) = &admitted {
+            mapped.warn_of_groups_left_out(&self.connector.name, user.user_id);
+        }
+        admitted.map_err(|not_admitted| match not_admitted {
             NotAdmitted::EmailTaken => self.refused(
                 None,
                 format!("the address of {:?} belongs to another user", answer.subject),

@@ -27,7 +27,7 @@ use crate::{
         request_context::{self, Field, record_field},
         secret::SecretHash,
     },
-    identity::sessions,
+    identity::{AdmittedUser, sessions},
     issuer::{Issuer, token_error::TokenError},
 };
 
@@ -187,8 +187,10 @@ async fn store_verdict(
     }
     let done = match verdict {
         ProviderVerdict::Active(mapped) => {
-            let (identity, user_id) = (issuer.identity(), grant.user_id);
-            identity.set_role(&mut tx, user_id, mapped.role, &grant.connector).await?;
+            let user = AdmittedUser { user_id: grant.user_id, identity_id: grant.identity_id };
+            let (identity, claims) = (issuer.identity(), mapped.claims());
+            identity.apply_claims(&mut tx, user, &claims, &grant.connector).await?;
+            mapped.warn_of_groups_left_out(&grant.connector, grant.user_id);
             Ok(())
         }
         ProviderVerdict::Unchanged => Ok(()),

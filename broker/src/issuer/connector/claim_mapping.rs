@@ -1,13 +1,18 @@
-//! Claim mapping: from the claims of a provider to a user who may sign in, and their role.
+//! Claim mapping: from the claims of a provider to a user who may sign in, their role, and their
+//! name and groups in Kubernetes.
 
 use serde_json::{Map, Value};
 use tenant_shared::Role;
+use uuid::Uuid;
 
 use super::ConnectorSettings;
-use crate::{identity::Email, issuer::jwt::claim_path};
+use crate::{
+    identity::{Email, Groups, MAX_GROUPS, TooManyGroups, UpstreamClaims, is_subject_name},
+    issuer::jwt::claim_path,
+};
 
-/// Maximum groups of one user; more are ignored.
-const MAX_GROUPS: usize = 4096;
+/// Maximum groups of one user that decide on sign-in and role; more are ignored.
+const MAX_CHECKED_GROUPS: usize = 4096;
 /// Maximum characters of a stored name.
 const MAX_NAME_CHARS: usize = 128;
 
@@ -20,6 +25,55 @@ pub(super) struct MappedUser {
     pub(super) email: Option<Email>,
     /// Role in the broker.
     pub(super) role: Role,
+    /// User name for Kubernetes: `preferred_username`, unchanged.
+    pub(super) user_name: Option<String>,
+    /// Groups for Kubernetes.
+    pub(super) groups: Groups,
+    /// Why there are none, although the user has some.
+    pub(super) groups_left_out: Option<GroupsLeftOut>,
+}
+
+impl MappedUser {
+    /// What the broker takes over from the claims.
+    pub(super) fn claims(&self) -> UpstreamClaims<'_> {
+        UpstreamClaims {
+            email: self.email.as_ref(),
+            role: self.role,
+            user_name: self.user_name.as_deref(),
+            groups: &self.groups,
+        }
+    }
+
+    /// Writes a log line if groups were left out.
+    pub(super) fn warn_of_groups_left_out(&self, connector: &str, user_id: Uuid) {
+        if let Some(left_out) = self.groups_left_out {
+            let cause = left_out.to_string();
+            tracing::warn!(
+                connector,
+                subject_user_id = %user_id,
+                cause,
+                "no group of a person was taken over from the sign-in provider"
+            );
+        }
+    }
+}
+
+/// Reason for taking over none of a user's groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum GroupsLeftOut {
+    /// There are more than [`MAX_GROUPS`].
+    #[error(
+        "the provider names {0} groups, and more than {MAX_GROUPS} are not taken over: have it \
+         send only those that Tenants name"
+    )]
+    TooMany(usize),
+    /// The claim is somewhere else (OpenID Connect Core 1.0 section 5.6.2, distributed claims), as
+    /// in Microsoft Entra ID for people in more than 200 groups.
+    #[error(
+        "the provider does not send the groups, but a link to them (_claim_names), which the \
+         broker does not follow: have it send only those that Tenants name, or app roles"
+    )]
+    Elsewhere,
 }
 
 /// Reason for refusing a sign-in.
@@ -45,7 +99,7 @@ impl ConnectorSettings {
     /// Whether the settings can be evaluated only with claims.
     pub(super) fn requires_claims(&self) -> bool {
         let lists = [&self.allowed_groups, &self.allowed_domains, &self.admin_groups];
-        lists.into_iter().any(|list| !list.is_empty())
+        self.keep_groups || lists.into_iter().any(|list| !list.is_empty())
     }
 
     /// Maps claims to a user.
@@ -64,15 +118,53 @@ impl ConnectorSettings {
             return Err(NotAllowed::Domain);
         }
         let role = if in_one_of(&self.admin_groups) { Role::Admin } else { Role::User };
-        Ok(MappedUser { username: username(claims), email, role })
+        let (kept, groups_left_out) = match self.kept_groups(claims) {
+            Ok(groups) => (groups, None),
+            Err(left_out) => (Groups::default(), Some(left_out)),
+        };
+        Ok(MappedUser {
+            username: username(claims),
+            email,
+            role,
+            user_name: if self.keep_groups { user_name(claims) } else { None },
+            groups: kept,
+            groups_left_out,
+        })
     }
+
+    /// The groups of a user for Kubernetes.
+    fn kept_groups(&self, claims: &Map<String, Value>) -> Result<Groups, GroupsLeftOut> {
+        if !self.keep_groups {
+            return Ok(Groups::default());
+        }
+        let too_many = |TooManyGroups(count)| GroupsLeftOut::TooMany(count);
+        match claim_path::lookup(claims, &self.groups_claim) {
+            Some(Value::Array(list)) => {
+                Groups::of_provider(list.iter().filter_map(Value::as_str)).map_err(too_many)
+            }
+            Some(Value::String(one)) => Groups::of_provider([one.as_str()]).map_err(too_many),
+            _ => match claims.get("_claim_names") {
+                Some(Value::Object(names)) if names.contains_key(&self.groups_claim) => {
+                    Err(GroupsLeftOut::Elsewhere)
+                }
+                _ => Ok(Groups::default()),
+            },
+        }
+    }
+}
+
+/// The user name for Kubernetes. Other claims are no names that a provider gives to one person
+/// only, and a name that is cut is another one.
+fn user_name(claims: &Map<String, Value>) -> Option<String> {
+    let name = claims.get("preferred_username")?.as_str()?;
+    is_subject_name(name).then(|| name.to_owned())
 }
 
 /// The groups of a user: a list of strings, or one string.
 fn groups<'a>(claims: &'a Map<String, Value>, claim: &str) -> Vec<&'a str> {
     match claim_path::lookup(claims, claim) {
         Some(Value::Array(list)) => {
-            list.iter().take(MAX_GROUPS).filter_map(Value::as_str).collect()
+            list.iter().take(MAX_CHECKED_GROUPS).filter_map(Value::as_str).collect()
         }
         Some(Value::String(one)) => vec![one],
         _ => Vec::new(),
@@ -118,6 +210,7 @@ mod tests {
             ca_file: None,
             outage_seconds: 3600,
             unchecked_seconds: 3600,
+            keep_groups: false,
         };
         change(&mut settings);
         settings
@@ -175,16 +268,100 @@ mod tests {
         assert!(!admits("ada@evil@example.com", true));
     }
 
+    /// Settings with which groups are kept.
+    fn keeping() -> ConnectorSettings {
+        settings(|settings| settings.keep_groups = true)
+    }
+
+    fn kept(settings: &ConnectorSettings, claims: &Value) -> Vec<String> {
+        let mapped = map_claims(settings, claims).unwrap();
+        assert_eq!(mapped.groups_left_out, None, "{claims}");
+        mapped.groups.names().iter().cloned().collect()
+    }
+
+    #[test]
+    fn groups_are_kept_for_tenants_only() {
+        let claims =
+            json!({ "groups": ["ops", 7, "dev", "system:masters"], "preferred_username": "ada" });
+        let mapped = map_claims(&settings(|_| {}), &claims).unwrap();
+        assert_eq!((mapped.groups, mapped.user_name), (Groups::default(), None));
+        assert_eq!(kept(&keeping(), &claims), ["dev", "ops"]);
+        assert_eq!(map_claims(&keeping(), &claims).unwrap().user_name.as_deref(), Some("ada"));
+        assert_eq!(kept(&keeping(), &json!({ "groups": "dev" })), ["dev"]);
+        for claims in [json!({}), json!({ "groups": { "dev": 1 } }), json!({ "groups": null })] {
+            assert_eq!(kept(&keeping(), &claims), [""; 0], "{claims}");
+        }
+        let nested = settings(|settings| {
+            settings.keep_groups = true;
+            settings.groups_claim = "realm_access.roles".into();
+        });
+        assert_eq!(kept(&nested, &json!({ "realm_access": { "roles": ["dev"] } })), ["dev"]);
+        assert!(keeping().requires_claims() && !settings(|_| {}).requires_claims());
+    }
+
+    #[test]
+    fn only_an_unchanged_preferred_username_is_a_user_name() {
+        let long = "x".repeat(340);
+        for (claims, expected) in [
+            (json!({ "preferred_username": " Ada L " }), Some(" Ada L ")),
+            (json!({ "preferred_username": "system:admin" }), None),
+            (json!({ "preferred_username": "a\nb" }), None),
+            (json!({ "preferred_username": "" }), None),
+            (json!({ "preferred_username": long }), None),
+            (json!({ "preferred_username": ["ada"] }), None),
+            (json!({ "name": "Ada", "email": "ada@example.com" }), None),
+        ] {
+            let mapped = map_claims(&keeping(), &claims).unwrap();
+            assert_eq!(mapped.user_name.as_deref(), expected, "{claims}");
+        }
+    }
+
+    #[test]
+    fn of_too_many_groups_none_is_kept_and_the_sign_in_works() {
+        let names: Vec<String> = (0..10_000).map(|number| format!("group-{number}")).collect();
+        let mut settings = keeping();
+        settings.allowed_groups = vec!["group-7".into()];
+        settings.admin_groups = vec!["group-8".into()];
+        let mapped = map_claims(&settings, &json!({ "groups": names })).unwrap();
+        assert_eq!((mapped.role, &mapped.groups), (Role::Admin, &Groups::default()));
+        assert_eq!(mapped.groups_left_out, Some(GroupsLeftOut::TooMany(10_000)));
+        let log = crate::testing::Log::of(|| mapped.warn_of_groups_left_out("corp", Uuid::nil()));
+        assert!(log.contains("WARN") && log.contains("10000 groups"), "{log}");
+        assert_eq!(kept(&keeping(), &json!({ "groups": &names[..MAX_GROUPS] })).len(), MAX_GROUPS);
+    }
+
+    #[test]
+    fn groups_that_the_provider_only_links_to_are_left_out() {
+        let overage = json!({
+            "_claim_names": { "groups": "src1" },
+            "_claim_sources": { "src1": { "endpoint": "https://graph.example.com/getMemberObjects" } },
+        });
+        let mapped = map_claims(&keeping(), &overage).unwrap();
+        assert_eq!(mapped.groups, Groups::default());
+        assert_eq!(mapped.groups_left_out, Some(GroupsLeftOut::Elsewhere));
+        // Another claim is the linked one, or userinfo has the groups.
+        let other = json!({ "_claim_names": { "address": "src1" } });
+        assert_eq!(kept(&keeping(), &other), [""; 0]);
+        let both = json!({ "_claim_names": { "groups": "src1" }, "groups": ["dev"] });
+        assert_eq!(kept(&keeping(), &both), ["dev"]);
+    }
+
     proptest! {
         #[test]
         fn no_claims_cause_a_panic(text in ".{0,40}", number in any::<i64>()) {
-            let settings = settings(|settings| settings.groups_claim = text.clone());
+            let settings = settings(|settings| {
+                settings.groups_claim = text.clone();
+                settings.keep_groups = true;
+            });
             let claims = json!({
                 "groups": [number, text], "email": text, "email_verified": text,
-                "preferred_username": text, "name": number,
+                "preferred_username": text, "name": number, "_claim_names": text,
             });
-            if let Ok(MappedUser { username: Some(name), .. }) = map_claims(&settings, &claims) {
+            if let Ok(mapped) = map_claims(&settings, &claims) {
+                let name = mapped.username.unwrap_or_else(|| "x".into());
                 prop_assert!(!name.is_empty() && !name.chars().any(char::is_control));
+                let mut names = mapped.groups.names().iter().chain(&mapped.user_name);
+                prop_assert!(names.all(|name| is_subject_name(name)));
             }
         }
     }

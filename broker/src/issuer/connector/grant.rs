@@ -90,6 +90,7 @@ pub(super) struct SessionGrant {
     pub(super) id: Uuid,
     pub(super) session_id: Uuid,
     pub(super) user_id: Uuid,
+    pub(super) identity_id: Uuid,
     pub(super) connector: String,
     pub(super) subject: String,
     /// Refresh token of the provider, sealed for this grant.
@@ -98,7 +99,8 @@ pub(super) struct SessionGrant {
 }
 
 const FIND_BY_REFRESH_TOKEN: &str = "\
-SELECT g.id, s.session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
+SELECT g.id, s.session_id, s.user_id, g.identity_id, g.connector, i.subject, g.refresh_token, \
+  g.checked_at \
 FROM refresh_tokens t JOIN user_sessions s ON s.session_id = t.session_id \
 JOIN upstream_grants g ON g.session_id = s.session_id \
 JOIN upstream_identities i ON i.identity_id = g.identity_id \
@@ -115,7 +117,8 @@ pub(super) async fn find_by_refresh_token(
 }
 
 const DUE_BROWSER_GRANTS: &str = "\
-SELECT g.id, s.session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
+SELECT g.id, s.session_id, s.user_id, g.identity_id, g.connector, i.subject, g.refresh_token, \
+  g.checked_at \
 FROM user_sessions s JOIN upstream_grants g ON g.session_id = s.session_id \
 JOIN upstream_identities i ON i.identity_id = g.identity_id \
 WHERE s.client_id = $1 AND s.ended_at IS NULL AND s.idle_expires_at > $2 AND s.expires_at > $2 \
@@ -196,7 +199,8 @@ pub(super) struct GrantSelector<'a> {
 }
 
 const SELECT: &str = "\
-SELECT g.id, s.session_id, s.user_id, g.connector, i.subject, g.refresh_token, g.checked_at \
+SELECT g.id, s.session_id, s.user_id, g.identity_id, g.connector, i.subject, g.refresh_token, \
+  g.checked_at \
 FROM upstream_grants g JOIN user_sessions s ON s.session_id = g.session_id \
 JOIN upstream_identities i ON i.identity_id = g.identity_id \
 WHERE g.connector = $1 AND ($2 = '' OR i.subject = $2) AND ($3 = '' OR g.sid = $3) \

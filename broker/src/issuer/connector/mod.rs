@@ -5,7 +5,7 @@
 //! |---|---|
 //! | the browser goes to the provider and comes back | [`start`], [`callback`] |
 //! | the broker redeems the code and fetches the claims | [`provider`], [`super::jwt`] |
-//! | claims are mapped to a user and a role | [`claim_mapping`] |
+//! | claims are mapped to a user, a role and groups | [`claim_mapping`] |
 //! | the refresh token of the provider is stored, sealed, with the session | [`grant`] |
 //! | every refresh of the session asks the provider again | [`check`] |
 //! | a sweep asks about browser sessions, which have no refresh | [`browser_sessions`] |
@@ -72,6 +72,8 @@ pub struct ConnectorSettings {
     pub outage_seconds: u32,
     /// Maximum lifetime of a session without a refresh token of the provider, in seconds.
     pub unchecked_seconds: u32,
+    /// Whether the user name and the groups of a user are kept for Tenants (`tenants.enabled`).
+    pub keep_groups: bool,
 }
 
 /// All configured providers, by name.

@@ -22,8 +22,9 @@ impl ChangeEmailOfUser {
     ///
     /// Frees an address that somebody registered without owning it, so that its owner can sign in
     /// through a provider. Sessions, workspaces and the audit trail stay unchanged; suspend the
-    /// user to keep them out. A user of a provider gets the provider's address again at their next
-    /// sign-in. The request body is optional.
+    /// user to keep them out. The caller vouches for the address, so that owners of Tenants can be
+    /// named by it. A user of a provider gets the provider's address again when they sign in or
+    /// renew their session. The request body is optional.
     #[oai(path = "/:id/email", method = "post", operation_id = "changeEmailOfUser")]
     async fn change_email(
         &self,

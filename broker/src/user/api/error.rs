@@ -11,7 +11,10 @@ impl From<UserError> for ApiError {
             UserError::Yourself => Code::Forbidden,
             UserError::FormerAdministrator => Code::Unauthenticated,
             UserError::EmailTaken => Code::EmailTaken,
-            UserError::Email(_) => Code::InvalidRequest,
+            UserError::GroupsOfProvider => Code::ProviderDecides,
+            UserError::Email(_) | UserError::NoGroups | UserError::Groups(_) => {
+                Code::InvalidRequest
+            }
             UserError::Access(error) => return error.into(),
             UserError::Workspace(error) => return error.into(),
             UserError::Storage(error) => return error.into(),

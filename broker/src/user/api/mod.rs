@@ -7,12 +7,15 @@ mod list;
 mod list_sessions;
 mod look_up;
 mod resume;
+mod set_groups;
 mod show;
+mod show_groups;
 mod suspend;
 
 use self::{
     change_email::ChangeEmailOfUser, end_sessions::EndSessionsOfUser, list::ListUsers,
-    list_sessions::ListSessionsOfUser, look_up::LookUpUser, resume::ResumeUser, show::ShowUser,
+    list_sessions::ListSessionsOfUser, look_up::LookUpUser, resume::ResumeUser,
+    set_groups::SetGroupsOfUser, show::ShowUser, show_groups::ShowGroupsOfUser,
     suspend::SuspendUser,
 };
 use super::Users;
@@ -25,6 +28,8 @@ pub type UserApi = (
     SuspendUser,
     ResumeUser,
     ChangeEmailOfUser,
+    ShowGroupsOfUser,
+    SetGroupsOfUser,
     ListSessionsOfUser,
     EndSessionsOfUser,
 );
@@ -38,6 +43,8 @@ pub fn api(users: Users) -> UserApi {
         SuspendUser { users: users.clone() },
         ResumeUser { users: users.clone() },
         ChangeEmailOfUser { users: users.clone() },
+        ShowGroupsOfUser { users: users.clone() },
+        SetGroupsOfUser { users: users.clone() },
         ListSessionsOfUser { users: users.clone() },
         EndSessionsOfUser { users },
     )
