@@ -19,13 +19,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            #[expect(
-                clippy::print_stderr,
-                reason = "the one place that prints the error of a command"
-            )]
-            {
-                eprintln!("error: {error:#}");
-            }
+            tenant_broker::cli::print_error(&error);
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,8 @@
 //! Output formats: tables, JSON and YAML, without characters that a terminal obeys.
 
 use serde::Serialize;
+use tenant_shared::{escape_json, is_terminal_unsafe};
+pub(crate) use tenant_shared::{sanitize, sanitize_lines};
 
 use crate::{error::Error, world::World};
 
@@ -45,21 +47,9 @@ pub(crate) fn show<T: Serialize>(
     world.print(&text)
 }
 
-/// Renders JSON and escapes characters that a terminal obeys. `serde_json` escapes only those below
-/// U+0020, because RFC 8259 section 7 requires no others.
+/// Renders JSON and escapes characters that a terminal obeys.
 fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
-    let text = serde_json::to_string_pretty(value)? + "\n";
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_terminal_unsafe(character) && character != '\n' {
-            let mut units = [0; 2];
-            let units = character.encode_utf16(&mut units);
-            escaped.extend(units.iter().map(|unit| format!("\\u{unit:04x}")));
-        } else {
-            escaped.push(character);
-        }
-    }
-    Ok(escaped)
+    Ok(escape_json(&serde_json::to_string_pretty(value)?) + "\n")
 }
 
 /// Renders columns three spaces apart, with the head in capitals, as kubectl prints them.
@@ -93,35 +83,6 @@ pub(crate) fn report_truncation(world: &World, shown: usize, more: bool) {
     }
 }
 
-/// Whether a terminal obeys a character instead of showing it: control characters (C0, DEL, C1),
-/// and format characters that change the direction of text, are invisible or separate lines.
-pub(crate) fn is_terminal_unsafe(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{ad}'
-                | '\u{61c}'
-                | '\u{180e}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e007f}'
-        )
-}
-
-/// Replaces characters that a terminal obeys, and line feeds, by spaces, for untrusted text on one
-/// line.
-pub(crate) fn sanitize(text: &str) -> String {
-    text.chars().map(|it| if is_terminal_unsafe(it) { ' ' } else { it }).collect()
-}
-
-/// Like [`sanitize`], but keeps line feeds, for untrusted text of several lines.
-pub(crate) fn sanitize_lines(text: &str) -> String {
-    text.chars().map(|it| if is_terminal_unsafe(it) && it != '\n' { ' ' } else { it }).collect()
-}
-
 /// Like [`sanitize`], and truncates the text to [`MAX_MESSAGE_CHARS`] characters.
 pub(crate) fn sanitize_message(text: &str) -> String {
     let mut characters = text.chars();
@@ -140,26 +101,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terminal_unsafe_characters_are_replaced() {
-        let text = "a\u{1b}[2J\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{feff}\r\tb\nc";
-        assert_eq!(sanitize(text), "a [2J  31m      b c");
-        assert_eq!(sanitize_lines(text), "a [2J  31m      b\nc");
-        assert_eq!(sanitize("Zoë, 山田 ☃"), "Zoë, 山田 ☃");
+    fn neither_a_message_nor_a_cell_controls_the_terminal() {
+        assert_eq!(sanitize_message("a\u{1b}b\nc"), "a b c");
         assert_eq!(sanitize_message(&"x".repeat(3000)).chars().count(), MAX_MESSAGE_CHARS + 1);
-        let table = columns(["A", "B"], &[["x\ny".to_owned(), text.to_owned()]]);
-        assert!(table.lines().count() == 2 && !table.contains('\u{9b}'), "{table}");
+        let table = columns(["A", "B"], &[["x\ny".to_owned(), "\u{9b}\u{202e}z".to_owned()]]);
+        assert_eq!(table, "A     B\nx y     z\n");
     }
 
     #[test]
-    fn escaped_json_has_the_same_value() {
-        let text = "\u{0}\u{1b}\u{7f}\u{85}\u{9b}\u{202e}\u{2028}\u{e0001}\n\"ë";
-        let shown = json(&text).unwrap();
-        assert!(shown.trim_end().chars().all(|it| !is_terminal_unsafe(it)), "{shown}");
-        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
-        // YAML parsers read the escapes of JSON except surrogate pairs.
-        let text = text.replace('\u{e0001}', "");
-        let shown = json(&text).unwrap();
-        assert_eq!(serde_norway::from_str::<String>(&shown).unwrap(), text);
+    fn yaml_parsers_read_escaped_json_without_surrogate_pairs() {
+        let text = "\u{0}\u{1b}\u{7f}\u{85}\u{9b}\u{202e}\u{2028}\n\"ë";
+        assert_eq!(serde_norway::from_str::<String>(&json(&text).unwrap()).unwrap(), text);
     }
 
     #[test]

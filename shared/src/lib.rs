@@ -1,4 +1,5 @@
-//! Wire types of the HTTP API, shared by the broker, the plugin and other clients.
+//! Wire types of the HTTP API, shared by the broker, the plugin and other clients. It also has the
+//! functions with which broker and plugin print texts of others.
 //!
 //! A response may gain fields in a later version, so clients ignore unknown fields. Requests reject
 //! unknown fields, so that a misspelled one is not silently ignored. With the feature `openapi`
@@ -12,6 +13,7 @@ mod problem;
 mod revocation;
 mod session;
 mod suspension;
+mod terminal;
 mod time;
 mod usage;
 mod user;
@@ -35,6 +37,7 @@ pub use session::{
     EndedSessions, Me, RegisterRequest, Role, SessionInfo, SessionList, SignInRequest, SignedInAt,
 };
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
+pub use terminal::{escape_json, is_terminal_unsafe, sanitize, sanitize_lines};
 pub use time::WireTime;
 pub use usage::{Usage, UsageDay};
 pub use user::{

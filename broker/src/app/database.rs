@@ -13,6 +13,7 @@ use crate::{
     base::{
         clock::Clock,
         db::{ConnectionShares, Db, Location},
+        error_chain,
         reload::{FileError, FileSource, Files, Loaded},
         telemetry::Metrics,
     },
@@ -44,6 +45,24 @@ pub(super) async fn compare_clocks(
         );
     }
     Ok(())
+}
+
+/// Warns if the broker's PostgreSQL role has attributes that the broker does not need. The broker
+/// starts nevertheless, because it works with them.
+pub(super) async fn check_role(db: &Db) {
+    match db.role().await {
+        Ok(Some(role)) if !role.excess_attributes.is_empty() => tracing::warn!(
+            database_role = role.name,
+            attributes = role.excess_attributes.join(", "),
+            "the broker's PostgreSQL role has attributes that the broker does not need; take them \
+             away (ALTER ROLE), because a stolen database.url gives them to the thief"
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(
+            error = error_chain(&error),
+            "cannot read the attributes of the broker's PostgreSQL role"
+        ),
+    }
 }
 
 /// Opens the database and migrates it to this version.

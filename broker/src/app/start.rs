@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use super::{
     App,
     api::Api,
-    database::{DatabaseUrlFile, compare_clocks, open_shares, private_folder},
+    database::{DatabaseUrlFile, check_role, compare_clocks, open_shares, private_folder},
     metrics::label_values,
 };
 use crate::{
@@ -71,6 +71,7 @@ impl App {
             reloader.load("database.url_file", source)?;
         }
         compare_clocks(&shares.signed_in, &clock, &metrics).await?;
+        check_role(&shares.signed_in).await;
         let cluster =
             Cluster::connect(&config.cluster, clock.clone(), metrics.clone(), &reloader).await?;
         let (watch, tier_roles) = watchers(&config, &cluster, &metrics);

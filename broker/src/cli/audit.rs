@@ -11,7 +11,10 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 
-use super::{ConfigArgs, Output, open_database, print, print_to_stderr};
+use super::{
+    ConfigArgs, open_database,
+    output::{Output, print_error, print_json, print_to_stderr},
+};
 use crate::{
     audit::{AuditKeyFiles, AuditTrail, WholeTrail, chain},
     base::{
@@ -89,7 +92,7 @@ pub(super) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
         AuditCommand::Verify(arguments) => match verify(arguments).await {
             Ok(code) => return Ok(code),
             Err(error) => {
-                print_to_stderr(&format!("error: {error:#}\n"));
+                print_error(&error);
                 return Ok(ExitCode::from(EXIT_UNREADABLE));
             }
         },
@@ -110,14 +113,11 @@ pub(super) async fn run(command: AuditCommand) -> anyhow::Result<ExitCode> {
                      another broker, or not by a broker"
                 );
             };
-            print(&match output {
-                Output::Table => issuance.to_string(),
-                Output::Json => serde_json::to_string_pretty(&issuance)? + "\n",
-            })?;
+            output.print(&issuance)?;
         }
         AuditCommand::Keys(config_args) => {
             let keys = known_keys(config_args.load()?)?;
-            print(&(serde_json::to_string_pretty(&keys.to_jwks())? + "\n"))?;
+            print_json(&keys.to_jwks())?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -156,10 +156,7 @@ async fn verify(arguments: VerifyArgs) -> anyhow::Result<ExitCode> {
         outcome
     };
     progress.end();
-    print(&match output {
-        Output::Table => outcome.to_string(),
-        Output::Json => serde_json::to_string_pretty(&outcome)? + "\n",
-    })?;
+    output.print(&outcome)?;
     Ok(if outcome.intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::{ConfigArgs, open_database, print, stop_signal};
+use super::{ConfigArgs, open_database, output::print, stop_signal};
 use crate::{
     app,
     backup::{KeyOutcome, RepeatedDecisions, Restored},

@@ -12,6 +12,7 @@ use http::{Request, StatusCode, header::HOST};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
+use tenant_shared::sanitize;
 use tokio::net::TcpStream;
 
 /// Timeout of the check, from the connection to the end of the response.
@@ -70,7 +71,7 @@ async fn reason(response: http::Response<Incoming>) -> String {
     let Ok(body) = Limited::new(response.into_body(), MAX_REASON_BYTES).collect().await else {
         return String::new();
     };
-    let text = String::from_utf8_lossy(&body.to_bytes()).trim().replace(char::is_control, " ");
+    let text = sanitize(String::from_utf8_lossy(&body.to_bytes()).trim());
     if text.is_empty() { text } else { format!(": {text}") }
 }
 

@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{ConfigArgs, database_exists, open_database, print, print_to_stderr};
+use super::{
+    ConfigArgs, database_exists, open_database,
+    output::{print, print_error},
+};
 use crate::{app, base::db::SchemaStatus, config::Config};
 
 /// Exit code of `--check` if this program cannot use the database, or the database does not answer.
@@ -25,7 +28,7 @@ pub(super) async fn run(args: MigrateArgs) -> anyhow::Result<ExitCode> {
         return match check(&args.config_args).await {
             Ok(code) => Ok(code),
             Err(error) => {
-                print_to_stderr(&format!("error: {error:#}\n"));
+                print_error(&error);
                 Ok(ExitCode::from(EXIT_UNUSABLE))
             }
         };

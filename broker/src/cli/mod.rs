@@ -4,12 +4,9 @@ mod audit;
 mod backup;
 mod health;
 mod migrate;
+mod output;
 
-use std::{
-    io::{BufRead as _, Write as _},
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{io::BufRead as _, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand};
@@ -20,6 +17,7 @@ use self::{
     audit::AuditCommand,
     backup::{BackupArgs, RestoreArgs},
     migrate::MigrateArgs,
+    output::{Output, print, print_unchanged},
 };
 use crate::{
     app::{self, App},
@@ -36,6 +34,8 @@ use crate::{
     install::{self, Administrator, Parameters},
     tenant::ApiGroup,
 };
+
+pub use output::print_error;
 
 /// Gives each person an isolated namespace of a Kubernetes cluster.
 #[derive(Debug, Parser)]
@@ -78,16 +78,6 @@ enum Command {
     Health(ConfigArgs),
     /// Print the OpenAPI document of the HTTP API
     Openapi,
-}
-
-/// The output format.
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-enum Output {
-    /// Table for people
-    #[default]
-    Table,
-    /// JSON for programs
-    Json,
 }
 
 /// The arguments with settings.
@@ -235,7 +225,7 @@ impl Cli {
                 health::check(Config::operator_listen(config_args.settings()?)?).await?;
                 print("ready\n")?;
             }
-            Command::Openapi => print(&app::document())?,
+            Command::Openapi => print_unchanged(&app::document())?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -284,7 +274,7 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     manifest += &install::tenant_definitions(groups);
     let InstallMode { print: _, apply, diff, uninstall } = args.mode;
     if !(apply || diff || uninstall) {
-        print(&manifest)?;
+        print_unchanged(&manifest)?;
         return Ok(ExitCode::SUCCESS);
     }
     // Checked before anything is applied.
@@ -339,22 +329,19 @@ async fn doctor(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
     if database_exists(config) {
         report.checks.extend(check_database(config, &cluster).await);
     }
-    print(&match output {
-        Output::Table => report.to_string(),
-        Output::Json => serde_json::to_string_pretty(&report)? + "\n",
-    })?;
+    output.print(&report)?;
     Ok(if report.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Compares the cluster with the database.
-async fn check_database(config: &Config, cluster: &Cluster) -> Option<Check> {
+/// Checks the database, and compares the cluster with it.
+async fn check_database(config: &Config, cluster: &Cluster) -> Vec<Check> {
     match open_database(config).await {
         Ok(db) => {
-            let check = doctor::compare_database(cluster, &db).await;
+            let checks = doctor::check_database(cluster, &db).await;
             db.close().await;
-            check
+            checks
         }
-        Err(error) => Some(doctor::unreachable_database(&format!("{error:#}"))),
+        Err(error) => vec![doctor::unreachable_database(&format!("{error:#}"))],
     }
 }
 
@@ -393,18 +380,4 @@ async fn open_database(config: &Config) -> anyhow::Result<Db> {
     Db::connect(&config.database).await.context(
         "cannot open the database (database.url); is it running, and are user and password right?",
     )
-}
-
-/// Writes a message to stderr.
-fn print_to_stderr(text: &str) {
-    // A closed stderr is no error.
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
-}
-
-/// Writes data to stdout. A closed pipe (`| head`) is no error.
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
 }

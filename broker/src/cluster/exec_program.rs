@@ -4,6 +4,9 @@
 //! The broker runs the program itself. The Kubernetes client would run it again before the
 //! credential ends, and use the new one without the check of its identity. It would also wait for
 //! the program without a limit, and print its arguments and output in errors.
+//!
+//! The program has a process group of its own, because it may be a shell script whose child asks a
+//! server. Killing the script alone would leave the child running.
 
 use std::{
     io,
@@ -14,10 +17,18 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::Pid,
+};
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::{io::AsyncReadExt as _, process::Command, runtime::Handle};
+use tokio::{
+    io::AsyncReadExt as _,
+    process::{Child, Command},
+    runtime::Handle,
+};
 
 /// How long the program may run.
 const RUN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,9 +58,10 @@ pub enum ExecError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The program runs for too long, and was killed.
+    /// The program ran for too long, and was killed with its children.
     #[error(
-        "the program {command} of the kubeconfig did not end within {seconds} s",
+        "the program {command} of the kubeconfig did not end within {seconds} s, and was killed; run \
+         it as the broker's user to see what it waits for",
         seconds = RUN_TIMEOUT.as_secs()
     )]
     TimedOut {
@@ -119,7 +131,24 @@ pub(super) fn add_credential(
     Ok(credential.expiration_timestamp)
 }
 
-/// Runs the program to its end, and returns its output.
+/// The first process of a process group. If the value is dropped before this process ended, the
+/// whole group is killed. A group whose first process ended stays, because a program may leave a
+/// daemon that keeps its credentials.
+struct ProcessGroup(Child);
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        // There is none after the end of the process, because another one may have the identifier.
+        let leader = self.0.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(leader) = leader {
+            // An error says that all of them have ended.
+            let _ = killpg(Pid::from_raw(leader), Signal::SIGKILL);
+        }
+    }
+}
+
+/// Runs the program to its end, and returns its output. A program that has not ended when the
+/// future is dropped is killed with its process group.
 async fn run(exec: &ExecConfig, name: &str) -> Result<SecretSlice<u8>, ExecError> {
     let variables = exec.env.iter().flatten();
     let mut command = Command::new(name);
@@ -130,15 +159,16 @@ async fn run(exec: &ExecConfig, name: &str) -> Result<SecretSlice<u8>, ExecError
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
+        .process_group(0)
         .kill_on_drop(true);
     let cannot_run = |source| ExecError::Start { command: name.to_owned(), source };
-    let mut child = command.spawn().map_err(cannot_run)?;
+    let mut group = ProcessGroup(command.spawn().map_err(cannot_run)?);
     let mut output = Vec::new();
     let ended = async {
-        if let Some(stdout) = child.stdout.take() {
+        if let Some(stdout) = group.0.stdout.take() {
             stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut output).await?;
         }
-        child.wait().await
+        group.0.wait().await
     };
     let status = tokio::time::timeout(RUN_TIMEOUT, ended)
         .await
@@ -172,17 +202,30 @@ fn parse(output: &[u8]) -> Option<Credential> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::File,
+        io::BufRead as _,
+        path::{Path, PathBuf},
+    };
+
+    use tokio::sync::oneshot;
+
     use super::*;
     use crate::base::error_chain;
 
-    /// Runs this shell script as the program, with an argument that is secret.
-    async fn printed(script: &'static str) -> Result<(AuthInfo, Option<Timestamp>), ExecError> {
-        let exec: ExecConfig = serde_json::from_value(json!({
+    /// A shell script as the program. The argument is `$0` of the script.
+    fn shell(script: &str, argument: &str) -> ExecConfig {
+        serde_json::from_value(json!({
             "apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
-            "args": ["-c", script, "--password=hunter2"],
+            "args": ["-c", script, argument],
             "env": [{"name": "ANSWER", "value": "from-the-kubeconfig"}],
         }))
-        .unwrap();
+        .unwrap()
+    }
+
+    /// Runs this shell script as the program, with an argument that is secret.
+    async fn printed(script: &'static str) -> Result<(AuthInfo, Option<Timestamp>), ExecError> {
+        let exec = shell(script, "--password=hunter2");
         let run = move || {
             let mut identity = AuthInfo::default();
             add_credential(&mut identity, &exec).map(|ends_at| (identity, ends_at))
@@ -252,6 +295,56 @@ END"#;
             assert!(text.contains(reason), "{text}");
             assert!(!text.contains("hunter2"), "{text}");
         }
+    }
+
+    fn named_pipe(folder: &Path) -> PathBuf {
+        let pipe = folder.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        pipe
+    }
+
+    /// Starts a thread that reads the named pipe to its end, which comes when no process has it open
+    /// for writing. The first receiver gets the first line, the second one the end.
+    fn read_in_thread(pipe: PathBuf) -> (oneshot::Receiver<String>, oneshot::Receiver<()>) {
+        let ((started, has_started), (ended, has_ended)) = (oneshot::channel(), oneshot::channel());
+        std::thread::spawn(move || {
+            let mut pipe = io::BufReader::new(File::open(pipe).unwrap());
+            let mut line = String::new();
+            pipe.read_line(&mut line).unwrap();
+            let _ = started.send(line);
+            io::copy(&mut pipe, &mut io::sink()).unwrap();
+            let _ = ended.send(());
+        });
+        (has_started, has_ended)
+    }
+
+    #[tokio::test]
+    async fn the_children_of_a_program_are_killed_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = named_pipe(folder.path());
+        // The script and its child have the pipe open, and both wait.
+        let script = r#"exec 3>"$0"; sleep 300 & echo started >&3; wait"#;
+        let exec = shell(script, pipe.to_str().unwrap());
+        let (started, ended) = read_in_thread(pipe);
+        tokio::select! {
+            output = run(&exec, "sh") => panic!("the program ended: {:?}", output.map(drop)),
+            line = started => assert_eq!(line.unwrap(), "started\n"),
+        }
+        // The future was dropped.
+        tokio::time::timeout(Duration::from_mins(1), ended).await.expect("a child runs").unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_process_that_a_program_leaves_is_not_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = named_pipe(folder.path());
+        // The child opens the pipe, which lasts until the thread opens it, too.
+        let script = r#"(echo alive >"$0") >/dev/null & printf 'status: {token: t}'"#;
+        run(&shell(script, pipe.to_str().unwrap()), "sh").await.unwrap();
+        let (line, _ended) = read_in_thread(pipe);
+        let line = tokio::time::timeout(Duration::from_mins(1), line).await;
+        assert_eq!(line.expect("it was killed").unwrap(), "alive\n");
     }
 
     #[test]

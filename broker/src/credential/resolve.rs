@@ -1,6 +1,7 @@
 //! Resolution of a credential: from the credential id in the audit log of the cluster to the user.
 
 use serde::Serialize;
+use tenant_shared::sanitize;
 use uuid::Uuid;
 
 use crate::{
@@ -134,10 +135,8 @@ fn or_none<T: ToString>(value: Option<&T>) -> String {
 impl std::fmt::Display for Issuance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
-            // A user agent may hold any character; control characters must not break the line.
-            let value: String =
-                value.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            writeln!(f, "{name:<12} {value}")
+            // The client chooses its user agent.
+            writeln!(f, "{name:<12} {}", sanitize(&value.to_string()))
         };
         let audit = self.audit.as_ref();
         line("credential", &self.credential_id)?;

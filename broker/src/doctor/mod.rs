@@ -9,7 +9,7 @@ mod policy_checks;
 mod report;
 mod tenants;
 
-pub use database::{compare_database, unreachable_database};
+pub use database::{check_database, unreachable_database};
 pub use report::{Check, CheckOutcome, Report};
 
 use crate::{

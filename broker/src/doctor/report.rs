@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+use tenant_shared::sanitize;
 
 /// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -75,7 +76,7 @@ impl fmt::Display for Report {
             };
             // A text of a server may have line breaks.
             let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
-            let detail = detail.replace(char::is_control, "");
+            let (check, detail) = (sanitize(check), sanitize(&detail));
             let padding = width - check.chars().count();
             let line = format!("{word}  {check}{:padding$}  {detail}", "");
             writeln!(f, "{}", line.trim_end())?;
@@ -96,7 +97,7 @@ mod tests {
         let report = Report::new(vec![
             Check::passed("short", ""),
             Check::warned("a longer check", "why"),
-            Check::failed("bad", "two\n   lines\u{1b}"),
+            Check::failed("bad", "two\n   lines\u{1b}\u{202e}"),
         ]);
         assert!(!report.passed);
         insta::assert_snapshot!(report.to_string());

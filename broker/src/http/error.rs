@@ -10,7 +10,7 @@ use poem_openapi::{
     registry::{MetaHeader, MetaMediaType, MetaResponse, MetaResponses, MetaSchemaRef, Registry},
     types::Type,
 };
-use tenant_shared::{Code, PROBLEM_CONTENT_TYPE, Problem};
+use tenant_shared::{Code, PROBLEM_CONTENT_TYPE, Problem, sanitize};
 
 use crate::{
     base::{
@@ -210,7 +210,7 @@ impl ApiError {
 
 /// Sanitizes a text of a parser that may quote the request: one line, 300 characters at most.
 fn single_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
+    sanitize(&text.chars().take(300).collect::<String>())
 }
 
 /// [`Problem`] with its media type, for the OpenAPI document.

@@ -8,13 +8,11 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config,
-    api::{
-        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
-    },
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde::Deserialize as _;
-use tenant_shared::WORKSPACE_LABEL;
+use tenant_shared::{WORKSPACE_LABEL, sanitize};
 
 use super::{INSTALLED_BY_LABEL, INSTALLED_BY_VALUE};
 use crate::cluster::pem;
@@ -37,9 +35,9 @@ const INSTALLED_KINDS: [(&str, &str); 8] = [
 
 /// A connection to the cluster with an administrator's credential.
 pub struct Administrator {
-    client: Client,
+    pub(super) client: Client,
     /// The cluster's entry in a kubeconfig.
-    cluster: serde_json::Value,
+    pub(super) cluster: serde_json::Value,
 }
 
 impl std::fmt::Debug for Administrator {
@@ -76,10 +74,6 @@ impl Administrator {
 
     pub(super) fn client(&self) -> Client {
         self.client.clone()
-    }
-
-    pub(super) fn cluster_entry(&self) -> &serde_json::Value {
-        &self.cluster
     }
 
     /// Creates missing objects, changes those that differ, and deletes those of an earlier run that
@@ -172,7 +166,7 @@ impl Administrator {
         Ok(report)
     }
 
-    fn api(&self, object: &DynamicObject) -> Api<DynamicObject> {
+    pub(super) fn api(&self, object: &DynamicObject) -> Api<DynamicObject> {
         let types = object.types.clone().unwrap_or_default();
         let (group, version) =
             types.api_version.split_once('/').unwrap_or(("", &types.api_version));
@@ -204,24 +198,6 @@ impl Administrator {
                 title(object)
             )
         })
-    }
-
-    /// Deletes an object, unless it is a definition that has objects. Returns the line of the
-    /// report; `reason` follows the word "deleted" in it.
-    async fn remove(&self, object: &DynamicObject, reason: &str) -> anyhow::Result<String> {
-        if let Some(line) = self.reason_to_keep(object).await? {
-            return Ok(line);
-        }
-        self.delete(object).await?;
-        Ok(format!("{} deleted{reason}", title(object)))
-    }
-
-    async fn delete(&self, object: &DynamicObject) -> anyhow::Result<()> {
-        match self.api(object).delete(&name(object), &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(error).with_context(|| format!("cannot delete {}", title(object))),
-            Ok(_) => Ok(()),
-        }
     }
 
     /// All objects with the label of `install`, in the order of [`INSTALLED_KINDS`].
@@ -277,12 +253,18 @@ fn cluster_entry(config: &Config) -> anyhow::Result<serde_json::Value> {
     Ok(entry)
 }
 
+/// Adds a line to a report. Names of objects in it may have line feeds and control characters.
 pub(super) fn push_line(report: &mut String, text: &str) {
-    report.push_str(text);
+    report.push_str(&sanitize(text));
     report.push('\n');
 }
 
-fn name(object: &DynamicObject) -> String {
+/// Whether the object defines a kind.
+pub(super) fn is_definition(object: &DynamicObject) -> bool {
+    object.types.as_ref().is_some_and(|types| types.kind == "CustomResourceDefinition")
+}
+
+pub(super) fn name(object: &DynamicObject) -> String {
     object.metadata.name.clone().unwrap_or_default()
 }
 
@@ -330,8 +312,21 @@ fn unified_diff(title: &str, before: &str, after: &str) -> String {
     if before == after {
         return String::new();
     }
+    let title = sanitize(title);
     similar::TextDiff::from_lines(before, after)
         .unified_diff()
         .header(&format!("{title} (in the cluster)"), &format!("{title} (this version)"))
         .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_break_the_report() {
+        let mut report = String::new();
+        push_line(&mut report, "ClusterRole a\u{1b}[2J\u{202e}b\nx deleted");
+        assert_eq!(report, "ClusterRole a [2J b x deleted\n");
+    }
 }

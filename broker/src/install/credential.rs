@@ -45,7 +45,7 @@ impl Administrator {
         let certificate = self.request_certificate(user, &key, days, clock).await?;
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "tenant-broker",
-            "clusters": [{"name": "cluster", "cluster": self.cluster_entry()}],
+            "clusters": [{"name": "cluster", "cluster": self.cluster}],
             "users": [{"name": user, "user": {
                 "client-certificate-data": STANDARD.encode(&certificate.0),
                 "client-key-data": STANDARD.encode(key.serialize_pem()),

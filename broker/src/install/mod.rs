@@ -21,6 +21,7 @@ mod admin;
 mod broker_policies;
 mod cel;
 mod credential;
+mod deletion;
 mod flow_schema;
 mod hosts;
 mod network;

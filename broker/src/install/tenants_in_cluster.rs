@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Administrator, INSTALLED_BY_LABEL, INSTALLED_BY_VALUE,
-    admin::{push_line, title},
+    admin::{is_definition, push_line, title},
 };
 use crate::tenant::{ApiGroup, Fault, Tenant};
 
@@ -129,10 +129,6 @@ impl Administrator {
     }
 }
 
-fn is_definition(object: &DynamicObject) -> bool {
-    object.types.as_ref().is_some_and(|types| types.kind == "CustomResourceDefinition")
-}
-
 fn is_established(definition: &Value) -> bool {
     let conditions = definition["status"]["conditions"].as_array();
     conditions
@@ -145,10 +141,8 @@ fn faults(name: &str, tenant: &DynamicObject) -> Vec<Fault> {
     Tenant::parse(name, &tenant.data["spec"]).err().unwrap_or_default()
 }
 
-/// The line of the report on a fault. Texts of the object may contain control characters, which a
-/// terminal would obey.
+/// The line of the report on a fault, which quotes texts of the object.
 fn line(group: ApiGroup, name: &str, fault: &Fault) -> String {
     let line = format!("Tenant {name} ({}) breaks a rule: {fault}", group.name());
-    let line: String = line.chars().take(MAX_LINE_CHARS).collect();
-    line.replace(char::is_control, "\u{fffd}")
+    line.chars().take(MAX_LINE_CHARS).collect()
 }

@@ -10,6 +10,7 @@ mod dump;
 mod load;
 mod operation_timeout;
 mod postgres_url;
+mod role;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use connection_shares::{ConnectionShares, PoolUsage, WriteQueue};
 pub use dump::{Dump, DumpError, TableDump};
 pub use load::{LoadError, Loading};
 pub use operation_timeout::{OPERATION_TIMEOUT, within};
+pub use role::DatabaseRole;
 pub use schema::{SchemaError, SchemaStatus, latest_schema};
 
 use std::{

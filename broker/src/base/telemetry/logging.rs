@@ -1,7 +1,8 @@
 //! Logs to stderr.
 
-use std::str::FromStr;
+use std::{io, str::FromStr};
 
+use tenant_shared::{escape_json, is_terminal_unsafe};
 use tracing::Metadata;
 use tracing_subscriber::{
     EnvFilter, filter::filter_fn, layer::SubscriberExt as _, util::SubscriberInitExt as _,
@@ -48,12 +49,37 @@ pub fn log_filter(text: &str) -> Result<EnvFilter, String> {
 pub fn start_logging(filter: EnvFilter, format: LogFormat) {
     let registry =
         tracing_subscriber::registry().with(filter).with(filter_fn(|it| !may_have_secret(it)));
-    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let layer = tracing_subscriber::fmt::layer().with_writer(|| EscapedLines(io::stderr()));
     // A second call (in tests) finds logging already started, which is fine.
     let _ = match format {
         LogFormat::Text => registry.with(layer.with_ansi(false)).try_init(),
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
     };
+}
+
+/// Writes each event as one line without characters that a terminal obeys, because messages of
+/// others, such as those of the API server, are values of fields. The layer writes an event with one
+/// call. In JSON format the escapes keep the values.
+struct EscapedLines<W>(W);
+
+impl<W: io::Write> io::Write for EscapedLines<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        if line.contains(is_terminal_unsafe) {
+            // A line feed would begin a line that looks like another event.
+            let mut escaped = escape_json(line).replace('\n', "\\n");
+            escaped.push_str(&text[line.len()..]);
+            self.0.write_all(escaped.as_bytes())?;
+        } else {
+            self.0.write_all(event)?;
+        }
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Whether a message of a library may contain a secret, so that it is not logged at any level: lines
@@ -94,5 +120,33 @@ mod tests {
         let text = log.text();
         assert!(!text.contains("hunter2"), "{text}");
         assert!(text.contains("cannot open") && text.contains("requesting"), "{text}");
+    }
+
+    #[test]
+    fn a_value_cannot_control_the_terminal_or_begin_a_line() {
+        let value = "denied\u{1b}[2J\u{9b}31m\u{202e}\nERROR forged";
+        let log_of = |is_json: bool| {
+            let log = Log::default();
+            let writer = log.clone();
+            let layer = tracing_subscriber::fmt::layer()
+                .with_ansi(false)
+                .with_writer(move || EscapedLines(writer.clone()));
+            let event = || tracing::warn!(error = %value, "it failed");
+            if is_json {
+                let subscriber = tracing_subscriber::registry().with(layer.json());
+                tracing::subscriber::with_default(subscriber, event);
+            } else {
+                let subscriber = tracing_subscriber::registry().with(layer);
+                tracing::subscriber::with_default(subscriber, event);
+            }
+            log.text()
+        };
+        for text in [log_of(true), log_of(false)] {
+            let line = text.strip_suffix('\n').unwrap();
+            assert!(!line.contains(is_terminal_unsafe), "{line:?}");
+            assert!(line.contains("\\u202e") && line.contains("\\nERROR forged"), "{line:?}");
+        }
+        let event: serde_json::Value = serde_json::from_str(&log_of(true)).unwrap();
+        assert_eq!(event["fields"]["error"], value);
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the database: both engines have the same tables and give the same guarantees.
 
 mod personal_tenants;
+mod role;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
