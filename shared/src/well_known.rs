@@ -23,13 +23,30 @@ pub const MANAGED_BY_VALUE: &str = "tenant-broker";
 /// policies select by it: no other tool writes it, and only the broker and administrators of the
 /// policies may.
 pub const WORKSPACE_LABEL: &str = "tenant-broker.io/workspace";
-/// Label on a namespace with the tier of its workspace.
+/// Label with the name of the tenant that an object belongs to: on its home, on its namespaces, and
+/// on the objects that the broker makes in them. The namespace of a personal workspace does not
+/// have it, and those of tenants do not have [`WORKSPACE_LABEL`].
+pub const TENANT_LABEL: &str = "tenant-broker.io/tenant";
+/// Label with the value `"true"` on the home of a tenant, the namespace `tenant-NAME`.
+pub const HOME_LABEL: &str = "tenant-broker.io/home";
+/// Label with the value `"any"` on the namespaces of a tenant whose owners may bind users and groups
+/// themselves (`spec.bindings: Any`).
+pub const BINDINGS_LABEL: &str = "tenant-broker.io/bindings";
+/// Label on a namespace with the tier of its workspace or of its tenant.
 pub const TIER_LABEL: &str = "tenant-broker.io/tier";
-/// Label on a namespace while its workspace is suspended. The broker writes `"true"`; any value
-/// counts.
+/// Label on a namespace while its workspace or its tenant is suspended. The broker writes `"true"`;
+/// any value counts.
 pub const SUSPENDED_LABEL: &str = "tenant-broker.io/suspended";
 /// Prefix of the keys of all labels of the broker.
 pub const LABEL_PREFIX: &str = "tenant-broker.io/";
+/// ClusterRole that makes its subjects owners of a tenant, where it is bound in the tenant's home:
+/// verb `own` on `tenants.tenant-broker.io`.
+pub const TENANT_OWNER_ROLE: &str = "tenant-owner";
+/// ClusterRole that allows its subjects to delete the namespace in which it is bound.
+pub const NAMESPACE_DELETER_ROLE: &str = "tenant-namespace-deleter";
+/// Name prefix of the ServiceAccounts of members in the home of a tenant; the member's user uuid
+/// follows.
+pub const MEMBER_PREFIX: &str = "member-";
 /// Name prefix of the Secrets that tokens are bound to.
 pub const TOKEN_SECRET_PREFIX: &str = "tenant-credential-";
 /// Name of the kubeconfig extension that marks the plugin's own entries; it holds `broker` and

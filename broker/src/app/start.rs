@@ -43,7 +43,12 @@ fn watchers(
 ) -> (PolicyWatcher, tier_role::RoleWatcher) {
     let watch = PolicyWatcher {
         cluster: cluster.clone(),
-        parameters: Parameters::new(&config.cluster, &config.tiers, &config.public_url),
+        parameters: Parameters::new(
+            &config.cluster,
+            &config.tiers,
+            &config.tenants,
+            &config.public_url,
+        ),
         allow_missing: config.cluster.allow_missing_policies,
         interval: Duration::from_secs(u64::from(config.sweep_seconds) * SWEEPS_PER_POLICY_CHECK),
         metrics: metrics.clone(),

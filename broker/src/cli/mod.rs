@@ -32,7 +32,6 @@ use crate::{
     doctor::{self, Check},
     identity::Identity,
     install::{self, Administrator, Parameters},
-    tenant::ApiGroup,
 };
 
 pub use output::print_error;
@@ -265,12 +264,18 @@ async fn create_user(config: &Config, email: &str, role: Role) -> anyhow::Result
 
 async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     let config = args.config_args.load()?;
-    let parameters = Parameters::new(&config.cluster, &config.tiers, &config.public_url);
+    if args.capsule_api && !config.tenants.enabled {
+        bail!(
+            "--capsule-api: the configuration has no tenants; set tenants.enabled = true, or leave \
+             the flag out"
+        );
+    }
+    let parameters = Parameters { capsule_api: args.capsule_api, ..install_parameters(&config) };
     let mut manifest = install::manifest(&parameters);
     if args.flow_schema {
         manifest += &install::flow_schemas(&parameters);
     }
-    let groups = api_groups(config.tenants.enabled, args.capsule_api)?;
+    let groups = parameters.tenant_groups();
     manifest += &install::tenant_definitions(groups);
     let InstallMode { print: _, apply, diff, uninstall } = args.mode;
     if !(apply || diff || uninstall) {
@@ -306,24 +311,16 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The API groups that serve Tenants.
-fn api_groups(is_enabled: bool, with_capsule: bool) -> anyhow::Result<&'static [ApiGroup]> {
-    match (is_enabled, with_capsule) {
-        (true, true) => Ok(&[ApiGroup::TenantBroker, ApiGroup::Capsule]),
-        (true, false) => Ok(&[ApiGroup::TenantBroker]),
-        (false, false) => Ok(&[]),
-        (false, true) => bail!(
-            "--capsule-api: the configuration has no tenants; set tenants.enabled = true, or leave \
-             the flag out"
-        ),
-    }
+/// The parameters of the objects in the cluster.
+fn install_parameters(config: &Config) -> Parameters {
+    Parameters::new(&config.cluster, &config.tiers, &config.tenants, &config.public_url)
 }
 
 async fn doctor(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
     let (clock, metrics) = (Clock::system(), Metrics::default());
     let reloader = Reloader::new(clock.clone(), metrics.clone());
     let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics, &reloader).await?;
-    let parameters = Parameters::new(&config.cluster, &config.tiers, &config.public_url);
+    let parameters = install_parameters(config);
     let mut report = doctor::examine(&cluster, &parameters, &clock).await;
     // Before the first start of the broker there is no database.
     if database_exists(config) {

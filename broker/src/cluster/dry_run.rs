@@ -177,6 +177,16 @@ impl Cluster {
         Ok(None)
     }
 
+    /// The name of any namespace with these labels (a label selector).
+    ///
+    /// # Errors
+    /// The request failed.
+    pub async fn some_namespace(&self, selector: &str) -> Result<Option<String>, ClusterError> {
+        let api: Api<Namespace> = Api::all(self.client());
+        let list = api.list_metadata(&ListParams::default().labels(selector).limit(1)).await?;
+        Ok(list.items.into_iter().find_map(|namespace| namespace.metadata.name))
+    }
+
     async fn send(
         &self,
         request: Result<Request<Vec<u8>>, http::Error>,

@@ -8,6 +8,7 @@
 mod connections;
 mod credential_files;
 mod difference;
+mod discovery;
 mod dry_run;
 mod error;
 mod exec_program;

@@ -45,7 +45,7 @@ use crate::{
     base::{db::Location, rate_limit, telemetry::LogFormat, throttle::Allowance},
     cluster::ClusterSettings,
     http::TrustedProxies,
-    identity::BrowserSessions,
+    identity::{BrowserSessions, PersonRules},
     issuer::IssuerSettings,
     server::TlsFiles,
     tenant::TenantSettings,
@@ -78,6 +78,8 @@ pub struct Config {
     pub cluster: ClusterSettings,
     /// Tenants of several people with several namespaces.
     pub tenants: TenantSettings,
+    /// How people are named in Tenants.
+    pub person_rules: PersonRules,
     /// The tiers of workspaces by name.
     pub tiers: Tiers,
     /// Rate limit of `init` per user.
@@ -137,6 +139,7 @@ impl Config {
         for connector in issuer.connectors.values_mut() {
             connector.keep_groups = tenants.enabled;
         }
+        let person_rules = tenants::person_rules(s, &tenants.everybody, &issuer.connectors);
         Self {
             browser: frontends::browser(s, &public_url),
             audit: audit::read(s, &issuer),
@@ -152,6 +155,7 @@ impl Config {
             log_format: log::FORMAT.read(s),
             cluster: cluster::read(s),
             tenants,
+            person_rules,
             tiers: tier::tiers(s),
             init_limit: limits::INIT_PER_HOUR.read(s),
             unauthenticated: limits::unauthenticated(s),

@@ -111,9 +111,13 @@ fn push_rows(page: &mut String, settings: &[&dyn Declaration]) {
     }
 }
 
-/// Defaults as inline code; a cell is empty if there is none.
+/// Defaults as inline code; a cell is empty if there is none. A table ends a cell at each `|`, even
+/// in code.
 fn cells(defaults: &[&str]) -> String {
-    let code = |text: &&str| if text.is_empty() { String::new() } else { format!("`{text}`") };
+    let code = |text: &&str| match text.replace('|', "\\|") {
+        text if text.is_empty() => String::new(),
+        text => format!("`{text}`"),
+    };
     defaults.iter().map(code).collect::<Vec<_>>().join(" | ")
 }
 

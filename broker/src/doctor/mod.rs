@@ -7,6 +7,7 @@ mod facts;
 mod permissions;
 mod policy_checks;
 mod report;
+mod tenant_policy_checks;
 mod tenants;
 
 pub use database::{check_database, unreachable_database};
@@ -37,8 +38,9 @@ async fn run_checks(
     facts::server(cluster, clock, checks).await?;
     facts::policies(cluster, parameters, checks).await?;
     permissions::needed(cluster, parameters, checks).await?;
-    permissions::forbidden(cluster, checks).await?;
+    permissions::forbidden(cluster, parameters, checks).await?;
     policy_checks::run(cluster, parameters, clock, checks).await?;
+    tenant_policy_checks::run(cluster, parameters, clock, checks).await?;
     tenants::roles(cluster, parameters, checks).await?;
     tenants::bindings(cluster, checks).await?;
     tenants::quotas(cluster, checks).await?;

@@ -20,7 +20,7 @@ pub(super) async fn needed(
             verb: permission.verb,
             group: permission.group,
             resource: permission.resource,
-            name: permission.name,
+            name: &permission.name,
             namespace: "",
         };
         let may = cluster.is_allowed(review).await?;
@@ -46,8 +46,11 @@ pub(super) async fn needed(
     Ok(())
 }
 
-/// Permissions that the broker must not have: verb, group, resource, namespace, name.
-const FORBIDDEN: [(&str, &str, &str, &str, &str); 29] = [
+/// A permission: verb, group, resource, namespace, name.
+type Named = (&'static str, &'static str, &'static str, &'static str, &'static str);
+
+/// Permissions that the broker must not have.
+const FORBIDDEN: [Named; 26] = [
     ("*", "*", "*", "", ""),
     ("get", "", "secrets", "", ""),
     ("list", "", "secrets", "", ""),
@@ -63,9 +66,6 @@ const FORBIDDEN: [(&str, &str, &str, &str, &str); 29] = [
     ("delete", "", "namespaces", "", ""),
     ("update", "", "namespaces", "", ""),
     ("update", "", "namespaces/finalize", "", ""),
-    ("create", "", "serviceaccounts/token", "", ""),
-    ("create", "", "serviceaccounts/token", "kube-system", "default"),
-    ("delete", "", "serviceaccounts", "", ""),
     ("create", RBAC, "clusterrolebindings", "", ""),
     ("create", RBAC, "clusterroles", "", ""),
     ("create", RBAC, "roles", "", ""),
@@ -79,12 +79,24 @@ const FORBIDDEN: [(&str, &str, &str, &str, &str); 29] = [
     ("approve", "certificates.k8s.io", "signers", "", ""),
 ];
 
-/// Checks that the broker has none of the [`FORBIDDEN`] permissions.
+/// Permissions that it must not have without tenants. The names of members' ServiceAccounts are not
+/// known before, so that only the admission policies limit these with tenants.
+const FORBIDDEN_WITHOUT_TENANTS: [Named; 3] = [
+    ("create", "", "serviceaccounts/token", "", ""),
+    ("create", "", "serviceaccounts/token", "kube-system", "default"),
+    ("delete", "", "serviceaccounts", "", ""),
+];
+
+/// Checks that the broker has none of the [`FORBIDDEN`] permissions, nor of
+/// [`FORBIDDEN_WITHOUT_TENANTS`].
 pub(super) async fn forbidden(
     cluster: &Cluster,
+    parameters: &Parameters,
     checks: &mut Vec<Check>,
 ) -> Result<(), ClusterError> {
-    for (verb, group, resource, namespace, name) in FORBIDDEN {
+    let without_tenants: &[Named] =
+        if parameters.tenants.enabled { &[] } else { &FORBIDDEN_WITHOUT_TENANTS };
+    for &(verb, group, resource, namespace, name) in FORBIDDEN.iter().chain(without_tenants) {
         let may =
             cluster.is_allowed(AccessReview { verb, group, resource, namespace, name }).await?;
         let title = match (verb, namespace, name) {

@@ -17,15 +17,15 @@ use crate::{
     workspace::QUOTA_NAME,
 };
 
-const NAMESPACES: &str = "/api/v1/namespaces";
-const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
+pub(super) const NAMESPACES: &str = "/api/v1/namespaces";
+pub(super) const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
 /// A request that must be refused.
-struct ForbiddenRequest {
-    what: &'static str,
-    method: Method,
-    path: String,
-    body: Value,
+pub(super) struct ForbiddenRequest {
+    pub(super) what: &'static str,
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) body: Value,
 }
 
 /// Tries to create a tenant's namespace, which must be allowed, and then requests that must be
@@ -37,7 +37,8 @@ pub(super) async fn run(
     checks: &mut Vec<Check>,
 ) -> Result<(), ClusterError> {
     let id = clock.random_id();
-    checks.push(try_allowed(cluster, &valid_namespace(parameters, id)).await?);
+    let namespace = valid_namespace(parameters, id);
+    checks.push(try_allowed(cluster, "can create a tenant's namespace", &namespace).await?);
     for request in forbidden_requests(parameters, id) {
         checks.push(try_forbidden(cluster, request).await?);
     }
@@ -45,8 +46,11 @@ pub(super) async fn run(
 }
 
 /// Checks that the broker can create this namespace.
-async fn try_allowed(cluster: &Cluster, namespace: &Value) -> Result<Check, ClusterError> {
-    let title = "can create a tenant's namespace";
+pub(super) async fn try_allowed(
+    cluster: &Cluster,
+    title: &'static str,
+    namespace: &Value,
+) -> Result<Check, ClusterError> {
     Ok(match cluster.dry_run(Method::POST, NAMESPACES, namespace).await? {
         DryRunResult::Allowed => Check::passed(title, ""),
         DryRunResult::Refused(why) | DryRunResult::Inconclusive(why) => Check::failed(title, why),
@@ -54,7 +58,7 @@ async fn try_allowed(cluster: &Cluster, namespace: &Value) -> Result<Check, Clus
 }
 
 /// Checks that a request is refused.
-async fn try_forbidden(
+pub(super) async fn try_forbidden(
     cluster: &Cluster,
     request: ForbiddenRequest,
 ) -> Result<Check, ClusterError> {
@@ -90,8 +94,13 @@ fn valid_name(id: Uuid) -> String {
 }
 
 /// A Pod Security level that a tier enforces.
-fn valid_level(parameters: &Parameters) -> &str {
+pub(super) fn valid_level(parameters: &Parameters) -> &str {
     parameters.pod_security.first().map_or("baseline", String::as_str)
+}
+
+/// The name of a tier.
+pub(super) fn any_tier(parameters: &Parameters) -> &str {
+    parameters.host_suffixes.first().map_or("basic", |(tier, _)| tier.as_str())
 }
 
 /// A tenant's namespace as the broker may create it.
@@ -107,11 +116,10 @@ fn namespace(
     managed_by: &str,
     level: &str,
 ) -> Value {
-    let tier = parameters.host_suffixes.first().map_or("basic", |(tier, _)| tier.as_str());
     json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": name, "labels": {
-            MANAGED_BY_LABEL: managed_by, WORKSPACE_LABEL: id, TIER_LABEL: tier,
+            MANAGED_BY_LABEL: managed_by, WORKSPACE_LABEL: id, TIER_LABEL: any_tier(parameters),
             POD_SECURITY: level,
         }},
     })

@@ -12,7 +12,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde::Deserialize as _;
-use tenant_shared::{WORKSPACE_LABEL, sanitize};
+use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL, sanitize};
 
 use super::{INSTALLED_BY_LABEL, INSTALLED_BY_VALUE};
 use crate::cluster::pem;
@@ -22,12 +22,14 @@ const FIELD_MANAGER: &str = "tenant-broker-install";
 /// Every kind that this version or an earlier one installs, as group and kind, in the order of
 /// deletion. The ClusterRole is deleted before the policies: as long as the broker has permissions,
 /// the policies restrict them.
-const INSTALLED_KINDS: [(&str, &str); 8] = [
+const INSTALLED_KINDS: [(&str, &str); 10] = [
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
     ("rbac.authorization.k8s.io", "ClusterRole"),
     ("", "ServiceAccount"),
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
@@ -77,15 +79,14 @@ impl Administrator {
     }
 
     /// Creates missing objects, changes those that differ, and deletes those of an earlier run that
-    /// are not in this manifest, except for definitions that have objects. Returns a line for each
-    /// object.
+    /// are not in this manifest, except for definitions that have objects. Leaves objects out whose
+    /// kind the API server does not serve. Returns a line for each object.
     ///
     /// # Errors
     /// A definition belongs to another program, or the API server refuses. Objects that were
     /// already applied stay; applying again continues.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<String> {
-        let mut report = String::new();
-        let objects = objects(yaml)?;
+        let (objects, mut report) = self.served_objects(objects(yaml)?).await?;
         self.check_definitions(&objects).await?;
         for object in &objects {
             let before = self.get(object).await?;
@@ -117,7 +118,7 @@ impl Administrator {
     /// A definition belongs to another program, or the API server refuses.
     pub async fn diff(&self, yaml: &str) -> anyhow::Result<String> {
         let mut report = String::new();
-        let objects = objects(yaml)?;
+        let (objects, _) = self.served_objects(objects(yaml)?).await?;
         self.check_definitions(&objects).await?;
         for object in &objects {
             let before =
@@ -135,7 +136,7 @@ impl Administrator {
     }
 
     /// Deletes all installed objects, except for definitions that have objects. Returns a line for
-    /// each object, and one with the number of tenants' namespaces, which stay.
+    /// each object, and those with the numbers of tenants' namespaces, which stay.
     ///
     /// # Errors
     /// The API server refuses; running it again continues.
@@ -146,22 +147,23 @@ impl Administrator {
             push_line(&mut report, &line);
         }
         let api: Api<Namespace> = Api::all(self.client.clone());
-        let selector = WORKSPACE_LABEL;
-        let namespaces = api
-            .list_metadata(&ListParams::default().labels(selector))
-            .await
-            .context("cannot count the tenants' namespaces")?;
-        if !namespaces.items.is_empty() {
-            push_line(
-                &mut report,
-                &format!(
-                    "{} namespaces of tenants stay, with everything in them. No policy protects \
-                     them any more: tenants may now create tokens that never expire and give others \
-                     access \
-                     (kubectl get namespaces -l {selector})",
-                    namespaces.items.len()
-                ),
-            );
+        for selector in [WORKSPACE_LABEL, TENANT_LABEL] {
+            let namespaces = api
+                .list_metadata(&ListParams::default().labels(selector))
+                .await
+                .context("cannot count the tenants' namespaces")?;
+            if !namespaces.items.is_empty() {
+                push_line(
+                    &mut report,
+                    &format!(
+                        "{} namespaces of tenants stay, with everything in them. No policy protects \
+                         them any more: tenants may now create tokens that never expire and give \
+                         others access \
+                         (kubectl get namespaces -l {selector})",
+                        namespaces.items.len()
+                    ),
+                );
+            }
         }
         Ok(report)
     }

@@ -2,7 +2,7 @@
 //! `ValidatingAdmissionPolicy`).
 
 use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
-use tenant_shared::WORKSPACE_LABEL;
+use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 
 use super::{
     Parameters,
@@ -18,10 +18,11 @@ pub(super) const OBJECT_NAME: &str =
 /// The namespace of a user, `tenant-<uuid>`.
 pub(super) const TENANT_NAMESPACE_PATTERN: &str =
     "^tenant-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
+/// Name of the ServiceAccount of a member in the home of a tenant, `member-<user uuid>`.
+pub(super) const MEMBER_PATTERN: &str =
+    "^member-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
 /// The objects that limit and represent a tenant.
 pub(super) const TENANT_OBJECTS: [&str; 3] = ["serviceaccounts", "resourcequotas", "limitranges"];
-/// Namespaces that the broker created.
-pub(super) const MANAGED_NAMESPACES: Namespaces = Namespaces::Having(WORKSPACE_LABEL);
 /// Components of the control plane, by user.
 pub(super) const SYSTEM_USERS: [&str; 3] =
     ["system:kube-controller-manager", "system:kube-scheduler", "system:apiserver"];
@@ -29,9 +30,30 @@ pub(super) const SYSTEM_USERS: [&str; 3] =
 pub(super) const SYSTEM_GROUPS: [&str; 3] =
     ["system:masters", "system:nodes", "system:serviceaccounts:kube-system"];
 
+/// The labels of which a managed namespace has one: that of a personal workspace, and that of a
+/// tenant where there are tenants.
+fn managed_labels(parameters: &Parameters) -> &'static [&'static str] {
+    if parameters.tenants.enabled { &[WORKSPACE_LABEL, TENANT_LABEL] } else { &[WORKSPACE_LABEL] }
+}
+
+/// Namespaces of personal workspaces and of tenants, with the tenants' homes.
+pub(super) fn managed_namespaces(parameters: &Parameters) -> Namespaces {
+    Namespaces::Having(managed_labels(parameters))
+}
+
+/// All other namespaces.
+pub(super) fn unmanaged_namespaces(parameters: &Parameters) -> Namespaces {
+    Namespaces::Lacking(managed_labels(parameters))
+}
+
 /// CEL: whether the request is the broker's.
 pub(super) fn is_broker(parameters: &Parameters) -> String {
     format!("request.userInfo.username == {}", quoted(&parameters.broker.to_string()))
+}
+
+/// CEL: whether this object has a label, whatever its value.
+pub(super) fn has_label(object: &str, name: &str) -> String {
+    format!("{} in {object}.metadata.?labels.orValue({{}})", quoted(name))
 }
 
 /// Match condition: only requests of the broker.

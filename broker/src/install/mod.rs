@@ -11,25 +11,35 @@
 //! | `tenant-tokens` | everybody | only the broker gets tokens, of two hours at most |
 //! | `tenant-broker-fence-*` | the broker | a stolen credential is confined to managed namespaces |
 //! | `tenant-guard-*` | everybody else | no subject from outside of the namespace is bound in it |
+//! | `tenant-guard-tenants` | everybody | no Tenant with namespaces is deleted by mistake |
 //! | `tenant-suspended` | everybody else | no write in a suspended namespace |
 //! | `tenant-pods` | everybody | no pod has the session's ServiceAccount, a system priority or a chosen node |
 //! | `tenant-network` | everybody else | no address or host name of others is claimed |
 //!
-//! With `tenants.enabled` it also makes the definitions of the kind `Tenant`.
+//! With `tenants.enabled` it also makes the definitions of the kind `Tenant` and the ClusterRoles of
+//! tenants' members. The policies then apply in the namespaces of tenants, too: each has a second
+//! binding `NAME-tenants`, because the expressions of one selector have to hold all.
+//!
+//! With `tenants.direct_namespaces` people may create namespaces themselves. Then there are also the
+//! ClusterRole for it and a `MutatingAdmissionPolicy` that labels new namespaces.
 
 mod admin;
 mod broker_policies;
 mod cel;
 mod credential;
 mod deletion;
+mod direct_namespaces;
 mod flow_schema;
 mod hosts;
 mod network;
+mod permission;
 mod pods;
 mod policy;
 mod role;
+mod served_kinds;
 mod tenant_definition;
 mod tenant_policies;
+mod tenant_role;
 mod tenants_in_cluster;
 mod tokens;
 mod verify;
@@ -40,13 +50,15 @@ use url::{Host, Url};
 
 use crate::{
     cluster::{ClusterSettings, KubernetesUser},
+    tenant::{ApiGroup, TenantSettings},
     tier::{HostSuffix, Tiers},
 };
 
 pub use admin::Administrator;
 pub use flow_schema::flow_schemas;
+pub use permission::Permission;
 pub use policy::Policy;
-pub use role::{Permission, ROLE_NAME};
+pub use role::ROLE_NAME;
 pub use tenant_definition::tenant_definitions;
 pub use verify::{faults, unneeded_permission};
 pub use watch::{PoliciesNotInForce, PolicyWatcher};
@@ -76,11 +88,21 @@ pub struct Parameters {
     pub host_suffixes: Vec<(String, Option<HostSuffix>)>,
     /// The tiers with a default NetworkPolicy of the broker, sorted.
     pub network_policy_tiers: Vec<String>,
+    /// Tenants; without `enabled` the objects are those for personal workspaces alone.
+    pub tenants: TenantSettings,
+    /// Whether the cluster has Tenants in the API group of Capsule, too (`--capsule-api`). Only the
+    /// command line of `install` says so, so nothing that the broker verifies may depend on it.
+    pub capsule_api: bool,
 }
 
 impl Parameters {
     /// Derives the parameters from settings of the broker.
-    pub fn new(cluster: &ClusterSettings, tiers: &Tiers, public_url: &Url) -> Self {
+    pub fn new(
+        cluster: &ClusterSettings,
+        tiers: &Tiers,
+        tenants: &TenantSettings,
+        public_url: &Url,
+    ) -> Self {
         let owned = |items: Vec<&str>| items.into_iter().map(str::to_owned).collect();
         Self {
             broker: cluster.identity.clone(),
@@ -101,16 +123,35 @@ impl Parameters {
                 .filter(|(_, tier)| tier.network_policy)
                 .map(|(name, _)| name.to_owned())
                 .collect(),
+            tenants: tenants.clone(),
+            capsule_api: false,
+        }
+    }
+
+    /// The API groups that serve Tenants.
+    pub fn tenant_groups(&self) -> &'static [ApiGroup] {
+        match (self.tenants.enabled, self.capsule_api) {
+            (true, true) => &[ApiGroup::TenantBroker, ApiGroup::Capsule],
+            (true, false) => &[ApiGroup::TenantBroker],
+            (false, _) => &[],
         }
     }
 
     /// All permissions of the broker's ClusterRole, one per verb, resource and name.
-    pub fn permissions(&self) -> Vec<Permission<'_>> {
-        role::permissions(&role::rules(self, &self.policy_names()))
+    pub fn permissions(&self) -> Vec<Permission> {
+        permission::permissions(&role::rules(self, self.policy_names()))
     }
 
-    fn policy_names(&self) -> Vec<&'static str> {
-        self.policies().iter().map(Policy::name).collect()
+    /// Names of the admission policies and of their bindings. The first binding of a policy has its
+    /// name.
+    fn policy_names(&self) -> Vec<String> {
+        self.policies().iter().flat_map(Policy::binding_names).collect()
+    }
+
+    /// The admission policies that the broker does not verify, because they follow the command line
+    /// of `install` alone.
+    fn unverified_policies(&self) -> Vec<Policy> {
+        tenant_policies::unverified_policies(self)
     }
 
     /// The admission policies in the order in which they are applied. Those for the broker are
@@ -118,7 +159,7 @@ impl Parameters {
     pub fn policies(&self) -> Vec<Policy> {
         let mut policies = vec![tokens::policy(self)];
         policies.extend(tenant_policies::policies(self));
-        policies.extend([pods::policy(), network::policy(self)]);
+        policies.extend([pods::policy(self), network::policy(self)]);
         policies.extend(broker_policies::policies(self));
         policies
     }

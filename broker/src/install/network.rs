@@ -10,8 +10,8 @@ use tenant_shared::{TIER_LABEL, WORKSPACE_LABEL};
 use super::{
     Parameters,
     cel::{
-        MANAGED_NAMESPACES, OBJECT_NAME, TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, administrator,
-        fixed, is_broker, is_system, label, tenant_account, unless_administrator,
+        OBJECT_NAME, TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, administrator, fixed, is_broker,
+        is_system, label, managed_namespaces, tenant_account, unless_administrator,
     },
     hosts,
     policy::{Message, Namespaces, Policy, rule},
@@ -153,7 +153,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         conditions: vec![("is-wrong", is_wrong(parameters))],
         variables: [administrator(), hosts.variables()].concat(),
         validations: [object_validations(), host_validations(&hosts)].concat(),
-        namespaces: MANAGED_NAMESPACES,
+        namespaces: managed_namespaces(parameters),
     }
 }
 

@@ -4,7 +4,8 @@
 use tenant_shared::SERVICE_ACCOUNT_NAME;
 
 use super::{
-    cel::{MANAGED_NAMESPACES, administrator, fixed, tenant_account},
+    Parameters,
+    cel::{administrator, fixed, managed_namespaces, tenant_account},
     policy::{Message, Policy, rule},
     quoted,
 };
@@ -50,7 +51,7 @@ fn violations() -> [(String, Message); 3] {
     ]
 }
 
-pub(super) fn policy() -> Policy {
+pub(super) fn policy(parameters: &Parameters) -> Policy {
     let is_tenant = format!("request.userInfo.username.matches({})", quoted(&tenant_account()));
     let violations = violations();
     let any: Vec<&str> = violations.iter().map(|(violation, _)| violation.as_str()).collect();
@@ -76,6 +77,6 @@ pub(super) fn policy() -> Policy {
         conditions: vec![("is-wrong", condition)],
         variables: administrator(),
         validations,
-        namespaces: MANAGED_NAMESPACES,
+        namespaces: managed_namespaces(parameters),
     }
 }

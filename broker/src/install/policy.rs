@@ -13,7 +13,10 @@ use k8s_openapi::{
 
 use super::{INSTALLED_BY_LABEL, INSTALLED_BY_VALUE};
 
-/// A policy and its binding, which have the same name.
+/// Follows the policy's name in the name of its second binding.
+pub(super) const SECOND_BINDING: &str = "-tenants";
+
+/// A policy and its bindings. The first binding has the name of the policy.
 ///
 /// The objects set every field that the API server would default, so that the stored objects can be
 /// compared as a whole.
@@ -39,28 +42,35 @@ pub struct Policy {
 pub(super) enum Namespaces {
     /// All namespaces, and cluster-scoped objects.
     All,
-    /// Namespaces with this label, whatever its value: the API server parses a selector anew for
-    /// each request, and validates each part of it with a regular expression.
-    Having(&'static str),
-    /// Namespaces without this label.
-    Lacking(&'static str),
+    /// Namespaces with one of these labels, whatever its value: the API server parses a selector
+    /// anew for each request, and validates each part of it with a regular expression. The policy
+    /// has a binding for each label, because all expressions of one selector have to hold.
+    Having(&'static [&'static str]),
+    /// Namespaces with none of these labels.
+    Lacking(&'static [&'static str]),
 }
 
 impl Namespaces {
-    /// The label selector; `None` for all namespaces.
-    fn selector(self) -> Option<LabelSelector> {
+    /// The label selectors, of which one has to hold.
+    fn selectors(self) -> Vec<LabelSelector> {
         match self {
-            Self::All => None,
-            Self::Having(label) => Some(requiring(label, "Exists")),
-            Self::Lacking(label) => Some(requiring(label, "DoesNotExist")),
+            Self::All => vec![LabelSelector::default()],
+            Self::Having(labels) => {
+                labels.iter().map(|&label| requiring(&[label], "Exists")).collect()
+            }
+            Self::Lacking(labels) => vec![requiring(labels, "DoesNotExist")],
         }
     }
 }
 
-fn requiring(label: &str, operator: &str) -> LabelSelector {
-    let (key, operator) = (label.to_owned(), operator.to_owned());
+fn requiring(labels: &[&str], operator: &str) -> LabelSelector {
+    let requirement = |label: &&str| LabelSelectorRequirement {
+        key: (*label).to_owned(),
+        operator: operator.to_owned(),
+        values: None,
+    };
     LabelSelector {
-        match_expressions: Some(vec![LabelSelectorRequirement { key, operator, values: None }]),
+        match_expressions: Some(labels.iter().map(requirement).collect()),
         ..LabelSelector::default()
     }
 }
@@ -93,7 +103,7 @@ pub(super) fn rule(
 }
 
 impl Policy {
-    /// Name of the policy, and of its binding.
+    /// Name of the policy, and of its first binding.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -115,10 +125,9 @@ impl Policy {
                 failure_policy: Some("Fail".to_owned()),
                 match_constraints: Some(MatchResources {
                     resource_rules: Some(self.rules.clone()),
-                    ..if self.matches_all_resources() {
-                        self.namespace_match()
-                    } else {
-                        match_defaults()
+                    ..match self.selector_of_policy() {
+                        Some(selector) => matching(selector),
+                        None => match_defaults(),
                     }
                 }),
                 match_conditions: some(self.conditions.iter().map(condition).collect()),
@@ -130,33 +139,58 @@ impl Policy {
         }
     }
 
-    /// The `ValidatingAdmissionPolicyBinding`, which puts the policy in force.
-    pub fn binding(&self) -> ValidatingAdmissionPolicyBinding {
-        let is_limited = self.namespaces != Namespaces::All && !self.matches_all_resources();
+    /// The bindings, which put the policy in force: one for each selector of namespaces.
+    pub fn bindings(&self) -> Vec<ValidatingAdmissionPolicyBinding> {
+        if self.namespaces == Namespaces::All || self.selector_of_policy().is_some() {
+            return vec![self.binding(self.name, None)];
+        }
+        let selectors = self.namespaces.selectors().into_iter();
+        let names = std::iter::once(self.name.to_owned())
+            .chain(std::iter::repeat(format!("{}{SECOND_BINDING}", self.name)));
+        names.zip(selectors).map(|(name, it)| self.binding(&name, Some(it))).collect()
+    }
+
+    /// Names of the bindings.
+    pub(super) fn binding_names(&self) -> Vec<String> {
+        self.bindings().into_iter().filter_map(|binding| binding.metadata.name).collect()
+    }
+
+    fn binding(
+        &self,
+        name: &str,
+        selector: Option<LabelSelector>,
+    ) -> ValidatingAdmissionPolicyBinding {
         ValidatingAdmissionPolicyBinding {
-            metadata: metadata(self.name),
+            metadata: metadata(name),
             spec: Some(ValidatingAdmissionPolicyBindingSpec {
                 policy_name: Some(self.name.to_owned()),
                 // Audit: the API server's audit log has the refusal as an annotation as well.
                 validation_actions: Some(vec!["Deny".to_owned(), "Audit".to_owned()]),
-                match_resources: is_limited.then(|| self.namespace_match()),
+                match_resources: selector.map(matching),
                 param_ref: None,
             }),
         }
     }
 
-    /// Whether the rules match all resources. The namespaces are then selected in the policy
-    /// instead of in its binding: the API server checks the selector before the rules, which
-    /// exclude nothing here.
+    /// Whether the rules match all resources.
     pub(super) fn matches_all_resources(&self) -> bool {
         let mut resources = self.rules.iter().flat_map(|rule| rule.resources.iter().flatten());
         resources.any(|resource| resource.starts_with('*'))
     }
 
-    fn namespace_match(&self) -> MatchResources {
-        let selector = self.namespaces.selector().unwrap_or_default();
-        MatchResources { namespace_selector: Some(selector), ..match_defaults() }
+    /// The selector of namespaces that the policy has instead of its binding. A policy for all
+    /// resources has it if one selector is enough: the API server checks the selector before the
+    /// rules, which exclude nothing there.
+    fn selector_of_policy(&self) -> Option<LabelSelector> {
+        let mut selectors = self.namespaces.selectors();
+        let is_one = selectors.len() == 1 && self.matches_all_resources();
+        if is_one { selectors.pop() } else { None }
     }
+}
+
+/// Matches the namespaces of this selector.
+fn matching(selector: LabelSelector) -> MatchResources {
+    MatchResources { namespace_selector: Some(selector), ..match_defaults() }
 }
 
 /// The API server's defaults, except for the match policy. The default `Equivalent` searches the

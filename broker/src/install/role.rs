@@ -2,89 +2,51 @@
 //!
 //! The end-to-end test `rights.rs` shows that each is needed: it removes one after the other.
 
+use std::collections::BTreeSet;
+
 use tenant_shared::SERVICE_ACCOUNT_NAME;
 
-use super::Parameters;
+use super::{
+    Parameters, direct_namespaces,
+    permission::{RBAC, Rule, rule},
+    policy::SECOND_BINDING,
+    tenant_role,
+};
 
 /// Name of the ClusterRole and of its binding.
 pub const ROLE_NAME: &str = "tenant-broker";
 
-/// One permission of the ClusterRole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Permission<'a> {
-    /// The verb, for example `create`.
-    pub verb: &'static str,
-    /// The API group; empty for the core group.
-    pub group: &'static str,
-    /// The resource, with a subresource if there is one: `serviceaccounts/token`.
-    pub resource: &'static str,
-    /// The only object name that is allowed; empty for all names.
-    pub name: &'a str,
-}
-
-/// Expands the rules to one permission per verb, resource and name.
-pub(super) fn permissions<'a>(rules: &[Rule<'a>]) -> Vec<Permission<'a>> {
-    let mut permissions = Vec::new();
-    for rule in rules {
-        let names = if rule.names.is_empty() { &[""][..] } else { &rule.names };
-        for &resource in rule.resources {
-            for &name in names {
-                permissions.extend(rule.verbs.iter().map(|&verb| Permission {
-                    verb,
-                    group: rule.group,
-                    resource,
-                    name,
-                }));
-            }
-        }
-    }
-    permissions
-}
-
-/// One rule of the ClusterRole.
-pub(super) struct Rule<'a> {
-    pub(super) reason: &'static str,
-    pub(super) group: &'static str,
-    pub(super) resources: &'static [&'static str],
-    /// `resourceNames`; empty for all names.
-    pub(super) names: Vec<&'a str>,
-    pub(super) verbs: &'static [&'static str],
-}
-
 /// The verbs on Secrets, granted only with `cluster.bind_tokens_to_secrets`.
 pub(super) const SECRET_VERBS: [&str; 2] = ["create", "delete"];
 
-const RBAC: &str = "rbac.authorization.k8s.io";
-
-/// Makes a rule.
-fn rule<'a>(
-    reason: &'static str,
-    group: &'static str,
-    resources: &'static [&'static str],
-    names: Vec<&'a str>,
-    verbs: &'static [&'static str],
-) -> Rule<'a> {
-    Rule { reason, group, resources, names, verbs }
-}
-
-/// The rules of the ClusterRole, for the roles of these tiers and for these policies.
-pub(super) fn rules<'a>(parameters: &'a Parameters, policies: &[&'a str]) -> Vec<Rule<'a>> {
+/// The rules of the ClusterRole. `policies` are the names of all admission policies and bindings.
+pub(super) fn rules(parameters: &Parameters, policies: Vec<String>) -> Vec<Rule> {
     let mut rules = Vec::from(object_rules());
     rules.extend(tier_role_rules(parameters));
-    rules.push(token_rule());
-    rules.extend(suspension_rules());
-    rules.push(policy_rule(policies));
+    rules.push(token_rule(parameters));
+    rules.extend(suspension_rules(parameters));
+    rules.extend(policy_rules(policies));
+    if direct_namespaces::is_enabled(parameters) {
+        rules.push(mutation_rule());
+    }
     rules.extend(optional_rules(parameters));
+    rules.extend(tenant_role::rules(parameters));
     rules
 }
 
+/// The names of ServiceAccounts that the broker may request tokens of and delete. Those of tenants'
+/// members are not known before, so RBAC cannot limit them by name. The admission policies do.
+fn account_names(parameters: &Parameters) -> Vec<String> {
+    if parameters.tenants.enabled { vec![] } else { vec![SERVICE_ACCOUNT_NAME.to_owned()] }
+}
+
 /// The rules for the objects of a workspace: to create them and to detect drift.
-fn object_rules() -> [Rule<'static>; 3] {
+fn object_rules() -> [Rule; 3] {
     [
         rule(
             "create a tenant's namespace; read it back, and detect when it is changed or deleted",
             "",
-            &["namespaces"],
+            ["namespaces"],
             vec![],
             &["create", "get", "list"],
         ),
@@ -92,14 +54,14 @@ fn object_rules() -> [Rule<'static>; 3] {
             "create the objects that limit and represent a tenant; detect when they are changed or \
             deleted",
             "",
-            &["serviceaccounts", "resourcequotas", "limitranges"],
+            ["serviceaccounts", "resourcequotas", "limitranges"],
             vec![],
             &["create", "get", "list"],
         ),
         rule(
             "create the binding; detect when it is changed or deleted, and what a suspension left",
             RBAC,
-            &["rolebindings"],
+            ["rolebindings"],
             vec![],
             &["create", "get", "list"],
         ),
@@ -107,45 +69,49 @@ fn object_rules() -> [Rule<'static>; 3] {
 }
 
 /// The rules for the ClusterRoles that tiers grant.
-fn tier_role_rules(parameters: &Parameters) -> [Rule<'_>; 2] {
-    let roles: Vec<&str> = parameters.roles.iter().map(String::as_str).collect();
+fn tier_role_rules(parameters: &Parameters) -> [Rule; 2] {
     [
         rule(
             "bind the tiers' roles without holding their permissions (bind instead of escalate)",
             RBAC,
-            &["clusterroles"],
-            roles.clone(),
+            ["clusterroles"],
+            parameters.roles.clone(),
             &["bind"],
         ),
         rule(
             "read what the tiers' roles really grant, also what other roles add to them by \
             aggregation",
             RBAC,
-            &["clusterroles"],
-            roles,
+            ["clusterroles"],
+            parameters.roles.clone(),
             &["get"],
         ),
     ]
 }
 
 /// The rule for the tokens of tenants.
-fn token_rule() -> Rule<'static> {
+fn token_rule(parameters: &Parameters) -> Rule {
     rule(
-        "TokenRequest, for this one ServiceAccount name only",
+        if parameters.tenants.enabled {
+            "TokenRequest, for the ServiceAccounts of workspaces and of tenants' members; the \
+             admission policy tenant-tokens limits it by name and by namespace"
+        } else {
+            "TokenRequest, for this one ServiceAccount name only"
+        },
         "",
-        &["serviceaccounts/token"],
-        vec![SERVICE_ACCOUNT_NAME],
+        ["serviceaccounts/token"],
+        account_names(parameters),
         &["create"],
     )
 }
 
 /// The rules for suspending and resuming a workspace.
-fn suspension_rules() -> [Rule<'static>; 4] {
+fn suspension_rules(parameters: &Parameters) -> [Rule; 4] {
     [
         rule(
             "suspend and resume: the label tenant-broker.io/suspended",
             "",
-            &["namespaces"],
+            ["namespaces"],
             vec![],
             &["patch"],
         ),
@@ -153,7 +119,7 @@ fn suspension_rules() -> [Rule<'static>; 4] {
             "suspend: delete every binding of the tenant, whoever created it; replace one that was \
             changed",
             RBAC,
-            &["rolebindings"],
+            ["rolebindings"],
             vec![],
             &["delete"],
         ),
@@ -162,7 +128,7 @@ fn suspension_rules() -> [Rule<'static>; 4] {
             gone. Without the permission to bind, RBAC allows changes of finalizers and owners \
             only, and the admission policy those of finalizers only",
             RBAC,
-            &["rolebindings"],
+            ["rolebindings"],
             vec![],
             &["patch"],
         ),
@@ -170,33 +136,61 @@ fn suspension_rules() -> [Rule<'static>; 4] {
             "suspend: a new ServiceAccount on resume keeps old tokens invalid; the old one is \
             deleted, with the finalizers that block its deletion",
             "",
-            &["serviceaccounts"],
-            vec![SERVICE_ACCOUNT_NAME],
+            ["serviceaccounts"],
+            account_names(parameters),
             &["delete", "patch"],
         ),
     ]
 }
 
-/// The rule for the periodic check of the admission policies.
-fn policy_rule<'a>(policies: &[&'a str]) -> Rule<'a> {
-    rule(
+/// The rules for the periodic check of the admission policies. The name of a second binding is that
+/// of the policy with a suffix, and no policy has it.
+fn policy_rules(names: Vec<String>) -> Vec<Rule> {
+    const GROUP: &str = "admissionregistration.k8s.io";
+    let all: BTreeSet<String> = names.iter().cloned().collect();
+    let (second, policies): (Vec<String>, Vec<String>) = names
+        .into_iter()
+        .partition(|name| name.strip_suffix(SECOND_BINDING).is_some_and(|it| all.contains(it)));
+    let mut rules = vec![rule(
         "check that these admission policies are in force and unchanged",
+        GROUP,
+        ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
+        policies,
+        &["get"],
+    )];
+    if !second.is_empty() {
+        rules.push(rule(
+            "check that they are in force in the namespaces of tenants, too",
+            GROUP,
+            ["validatingadmissionpolicybindings"],
+            second,
+            &["get"],
+        ));
+    }
+    rules
+}
+
+/// The rule for the periodic check of the policy that labels namespaces of owners.
+fn mutation_rule() -> Rule {
+    rule(
+        "check that the policy that labels new namespaces of owners is unchanged \
+        (tenants.direct_namespaces)",
         "admissionregistration.k8s.io",
-        &["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
-        policies.to_vec(),
+        [direct_namespaces::POLICIES, direct_namespaces::POLICY_BINDINGS],
+        vec![direct_namespaces::MUTATION_NAME.to_owned()],
         &["get"],
     )
 }
 
 /// The rules for optional features of the configuration.
-fn optional_rules(parameters: &Parameters) -> Vec<Rule<'static>> {
+fn optional_rules(parameters: &Parameters) -> Vec<Rule> {
     let mut rules = Vec::new();
     if parameters.bind_tokens {
         rules.push(rule(
             "bind each token to an empty Secret of its own, so that it can be revoked alone \
              (cluster.bind_tokens_to_secrets); never read one",
             "",
-            &["secrets"],
+            ["secrets"],
             vec![],
             &SECRET_VERBS,
         ));
@@ -206,7 +200,7 @@ fn optional_rules(parameters: &Parameters) -> Vec<Rule<'static>> {
             "create the NetworkPolicy of tiers that have one (network_policy); detect when it is \
             changed or deleted",
             "networking.k8s.io",
-            &["networkpolicies"],
+            ["networkpolicies"],
             vec![],
             &["create", "get", "list"],
         ));

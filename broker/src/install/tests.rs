@@ -1,7 +1,6 @@
 use super::*;
-use crate::tenant::ApiGroup;
 
-fn parameters(broker: &str) -> Parameters {
+pub(super) fn parameters(broker: &str) -> Parameters {
     Parameters {
         broker: broker.parse().unwrap(),
         roles: vec!["admin".into()],
@@ -11,6 +10,8 @@ fn parameters(broker: &str) -> Parameters {
         public_host: None,
         host_suffixes: vec![("basic".into(), None)],
         network_policy_tiers: vec![],
+        tenants: TenantSettings::default(),
+        capsule_api: false,
     }
 }
 
@@ -38,8 +39,8 @@ fn documents(yaml: &str) -> Vec<serde_norway::Value> {
 #[test]
 fn no_rule_reads_forbidden_resources_or_has_wildcards() {
     let parameters = parameters("tenant-broker");
-    for rule in role::rules(&parameters, &["x"]) {
-        for resource in rule.resources {
+    for rule in role::rules(&parameters, vec!["x".into()]) {
+        for resource in &rule.resources {
             assert!(!["secrets", "pods", "deployments", "*"].contains(resource));
         }
         assert!(!rule.verbs.contains(&"*") && !rule.verbs.contains(&"impersonate"));
@@ -50,7 +51,7 @@ fn no_rule_reads_forbidden_resources_or_has_wildcards() {
 #[test]
 fn with_bound_tokens_secrets_are_created_and_deleted_but_never_read() {
     let parameters = binding("tenant-broker");
-    let rules = role::rules(&parameters, &["x"]);
+    let rules = role::rules(&parameters, vec!["x".into()]);
     let on_secrets: Vec<_> =
         rules.iter().filter(|rule| rule.resources.contains(&"secrets")).collect();
     assert_eq!(on_secrets.len(), 1);
@@ -140,7 +141,7 @@ fn the_policy_for_network_policies_precedes_the_permission() {
 /// Otherwise the condition would pass requests that a validation should refuse.
 #[test]
 fn the_match_condition_for_pods_contains_every_validation() {
-    let policy = pods::policy();
+    let policy = pods::policy(&parameters("tenant-broker"));
     let [(_, condition)] = policy.conditions.as_slice() else { panic!("one condition") };
     let (binding, pods) = policy.validations.split_first().unwrap();
     assert!(condition.starts_with(&binding.0[1..]), "{condition}");

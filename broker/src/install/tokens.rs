@@ -8,11 +8,14 @@
 //! validations say what is wrong. Both are built from the same list, so no validation refuses what
 //! the condition passes.
 
-use tenant_shared::{SERVICE_ACCOUNT_NAME, TOKEN_LIFETIME_SECONDS};
+use tenant_shared::{MEMBER_PREFIX, SERVICE_ACCOUNT_NAME, TOKEN_LIFETIME_SECONDS};
 
 use super::{
     Parameters,
-    cel::{MANAGED_NAMESPACES, administrator, fixed, is_broker, is_system, tenant_name_required},
+    cel::{
+        MEMBER_PATTERN, TENANT_NAMESPACE_PATTERN, administrator, fixed, is_broker, is_system,
+        managed_namespaces, tenant_name_required,
+    },
     policy::{Message, Policy, rule},
     quoted, quoted_list,
 };
@@ -48,20 +51,17 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         )],
         variables: administrator(),
         validations,
-        namespaces: MANAGED_NAMESPACES,
+        namespaces: managed_namespaces(parameters),
     }
 }
 
 /// Requirements for the broker's requests: expression and message.
 fn requirements(parameters: &Parameters) -> Vec<(String, Message)> {
-    let account = quoted(SERVICE_ACCOUNT_NAME);
     let audiences = quoted_list(&parameters.audiences);
+    let [namespace, account] = requirements_of_account(parameters);
     vec![
-        tenant_name_required(),
-        (
-            format!("request.name == {account}"),
-            Message::Fixed(format!("the broker may ask for tokens of {SERVICE_ACCOUNT_NAME} only")),
-        ),
+        namespace,
+        account,
         (
             format!("object.spec.expirationSeconds <= {TOKEN_LIFETIME_SECONDS}"),
             Message::Fixed(format!(
@@ -85,6 +85,33 @@ fn requirements(parameters: &Parameters) -> Vec<(String, Message)> {
                 ),
                 "the broker's tokens are for the API server only (cluster.audiences)".to_owned(),
             ),
+        ),
+    ]
+}
+
+/// The requirements for the namespace and the name of the ServiceAccount. Match conditions do not
+/// know the labels of the namespace; its name tells homes of tenants from personal workspaces.
+fn requirements_of_account(parameters: &Parameters) -> [(String, Message); 2] {
+    let personal = format!("request.name == {}", quoted(SERVICE_ACCOUNT_NAME));
+    if !parameters.tenants.enabled {
+        let message = format!("the broker may ask for tokens of {SERVICE_ACCOUNT_NAME} only");
+        return [tenant_name_required(), (personal, Message::Fixed(message))];
+    }
+    [
+        (
+            "request.namespace.startsWith(\"tenant-\")".to_owned(),
+            fixed("the broker may ask for tokens of workspaces and of homes of tenants only"),
+        ),
+        (
+            format!(
+                "request.namespace.matches({}) ? {personal} : request.name.matches({})",
+                quoted(TENANT_NAMESPACE_PATTERN),
+                quoted(MEMBER_PATTERN)
+            ),
+            Message::Fixed(format!(
+                "the broker may ask for tokens of {SERVICE_ACCOUNT_NAME} in workspaces, and of \
+                 {MEMBER_PREFIX}<uuid> in homes of tenants only"
+            )),
         ),
     ]
 }

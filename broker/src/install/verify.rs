@@ -4,14 +4,17 @@
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
+use kube::api::{ApiResource, GroupVersionKind};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use super::{Parameters, Policy, broker_policies, role::SECRET_VERBS};
+use super::{Parameters, Policy, broker_policies, direct_namespaces, role::SECRET_VERBS};
 use crate::cluster::{AccessReview, Cluster, ClusterError};
 
 /// The group that RBAC does not restrict.
 const SYSTEM_MASTERS: &str = "system:masters";
+/// The API group of admission policies.
+const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";
 
 /// Compares the cluster with what this configuration would install. Returns one sentence for each
 /// fault.
@@ -63,6 +66,7 @@ pub async fn faults(
     for (_, result) in results {
         faults.extend(result?);
     }
+    faults.extend(check_mutation(cluster, parameters).await?);
     Ok(faults)
 }
 
@@ -89,16 +93,47 @@ async fn may_write_secrets(cluster: &Cluster) -> Result<[bool; 2], ClusterError>
     Ok([create, delete])
 }
 
-/// Compares a policy and its binding with the cluster's. Returns one sentence for each fault.
+/// Compares a policy and its bindings with the cluster's. Returns one sentence for each fault.
 async fn check_policy(cluster: &Cluster, policy: &Policy) -> Result<Vec<String>, ClusterError> {
     let name = policy.name();
     let mut faults = Vec::new();
     let found: Result<Option<ValidatingAdmissionPolicy>, _> = cluster.get_opt(name).await;
     let wanted = policy.policy().spec;
     faults.extend(compare("policy", name, &wanted, found.map(|found| found.map(|it| it.spec)))?);
-    let found: Result<Option<ValidatingAdmissionPolicyBinding>, _> = cluster.get_opt(name).await;
-    let wanted = policy.binding().spec;
-    faults.extend(compare("binding", name, &wanted, found.map(|found| found.map(|it| it.spec)))?);
+    for binding in policy.bindings() {
+        let name = binding.metadata.name.as_deref().unwrap_or_default();
+        let found: Result<Option<ValidatingAdmissionPolicyBinding>, _> =
+            cluster.get_opt(name).await;
+        let found = found.map(|found| found.map(|it| it.spec));
+        faults.extend(compare("binding", name, &binding.spec, found)?);
+    }
+    Ok(faults)
+}
+
+/// Compares the mutating policy and its binding with the cluster's, if the API server serves them.
+/// Where it does not, nothing is missing: the validating policy decides alone.
+async fn check_mutation(
+    cluster: &Cluster,
+    parameters: &Parameters,
+) -> Result<Vec<String>, ClusterError> {
+    let mut faults = Vec::new();
+    let wanted = direct_namespaces::mutation(parameters);
+    if wanted.is_empty()
+        || !cluster.serves(direct_namespaces::API_VERSION, direct_namespaces::POLICIES).await?
+    {
+        return Ok(faults);
+    }
+    for (kind, (_, wanted)) in ["policy", "binding"].into_iter().zip(wanted) {
+        let gvk = GroupVersionKind::gvk(
+            ADMISSION_GROUP,
+            "v1",
+            wanted["kind"].as_str().unwrap_or_default(),
+        );
+        let name = direct_namespaces::MUTATION_NAME;
+        let found = cluster.get_dynamic_opt(&ApiResource::from_gvk(&gvk), name).await;
+        let found = found.map(|found| found.map(|object| object.data["spec"].clone()));
+        faults.extend(compare(kind, name, &wanted["spec"], found)?);
+    }
     Ok(faults)
 }
 

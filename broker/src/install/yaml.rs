@@ -5,17 +5,19 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::{
-    INSTALLED_BY_LABEL, INSTALLED_BY_VALUE, Parameters, ROLE_NAME, quoted, quoted_list, role,
+    INSTALLED_BY_LABEL, INSTALLED_BY_VALUE, Parameters, ROLE_NAME, direct_namespaces,
+    permission::{RBAC, Rule},
+    quoted, quoted_list, role, tenant_role,
 };
 use crate::cluster::KubernetesUser;
 
-const RBAC: &str = "rbac.authorization.k8s.io";
 /// Width of comments in characters.
 const COMMENT_WIDTH: usize = 98;
 
 /// The manifest with all objects.
 pub fn manifest(parameters: &Parameters) -> String {
-    let policies = parameters.policies();
+    let mut policies = parameters.policies();
+    policies.extend(parameters.unverified_policies());
     let mut yaml = String::from(
         "# Objects of the tenant broker in the cluster. Apply them as an administrator:\n\
          #   tenant-broker install | kubectl apply --server-side -f -\n\
@@ -26,9 +28,12 @@ pub fn manifest(parameters: &Parameters) -> String {
         comment(&mut yaml, policy.reason);
         document(&mut yaml, &policy.policy());
         yaml.push_str("---\n");
-        document(&mut yaml, &policy.binding());
-        yaml.push_str("---\n");
+        for binding in policy.bindings() {
+            document(&mut yaml, &binding);
+            yaml.push_str("---\n");
+        }
     }
+    explained(&mut yaml, direct_namespaces::mutation(parameters));
     if let KubernetesUser::ServiceAccount { namespace, name } = &parameters.broker {
         comment(&mut yaml, "The ServiceAccount of the broker. Create its namespace yourself.");
         let _ = write!(
@@ -39,10 +44,29 @@ pub fn manifest(parameters: &Parameters) -> String {
             quoted(namespace)
         );
     }
-    cluster_role(&mut yaml, &role::rules(parameters, &parameters.policy_names()));
+    for (reason, role) in tenant_role::cluster_roles(parameters) {
+        comment(&mut yaml, reason);
+        document(&mut yaml, &role);
+        yaml.push_str("---\n");
+    }
+    cluster_role(&mut yaml, &role::rules(parameters, parameters.policy_names()));
     yaml.push_str("---\n");
     cluster_role_binding(&mut yaml, &parameters.broker);
+    for (reason, object) in direct_namespaces::provisioner(parameters) {
+        yaml.push_str("---\n");
+        comment(&mut yaml, reason);
+        document(&mut yaml, &object);
+    }
     yaml
+}
+
+/// Adds objects with their purposes, each followed by a separator.
+fn explained(yaml: &mut String, objects: Vec<direct_namespaces::Explained>) {
+    for (reason, object) in objects {
+        comment(yaml, reason);
+        document(yaml, &object);
+        yaml.push_str("---\n");
+    }
 }
 
 /// Adds a text as comment lines.
@@ -73,7 +97,7 @@ fn head(yaml: &mut String, kind: &str) {
     );
 }
 
-fn cluster_role(yaml: &mut String, rules: &[role::Rule<'_>]) {
+fn cluster_role(yaml: &mut String, rules: &[Rule]) {
     comment(yaml, "Permissions of the tenant broker: the minimum that its workflows need.");
     head(yaml, "ClusterRole");
     yaml.push_str("rules:\n");
@@ -84,7 +108,7 @@ fn cluster_role(yaml: &mut String, rules: &[role::Rule<'_>]) {
             yaml,
             "- apiGroups: [{}]\n  resources: {}\n",
             quoted(rule.group),
-            quoted_list(rule.resources)
+            quoted_list(&rule.resources)
         );
         if !rule.names.is_empty() {
             let _ = writeln!(yaml, "  resourceNames: {}", quoted_list(&rule.names));

@@ -13,6 +13,7 @@ mod name;
 mod parse;
 mod quantity;
 mod schema;
+mod settings;
 mod status_schema;
 mod store;
 mod subject;
@@ -21,15 +22,9 @@ pub use api_group::ApiGroup;
 pub use cluster_role_name::{ClusterRoleName, ClusterRoleNameError};
 pub use definition::custom_resource_definition;
 pub use fault::Fault;
-pub use name::{TenantName, TenantNameError};
+pub use name::{TenantName, TenantNameError, is_reserved_home, tenant_name_rules};
 pub use parse::{AdditionalRoleBinding, Owner, QuotaScope, Tenant};
+pub use settings::{ClusterList, TenantSettings, UnknownClusterList};
 pub(crate) use store::get_or_create_personal;
 pub use store::{Claim, NamespaceRow, NamespaceStatus, Observed, TenantRow, TenantStatus, Tenants};
 pub use subject::{Subject, SubjectError};
-
-/// Settings of tenants (`tenants.*`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantSettings {
-    /// Whether the cluster has Tenants.
-    pub enabled: bool,
-}

@@ -70,29 +70,40 @@ impl FromStr for TenantName {
 /// The same rules for the root of the schema. The API server names no field there, so the messages
 /// do.
 pub(super) fn rules() -> Value {
-    let rule = |rule: String, error: TenantNameError| {
+    let rules = tenant_name_rules("self.metadata.name");
+    let rules = rules.map(|(rule, error)| {
         let message = format!("metadata.name: {error}");
         json!({"rule": rule, "message": message})
-    };
-    json!([
-        rule(
-            format!(
-                "self.metadata.name.matches('^[a-z]([-a-z0-9]{{0,{}}}[a-z0-9])?$')",
-                MAX_NAME_LENGTH - 2
-            ),
+    });
+    json!(rules)
+}
+
+/// The same rules as CEL, for the value of this expression.
+pub fn tenant_name_rules(name: &str) -> [(String, TenantNameError); 3] {
+    [
+        (
+            format!("{name}.matches('^[a-z]([-a-z0-9]{{0,{}}}[a-z0-9])?$')", MAX_NAME_LENGTH - 2),
             TenantNameError::Malformed,
         ),
-        rule(
-            format!("!self.metadata.name.matches('^({})(-.*)?$')", RESERVED.join("|")),
-            TenantNameError::Reserved,
-        ),
-        rule(
-            "!self.metadata.name.matches(\
-             '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')"
-                .to_owned(),
+        (format!("!{}", is_reserved(name, "")), TenantNameError::Reserved),
+        (
+            format!(
+                "!{name}.matches('^[0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-\
+                 [0-9a-f]{{12}}$')"
+            ),
             TenantNameError::Uuid,
         ),
-    ])
+    ]
+}
+
+/// CEL: whether the value of this expression is a namespace whose name looks like that of a home,
+/// but with a reserved word, so that it is no tenant's home.
+pub fn is_reserved_home(namespace: &str) -> String {
+    is_reserved(namespace, "tenant-")
+}
+
+fn is_reserved(name: &str, prefix: &str) -> String {
+    format!("{name}.matches('^{prefix}({})(-.*)?$')", RESERVED.join("|"))
 }
 
 #[cfg(test)]

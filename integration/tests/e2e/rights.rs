@@ -138,6 +138,30 @@ async fn every_right_is_needed() {
     broker.start().await.unwrap();
 }
 
+/// The policies have a second binding for the namespaces of tenants, which the broker checks by its
+/// name.
+#[tokio::test]
+async fn the_rights_to_read_second_bindings_are_needed() {
+    let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
+    let world = builder.start().await.unwrap();
+    let role = Role::open(&world).await.unwrap();
+    let is_second = |right: &&Right| {
+        right.resource == "validatingadmissionpolicybindings" && right.name.ends_with("-tenants")
+    };
+    let second: Vec<&Right> = role.rights.iter().filter(is_second).collect();
+    assert!(second.iter().any(|right| right.name == "tenant-tokens-tenants"), "{second:?}");
+    let broker = world.broker();
+    broker.stop().await.unwrap();
+    for right in second {
+        role.without(right).await.unwrap();
+        let refused = format!("{:#}", broker.start().await.unwrap_err());
+        let told = format!("the broker may not read the binding {}", right.name);
+        assert!(refused.contains(&told), "{told} is not in: {refused}");
+        role.whole(right).await.unwrap();
+    }
+    broker.start().await.unwrap();
+}
+
 /// One verb on one resource, possibly for one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Right {

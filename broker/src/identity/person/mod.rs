@@ -71,6 +71,17 @@ pub struct PersonRules {
     everybody: String,
 }
 
+impl Default for PersonRules {
+    /// The rules of the default settings.
+    fn default() -> Self {
+        Self {
+            source: UserNameSource::Email,
+            prefix: String::new(),
+            everybody: "projectcapsule.dev".to_owned(),
+        }
+    }
+}
+
 /// Settings from which no rules can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PersonRulesError {

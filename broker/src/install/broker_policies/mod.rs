@@ -14,18 +14,21 @@
 mod namespaces;
 mod objects;
 mod secrets;
+mod tenant_kind;
+mod tenant_namespaces;
+mod tenant_objects;
 
-use tenant_shared::{SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL};
+use tenant_shared::{SERVICE_ACCOUNT_NAME, TENANT_LABEL};
 
 pub(super) use self::secrets::policy as secrets;
 use super::{
     Parameters,
     cel::{
-        OBJECT_NAME, RBAC, TENANT_NAMESPACE_PATTERN, TENANT_OBJECTS, WRITE_OPERATIONS, adds_no,
-        broker_only,
+        MEMBER_PATTERN, OBJECT_NAME, RBAC, TENANT_NAMESPACE_PATTERN, TENANT_OBJECTS,
+        WRITE_OPERATIONS, adds_no, broker_only, has_label, unmanaged_namespaces,
     },
     network,
-    policy::{Message, Namespaces, Policy, rule},
+    policy::{Message, Policy, rule},
     quoted,
 };
 
@@ -34,6 +37,13 @@ const IS_BINDING: &str = "request.resource.resource == \"rolebindings\"";
 
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
     let mut policies = vec![namespaces::policy(parameters), objects::policy(parameters)];
+    if parameters.tenants.enabled {
+        policies.extend([
+            tenant_namespaces::policy(parameters),
+            tenant_objects::policy(parameters),
+            tenant_kind::policy(parameters),
+        ]);
+    }
     if parameters.bind_tokens {
         policies.push(secrets(parameters));
     }
@@ -44,16 +54,47 @@ pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
     policies
 }
 
+/// Match conditions: only requests of the broker, for namespaces of tenants or for all others. Each
+/// request for a namespace is matched by one of the two policies, and has to be: a namespace is
+/// what its labels before an update say.
+fn namespace_conditions(parameters: &Parameters, of_tenants: bool) -> Vec<(&'static str, String)> {
+    let mut conditions = broker_only(parameters);
+    if parameters.tenants.enabled {
+        let is_tenants =
+            has_label("(request.operation == \"CREATE\" ? object : oldObject)", TENANT_LABEL);
+        conditions.push(if of_tenants {
+            ("is-of-tenant", is_tenants)
+        } else {
+            ("is-of-no-tenant", format!("!({is_tenants})"))
+        });
+    }
+    conditions
+}
+
 /// CEL: whether an update only removes finalizers of a RoleBinding or a ServiceAccount.
 fn only_removes_finalizers() -> String {
+    changes_finalizers_and("object.?subjects == oldObject.?subjects")
+}
+
+/// CEL: whether an update only removes finalizers of a RoleBinding or a ServiceAccount, or also all
+/// subjects of a RoleBinding.
+fn only_revokes() -> String {
+    changes_finalizers_and(
+        "(object.?subjects.orValue([]).size() == 0 || object.?subjects == oldObject.?subjects)",
+    )
+}
+
+/// CEL: whether an update removes finalizers, and this holds of the subjects, and nothing else of a
+/// RoleBinding or a ServiceAccount changes.
+fn changes_finalizers_and(subjects: &str) -> String {
     let unchanged = |field: &str| format!("object.?{field} == oldObject.?{field}");
     let metadata = ["labels", "annotations", "ownerReferences"]
         .map(|field| format!("object.metadata.?{field} == oldObject.metadata.?{field}"));
-    let fields =
-        ["roleRef", "subjects", "secrets", "imagePullSecrets", "automountServiceAccountToken"];
+    let fields = ["secrets", "imagePullSecrets", "automountServiceAccountToken"].map(unchanged);
     let all: Vec<String> = std::iter::once(adds_no("finalizers"))
         .chain(metadata)
-        .chain(fields.map(unchanged))
+        .chain([unchanged("roleRef"), subjects.to_owned()])
+        .chain(fields)
         .collect();
     all.join(" && ")
 }
@@ -77,11 +118,11 @@ fn outside(parameters: &Parameters) -> Policy {
         variables: vec![],
         validations: vec![(
             format!(
-                "request.operation != \"CREATE\" && request.namespace.matches({}) && \
-                 ({IS_BINDING} || request.resource.resource == \"serviceaccounts\" && \
-                 {OBJECT_NAME} == {}) && (request.operation == \"DELETE\" || ({}))",
-                quoted(TENANT_NAMESPACE_PATTERN),
-                quoted(SERVICE_ACCOUNT_NAME),
+                "request.operation != \"CREATE\" && {} && ({IS_BINDING} || \
+                 request.resource.resource == \"serviceaccounts\" && {}) && \
+                 (request.operation == \"DELETE\" || ({}))",
+                has_name_of_broker(parameters),
+                is_own_account(parameters),
                 only_removes_finalizers(),
             ),
             Message::Built(
@@ -91,6 +132,29 @@ fn outside(parameters: &Parameters) -> Policy {
                 "the broker may write in managed tenant namespaces only".to_owned(),
             ),
         )],
-        namespaces: Namespaces::Lacking(WORKSPACE_LABEL),
+        namespaces: unmanaged_namespaces(parameters),
     }
 }
+
+/// CEL: whether the namespace has a name that the broker gives: that of a personal workspace, or of
+/// the home of a tenant.
+fn has_name_of_broker(parameters: &Parameters) -> String {
+    if parameters.tenants.enabled {
+        "request.namespace.startsWith(\"tenant-\")".to_owned()
+    } else {
+        format!("request.namespace.matches({})", quoted(TENANT_NAMESPACE_PATTERN))
+    }
+}
+
+/// CEL: whether the object has the name of a ServiceAccount of the broker.
+fn is_own_account(parameters: &Parameters) -> String {
+    let personal = format!("{OBJECT_NAME} == {}", quoted(SERVICE_ACCOUNT_NAME));
+    if parameters.tenants.enabled {
+        format!("({personal} || {OBJECT_NAME}.matches({}))", quoted(MEMBER_PATTERN))
+    } else {
+        personal
+    }
+}
+
+#[cfg(test)]
+mod tests;

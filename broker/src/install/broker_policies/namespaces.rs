@@ -1,4 +1,5 @@
-//! The policy for namespaces (`tenant-broker-fence-namespaces`).
+//! The policy for namespaces that are no tenant's (`tenant-broker-fence-namespaces`): for those of
+//! personal workspaces, and against changes of all others.
 
 use tenant_shared::{
     MANAGED_BY_LABEL, MANAGED_BY_VALUE, SUSPENDED_LABEL, TIER_LABEL, WORKSPACE_LABEL,
@@ -6,13 +7,13 @@ use tenant_shared::{
 
 use crate::install::{
     Parameters,
-    cel::{TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, broker_only, fixed, label},
+    cel::{TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, fixed, label},
     policy::{Message, Namespaces, Policy, rule},
     quoted, quoted_list,
 };
 
-const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
-const POD_SECURITY_WARN: &str = "pod-security.kubernetes.io/warn";
+pub(super) const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
+pub(super) const POD_SECURITY_WARN: &str = "pod-security.kubernetes.io/warn";
 /// The labels that a new namespace may have.
 const ALLOWED_LABELS: [&str; 6] = [
     MANAGED_BY_LABEL,
@@ -30,23 +31,33 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         reason: "The broker creates tenants' namespaces and labels them as suspended. It may not \
                  adopt, change or delete other namespaces, nor weaken what its own enforce.",
         rules: vec![rule("", &["namespaces", "namespaces/*"], &WRITE_OPERATIONS, "Cluster")],
-        conditions: broker_only(parameters),
+        conditions: super::namespace_conditions(parameters, false),
         variables: vec![],
         validations: vec![
-            (
-                "request.operation != \"DELETE\"".to_owned(),
-                fixed("the broker may not delete namespaces: that is for an administrator"),
-            ),
-            (
-                "request.?subResource.orValue(\"\") == \"\"".to_owned(),
-                fixed("the broker may not write a namespace's status or finalizers"),
-            ),
+            refuse_deletion(),
+            refuse_subresources(),
             require_tenant_name_and_labels(parameters),
             refuse_other_metadata(),
             refuse_other_changes(),
         ],
         namespaces: Namespaces::All,
     }
+}
+
+/// Validation: no namespace is deleted.
+pub(super) fn refuse_deletion() -> (String, Message) {
+    (
+        "request.operation != \"DELETE\"".to_owned(),
+        fixed("the broker may not delete namespaces: that is for an administrator"),
+    )
+}
+
+/// Validation: no subresource is written.
+pub(super) fn refuse_subresources() -> (String, Message) {
+    (
+        "request.?subResource.orValue(\"\") == \"\"".to_owned(),
+        fixed("the broker may not write a namespace's status or finalizers"),
+    )
 }
 
 /// Validation: a new namespace has a tenant's name, and the labels of a workspace and its tier.

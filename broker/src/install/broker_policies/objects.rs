@@ -1,16 +1,13 @@
-//! The policy for the objects in tenants' namespaces (`tenant-broker-fence-objects`).
+//! The policy for the objects in namespaces of personal workspaces (`tenant-broker-fence-objects`).
 
-use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME};
+use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL};
 
 use super::{IS_BINDING, only_removes_finalizers};
 use crate::{
     install::{
         Parameters,
-        cel::{
-            MANAGED_NAMESPACES, OBJECT_NAME, adds_no, broker_only, fixed, object_write_rules,
-            tenant_name_required,
-        },
-        policy::{Message, Policy},
+        cel::{OBJECT_NAME, adds_no, broker_only, fixed, object_write_rules, tenant_name_required},
+        policy::{Message, Namespaces, Policy},
         quoted, quoted_list,
     },
     workspace::{LIMITS_NAME, QUOTA_NAME},
@@ -36,7 +33,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
             require_role_of_tier(parameters),
             require_own_account_as_subject(),
         ],
-        namespaces: MANAGED_NAMESPACES,
+        namespaces: Namespaces::Having(&[WORKSPACE_LABEL]),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The policy for Secrets (`tenant-broker-fence-secrets`).
 
-use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE, TOKEN_SECRET_PREFIX, WORKSPACE_LABEL};
+use tenant_shared::{
+    MANAGED_BY_LABEL, MANAGED_BY_VALUE, TENANT_LABEL, TOKEN_SECRET_PREFIX, WORKSPACE_LABEL,
+};
 
 use crate::{
     cluster::SECRET_TYPE,
@@ -28,14 +30,14 @@ pub(in crate::install) fn policy(parameters: &Parameters) -> Policy {
             "request.operation == \"DELETE\" ? oldObject : object".to_owned(),
         )],
         validations: vec![
-            require_managed_namespace(),
+            require_managed_namespace(parameters),
             (
                 "request.operation != \"UPDATE\"".to_owned(),
                 fixed("the broker may not change Secrets"),
             ),
             require_name_prefix(),
             require_type_without_data(),
-            require_labels_of_namespace(),
+            require_labels_of_namespace(parameters),
             require_immutable_without_holders(),
         ],
         namespaces: Namespaces::All,
@@ -43,14 +45,24 @@ pub(in crate::install) fn policy(parameters: &Parameters) -> Policy {
 }
 
 /// Validation: the namespace has a tenant's name and the label of a workspace.
-fn require_managed_namespace() -> (String, Message) {
+fn require_managed_namespace(parameters: &Parameters) -> (String, Message) {
+    let personal = format!(
+        "request.namespace.matches({}) && {} != \"\"",
+        quoted(TENANT_NAMESPACE_PATTERN),
+        label("namespaceObject", WORKSPACE_LABEL),
+    );
     (
-        format!(
-            "request.namespace.matches({}) && {} != \"\"",
-            quoted(TENANT_NAMESPACE_PATTERN),
-            label("namespaceObject", WORKSPACE_LABEL),
-        ),
+        if parameters.tenants.enabled { format!("{personal} || {}", is_home()) } else { personal },
         fixed("the broker may write Secrets in managed tenant namespaces only"),
+    )
+}
+
+/// CEL: whether the namespace is the home of a tenant.
+fn is_home() -> String {
+    format!(
+        "{} != \"\" && request.namespace == \"tenant-\" + {}",
+        label("namespaceObject", TENANT_LABEL),
+        label("namespaceObject", TENANT_LABEL),
     )
 }
 
@@ -77,15 +89,24 @@ fn require_type_without_data() -> (String, Message) {
 }
 
 /// Validation: the Secret has the labels of the broker and of the namespace's workspace.
-fn require_labels_of_namespace() -> (String, Message) {
+fn require_labels_of_namespace(parameters: &Parameters) -> (String, Message) {
+    let of_namespace = format!(
+        "{} == {}",
+        label("variables.secret", WORKSPACE_LABEL),
+        label("namespaceObject", WORKSPACE_LABEL)
+    );
+    // In a home there are several memberships, each with a workspace of its own.
+    let of_namespace = if parameters.tenants.enabled {
+        format!("({of_namespace} || {})", is_home())
+    } else {
+        of_namespace
+    };
     (
         format!(
-            "{} == {} && {} != \"\" && {} == {}",
+            "{} == {} && {} != \"\" && {of_namespace}",
             label("variables.secret", MANAGED_BY_LABEL),
             quoted(MANAGED_BY_VALUE),
             label("variables.secret", WORKSPACE_LABEL),
-            label("variables.secret", WORKSPACE_LABEL),
-            label("namespaceObject", WORKSPACE_LABEL),
         ),
         Message::Fixed(format!(
             "the broker may write Secrets with the labels {MANAGED_BY_LABEL} and \

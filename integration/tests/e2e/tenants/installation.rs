@@ -54,7 +54,11 @@ async fn definitions_are_repaired_and_stay_with_their_objects() {
     let ours = "CustomResourceDefinition tenants.tenant-broker.io";
     let capsule = "CustomResourceDefinition tenants.capsule.clastix.io";
     let kept = "stays, because deleting it would delete its objects, 1 in number";
-    assert_eq!(install(&world, &["--diff"]).await.success().unwrap().stdout, "");
+    let without_flag = install(&world, &["--diff"]).await;
+    assert!(!without_flag.status.success());
+    // The broker would lose its permissions on the other group.
+    assert!(without_flag.stdout.contains("ClusterRole tenant-broker"), "{}", without_flag.stdout);
+    assert!(!without_flag.stdout.contains(capsule), "{}", without_flag.stdout);
     let forgotten = install(&world, &["--apply"]).await.success().unwrap();
     has_line(&forgotten, &format!("{capsule} {kept}"));
     let removed = install(&world, &["--uninstall"]).await.success().unwrap();
@@ -142,14 +146,20 @@ async fn definition_of_another_program_is_left_alone(world: &World, admin: &Kube
 async fn without_the_setting_there_is_no_definition() {
     let world = World::builder().start().await.unwrap();
     let without = install(&world, &[]).await.success().unwrap().stdout;
-    assert!(!without.contains("CustomResourceDefinition"), "{without}");
+    for absent in ["CustomResourceDefinition", "tenant-owner", "tenant-guard-homes", "-tenants\n"] {
+        assert!(!without.contains(absent), "{absent}: {without}");
+    }
     let enabled = "--set=tenants.enabled=true";
     let with = install(&world, &[enabled]).await.success().unwrap().stdout;
-    let definitions = with.strip_prefix(&without).unwrap();
-    assert!(definitions.contains("name: tenants.tenant-broker.io"), "{definitions}");
-    assert!(!definitions.contains("capsule"), "{definitions}");
+    for present in
+        ["name: tenants.tenant-broker.io", "name: tenant-owner", "name: tenant-guard-homes"]
+    {
+        assert!(with.contains(present), "{present}: {with}");
+    }
+    for absent in ["name: tenants.capsule.clastix.io", "name: tenant-guard-capsule-tenants"] {
+        assert!(!with.contains(absent), "{absent}: {with}");
+    }
     let both = install(&world, &[enabled, "--capsule-api"]).await.success().unwrap().stdout;
-    assert!(both.starts_with(&with), "{both}");
     assert!(both.contains("name: tenants.capsule.clastix.io"), "{both}");
 
     let refused = install(&world, &["--capsule-api"]).await;

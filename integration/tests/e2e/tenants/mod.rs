@@ -1,6 +1,11 @@
 //! The definitions of the kind `Tenant`: what the API server accepts, fills in, shows and refuses.
 
 mod bad_input;
+mod fence;
+mod cluster;
+mod deletion;
+mod direct_namespaces;
+mod guards;
 mod installation;
 mod manifests;
 

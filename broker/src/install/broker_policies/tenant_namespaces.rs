@@ -1,0 +1,246 @@
+//! The policy for namespaces of tenants and their homes (`tenant-broker-fence-tenant-namespaces`).
+//! It computes from the label with the tenant's name what a namespace may be called.
+
+use tenant_shared::{
+    BINDINGS_LABEL, HOME_LABEL, LABEL_PREFIX, MANAGED_BY_LABEL, MANAGED_BY_VALUE, SUSPENDED_LABEL,
+    TENANT_LABEL, TIER_LABEL,
+};
+
+use super::{
+    namespace_conditions,
+    namespaces::{POD_SECURITY, POD_SECURITY_WARN, refuse_deletion, refuse_subresources},
+};
+use crate::{
+    install::{
+        Parameters,
+        cel::{WRITE_OPERATIONS, fixed, has_label, label},
+        policy::{Message, Namespaces, Policy, rule},
+        quoted, quoted_list,
+    },
+    tenant::tenant_name_rules,
+};
+
+/// Prefix of the labels that decide over Pod Security.
+const POD_SECURITY_PREFIX: &str = "pod-security.kubernetes.io/";
+/// The Pod Security level of homes, and the strictest.
+const RESTRICTED: &str = "restricted";
+/// The annotation with which the API server adds node selectors to all pods of a namespace
+/// (admission plugin `PodNodeSelector`): `spec.nodeSelector` of a Tenant.
+const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
+
+pub(super) fn policy(parameters: &Parameters) -> Policy {
+    Policy {
+        name: "tenant-broker-fence-tenant-namespaces",
+        reason: "The broker creates homes tenant-NAME and namespaces NAME-* of tenants, and keeps \
+                 their metadata as the Tenant says. It may not take protected names, move a \
+                 namespace to another tenant, make a home of one, nor weaken pod security.",
+        rules: vec![rule("", &["namespaces", "namespaces/*"], &WRITE_OPERATIONS, "Cluster")],
+        conditions: namespace_conditions(parameters, true),
+        variables: variables(),
+        validations: vec![
+            refuse_deletion(),
+            refuse_subresources(),
+            require_tenant_name(),
+            require_name_of_tenant(parameters),
+            require_labels(parameters),
+            refuse_other_labels(),
+            refuse_finalizers_and_owners(),
+            refuse_changed_labels(parameters),
+            refuse_steering_annotations(),
+        ],
+        namespaces: Namespaces::All,
+    }
+}
+
+fn variables() -> Vec<(&'static str, String)> {
+    let metadata = |field: &str| {
+        let of = |object: &str| format!("{object}.metadata.?{field}.orValue({{}})");
+        let before = format!("request.operation == \"CREATE\" ? {{}} : {}", of("oldObject"));
+        (before, of("object"))
+    };
+    let (labels_before, labels) = metadata("labels");
+    let (annotations_before, annotations) = metadata("annotations");
+    vec![
+        ("written", "request.operation == \"CREATE\" ? object : oldObject".to_owned()),
+        ("name", "variables.written.metadata.name".to_owned()),
+        ("tenant", label("variables.written", TENANT_LABEL)),
+        ("home", "variables.name == \"tenant-\" + variables.tenant".to_owned()),
+        ("labels", labels),
+        ("labelsBefore", labels_before),
+        ("annotations", annotations),
+        ("annotationsBefore", annotations_before),
+    ]
+}
+
+/// Validation: the label of a new namespace has a name that a tenant can have. A uuid as a name
+/// would make the namespace of a personal workspace the home of a tenant.
+fn require_tenant_name() -> (String, Message) {
+    let rules = tenant_name_rules("variables.tenant").map(|(rule, _)| rule);
+    (
+        format!("request.operation != \"CREATE\" || ({})", rules.join(" && ")),
+        Message::Fixed(format!(
+            "the label {TENANT_LABEL} has the name of a tenant: it begins with a letter, and is \
+             neither reserved nor a uuid"
+        )),
+    )
+}
+
+/// Validation: the namespace is the home of its tenant, or has a name with the tenant's prefix that
+/// is not protected. A namespace that has another name already may be suspended.
+fn require_name_of_tenant(parameters: &Parameters) -> (String, Message) {
+    let prefix = if parameters.tenants.free_names {
+        ""
+    } else {
+        "(request.operation != \"CREATE\" || variables.name.startsWith(variables.tenant + \"-\")) && "
+    };
+    (
+        format!(
+            "variables.name.startsWith(\"tenant-\") ? variables.home : ({prefix}\
+             !variables.name.matches({}))",
+            quoted(&parameters.tenants.protected_names)
+        ),
+        Message::Built(
+            "\"the broker may not write namespace \" + variables.name + \": a namespace of tenant \
+             \" + variables.tenant + \" is tenant-\" + variables.tenant + \", or begins with \" + \
+             variables.tenant + \"- and is not protected (tenants.protected_names)\""
+                .to_owned(),
+            "the broker may write homes tenant-NAME and namespaces NAME-* of tenants only"
+                .to_owned(),
+        ),
+    )
+}
+
+/// Validation: a new home, and a new namespace, has its labels.
+fn require_labels(parameters: &Parameters) -> (String, Message) {
+    let home = format!(
+        "{} == \"true\" && {} == {} && !({}) && !({})",
+        label("object", HOME_LABEL),
+        label("object", POD_SECURITY),
+        quoted(RESTRICTED),
+        has_label("object", TIER_LABEL),
+        has_label("object", BINDINGS_LABEL),
+    );
+    let other = format!(
+        "!({}) && {} != \"\" && {} in {} && {} in [\"\", \"any\"]",
+        has_label("object", HOME_LABEL),
+        label("object", TIER_LABEL),
+        label("object", POD_SECURITY),
+        quoted_list(&parameters.pod_security),
+        label("object", BINDINGS_LABEL),
+    );
+    (
+        format!(
+            "request.operation != \"CREATE\" || ({} == {} && (variables.home ? ({home}) : \
+             ({other})))",
+            label("object", MANAGED_BY_LABEL),
+            quoted(MANAGED_BY_VALUE),
+        ),
+        Message::Fixed(format!(
+            "the broker makes homes with {HOME_LABEL}=true and {POD_SECURITY}={RESTRICTED}, and \
+             other namespaces of tenants with {TIER_LABEL} and the {POD_SECURITY} of a tier, both \
+             with {MANAGED_BY_LABEL}={MANAGED_BY_VALUE}"
+        )),
+    )
+}
+
+/// Validation: a new namespace has no other labels of the broker and of Pod Security.
+fn refuse_other_labels() -> (String, Message) {
+    let ours = [TENANT_LABEL, HOME_LABEL, BINDINGS_LABEL, TIER_LABEL, SUSPENDED_LABEL];
+    (
+        format!(
+            "request.operation != \"CREATE\" || variables.labels.all(k, k.startsWith({}) ? k in {} \
+             : !k.startsWith({}) || k in {})",
+            quoted(LABEL_PREFIX),
+            quoted_list(&ours),
+            quoted(POD_SECURITY_PREFIX),
+            quoted_list(&[POD_SECURITY, POD_SECURITY_WARN]),
+        ),
+        Message::Fixed(format!(
+            "the broker gives namespaces of tenants no other labels {LABEL_PREFIX}* and \
+             {POD_SECURITY_PREFIX}* than {}, {POD_SECURITY} and {POD_SECURITY_WARN}",
+            ours.join(", ")
+        )),
+    )
+}
+
+/// Validation: a write leaves finalizers, owners and `spec` as they are; a new namespace has none.
+fn refuse_finalizers_and_owners() -> (String, Message) {
+    let unchanged = |field: &str| {
+        format!(
+            "object.metadata.?{field}.orValue([]) == (request.operation == \"CREATE\" ? [] : \
+             oldObject.metadata.?{field}.orValue([]))"
+        )
+    };
+    (
+        format!(
+            "request.operation == \"DELETE\" || ({} && {} && (request.operation == \"CREATE\" ? \
+             object.?spec.finalizers.orValue([]).all(f, f == \"kubernetes\") : object.spec == \
+             oldObject.spec))",
+            unchanged("finalizers"),
+            unchanged("ownerReferences"),
+        ),
+        fixed("the broker changes no finalizers and no owners of namespaces"),
+    )
+}
+
+/// Validation: an update keeps the tenant, whether the namespace is a home, and pod security, which
+/// may become stricter. Of a home it changes nothing but whether it is suspended.
+fn refuse_changed_labels(parameters: &Parameters) -> (String, Message) {
+    let is_free = format!(
+        "(k == {} || !variables.home && (k in {} || !(k.startsWith({}) || k.startsWith({}) || k == \
+         {})))",
+        quoted(SUSPENDED_LABEL),
+        quoted_list(&[TIER_LABEL, BINDINGS_LABEL]),
+        quoted(LABEL_PREFIX),
+        quoted(POD_SECURITY_PREFIX),
+        quoted(MANAGED_BY_LABEL),
+    );
+    let levels = quoted_list(&parameters.pod_security);
+    let restricted = quoted(RESTRICTED);
+    let is_restored = format!(
+        "(k == {} ? variables.labels[k] == {} : k == {} ? variables.labels[k] == {restricted} || \
+         !(k in variables.labelsBefore) && variables.labels[k] in {levels} : k == {} && \
+         (variables.labels[k] == {restricted} || variables.labels[k] in {levels}))",
+        quoted(MANAGED_BY_LABEL),
+        quoted(MANAGED_BY_VALUE),
+        quoted(POD_SECURITY),
+        quoted(POD_SECURITY_WARN),
+    );
+    (
+        format!(
+            "request.operation != \"UPDATE\" || (variables.labels.all(k, {is_free} || (k in \
+             variables.labelsBefore && variables.labelsBefore[k] == variables.labels[k]) || \
+             {is_restored}) && variables.labelsBefore.all(k, {is_free} || k in variables.labels))"
+        ),
+        Message::Fixed(format!(
+            "the broker may not change {TENANT_LABEL} and {HOME_LABEL} of a namespace, weaken its \
+             pod security, or label a home with anything but {SUSPENDED_LABEL}"
+        )),
+    )
+}
+
+/// Validation: a write changes no annotation that steers Kubernetes, but for the node selector, and
+/// none of a home.
+fn refuse_steering_annotations() -> (String, Message) {
+    let is_free = format!(
+        "(!variables.home && (k == {} || !k.contains(\"kubernetes.io/\")))",
+        quoted(NODE_SELECTOR)
+    );
+    let all = |one: &str, other: &str| {
+        format!(
+            "variables.{one}.all(k, {is_free} || (k in variables.{other} && variables.{other}[k] \
+             == variables.{one}[k]))"
+        )
+    };
+    (
+        format!(
+            "request.operation == \"DELETE\" || ({} && {})",
+            all("annotations", "annotationsBefore"),
+            all("annotationsBefore", "annotations"),
+        ),
+        Message::Fixed(format!(
+            "the broker writes no annotation of kubernetes.io but {NODE_SELECTOR}, and none of a \
+             home"
+        )),
+    )
+}

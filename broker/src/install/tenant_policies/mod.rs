@@ -1,0 +1,104 @@
+//! Admission policies for everybody but the broker in tenants' namespaces (`tenant-guard-*`,
+//! `tenant-suspended`): they keep a tenant's permissions revocable, and refuse writes in suspended
+//! namespaces.
+//!
+//! The cluster's own controllers are exempt, and so are users who could change these policies
+//! anyway.
+//!
+//! With `tenants.enabled` there are policies for homes, for the objects in tenants' namespaces and
+//! for the deletion of Tenants, with `tenants.direct_namespaces` also one for the creation of
+//! namespaces.
+
+mod creation;
+mod deletion;
+mod homes;
+mod namespaces;
+mod objects;
+mod secrets;
+mod suspended;
+mod tenant_objects;
+
+use super::{
+    Parameters,
+    cel::{adds_no, is_system, tenant_account, unless_administrator},
+    policy::{Message, Policy},
+    quoted,
+};
+use crate::tenant::ApiGroup;
+
+/// CEL: whether the object is no RoleBinding, or is deleted.
+const UNBINDS_OR_OTHER: &str =
+    "request.resource.resource != \"rolebindings\" || request.operation == \"DELETE\"";
+/// Prefix of the labels that decide over Pod Security.
+const POD_SECURITY_PREFIX: &str = "pod-security.kubernetes.io/";
+/// CEL: whether the annotation `k` of a namespace may decide over what runs in it, such as
+/// `scheduler.alpha.kubernetes.io/node-selector`.
+const IS_STEERING: &str = "k.contains(\"kubernetes.io/\") && k != \
+                           \"kubectl.kubernetes.io/last-applied-configuration\"";
+/// CEL: Tenants, as the API server's authorizer knows them. The verb `own` is asked for in the home
+/// of a tenant, where only the broker binds it.
+pub(super) const TENANTS_OF_CALLER: &str =
+    "authorizer.group(\"tenant-broker.io\").resource(\"tenants\")";
+
+/// The policies that the broker verifies.
+pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
+    let mut policies = vec![
+        secrets::policy(parameters),
+        objects::policy(parameters),
+        namespaces::policy(parameters),
+        suspended::policy(parameters),
+    ];
+    if parameters.tenants.enabled {
+        policies.extend([
+            homes::policy(parameters),
+            tenant_objects::policy(parameters),
+            deletion::policy(ApiGroup::TenantBroker),
+        ]);
+    }
+    if parameters.tenants.enabled && parameters.tenants.direct_namespaces {
+        policies.push(creation::policy(parameters));
+    }
+    policies
+}
+
+/// The policies that follow the command line of `install`, so the broker cannot verify them.
+pub(super) fn unverified_policies(parameters: &Parameters) -> Vec<Policy> {
+    let groups = parameters.tenant_groups().iter();
+    groups
+        .filter(|group| **group == ApiGroup::Capsule)
+        .map(|group| deletion::policy(*group))
+        .collect()
+}
+
+/// Match condition: requests of neither the broker nor the cluster itself.
+pub(super) fn not_system(parameters: &Parameters) -> Vec<(&'static str, String)> {
+    let broker = quoted(&parameters.broker.to_string());
+    vec![("is-no-system", format!("!(request.userInfo.username == {broker} || {})", is_system()))]
+}
+
+/// CEL: whether the request is of a ServiceAccount in a tenant's namespace.
+fn is_tenant() -> String {
+    format!("request.userInfo.username.matches({})", quoted(&tenant_account()))
+}
+
+/// CEL: whether each entry of this map in the metadata of `one` is in that of `other`, too, unless
+/// `ignored` holds for its key `k`.
+fn same_entries(map: &str, ignored: &str, one: &str, other: &str) -> String {
+    format!(
+        "{one}.metadata.?{map}.orValue({{}}).all(k, {ignored} || (k in \
+         {other}.metadata.?{map}.orValue({{}}) && {other}.metadata.{map}[k] == \
+         {one}.metadata.{map}[k]))"
+    )
+}
+
+/// Validation: a write adds no finalizer to a RoleBinding.
+fn refuse_finalizers_of_binding() -> (String, Message) {
+    unless_administrator(
+        &format!("{UNBINDS_OR_OTHER} || {}", adds_no("finalizers")),
+        "a RoleBinding in a tenant's namespace may not have finalizers, because it grants its \
+         role until it is gone",
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! The policy for namespaces (`tenant-guard-namespaces`).
+
+use tenant_shared::{HOME_LABEL, LABEL_PREFIX, TENANT_LABEL, WORKSPACE_LABEL};
+
+use super::{IS_STEERING, POD_SECURITY_PREFIX, is_tenant, not_system, same_entries};
+use crate::install::{
+    Parameters,
+    cel::{OBJECT_NAME, WRITE_OPERATIONS, administrator, unless_administrator},
+    policy::{Message, Namespaces, Policy, rule},
+    quoted, quoted_list,
+};
+
+pub(super) fn policy(parameters: &Parameters) -> Policy {
+    let mut validations = vec![refuse_accounts_of_tenants(), refuse_labels_of_broker(parameters)];
+    if parameters.tenants.enabled {
+        validations.extend([
+            keep_pod_security(),
+            keep_owners_and_finalizers(),
+            keep_steering_annotations(),
+            refuse_deletion_of_homes(),
+        ]);
+    }
+    Policy {
+        name: "tenant-guard-namespaces",
+        reason: "The policies select tenants' namespaces by labels of tenant-broker.io, so only \
+                 the broker and administrators of the policies may write them. The labels of a \
+                 tenant's namespace also decide over pod security, so no account of a tenant may \
+                 change any of them, whatever role a tier grants. Others may write other labels \
+                 as RBAC allows.",
+        rules: vec![rule("", &["namespaces", "namespaces/*"], &WRITE_OPERATIONS, "Cluster")],
+        conditions: not_system(parameters),
+        variables: administrator(),
+        validations,
+        namespaces: Namespaces::All,
+    }
+}
+
+/// Validation: the account of a personal workspace writes no namespace of a workspace.
+fn refuse_accounts_of_tenants() -> (String, Message) {
+    let managed = format!(
+        "{}.?labels.orValue({{}}).exists(k, k == {})",
+        "(request.operation == \"CREATE\" ? object : oldObject).metadata",
+        quoted(WORKSPACE_LABEL)
+    );
+    unless_administrator(
+        &format!("!({}) || !({managed} || {OBJECT_NAME}.startsWith(\"tenant-\"))", is_tenant()),
+        "tenants' namespaces are made, labelled and deleted by the broker and administrators",
+    )
+}
+
+/// Validation: a write adds, changes and removes no label of the broker. Where owners may create
+/// namespaces, they give one the label of their tenant, which `tenant-guard-creation` checks.
+fn refuse_labels_of_broker(parameters: &Parameters) -> (String, Message) {
+    let ours = quoted(LABEL_PREFIX);
+    let is_other = format!("!k.startsWith({ours})");
+    let allowed = if parameters.tenants.enabled && parameters.tenants.direct_namespaces {
+        format!(" || k == {}", quoted(TENANT_LABEL))
+    } else {
+        String::new()
+    };
+    unless_administrator(
+        &format!(
+            "request.operation == \"DELETE\" || (request.operation == \"CREATE\" ? \
+             object.metadata.?labels.orValue({{}}).all(k, {is_other}{allowed}) : {} && {})",
+            same_entries("labels", &is_other, "object", "oldObject"),
+            same_entries("labels", &is_other, "oldObject", "object"),
+        ),
+        &format!(
+            "labels {LABEL_PREFIX}* of a namespace are written by the broker (kubectl tenant \
+             suspend) and by administrators of its policies only"
+        ),
+    )
+}
+
+/// CEL: whether an expression holds, if the request changes a managed namespace.
+fn in_changed_namespace(expression: &str) -> String {
+    let labels = quoted_list(&[WORKSPACE_LABEL, TENANT_LABEL]);
+    format!(
+        "request.operation != \"UPDATE\" || !oldObject.metadata.?labels.orValue({{}}).exists(k, k \
+         in {labels}) || ({expression})"
+    )
+}
+
+/// CEL: whether an update keeps the entries of a map, unless `ignored` holds for their key `k`.
+fn keeps(map: &str, ignored: &str) -> String {
+    let same = |one, other| same_entries(map, ignored, one, other);
+    format!("{} && {}", same("object", "oldObject"), same("oldObject", "object"))
+}
+
+fn keep_pod_security() -> (String, Message) {
+    let is_other = format!("!k.startsWith({})", quoted(POD_SECURITY_PREFIX));
+    unless_administrator(
+        &in_changed_namespace(&keeps("labels", &is_other)),
+        "the Pod Security of a managed namespace follows its tier: labels \
+         pod-security.kubernetes.io/* are written by the broker only",
+    )
+}
+
+fn keep_owners_and_finalizers() -> (String, Message) {
+    let kept = |list: &str| format!("object.{list}.orValue([]) == oldObject.{list}.orValue([])");
+    let all = ["metadata.?ownerReferences", "metadata.?finalizers", "?spec.?finalizers"].map(kept);
+    unless_administrator(
+        &in_changed_namespace(&all.join(" && ")),
+        "ownerReferences and finalizers of a managed namespace stay, because they decide when it \
+         is gone",
+    )
+}
+
+fn keep_steering_annotations() -> (String, Message) {
+    unless_administrator(
+        &in_changed_namespace(&keeps("annotations", &format!("!({IS_STEERING})"))),
+        "annotations *.kubernetes.io/* of a managed namespace stay, because they decide on which \
+         nodes its pods run; name the nodes in the Tenant (spec.nodeSelector)",
+    )
+}
+
+fn refuse_deletion_of_homes() -> (String, Message) {
+    unless_administrator(
+        &format!(
+            "request.operation != \"DELETE\" || !({} in oldObject.metadata.?labels.orValue({{}}))",
+            quoted(HOME_LABEL)
+        ),
+        "the home of a tenant is deleted by administrators only: delete the Tenant instead",
+    )
+}

@@ -1,0 +1,87 @@
+//! The policy for RoleBindings, quotas and limits in the namespaces of tenants
+//! (`tenant-guard-tenant-objects`).
+
+use tenant_shared::{BINDINGS_LABEL, TENANT_LABEL};
+
+use super::{UNBINDS_OR_OTHER, not_system, refuse_finalizers_of_binding};
+use crate::install::{
+    Parameters,
+    cel::{
+        OBJECT_NAME, RBAC, WRITE_OPERATIONS, adds_no, administrator, label, unless_administrator,
+    },
+    policy::{Message, Namespaces, Policy, rule},
+    quoted,
+};
+
+/// Prefix of the names of the broker's objects, and of the namespaces with the ServiceAccounts of
+/// members.
+const RESERVED_PREFIX: &str = "tenant-";
+/// Value of the label for `spec.bindings: Any`.
+const ANY_SUBJECT: &str = "any";
+
+pub(super) fn policy(parameters: &Parameters) -> Policy {
+    Policy {
+        name: "tenant-guard-tenant-objects",
+        reason: "The RoleBindings, quotas and limits of the broker carry out the Tenant, whatever \
+                 roles it gives. Owners may grant permissions to their own programs. Subjects from \
+                 outside need bindings: Any in the Tenant, which reaches neither everybody nor the \
+                 members of tenants, because such grants would outlive their suspension.",
+        rules: vec![
+            rule("", &["resourcequotas", "limitranges"], &WRITE_OPERATIONS, "Namespaced"),
+            rule(RBAC, &["rolebindings"], &WRITE_OPERATIONS, "Namespaced"),
+        ],
+        conditions: not_system(parameters),
+        variables: administrator(),
+        validations: vec![
+            refuse_names_of_broker(),
+            refuse_foreign_subjects(),
+            refuse_finalizers_of_binding(),
+            refuse_owners_of_binding(),
+        ],
+        namespaces: Namespaces::Having(&[TENANT_LABEL]),
+    }
+}
+
+/// Validation: the object is none of the broker's.
+fn refuse_names_of_broker() -> (String, Message) {
+    unless_administrator(
+        &format!("!{OBJECT_NAME}.startsWith({})", quoted(RESERVED_PREFIX)),
+        "RoleBindings, quotas and limits with names tenant-* belong to the broker: change the \
+         Tenant, or use another name",
+    )
+}
+
+/// Validation: the subjects of a RoleBinding are ServiceAccounts of its namespace. With
+/// `bindings: Any` others may be named, but not groups and users of Kubernetes, nor members, whose
+/// ServiceAccounts are in namespaces `tenant-*`.
+fn refuse_foreign_subjects() -> (String, Message) {
+    let any = format!("{} == {}", label("namespaceObject", BINDINGS_LABEL), quoted(ANY_SUBJECT));
+    let reserved = quoted(RESERVED_PREFIX);
+    unless_administrator(
+        &format!(
+            "{UNBINDS_OR_OTHER} || object.?subjects.orValue([]).all(s, (s.kind == \
+             \"ServiceAccount\" && s.?namespace.orValue(\"\") == request.namespace) || ({any} && \
+             (s.kind == \"ServiceAccount\" ? !s.?namespace.orValue(\"\").startsWith({reserved}) : \
+             !s.name.startsWith(\"system:\"))))"
+        ),
+        "a RoleBinding in a tenant's namespace may name ServiceAccounts of the same namespace \
+         only. With spec.bindings: Any in the Tenant it may name others, but no user or group \
+         system:* and no member of a tenant",
+    )
+}
+
+/// Validation: only ServiceAccounts from outside of tenants add an owner to a RoleBinding.
+/// Operators (controllers) own the bindings that they create for a tenant.
+fn refuse_owners_of_binding() -> (String, Message) {
+    let caller = "request.userInfo.username";
+    let is_operator = format!(
+        "({caller}.startsWith(\"system:serviceaccount:\") && \
+         !{caller}.startsWith(\"system:serviceaccount:{RESERVED_PREFIX}\") && \
+         !{caller}.startsWith(\"system:serviceaccount:\" + request.namespace + \":\"))"
+    );
+    unless_administrator(
+        &format!("{UNBINDS_OR_OTHER} || {is_operator} || {}", adds_no("ownerReferences")),
+        "a tenant's RoleBinding may not have ownerReferences, because the owner's deletion \
+         would decide when it is gone",
+    )
+}

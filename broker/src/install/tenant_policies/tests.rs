@@ -1,0 +1,148 @@
+use super::*;
+use crate::{install::manifest as manifest_of, tenant::TenantSettings};
+
+fn parameters(change: impl FnOnce(&mut TenantSettings)) -> Parameters {
+    let mut tenants = TenantSettings::default();
+    change(&mut tenants);
+    Parameters {
+        broker: "tenant-broker".parse().unwrap(),
+        roles: vec!["admin".into()],
+        pod_security: vec!["baseline".into()],
+        audiences: vec!["https://kubernetes.default.svc".into()],
+        bind_tokens: false,
+        public_host: None,
+        host_suffixes: vec![("basic".into(), None)],
+        network_policy_tiers: vec![],
+        tenants,
+        capsule_api: false,
+    }
+}
+
+fn direct(settings: &mut TenantSettings) {
+    settings.enabled = true;
+    settings.direct_namespaces = true;
+    settings.groups = vec!["developers".into()];
+}
+
+fn names(policies: &[Policy]) -> Vec<&'static str> {
+    policies.iter().map(Policy::name).collect()
+}
+
+fn documents(yaml: &str) -> Vec<serde_norway::Value> {
+    serde_norway::Deserializer::from_str(yaml)
+        .map(|document| serde::Deserialize::deserialize(document).unwrap())
+        .collect()
+}
+
+fn message(policy: &Policy) -> &str {
+    let [(_, Message::Built(message, _))] = policy.validations.as_slice() else {
+        panic!("one validation with a built message")
+    };
+    message
+}
+
+#[test]
+fn each_setting_adds_its_policies() {
+    let personal = [
+        "tenant-guard-secrets",
+        "tenant-guard-objects",
+        "tenant-guard-namespaces",
+        "tenant-suspended",
+    ];
+    let tenants = ["tenant-guard-homes", "tenant-guard-tenant-objects", "tenant-guard-tenants"];
+    assert_eq!(names(&policies(&parameters(|_| {}))), personal);
+    // Without tenants nobody owns one.
+    let useless = parameters(|settings| settings.direct_namespaces = true);
+    assert_eq!(names(&policies(&useless)), personal);
+    let enabled = parameters(|settings| settings.enabled = true);
+    assert_eq!(names(&policies(&enabled)), [&personal[..], &tenants].concat());
+    let all = [&personal[..], &tenants, &["tenant-guard-creation"]].concat();
+    assert_eq!(names(&policies(&parameters(direct))), all);
+}
+
+#[test]
+fn the_policy_for_the_group_of_capsule_follows_the_flag_and_is_not_verified() {
+    let enabled = parameters(|settings| settings.enabled = true);
+    assert!(names(&unverified_policies(&enabled)).is_empty());
+    let with = Parameters { capsule_api: true, ..enabled };
+    assert_eq!(names(&unverified_policies(&with)), ["tenant-guard-capsule-tenants"]);
+    assert!(!names(&with.policies()).contains(&"tenant-guard-capsule-tenants"));
+    assert!(manifest_of(&with).contains("name: tenant-guard-capsule-tenants"));
+    // Where there are no tenants the flag has no meaning.
+    let none = Parameters { capsule_api: true, ..parameters(|_| {}) };
+    assert!(names(&unverified_policies(&none)).is_empty());
+}
+
+#[test]
+fn the_refused_deletion_says_how_many_namespaces_there_are_and_what_to_do() {
+    let policy = deletion::policy(ApiGroup::TenantBroker);
+    assert_eq!(
+        message(&policy),
+        "\"tenant \" + oldObject.metadata.name + \" still has \" + \
+         string(oldObject.?status.?size.orValue(0)) + \" namespaces: \" + \"delete them first, or \
+         let them stay with the annotation tenant-broker.io/on-delete=keep-namespaces\""
+    );
+    let capsule = deletion::policy(ApiGroup::Capsule);
+    assert_eq!(policy.validations[0].0, capsule.validations[0].0);
+    assert_eq!(message(&policy), message(&capsule));
+}
+
+/// Three checks in one expression exceed its cost limit, so the request would be refused.
+#[test]
+fn an_expression_asks_the_authorizer_once_at_most() {
+    for policy in policies(&parameters(direct)) {
+        for (name, expression) in &policy.variables {
+            assert!(expression.matches(".check(").count() <= 1, "{} {name}", policy.name());
+        }
+        let expressions = policy.validations.iter().map(|(expression, _)| expression);
+        let conditions = policy.conditions.iter().map(|(_, expression)| expression);
+        for expression in expressions.chain(conditions) {
+            assert!(!expression.contains(".check("), "{}: {expression}", policy.name());
+        }
+    }
+}
+
+#[test]
+fn the_label_of_the_tenant_may_be_given_only_where_its_owner_is_checked() {
+    let given = "|| k == \"tenant-broker.io/tenant\"";
+    let of_namespaces = |parameters: &Parameters| {
+        let policy = namespaces::policy(parameters);
+        policy.validations.iter().map(|(expression, _)| expression.clone()).collect::<String>()
+    };
+    let enabled = parameters(|settings| settings.enabled = true);
+    assert!(!of_namespaces(&parameters(|_| {})).contains(given));
+    assert!(!of_namespaces(&enabled).contains(given));
+    assert!(of_namespaces(&parameters(direct)).contains(given));
+}
+
+#[test]
+fn protected_names_are_quoted() {
+    let hostile = parameters(|settings| {
+        direct(settings);
+        settings.protected_names = r#"x") || true || ("\"#.to_owned();
+    });
+    let policy = creation::policy(&hostile);
+    let quoted = quoted(&hostile.tenants.protected_names);
+    let found = policy.validations.iter().any(|(it, _)| it.contains(&format!("({quoted})")));
+    assert!(found, "{quoted}");
+}
+
+#[test]
+fn people_get_the_permission_to_create_namespaces_after_the_policies_that_limit_it() {
+    let manifest = manifest_of(&parameters(direct));
+    let documents = documents(&manifest);
+    let position = |kind: &str, name: &str| {
+        let is_it = |document: &serde_norway::Value| {
+            document["kind"] == kind && document["metadata"]["name"] == name
+        };
+        documents.iter().position(is_it).unwrap_or_else(|| panic!("no {kind} {name}"))
+    };
+    let creation = position("ValidatingAdmissionPolicyBinding", "tenant-guard-creation");
+    let labels = position("MutatingAdmissionPolicyBinding", "tenant-namespace-labels");
+    let given = position("ClusterRoleBinding", "tenant-namespace-provisioner");
+    assert!(creation < labels && labels < given);
+    assert_eq!(documents[given]["subjects"][0]["name"], "developers");
+    let without = manifest_of(&parameters(|settings| settings.enabled = true));
+    assert!(!without.contains("tenant-namespace-provisioner"));
+    assert!(!without.contains("MutatingAdmissionPolicy"));
+}
