@@ -1,17 +1,19 @@
 //! Drift of an object: the ways in which it can differ from the desired one. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     api::{
-        core::v1::{LimitRange, LimitRangeItem, Namespace, ResourceQuota, ServiceAccount},
+        core::v1::{
+            LimitRange, LimitRangeItem, Namespace, ResourceQuota, ResourceQuotaSpec, ServiceAccount,
+        },
         networking::v1::NetworkPolicy,
-        rbac::v1::RoleBinding,
+        rbac::v1::{RoleBinding, Subject},
     },
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::Resource;
-use tenant_shared::SUSPENDED_LABEL;
+use tenant_shared::{BINDINGS_LABEL, SUSPENDED_LABEL, TENANT_LABEL, TIER_LABEL};
 
 use super::{
     labels::{is_ours, label},
@@ -21,12 +23,15 @@ use super::{
 /// The label that sets the Pod Security level of a namespace.
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
+/// Labels that the namespace of a tenant has only if they are desired.
+const KEPT_LABELS: [&str; 2] = [BINDINGS_LABEL, TIER_LABEL];
+
 /// How an object differs from the desired one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Difference {
     /// It does not exist.
     Missing,
-    /// It lacks the broker's labels, or carries those of another workspace.
+    /// It lacks the broker's labels, or carries those of another workspace or tenant.
     Foreign,
     /// It is being deleted.
     Terminating,
@@ -34,6 +39,8 @@ pub enum Difference {
     PodSecurity,
     /// The namespace has the suspended label, or lacks it.
     SuspendedLabel,
+    /// The namespace of a tenant has other labels or annotations.
+    Metadata,
     /// Its spec differs, for example the amounts of a quota.
     Spec,
     /// It binds another role.
@@ -46,7 +53,7 @@ pub enum Difference {
     Unexpected,
 }
 
-/// The kinds of objects that workspaces consist of.
+/// The kinds of objects that workspaces and tenants consist of.
 pub const DRIFT_KINDS: [&str; 6] = [
     Namespace::NAME,
     ResourceQuota::NAME,
@@ -58,12 +65,13 @@ pub const DRIFT_KINDS: [&str; 6] = [
 
 impl Difference {
     /// All differences.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Missing,
         Self::Foreign,
         Self::Terminating,
         Self::PodSecurity,
         Self::SuspendedLabel,
+        Self::Metadata,
         Self::Spec,
         Self::Role,
         Self::Subjects,
@@ -79,6 +87,7 @@ impl Difference {
             Self::Terminating => "terminating",
             Self::PodSecurity => "pod_security",
             Self::SuspendedLabel => "suspended_label",
+            Self::Metadata => "metadata",
             Self::Spec => "spec",
             Self::Role => "role",
             Self::Subjects => "subjects",
@@ -95,6 +104,7 @@ impl Difference {
             Self::Terminating => "is being deleted",
             Self::PodSecurity => "enforces another pod security level",
             Self::SuspendedLabel => "has another suspended label than its workspace",
+            Self::Metadata => "has other labels or annotations",
             Self::Spec => "has another spec",
             Self::Role => "binds another role",
             Self::Subjects => "binds somebody else",
@@ -135,8 +145,12 @@ impl Compared for Namespace {
         if phase.unwrap_or("Active") != "Active" {
             return Some(Difference::Terminating);
         }
-        (label(self, POD_SECURITY) != label(wanted, POD_SECURITY))
-            .then_some(Difference::PodSecurity)
+        if label(self, POD_SECURITY) != label(wanted, POD_SECURITY) {
+            return Some(Difference::PodSecurity);
+        }
+        // The other metadata of a workspace's namespace is not drift; its suspended label is
+        // compared with its status elsewhere.
+        label(wanted, TENANT_LABEL).and_then(|_| differs_of_tenant(self, wanted))
     }
 }
 
@@ -144,13 +158,13 @@ impl Compared for ResourceQuota {
     const NAME: &'static str = "ResourceQuota";
 
     fn differs(&self, wanted: &Self) -> Option<Difference> {
-        let hard = |quota: &Self| quota.spec.as_ref().and_then(|spec| spec.hard.clone());
-        let scoped = self.spec.as_ref().is_some_and(|spec| {
-            spec.scopes.as_ref().is_some_and(|scopes| !scopes.is_empty())
-                || spec.scope_selector.is_some()
-        });
-        let same = same_amounts(hard(self).as_ref(), hard(wanted).as_ref());
-        (!same || scoped).then_some(Difference::Spec)
+        let none = ResourceQuotaSpec::default();
+        let (actual, wanted) =
+            (self.spec.as_ref().unwrap_or(&none), wanted.spec.as_ref().unwrap_or(&none));
+        let same = same_amounts(actual.hard.as_ref(), wanted.hard.as_ref())
+            && scopes_of(actual) == scopes_of(wanted)
+            && actual.scope_selector == wanted.scope_selector;
+        (!same).then_some(Difference::Spec)
     }
 }
 
@@ -181,7 +195,7 @@ impl Compared for RoleBinding {
         if self.role_ref != wanted.role_ref {
             return Some(Difference::Role);
         }
-        (self.subjects != wanted.subjects).then_some(Difference::Subjects)
+        (subjects_of(self) != subjects_of(wanted)).then_some(Difference::Subjects)
     }
 }
 
@@ -197,6 +211,45 @@ impl Compared for NetworkPolicy {
 /// Whether a namespace carries the suspended label.
 pub fn is_marked_suspended(namespace: &Namespace) -> bool {
     label(namespace, SUSPENDED_LABEL).is_some()
+}
+
+/// How the namespace of a tenant differs in metadata that the broker keeps. Others may add labels
+/// and annotations of their own.
+fn differs_of_tenant(actual: &Namespace, wanted: &Namespace) -> Option<Difference> {
+    if is_marked_suspended(actual) != is_marked_suspended(wanted) {
+        return Some(Difference::SuspendedLabel);
+    }
+    let labels_differ = KEPT_LABELS.iter().any(|name| label(actual, name) != label(wanted, name))
+        || !contains(actual.metadata.labels.as_ref(), wanted.metadata.labels.as_ref());
+    let annotations_differ =
+        !contains(actual.metadata.annotations.as_ref(), wanted.metadata.annotations.as_ref());
+    (labels_differ || annotations_differ).then_some(Difference::Metadata)
+}
+
+type Texts = BTreeMap<String, String>;
+
+/// Whether all wanted entries exist. The value of the suspended label does not count.
+fn contains(actual: Option<&Texts>, wanted: Option<&Texts>) -> bool {
+    wanted.into_iter().flatten().filter(|(key, _)| *key != SUSPENDED_LABEL).all(|(key, value)| {
+        actual.and_then(|actual| actual.get(key)).is_some_and(|actual| actual == value)
+    })
+}
+
+/// The scopes of a quota as a set.
+fn scopes_of(spec: &ResourceQuotaSpec) -> BTreeSet<&str> {
+    spec.scopes.iter().flatten().map(String::as_str).collect()
+}
+
+/// The subjects of a binding as a set. The API server keeps their order, and does not remove
+/// duplicates.
+fn subjects_of(binding: &RoleBinding) -> BTreeSet<[&str; 4]> {
+    binding.subjects.iter().flatten().map(fields_of).collect()
+}
+
+fn fields_of(subject: &Subject) -> [&str; 4] {
+    let Subject { api_group, kind, name, namespace } = subject;
+    let api_group = api_group.as_deref().unwrap_or_default();
+    [api_group, kind, name, namespace.as_deref().unwrap_or_default()]
 }
 
 type Amounts = BTreeMap<String, Quantity>;
@@ -225,4 +278,111 @@ fn same_limits(one: &LimitRangeItem, other: &LimitRangeItem) -> bool {
             .iter()
             .zip(&amounts(other))
             .all(|(one, other)| same_amounts(one.as_ref(), other.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::ResourceExt as _;
+    use tenant_shared::WORKSPACE_LABEL;
+
+    use super::*;
+    use crate::cluster::{labels_of, labels_of_tenant};
+
+    fn of_tenant() -> Namespace {
+        let mut namespace = Namespace::default();
+        namespace.metadata.labels = Some(labels_of_tenant("solar"));
+        let labels = namespace.labels_mut();
+        labels.insert(TIER_LABEL.to_owned(), "basic".to_owned());
+        labels.insert("team".to_owned(), "a".to_owned());
+        namespace.annotations_mut().insert("example.com/cost".to_owned(), "1".to_owned());
+        namespace
+    }
+
+    /// The namespace after this change of its labels.
+    fn changed(change: impl FnOnce(&mut BTreeMap<String, String>)) -> Namespace {
+        let mut namespace = of_tenant();
+        change(namespace.labels_mut());
+        namespace
+    }
+
+    #[test]
+    fn an_object_of_another_workspace_or_tenant_is_foreign() {
+        let wanted = of_tenant();
+        let set = |key: &str, value: &str| {
+            changed(|labels| {
+                labels.insert(key.to_owned(), value.to_owned());
+            })
+        };
+        let unlabelled = changed(|labels| {
+            labels.remove(TENANT_LABEL);
+        });
+        for other in [set(TENANT_LABEL, "lunar"), set(WORKSPACE_LABEL, "x"), unlabelled] {
+            assert_eq!(other.compare(&wanted), Some(Difference::Foreign), "{other:?}");
+        }
+        assert_eq!(wanted.compare(&wanted), None);
+    }
+
+    #[test]
+    fn metadata_of_a_tenants_namespace_is_compared() {
+        let wanted = of_tenant();
+        let set = |key: &str, value: &str| {
+            changed(|labels| {
+                labels.insert(key.to_owned(), value.to_owned());
+            })
+            .compare(&wanted)
+        };
+        assert_eq!(set(TIER_LABEL, "other"), Some(Difference::Metadata));
+        assert_eq!(set("team", "b"), Some(Difference::Metadata));
+        assert_eq!(set(BINDINGS_LABEL, "any"), Some(Difference::Metadata));
+        assert_eq!(set(POD_SECURITY, "baseline"), Some(Difference::PodSecurity));
+        assert_eq!(set(SUSPENDED_LABEL, "true"), Some(Difference::SuspendedLabel));
+        assert_eq!(set("example.com/added-by-others", "x"), None);
+        let mut without = of_tenant();
+        without.metadata.annotations = None;
+        assert_eq!(without.compare(&wanted), Some(Difference::Metadata));
+        assert_eq!(wanted.compare(&without), None);
+    }
+
+    #[test]
+    fn other_metadata_of_a_workspaces_namespace_is_no_drift() {
+        let mut wanted = Namespace::default();
+        wanted.metadata.labels = Some(labels_of(uuid::Uuid::nil()));
+        let mut actual = wanted.clone();
+        wanted.labels_mut().insert(TIER_LABEL.to_owned(), "basic".to_owned());
+        actual.labels_mut().insert(SUSPENDED_LABEL.to_owned(), "true".to_owned());
+        assert_eq!(actual.compare(&wanted), None);
+    }
+
+    #[test]
+    fn subjects_are_compared_as_sets() {
+        let subject =
+            |name: &str| Subject { kind: "User".into(), name: name.into(), ..Subject::default() };
+        let binding = |names: &[&str]| RoleBinding {
+            subjects: Some(names.iter().map(|name| subject(name)).collect()),
+            ..RoleBinding::default()
+        };
+        let wanted = binding(&["alice", "bob"]);
+        assert_eq!(binding(&["bob", "alice", "bob"]).compare(&wanted), None);
+        for other in [&["alice"][..], &["alice", "bob", "eve"], &[]] {
+            let difference = binding(other).compare(&wanted);
+            assert_eq!(difference, Some(Difference::Subjects), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn scopes_of_quotas_are_compared() {
+        let quota = |scopes: &[&str]| ResourceQuota {
+            spec: Some(ResourceQuotaSpec {
+                scopes: Some(scopes.iter().map(|scope| (*scope).to_owned()).collect()),
+                ..ResourceQuotaSpec::default()
+            }),
+            ..ResourceQuota::default()
+        };
+        let none = ResourceQuota::default();
+        assert_eq!(quota(&[]).compare(&none), None);
+        assert_eq!(quota(&["BestEffort"]).compare(&none), Some(Difference::Spec));
+        let wanted = quota(&["BestEffort", "Terminating"]);
+        assert_eq!(quota(&["Terminating", "BestEffort"]).compare(&wanted), None);
+        assert_eq!(none.compare(&wanted), Some(Difference::Spec));
+    }
 }

@@ -3,22 +3,32 @@
 use std::collections::BTreeMap;
 
 use kube::Resource;
-use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE, WORKSPACE_LABEL};
+use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE, TENANT_LABEL, WORKSPACE_LABEL};
 
 /// The value of a label.
 pub(super) fn label<K: Resource>(object: &K, name: &str) -> Option<String> {
     object.meta().labels.as_ref().and_then(|labels| labels.get(name)).cloned()
 }
 
-/// Whether an object carries the label of the same workspace.
+/// Whether an object belongs to the same workspace and to the same tenant. An object of one of them
+/// carries no label of the other.
 pub(super) fn is_ours<K: Resource>(existing: &K, wanted: &K) -> bool {
-    label(existing, WORKSPACE_LABEL) == label(wanted, WORKSPACE_LABEL)
+    [WORKSPACE_LABEL, TENANT_LABEL].iter().all(|name| label(existing, name) == label(wanted, name))
 }
 
-/// The labels of every object that the broker makes for a workspace.
+/// The labels of every object that the broker makes for a personal workspace.
 pub fn labels_of(workspace: uuid::Uuid) -> BTreeMap<String, String> {
+    labels(WORKSPACE_LABEL, workspace.to_string())
+}
+
+/// The labels of every object that the broker makes for a tenant.
+pub fn labels_of_tenant(tenant: &str) -> BTreeMap<String, String> {
+    labels(TENANT_LABEL, tenant.to_owned())
+}
+
+fn labels(owner: &str, value: String) -> BTreeMap<String, String> {
     BTreeMap::from([
         (MANAGED_BY_LABEL.to_owned(), MANAGED_BY_VALUE.to_owned()),
-        (WORKSPACE_LABEL.to_owned(), workspace.to_string()),
+        (owner.to_owned(), value),
     ])
 }

@@ -21,11 +21,11 @@ use super::{
     difference::{Compared, Difference},
 };
 
-/// The desired state of an object of a workspace.
+/// The desired state of an object of a workspace or of a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Object {
-    /// The tenant's namespace.
+    /// The namespace of a workspace, or the home or a namespace of a tenant.
     Namespace(Box<Namespace>),
     /// The total resources of the namespace.
     ResourceQuota(Box<ResourceQuota>),
@@ -106,8 +106,8 @@ impl Object {
 }
 
 impl Cluster {
-    /// Creates an object, or verifies that the existing one belongs to the workspace and is as
-    /// desired.
+    /// Creates an object, or verifies that the existing one belongs to the workspace or tenant and
+    /// is as desired.
     ///
     /// # Errors
     /// The request failed; [`ClusterError::Conflict`] if the existing object differs. It is not

@@ -30,6 +30,8 @@ pub(super) const MAX_ANNOTATION_LENGTH: usize = 4096;
 pub(super) const MAX_PATTERN_LENGTH: usize = 253;
 /// Items of `resourceQuotas` and `limitRanges`, and limits of a LimitRange.
 pub(super) const MAX_QUOTAS: usize = 16;
+/// Scopes of a ResourceQuota.
+pub(super) const MAX_QUOTA_SCOPES: usize = 8;
 /// Amounts of a ResourceQuota or a limit.
 pub(super) const MAX_AMOUNTS: usize = 64;
 /// Text of an amount.
@@ -38,3 +40,5 @@ pub(super) const MAX_AMOUNT_LENGTH: usize = 32;
 pub(super) const MAX_KEPT_FIELDS: usize = 32;
 /// Conditions of a status.
 pub(super) const MAX_CONDITIONS: usize = 32;
+/// Message of a condition.
+pub(super) const MAX_CONDITION_MESSAGE_LENGTH: usize = 32_768;

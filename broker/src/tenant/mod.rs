@@ -1,30 +1,66 @@
-//! Tenants: the `CustomResourceDefinition` of the kind `Tenant`, the validation of its objects, and
-//! the rows of tenants and of their namespaces.
+//! Tenants: the `CustomResourceDefinition` of the kind `Tenant`, the validation of its objects, the
+//! desired state of the objects that the broker makes for a tenant, and the rows of tenants and of
+//! their namespaces.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `definition`, `schema`, `status_schema`, `limits` | the definition |
+//! | `parse`, `name`, `subject`, `cluster_role_name`, `pattern`, `quantity`, `fault` | objects as validated types |
+//! | `names`, `metadata`, `metadata_key` | rules on names, labels and annotations of namespaces |
+//! | `rights` | who has which ClusterRole, and why |
+//! | `desired` | the objects of a tenant in the cluster, without I/O |
+//! | `shares` | amounts of a quota for the whole tenant, by namespace |
+//! | `conditions`, `status` | the status of an object |
+//! | `settings`, `store` | settings; the tables `tenants` and `tenant_namespaces` |
 //!
 //! Nothing acts on Tenants yet. `tenant-broker install` makes the definition, and reports objects
 //! that break its rules.
 
 mod api_group;
 mod cluster_role_name;
+mod conditions;
 mod definition;
+mod desired;
 mod fault;
 mod limits;
+mod metadata;
+mod metadata_key;
 mod name;
+mod names;
 mod parse;
+mod pattern;
 mod quantity;
+mod rights;
 mod schema;
 mod settings;
+mod shares;
+mod status;
 mod status_schema;
 mod store;
 mod subject;
 
 pub use api_group::ApiGroup;
 pub use cluster_role_name::{ClusterRoleName, ClusterRoleNameError};
+pub use conditions::{Condition, ConditionType};
 pub use definition::custom_resource_definition;
+pub use desired::{Desired, Inputs, Member, desired_state};
 pub use fault::Fault;
+pub use metadata::{MissingMetadata, check_required_metadata};
 pub use name::{TenantName, TenantNameError, is_reserved_home, tenant_name_rules};
-pub use parse::{AdditionalRoleBinding, Owner, QuotaScope, Tenant};
+pub use names::{
+    NamespaceNameError, check_namespace_name, home_name, is_namespace_name, limits_name,
+    longest_prefix, member_account_name, owner_binding_name, quota_name, role_binding_name,
+    tenant_of_home,
+};
+pub use parse::{
+    AdditionalRoleBinding, Bindings, Metadata, NamespaceOptions, Owner, Quota, QuotaScope,
+    RequiredMetadata, Tenant,
+};
+pub use pattern::{Pattern, PatternError};
+pub use rights::{Reason, Rights, rights_of};
 pub use settings::{ClusterList, TenantSettings, UnknownClusterList};
+pub use shares::{ObservedQuota, QuotaChange, lower_shares, raise_shares};
+pub use status::{StatusInputs, tenant_status};
 pub(crate) use store::get_or_create_personal;
 pub use store::{Claim, NamespaceRow, NamespaceStatus, Observed, TenantRow, TenantStatus, Tenants};
 pub use subject::{Subject, SubjectError};

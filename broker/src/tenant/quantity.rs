@@ -4,32 +4,14 @@
 use serde_json::{Value, json};
 
 use super::limits::MAX_AMOUNT_LENGTH;
-
-const SUFFIXES: [&str; 16] =
-    ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+use crate::cluster::is_quantity;
 
 /// Whether a value is an amount: a whole number, or a text such as `8`, `500m`, `1.5Gi` or `1e3`.
 pub(super) fn is_amount(value: &Value) -> bool {
     match value {
-        Value::String(text) => text.len() <= MAX_AMOUNT_LENGTH && is_amount_text(text),
+        Value::String(text) => text.len() <= MAX_AMOUNT_LENGTH && is_quantity(text),
         number => number.as_u64().is_some(),
     }
-}
-
-fn is_amount_text(text: &str) -> bool {
-    let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let number = &text[..text.len() - suffix.len()];
-    let is_number = number.contains(|c: char| c.is_ascii_digit())
-        && number.bytes().filter(|byte| *byte == b'.').count() <= 1;
-    is_number && (SUFFIXES.contains(&suffix) || is_exponent(suffix))
-}
-
-/// Whether a suffix is a decimal exponent, such as `e3` or `E-2`.
-fn is_exponent(suffix: &str) -> bool {
-    suffix.strip_prefix(['e', 'E']).is_some_and(|exponent| {
-        let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-    })
 }
 
 /// The schema of a map from names, such as `requests.cpu`, to amounts.

@@ -9,7 +9,7 @@ use super::{
     limits::{
         MAX_AMOUNTS, MAX_ANNOTATION_LENGTH, MAX_BINDINGS, MAX_CLUSTER_ROLES, MAX_KEPT_FIELDS,
         MAX_LABEL_LENGTH, MAX_LABELS, MAX_NAMESPACES, MAX_OWNERS, MAX_PATTERN_LENGTH,
-        MAX_PROXY_SETTINGS, MAX_QUOTAS, MAX_SUBJECTS,
+        MAX_PROXY_SETTINGS, MAX_QUOTA_SCOPES, MAX_QUOTAS, MAX_SUBJECTS,
     },
     quantity::amounts_schema,
     subject,
@@ -18,7 +18,7 @@ use super::{
 /// ClusterRoles of an owner that names none.
 pub(super) const DEFAULT_CLUSTER_ROLES: [&str; 2] = ["admin", "tenant-namespace-deleter"];
 /// Cluster-scoped resources of proxy settings, with the names that Capsule gives them.
-const PROXY_KINDS: [&str; 6] = [
+pub(super) const PROXY_KINDS: [&str; 6] = [
     "Nodes",
     "StorageClasses",
     "IngressClasses",
@@ -26,6 +26,9 @@ const PROXY_KINDS: [&str; 6] = [
     "RuntimeClasses",
     "PersistentVolumes",
 ];
+
+/// Kinds of objects that a LimitRange limits.
+pub(super) const LIMIT_TYPES: [&str; 3] = ["Container", "Pod", "PersistentVolumeClaim"];
 
 /// The schema of `spec`.
 pub(super) fn spec() -> Value {
@@ -197,7 +200,7 @@ fn resource_quotas() -> Value {
                         "scopes": {
                             "description": "Objects that the limits apply to.",
                             "type": "array",
-                            "maxItems": 8,
+                            "maxItems": MAX_QUOTA_SCOPES,
                             "items": {"type": "string", "minLength": 1, "maxLength": 63},
                         },
                         "scopeSelector": kept("Objects that the limits apply to."),
@@ -233,7 +236,7 @@ fn limit_ranges() -> Value {
                                     "type": {
                                         "description": "Kind of object.",
                                         "type": "string",
-                                        "enum": ["Container", "Pod", "PersistentVolumeClaim"],
+                                        "enum": LIMIT_TYPES,
                                     },
                                     "max": amounts("Upper limits."),
                                     "min": amounts("Lower limits."),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::limits::{MAX_CONDITIONS, MAX_NAMESPACES};
+use super::limits::{MAX_CONDITION_MESSAGE_LENGTH, MAX_CONDITIONS, MAX_NAMESPACES};
 
 /// The schema of `status`, a subresource that only the broker writes.
 pub(super) fn status() -> Value {
@@ -56,7 +56,7 @@ fn conditions() -> Value {
                 "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
                 "lastTransitionTime": {"type": "string", "format": "date-time"},
                 "reason": {"type": "string", "minLength": 1, "maxLength": 1024},
-                "message": {"type": "string", "maxLength": 32768},
+                "message": {"type": "string", "maxLength": MAX_CONDITION_MESSAGE_LENGTH},
             },
         },
     })

@@ -1,6 +1,8 @@
 //! Whom a Tenant names: its owners, and the subjects of its additional role bindings. The rules are
 //! here as Rust and as rules of the definition (CEL).
 
+use std::fmt;
+
 use serde_json::{Value, json};
 
 use super::limits::MAX_SUBJECT_LENGTH;
@@ -113,6 +115,19 @@ impl Subject {
             }
             None if !is_account => user_or_group(kind, name),
             _ => Err(SubjectError::Namespace),
+        }
+    }
+}
+
+/// As a Tenant names owners: kind and name.
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(name) => write!(f, "User {name}"),
+            Self::Group(name) => write!(f, "Group {name}"),
+            Self::ServiceAccount { namespace, name } => {
+                write!(f, "ServiceAccount {SERVICE_ACCOUNT}{namespace}:{name}")
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const LAYERS: &[(&str, &str)] = &[
     ("access", "authorization: decides on an action and returns a `Permit`"),
     (
         "tenant",
-        "definition of the kind `Tenant`, validation of its objects, rows of tenants and namespaces",
+        "definition of the kind `Tenant`, validation of its objects, desired state of a tenant, rows of tenants and namespaces",
     ),
     ("workspace", "life cycle of workspaces: init, suspend, resume, sweep, drift"),
     ("credential", "two-hour tokens: issue, record, list, revoke"),

@@ -1,0 +1,130 @@
+//! The home, namespaces, quotas and limits.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{LimitRange, LimitRangeSpec, Namespace, ResourceQuota, ResourceQuotaSpec},
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+};
+use tenant_shared::{BINDINGS_LABEL, HOME_LABEL, SUSPENDED_LABEL, TIER_LABEL};
+
+use super::Inputs;
+use crate::{
+    cluster::{Object, labels_of_tenant},
+    tenant::{Bindings, Quota, QuotaScope, Tenant, home_name, limits_name, quota_name},
+    tier::Tiers,
+};
+
+/// Pod Security level of homes, in which no pod runs.
+const HOME_POD_SECURITY: &str = "restricted";
+/// Annotation with the node selector of a namespace (admission plugin `PodNodeSelector`).
+const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
+
+type Labels = BTreeMap<String, String>;
+
+/// Metadata of an object of a tenant.
+pub(super) fn meta(tenant: &Tenant, namespace: Option<&str>, name: String) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name),
+        namespace: namespace.map(str::to_owned),
+        labels: Some(labels_of_tenant(tenant.name.as_str())),
+        ..ObjectMeta::default()
+    }
+}
+
+/// The namespace that the members' ServiceAccounts are in.
+pub(super) fn home(inputs: &Inputs<'_>) -> Object {
+    let mut labels = labels_of_tenant(inputs.tenant.name.as_str());
+    labels.insert(HOME_LABEL.to_owned(), "true".to_owned());
+    set_pod_security(&mut labels, HOME_POD_SECURITY);
+    set_suspended(&mut labels, inputs.suspended);
+    let mut metadata = meta(inputs.tenant, None, home_name(&inputs.tenant.name));
+    metadata.labels = Some(labels);
+    Object::Namespace(Box::new(Namespace { metadata, ..Namespace::default() }))
+}
+
+/// A namespace of the tenant.
+pub(super) fn namespace(inputs: &Inputs<'_>, name: &str) -> Object {
+    let tenant = inputs.tenant;
+    let additional = &tenant.namespace_options.additional_metadata;
+    // Ours come last, so that no additional label replaces one.
+    let mut labels = additional.labels.clone();
+    labels.extend(labels_of_tenant(tenant.name.as_str()));
+    if let Some(tier) = tenant.tier.as_deref().filter(|tier| inputs.tiers.get(tier).is_some()) {
+        labels.insert(TIER_LABEL.to_owned(), tier.to_owned());
+    }
+    set_pod_security(&mut labels, pod_security(tenant.tier.as_deref(), inputs.tiers));
+    if tenant.bindings == Bindings::Any {
+        labels.insert(BINDINGS_LABEL.to_owned(), "any".to_owned());
+    }
+    set_suspended(&mut labels, inputs.suspended);
+    let mut annotations = additional.annotations.clone();
+    if !tenant.node_selector.is_empty() {
+        annotations.insert(NODE_SELECTOR.to_owned(), node_selector(&tenant.node_selector));
+    }
+    let mut metadata = meta(tenant, None, name.to_owned());
+    metadata.labels = Some(labels);
+    metadata.annotations = Some(annotations).filter(|annotations| !annotations.is_empty());
+    Object::Namespace(Box::new(Namespace { metadata, ..Namespace::default() }))
+}
+
+/// The level of the tier. Without a tier it is the widest level of the tiers, because the broker
+/// policies allow no other ones. With a tier that is not configured it is the strictest one, because
+/// the level of a namespace is never changed.
+fn pod_security<'a>(tier: Option<&str>, tiers: &'a Tiers) -> &'a str {
+    // `baseline` sorts before `restricted`.
+    let levels = tiers.pod_security_levels();
+    let level = match tier {
+        None => levels.first().copied(),
+        Some(name) => tiers
+            .get(name)
+            .map(|tier| tier.pod_security.as_str())
+            .or_else(|| levels.last().copied()),
+    };
+    level.unwrap_or(HOME_POD_SECURITY)
+}
+
+fn set_pod_security(labels: &mut Labels, level: &str) {
+    for mode in ["enforce", "warn"] {
+        labels.insert(format!("pod-security.kubernetes.io/{mode}"), level.to_owned());
+    }
+}
+
+fn set_suspended(labels: &mut Labels, suspended: bool) {
+    if suspended {
+        labels.insert(SUSPENDED_LABEL.to_owned(), "true".to_owned());
+    }
+}
+
+fn node_selector(labels: &Labels) -> String {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// The quotas and limits of a namespace.
+pub(super) fn limits(tenant: &Tenant, namespace: &str) -> Vec<Object> {
+    let meta = |name: String| meta(tenant, Some(namespace), name);
+    let quotas = tenant.quotas.iter().enumerate().map(|(index, quota)| {
+        let spec = Some(quota_spec(tenant.quota_scope, quota));
+        let metadata = meta(quota_name(index));
+        Object::ResourceQuota(Box::new(ResourceQuota { metadata, spec, status: None }))
+    });
+    let ranges = tenant.limit_ranges.iter().enumerate().map(|(index, limits)| {
+        let spec = Some(LimitRangeSpec { limits: limits.clone() });
+        Object::LimitRange(Box::new(LimitRange { metadata: meta(limits_name(index)), spec }))
+    });
+    quotas.chain(ranges).collect()
+}
+
+fn quota_spec(scope: QuotaScope, quota: &Quota) -> ResourceQuotaSpec {
+    let hard = match scope {
+        QuotaScope::Namespace => quota.hard.clone(),
+        QuotaScope::Tenant => {
+            quota.hard.keys().map(|resource| (resource.clone(), Quantity("0".to_owned()))).collect()
+        }
+    };
+    ResourceQuotaSpec {
+        hard: Some(hard),
+        scopes: Some(quota.scopes.clone()).filter(|scopes| !scopes.is_empty()),
+        scope_selector: quota.scope_selector.clone(),
+    }
+}

@@ -1,0 +1,37 @@
+//! The faults that were found so far.
+
+use std::fmt;
+
+use crate::tenant::Fault;
+
+#[derive(Default)]
+pub(super) struct Faults(pub(super) Vec<Fault>);
+
+impl Faults {
+    pub(super) fn add(&mut self, field: impl Into<String>, reason: impl fmt::Display) {
+        self.0.push(Fault::new(field, reason));
+    }
+
+    /// The value, or `None` after its error is recorded.
+    pub(super) fn keep<T, E: fmt::Display>(
+        &mut self,
+        field: &str,
+        result: Result<T, E>,
+    ) -> Option<T> {
+        result.map_err(|error| self.add(field, error)).ok()
+    }
+
+    /// Records a list or map that is too long.
+    pub(super) fn limit(&mut self, field: &str, length: usize, max: usize) {
+        if length > max {
+            self.add(field, format!("at most {max} items, not {length}"));
+        }
+    }
+
+    /// Records a list that is empty.
+    pub(super) fn not_empty<T>(&mut self, field: &str, items: &[T]) {
+        if items.is_empty() {
+            self.add(field, "at least one item");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Objects of the kind `Tenant` as validated types.
+//!
+//! The API server checks an object when it is written. One that was written under another
+//! definition may still break the rules.
+
+mod amounts;
+mod faults;
+mod kept;
+mod namespaces;
+mod raw;
+mod roles;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::LimitRangeItem;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+pub use amounts::{Quota, QuotaScope};
+pub use namespaces::{Bindings, Metadata, NamespaceOptions, RequiredMetadata};
+pub use roles::{AdditionalRoleBinding, Owner};
+
+use super::{Fault, TenantName};
+use faults::Faults;
+use raw::RawSpec;
+
+/// A Tenant that keeps the rules of the definition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tenant {
+    /// Its name.
+    pub name: TenantName,
+    /// The owners, each once.
+    pub owners: Vec<Owner>,
+    /// Roles for others.
+    pub additional_role_bindings: Vec<AdditionalRoleBinding>,
+    /// Number, names and metadata of the namespaces.
+    pub namespace_options: NamespaceOptions,
+    /// What the amounts of `quotas` are for.
+    pub quota_scope: QuotaScope,
+    /// One for each ResourceQuota.
+    pub quotas: Vec<Quota>,
+    /// The limits of each LimitRange.
+    pub limit_ranges: Vec<Vec<LimitRangeItem>>,
+    /// Labels of the nodes on which pods run.
+    pub node_selector: BTreeMap<String, String>,
+    /// Whom owners may bind themselves.
+    pub bindings: Bindings,
+    /// Name of the tier, whether or not it is configured.
+    pub tier: Option<String>,
+    /// Paths of fields that have a value and are not carried out, sorted.
+    pub not_carried_out: Vec<String>,
+}
+
+impl Tenant {
+    /// Validates the name and the `spec` of an object.
+    ///
+    /// # Errors
+    /// All rules that it breaks. A field of a wrong type is reported alone, as a fault of `spec`.
+    pub fn parse(name: &str, spec: &Value) -> Result<Self, Vec<Fault>> {
+        let mut faults = Faults::default();
+        let name = faults.keep("metadata.name", name.parse::<TenantName>());
+        let raw = faults.keep("spec", RawSpec::deserialize(spec));
+        let (Some(name), Some(raw)) = (name, raw) else { return Err(faults.0) };
+        let mut kept = kept::kept_fields(spec);
+        let owners = roles::owners(raw.owners, &mut faults, &mut kept);
+        let additional_role_bindings = roles::bindings(raw.additional_role_bindings, &mut faults);
+        let namespace_options =
+            namespaces::namespace_options(raw.namespace_options, &mut faults, &mut kept);
+        let quota_scope = raw.resource_quotas.scope;
+        let quotas = amounts::quotas(raw.resource_quotas.items, &mut faults);
+        let limit_ranges = amounts::limit_ranges(raw.limit_ranges.items, &mut faults);
+        let node_selector = namespaces::node_selector(raw.node_selector, &mut faults);
+        if !faults.0.is_empty() {
+            return Err(faults.0);
+        }
+        kept.sort();
+        Ok(Self {
+            name,
+            owners,
+            additional_role_bindings,
+            namespace_options,
+            quota_scope,
+            quotas,
+            limit_ranges,
+            node_selector,
+            bindings: raw.bindings,
+            tier: raw.tier,
+            not_carried_out: kept,
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! Owners and additional role bindings.
+
+use std::collections::BTreeSet;
+
+use super::{
+    faults::Faults,
+    raw::{RawBinding, RawOwner, RawProxySetting, RawSubject},
+};
+use crate::tenant::{
+    ClusterList, ClusterRoleName, Subject,
+    limits::{MAX_BINDINGS, MAX_CLUSTER_ROLES, MAX_OWNERS, MAX_PROXY_SETTINGS, MAX_SUBJECTS},
+    schema::{DEFAULT_CLUSTER_ROLES, PROXY_KINDS},
+};
+
+/// An owner with their ClusterRoles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub subject: Subject,
+    pub cluster_roles: Vec<ClusterRoleName>,
+    /// Cluster-scoped resources that the owner may list (`proxySettings` with the operation
+    /// `List`).
+    pub cluster_lists: BTreeSet<ClusterList>,
+}
+
+/// A ClusterRole for subjects that do not own the tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdditionalRoleBinding {
+    pub cluster_role: ClusterRoleName,
+    pub subjects: Vec<Subject>,
+}
+
+/// The owners. Operations other than `List` are added to `not_carried_out`.
+pub(super) fn owners(
+    raw: Vec<RawOwner>,
+    faults: &mut Faults,
+    not_carried_out: &mut Vec<String>,
+) -> Vec<Owner> {
+    faults.not_empty("spec.owners", &raw);
+    faults.limit("spec.owners", raw.len(), MAX_OWNERS);
+    let mut owners = Vec::new();
+    let mut known = BTreeSet::new();
+    for (index, raw) in raw.into_iter().enumerate() {
+        let at = format!("spec.owners[{index}]");
+        let cluster_roles = cluster_roles(&at, raw.cluster_roles, faults);
+        let cluster_lists = cluster_lists(&at, &raw.proxy_settings, faults, not_carried_out);
+        match Subject::owner(&raw.kind, &raw.name) {
+            Err(error) => faults.add(format!("{at}.{}", error.field()), error),
+            Ok(subject) if !known.insert(subject.clone()) => {
+                faults.add(at, "an owner is named once only");
+            }
+            Ok(subject) => owners.push(Owner { subject, cluster_roles, cluster_lists }),
+        }
+    }
+    owners
+}
+
+/// The roles of an owner; those that are missing are the default of the definition.
+fn cluster_roles(at: &str, raw: Option<Vec<String>>, faults: &mut Faults) -> Vec<ClusterRoleName> {
+    let field = format!("{at}.clusterRoles");
+    let raw = raw.unwrap_or_else(|| DEFAULT_CLUSTER_ROLES.map(str::to_owned).to_vec());
+    faults.limit(&field, raw.len(), MAX_CLUSTER_ROLES);
+    let roles = raw.iter().enumerate();
+    roles
+        .filter_map(|(index, name)| faults.keep(&format!("{field}[{index}]"), name.parse()))
+        .collect()
+}
+
+fn cluster_lists(
+    at: &str,
+    raw: &[RawProxySetting],
+    faults: &mut Faults,
+    not_carried_out: &mut Vec<String>,
+) -> BTreeSet<ClusterList> {
+    let field = format!("{at}.proxySettings");
+    faults.limit(&field, raw.len(), MAX_PROXY_SETTINGS);
+    let mut lists = BTreeSet::new();
+    for (index, setting) in raw.iter().enumerate() {
+        let at = format!("{field}[{index}]");
+        let Some(list) = cluster_list(&setting.kind) else {
+            faults.add(format!("{at}.kind"), PROXY_KINDS.join(", "));
+            continue;
+        };
+        for operation in &setting.operations {
+            match operation.as_str() {
+                "List" => {
+                    lists.insert(list);
+                }
+                "Update" | "Delete" => not_carried_out.push(format!("{at}.operations {operation}")),
+                _ => faults.add(format!("{at}.operations"), "List, Update or Delete"),
+            }
+        }
+    }
+    lists
+}
+
+/// The resource with the name that Capsule gives it: that of the API in mixed case.
+fn cluster_list(kind: &str) -> Option<ClusterList> {
+    let resource = PROXY_KINDS.contains(&kind).then(|| kind.to_ascii_lowercase())?;
+    resource.parse().ok()
+}
+
+pub(super) fn bindings(raw: Vec<RawBinding>, faults: &mut Faults) -> Vec<AdditionalRoleBinding> {
+    faults.limit("spec.additionalRoleBindings", raw.len(), MAX_BINDINGS);
+    let mut bindings = Vec::new();
+    for (index, raw) in raw.into_iter().enumerate() {
+        let at = format!("spec.additionalRoleBindings[{index}]");
+        let name = raw.cluster_role_name.parse();
+        let cluster_role = faults.keep(&format!("{at}.clusterRoleName"), name);
+        let subjects = subjects(&format!("{at}.subjects"), &raw.subjects, faults);
+        if let Some(cluster_role) = cluster_role {
+            bindings.push(AdditionalRoleBinding { cluster_role, subjects });
+        }
+    }
+    bindings
+}
+
+fn subjects(field: &str, raw: &[RawSubject], faults: &mut Faults) -> Vec<Subject> {
+    faults.not_empty(field, raw);
+    faults.limit(field, raw.len(), MAX_SUBJECTS);
+    let mut subjects = Vec::new();
+    for (index, raw) in raw.iter().enumerate() {
+        let (namespace, api_group) = (raw.namespace.as_deref(), raw.api_group.as_deref());
+        match Subject::bound(&raw.kind, &raw.name, namespace, api_group) {
+            Ok(subject) => subjects.push(subject),
+            Err(error) => faults.add(format!("{field}[{index}].{}", error.field()), error),
+        }
+    }
+    subjects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_the_definition_is_a_resource() {
+        let lists: BTreeSet<ClusterList> =
+            PROXY_KINDS.iter().filter_map(|kind| cluster_list(kind)).collect();
+        assert_eq!(lists, BTreeSet::from(ClusterList::ALL));
+        assert_eq!(cluster_list("nodes"), None);
+    }
+}

@@ -1,0 +1,391 @@
+//! Amounts of a quota for the whole tenant (`scope: Tenant`), divided between its namespaces. Pure.
+//!
+//! Each namespace has a ResourceQuota of its own. The sum of their `hard` is at most the limit at
+//! every moment: first amounts are lowered ([`lower_shares`]), and only then others are raised, by
+//! what the API server has acknowledged as free ([`raise_shares`]). Each change is a PUT with the
+//! `resourceVersion` that was read. It is exact because the API server counts usage by a write of
+//! the same object: who uses quota meanwhile causes a conflict, and the change is left for the next
+//! round. A request whose result is unknown counts as the larger of both amounts, until the object
+//! is read again after the timeout of the request.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use crate::cluster::{NANOS_PER_UNIT, nanos_of, quantity_of};
+
+/// Amounts by resource, such as `requests.cpu`.
+type Amounts = BTreeMap<String, Quantity>;
+
+/// Slack of less than this part of a share is too little.
+const LOW_SLACK: i128 = 10;
+
+/// The ResourceQuota of a namespace as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObservedQuota {
+    pub namespace: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `spec.hard`.
+    pub hard: BTreeMap<String, Quantity>,
+    /// `status.used`.
+    pub used: BTreeMap<String, Quantity>,
+    /// Whether the namespace gets a share of what is free. One over the quota of namespaces, or one
+    /// that is being deleted, does not: it only keeps what it uses.
+    pub grows: bool,
+}
+
+/// A change of a ResourceQuota: a PUT with these amounts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuotaChange {
+    pub namespace: String,
+    /// The version that the PUT has to name.
+    pub resource_version: String,
+    /// All of `spec.hard`.
+    pub hard: BTreeMap<String, Quantity>,
+}
+
+/// The first step of a round: the quotas that have to be lowered. There is none if every namespace
+/// has slack, or if that of the ones without can be raised by what nobody has.
+pub fn lower_shares(
+    limit: &BTreeMap<String, Quantity>,
+    observed: &[ObservedQuota],
+) -> Vec<QuotaChange> {
+    let mut hard = hard_of(observed);
+    for (resource, amount) in limit {
+        let Some(shares) = Shares::of(resource, amount, observed) else { continue };
+        if !shares.must_move() {
+            continue;
+        }
+        for (share, hard) in shares.quotas.iter().zip(&mut hard) {
+            if share.hard.is_none_or(|hard| hard > share.target) {
+                hard.insert(resource.clone(), quantity_of(share.target));
+            }
+        }
+    }
+    changes(observed, hard)
+}
+
+/// The second step of a round: the quotas that can be raised. `acknowledged` has the quotas as the
+/// API server returned them after the first step, or as they were read, if a change was refused.
+/// Resources that the limit does not have any more are removed.
+pub fn raise_shares(
+    limit: &BTreeMap<String, Quantity>,
+    acknowledged: &[ObservedQuota],
+) -> Vec<QuotaChange> {
+    let mut hard = hard_of(acknowledged);
+    for amounts in &mut hard {
+        amounts.retain(|resource, _| limit.contains_key(resource));
+    }
+    for (resource, amount) in limit {
+        let Some(shares) = Shares::of(resource, amount, acknowledged) else { continue };
+        for (index, amount) in shares.raised() {
+            if let Some(hard) = hard.get_mut(index) {
+                hard.insert(resource.clone(), quantity_of(amount));
+            }
+        }
+    }
+    changes(acknowledged, hard)
+}
+
+fn hard_of(quotas: &[ObservedQuota]) -> Vec<Amounts> {
+    quotas.iter().map(|quota| quota.hard.clone()).collect()
+}
+
+fn changes(quotas: &[ObservedQuota], hard: Vec<Amounts>) -> Vec<QuotaChange> {
+    quotas
+        .iter()
+        .zip(hard)
+        .filter(|(quota, hard)| quota.hard != *hard)
+        .map(|(quota, hard)| QuotaChange {
+            namespace: quota.namespace.clone(),
+            resource_version: quota.resource_version.clone(),
+            hard,
+        })
+        .collect()
+}
+
+/// Amounts of one resource in one namespace, in units of 10⁻⁹.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    /// `None`: not limited yet.
+    hard: Option<i128>,
+    used: i128,
+    /// What is used, and an equal share of what is free.
+    target: i128,
+    grows: bool,
+}
+
+impl Share {
+    fn slack(&self) -> i128 {
+        self.hard.map_or(i128::MAX, |hard| hard - self.used)
+    }
+}
+
+/// Amounts of one resource in all namespaces.
+#[derive(Debug)]
+struct Shares {
+    limit: i128,
+    /// The smallest amount that is moved.
+    unit: i128,
+    /// What each growing namespace gets of what is free.
+    each: i128,
+    quotas: Vec<Share>,
+}
+
+impl Shares {
+    /// `None` if the limit is no amount; the definition allows none of those.
+    fn of(resource: &str, limit: &Quantity, quotas: &[ObservedQuota]) -> Option<Self> {
+        let unit = unit_of(resource);
+        let limit = nanos_of(limit)?;
+        let amount = |amounts: &Amounts| amounts.get(resource).and_then(nanos_of);
+        let mut shares: Vec<Share> = quotas
+            .iter()
+            .map(|quota| {
+                let used = amount(&quota.used).unwrap_or(0);
+                Share { hard: amount(&quota.hard), used, target: used, grows: quota.grows }
+            })
+            .collect();
+        let used: i128 = shares.iter().map(|share| share.used).sum();
+        let growing: i128 = shares.iter().map(|share| i128::from(share.grows)).sum();
+        let free_units = (limit - used).max(0) / unit;
+        let each = free_units / growing.max(1);
+        let mut rest = free_units - each * growing;
+        for share in shares.iter_mut().filter(|share| share.grows) {
+            let extra = rest.clamp(0, 1);
+            rest -= extra;
+            share.target += (each + extra) * unit;
+        }
+        Some(Self { limit, unit, each: each * unit, quotas: shares })
+    }
+
+    /// The sum of all quotas; `None` if a namespace is not limited yet.
+    fn granted(&self) -> Option<i128> {
+        self.quotas.iter().map(|share| share.hard).sum()
+    }
+
+    /// What nobody has; 0 if a namespace is not limited yet.
+    fn spare(&self) -> i128 {
+        let spare = self.granted().map_or(0, |granted| (self.limit - granted).max(0));
+        spare - spare % self.unit
+    }
+
+    /// Whether amounts have to be lowered: too much is granted, or the namespaces with too little
+    /// slack need more than nobody has.
+    fn must_move(&self) -> bool {
+        let Some(granted) = self.granted() else { return true };
+        let is_low =
+            |share: &&Share| share.grows && share.slack().saturating_mul(LOW_SLACK) < self.each;
+        let missing = |share: &Share| share.target - share.used - share.slack();
+        let need: i128 = self.quotas.iter().filter(is_low).map(missing).sum();
+        granted > self.limit || need > self.spare()
+    }
+
+    /// The namespaces that get more, with their new amounts; those with the least slack first.
+    fn raised(&self) -> Vec<(usize, i128)> {
+        let mut spare = self.spare();
+        let mut indexes: Vec<usize> = (0..self.quotas.len()).collect();
+        indexes.sort_by_key(|index| self.quotas[*index].slack());
+        let mut raised = Vec::new();
+        for index in indexes {
+            let quota = &self.quotas[index];
+            let Some(hard) = quota.hard.filter(|hard| quota.grows && *hard < quota.target) else {
+                continue;
+            };
+            let step = spare.min(quota.target - hard);
+            if step > 0 {
+                raised.push((index, hard + step));
+                spare -= step;
+            }
+        }
+        raised
+    }
+}
+
+/// Processors are divided by thousandths, everything else by whole units, because bytes and objects
+/// have no parts.
+fn unit_of(resource: &str) -> i128 {
+    let is_cpu = ["cpu", "requests.cpu", "limits.cpu"].contains(&resource);
+    if is_cpu { NANOS_PER_UNIT / 1000 } else { NANOS_PER_UNIT }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn amounts(resource: &str, amount: &str) -> Amounts {
+        Amounts::from([(resource.to_owned(), Quantity(amount.to_owned()))])
+    }
+
+    fn quota(namespace: &str, hard: &str, used: &str) -> ObservedQuota {
+        ObservedQuota {
+            namespace: namespace.to_owned(),
+            resource_version: "1".to_owned(),
+            hard: amounts("pods", hard),
+            used: amounts("pods", used),
+            grows: true,
+        }
+    }
+
+    fn texts(changes: &[QuotaChange]) -> Vec<(&str, &str)> {
+        changes.iter().map(|it| (it.namespace.as_str(), it.hard["pods"].0.as_str())).collect()
+    }
+
+    fn apply(quotas: &mut [ObservedQuota], changes: Vec<QuotaChange>) {
+        for change in changes {
+            let quota = quotas.iter_mut().find(|it| it.namespace == change.namespace).unwrap();
+            quota.hard = change.hard;
+        }
+    }
+
+    #[test]
+    fn new_namespaces_share_what_is_free() {
+        let limit = amounts("pods", "10");
+        let quotas = [quota("a", "0", "0"), quota("b", "0", "0"), quota("c", "0", "0")];
+        assert!(lower_shares(&limit, &quotas).is_empty());
+        let raised = raise_shares(&limit, &quotas);
+        assert_eq!(texts(&raised), [("a", "4"), ("b", "3"), ("c", "3")]);
+        assert!(raised.iter().all(|change| change.resource_version == "1"));
+    }
+
+    #[test]
+    fn slack_moves_to_a_namespace_without_it() {
+        let limit = amounts("pods", "20");
+        let mut quotas = [quota("a", "10", "10"), quota("b", "10", "2")];
+        let lowered = lower_shares(&limit, &quotas);
+        assert_eq!(texts(&lowered), [("b", "6")]);
+        apply(&mut quotas, lowered);
+        let raised = raise_shares(&limit, &quotas);
+        assert_eq!(texts(&raised), [("a", "14")]);
+    }
+
+    #[test]
+    fn namespaces_with_slack_are_left_alone() {
+        let limit = amounts("pods", "20");
+        let quotas = [quota("a", "10", "9"), quota("b", "10", "0")];
+        assert!(lower_shares(&limit, &quotas).is_empty());
+        assert!(raise_shares(&limit, &quotas).is_empty());
+    }
+
+    #[test]
+    fn a_refused_step_raises_nobody() {
+        let limit = amounts("pods", "20");
+        let quotas = [quota("a", "10", "10"), quota("b", "10", "2")];
+        // The API server refused to lower b.
+        assert!(raise_shares(&limit, &quotas).is_empty());
+    }
+
+    #[test]
+    fn a_lower_limit_takes_what_is_not_used_and_raises_nobody() {
+        let limit = amounts("pods", "6");
+        let mut quotas = [quota("a", "10", "7"), quota("b", "10", "2")];
+        let lowered = lower_shares(&limit, &quotas);
+        assert_eq!(texts(&lowered), [("a", "7"), ("b", "2")]);
+        apply(&mut quotas, lowered);
+        assert!(lower_shares(&limit, &quotas).is_empty());
+        assert!(raise_shares(&limit, &quotas).is_empty());
+    }
+
+    #[test]
+    fn a_namespace_that_does_not_grow_keeps_what_it_uses() {
+        let limit = amounts("pods", "10");
+        let gone = ObservedQuota { grows: false, ..quota("a", "8", "3") };
+        let mut quotas = [gone, quota("b", "2", "2")];
+        let lowered = lower_shares(&limit, &quotas);
+        assert_eq!(texts(&lowered), [("a", "3")]);
+        apply(&mut quotas, lowered);
+        assert_eq!(texts(&raise_shares(&limit, &quotas)), [("b", "7")]);
+    }
+
+    #[test]
+    fn a_new_resource_is_limited_first_and_an_old_one_is_removed_last() {
+        let limit = amounts("pods", "4");
+        let mut quotas = [quota("a", "2", "0"), quota("b", "2", "0")];
+        quotas[0].hard = amounts("secrets", "9");
+        let lowered = lower_shares(&limit, &quotas);
+        assert_eq!(texts(&lowered), [("a", "2")]);
+        assert!(lowered[0].hard.contains_key("secrets"));
+        apply(&mut quotas, lowered);
+        let raised = raise_shares(&limit, &quotas);
+        assert_eq!(texts(&raised), [("a", "2")]);
+        assert!(!raised[0].hard.contains_key("secrets"));
+    }
+
+    #[test]
+    fn processors_are_divided_by_thousandths_and_bytes_are_not_divided() {
+        for (resource, limit, share) in
+            [("requests.cpu", "1", "500m"), ("requests.memory", "3", "2")]
+        {
+            let quota = |namespace: &str| ObservedQuota {
+                hard: amounts(resource, "0"),
+                used: Amounts::new(),
+                ..quota(namespace, "0", "0")
+            };
+            let raised = raise_shares(&amounts(resource, limit), &[quota("a"), quota("b")]);
+            assert_eq!(raised[0].hard[resource].0, share);
+        }
+    }
+
+    /// A namespace: its part of the limit, what of it is used, whether it grows, whether the API
+    /// server refuses its changes, and how much more it uses before each step.
+    type Case = (u64, u64, bool, bool, [u64; 2]);
+
+    fn sum_of_hard(quotas: &[ObservedQuota]) -> i128 {
+        quotas.iter().map(|quota| nanos_of(&quota.hard["pods"]).unwrap()).sum()
+    }
+
+    /// Namespaces use more, as far as their quotas allow, at the same time as a change is made.
+    fn use_more(quotas: &mut [ObservedQuota], cases: &[Case], step: usize) {
+        for (quota, case) in quotas.iter_mut().zip(cases) {
+            let (hard, used) = (&quota.hard["pods"], &quota.used["pods"]);
+            let more = i128::from(case.4[step]) * NANOS_PER_UNIT;
+            let used = (nanos_of(used).unwrap() + more).min(nanos_of(hard).unwrap());
+            quota.used.insert("pods".to_owned(), quantity_of(used));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_sum_is_within_the_limit_at_every_moment(
+            cases in proptest::collection::vec(
+                (0..50_u64, 0..50_u64, any::<bool>(), any::<bool>(), [0..9_u64, 0..9_u64]), 1..7,
+            ),
+            spare in 0..30_u64,
+        ) {
+            let granted: u64 = cases.iter().map(|case| case.0).sum();
+            let limit = amounts("pods", &(granted + spare).to_string());
+            let most = nanos_of(&limit["pods"]).unwrap();
+            let mut quotas: Vec<ObservedQuota> = cases.iter().enumerate().map(|(index, case)| {
+                let used = case.1.min(case.0).to_string();
+                let quota = quota(&index.to_string(), &case.0.to_string(), &used);
+                ObservedQuota { grows: case.2, ..quota }
+            }).collect();
+            for round in 0..3 {
+                for (step, plan) in [lower_shares, raise_shares].into_iter().enumerate() {
+                    for change in plan(&limit, &quotas) {
+                        let index: usize = change.namespace.parse().unwrap();
+                        // In the last round nothing is refused.
+                        if round == 2 || !cases[index].3 {
+                            apply(&mut quotas, vec![change]);
+                        }
+                        prop_assert!(sum_of_hard(&quotas) <= most);
+                    }
+                    if round < 2 {
+                        use_more(&mut quotas, &cases, step);
+                    }
+                }
+            }
+            for quota in &quotas {
+                let (hard, used) = (nanos_of(&quota.hard["pods"]), nanos_of(&quota.used["pods"]));
+                prop_assert!(used <= hard);
+            }
+            // What is free is granted, and then nothing changes any more.
+            if quotas.iter().any(|quota| quota.grows) {
+                prop_assert!(lower_shares(&limit, &quotas).is_empty());
+                prop_assert!(raise_shares(&limit, &quotas).is_empty());
+            }
+        }
+    }
+}
