@@ -101,13 +101,13 @@ pub struct Drift {
     pub found_at: WireTime,
 }
 
-/// A user's own namespace in a cluster.
+/// A user's own namespace in a cluster, or their membership in a tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct Workspace {
     /// Identifier of the workspace in this API.
     pub id: Uuid,
-    /// Name of the workspace's namespace in the cluster.
+    /// Name of the workspace's namespace in the cluster; of a membership, the home of its tenant.
     pub namespace: String,
     /// Lifecycle status of the workspace.
     pub status: WorkspaceStatus,
@@ -133,6 +133,10 @@ pub struct Workspace {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", oai(default, skip_serializing_if_is_empty))]
     pub drift: Vec<Drift>,
+    /// Name of the tenant that the workspace is a membership in; absent for a personal one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub tenant: Option<String>,
 }
 
 /// Response body of `GET /workspaces` and `GET /workspaces/lookup`.

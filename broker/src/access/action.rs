@@ -54,6 +54,9 @@ actions! {
     RevokeCredentials: OwnerOrAdministrator, ResourceAction;
     /// Suspend or resume workspaces.
     SuspendWorkspaces: Administrator, ResourceAction, GeneralAction;
+    /// Become a member of a tenant. Whether the tenant gives the person any rights is not decided
+    /// here: `tenant` compares the person with its owners and bindings.
+    JoinTenant: Owner, ResourceAction;
     /// See everybody's workspaces and audit rows.
     ReadEverything: Administrator, GeneralAction;
     /// See, suspend, resume and rename users, give them groups and end their sessions.

@@ -41,6 +41,26 @@
 //! }
 //! ```
 //!
+//! Becoming a member of a tenant:
+//!
+//! ```no_run
+//! # use tenant_broker::{access::*, identity::Caller, workspace::*};
+//! async fn join(workspaces: Workspaces, caller: Caller, asked: MembershipRequest) -> Result<(), WorkspaceError> {
+//!     let permit = authorize::<JoinTenant, _>(&caller, asked)?;
+//!     workspaces.join(&permit).await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! # use tenant_broker::{access::*, identity::Caller, workspace::*};
+//! async fn join(workspaces: Workspaces, caller: Caller, asked: MembershipRequest) -> Result<(), WorkspaceError> {
+//!     let permit = asked;
+//!     workspaces.join(&permit).await?;
+//!     Ok(())
+//! }
+//! ```
+//!
 //! Listing users:
 //!
 //! ```no_run

@@ -9,6 +9,7 @@
 //! | create a workspace | their own | their own | their own |
 //! | see a workspace and its audit rows, find it by a name | yes | yes | 404 |
 //! | get credentials of a workspace | yes | 403 | 404 |
+//! | become a member of a tenant that names one | themselves | themselves | themselves |
 //! | see what was issued, revoke one credential | yes | yes | 404 |
 //! | suspend, resume | 403 | yes | 403 |
 //! | see everybody's workspaces and audit rows | 403 | yes | 403 |
@@ -32,7 +33,7 @@ use tenant_shared::Role;
 use uuid::Uuid;
 
 pub use action::{
-    Action, CreateWorkspace, GeneralAction, ManageUsers, ReadEverything, ReadWorkspace,
+    Action, CreateWorkspace, GeneralAction, JoinTenant, ManageUsers, ReadEverything, ReadWorkspace,
     ResourceAction, RevokeCredentials, Rule, SuspendWorkspaces, UseWorkspace,
 };
 pub use permit::{Everything, Permit};

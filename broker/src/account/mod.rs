@@ -61,6 +61,11 @@ struct AccountTemplate<'a> {
 }
 
 impl AccountTemplate<'_> {
+    /// Whether one of them is no membership in a tenant.
+    fn has_personal(&self) -> bool {
+        self.workspaces.iter().any(|block| block.workspace.tenant.is_none())
+    }
+
     fn any_is_usable(&self) -> bool {
         self.workspaces.iter().any(|block| block.is_usable)
     }
@@ -252,6 +257,7 @@ mod tests {
             created_at: timestamp(0).into(),
             unfinished: None,
             drift: Vec::new(),
+            tenant: None,
         };
         let workspaces = (0..).zip(statuses).map(workspace).map(WorkspaceBlock::from);
         let template = AccountTemplate {

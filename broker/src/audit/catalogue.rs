@@ -55,6 +55,10 @@ catalogue! {
     InitWorkspace,
     /// All objects of a workspace exist.
     WorkspaceProvisioned,
+    /// A user became a member of a tenant, or was refused.
+    JoinTenant,
+    /// A user is no longer a member of a tenant.
+    LeaveTenant,
     /// A static kubeconfig with a token was issued.
     IssueKubeconfig,
     /// A token for the exec plugin was issued.

@@ -7,7 +7,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, ResourceExt as _, api::ListParams};
 use serde::de::DeserializeOwned;
-use tenant_shared::{SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL};
+use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 
 use super::{
     Cluster, ClusterError,
@@ -23,12 +23,34 @@ impl Cluster {
     ///
     /// # Errors
     /// A request failed; the objects passed until then are not all.
-    pub async fn list_managed<K>(&self, mut visit: impl FnMut(K)) -> Result<(), ClusterError>
+    pub async fn list_managed<K>(&self, visit: impl FnMut(K)) -> Result<(), ClusterError>
+    where
+        K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        self.list_labelled(WORKSPACE_LABEL, visit).await
+    }
+
+    /// As [`Self::list_managed`], for the objects that carry the tenant label.
+    ///
+    /// # Errors
+    /// As [`Self::list_managed`].
+    pub async fn list_of_tenants<K>(&self, visit: impl FnMut(K)) -> Result<(), ClusterError>
+    where
+        K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        self.list_labelled(TENANT_LABEL, visit).await
+    }
+
+    async fn list_labelled<K>(
+        &self,
+        label: &str,
+        mut visit: impl FnMut(K),
+    ) -> Result<(), ClusterError>
     where
         K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
     {
         let api: Api<K> = Api::all(self.client());
-        let all = ListParams::default().labels(WORKSPACE_LABEL).limit(PAGE_SIZE);
+        let all = ListParams::default().labels(label).limit(PAGE_SIZE);
         let mut next = None;
         loop {
             let params = ListParams { continue_token: next, ..all.clone() };
@@ -59,17 +81,18 @@ impl Cluster {
         Ok(!api.list(&ListParams::default().limit(1)).await?.items.is_empty())
     }
 
-    /// The uid of the ServiceAccount that tokens are issued for, no matter who made it; `None` if
-    /// it does not exist.
+    /// The uid of the ServiceAccount of this name, no matter who made it; `None` if it does not
+    /// exist.
     ///
     /// # Errors
     /// The request failed.
     pub async fn service_account_uid(
         &self,
         namespace: &str,
+        name: &str,
     ) -> Result<Option<String>, ClusterError> {
         let api: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
-        let account = api.get_metadata_opt(SERVICE_ACCOUNT_NAME).await?;
+        let account = api.get_metadata_opt(name).await?;
         Ok(account.map(|account| account.uid().unwrap_or_default()))
     }
 

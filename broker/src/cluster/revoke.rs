@@ -17,7 +17,7 @@ use kube::{
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL};
+use tenant_shared::{ROLE_BINDING_NAME, SUSPENDED_LABEL};
 
 use super::{Cluster, ClusterError};
 
@@ -83,21 +83,22 @@ impl Cluster {
         others.or_else(|error| ours.map(drop).and(Err(error)))
     }
 
-    /// Deletes the ServiceAccount, so that its tokens stay invalid when a new one is created, and
-    /// removes the finalizers that hold it. With a uid, only a ServiceAccount of this uid is
-    /// deleted.
+    /// Deletes the ServiceAccount of this name, so that its tokens stay invalid when a new one is
+    /// created, and removes the finalizers that hold it. With a uid, only a ServiceAccount of this
+    /// uid is deleted.
     ///
     /// # Errors
     /// The request failed.
     pub async fn delete_service_account(
         &self,
         namespace: &str,
+        name: &str,
         uid: Option<&str>,
     ) -> Result<(), ClusterError> {
         let api: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
-        match delete_if_exists(&api, SERVICE_ACCOUNT_NAME, uid).await? {
+        match delete_if_exists(&api, name, uid).await? {
             Some(held) if !held.finalizers().is_empty() => {
-                remove_finalizers(&api, SERVICE_ACCOUNT_NAME, held.uid().as_deref()).await
+                remove_finalizers(&api, name, held.uid().as_deref()).await
             }
             _ => Ok(()),
         }
@@ -240,6 +241,7 @@ mod tests {
     use http::{Method, Request, Response, StatusCode};
     use kube::{Client, client::Body};
     use serde_json::Value;
+    use tenant_shared::SERVICE_ACCOUNT_NAME;
     use tower_service::Service;
 
     use super::*;

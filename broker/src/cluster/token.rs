@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use serde_json::json;
-use tenant_shared::{SERVICE_ACCOUNT_NAME, TOKEN_LIFETIME_SECONDS};
+use tenant_shared::TOKEN_LIFETIME_SECONDS;
 
 use super::{Cluster, ClusterError, TokenSecret};
 use crate::base::request_context;
@@ -52,7 +52,7 @@ struct Claims {
 }
 
 impl Cluster {
-    /// Requests a token of a workspace's ServiceAccount for [`TOKEN_LIFETIME_SECONDS`].
+    /// Requests a token of the ServiceAccount `account` for [`TOKEN_LIFETIME_SECONDS`].
     ///
     /// A token that is bound to a Secret becomes invalid as soon as the Secret is deleted. The uid
     /// makes the request fail if somebody else recreated the ServiceAccount. The request carries
@@ -65,10 +65,11 @@ impl Cluster {
     pub async fn request_token(
         &self,
         namespace: &str,
+        account: &str,
         uid: &str,
         secret: Option<&TokenSecret>,
     ) -> Result<IssuedToken, ClusterError> {
-        let result = self.send_token_request(namespace, uid, secret).await;
+        let result = self.send_token_request(namespace, account, uid, secret).await;
         self.metrics.token_request_ended(outcome(&result));
         result
     }
@@ -76,6 +77,7 @@ impl Cluster {
     async fn send_token_request(
         &self,
         namespace: &str,
+        account: &str,
         uid: &str,
         secret: Option<&TokenSecret>,
     ) -> Result<IssuedToken, ClusterError> {
@@ -95,7 +97,7 @@ impl Cluster {
             },
         });
         let request = Request::post(format!(
-            "/api/v1/namespaces/{namespace}/serviceaccounts/{SERVICE_ACCOUNT_NAME}/token"
+            "/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         ))
         .header(http::header::CONTENT_TYPE, "application/json")
         .header("Audit-ID", &audit_id)

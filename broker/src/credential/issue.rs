@@ -99,13 +99,15 @@ impl Credentials {
         let workspace_id = active.workspace_id();
         let (namespace, uid) = (active.namespace(), active.service_account_uid());
         let cluster = self.cluster_of(active.permit().resource())?;
-        let secret = if self.bind {
+        // In the home of a tenant there are ServiceAccounts only.
+        let secret = if self.bind && active.permit().resource().tenant_name().is_none() {
             self.create_secret(cluster, namespace, workspace_id).await?
         } else {
             None
         };
-        let IssuedToken { token, expires_at, lifetime, credential_id } =
-            cluster.request_token(namespace, uid, secret.as_ref()).await?;
+        let IssuedToken { token, expires_at, lifetime, credential_id } = cluster
+            .request_token(namespace, active.service_account(), uid, secret.as_ref())
+            .await?;
         let event = audit::Event {
             workspace_id: Some(workspace_id),
             credential_id: Some(credential_id.clone()),

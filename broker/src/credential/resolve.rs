@@ -82,10 +82,11 @@ struct LedgerRow {
 
 const FIND_CREDENTIAL: &str = "\
 SELECT c.credential_id, c.issued_at, c.expires_at, s.user_id, e.email, c.workspace_id, \
-  m.namespace, c.session_id, s.client_id, s.user_agent, s.ip_address, s.created_at, s.ended_at, \
-  s.ended_why \
+  COALESCE(h.home, m.namespace) AS namespace, c.session_id, s.client_id, s.user_agent, \
+  s.ip_address, s.created_at, s.ended_at, s.ended_why \
 FROM issued_credentials c \
 JOIN workspace_members m ON m.workspace_id = c.workspace_id \
+LEFT JOIN membership_homes h ON h.workspace_id = c.workspace_id \
 LEFT JOIN user_sessions s ON s.session_id = c.session_id \
 LEFT JOIN user_emails e ON e.user_id = s.user_id \
 WHERE c.credential_id = $1";

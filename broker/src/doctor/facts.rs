@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use tenant_shared::TOKEN_LIFETIME_SECONDS;
+use tenant_shared::{SERVICE_ACCOUNT_NAME, TOKEN_LIFETIME_SECONDS};
 
 use super::Check;
 use crate::{
@@ -91,7 +91,7 @@ pub(super) async fn tokens(
         checks.push(Check::warned(title, "there is no workspace yet to try it with"));
         return Ok(());
     };
-    let issued = match cluster.request_token(&namespace, &uid, None).await {
+    let issued = match cluster.request_token(&namespace, SERVICE_ACCOUNT_NAME, &uid, None).await {
         Ok(issued) => issued,
         Err(error @ ClusterError::Unavailable(_)) => return Err(error),
         Err(error) => {

@@ -61,6 +61,6 @@ pub use rights::{Reason, Rights, rights_of};
 pub use settings::{ClusterList, TenantSettings, UnknownClusterList};
 pub use shares::{ObservedQuota, QuotaChange, lower_shares, raise_shares};
 pub use status::{StatusInputs, tenant_status};
-pub(crate) use store::get_or_create_personal;
 pub use store::{Claim, NamespaceRow, NamespaceStatus, Observed, TenantRow, TenantStatus, Tenants};
+pub(crate) use store::{get_or_create_personal, lock_active_tenant};
 pub use subject::{Subject, SubjectError};

@@ -27,9 +27,14 @@ impl Active {
         self.permit.resource().id
     }
 
-    /// Name of the workspace's namespace in the cluster.
+    /// Name of the workspace's namespace in the cluster; of a membership, the home of its tenant.
     pub fn namespace(&self) -> &str {
         self.permit.resource().namespace()
+    }
+
+    /// Name of the ServiceAccount that tokens are requested for.
+    pub fn service_account(&self) -> &str {
+        self.permit.resource().service_account()
     }
 
     /// Uid of the ServiceAccount that tokens are requested for.
@@ -42,12 +47,14 @@ impl Workspaces {
     /// Proof that the workspace is provisioned.
     ///
     /// # Errors
-    /// The workspace is suspended or not ready, or its ServiceAccount is being replaced.
+    /// The workspace is suspended or not ready, its user left the tenant, or its ServiceAccount is
+    /// being replaced.
     pub fn active(
         &self,
         permit: &Permit<UseWorkspace, WorkspaceRow>,
     ) -> Result<Active, WorkspaceError> {
         let workspace = permit.resource();
+        workspace.require_member()?;
         match (workspace.status(), &workspace.k8s_sa_uid) {
             (WorkspaceStatus::Provisioned, Some(uid)) => {
                 Ok(Active { permit: permit.clone(), service_account_uid: uid.as_str().into() })

@@ -49,6 +49,18 @@ pub enum WorkspaceError {
     /// The workspace can be resumed after this number of seconds.
     #[error("API servers accept old tokens from their cache for 10 s; resume again in {0} s")]
     TooEarly(u64),
+    /// The user left this tenant, or lost the rights in it.
+    #[error(
+        "the user is no member of tenant {0} any more; have the user named by the Tenant, and sign \
+         in again"
+    )]
+    NotMember(String),
+    /// This tenant is suspended or closed, so nobody becomes a member.
+    #[error("the tenant {0} is suspended or was deleted; ask an administrator")]
+    TenantNotActive(String),
+    /// The home of a tenant, a namespace of this name, does not exist yet.
+    #[error("the home of the tenant, namespace {0}, does not exist yet; try again")]
+    NoHome(String),
     /// The owner, who has this identifier, is suspended.
     #[error("its owner is suspended; resume the owner first: kubectl tenant users resume {0}")]
     OwnerSuspended(Uuid),

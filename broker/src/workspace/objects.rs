@@ -22,8 +22,9 @@ use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, TIER_LABEL};
 use uuid::Uuid;
 
 use crate::{
-    cluster::{Compared, Object, labels_of},
+    cluster::{Compared, Object, labels_of, labels_of_tenant},
     tier::Tier,
+    workspace::WorkspaceRow,
 };
 
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
@@ -128,8 +129,25 @@ pub(super) fn older_version_of(object: &Object, tier: &Tier) -> Option<Object> {
     }
 }
 
-/// The ServiceAccount whose tokens the tenant receives.
-pub(super) fn service_account(workspace: Uuid, namespace: &str) -> ServiceAccount {
+/// The ServiceAccount whose tokens the user of a workspace receives.
+pub(super) fn account_of(workspace: &WorkspaceRow) -> ServiceAccount {
+    let Some(tenant) = workspace.tenant_name() else {
+        return service_account(workspace.id, &workspace.k8s_namespace);
+    };
+    ServiceAccount {
+        metadata: ObjectMeta {
+            name: Some(workspace.k8s_sa_name.clone()),
+            namespace: Some(workspace.k8s_namespace.clone()),
+            labels: Some(labels_of_tenant(&tenant)),
+            ..ObjectMeta::default()
+        },
+        automount_service_account_token: Some(false),
+        ..ServiceAccount::default()
+    }
+}
+
+/// The ServiceAccount of a personal workspace.
+fn service_account(workspace: Uuid, namespace: &str) -> ServiceAccount {
     ServiceAccount {
         metadata: meta(workspace, namespace, SERVICE_ACCOUNT_NAME),
         // The account is for people; a pod does not need it.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tenant_shared::{Step, StepResult, Unfinished, WorkspaceStatus as Status};
 
-use super::{WorkspaceError, WorkspaceRow};
+use super::{WorkspaceError, WorkspaceRow, state::WorkspaceKind};
 use crate::base::{clock::timestamp, error_chain};
 
 /// Maximum length of the error message of an open step, in characters.
@@ -14,23 +14,46 @@ const MAX_DETAIL: usize = 500;
 /// failures are counted.
 pub const REVOCATION_STEPS: [&str; 4] =
     ["label_namespace", "delete_role_bindings", "delete_service_account", "close_streams"];
-/// Steps of a suspension after the decision is on record.
-pub(super) const SUSPENSION_STEPS: [&str; 5] = {
+/// Steps of the suspension of a personal workspace after the decision is on record.
+const SUSPENSION_STEPS: [&str; 5] = {
     let [label, unbind, delete_account, close_streams] = REVOCATION_STEPS;
     [label, unbind, delete_account, close_streams, "finish"]
 };
-/// Steps of a resumption after the decision is on record.
-pub(super) const RESUMPTION_STEPS: [&str; 2] = ["unlabel_namespace", "create_objects"];
+/// Steps of the suspension of a membership after the decision is on record.
+const MEMBERSHIP_SUSPENSION_STEPS: [&str; 3] = {
+    let [_, _, delete_account, close_streams] = REVOCATION_STEPS;
+    [delete_account, close_streams, "finish"]
+};
+/// Steps of the resumption of a personal workspace after the decision is on record.
+const RESUMPTION_STEPS: [&str; 2] = ["unlabel_namespace", "create_objects"];
+/// Steps of the resumption of a membership after the decision is on record.
+const MEMBERSHIP_RESUMPTION_STEPS: [&str; 1] = ["create_objects"];
 /// Steps of an init after the request is on record.
 const PROVISIONING_STEPS: [&str; 1] = ["create_objects"];
 
 /// The steps that lead from this state to the next one.
-pub(super) fn steps_of(status: Status) -> &'static [&'static str] {
+fn steps_of(kind: WorkspaceKind, status: Status) -> &'static [&'static str] {
     match status {
         Status::Provisioning => &PROVISIONING_STEPS,
-        Status::Suspending => &SUSPENSION_STEPS,
-        Status::Resuming => &RESUMPTION_STEPS,
+        Status::Suspending => suspension_steps(kind),
+        Status::Resuming => resumption_steps(kind),
         Status::Provisioned | Status::Suspended | Status::Failed => &[],
+    }
+}
+
+/// Steps of a suspension after the decision is on record.
+pub(super) fn suspension_steps(kind: WorkspaceKind) -> &'static [&'static str] {
+    match kind {
+        WorkspaceKind::Personal => &SUSPENSION_STEPS,
+        WorkspaceKind::Membership => &MEMBERSHIP_SUSPENSION_STEPS,
+    }
+}
+
+/// Steps of a resumption after the decision is on record.
+pub(super) fn resumption_steps(kind: WorkspaceKind) -> &'static [&'static str] {
+    match kind {
+        WorkspaceKind::Personal => &RESUMPTION_STEPS,
+        WorkspaceKind::Membership => &MEMBERSHIP_RESUMPTION_STEPS,
     }
 }
 
@@ -98,11 +121,11 @@ impl Steps {
     }
 
     /// The steps out of this state that were not done, separated by commas.
-    pub(super) fn open_steps(&self, status: Status) -> String {
+    pub(super) fn open_steps(&self, kind: WorkspaceKind, status: Status) -> String {
         let is_done = |name: &str| {
             self.0.iter().any(|step| step.step == name && step.result == StepResult::Done)
         };
-        let open = steps_of(status).iter().filter(|name| !is_done(name));
+        let open = steps_of(kind, status).iter().filter(|name| !is_done(name));
         open.copied().collect::<Vec<_>>().join(",")
     }
 
@@ -134,7 +157,7 @@ impl Steps {
 
 /// The unfinished work on a workspace; `None` if there is none.
 pub(super) fn unfinished(workspace: &WorkspaceRow) -> Option<Unfinished> {
-    let steps = steps_of(workspace.status());
+    let steps = steps_of(workspace.kind(), workspace.status());
     if steps.is_empty() {
         return None;
     }
@@ -160,7 +183,9 @@ mod tests {
     #[tokio::test]
     async fn failed_and_unreached_steps_are_open() {
         let mut steps = Steps::default();
-        assert_eq!(steps.open_steps(Status::Suspending), SUSPENSION_STEPS.join(","));
+        let open_steps = |steps: &Steps, kind| steps.open_steps(kind, Status::Suspending);
+        let all = SUSPENSION_STEPS.join(",");
+        assert_eq!(open_steps(&steps, WorkspaceKind::Personal), all);
         let hour = Duration::from_hours(1);
         let refused = WorkspaceError::Conflict("no".to_owned());
         let label = run_step("label_namespace", hour, async { Err::<(), _>(refused) }).await;
@@ -174,7 +199,9 @@ mod tests {
         let timed_out = run_step("delete_service_account", Duration::ZERO, never).await;
         assert!(matches!(steps.add(timed_out), Err(WorkspaceError::TimedOut(_))));
         let open = ["label_namespace", "delete_service_account", "close_streams", "finish"];
-        assert_eq!(steps.open_steps(Status::Suspending), open.join(","));
+        assert_eq!(open_steps(&steps, WorkspaceKind::Personal), open.join(","));
+        let of_membership = MEMBERSHIP_SUSPENSION_STEPS.join(",");
+        assert_eq!(open_steps(&steps, WorkspaceKind::Membership), of_membership);
         let report = steps.into_steps(&SUSPENSION_STEPS);
         for name in SUSPENSION_STEPS {
             let step = report.iter().find(|step| step.step == name).unwrap();
@@ -188,11 +215,13 @@ mod tests {
 
     #[test]
     fn only_unfinished_states_have_steps() {
-        for status in [Status::Provisioned, Status::Suspended, Status::Failed] {
-            assert!(steps_of(status).is_empty());
-        }
-        for status in super::super::state::UNFINISHED {
-            assert!(!steps_of(status).is_empty());
+        for kind in [WorkspaceKind::Personal, WorkspaceKind::Membership] {
+            for status in [Status::Provisioned, Status::Suspended, Status::Failed] {
+                assert!(steps_of(kind, status).is_empty());
+            }
+            for status in super::super::state::UNFINISHED {
+                assert!(!steps_of(kind, status).is_empty());
+            }
         }
     }
 }

@@ -5,14 +5,13 @@ use uuid::Uuid;
 
 use super::{
     WorkspaceError, WorkspaceRow, Workspaces,
-    state::Event,
-    store::{self, NewWorkspace},
+    state::{Event, WorkspaceKind},
+    store::{self, MadeUids, NewWorkspace},
 };
 use crate::{
     access::{CreateWorkspace, Permit},
     audit::{self, Action},
     base::throttle::{self, RateLimit},
-    cluster::ClusterError,
     identity::lock_if_active,
     tenant::get_or_create_personal,
     tier::Tier,
@@ -130,13 +129,13 @@ impl Workspaces {
         {
             Box::pin(self.delete_retired_account(workspace)).await?;
         }
-        let made = match self.create_objects(workspace).await {
+        let made = match Box::pin(self.create_all(workspace)).await {
             Ok(made) => made,
-            Err(ClusterError::Conflict(what)) => {
+            Err(WorkspaceError::Conflict(what)) => {
                 self.mark_failed(workspace, &what).await?;
                 return Err(WorkspaceError::Conflict(what));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         };
         let action = match workspace.status() {
             WorkspaceStatus::Resuming => Action::WorkspaceResumed,
@@ -176,16 +175,28 @@ impl Workspaces {
         }
     }
 
+    /// Creates the objects that a workspace consists of.
+    async fn create_all(&self, workspace: &WorkspaceRow) -> Result<MadeUids, WorkspaceError> {
+        match workspace.kind() {
+            WorkspaceKind::Personal => Ok(self.create_objects(workspace).await?),
+            WorkspaceKind::Membership => self.create_member_account(workspace).await,
+        }
+    }
+
     async fn mark_failed(&self, workspace: &WorkspaceRow, why: &str) -> sqlx::Result<()> {
+        let action = match workspace.kind() {
+            WorkspaceKind::Personal => Action::InitWorkspace,
+            WorkspaceKind::Membership => Action::JoinTenant,
+        };
         let mut tx = self.db.begin().await?;
         if store::advance(&mut tx, &self.clock, workspace.id, Event::Conflict).await? {
             let event = audit::Event {
                 user_id: Some(workspace.user_id),
                 workspace_id: Some(workspace.id),
-                ..audit::Event::refused(Action::InitWorkspace, why)
+                ..audit::Event::refused(action, why)
             };
             audit::record(&mut tx, &self.clock, event).await?;
-            self.metrics.action(Action::InitWorkspace.as_str(), "refused");
+            self.metrics.action(action.as_str(), "refused");
         }
         tx.commit().await
     }

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::{
     WorkspaceError, WorkspaceRow, Workspaces,
     audit_events::broker_event,
-    state::Event,
+    state::{Event, WorkspaceKind},
     store::{self, restored},
 };
 use crate::{
@@ -145,6 +145,12 @@ impl Workspaces {
         workspace: &WorkspaceRow,
     ) -> Result<WorkspaceRow, WorkspaceError> {
         let (cluster, namespace) = (self.cluster_of(workspace)?, workspace.k8s_namespace.as_str());
+        let name = workspace.service_account();
+        if workspace.kind() == WorkspaceKind::Membership {
+            // It is known by its name, whatever became of the home.
+            let account = cluster.service_account_uid(namespace, name).await?;
+            return self.record_account(workspace, account.as_deref()).await;
+        }
         let ownership =
             cluster.namespace_ownership(namespace, workspace.id, workspace.recorded_uids()).await?;
         // The creation of the objects decides about another namespace of the name.
@@ -155,7 +161,7 @@ impl Workspaces {
                     self.keep_suspended(workspace).await?;
                     return Err(WorkspaceError::Suspended);
                 }
-                cluster.service_account_uid(namespace).await?
+                cluster.service_account_uid(namespace, name).await?
             }
             NamespaceOwnership::Missing | NamespaceOwnership::Foreign if may_be_missing => None,
             NamespaceOwnership::Relabelled { .. } => {
@@ -169,7 +175,16 @@ impl Workspaces {
                 return Err(WorkspaceError::Conflict(why));
             }
         };
-        let uid = account.as_deref().unwrap_or(restored::NO_ACCOUNT);
+        self.record_account(workspace, account.as_deref()).await
+    }
+
+    /// Records the uid of the ServiceAccount that the cluster has, and returns the row with it.
+    async fn record_account(
+        &self,
+        workspace: &WorkspaceRow,
+        uid: Option<&str>,
+    ) -> Result<WorkspaceRow, WorkspaceError> {
+        let uid = uid.unwrap_or(restored::NO_ACCOUNT);
         restored::identify_account(&self.db, workspace.id, uid).await?;
         Ok(store::by_id(&self.db, workspace.id).await?.ok_or(sqlx::Error::RowNotFound)?)
     }
@@ -195,7 +210,8 @@ impl Workspaces {
         match retired {
             Some(uid) if workspace.status() == Status::Provisioning => {
                 let cluster = self.cluster_of(workspace)?;
-                Ok(cluster.delete_service_account(&workspace.k8s_namespace, Some(uid)).await?)
+                let (namespace, name) = (workspace.namespace(), workspace.service_account());
+                Ok(cluster.delete_service_account(namespace, name, Some(uid)).await?)
             }
             _ => Ok(()),
         }

@@ -5,8 +5,8 @@ use tenant_shared::{Suspension, TOKEN_CACHE_SECONDS, WorkspaceStatus};
 use super::{
     WorkspaceError, WorkspaceRow, Workspaces,
     audit_events::admin_event,
-    progress::{RESUMPTION_STEPS, Steps},
-    state::Event,
+    progress::{Steps, resumption_steps},
+    state::{Event, WorkspaceKind},
     store,
 };
 use crate::{
@@ -33,13 +33,10 @@ impl Workspaces {
         reason: Option<String>,
     ) -> Result<Suspension, WorkspaceError> {
         let (workspace, mut steps) = (permit.resource(), Steps::default());
+        workspace.require_member()?;
         match workspace.status() {
             WorkspaceStatus::Suspended => {
-                let left = workspace.status_changed_at + TOKEN_CACHE_MS - self.clock.now_ms();
-                if left > 0 {
-                    let seconds = u64::try_from(left).unwrap_or(0).div_ceil(1000);
-                    return Err(WorkspaceError::TooEarly(seconds));
-                }
+                self.require_expired_token_cache(workspace)?;
                 let event = admin_event(permit, Action::ResumeWorkspace, reason);
                 steps.run("record", self.begin_resumption(workspace, event)).await?;
             }
@@ -54,7 +51,24 @@ impl Workspaces {
             Ok(())
         };
         self.metrics.action(Action::ResumeWorkspace.as_str(), "success");
-        self.suspension_report(&resuming, steps, &RESUMPTION_STEPS, rest).await
+        let all = resumption_steps(resuming.kind());
+        self.suspension_report(&resuming, steps, all, rest).await
+    }
+
+    /// Refuses while API servers may still accept a token from before the suspension.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::TooEarly`].
+    pub(super) fn require_expired_token_cache(
+        &self,
+        suspended: &WorkspaceRow,
+    ) -> Result<(), WorkspaceError> {
+        let left = suspended.status_changed_at + TOKEN_CACHE_MS - self.clock.now_ms();
+        if left > 0 {
+            let seconds = u64::try_from(left).unwrap_or(0).div_ceil(1000);
+            return Err(WorkspaceError::TooEarly(seconds));
+        }
+        Ok(())
     }
 
     /// Records the decision to resume a workspace whose owner is active.
@@ -82,29 +96,28 @@ impl Workspaces {
         workspace: &WorkspaceRow,
         steps: &mut Steps,
     ) -> Result<(), WorkspaceError> {
-        let (cluster, namespace) = (self.cluster_of(workspace)?, workspace.k8s_namespace.as_str());
-        steps
-            .run("unlabel_namespace", async {
-                match cluster
-                    .namespace_ownership(namespace, workspace.id, workspace.recorded_uids())
-                    .await?
-                {
-                    NamespaceOwnership::Managed { uid } => {
-                        Ok(cluster.mark_suspended(namespace, Some(&uid), false).await?)
-                    }
-                    // The workspace was suspended before its namespace was created.
-                    NamespaceOwnership::Missing => Ok(()),
-                    NamespaceOwnership::Relabelled { .. } => {
-                        Err(WorkspaceError::relabelled(workspace))
-                    }
-                    NamespaceOwnership::Foreign => {
-                        Err(WorkspaceError::ForeignNamespace(namespace.to_owned()))
-                    }
-                }
-            })
-            .await?;
+        if workspace.kind() == WorkspaceKind::Personal {
+            steps.run("unlabel_namespace", self.unlabel_namespace(workspace)).await?;
+        }
         steps
             .run("create_objects", async { self.finish_provisioning(workspace).await.map(drop) })
             .await
+    }
+
+    /// Removes the label of a suspended workspace from its namespace.
+    async fn unlabel_namespace(&self, workspace: &WorkspaceRow) -> Result<(), WorkspaceError> {
+        let (cluster, namespace) = (self.cluster_of(workspace)?, workspace.k8s_namespace.as_str());
+        let recorded = workspace.recorded_uids();
+        match cluster.namespace_ownership(namespace, workspace.id, recorded).await? {
+            NamespaceOwnership::Managed { uid } => {
+                Ok(cluster.mark_suspended(namespace, Some(&uid), false).await?)
+            }
+            // The workspace was suspended before its namespace was created.
+            NamespaceOwnership::Missing => Ok(()),
+            NamespaceOwnership::Relabelled { .. } => Err(WorkspaceError::relabelled(workspace)),
+            NamespaceOwnership::Foreign => {
+                Err(WorkspaceError::ForeignNamespace(namespace.to_owned()))
+            }
+        }
     }
 }

@@ -11,8 +11,8 @@ use super::{
     WorkspaceError, WorkspaceRow, Workspaces,
     audit_events::broker_event,
     progress::{StepAttempt, Steps, run_step},
-    state::Event,
-    store,
+    state::{Event, WorkspaceKind},
+    store::{self, membership},
     suspension_target::SuspensionTarget,
 };
 use crate::{
@@ -96,6 +96,9 @@ impl Workspaces {
         steps: &mut Steps,
     ) -> Result<(), WorkspaceError> {
         let cluster = self.cluster_of(workspace)?;
+        if workspace.kind() == WorkspaceKind::Membership {
+            return self.delete_account_of_membership(cluster, workspace, steps).await;
+        }
         let target = self.suspension_target(cluster, workspace).await;
         let labelled = Notify::new();
         let label = async {
@@ -117,6 +120,40 @@ impl Workspaces {
             self.record_failure(workspace, &tried);
             result = result.and(steps.add(tried));
         }
+        self.suspend_again_if_open(workspace, result).await
+    }
+
+    /// Deletes the ServiceAccount of a membership, which is all that it has in the cluster. The
+    /// RoleBindings of its tenant stay, because they give other members their rights.
+    async fn delete_account_of_membership(
+        &self,
+        cluster: &Cluster,
+        workspace: &WorkspaceRow,
+        steps: &mut Steps,
+    ) -> Result<(), WorkspaceError> {
+        let delete_account = async {
+            // The tenant was made again, so the account of this name may be a later membership's,
+            // which began after the revocation here was done.
+            if membership::is_succeeded(&self.db, workspace).await? {
+                return Ok(());
+            }
+            // The uid is that of the account, whatever became of the home.
+            let target = SuspensionTarget::Unknown;
+            self.delete_service_account(cluster, workspace, &target).await
+        };
+        let account = run_step("delete_service_account", STEP_TIMEOUT, delete_account).await;
+        self.record_failure(workspace, &account);
+        let result = steps.add(account);
+        self.suspend_again_if_open(workspace, result).await
+    }
+
+    /// Has the sweep retry the steps of a suspended workspace in which rights were found that could
+    /// not be revoked. Returns the result.
+    async fn suspend_again_if_open(
+        &self,
+        workspace: &WorkspaceRow,
+        result: Result<(), WorkspaceError>,
+    ) -> Result<(), WorkspaceError> {
         if result.is_err() && workspace.status() == WorkspaceStatus::Suspended {
             // The suspended workspace may have rights again, so its status goes back to suspending,
             // and the sweep retries the steps.
@@ -194,8 +231,8 @@ impl Workspaces {
         if !target.may_have_rights() {
             return target.skipped(workspace);
         }
-        let namespace = &workspace.k8s_namespace;
-        let read = cluster.service_account_uid(namespace);
+        let (namespace, name) = (&workspace.k8s_namespace, workspace.service_account());
+        let read = cluster.service_account_uid(namespace, name);
         let uid = match tokio::time::timeout(READ_TIMEOUT, read).await {
             Ok(Ok(None)) => return Ok(()),
             Ok(Ok(Some(uid))) => Some(uid),
@@ -207,7 +244,7 @@ impl Workspaces {
         if !self.is_still_suspended(workspace).await {
             return Ok(());
         }
-        Ok(cluster.delete_service_account(namespace, uid.as_deref()).await?)
+        Ok(cluster.delete_service_account(namespace, name, uid.as_deref()).await?)
     }
 
     /// Whether the database still has the workspace as suspending or suspended. A slow run must not

@@ -9,12 +9,15 @@
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
-use super::{Steps, WorkspaceError, WorkspaceRow, Workspaces, objects, store};
+use super::{
+    Steps, WorkspaceError, WorkspaceRow, Workspaces, membership::require_home, objects,
+    state::WorkspaceKind, store,
+};
 use crate::{
     access::{Permit, UseWorkspace},
     audit::{self, Action},
     base::db::Tx,
-    cluster::{Cluster, ClusterError, Object},
+    cluster::{Cluster, Object},
 };
 
 /// Steps of a rotation after the decision is on record.
@@ -73,7 +76,8 @@ impl Workspaces {
             return Ok(());
         };
         let (cluster, namespace) = (self.cluster_of(workspace)?, workspace.k8s_namespace.as_str());
-        let deleted = Box::pin(cluster.delete_service_account(namespace, Some(retired)));
+        let name = workspace.service_account();
+        let deleted = Box::pin(cluster.delete_service_account(namespace, name, Some(retired)));
         steps.run("delete_service_account", deleted).await?;
         let made = make_service_account(cluster, workspace, retired);
         let uid = steps.run("create_service_account", made).await?;
@@ -134,12 +138,15 @@ async fn make_service_account(
     cluster: &Cluster,
     workspace: &WorkspaceRow,
     retired: &str,
-) -> Result<String, ClusterError> {
-    let account = objects::service_account(workspace.id, &workspace.k8s_namespace);
+) -> Result<String, WorkspaceError> {
+    if workspace.kind() == WorkspaceKind::Membership {
+        require_home(cluster, workspace).await?;
+    }
+    let account = objects::account_of(workspace);
     let outcome = cluster.create_or_verify(&Object::ServiceAccount(Box::new(account))).await?;
     if outcome.uid == retired {
         // Somebody added a finalizer, so the object stays until that is removed.
-        return Err(ClusterError::Conflict("the old ServiceAccount still exists".to_owned()));
+        return Err(WorkspaceError::Conflict("the old ServiceAccount still exists".to_owned()));
     }
     Ok(outcome.uid)
 }

@@ -16,6 +16,15 @@
 
 use tenant_shared::WorkspaceStatus as Status;
 
+/// The objects that a workspace consists of in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WorkspaceKind {
+    /// A namespace of its own, and the objects in it.
+    Personal,
+    /// A ServiceAccount in the home of a tenant. All other objects are the tenant's.
+    Membership,
+}
+
 /// An event that may change the status of a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {

@@ -5,9 +5,9 @@ use tenant_shared::Suspension;
 use super::{
     WorkspaceError, WorkspaceRow, Workspaces,
     audit_events::admin_event,
-    progress::{SUSPENSION_STEPS, Steps},
-    state::Event,
-    store::{self, work},
+    progress::{Steps, suspension_steps},
+    state::{Event, WorkspaceKind},
+    store::{self, membership, work},
 };
 use crate::{
     access::{Permit, SuspendWorkspaces},
@@ -40,7 +40,8 @@ impl Workspaces {
             store::by_id(&self.db, workspace.id).await?.ok_or(sqlx::Error::RowNotFound)?;
         let rest = self.revoke_access_detached(&suspending, &mut steps).await;
         self.metrics.action(Action::SuspendWorkspace.as_str(), "success");
-        self.suspension_report(&suspending, steps, &SUSPENSION_STEPS, rest).await
+        let all = suspension_steps(suspending.kind());
+        self.suspension_report(&suspending, steps, all, rest).await
     }
 
     /// Records the decision to suspend a workspace in the caller's transaction. No credential is
@@ -71,7 +72,8 @@ impl Workspaces {
         Ok(tx.commit().await?)
     }
 
-    /// As [`Self::advance_and_record`], in the caller's transaction.
+    /// As [`Self::advance_and_record`], in the caller's transaction. The suspension of a membership
+    /// whose user left lasts if the user joins again.
     pub(super) async fn advance_and_record_in(
         &self,
         tx: &mut Tx,
@@ -81,7 +83,11 @@ impl Workspaces {
     ) -> sqlx::Result<()> {
         let since = matches!(event, Event::RightsGone | Event::RightsFound)
             .then_some(workspace.status_changed_at);
-        if store::advance_since(tx, &self.clock, workspace.id, event, since).await? {
+        let changed = store::advance_since(tx, &self.clock, workspace.id, event, since).await?
+            || (event == Event::Suspend
+                && workspace.kind() == WorkspaceKind::Membership
+                && membership::hold(tx, workspace.id).await?);
+        if changed {
             audit::record(tx, &self.clock, entry).await?;
         }
         Ok(())
@@ -90,7 +96,8 @@ impl Workspaces {
     /// Stores the open steps of a run in the row, where `unfinished` in the API reads them.
     async fn record_open_steps(&self, begun: &WorkspaceRow, steps: &Steps) -> sqlx::Result<()> {
         let mut tx = self.db.begin().await?;
-        work::set_open_steps(&mut tx, begun, &steps.open_steps(begun.status())).await?;
+        work::set_open_steps(&mut tx, begun, &steps.open_steps(begun.kind(), begun.status()))
+            .await?;
         tx.commit().await
     }
 

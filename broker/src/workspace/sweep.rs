@@ -92,7 +92,7 @@ impl Workspaces {
             Err(_) => (SweepOutcome::TimedOut, format!("not done in {WORKSPACE_TIMEOUT:?}")),
         };
         self.metrics.sweep_attempt(status, outcome);
-        let open_steps = steps.open_steps(status);
+        let open_steps = steps.open_steps(workspace.kind(), status);
         let rest = work::backoff_ms(status, workspace.sweep_attempts);
         tracing::warn!(
             workspace = %workspace.id, status = status.as_str(), open_steps, error,

@@ -38,6 +38,13 @@ DROP TABLE tenants;"
     }
 }
 
+/// What migration 0019 did, taken back.
+const DROP_MEMBERSHIPS: &str = "\
+DROP VIEW membership_homes;
+DROP INDEX workspaces_home_namespace;
+ALTER TABLE workspaces DROP COLUMN home_namespace;
+ALTER TABLE workspaces DROP COLUMN left_status;";
+
 /// What migration 0018 did, taken back.
 const DROP_PERSONS: &str = "\
 DROP INDEX identities_issuer_user_name;
@@ -117,11 +124,13 @@ async fn databases_of_earlier_versions_are_upgraded_with_their_data(on: On) {
         for broker in world.brokers() {
             broker.stop().await.unwrap();
         }
+        execute(&world, on, DROP_MEMBERSHIPS).await;
         execute(&world, on, DROP_PERSONS).await;
         execute(&world, on, drop_tenants(on)).await;
         execute(&world, on, earlier).await;
         let (code, text) = check(&world).await;
         assert!(code == 1 && text.contains("  0016 personal tenants\n"), "{code}: {text}");
+        assert!(text.contains("  0019 memberships\n"), "{text}");
         // All replicas at once: one of them migrates, the others wait.
         for started in join_all(world.brokers().iter().map(Broker::start)).await {
             started.unwrap();

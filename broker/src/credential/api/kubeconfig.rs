@@ -97,7 +97,8 @@ impl Kubeconfig {
 }
 
 impl Kubeconfig {
-    /// The permit for the requested workspace, or for the caller's oldest one.
+    /// The permit for the requested workspace, or for the caller's oldest one. Memberships in
+    /// tenants come after personal workspaces, so that a new membership changes no file.
     async fn authorize(
         &self,
         caller: &Caller,
@@ -107,7 +108,8 @@ impl Kubeconfig {
             let action = audit_action(CredentialKind::Kubeconfig);
             return Ok(self.workspaces.authorize_audited(caller, id, action).await?);
         }
-        let usable = self.workspaces.usable_by(caller).await?;
+        let mut usable = self.workspaces.usable_by(caller).await?;
+        usable.sort_by_key(|permit| permit.resource().tenant_name().is_some());
         usable.into_iter().next().ok_or_else(|| {
             let text = "you have no workspace yet; make one with `kubectl tenant init`";
             ApiError::new(Code::NotFound, text)

@@ -20,6 +20,7 @@ pub use claim::Claim;
 pub use namespace_row::{NamespaceRow, NamespaceStatus};
 pub use observe::Observed;
 pub(crate) use personal::get_or_create_personal;
+pub(crate) use tenant_row::lock_active_tenant;
 pub use tenant_row::{TenantRow, TenantStatus};
 
 use super::{TenantName, limits::MAX_TENANTS};

@@ -3,7 +3,11 @@
 use uuid::Uuid;
 
 use super::undecodable;
-use crate::tenant::{ApiGroup, TenantName};
+use crate::{
+    base::db::Tx,
+    on_engine,
+    tenant::{ApiGroup, TenantName},
+};
 
 /// Status of a tenant in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +75,22 @@ impl TenantRow {
     pub(super) fn is_of(&self, group: ApiGroup, uid: &str) -> bool {
         self.group == group && self.object_uid == uid
     }
+}
+
+/// Changes no value but locks the row, and so serializes this transaction with one that suspends or
+/// closes the tenant.
+const LOCK_ACTIVE: &str = "\
+UPDATE tenants SET status = status WHERE id = $1 AND name IS NOT NULL AND status = $2";
+
+/// Locks the row of an active tenant until the transaction ends; `false` if the tenant is
+/// suspended, closed or a personal one.
+///
+/// # Errors
+/// The database failed.
+pub(crate) async fn lock_active_tenant(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+    on_engine!(tx.connection(), c => sqlx::query(LOCK_ACTIVE)
+        .bind(id).bind(TenantStatus::Active.as_str())
+        .execute(c).await.map(|done| done.rows_affected() == 1))
 }
 
 /// The columns of a row that is no personal tenant.

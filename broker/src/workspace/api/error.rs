@@ -14,11 +14,15 @@ impl From<WorkspaceError> for ApiError {
             WorkspaceError::TooMany(RateLimited { retry_after }) => {
                 Self::new(Code::RateLimited, text).retry_after(retry_after)
             }
-            WorkspaceError::Suspended => Self::new(Code::WorkspaceSuspended, text),
-            WorkspaceError::NotReady(_) => Self::new(Code::WorkspaceNotReady, text),
-            WorkspaceError::StreamsOpen(_) | WorkspaceError::Rotating => {
-                Self::new(Code::WorkspaceNotReady, text).retry_after(1)
+            WorkspaceError::Suspended | WorkspaceError::TenantNotActive(_) => {
+                Self::new(Code::WorkspaceSuspended, text)
             }
+            WorkspaceError::NotReady(_) | WorkspaceError::NotMember(_) => {
+                Self::new(Code::WorkspaceNotReady, text)
+            }
+            WorkspaceError::StreamsOpen(_)
+            | WorkspaceError::Rotating
+            | WorkspaceError::NoHome(_) => Self::new(Code::WorkspaceNotReady, text).retry_after(1),
             WorkspaceError::TooEarly(seconds) => {
                 Self::new(Code::WorkspaceNotReady, text).retry_after(seconds)
             }

@@ -11,6 +11,8 @@
 //! | Namespace missing or not ours | reported; the workspace is failed until the next `init` |
 //! | pod security altered, suspended label set by hand | reported: the broker may not weaken them |
 //! | suspended: label missing, any RoleBinding, the ServiceAccount | access is revoked again |
+//!
+//! A membership in a tenant has a ServiceAccount only ([`super::membership`]).
 
 use k8s_openapi::api::core::v1::Namespace;
 use tenant_shared::WorkspaceStatus;
@@ -25,6 +27,7 @@ use crate::{
     tier::Tier,
     workspace::{
         WorkspaceError, WorkspaceRow, Workspaces, objects,
+        state::WorkspaceKind,
         store::{self, drift},
     },
 };
@@ -36,7 +39,7 @@ pub(super) fn namespace_matches(there: &Namespace, wanted: &Namespace) -> bool {
 
 /// The drift of one workspace.
 #[derive(Default)]
-struct Examination {
+pub(super) struct Examination {
     findings: Vec<Finding>,
     /// The repairs for those findings that the broker may repair.
     repairs: Vec<Repair>,
@@ -45,7 +48,7 @@ struct Examination {
 }
 
 impl Examination {
-    fn add_finding(&mut self, kind: &'static str, difference: Difference) -> Finding {
+    pub(super) fn add_finding(&mut self, kind: &'static str, difference: Difference) -> Finding {
         let finding = Finding { kind, difference };
         self.findings.push(finding);
         finding
@@ -64,6 +67,9 @@ impl Workspaces {
         if !drift::is_steady(workspace.status()) {
             return Ok(());
         }
+        if workspace.kind() == WorkspaceKind::Membership {
+            return self.examine_membership(&workspace).await;
+        }
         let Some(tier) = self.tiers.get(&workspace.tier) else {
             let tier = &workspace.tier;
             tracing::warn!(workspace = %id, tier, "the tier is no longer configured");
@@ -74,6 +80,15 @@ impl Workspaces {
             WorkspaceStatus::Suspended => self.examine_suspended(&workspace, &wanted).await?,
             _ => self.examine_working(&workspace, wanted, tier).await?,
         };
+        self.conclude(&workspace, examination).await
+    }
+
+    /// Records the drift that was found, and repairs it.
+    pub(super) async fn conclude(
+        &self,
+        workspace: &WorkspaceRow,
+        examination: Examination,
+    ) -> Result<(), WorkspaceError> {
         // During a rotation the broker itself replaces the ServiceAccount. It cannot do so in a
         // namespace that is lost.
         if workspace.is_rotating() && !examination.lost {
@@ -81,19 +96,19 @@ impl Workspaces {
         }
         // The broker changes the row of a workspace before its objects. If the row is unchanged,
         // the differences are not caused by an operation in flight.
-        let now = store::by_id(&self.db, id).await?;
+        let now = store::by_id(&self.db, workspace.id).await?;
         if now.is_none_or(|now| {
             (now.status(), now.status_changed_at, &now.k8s_sa_uid)
                 != (workspace.status(), workspace.status_changed_at, &workspace.k8s_sa_uid)
         }) {
             return Ok(());
         }
-        self.record_findings(&workspace, &examination.findings, examination.lost).await?;
+        self.record_findings(workspace, &examination.findings, examination.lost).await?;
         match workspace.status() {
             WorkspaceStatus::Suspended => {
-                self.repair_suspended(&workspace, &examination.findings).await
+                self.repair_suspended(workspace, &examination.findings).await
             }
-            _ => self.repair(&workspace, examination.repairs).await,
+            _ => self.repair(workspace, examination.repairs).await,
         }
     }
 
@@ -114,7 +129,7 @@ impl Workspaces {
                     return Ok(examination);
                 }
             } else {
-                examine_object(cluster, workspace, tier, object, &mut examination).await?;
+                examine_object(cluster, workspace, Some(tier), object, &mut examination).await?;
             }
         }
         if !may_write {
@@ -190,7 +205,8 @@ impl Workspaces {
         if cluster.has_role_bindings(namespace).await? {
             examination.add_finding("RoleBinding", Difference::Unexpected);
         }
-        if cluster.service_account_uid(namespace).await?.is_some() {
+        let name = workspace.service_account();
+        if cluster.service_account_uid(namespace, name).await?.is_some() {
             examination.add_finding("ServiceAccount", Difference::Unexpected);
         }
         Ok(examination)
@@ -198,7 +214,11 @@ impl Workspaces {
 
     /// Stores the uid of a namespace that is ours. Rows of earlier versions have none, and a
     /// restored backup has another one.
-    async fn store_namespace_uid(&self, workspace: &WorkspaceRow, uid: &str) -> sqlx::Result<()> {
+    pub(super) async fn store_namespace_uid(
+        &self,
+        workspace: &WorkspaceRow,
+        uid: &str,
+    ) -> sqlx::Result<()> {
         if workspace.k8s_namespace_uid.as_deref() == Some(uid) {
             return Ok(());
         }
@@ -206,11 +226,12 @@ impl Workspaces {
     }
 }
 
-/// Examines an object in the namespace of a provisioned workspace.
-async fn examine_object(
+/// Examines an object of a provisioned workspace. Objects that depend on the tier need it, because
+/// those of older versions are kept.
+pub(super) async fn examine_object(
     cluster: &Cluster,
     workspace: &WorkspaceRow,
-    tier: &Tier,
+    tier: Option<&Tier>,
     object: Object,
     examination: &mut Examination,
 ) -> Result<(), ClusterError> {
@@ -248,9 +269,9 @@ async fn examine_object(
 async fn matches_older_version(
     cluster: &Cluster,
     wanted: &Object,
-    tier: &Tier,
+    tier: Option<&Tier>,
 ) -> Result<bool, ClusterError> {
-    match objects::older_version_of(wanted, tier) {
+    match tier.and_then(|tier| objects::older_version_of(wanted, tier)) {
         Some(older) => Ok(cluster.get_and_compare(&older).await?.difference.is_none()),
         None => Ok(false),
     }

@@ -8,6 +8,7 @@
 //! bypassed the policies.
 
 mod examine;
+mod membership;
 mod record;
 mod repair;
 mod suspects;

@@ -15,7 +15,9 @@ use super::examine::namespace_matches;
 use crate::{
     base::error_chain,
     cluster::{Cluster, Compared, Object},
-    workspace::{WorkspaceError, WorkspaceRow, Workspaces, objects, store::drift},
+    workspace::{
+        WorkspaceError, WorkspaceRow, Workspaces, objects, state::WorkspaceKind, store::drift,
+    },
 };
 
 /// Rows of workspaces in one read.
@@ -34,10 +36,17 @@ fn is_wrong_cluster(missing: usize, all: usize) -> bool {
 /// namespace.
 type SteadyWorkspaces = BTreeMap<String, WorkspaceRow>;
 
+/// All steady workspaces of a cluster.
+#[derive(Default)]
+pub(super) struct Steady {
+    personal: SteadyWorkspaces,
+    memberships: Vec<WorkspaceRow>,
+}
+
 impl Workspaces {
     /// All steady workspaces, by name of their cluster.
-    pub(super) async fn steady(&self) -> sqlx::Result<BTreeMap<&str, SteadyWorkspaces>> {
-        let mut steady = BTreeMap::<&str, SteadyWorkspaces>::new();
+    pub(super) async fn steady(&self) -> sqlx::Result<BTreeMap<&str, Steady>> {
+        let mut steady = BTreeMap::<&str, Steady>::new();
         let mut after = Uuid::nil();
         loop {
             let rows = drift::steady(&self.db, after, ROWS_PER_READ).await?;
@@ -46,8 +55,14 @@ impl Workspaces {
             for workspace in rows {
                 match self.cluster_of(&workspace) {
                     Ok(cluster) => {
-                        let namespace = workspace.k8s_namespace.clone();
-                        steady.entry(cluster.name()).or_default().insert(namespace, workspace);
+                        let of_cluster = steady.entry(cluster.name()).or_default();
+                        match workspace.kind() {
+                            WorkspaceKind::Personal => {
+                                let namespace = workspace.k8s_namespace.clone();
+                                of_cluster.personal.insert(namespace, workspace);
+                            }
+                            WorkspaceKind::Membership => of_cluster.memberships.push(workspace),
+                        }
                     }
                     Err(error) => {
                         tracing::warn!(
@@ -60,14 +75,15 @@ impl Workspaces {
         }
     }
 
-    /// The workspaces of a cluster to examine. All suspended workspaces are among them, because
-    /// RoleBindings without our label, which the lists do not show, are drift there too. They are
-    /// few.
+    /// The workspaces of a cluster to examine. All suspended personal workspaces are among them,
+    /// because RoleBindings without our label, which the lists do not show, are drift there too.
+    /// They are few.
     pub(super) async fn suspects(
         &self,
         cluster: &Cluster,
-        steady: &SteadyWorkspaces,
+        steady: &Steady,
     ) -> Result<BTreeSet<Uuid>, WorkspaceError> {
+        let Steady { personal: steady, memberships } = steady;
         let is_suspended =
             |workspace: &&WorkspaceRow| workspace.status() == WorkspaceStatus::Suspended;
         let mut suspects: BTreeSet<Uuid> =
@@ -76,6 +92,7 @@ impl Workspaces {
         self.compare_limits(cluster, steady, &mut suspects).await?;
         self.compare_access(cluster, steady, &mut suspects).await?;
         self.compare_network_policies(cluster, steady, &mut suspects).await?;
+        self.compare_memberships(cluster, memberships, &mut suspects).await?;
         Ok(suspects)
     }
 

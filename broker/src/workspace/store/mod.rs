@@ -2,6 +2,7 @@
 
 pub(super) mod drift;
 pub(super) mod list;
+pub(super) mod membership;
 pub(super) mod restored;
 mod row;
 #[cfg(test)]
@@ -73,9 +74,11 @@ pub(super) async fn insert(
 /// SQL: the columns of a [`WorkspaceRow`].
 macro_rules! columns {
     () => {
-        "id, user_id, cluster, k8s_namespace, k8s_namespace_uid, k8s_sa_uid, retired_sa_uid, tier, \
-         quota_cpu, quota_memory, status, status_changed_at, created_at, sweep_at, sweep_attempts, \
-         open_step"
+        "id, tenant_id, user_id, cluster, \
+         COALESCE(home_namespace, k8s_namespace) AS k8s_namespace, home_namespace, \
+         k8s_namespace_uid, k8s_sa_name, k8s_sa_uid, retired_sa_uid, tier, quota_cpu, \
+         quota_memory, status, status_changed_at, created_at, sweep_at, sweep_attempts, open_step, \
+         left_status"
     };
 }
 use columns;
@@ -104,14 +107,17 @@ pub(super) async fn by_membership(
             .bind(tenant).bind(user).fetch_optional(c).await)
 }
 
-/// The workspaces of a user, oldest first.
+/// The workspaces of a user, oldest first, without memberships that ended.
 pub(super) async fn for_user(db: &Db, user: Uuid) -> sqlx::Result<Vec<WorkspaceRow>> {
     on_engine!(db.reader(), pool =>
-        sqlx::query_as(select!("WHERE user_id = $1 ORDER BY created_at, id"))
+        sqlx::query_as(select!(
+            "WHERE user_id = $1 AND left_status IS NULL ORDER BY created_at, id"
+        ))
             .bind(user).fetch_all(pool).await)
 }
 
-/// The workspaces of a user as this transaction sees them, oldest first.
+/// The workspaces of a user as this transaction sees them, oldest first, with memberships that
+/// ended.
 pub(super) async fn for_user_in(tx: &mut Tx, user: Uuid) -> sqlx::Result<Vec<WorkspaceRow>> {
     on_engine!(tx.connection(), c =>
         sqlx::query_as(select!("WHERE user_id = $1 ORDER BY created_at, id"))
@@ -122,9 +128,11 @@ const ADVANCE: &str = "\
 UPDATE workspaces SET status = $1, status_changed_at = $2, sweep_at = $8, sweep_attempts = 0, \
   open_step = NULL \
 WHERE id = $3 AND status IN ($4, $5, $6, $7) \
-  AND status_changed_at = COALESCE($9, status_changed_at)";
+  AND status_changed_at = COALESCE($9, status_changed_at) \
+  AND (left_status IS NULL OR $1 <> 'resuming')";
 
-/// Applies an event to a workspace; false if its status is not a source state of the event.
+/// Applies an event to a workspace; false if its status is not a source state of the event, or if
+/// it would resume a membership whose user left.
 pub(super) async fn advance(
     tx: &mut Tx,
     clock: &Clock,

@@ -9,16 +9,22 @@ use crate::{
     access::{Grants, Resource},
     base::clock::timestamp,
     cluster::RecordedUids,
-    workspace::progress,
+    tenant::tenant_of_home,
+    workspace::{WorkspaceError, progress, state::WorkspaceKind},
 };
 
 /// A row of `workspaces`. Holding one grants no permission.
 #[derive(Clone, Debug, FromRow)]
 pub struct WorkspaceRow {
     pub(in crate::workspace) id: Uuid,
+    pub(in crate::workspace) tenant_id: Uuid,
     pub(in crate::workspace) user_id: Uuid,
     pub(in crate::workspace) cluster: String,
+    /// Its own namespace; of a membership, the home of its tenant.
     pub(in crate::workspace) k8s_namespace: String,
+    /// The home of its tenant; `None` for a personal workspace.
+    home_namespace: Option<String>,
+    pub(in crate::workspace) k8s_sa_name: String,
     pub(in crate::workspace) k8s_namespace_uid: Option<String>,
     pub(in crate::workspace) k8s_sa_uid: Option<String>,
     pub(in crate::workspace) retired_sa_uid: Option<String>,
@@ -31,6 +37,7 @@ pub struct WorkspaceRow {
     pub(in crate::workspace) sweep_at: i64,
     pub(in crate::workspace) sweep_attempts: i64,
     pub(in crate::workspace) open_step: Option<String>,
+    left_status: Option<String>,
 }
 
 /// The status of a workspace and its ServiceAccount.
@@ -71,9 +78,53 @@ impl WorkspaceRow {
         &self.k8s_namespace
     }
 
+    /// Name of the ServiceAccount that tokens are issued for.
+    pub fn service_account(&self) -> &str {
+        &self.k8s_sa_name
+    }
+
     /// Name of the cluster that it is in.
     pub fn cluster(&self) -> &str {
         &self.cluster
+    }
+
+    /// Identifier of the tenant that it is a membership in. A personal workspace has a tenant
+    /// without a name.
+    pub fn tenant_id(&self) -> Uuid {
+        self.tenant_id
+    }
+
+    /// Name of the tenant that it is a membership in; `None` for a personal workspace.
+    pub fn tenant_name(&self) -> Option<String> {
+        let home = self.home_namespace.as_deref()?;
+        Some(tenant_of_home(home).map_or_else(|| home.to_owned(), |name| name.to_string()))
+    }
+
+    /// The objects that it consists of.
+    pub(in crate::workspace) fn kind(&self) -> WorkspaceKind {
+        match self.home_namespace {
+            Some(_) => WorkspaceKind::Membership,
+            None => WorkspaceKind::Personal,
+        }
+    }
+
+    /// The status in which its user left the tenant; `None` while the user is a member, and for a
+    /// personal workspace. A value that this version does not know counts as suspended, so the user
+    /// does not get back what an administrator took.
+    pub(in crate::workspace) fn left_status(&self) -> Option<WorkspaceStatus> {
+        let status = self.left_status.as_deref()?;
+        Some(WorkspaceStatus::parse(status).unwrap_or(WorkspaceStatus::Suspended))
+    }
+
+    /// Checks that the user did not leave the tenant.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotMember`].
+    pub(in crate::workspace) fn require_member(&self) -> Result<(), WorkspaceError> {
+        match (&self.left_status, self.tenant_name()) {
+            (Some(_), Some(tenant)) => Err(WorkspaceError::NotMember(tenant)),
+            _ => Ok(()),
+        }
     }
 
     /// The recorded uids of its objects.
@@ -121,6 +172,7 @@ impl WorkspaceRow {
             created_at: timestamp(self.created_at).into(),
             unfinished: progress::unfinished(self),
             drift: Vec::new(),
+            tenant: self.tenant_name(),
         }
     }
 }

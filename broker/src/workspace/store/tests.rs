@@ -128,7 +128,9 @@ async fn a_new_row_has_the_inserted_values(on: On) {
             next_attempt_at: timestamp(storage.clock.now_ms() + work::GRACE_MS).into(),
         }),
         drift: Vec::new(),
+        tenant: None,
     };
+    assert_eq!((row.tenant_id(), row.service_account()), (user, "sa-tenant-admin"));
     assert_eq!(row.to_api(), expected);
     assert_eq!(load(&storage, id).await.to_api(), expected);
     let account = "SELECT COUNT(*) FROM workspaces WHERE k8s_sa_name = 'sa-tenant-admin'";

@@ -1,5 +1,6 @@
 //! Tests of the database: both engines have the same tables and give the same guarantees.
 
+mod memberships;
 mod personal_tenants;
 mod role;
 
@@ -109,7 +110,7 @@ async fn both_engines_have_the_same_tables() {
     let (sqlite, postgres) = (Storage::new(On::Sqlite).await, Storage::new(On::Postgres).await);
     let ours = tables_and_views(&sqlite.db).await;
     let theirs = tables_and_views(&postgres.db).await;
-    assert!(ours.contains_key("workspaces") && ours.len() == 23 + 11, "{ours:?}");
+    assert!(ours.contains_key("workspaces") && ours.len() == 23 + 12, "{ours:?}");
     assert_eq!(ours, theirs);
     assert_eq!(indexes(&sqlite.db).await, indexes(&postgres.db).await);
     let keys = references(&sqlite.db).await;

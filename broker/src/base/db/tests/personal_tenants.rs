@@ -5,11 +5,11 @@ use super::*;
 
 on_both_engines!(workspaces_of_earlier_brokers_get_personal_tenants);
 
-fn user(number: i64) -> Uuid {
+pub(super) fn user(number: i64) -> Uuid {
     Uuid::from_u128(u128::try_from(number).unwrap())
 }
 
-fn workspace(number: i64) -> Uuid {
+pub(super) fn workspace(number: i64) -> Uuid {
     user(100 + number)
 }
 
@@ -24,7 +24,7 @@ ON CONFLICT (k8s_namespace) DO NOTHING";
 const ADD_REFERENCE: &str = "\
 INSERT INTO drifts (workspace_id, kind, what, found_at) VALUES ($1, 'altered', 'a quota', 0)";
 
-async fn add_user(db: &Db, number: i64) {
+pub(super) async fn add_user(db: &Db, number: i64) {
     let mut tx = db.begin().await.unwrap();
     on_engine!(tx.connection(), c => sqlx::query(ADD_USER)
         .bind(user(number)).bind(number.to_string()).execute(c).await.map(drop))
@@ -33,7 +33,7 @@ async fn add_user(db: &Db, number: i64) {
 }
 
 /// Inserts the workspace of a user as a broker that knows schema 14 does; false if it exists.
-async fn add_workspace(db: &Db, number: i64) -> bool {
+pub(super) async fn add_workspace(db: &Db, number: i64) -> bool {
     let user = user(number);
     let mut tx = db.begin().await.unwrap();
     let added = on_engine!(tx.connection(), c => sqlx::query(ADD_WORKSPACE)
@@ -52,7 +52,7 @@ async fn add_reference(db: &Db, number: i64) {
     tx.commit().await.unwrap();
 }
 
-async fn number(db: &Db, statement: &'static str) -> i64 {
+pub(super) async fn number(db: &Db, statement: &'static str) -> i64 {
     on_engine!(db.reader(), pool => sqlx::query_scalar(statement).fetch_one(pool).await).unwrap()
 }
 

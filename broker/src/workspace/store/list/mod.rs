@@ -58,16 +58,18 @@ macro_rules! listed {
 }
 
 listed!(BY_ID, "WHERE id = $1 LIMIT $2");
-listed!(BY_ID_OF_EITHER, "WHERE id = $1 OR user_id = $1 LIMIT $2");
+listed!(BY_ID_OF_EITHER, "WHERE (id = $1 OR user_id = $1) AND left_status IS NULL LIMIT $2");
 listed!(BY_NAMESPACE, "WHERE k8s_namespace = $1 LIMIT $2");
 listed!(
     BY_EMAIL,
-    "WHERE user_id = (SELECT e.user_id FROM user_emails e WHERE e.email = $1) LIMIT $2"
+    "WHERE user_id = (SELECT e.user_id FROM user_emails e WHERE e.email = $1) \
+     AND left_status IS NULL LIMIT $2"
 );
 listed!(ALL, "WHERE (created_at, id) > ($1, $2) ORDER BY created_at, id LIMIT $3");
 listed!(
     OF_USER,
-    "WHERE user_id = $4 AND (created_at, id) > ($1, $2) ORDER BY created_at, id LIMIT $3"
+    "WHERE user_id = $4 AND (created_at, id) > ($1, $2) AND left_status IS NULL \
+     ORDER BY created_at, id LIMIT $3"
 );
 
 /// The workspace with this identifier.
@@ -79,8 +81,9 @@ pub(in crate::workspace) async fn by_id(
         sqlx::query_as(BY_ID).bind(id).bind(1_i64).fetch_optional(pool).await)
 }
 
-/// The workspaces of this name, at most this number, oldest first. One statement, which uses an
-/// index.
+/// The workspaces of this name, at most this number, oldest first, without memberships that ended.
+/// One statement, which uses an index. The name of a home finds nothing, because it is no name of a
+/// member.
 pub(in crate::workspace) async fn by_name(
     db: &Db,
     name: &Name,
@@ -99,7 +102,8 @@ pub(in crate::workspace) async fn by_name(
     Ok(rows)
 }
 
-/// Workspaces of one owner or of all, oldest first, after this position.
+/// Workspaces of one owner or of all, oldest first, after this position. Memberships that ended are
+/// among those of all, because credentials and audit rows refer to them.
 pub(in crate::workspace) async fn page(
     db: &Db,
     owner: Option<Uuid>,

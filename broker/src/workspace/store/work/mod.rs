@@ -110,10 +110,11 @@ pub(in crate::workspace) async fn set_open_steps(
 /// A status, the number of workspaces in it, and since when the first of them is in it.
 pub(in crate::workspace) type StatusCount = (String, i64, i64);
 
-const COUNT_BY_STATUS: &str =
-    "SELECT status, COUNT(*), MIN(status_changed_at) FROM workspaces GROUP BY status";
+const COUNT_BY_STATUS: &str = "\
+SELECT status, COUNT(*), MIN(status_changed_at) FROM workspaces \
+WHERE left_status IS NULL OR status <> 'suspended' GROUP BY status";
 
-/// Counts the workspaces in each status.
+/// Counts the workspaces in each status, without memberships that ended.
 pub(in crate::workspace) async fn count_by_status(db: &Db) -> sqlx::Result<Vec<StatusCount>> {
     on_engine!(db.reader(), pool => sqlx::query_as(COUNT_BY_STATUS).fetch_all(pool).await)
 }
