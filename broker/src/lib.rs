@@ -23,6 +23,7 @@ pub mod install;
 pub mod issuer;
 pub mod server;
 pub mod tenant;
+pub mod tenant_controller;
 #[cfg(test)]
 mod testing;
 pub mod tier;

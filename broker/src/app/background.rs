@@ -14,6 +14,7 @@ use crate::{
     config::Config,
     credential::Credentials,
     issuer::Issuer,
+    tenant_controller::TenantController,
     tier_role,
     workspace::Workspaces,
 };
@@ -45,6 +46,8 @@ pub(super) struct Dependencies {
     pub tier_roles: tier_role::RoleWatcher,
     /// Reads changed files again.
     pub reloader: Reloader,
+    /// Reconciles Tenants; `None` if the cluster has none (`tenants.enabled`).
+    pub tenants: Option<TenantController>,
 }
 
 /// The running loops. They are aborted when the value is dropped.
@@ -68,6 +71,7 @@ impl Background {
             clock,
             tier_roles,
             reloader,
+            tenants,
         } = dependencies;
         let sweep = Duration::from_secs(config.sweep_seconds.into());
         let mut loops = Loops::default();
@@ -85,6 +89,9 @@ impl Background {
         loops.spawn("check of tiers' roles", tier_roles.run());
         loops.spawn("drift detection", drift_loop(workspaces, config.drift_seconds));
         loops.spawn("reading of changed files", reloader.run());
+        if let Some(tenants) = tenants {
+            loops.spawn("reconciliation of tenants", tenants.run());
+        }
         Self { loops, sealer }
     }
 

@@ -32,6 +32,7 @@ use crate::{
     identity::Identity,
     install::PolicyWatcher,
     issuer::Issuer,
+    tenant_controller::TenantController,
     tier_role,
     workspace::{NotificationReceiver, Workspaces},
 };
@@ -52,6 +53,8 @@ pub struct App {
     reloader: Reloader,
     watch: PolicyWatcher,
     tier_roles: tier_role::RoleWatcher,
+    /// `None` without `tenants.enabled`.
+    tenants: Option<TenantController>,
     gateway: Gateway,
     notifications: NotificationReceiver,
     /// Whether the cluster's admission policies were checked at the start.

@@ -68,6 +68,7 @@ impl App {
                 clock: self.clock.clone(),
                 tier_roles: self.tier_roles,
                 reloader: self.reloader,
+                tenants: self.tenants,
             },
             &config,
         );

@@ -27,6 +27,7 @@ use crate::{
     identity::{self, Identity},
     install::{Parameters, PolicyWatcher},
     issuer::{self, Issuer},
+    tenant_controller::{self, TenantController},
     tier_role,
     user::{self, Users},
     workspace::{self, Notifier, Workspaces},
@@ -98,6 +99,7 @@ impl App {
         let (notifier, notifications) = workspace::notification_channel();
         let workspaces = builder.build_workspaces(notifier);
         let credentials = builder.build_credentials(&workspaces);
+        let tenants = config.tenants.enabled.then(|| builder.build_tenants(&workspaces));
         let gateway = builder.build_gateway(&identity, &workspaces, &credentials);
         let api = builder.build_api(&issuer, &identity, &workspaces, &credentials, &gateway);
         Ok(Self {
@@ -115,6 +117,7 @@ impl App {
             reloader,
             watch,
             tier_roles,
+            tenants,
             gateway,
             notifications,
             policies_checked,
@@ -193,6 +196,22 @@ impl PartBuilder<'_> {
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
             bind: self.config.cluster.bind_tokens_to_secrets,
+        })
+    }
+
+    /// Builds the controller of Tenants. It has the share of the database for revocations, because it
+    /// suspends tenants.
+    fn build_tenants(&self, workspaces: &Workspaces) -> TenantController {
+        TenantController::new(tenant_controller::Dependencies {
+            db: self.shares.authority.clone(),
+            clock: self.clock.clone(),
+            cluster: self.clusters.for_new_workspaces().clone(),
+            workspaces: workspaces.with_db(&self.shares.authority),
+            person_rules: self.config.person_rules.clone(),
+            settings: self.config.tenants.clone(),
+            tiers: self.config.tiers.clone(),
+            metrics: self.metrics.clone(),
+            resync_interval: Duration::from_secs(self.config.drift_seconds.into()),
         })
     }
 

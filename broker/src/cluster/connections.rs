@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 
 use super::{
     CONNECT_TIMEOUT, ClusterSettings, ConnectError, Endpoint, READ_TIMEOUT, Upstream,
-    credential_files, exec_program, pem, self_review,
+    WATCH_READ_TIMEOUT, credential_files, exec_program, pem, self_review,
 };
 use crate::base::{
     certificate::{Validity, parse_certificates},
@@ -37,6 +37,8 @@ const SYSTEM_MASTERS: &str = "system:masters";
 pub(super) struct Connections {
     /// Sends the broker's own requests.
     pub(super) client: Client,
+    /// Sends the broker's own watches, which may be silent for long.
+    pub(super) watch_client: Client,
     /// Sends requests that bring their own token.
     pub(super) upstream: Arc<Upstream>,
     /// The endpoint that kubeconfigs name.
@@ -91,9 +93,12 @@ impl FileSource for CredentialFiles {
         config.default_retry = false;
         let endpoint = endpoint(&self.settings, &config, files)?;
         let upstream = Upstream::new(&config)?;
+        let mut watch_config = config.clone();
+        watch_config.read_timeout = Some(WATCH_READ_TIMEOUT);
+        let watch_client = Client::try_from(watch_config).map_err(ConnectError::Client)?;
         let client = Client::try_from(config).map_err(ConnectError::Client)?;
         let (upstream, endpoint) = (Arc::new(upstream), Arc::new(endpoint));
-        let value = Connections { client, upstream, endpoint, ends_at };
+        let value = Connections { client, watch_client, upstream, endpoint, ends_at };
         Ok(Loaded { value, validity })
     }
 

@@ -7,6 +7,7 @@
 
 mod connections;
 mod credential_files;
+mod custom_resource;
 mod difference;
 mod discovery;
 mod dry_run;
@@ -15,6 +16,7 @@ mod exec_program;
 mod home;
 mod kubernetes_user;
 mod labels;
+mod live_object;
 mod managed_objects;
 mod namespace_ownership;
 mod object;
@@ -27,6 +29,7 @@ mod settings;
 mod tenants;
 mod token;
 mod upstream;
+mod watch;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -36,6 +39,7 @@ use tokio::task::JoinError;
 
 pub use connections::CREDENTIAL_FILES;
 use connections::{Connections, CredentialFiles};
+pub use custom_resource::{CustomObject, CustomResource};
 pub use difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended};
 pub use dry_run::{AccessReview, DryRunResult, ServerFacts};
 pub use error::ClusterError;
@@ -56,6 +60,7 @@ pub use upstream::{
     MAX_POOLED_BODY_BYTES, Transport, Upstream, UpstreamError, UpstreamRequestBody,
     UpstreamResponseBody,
 };
+pub use watch::Watched;
 
 use crate::base::{
     certificate::CertificateError,
@@ -68,6 +73,8 @@ use crate::base::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the API server may stay silent.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a watch may stay silent. The API server ends a watch earlier.
+const WATCH_READ_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// The part of a kubeconfig that describes the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,6 +230,11 @@ impl Cluster {
     /// The client for the broker's own requests.
     fn client(&self) -> Client {
         self.connections.get().client.clone()
+    }
+
+    /// The client for the broker's own watches.
+    fn watch_client(&self) -> Client {
+        self.connections.get().watch_client.clone()
     }
 }
 

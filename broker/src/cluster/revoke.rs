@@ -159,7 +159,7 @@ where
 /// # Errors
 /// The request failed; [`ClusterError::Conflict`] if the object still exists after
 /// [`MAX_FINALIZER_ATTEMPTS`] requests that conflicted.
-async fn remove_finalizers<K>(
+pub(super) async fn remove_finalizers<K>(
     api: &Api<K>,
     name: &str,
     uid: Option<&str>,
@@ -199,7 +199,7 @@ where
 }
 
 /// A name, percent-encoded because kube puts names into paths unchanged.
-fn segment(name: &str) -> String {
+pub(super) fn segment(name: &str) -> String {
     utf8_percent_encode(name, SEGMENT).to_string()
 }
 

@@ -20,6 +20,10 @@ pub(crate) const LAYERS: &[(&str, &str)] = &[
     ),
     ("workspace", "life cycle of workspaces: init, suspend, resume, sweep, drift"),
     ("credential", "two-hour tokens: issue, record, list, revoke"),
+    (
+        "tenant_controller",
+        "controller of Tenants: watches, reconciles their objects and writes their status",
+    ),
     ("user", "management of users by administrators"),
     ("tier_role", "permissions that the tiers' ClusterRoles really grant"),
     ("install", "the broker's ClusterRole and the admission policies: manifest, apply, verify"),
@@ -49,6 +53,7 @@ pub(crate) const DOMAIN: &[&str] = &[
     "tenant",
     "workspace",
     "credential",
+    "tenant_controller",
     "user",
     "tier_role",
     "install",

@@ -119,6 +119,8 @@ pub(super) struct Counts {
     pub(super) drift_repaired: Family<DriftLabels, Counter>,
     pub(super) drift_open: Family<DriftLabels, Gauge>,
     pub(super) drift_rounds: Family<OutcomeLabels, Counter>,
+    pub(super) tenant_reconciles: Family<OutcomeLabels, Counter>,
+    pub(super) tenant_queue_length: Gauge,
     pub(super) policies_in_force: Gauge,
     pub(super) clock_offset_milliseconds: Gauge,
     pub(super) role_beyond_admin: Family<RoleLabels, Gauge>,
@@ -133,6 +135,7 @@ pub(super) struct Counts {
 impl Counts {
     /// Registers all metrics. Rust evaluates the fields in the order in which they are written
     /// here, so this is also their order in `/metrics`.
+    #[expect(clippy::too_many_lines, reason = "one entry for each metric")]
     pub(super) fn new() -> Self {
         let mut process = Registrar::with_prefix("process");
         let mut registry = Registrar::with_prefix("tenant_broker");
@@ -200,6 +203,16 @@ impl Counts {
                 &mut registry,
                 "drift_rounds",
                 "Rounds of this broker over the objects of all workspaces",
+            ),
+            tenant_reconciles: register(
+                &mut registry,
+                "tenant_reconciles",
+                "Runs of this broker that compared a tenant with its desired state",
+            ),
+            tenant_queue_length: register(
+                &mut registry,
+                "tenant_queue_length",
+                "Tenants that wait for such a run, or for another one after a failure",
             ),
             policies_in_force: register(
                 &mut registry,

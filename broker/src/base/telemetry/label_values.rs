@@ -37,6 +37,8 @@ pub struct LabelValues {
     pub drift_kinds: Vec<&'static str>,
     /// Names of the differences of objects.
     pub drift_differences: Vec<&'static str>,
+    /// Outcomes of runs on tenants.
+    pub tenant_outcomes: Vec<&'static str>,
     /// Limits of the gateway.
     pub gateway_limits: Vec<&'static str>,
     /// Kinds of gateway requests.
@@ -82,6 +84,9 @@ impl Metrics {
         }
         for outcome in ["done", "failed"] {
             drop(counts.drift_rounds.get_or_create(&OutcomeLabels { outcome }));
+        }
+        for &outcome in &values.tenant_outcomes {
+            drop(counts.tenant_reconciles.get_or_create(&OutcomeLabels { outcome }));
         }
         for &limit in &values.gateway_limits {
             drop(counts.throttled.get_or_create(&LimitLabels { limit }));

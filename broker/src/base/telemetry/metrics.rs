@@ -134,6 +134,16 @@ impl Metrics {
         self.0.drift_rounds.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
+    /// Counts a run on a tenant.
+    pub fn tenant_reconciled(&self, outcome: &'static str) {
+        self.0.tenant_reconciles.get_or_create(&OutcomeLabels { outcome }).inc();
+    }
+
+    /// Sets the number of tenants that wait for a run or are in it.
+    pub fn set_tenant_queue(&self, length: usize) {
+        self.0.tenant_queue_length.set(i64::try_from(length).unwrap_or(i64::MAX));
+    }
+
     /// Counts a request that the gateway refused.
     pub fn throttled(&self, limit: &'static str) {
         self.0.throttled.get_or_create(&LimitLabels { limit }).inc();

@@ -116,6 +116,7 @@ mod tests {
             suspension_causes: one(),
             drift_kinds: one(),
             drift_differences: one(),
+            tenant_outcomes: one(),
             gateway_limits: one(),
             gateway_kinds: one(),
             upstream_causes: one(),

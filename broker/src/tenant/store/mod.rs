@@ -10,6 +10,7 @@ mod namespace_row;
 mod namespaces;
 mod observe;
 mod personal;
+mod status;
 mod tenant_row;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,10 @@
 //! The row of a deleted object stays and is closed, because memberships, the ledger and namespaces
 //! refer to it. It gives its name up: `name` is NULL then, and `closed_name` has it. `name` stays
 //! unique this way, and a closed row is told from that of a personal tenant, which has neither.
+//!
+//! A suspension outlives the object: a tenant that was suspended when it was closed has the status
+//! `closed_suspended`, and the next object of that name, in whichever API group, begins suspended.
+//! Otherwise whoever may delete and create Tenants could end a suspension.
 
 use uuid::Uuid;
 
@@ -35,20 +39,33 @@ const INSERT: &str = "\
 INSERT INTO tenants (id, name, object_group, object_uid, status, status_changed_at, created_at) \
 VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (name) DO NOTHING";
 
+/// Begins suspended if the last tenant that had the name was closed so.
+const INHERIT_SUSPENSION: &str = "\
+UPDATE tenants SET status = 'suspended' WHERE id = $1 AND 'closed_suspended' = \
+  (SELECT c.status FROM tenants c WHERE c.closed_name = $2 \
+   ORDER BY c.status_changed_at DESC, c.status DESC LIMIT 1)";
+
 const CLOSE: &str = "\
-UPDATE tenants SET name = NULL, closed_name = name, status = $2, status_changed_at = $3 \
+UPDATE tenants SET name = NULL, closed_name = name, status_changed_at = $2, \
+  status = CASE WHEN status IN ('suspending', 'suspended') THEN 'closed_suspended' \
+           ELSE 'closed' END \
 WHERE id = $1 AND name IS NOT NULL";
 
 const ORPHAN: &str = "\
 UPDATE tenant_namespaces SET status = 'orphaned', change_at = $2 \
 WHERE tenant_id = $1 AND status NOT IN ('gone', 'orphaned')";
 
-const WAS_CLOSED: &str = "SELECT COUNT(*) FROM tenants WHERE object_uid = $1 AND status = 'closed'";
+const WAS_CLOSED: &str = "\
+SELECT COUNT(*) FROM tenants \
+WHERE object_uid = $1 AND status IN ('closed', 'closed_suspended')";
 
 impl Tenants {
     /// The row of the object with this name, API group and uid (`metadata.uid`); inserts it if the
     /// name is free. If the name is that of another object of the group, that one was deleted: its
     /// row is closed in the same transaction. Idempotent.
+    ///
+    /// A new row is `Active`, or `Suspended` if the last tenant of the name was suspended when its
+    /// object went. An administrator resumes it.
     ///
     /// The object has to be one that the API server returned just now. A cache may have it although
     /// it was deleted and made again. An object whose row is closed already replaces no other, so an
@@ -106,7 +123,7 @@ impl Tenants {
         replaced: Option<Uuid>,
     ) -> sqlx::Result<Option<TenantRow>> {
         let now = self.clock.now_ms();
-        let row = TenantRow {
+        let mut row = TenantRow {
             id: self.clock.random_id(),
             name: name.clone(),
             group,
@@ -128,6 +145,13 @@ impl Tenants {
         if inserted != 1 {
             return Ok(None);
         }
+        // After the insertion, because that waits for a transaction that closes the earlier tenant.
+        let suspended = on_engine!(tx.connection(), c => sqlx::query(INHERIT_SUSPENSION)
+            .bind(row.id).bind(row.name.as_str())
+            .execute(c).await.map(|done| done.rows_affected()))?;
+        if suspended == 1 {
+            row.status = TenantStatus::Suspended;
+        }
         tx.commit().await?;
         Ok(Some(row))
     }
@@ -136,7 +160,7 @@ impl Tenants {
     async fn close_in(&self, tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
         let now = self.clock.now_ms();
         let closed = on_engine!(tx.connection(), c => sqlx::query(CLOSE)
-            .bind(id).bind(TenantStatus::Closed.as_str()).bind(now)
+            .bind(id).bind(now)
             .execute(c).await.map(|done| done.rows_affected()))?;
         if closed != 1 {
             return Ok(false);

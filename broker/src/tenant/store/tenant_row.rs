@@ -9,6 +9,9 @@ use crate::{
     tenant::{ApiGroup, TenantName},
 };
 
+/// Name in the database of a closed tenant that was suspended.
+const CLOSED_SUSPENDED: &str = "closed_suspended";
+
 /// Status of a tenant in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantStatus {
@@ -42,6 +45,9 @@ impl TenantStatus {
 
     /// Parses the name of a status.
     pub fn parse(name: &str) -> Option<Self> {
+        if name == CLOSED_SUSPENDED {
+            return Some(Self::Closed);
+        }
         Self::ALL.into_iter().find(|status| status.as_str() == name)
     }
 }

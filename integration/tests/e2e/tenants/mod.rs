@@ -1,13 +1,14 @@
 //! The definitions of the kind `Tenant`: what the API server accepts, fills in, shows and refuses.
 
 mod bad_input;
-mod fence;
 mod cluster;
 mod deletion;
 mod direct_namespaces;
+mod fence;
 mod guards;
 mod installation;
 mod manifests;
+mod reconcile;
 
 use std::time::Duration;
 
@@ -30,6 +31,14 @@ const SERVED_TIMEOUT: Duration = Duration::from_mins(1);
 /// Starts a world whose cluster has Tenants in our group.
 async fn world() -> World {
     World::builder().installed("tenants.enabled", true).start().await.unwrap()
+}
+
+/// Starts a world of its own whose broker is stopped, so that nobody writes a status.
+async fn world_without_controller() -> World {
+    let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
+    let world = builder.start().await.unwrap();
+    world.broker().stop().await.unwrap();
+    world
 }
 
 /// Waits until the API server serves the Tenants of a group.
@@ -65,7 +74,7 @@ fn cells(line: &str) -> Vec<&str> {
 
 #[tokio::test]
 async fn every_tenant_of_the_document_applies_as_printed() {
-    let world = world().await;
+    let world = world_without_controller().await;
     let admin = world.admin_kubectl().unwrap();
     install(&world, &["--apply", "--capsule-api"]).await.success().unwrap();
     let server_side = ["apply", "--server-side", "--field-manager=gitops"];
@@ -95,7 +104,7 @@ async fn every_tenant_of_the_document_applies_as_printed() {
 
 #[tokio::test]
 async fn defaults_and_columns_are_those_of_the_document() {
-    let world = world().await;
+    let world = world_without_controller().await;
     let admin = world.admin_kubectl().unwrap();
     until_served(&admin, TENANT_BROKER).await;
     let object = json!({
@@ -147,12 +156,15 @@ async fn defaults_and_columns_are_those_of_the_document() {
     let policies = json!({"items": [{"policyTypes": ["Ingress"]}]});
     assert_eq!(kept["spec"]["networkPolicies"], policies);
     assert_eq!(kept["spec"]["namespaceOptions"], json!({"quota": 5, "forceTenantPrefix": true}));
+    // A Tenant with namespaces is not deleted.
+    let none = ["--subresource=status", "--type=merge", "-p", r#"{"status":{"size":0}}"#];
+    admin.run(patch.iter().chain(&none)).await.unwrap().success().unwrap();
     delete(&admin, TENANT_BROKER, "lunar").await;
 }
 
 #[tokio::test]
 async fn two_managers_have_owners_of_their_own() {
-    let world = world().await;
+    let world = world_without_controller().await;
     let admin = world.admin_kubectl().unwrap();
     until_served(&admin, TENANT_BROKER).await;
     for (manager, owner) in [("gitops", "alice"), ("portal", "bob"), ("portal", "carol")] {

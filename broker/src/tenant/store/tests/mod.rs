@@ -14,6 +14,8 @@ on_both_engines!(
     an_object_of_the_other_group_does_not_take_a_name,
     an_object_made_again_gets_a_row_of_its_own,
     a_closed_tenant_gives_its_name_up,
+    a_suspension_outlives_the_object,
+    a_status_changes_from_the_expected_one_only,
     open_tenants_are_listed_by_name,
     personal_tenants_are_not_listed,
     a_claimed_namespace_has_the_claimed_values,
@@ -175,6 +177,84 @@ async fn a_closed_tenant_gives_its_name_up(on: On) {
     // An orphan that is deleted leaves its name to others.
     tenants.release_namespace("solar-a").await.unwrap();
     assert_eq!(claim(&tenants, lunar.id, "solar-a", 5).await, Claim::Created);
+}
+
+async fn a_suspension_outlives_the_object(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let solar = name("solar");
+    let statuses = [TenantStatus::Active, TenantStatus::Suspending, TenantStatus::Suspended];
+    let mut uid = 0;
+    let mut observe = async |group| {
+        uid += 1;
+        match tenants.observe(&solar, group, &format!("uid-{uid}")).await.unwrap() {
+            Observed::Current(row) | Observed::Recreated(row) => row,
+            Observed::NameTaken(row) => panic!("{row:?}"),
+        }
+    };
+    for status in statuses {
+        let row = observe(OURS).await;
+        assert_eq!(row.status, TenantStatus::Active, "{status:?}");
+        if status != TenantStatus::Active {
+            assert!(tenants.advance(row.id, row.status, status).await.unwrap());
+        }
+        let is_suspended = status != TenantStatus::Active;
+        let expected = if is_suspended { TenantStatus::Suspended } else { TenantStatus::Active };
+        // Replaced by another object of the group, then deleted and made again in each group.
+        let replacing = observe(OURS).await;
+        assert_eq!(replacing.status, expected, "{status:?}");
+        let mut last = replacing.id;
+        for group in [ApiGroup::Capsule, OURS] {
+            storage.clock.advance(5);
+            tenants.close(last).await.unwrap();
+            let closed = tenants.by_id(last).await.unwrap().unwrap();
+            assert_eq!(closed.status, TenantStatus::Closed);
+            let again = observe(group).await;
+            assert_eq!(again.status, expected, "{status:?}");
+            assert_eq!(tenants.by_name(&solar).await.unwrap(), Some(again.clone()));
+            last = again.id;
+        }
+        // An administrator resumes it, and that counts from then on.
+        if is_suspended {
+            for (from, to) in [
+                (TenantStatus::Suspended, TenantStatus::Resuming),
+                (TenantStatus::Resuming, TenantStatus::Active),
+            ] {
+                assert!(tenants.advance(last, from, to).await.unwrap());
+            }
+        }
+        storage.clock.advance(5);
+        tenants.close(last).await.unwrap();
+    }
+    // Tenants of other names are not affected.
+    assert_eq!(open(&tenants, "lunar").await.status, TenantStatus::Active);
+}
+
+async fn a_status_changes_from_the_expected_one_only(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let row = open(&tenants, "solar").await;
+    let since = storage.clock.now_ms();
+    let changed = async || tenants.changed_since(since).await.unwrap();
+    assert!(changed().await.is_empty());
+    storage.clock.advance(5);
+    let (active, suspending) = (TenantStatus::Active, TenantStatus::Suspending);
+    let suspended = TenantStatus::Suspended;
+    assert!(!tenants.advance(row.id, suspending, suspended).await.unwrap());
+    assert!(tenants.advance(row.id, active, suspending).await.unwrap());
+    assert!(!tenants.advance(row.id, active, suspending).await.unwrap());
+    let now = tenants.by_name(&row.name).await.unwrap().unwrap();
+    assert_eq!((now.status, now.status_changed_at), (suspending, since + 5));
+    assert_eq!(changed().await, [name("solar")]);
+    // Unfinished work is found whenever it began.
+    let later = since + 1000;
+    assert_eq!(tenants.changed_since(later).await.unwrap(), [name("solar")]);
+    assert!(tenants.advance(row.id, suspending, suspended).await.unwrap());
+    assert_eq!(changed().await, [name("solar")]);
+    assert!(tenants.changed_since(later).await.unwrap().is_empty());
+    tenants.close(row.id).await.unwrap();
+    assert!(!tenants.advance(row.id, suspended, active).await.unwrap(), "it is closed");
+    assert!(changed().await.is_empty());
 }
 
 async fn open_tenants_are_listed_by_name(on: On) {

@@ -60,7 +60,7 @@ WHERE id = $2 AND status = $3 AND status_changed_at = $4 AND sweep_at = $5";
 /// The claim of a replica that dies expires.
 pub(in crate::workspace) async fn claim(
     db: &Db,
-    workspace: WorkspaceRow,
+    mut workspace: WorkspaceRow,
     until: i64,
 ) -> sqlx::Result<Option<WorkspaceRow>> {
     let mut tx = db.begin().await?;
@@ -69,8 +69,9 @@ pub(in crate::workspace) async fn claim(
         .bind(workspace.sweep_at)
         .execute(c).await.map(|done| done.rows_affected()))?;
     tx.commit().await?;
-    let sweep_attempts = workspace.sweep_attempts + 1;
-    Ok((claimed == 1).then_some(WorkspaceRow { sweep_at: until, sweep_attempts, ..workspace }))
+    workspace.sweep_at = until;
+    workspace.sweep_attempts += 1;
+    Ok((claimed == 1).then_some(workspace))
 }
 
 const POSTPONE: &str = "\

@@ -1,0 +1,167 @@
+//! Watches of objects in all namespaces, as the broker.
+//!
+//! A watch uses the credential with which it began. It ends with an error once the API server no
+//! longer accepts that, so that the caller begins anew with the present one.
+
+use std::{fmt::Debug, pin::pin, time::Duration};
+
+use futures_util::StreamExt as _;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::{
+    Api, Resource,
+    api::{DynamicObject, ObjectMeta},
+    core::PartialObjectMeta,
+    runtime::watcher::{self, Config, Event, watcher},
+};
+use serde::de::DeserializeOwned;
+
+use super::{Cluster, ClusterError, CustomResource};
+
+/// After this time the API server ends a watch, and the broker continues it with a new request. It
+/// is shorter than [`super::WATCH_READ_TIMEOUT`].
+const WATCH_SECONDS: u32 = 120;
+/// Pause before an interrupted watch is continued.
+const RESUME_INTERVAL: Duration = Duration::from_secs(1);
+
+/// An event of a watch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Watched<T> {
+    /// The object was there when the watch began, or was created or changed since.
+    Changed(T),
+    /// The object was deleted.
+    Deleted(T),
+    /// All objects that exist were passed since the watch began. Others that it passed before do
+    /// not exist any more.
+    Listed,
+}
+
+impl<T> Watched<T> {
+    fn map<U>(self, change: impl FnOnce(T) -> U) -> Watched<U> {
+        match self {
+            Self::Changed(object) => Watched::Changed(change(object)),
+            Self::Deleted(object) => Watched::Deleted(change(object)),
+            Self::Listed => Watched::Listed,
+        }
+    }
+}
+
+impl Cluster {
+    /// Watches the metadata of all objects of a kind that carry a label, until the watch fails.
+    /// Begins anew by itself if the API server no longer has the events since the last one.
+    pub async fn watch_labelled<K>(
+        &self,
+        label: &str,
+        mut visit: impl FnMut(Watched<ObjectMeta>) + Send,
+    ) -> ClusterError
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        let api: Api<PartialObjectMeta<K>> = Api::all(self.watch_client());
+        let visit = |event: Watched<PartialObjectMeta<K>>| visit(event.map(|it| it.metadata));
+        follow(api, Some(label), visit).await
+    }
+
+    /// Watches the metadata of all objects of a custom resource, until the watch fails.
+    /// [`ClusterError::NotFound`] means that the API server does not serve the resource.
+    pub async fn watch_custom(
+        &self,
+        resource: &CustomResource,
+        mut visit: impl FnMut(Watched<ObjectMeta>) + Send,
+    ) -> ClusterError {
+        let api: Api<PartialObjectMeta<DynamicObject>> =
+            Api::all_with(self.watch_client(), resource.api_resource());
+        let visit =
+            |event: Watched<PartialObjectMeta<DynamicObject>>| visit(event.map(|it| it.metadata));
+        follow(api, None, visit).await
+    }
+
+    /// Watches all ResourceQuotas that carry a label, until the watch fails.
+    pub async fn watch_quotas(
+        &self,
+        label: &str,
+        visit: impl FnMut(Watched<ResourceQuota>) + Send,
+    ) -> ClusterError {
+        follow(Api::all(self.watch_client()), Some(label), visit).await
+    }
+}
+
+/// Passes the events of a watch until it fails in a way that the same credential or resource will
+/// not mend.
+async fn follow<K>(
+    api: Api<K>,
+    label: Option<&str>,
+    mut visit: impl FnMut(Watched<K>) + Send,
+) -> ClusterError
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let config = Config {
+        label_selector: label.map(str::to_owned),
+        timeout: Some(WATCH_SECONDS),
+        ..Config::default()
+    };
+    let mut events = pin!(watcher(api, config));
+    loop {
+        match events.next().await {
+            Some(Ok(Event::InitApply(object) | Event::Apply(object))) => {
+                visit(Watched::Changed(object));
+            }
+            Some(Ok(Event::Delete(object))) => visit(Watched::Deleted(object)),
+            Some(Ok(Event::InitDone)) => visit(Watched::Listed),
+            Some(Ok(Event::Init)) => {}
+            Some(Err(error)) => {
+                if let Some(error) = lasting(error) {
+                    return error;
+                }
+                tokio::time::sleep(RESUME_INTERVAL).await;
+            }
+            None => return ClusterError::Conflict("a watch ended without an error".to_owned()),
+        }
+    }
+}
+
+/// The error of a watch, unless the next request continues the watch or begins it anew.
+fn lasting(error: watcher::Error) -> Option<ClusterError> {
+    match error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
+            Some(error.into())
+        }
+        watcher::Error::WatchFailed(_) => None,
+        // The events since the last one are no longer known.
+        watcher::Error::WatchError(status) if status.code == 410 => None,
+        watcher::Error::WatchError(status) => Some(kube::Error::Api(status).into()),
+        watcher::Error::NoResourceVersion => {
+            Some(ClusterError::Conflict("the resource cannot be watched".to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn status(code: u16) -> Box<Status> {
+        Status::failure("no", "").with_code(code).boxed()
+    }
+
+    #[test]
+    fn a_watch_ends_for_what_the_next_request_does_not_mend() {
+        for error in [
+            watcher::Error::WatchError(status(410)),
+            watcher::Error::WatchFailed(kube::Error::LinesCodecMaxLineLengthExceeded),
+        ] {
+            assert!(lasting(error).is_none());
+        }
+        let unauthorized = kube::Error::Api(status(401));
+        let error = lasting(watcher::Error::WatchStartFailed(unauthorized));
+        assert!(matches!(error, Some(ClusterError::Refused(_))), "{error:?}");
+        let not_served = kube::Error::Api(status(404));
+        let error = lasting(watcher::Error::InitialListFailed(not_served));
+        assert!(matches!(error, Some(ClusterError::NotFound(_))), "{error:?}");
+        for error in [watcher::Error::WatchError(status(403)), watcher::Error::NoResourceVersion] {
+            assert!(lasting(error).is_some());
+        }
+    }
+}

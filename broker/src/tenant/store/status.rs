@@ -1,0 +1,46 @@
+//! Changes of the status of tenants.
+
+use uuid::Uuid;
+
+use super::{TenantStatus, Tenants, undecodable};
+use crate::{on_engine, tenant::TenantName};
+
+const ADVANCE: &str = "\
+UPDATE tenants SET status = $3, status_changed_at = $4 \
+WHERE id = $1 AND status = $2 AND name IS NOT NULL";
+
+const CHANGED: &str = "\
+SELECT name FROM tenants WHERE name IS NOT NULL AND \
+  (status IN ('suspending', 'resuming') OR status_changed_at > $1)";
+
+impl Tenants {
+    /// Changes the status of an open tenant; `false` if it does not have the status `from`.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn advance(
+        &self,
+        id: Uuid,
+        from: TenantStatus,
+        to: TenantStatus,
+    ) -> sqlx::Result<bool> {
+        let mut tx = self.db.begin().await?;
+        let changed = on_engine!(tx.connection(), c => sqlx::query(ADVANCE)
+            .bind(id).bind(from.as_str()).bind(to.as_str()).bind(self.clock.now_ms())
+            .execute(c).await.map(|done| done.rows_affected()))?;
+        tx.commit().await?;
+        Ok(changed == 1)
+    }
+
+    /// The open tenants whose status changed after this time, in milliseconds since 1970, or that
+    /// are being suspended or resumed. A change is stamped before its transaction commits, so polls
+    /// have to overlap.
+    ///
+    /// # Errors
+    /// The database failed, or a row has a name that this version does not know.
+    pub async fn changed_since(&self, since: i64) -> sqlx::Result<Vec<TenantName>> {
+        let names: Vec<String> = on_engine!(self.db.reader(), pool =>
+            sqlx::query_scalar(CHANGED).bind(since).fetch_all(pool).await)?;
+        names.into_iter().map(|name| name.parse().map_err(|_| undecodable("name", &name))).collect()
+    }
+}

@@ -1,0 +1,320 @@
+//! Changes of one object of a tenant to its desired state.
+//!
+//! | object | change |
+//! |---|---|
+//! | does not exist | created |
+//! | has another spec or other subjects | changed with the version that was read |
+//! | binds another role, or has other scopes | replaced, because these fields are immutable |
+//! | was made by others under a name of the broker | replaced |
+//! | namespace | its labels and annotations are changed; never those of tenant and Pod Security |
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use tenant_shared::{
+    BINDINGS_LABEL, HOME_LABEL, MANAGED_BY_LABEL, SUSPENDED_LABEL, TENANT_LABEL, TIER_LABEL,
+    WORKSPACE_LABEL,
+};
+
+use super::snapshot::{name_of, namespace_of};
+use crate::cluster::{Cluster, ClusterError, Difference, Object};
+
+/// How often a change begins anew because somebody changed the object meanwhile.
+const MAX_ATTEMPTS: u32 = 3;
+/// Labels of a namespace that the broker does not change: they decide which policies apply to it.
+const FIXED_LABELS: [&str; 5] =
+    [MANAGED_BY_LABEL, TENANT_LABEL, HOME_LABEL, WORKSPACE_LABEL, SUSPENDED_LABEL];
+/// Labels that a namespace has only if they are desired.
+const OPTIONAL_LABELS: [&str; 2] = [BINDINGS_LABEL, TIER_LABEL];
+/// Prefix of the labels of Pod Security.
+const POD_SECURITY_PREFIX: &str = "pod-security.kubernetes.io/";
+/// Label with the Pod Security level that a namespace enforces.
+const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
+/// Pod Security levels, the weakest first (Kubernetes, "Pod Security Standards").
+const POD_SECURITY_LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
+
+/// What an object needs to be as desired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Keep,
+    Create,
+    Update,
+    Replace,
+}
+
+fn change_of(live: Option<&Object>, wanted: &Object) -> Change {
+    let Some(live) = live else { return Change::Create };
+    match live.difference(wanted) {
+        None => Change::Keep,
+        Some(Difference::Missing) => Change::Create,
+        Some(
+            Difference::Foreign
+            | Difference::Replaced
+            | Difference::Role
+            | Difference::Terminating
+            | Difference::Unexpected,
+        ) => Change::Replace,
+        Some(_) if has_other_scopes(live, wanted) => Change::Replace,
+        Some(_) => Change::Update,
+    }
+}
+
+/// Whether an object does not exist, or has to be made again.
+pub(super) fn is_to_be_made(live: Option<&Object>, wanted: &Object) -> bool {
+    matches!(change_of(live, wanted), Change::Create | Change::Replace)
+}
+
+/// Whether an object lacks nothing of the desired one, or differs only by what is too much, so that
+/// no right or limit is missing as long as it stays as it is.
+pub(super) fn only_grants_more(live: Option<&Object>, wanted: &Object) -> bool {
+    live.is_some_and(|live| match live.difference(wanted) {
+        None => true,
+        Some(Difference::Subjects) => !wanted.binds_more_than(live),
+        Some(_) => false,
+    })
+}
+
+/// Brings an object other than a namespace to its desired state. Returns whether it was changed.
+///
+/// # Errors
+/// A request failed; [`ClusterError::Conflict`] if the object was changed again and again.
+pub(super) async fn ensure(
+    cluster: &Cluster,
+    live: Option<&Object>,
+    wanted: &Object,
+) -> Result<bool, ClusterError> {
+    let mut live = live.cloned();
+    let mut attempt = 1;
+    loop {
+        let result = match (change_of(live.as_ref(), wanted), &live) {
+            (Change::Keep, _) => return Ok(false),
+            (Change::Update, Some(live)) => cluster.update_object(live, wanted).await,
+            (Change::Replace, Some(live)) => match cluster.delete_object(live).await {
+                Ok(()) => cluster.create_object(wanted).await,
+                Err(error) => Err(error),
+            },
+            (_, _) => cluster.create_object(wanted).await,
+        };
+        match result {
+            Ok(_) => {
+                tracing::info!(
+                    kind = wanted.kind(),
+                    namespace = namespace_of(wanted),
+                    object = name_of(wanted),
+                    "object of a tenant changed to its desired state"
+                );
+                return Ok(true);
+            }
+            // Somebody made, changed or deleted it meanwhile.
+            Err(ClusterError::Conflict(_) | ClusterError::NotFound(_))
+                if attempt < MAX_ATTEMPTS =>
+            {
+                attempt += 1;
+                live = cluster.get_object(wanted).await?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether a quota has other scopes than the desired one. They are immutable.
+fn has_other_scopes(live: &Object, wanted: &Object) -> bool {
+    let (Object::ResourceQuota(live), Object::ResourceQuota(wanted)) = (live, wanted) else {
+        return false;
+    };
+    let scopes = |quota: &ResourceQuota| {
+        let spec = quota.spec.clone().unwrap_or_default();
+        (spec.scopes.unwrap_or_default(), spec.scope_selector)
+    };
+    scopes(live) != scopes(wanted)
+}
+
+/// Whether the API server enforces all limits of a quota. Quota admission reads `status.hard`,
+/// which the quota controller writes some time after the quota is created.
+pub(super) fn is_enforced(quota: &ResourceQuota) -> bool {
+    let resources = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
+    let enforced = quota.status.as_ref().and_then(|status| status.hard.as_ref());
+    resources
+        .into_iter()
+        .flatten()
+        .all(|(resource, _)| enforced.is_some_and(|enforced| enforced.contains_key(resource)))
+}
+
+/// Labels or annotations to set, and with `None` those to remove.
+pub(super) type MetadataChange = BTreeMap<String, Option<String>>;
+
+/// The labels and annotations that a namespace needs.
+pub(super) fn namespace_change(
+    live: &Namespace,
+    wanted: &Namespace,
+) -> (MetadataChange, MetadataChange) {
+    let is_ours =
+        |label: &str| !FIXED_LABELS.contains(&label) && !label.starts_with(POD_SECURITY_PREFIX);
+    let mut labels =
+        missing(live.metadata.labels.as_ref(), wanted.metadata.labels.as_ref(), is_ours);
+    let has = |namespace: &Namespace, label: &str| {
+        namespace.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
+    };
+    for label in OPTIONAL_LABELS {
+        if has(live, label) && !has(wanted, label) {
+            labels.insert(label.to_owned(), None);
+        }
+    }
+    let annotations =
+        missing(live.metadata.annotations.as_ref(), wanted.metadata.annotations.as_ref(), |_| true);
+    (labels, annotations)
+}
+
+fn missing(
+    live: Option<&BTreeMap<String, String>>,
+    wanted: Option<&BTreeMap<String, String>>,
+    is_ours: impl Fn(&str) -> bool,
+) -> MetadataChange {
+    let has = |key: &str, value: &String| live.and_then(|live| live.get(key)) == Some(value);
+    let wanted = wanted.into_iter().flatten();
+    wanted
+        .filter(|(key, value)| is_ours(key) && !has(key, value))
+        .map(|(key, value)| (key.clone(), Some(value.clone())))
+        .collect()
+}
+
+/// Whether a namespace enforces a weaker Pod Security level than the desired one. The broker may
+/// not change the level.
+pub(super) fn has_weaker_pod_security(live: &Namespace, wanted: &Namespace) -> bool {
+    let level = |namespace: &Namespace| {
+        let labels = namespace.metadata.labels.as_ref();
+        let level = labels.and_then(|labels| labels.get(POD_SECURITY));
+        level.and_then(|level| POD_SECURITY_LEVELS.iter().position(|known| known == level))
+    };
+    level(live).unwrap_or(0) < level(wanted).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn binding(subjects: &[&str], role: &str, label: &str) -> Object {
+        let subjects: Vec<Value> = subjects
+            .iter()
+            .map(|name| {
+                json!({"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"})
+            })
+            .collect();
+        let binding = json!({
+            "metadata": {
+                "name": "tenant-solar-view",
+                "namespace": "solar-a",
+                "labels": {TENANT_LABEL: label},
+            },
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": subjects,
+        });
+        Object::RoleBinding(serde_json::from_value(binding).unwrap())
+    }
+
+    fn quota(spec: &Value, status: &Value) -> ResourceQuota {
+        let metadata = json!({"name": "tenant-quota-0", "namespace": "solar-a"});
+        let quota = json!({"metadata": metadata, "spec": spec, "status": status});
+        serde_json::from_value(quota).unwrap()
+    }
+
+    fn namespace(labels: &Value, annotations: &Value) -> Namespace {
+        let metadata = json!({"name": "solar-a", "labels": labels, "annotations": annotations});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    #[test]
+    fn immutable_fields_need_a_replacement_and_others_an_update() {
+        let wanted = binding(&["alice"], "view", "solar");
+        assert_eq!(change_of(None, &wanted), Change::Create);
+        for (live, change) in [
+            (binding(&["alice"], "view", "solar"), Change::Keep),
+            (binding(&["alice", "joe"], "view", "solar"), Change::Update),
+            (binding(&[], "view", "solar"), Change::Update),
+            (binding(&["alice"], "edit", "solar"), Change::Replace),
+            (binding(&["alice"], "view", "lunar"), Change::Replace),
+        ] {
+            assert_eq!(change_of(Some(&live), &wanted), change, "{live:?}");
+        }
+        let quota = |spec: Value| Object::ResourceQuota(Box::new(quota(&spec, &json!({}))));
+        let wanted = quota(json!({"hard": {"pods": "2"}}));
+        let other = quota(json!({"hard": {"pods": "1"}}));
+        assert_eq!(change_of(Some(&other), &wanted), Change::Update);
+        let scoped = quota(json!({"hard": {"pods": "1"}, "scopes": ["Terminating"]}));
+        assert_eq!(change_of(Some(&scoped), &wanted), Change::Replace);
+    }
+
+    #[test]
+    fn a_binding_with_subjects_too_many_only_grants_more() {
+        let wanted = binding(&["alice"], "view", "solar");
+        assert!(!only_grants_more(None, &wanted));
+        for (subjects, more) in
+            [(&["alice"][..], true), (&["alice", "joe"], true), (&["joe"], false), (&[], false)]
+        {
+            let live = binding(subjects, "view", "solar");
+            assert_eq!(only_grants_more(Some(&live), &wanted), more, "{subjects:?}");
+        }
+        assert!(!only_grants_more(Some(&binding(&["alice"], "edit", "solar")), &wanted));
+    }
+
+    #[test]
+    fn a_quota_is_enforced_once_its_status_has_all_resources() {
+        let spec = json!({"hard": {"pods": "2", "services": "1"}});
+        for (status, enforced) in [
+            (json!({}), false),
+            (json!({"hard": {"pods": "2"}}), false),
+            (json!({"hard": {"pods": "1", "services": "1"}}), true),
+        ] {
+            assert_eq!(is_enforced(&quota(&spec, &status)), enforced, "{status}");
+        }
+        assert!(is_enforced(&quota(&json!({}), &json!({}))));
+    }
+
+    #[test]
+    fn labels_that_decide_on_policies_are_not_changed() {
+        let wanted = namespace(
+            &json!({
+                MANAGED_BY_LABEL: "tenant-broker", TENANT_LABEL: "solar", POD_SECURITY: "baseline",
+                "tenant-broker.io/tier": "basic", "team": "a",
+            }),
+            &json!({"example.com/cost": "7"}),
+        );
+        let live = namespace(
+            &json!({
+                TENANT_LABEL: "lunar", POD_SECURITY: "privileged", BINDINGS_LABEL: "any",
+                "team": "b", "others": "stay",
+            }),
+            &json!({"example.com/owner": "x"}),
+        );
+        let (labels, annotations) = namespace_change(&live, &wanted);
+        let set = |value: &str| Some(value.to_owned());
+        assert_eq!(
+            labels,
+            MetadataChange::from([
+                (BINDINGS_LABEL.to_owned(), None),
+                ("team".to_owned(), set("a")),
+                ("tenant-broker.io/tier".to_owned(), set("basic")),
+            ])
+        );
+        assert_eq!(annotations, MetadataChange::from([("example.com/cost".to_owned(), set("7"))]));
+        let (labels, annotations) = namespace_change(&wanted, &wanted);
+        assert!(labels.is_empty() && annotations.is_empty());
+    }
+
+    #[test]
+    fn a_stronger_pod_security_level_is_accepted() {
+        let of = |labels: Value| namespace(&labels, &json!({}));
+        let wanted = of(json!({POD_SECURITY: "baseline"}));
+        for (labels, weaker) in [
+            (json!({}), true),
+            (json!({POD_SECURITY: "privileged"}), true),
+            (json!({POD_SECURITY: "unknown"}), true),
+            (json!({POD_SECURITY: "baseline"}), false),
+            (json!({POD_SECURITY: "restricted"}), false),
+        ] {
+            assert_eq!(has_weaker_pod_security(&of(labels.clone()), &wanted), weaker, "{labels}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Amounts that hold for all namespaces of a tenant together, divided between their ResourceQuotas.
+//! The sum of what is granted is at most the limit at every moment: see
+//! [`crate::tenant::lower_shares`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::api::resource::Quantity};
+use kube::ResourceExt as _;
+use tenant_shared::TENANT_LABEL;
+
+use super::{TenantController, error::ReconcileError};
+use crate::{
+    cluster::{ClusterError, nanos_of},
+    tenant::{ObservedQuota, QuotaChange, TenantName, lower_shares, raise_shares},
+};
+
+/// How long a raise without an answer may still be carried out: longer than the API server may stay
+/// silent. Until then nothing else is raised.
+const SETTLE_TIME: Duration = Duration::from_secs(16);
+/// A quota is tight if less than this part of it is left.
+const TIGHT_PART: i128 = 10;
+
+/// Limits for all namespaces, by the name of the ResourceQuota.
+type Limits = BTreeMap<String, BTreeMap<String, Quantity>>;
+
+/// Whether a quota is nearly used up.
+pub(super) fn is_tight(quota: &ResourceQuota) -> bool {
+    let Some(status) = &quota.status else { return false };
+    let (mut hard, used) = (status.hard.iter().flatten(), status.used.as_ref());
+    hard.any(|(resource, hard)| {
+        let used = used.and_then(|used| used.get(resource)).and_then(nanos_of).unwrap_or(0);
+        nanos_of(hard)
+            .is_some_and(|hard| hard.saturating_sub(used).saturating_mul(TIGHT_PART) < hard)
+    })
+}
+
+impl TenantController {
+    /// Divides the limits of a tenant between its namespaces; those in `growing` get shares of what
+    /// is free, and the others keep what they use. Returns false if a quota was used or changed
+    /// meanwhile, so that the limits have to be divided again.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub(super) async fn balance(
+        &self,
+        tenant: &TenantName,
+        limits: &Limits,
+        growing: &BTreeSet<&str>,
+    ) -> Result<bool, ReconcileError> {
+        if limits.is_empty() {
+            return Ok(true);
+        }
+        let all: Vec<ResourceQuota> =
+            self.cluster.list_with_label(TENANT_LABEL, tenant.as_str()).await?;
+        let mut is_done = true;
+        for (name, limit) in limits {
+            let mut quotas: Vec<ResourceQuota> =
+                all.iter().filter(|quota| quota.name_any() == *name).cloned().collect();
+            let changes = lower_shares(limit, &observe(&quotas, growing));
+            is_done &= self.write(&mut quotas, changes).await?;
+            let changes = raise_shares(limit, &observe(&quotas, growing));
+            match self.write(&mut quotas, changes).await {
+                Ok(written) => is_done &= written,
+                Err(error @ ClusterError::Unavailable(_)) => {
+                    tokio::time::sleep(SETTLE_TIME).await;
+                    return Err(error.into());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(is_done)
+    }
+
+    /// Writes amounts, and replaces the quotas by what the API server acknowledged. Returns false
+    /// if it refused some, because the quota was used or changed meanwhile.
+    async fn write(
+        &self,
+        quotas: &mut [ResourceQuota],
+        changes: Vec<QuotaChange>,
+    ) -> Result<bool, ClusterError> {
+        let mut is_done = true;
+        for change in changes {
+            let of_namespace = |quota: &&mut ResourceQuota| {
+                quota.namespace().as_deref() == Some(&*change.namespace)
+            };
+            let Some(quota) = quotas.iter_mut().find(of_namespace) else { continue };
+            match self.cluster.write_quota(quota, &change.hard).await {
+                Ok(written) => {
+                    tracing::debug!(
+                        namespace = change.namespace,
+                        object = written.name_any(),
+                        "amounts of a quota written"
+                    );
+                    *quota = written;
+                }
+                Err(ClusterError::Conflict(_) | ClusterError::NotFound(_)) => is_done = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(is_done)
+    }
+}
+
+fn observe(quotas: &[ResourceQuota], growing: &BTreeSet<&str>) -> Vec<ObservedQuota> {
+    quotas
+        .iter()
+        .map(|quota| {
+            let namespace = quota.namespace().unwrap_or_default();
+            let hard = quota.spec.as_ref().and_then(|spec| spec.hard.clone());
+            let used = quota.status.as_ref().and_then(|status| status.used.clone());
+            ObservedQuota {
+                grows: growing.contains(namespace.as_str()),
+                namespace,
+                resource_version: quota.resource_version().unwrap_or_default(),
+                hard: hard.unwrap_or_default(),
+                used: used.unwrap_or_default(),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn quota(namespace: &str, status: &Value) -> ResourceQuota {
+        let metadata = json!({
+            "name": "tenant-quota-0", "namespace": namespace, "resourceVersion": "7",
+        });
+        let spec = json!({"hard": {"pods": "10"}});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status}))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_quota_is_tight_when_less_than_a_tenth_is_left() {
+        for (used, tight) in [("0", false), ("9", false), ("10", true), ("11", true)] {
+            let status = json!({"hard": {"pods": "10"}, "used": {"pods": used}});
+            assert_eq!(is_tight(&quota("solar-a", &status)), tight, "{used}");
+        }
+        for status in [json!({}), json!({"hard": {"pods": "0"}, "used": {"pods": "0"}})] {
+            assert!(!is_tight(&quota("solar-a", &status)), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_quota_is_observed_with_its_version_and_use() {
+        let status = json!({"hard": {"pods": "4"}, "used": {"pods": "3"}});
+        let quotas = [quota("solar-a", &status), quota("solar-over", &json!({}))];
+        let observed = observe(&quotas, &BTreeSet::from(["solar-a"]));
+        let amounts = |amount: &str| -> BTreeMap<String, Quantity> {
+            [("pods".to_owned(), Quantity(amount.to_owned()))].into()
+        };
+        let expected = ObservedQuota {
+            namespace: "solar-a".to_owned(),
+            resource_version: "7".to_owned(),
+            hard: amounts("10"),
+            used: amounts("3"),
+            grows: true,
+        };
+        assert_eq!(observed[0], expected);
+        assert_eq!((observed[1].grows, observed[1].used.len()), (false, 0));
+    }
+}

@@ -1,0 +1,146 @@
+//! Additions in one namespace: its labels, then its limits, and last its bindings. If anything
+//! before the bindings fails, nobody gets a right in the namespace that they do not have yet.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use tenant_shared::SUSPENDED_LABEL;
+
+use super::{
+    TenantController,
+    apply::{
+        ensure, has_weaker_pod_security, is_enforced, is_to_be_made, namespace_change,
+        only_grants_more,
+    },
+    snapshot::{Snapshot, name_of},
+    withdraw::title,
+};
+use crate::{
+    base::error_chain,
+    cluster::{ClusterError, Object},
+};
+
+/// How long the quota controller may take until a new quota limits its namespace, in milliseconds,
+/// before that is a failure.
+const ENFORCEMENT_GRACE_MS: i64 = 10_000;
+
+/// Result of the additions in a namespace.
+#[derive(Debug, Default)]
+pub(super) struct Granted {
+    /// What failed, for people.
+    pub(super) failures: Vec<String>,
+    /// Nothing failed, but the quotas of the namespace do not limit it yet.
+    pub(super) waits: bool,
+}
+
+impl Granted {
+    /// Whether everything that is desired exists.
+    pub(super) fn is_complete(&self) -> bool {
+        self.failures.is_empty() && !self.waits
+    }
+
+    fn fail(&mut self, object: &Object, error: &ClusterError) {
+        self.failures.push(format!("{}: {}", title(object), error_chain(error)));
+    }
+}
+
+impl TenantController {
+    /// Adds what the desired objects of one namespace have more than the live ones. Amounts of the
+    /// quotas in `shared` are not changed, because they are divided between namespaces.
+    pub(super) async fn grant(
+        &self,
+        snapshot: &Snapshot,
+        wanted: &[Object],
+        shared: &BTreeSet<&str>,
+        is_suspended: bool,
+    ) -> Granted {
+        let mut granted = Granted::default();
+        for object in wanted {
+            let live = snapshot.get(object);
+            let is_right = matches!(object, Object::RoleBinding(_));
+            if is_right && (!granted.is_complete() || only_grants_more(live, object)) {
+                continue;
+            }
+            let result = match object {
+                Object::Namespace(namespace) => {
+                    self.grant_namespace(live, object, namespace, is_suspended).await
+                }
+                Object::ResourceQuota(_)
+                    if shared.contains(name_of(object)) && !is_to_be_made(live, object) =>
+                {
+                    Ok(())
+                }
+                _ => ensure(&self.cluster, live, object).await.map(drop),
+            };
+            if let Err(error) = result {
+                granted.fail(object, &error);
+                // Nothing can be created in a namespace that does not exist.
+                if matches!(object, Object::Namespace(_)) && live.is_none() {
+                    return granted;
+                }
+            } else if let Object::ResourceQuota(_) = object {
+                self.check_enforcement(live, object, &mut granted);
+            }
+        }
+        granted
+    }
+
+    /// Creates a namespace, or sets its labels and annotations.
+    async fn grant_namespace(
+        &self,
+        live: Option<&Object>,
+        object: &Object,
+        wanted: &Namespace,
+        is_suspended: bool,
+    ) -> Result<(), ClusterError> {
+        let Some(Object::Namespace(live)) = live else {
+            return self.cluster.create_object(object).await.map(drop);
+        };
+        if has_weaker_pod_security(live, wanted) {
+            return Err(ClusterError::Conflict(
+                "it enforces a weaker Pod Security level than the tier of the tenant; an \
+                 administrator has to set its label pod-security.kubernetes.io/enforce"
+                    .to_owned(),
+            ));
+        }
+        let labels = live.metadata.labels.as_ref();
+        if !is_suspended && labels.is_some_and(|labels| labels.contains_key(SUSPENDED_LABEL)) {
+            return Err(ClusterError::Conflict(format!(
+                "it has the label {SUSPENDED_LABEL} although the tenant is not suspended; an \
+                 administrator has to remove the label, or to suspend the tenant"
+            )));
+        }
+        let (labels, annotations) = namespace_change(live, wanted);
+        if labels.is_empty() && annotations.is_empty() {
+            return Ok(());
+        }
+        self.cluster.patch_namespace(live, &labels, &annotations).await.map(drop)
+    }
+
+    /// A quota that is not enforced limits nothing, so bindings have to wait for it.
+    fn check_enforcement(&self, live: Option<&Object>, wanted: &Object, granted: &mut Granted) {
+        let Some(Object::ResourceQuota(live)) = live else {
+            granted.waits = true;
+            return;
+        };
+        if is_enforced(live) {
+            return;
+        }
+        if self.clock.now_ms() - created_at(live) < ENFORCEMENT_GRACE_MS {
+            granted.waits = true;
+            return;
+        }
+        let metadata = wanted.metadata();
+        let error = ClusterError::QuotaNotEnforced {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            quota: metadata.name.clone().unwrap_or_default(),
+        };
+        granted.fail(wanted, &error);
+    }
+}
+
+/// When an object was created, in milliseconds since 1970.
+fn created_at(quota: &ResourceQuota) -> i64 {
+    let created = quota.metadata.creation_timestamp.as_ref();
+    created.map_or(0, |created| created.0.as_millisecond())
+}

@@ -1,0 +1,125 @@
+//! Which object is a tenant: there may be one in each API group, and one may have been deleted and
+//! made again.
+
+use std::time::Duration;
+
+use kube::{ResourceExt as _, api::DynamicObject};
+
+use super::{GROUPS, TenantController, error::ReconcileError, resource_of, schedule::Run};
+use crate::{
+    cluster::CustomObject,
+    tenant::{ApiGroup, Condition, Observed, TenantName, TenantRow, TenantStatus},
+};
+
+/// Pause before a tenant is looked at again whose definition the API server does not serve. The
+/// watch notices earlier that it does.
+pub(super) const UNKNOWN_INTERVAL: Duration = Duration::from_mins(1);
+/// Pause before a tenant is looked at again that other replicas are changing.
+pub(super) const RACE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The tenant of a name.
+#[derive(Debug)]
+pub(super) enum Identity {
+    /// The open row of the object.
+    Tenant(TenantRow),
+    /// There is nothing to do for the name, or not now.
+    Nothing(Run),
+}
+
+/// An object of an API group.
+type Candidate = (ApiGroup, Box<DynamicObject>);
+
+impl TenantController {
+    /// Finds the row of the object of this name, or makes it. The row of an object that is gone is
+    /// closed, after everybody has lost their rights. An object of the other API group gets the
+    /// condition `NameTaken`.
+    ///
+    /// # Errors
+    /// The cluster or the database failed.
+    pub(super) async fn identify(&self, name: &TenantName) -> Result<Identity, ReconcileError> {
+        let mut candidates: Vec<Candidate> = Vec::new();
+        let mut unknown = Vec::new();
+        for group in GROUPS {
+            match self.cluster.get_custom(&resource_of(group), name.as_str()).await? {
+                CustomObject::Found(object) => candidates.push((group, object)),
+                CustomObject::Missing => {}
+                CustomObject::Unknown => unknown.push(group),
+            }
+        }
+        if let Some(row) = self.tenants.by_name(name).await? {
+            if unknown.contains(&row.group) {
+                return Ok(Identity::Nothing(Run::Again(UNKNOWN_INTERVAL)));
+            }
+            if candidates.iter().any(|candidate| is_of(candidate, &row)) {
+                self.report_names_taken(&row, &candidates).await?;
+                return Ok(Identity::Tenant(row));
+            }
+            if !Box::pin(self.retire(&row)).await? {
+                return Ok(Identity::Nothing(Run::Again(RACE_INTERVAL)));
+            }
+        }
+        let Some((group, object)) = oldest(&candidates) else {
+            return Ok(Identity::Nothing(Run::Done));
+        };
+        let uid = object.uid().unwrap_or_default();
+        let row = match self.tenants.observe(name, *group, &uid).await? {
+            Observed::Current(row) | Observed::Recreated(row) => row,
+            Observed::NameTaken(_) => return Ok(Identity::Nothing(Run::Again(RACE_INTERVAL))),
+        };
+        tracing::info!(tenant = %name, status = row.status.as_str(), "new tenant");
+        self.report_names_taken(&row, &candidates).await?;
+        Ok(Identity::Tenant(row))
+    }
+
+    /// Reports to the other objects of the name that it is taken.
+    async fn report_names_taken(
+        &self,
+        row: &TenantRow,
+        candidates: &[Candidate],
+    ) -> Result<(), ReconcileError> {
+        for candidate in candidates.iter().filter(|candidate| !is_of(candidate, row)) {
+            let (group, object) = candidate;
+            let conditions = [Condition::name_taken(&row.name, row.group)];
+            self.report((*group, object), TenantStatus::Active, &[], &conditions).await?;
+        }
+        Ok(())
+    }
+}
+
+fn is_of((group, object): &Candidate, row: &TenantRow) -> bool {
+    *group == row.group && object.metadata.uid.as_deref() == Some(row.object_uid.as_str())
+}
+
+/// The object that was created first; of two with the same time that of the first group.
+fn oldest(candidates: &[Candidate]) -> Option<&Candidate> {
+    candidates.iter().min_by_key(|(_, object)| {
+        object.metadata.creation_timestamp.as_ref().map(|created| created.0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn candidate(group: ApiGroup, created: &str) -> Candidate {
+        let metadata = json!({"name": "solar", "creationTimestamp": created});
+        (group, serde_json::from_value(json!({"metadata": metadata})).unwrap())
+    }
+
+    #[test]
+    fn the_older_object_is_the_tenant() {
+        let [early, late] = ["2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"];
+        for (ours, capsule, expected) in [
+            (early, late, ApiGroup::TenantBroker),
+            (late, early, ApiGroup::Capsule),
+            (early, early, ApiGroup::TenantBroker),
+        ] {
+            let candidates =
+                [candidate(ApiGroup::TenantBroker, ours), candidate(ApiGroup::Capsule, capsule)];
+            assert_eq!(oldest(&candidates).map(|(group, _)| *group), Some(expected));
+        }
+        assert!(oldest(&[]).is_none());
+    }
+}

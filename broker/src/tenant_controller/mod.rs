@@ -1,0 +1,171 @@
+//! The controller of Tenants: it brings the objects of each tenant in the cluster to the desired
+//! state that [`crate::tenant::desired_state`] computes from the Tenant, its members and the settings.
+//!
+//! Every replica watches Tenants and their objects. Each event names a tenant, which a worker takes
+//! from a queue and reconciles as a whole. A lease in the database gives a tenant to one replica at
+//! a time. Besides events, all tenants are reconciled at an interval (`drift_seconds`).
+//!
+//! Bindings come last and go first: a namespace has its limits before anybody is bound in it, and a
+//! tenant that is suspended, or whose object is gone, loses bindings and members before anything is
+//! recorded as done. A right that moves from one binding to another is created before it is taken
+//! away.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `events` | watches of the cluster and changes in the database, as names in the queue |
+//! | `queue`, `schedule` | the queue, with its pauses |
+//! | `reconcile`, `lease` | one run: lease, time limit, log, metrics |
+//! | `identify`, `retire` | which object is the tenant, and the end of one whose object is gone |
+//! | `converge` | one tenant whose lease is held |
+//! | `namespaces`, `members` | which namespaces and persons belong to it |
+//! | `snapshot`, `apply`, `grant`, `withdraw`, `balance` | live objects, and their changes |
+//! | `suspend` | suspension and resumption |
+//! | `report` | the status of the object |
+
+mod apply;
+mod balance;
+mod converge;
+mod error;
+mod events;
+mod grant;
+mod identify;
+mod lease;
+mod members;
+mod namespaces;
+mod queue;
+mod reconcile;
+mod report;
+mod retire;
+mod schedule;
+mod snapshot;
+mod suspend;
+mod withdraw;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::Notify, task::JoinSet};
+use uuid::Uuid;
+
+pub use reconcile::RECONCILE_OUTCOMES;
+
+use crate::{
+    base::{clock::Clock, db::Db, telemetry::Metrics},
+    cluster::{Cluster, CustomResource},
+    identity::PersonRules,
+    tenant::{ApiGroup, TenantSettings, Tenants},
+    tier::Tiers,
+    workspace::Workspaces,
+};
+use queue::Queue;
+
+/// Tenants that this process reconciles concurrently.
+const WORKERS: usize = 4;
+/// The API groups of Tenants. If two objects have the same age, the first one counts.
+const GROUPS: [ApiGroup; 2] = [ApiGroup::TenantBroker, ApiGroup::Capsule];
+
+/// The dependencies of [`TenantController`].
+#[derive(Debug)]
+pub struct Dependencies {
+    /// The database, for leases and persons.
+    pub db: Db,
+    /// Source of times and identifiers.
+    pub clock: Clock,
+    /// The cluster with the Tenants.
+    pub cluster: Cluster,
+    /// The memberships.
+    pub workspaces: Workspaces,
+    /// How people are named in Tenants.
+    pub person_rules: PersonRules,
+    /// Settings of tenants.
+    pub settings: TenantSettings,
+    /// The tiers that Tenants name.
+    pub tiers: Tiers,
+    /// Counts runs.
+    pub metrics: Metrics,
+    /// Interval at which all tenants are reconciled.
+    pub resync_interval: Duration,
+}
+
+/// Reconciles Tenants until the broker stops.
+#[derive(Debug)]
+pub struct TenantController {
+    db: Db,
+    clock: Clock,
+    cluster: Cluster,
+    tenants: Tenants,
+    workspaces: Workspaces,
+    person_rules: PersonRules,
+    settings: TenantSettings,
+    tiers: Tiers,
+    metrics: Metrics,
+    resync_interval: Duration,
+    queue: Queue,
+    /// All tenants have to be reconciled, because events may have been missed.
+    resync: Notify,
+    /// Identifier of this process among its replicas.
+    replica: Uuid,
+}
+
+impl TenantController {
+    /// A controller with these dependencies. It does nothing before [`Self::run`].
+    pub fn new(dependencies: Dependencies) -> Self {
+        let Dependencies {
+            db,
+            clock,
+            cluster,
+            workspaces,
+            person_rules,
+            settings,
+            tiers,
+            metrics,
+            resync_interval,
+        } = dependencies;
+        Self {
+            tenants: Tenants::new(db.clone(), clock.clone()),
+            replica: clock.random_id(),
+            queue: Queue::default(),
+            resync: Notify::new(),
+            db,
+            clock,
+            cluster,
+            workspaces,
+            person_rules,
+            settings,
+            tiers,
+            metrics,
+            resync_interval,
+        }
+    }
+
+    /// Watches and reconciles until the future is dropped. A lease that is held then expires.
+    ///
+    /// # Panics
+    /// One of its tasks panicked.
+    pub async fn run(self) {
+        let controller = Arc::new(self);
+        let mut tasks = JoinSet::new();
+        for group in GROUPS {
+            tasks.spawn(Arc::clone(&controller).watch_tenants(group));
+        }
+        tasks.spawn(Arc::clone(&controller).watch_namespaces());
+        tasks.spawn(Arc::clone(&controller).watch_role_bindings());
+        tasks.spawn(Arc::clone(&controller).watch_limit_ranges());
+        tasks.spawn(Arc::clone(&controller).watch_quotas());
+        tasks.spawn(Arc::clone(&controller).poll_database());
+        tasks.spawn(Arc::clone(&controller).resync_loop());
+        for _ in 0..WORKERS {
+            tasks.spawn(Arc::clone(&controller).work());
+        }
+        // No task ends by itself.
+        if let Some(Err(error)) = tasks.join_next().await
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+}
+
+/// The resource of Tenants in a group.
+fn resource_of(group: ApiGroup) -> CustomResource {
+    CustomResource::new(group.name(), group.version(), "Tenant")
+}

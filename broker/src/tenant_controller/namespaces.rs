@@ -1,0 +1,269 @@
+//! The namespaces of a tenant: those that exist in the cluster with its label, compared with the
+//! rows of the database.
+//!
+//! | row | in the cluster | becomes |
+//! |---|---|---|
+//! | none, gone, over the quota | exists | claimed, as far as name and quota allow it |
+//! | creating, active | exists | it may have rights |
+//! | creating, active | is being deleted | terminating |
+//! | terminating | exists again | creating |
+//! | creating, made through the broker a while ago | does not exist | the broker creates it |
+//! | any other | does not exist | gone |
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::api::core::v1::Namespace;
+use tenant_shared::{HOME_LABEL, WORKSPACE_LABEL};
+
+use super::{TenantController, error::ReconcileError, snapshot::Snapshot};
+use crate::tenant::{
+    Claim, Condition, NamespaceRow, NamespaceStatus, Tenant, TenantRow, check_namespace_name,
+    home_name, longest_prefix,
+};
+
+/// How long a namespace may take to be created by the request that claimed it. After that the
+/// controller finishes the creation.
+const CREATION_GRACE: Duration = Duration::from_secs(15);
+
+/// The namespaces of a tenant by what may be done with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TenantNamespaces {
+    /// Those in which people may have rights, with their rows' statuses.
+    pub(super) allowed: BTreeMap<String, NamespaceStatus>,
+    /// Those that are not to be changed, because they are being deleted.
+    pub(super) terminating: Vec<String>,
+    /// Those beyond the quota.
+    pub(super) over_quota: Vec<String>,
+    /// Those that carry the label of the tenant, and are not its own.
+    pub(super) conflicts: Vec<String>,
+}
+
+/// What has to be done with a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It stays as it is; people may have rights in it.
+    Allow,
+    /// It has to be claimed.
+    Claim,
+    /// Its row gets this status.
+    Set(NamespaceStatus),
+    /// It is another tenant's.
+    Conflict,
+    /// Nothing.
+    Ignore,
+}
+
+fn step(row: Option<&NamespaceRow>, live: Option<&Namespace>, now: i64) -> Step {
+    use NamespaceStatus::{Active, Creating, Gone, Orphaned, OverQuota, Terminating};
+    let is_terminating = live.is_some_and(is_terminating);
+    match (row.map(|row| row.status), live) {
+        (Some(Creating), None) => match row {
+            Some(row) if row.made_by.is_none() => Step::Set(Gone),
+            Some(row) if is_older(row.change_at, now) => Step::Allow,
+            _ => Step::Ignore,
+        },
+        (Some(Active | OverQuota | Terminating), None) => Step::Set(Gone),
+        (Some(Orphaned), Some(_)) => Step::Conflict,
+        (Some(Creating | Active), Some(_)) if is_terminating => Step::Set(Terminating),
+        (Some(Creating | Active), Some(_)) => Step::Allow,
+        (Some(Terminating), Some(_)) if !is_terminating => Step::Set(Creating),
+        (Some(OverQuota | Gone) | None, Some(_)) if !is_terminating => Step::Claim,
+        _ => Step::Ignore,
+    }
+}
+
+fn is_older(since: i64, now: i64) -> bool {
+    let grace = i64::try_from(CREATION_GRACE.as_millis()).unwrap_or(i64::MAX);
+    now.saturating_sub(since) > grace
+}
+
+fn is_terminating(namespace: &Namespace) -> bool {
+    let phase = namespace.status.as_ref().and_then(|status| status.phase.as_deref());
+    namespace.metadata.deletion_timestamp.is_some() || phase == Some("Terminating")
+}
+
+impl TenantNamespaces {
+    /// Number of namespaces and their names, for the status.
+    pub(super) fn names(&self) -> Vec<&str> {
+        let others = self.terminating.iter().chain(&self.over_quota);
+        self.allowed.keys().chain(others).map(String::as_str).collect()
+    }
+
+    /// The conditions about namespaces without rights.
+    pub(super) fn conditions(&self, tenant: &Tenant) -> Vec<Condition> {
+        let mut conditions = Vec::new();
+        if !self.over_quota.is_empty() {
+            let over: Vec<&str> = self.over_quota.iter().map(String::as_str).collect();
+            let quota = tenant.namespace_options.quota.unwrap_or_default();
+            conditions.push(Condition::quota_exceeded(&tenant.name, &over, quota));
+        }
+        if !self.conflicts.is_empty() {
+            let conflicts: Vec<&str> = self.conflicts.iter().map(String::as_str).collect();
+            conditions.push(Condition::namespace_conflict(&tenant.name, &conflicts));
+        }
+        conditions
+    }
+}
+
+impl TenantController {
+    /// Brings the rows of a tenant's namespaces up to date, and claims namespaces that were made at
+    /// the API server. The rows have to be older than the snapshot, so that a namespace that was
+    /// created in between is not taken for one that is gone.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(super) async fn claim_namespaces(
+        &self,
+        row: &TenantRow,
+        tenant: &Tenant,
+        rows: Vec<NamespaceRow>,
+        snapshot: &Snapshot,
+    ) -> Result<TenantNamespaces, ReconcileError> {
+        let home = home_name(&row.name);
+        let mut places: BTreeMap<String, (Option<NamespaceRow>, Option<&Namespace>)> =
+            rows.into_iter().map(|row| (row.name.clone(), (Some(row), None))).collect();
+        for (name, live) in snapshot.namespaces().filter(|(name, _)| *name != home) {
+            places.entry(name.to_owned()).or_default().1 = Some(live);
+        }
+        let mut namespaces = TenantNamespaces::default();
+        let mut to_claim = Vec::new();
+        for (name, (known, live)) in places {
+            match step(known.as_ref(), live, self.clock.now_ms()) {
+                Step::Allow => {
+                    let status = known.map_or(NamespaceStatus::Creating, |row| row.status);
+                    namespaces.allowed.insert(name, status);
+                }
+                Step::Set(status) => {
+                    self.tenants.set_namespace_status(&name, &NamespaceStatus::ALL, status).await?;
+                    match status {
+                        NamespaceStatus::Creating => {
+                            namespaces.allowed.insert(name, status);
+                        }
+                        NamespaceStatus::Terminating => namespaces.terminating.push(name),
+                        _ => {}
+                    }
+                }
+                Step::Conflict => namespaces.conflicts.push(name),
+                Step::Claim => to_claim.push((name, known, live)),
+                Step::Ignore => {
+                    let counts = known.is_some_and(|row| row.status.counts());
+                    if counts && live.is_some() {
+                        namespaces.terminating.push(name);
+                    }
+                }
+            }
+        }
+        // After the others, because one that is gone may leave room.
+        for (name, known, live) in to_claim {
+            if self.may_have(tenant, &name, live).await? {
+                let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
+                self.claim(row, tenant, name, is_recorded, &mut namespaces).await?;
+            } else {
+                namespaces.conflicts.push(name);
+            }
+        }
+        Ok(namespaces)
+    }
+
+    /// Whether a namespace with the label of a tenant may be its own, by its name and labels.
+    async fn may_have(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        live: Option<&Namespace>,
+    ) -> Result<bool, ReconcileError> {
+        let labels = live.and_then(|live| live.metadata.labels.as_ref());
+        let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
+        if has(HOME_LABEL) || has(WORKSPACE_LABEL) {
+            return Ok(false);
+        }
+        if check_namespace_name(tenant, name, &self.settings).is_err() {
+            return Ok(false);
+        }
+        let open = self.tenants.list().await?;
+        let owner = longest_prefix(open.iter().map(|row| &row.name), name);
+        Ok(owner.is_none_or(|owner| *owner == tenant.name))
+    }
+
+    async fn claim(
+        &self,
+        row: &TenantRow,
+        tenant: &Tenant,
+        name: String,
+        is_recorded: bool,
+        namespaces: &mut TenantNamespaces,
+    ) -> Result<(), ReconcileError> {
+        let quota = tenant.namespace_options.quota;
+        match self.tenants.claim_namespace(row.id, &name, None, quota).await? {
+            Claim::Created => {
+                tracing::info!(tenant = %row.name, namespace = name, "namespace claimed");
+                namespaces.allowed.insert(name, NamespaceStatus::Creating);
+            }
+            Claim::Exists(claimed) if claimed.status.counts() => {
+                namespaces.allowed.insert(name, claimed.status);
+            }
+            Claim::Exists(_) | Claim::OtherTenant => namespaces.conflicts.push(name),
+            Claim::QuotaExceeded { used, quota } => {
+                if !is_recorded {
+                    self.tenants.record_over_quota(row.id, &name).await?;
+                    tracing::warn!(
+                        tenant = %row.name, namespace = name, used, quota,
+                        "namespace beyond the quota of its tenant: nobody has rights in it"
+                    );
+                }
+                namespaces.over_quota.push(name);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use NamespaceStatus::{Active, Creating, Gone, Orphaned, OverQuota, Terminating};
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const NOW: i64 = 1_000_000;
+
+    fn row(status: NamespaceStatus, made_by: Option<Uuid>, age: i64) -> NamespaceRow {
+        NamespaceRow {
+            name: "solar-a".to_owned(),
+            tenant_id: Uuid::nil(),
+            status,
+            made_by,
+            created_at: 0,
+            change_at: NOW - age,
+        }
+    }
+
+    fn live(phase: &str) -> Namespace {
+        serde_json::from_value(json!({"metadata": {"name": "solar-a"}, "status": {"phase": phase}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn each_row_and_namespace_has_a_step() {
+        let (exists, terminating) = (live("Active"), live("Terminating"));
+        for (status, if_exists, if_terminating, if_missing) in [
+            (None, Step::Claim, Step::Ignore, Step::Ignore),
+            (Some(Creating), Step::Allow, Step::Set(Terminating), Step::Set(Gone)),
+            (Some(Active), Step::Allow, Step::Set(Terminating), Step::Set(Gone)),
+            (Some(OverQuota), Step::Claim, Step::Ignore, Step::Set(Gone)),
+            (Some(Terminating), Step::Set(Creating), Step::Ignore, Step::Set(Gone)),
+            (Some(Gone), Step::Claim, Step::Ignore, Step::Ignore),
+            (Some(Orphaned), Step::Conflict, Step::Conflict, Step::Ignore),
+        ] {
+            let row = status.map(|status| row(status, None, 0));
+            let of = |live| step(row.as_ref(), live, NOW);
+            assert_eq!(of(Some(&exists)), if_exists, "{status:?}");
+            assert_eq!(of(Some(&terminating)), if_terminating, "{status:?}");
+            assert_eq!(of(None), if_missing, "{status:?}");
+        }
+        let made = |age| step(Some(&row(Creating, Some(Uuid::nil()), age)), None, NOW);
+        assert_eq!(made(15_000), Step::Ignore, "the request may create it");
+        assert_eq!(made(15_001), Step::Allow, "the request failed");
+    }
+}

@@ -1,0 +1,128 @@
+//! The queue of tenants that the workers of this process take their work from.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+
+use super::schedule::{Run, Schedule};
+use crate::tenant::TenantName;
+
+/// A queue that holds each tenant once, until the time of its run has come.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    schedule: Mutex<Schedule>,
+    /// The first time in the schedule may have changed.
+    changed: Notify,
+}
+
+impl Queue {
+    /// Adds a tenant that has to be reconciled at once.
+    pub(super) fn add(&self, name: TenantName) {
+        self.add_after(name, Duration::ZERO);
+    }
+
+    /// Adds a tenant that has to be reconciled after this time at the latest.
+    pub(super) fn add_after(&self, name: TenantName, pause: Duration) {
+        self.lock().add(name, Instant::now() + pause);
+        self.changed.notify_one();
+    }
+
+    /// Waits for a tenant whose time has come, and takes it. [`Self::finish`] has to follow.
+    pub(super) async fn next(&self) -> TenantName {
+        loop {
+            let changed = self.changed.notified();
+            let next_at = {
+                let mut schedule = self.lock();
+                if let Some(name) = schedule.take(Instant::now()) {
+                    // Another worker may wait for the next one.
+                    self.changed.notify_one();
+                    return name;
+                }
+                schedule.next_at()
+            };
+            match next_at {
+                Some(at) => {
+                    let _ = tokio::time::timeout_at(at, changed).await;
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Ends the run on a tenant.
+    pub(super) fn finish(&self, name: &TenantName, result: Run) {
+        self.lock().finish(name, result, Instant::now());
+        self.changed.notify_one();
+    }
+
+    /// Number of tenants that wait for their run or are in it.
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Forgets the names of tenants without work.
+    pub(super) fn prune(&self) {
+        self.lock().prune(Instant::now());
+    }
+
+    /// No code panics while it has the lock.
+    fn lock(&self) -> MutexGuard<'_, Schedule> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Limit of what takes milliseconds.
+    const STEP_TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn name(text: &str) -> TenantName {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_waiting_worker_gets_a_tenant() {
+        let queue = Arc::new(Queue::default());
+        let workers: tokio::task::JoinSet<TenantName> = (0..4)
+            .map(|_| {
+                let queue = Arc::clone(&queue);
+                async move { queue.next().await }
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let names = ["lunar", "solar", "stellar", "terra"];
+        for tenant in names {
+            queue.add(name(tenant));
+        }
+        let taken = tokio::time::timeout(STEP_TIMEOUT, workers.join_all()).await;
+        let mut taken = taken.expect("a worker sleeps on");
+        taken.sort();
+        assert_eq!(taken, names.map(name));
+        assert_eq!(queue.len(), 4);
+    }
+
+    #[tokio::test]
+    async fn an_earlier_run_wakes_a_worker_that_waits_for_a_later_one() {
+        let queue = Arc::new(Queue::default());
+        queue.add_after(name("lunar"), Duration::from_hours(1));
+        let worker = tokio::spawn({
+            let queue = Arc::clone(&queue);
+            async move { queue.next().await }
+        });
+        tokio::task::yield_now().await;
+        queue.add(name("solar"));
+        let taken = tokio::time::timeout(STEP_TIMEOUT, worker).await;
+        assert_eq!(taken.expect("the worker waits for lunar").unwrap(), name("solar"));
+        queue.finish(&name("solar"), Run::Done);
+        assert_eq!(queue.len(), 1);
+        queue.prune();
+        assert_eq!(queue.len(), 1);
+    }
+}

@@ -1,0 +1,69 @@
+//! The workers, and one run on a tenant.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tracing::Instrument as _;
+
+use super::{TenantController, error::ReconcileError, identify::Identity, schedule::Run};
+use crate::{base::error_chain, tenant::TenantName};
+
+/// How long a run may take. What it did until then is kept, and the next run does the rest.
+const RUN_TIMEOUT: Duration = Duration::from_secs(50);
+/// How long after a run that was cancelled its last request may still be carried out: longer than
+/// the API server may stay silent. [`RUN_TIMEOUT`] and this are together shorter than the lease.
+const SETTLE_TIME: Duration = Duration::from_secs(16);
+/// Pause before another attempt on a tenant that another replica works on.
+const LEASE_RETRY: Duration = Duration::from_secs(2);
+
+/// Values of the label `outcome` of runs.
+pub const RECONCILE_OUTCOMES: [&str; 3] = ["done", "again", "failed"];
+
+impl TenantController {
+    /// Reconciles one tenant of the queue after the other.
+    pub(super) async fn work(self: Arc<Self>) {
+        loop {
+            let name = self.queue.next().await;
+            let span = tracing::debug_span!("reconcile", tenant = %name);
+            let result = self.run_with_timeout(&name).instrument(span).await;
+            self.queue.finish(&name, result);
+            let [done, again, failed] = RECONCILE_OUTCOMES;
+            self.metrics.tenant_reconciled(match result {
+                Run::Done => done,
+                Run::Again(_) => again,
+                Run::Failed => failed,
+            });
+            self.metrics.set_tenant_queue(self.queue.len());
+        }
+    }
+
+    async fn run_with_timeout(&self, name: &TenantName) -> Run {
+        let began = Instant::now();
+        let result = tokio::time::timeout(RUN_TIMEOUT, Box::pin(self.reconcile(name))).await;
+        let error = match result {
+            Ok(Ok(result)) => return result,
+            Ok(Err(error)) => error_chain(&error),
+            Err(_) => {
+                // Amounts of quotas are divided by what was read, so no request may be under way.
+                tokio::time::sleep(SETTLE_TIME).await;
+                format!("not done in {RUN_TIMEOUT:?}")
+            }
+        };
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::warn!(tenant = %name, error, duration_ms, "reconciling a tenant failed");
+        Run::Failed
+    }
+
+    async fn reconcile(&self, name: &TenantName) -> Result<Run, ReconcileError> {
+        let row = match Box::pin(self.identify(name)).await? {
+            Identity::Tenant(row) => row,
+            Identity::Nothing(result) => return Ok(result),
+        };
+        let Some(lease) = self.lease(&row).await? else { return Ok(Run::Again(LEASE_RETRY)) };
+        let result = Box::pin(self.converge(row.id)).await;
+        self.release(lease).await;
+        result
+    }
+}

@@ -1,0 +1,135 @@
+//! The objects of one tenant as the cluster has them, read with a few lists however many namespaces
+//! the tenant has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::{
+    core::v1::{LimitRange, Namespace, ResourceQuota},
+    rbac::v1::RoleBinding,
+};
+use tenant_shared::TENANT_LABEL;
+
+use crate::{
+    cluster::{Cluster, ClusterError, Object},
+    tenant::TenantName,
+};
+
+/// Kind, namespace and name of an object; the namespace of a namespace is empty.
+type Key = (&'static str, String, String);
+
+/// All objects with the label of a tenant.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    objects: BTreeMap<Key, Object>,
+}
+
+impl Snapshot {
+    /// Reads the namespaces, ResourceQuotas, LimitRanges and RoleBindings of a tenant.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub(super) async fn read(cluster: &Cluster, tenant: &TenantName) -> Result<Self, ClusterError> {
+        let tenant = tenant.as_str();
+        let (namespaces, quotas, limits, bindings) = tokio::try_join!(
+            cluster.list_with_label::<Namespace>(TENANT_LABEL, tenant),
+            cluster.list_with_label::<ResourceQuota>(TENANT_LABEL, tenant),
+            cluster.list_with_label::<LimitRange>(TENANT_LABEL, tenant),
+            cluster.list_with_label::<RoleBinding>(TENANT_LABEL, tenant),
+        )?;
+        let namespaces = namespaces.into_iter().map(|it| Object::Namespace(Box::new(it)));
+        let quotas = quotas.into_iter().map(|it| Object::ResourceQuota(Box::new(it)));
+        let limits = limits.into_iter().map(|it| Object::LimitRange(Box::new(it)));
+        let bindings = bindings.into_iter().map(|it| Object::RoleBinding(Box::new(it)));
+        Ok(Self::new(namespaces.chain(quotas).chain(limits).chain(bindings)))
+    }
+
+    /// A snapshot of these objects.
+    pub(super) fn new(objects: impl IntoIterator<Item = Object>) -> Self {
+        Self { objects: objects.into_iter().map(|object| (key(&object), object)).collect() }
+    }
+
+    /// The live object with the kind and name of a desired one.
+    pub(super) fn get(&self, wanted: &Object) -> Option<&Object> {
+        self.objects.get(&key(wanted))
+    }
+
+    /// The namespaces by name, with the home.
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = (&str, &Namespace)> {
+        self.objects.iter().filter_map(|((_, _, name), object)| match object {
+            Object::Namespace(namespace) => Some((name.as_str(), &**namespace)),
+            _ => None,
+        })
+    }
+
+    /// The objects in namespaces that are not desired.
+    pub(super) fn others<'a>(
+        &'a self,
+        wanted: impl IntoIterator<Item = &'a Object>,
+    ) -> impl Iterator<Item = &'a Object> {
+        let wanted: BTreeSet<Key> = wanted.into_iter().map(key).collect();
+        self.objects.iter().filter(move |(key, _)| !wanted.contains(*key)).filter_map(
+            |(_, object)| match object {
+                Object::Namespace(_) => None,
+                other => Some(other),
+            },
+        )
+    }
+}
+
+/// Namespace of an object; its own name for a namespace.
+pub(super) fn namespace_of(object: &Object) -> &str {
+    let metadata = object.metadata();
+    metadata.namespace.as_deref().or(metadata.name.as_deref()).unwrap_or_default()
+}
+
+/// Name of an object.
+pub(super) fn name_of(object: &Object) -> &str {
+    object.metadata().name.as_deref().unwrap_or_default()
+}
+
+fn key(object: &Object) -> Key {
+    let namespace = object.metadata().namespace.clone().unwrap_or_default();
+    (object.kind(), namespace, name_of(object).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn namespace(name: &str) -> Object {
+        Object::Namespace(serde_json::from_value(json!({"metadata": {"name": name}})).unwrap())
+    }
+
+    fn binding(namespace: &str, name: &str) -> Object {
+        let binding = json!({
+            "metadata": {"name": name, "namespace": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "x"},
+        });
+        Object::RoleBinding(serde_json::from_value(binding).unwrap())
+    }
+
+    #[test]
+    fn objects_are_found_by_kind_namespace_and_name() {
+        let objects = [namespace("solar-a"), binding("solar-a", "b"), binding("solar-b", "b")];
+        let snapshot = Snapshot::new(objects.clone());
+        for object in &objects {
+            assert_eq!(snapshot.get(object), Some(object));
+        }
+        assert_eq!(snapshot.get(&binding("solar-c", "b")), None);
+        assert_eq!(snapshot.namespaces().map(|(name, _)| name).collect::<Vec<_>>(), ["solar-a"]);
+    }
+
+    #[test]
+    fn objects_that_are_not_desired_are_found_and_namespaces_are_none_of_them() {
+        let kept = binding("solar-a", "kept");
+        let extra = [binding("solar-a", "extra"), binding("solar-b", "kept")];
+        let all = extra.iter().cloned().chain([kept.clone(), namespace("solar-z")]);
+        let snapshot = Snapshot::new(all);
+        let others: Vec<&Object> = snapshot.others([&kept]).collect();
+        assert_eq!(others, extra.iter().collect::<Vec<_>>());
+        assert_eq!(namespace_of(&kept), "solar-a");
+        assert_eq!(namespace_of(&namespace("solar-z")), "solar-z");
+    }
+}
