@@ -13,7 +13,7 @@ use k8s_openapi::{
     NamespaceResourceScope,
     api::{
         core::v1::{LimitRange, Namespace, ResourceQuota},
-        rbac::v1::RoleBinding,
+        rbac::v1::{RoleBinding, Subject},
     },
     apimachinery::pkg::api::resource::Quantity,
 };
@@ -66,6 +66,25 @@ impl Object {
         };
         let (one, other) = (subjects(one), subjects(other));
         !one.is_subset(&other)
+    }
+
+    /// The desired RoleBinding with only those of its subjects that the live one has already; `None`
+    /// for one that has no such subject, binds another role or is not the tenant's.
+    pub fn with_common_subjects(&self, wanted: &Self) -> Option<Self> {
+        if !matches!(self.difference(wanted), None | Some(Difference::Subjects)) {
+            return None;
+        }
+        let (Self::RoleBinding(live), Self::RoleBinding(wanted)) = (self, wanted) else {
+            return None;
+        };
+        let known = subjects(live);
+        let mut common = wanted.clone();
+        let is_known = |it: &Subject| {
+            known.contains(&(it.kind.as_str(), it.namespace.as_deref(), it.name.as_str()))
+        };
+        common.subjects.get_or_insert_default().retain(is_known);
+        let has_some = common.subjects.as_ref().is_some_and(|subjects| !subjects.is_empty());
+        has_some.then_some(Self::RoleBinding(common))
     }
 }
 

@@ -23,10 +23,7 @@ pub fn tenant_definitions(groups: &[ApiGroup]) -> String {
 
 fn reason(group: ApiGroup) -> &'static str {
     match group {
-        ApiGroup::TenantBroker => {
-            "Tenants: owners, namespaces and roles (tenants.enabled). The broker does not act on \
-             them yet."
-        }
+        ApiGroup::TenantBroker => "Tenants: owners, namespaces and roles (tenants.enabled).",
         ApiGroup::Capsule => {
             "The same kind in the API group of Capsule, so that files for it can be applied \
              unchanged (--capsule-api)."

@@ -13,8 +13,7 @@
 //! | `conditions`, `status` | the status of an object |
 //! | `settings`, `store` | settings; the tables `tenants` and `tenant_namespaces` |
 //!
-//! Nothing acts on Tenants yet. `tenant-broker install` makes the definition, and reports objects
-//! that break its rules.
+//! This module decides and stores. The module `tenant_controller` reads and writes the cluster.
 
 mod api_group;
 mod cluster_role_name;

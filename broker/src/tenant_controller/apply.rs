@@ -226,6 +226,18 @@ mod tests {
     }
 
     #[test]
+    fn common_subjects_add_nobody() {
+        let live = binding(&["alice", "bob"], "view", "solar");
+        let common =
+            |wanted: &[&str], role| live.with_common_subjects(&binding(wanted, role, "solar"));
+        let less = common(&["bob", "carol"], "view").unwrap();
+        assert_eq!(less.difference(&binding(&["bob"], "view", "solar")), None);
+        assert!(common(&["carol"], "view").is_none());
+        assert!(common(&["bob"], "edit").is_none());
+        assert!(live.with_common_subjects(&binding(&["bob"], "view", "lunar")).is_none());
+    }
+
+    #[test]
     fn immutable_fields_need_a_replacement_and_others_an_update() {
         let wanted = binding(&["alice"], "view", "solar");
         assert_eq!(change_of(None, &wanted), Change::Create);

@@ -102,6 +102,9 @@ impl TenantController {
         }
         match Tenant::parse(row.name.as_str(), &object.data["spec"]) {
             Err(faults) => {
+                // The namespaces are there, and a status without any would allow the deletion.
+                let known = rows.into_iter().filter(|row| row.status.counts());
+                outcome.namespaces.allowed = known.map(|row| (row.name, row.status)).collect();
                 outcome.conditions.push(Condition::invalid(row.name.as_str(), &faults));
             }
             Ok(tenant) => {

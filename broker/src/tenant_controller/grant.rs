@@ -59,6 +59,9 @@ impl TenantController {
             let live = snapshot.get(object);
             let is_right = matches!(object, Object::RoleBinding(_));
             if is_right && (!granted.is_complete() || only_grants_more(live, object)) {
+                if let Err(error) = self.reduce(live, object).await {
+                    granted.fail(object, &error);
+                }
                 continue;
             }
             let result = match object {
@@ -83,6 +86,20 @@ impl TenantController {
             }
         }
         granted
+    }
+
+    /// Takes away what a live binding gives beyond the desired one, although the desired one also
+    /// gives more and cannot be written yet: a lasting failure must not keep anybody's rights. One
+    /// that only gives too much is left to the withdrawals, which come last.
+    async fn reduce(&self, live: Option<&Object>, wanted: &Object) -> Result<(), ClusterError> {
+        let Some(live) = live.filter(|live| !only_grants_more(Some(live), wanted)) else {
+            return Ok(());
+        };
+        match live.with_common_subjects(wanted) {
+            Some(less) if live.difference(&less).is_none() => Ok(()),
+            Some(less) => self.cluster.update_object(live, &less).await.map(drop),
+            None => self.cluster.delete_object(live).await,
+        }
     }
 
     /// Creates a namespace, or sets its labels and annotations.

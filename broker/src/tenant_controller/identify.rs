@@ -7,6 +7,7 @@ use kube::{ResourceExt as _, api::DynamicObject};
 
 use super::{GROUPS, TenantController, error::ReconcileError, resource_of, schedule::Run};
 use crate::{
+    base::error_chain,
     cluster::CustomObject,
     tenant::{ApiGroup, Condition, Observed, TenantName, TenantRow, TenantStatus},
 };
@@ -51,7 +52,7 @@ impl TenantController {
                 return Ok(Identity::Nothing(Run::Again(UNKNOWN_INTERVAL)));
             }
             if candidates.iter().any(|candidate| is_of(candidate, &row)) {
-                self.report_names_taken(&row, &candidates).await?;
+                self.report_names_taken(&row, &candidates).await;
                 return Ok(Identity::Tenant(row));
             }
             if !Box::pin(self.retire(&row)).await? {
@@ -67,22 +68,25 @@ impl TenantController {
             Observed::NameTaken(_) => return Ok(Identity::Nothing(Run::Again(RACE_INTERVAL))),
         };
         tracing::info!(tenant = %name, status = row.status.as_str(), "new tenant");
-        self.report_names_taken(&row, &candidates).await?;
+        self.report_names_taken(&row, &candidates).await;
         Ok(Identity::Tenant(row))
     }
 
-    /// Reports to the other objects of the name that it is taken.
-    async fn report_names_taken(
-        &self,
-        row: &TenantRow,
-        candidates: &[Candidate],
-    ) -> Result<(), ReconcileError> {
+    /// Reports to the other objects of the name that it is taken. A failure is logged only, because
+    /// it must not keep the tenant from being reconciled, nor from being suspended.
+    async fn report_names_taken(&self, row: &TenantRow, candidates: &[Candidate]) {
         for candidate in candidates.iter().filter(|candidate| !is_of(candidate, row)) {
             let (group, object) = candidate;
             let conditions = [Condition::name_taken(&row.name, row.group)];
-            self.report((*group, object), TenantStatus::Active, &[], &conditions).await?;
+            let object = (*group, &**object);
+            let reported = self.report(object, TenantStatus::Active, &[], &conditions).await;
+            if let Err(error) = reported {
+                tracing::warn!(
+                    tenant = %row.name, error = error_chain(&error),
+                    "status of an object whose name is taken was not written"
+                );
+            }
         }
-        Ok(())
     }
 }
 

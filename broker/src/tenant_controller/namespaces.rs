@@ -134,7 +134,8 @@ impl TenantController {
                     namespaces.allowed.insert(name, status);
                 }
                 Step::Set(status) => {
-                    self.tenants.set_namespace_status(&name, &NamespaceStatus::ALL, status).await?;
+                    let from: Vec<_> = known.iter().map(|row| row.status).collect();
+                    self.tenants.set_namespace_status(&name, &from, status).await?;
                     match status {
                         NamespaceStatus::Creating => {
                             namespaces.allowed.insert(name, status);

@@ -61,10 +61,10 @@ pub(super) fn withdrawals<'a>(
 }
 
 /// Whether an object is a RoleBinding that the broker made for this tenant. Owners may label
-/// bindings of their own.
+/// bindings of their own, but not name them so. The label `managed-by` does not count, because other
+/// tools overwrite it.
 pub(super) fn is_binding_of(tenant: &TenantName, object: &Object) -> bool {
     matches!(object, Object::RoleBinding(_))
-        && is_managed(object)
         && name_of(object).starts_with(&role_binding_name(tenant, ""))
 }
 
@@ -191,11 +191,17 @@ mod tests {
         }
     }
 
+    /// Helm and other tools write their own name.
+    #[test]
+    fn a_binding_goes_whatever_manages_it() {
+        let labels = json!({TENANT_LABEL: "solar", MANAGED_BY_LABEL: "Helm"});
+        let live = vec![binding("solar-a", "tenant-solar-view", &["x"], &labels)];
+        assert_eq!(taken(live, &[("solar-a", &[])]), ["RoleBinding tenant-solar-view in solar-a"]);
+    }
+
     #[test]
     fn bindings_of_owners_stay() {
-        let owners = json!({TENANT_LABEL: "solar"});
         let live = vec![
-            binding("solar-a", "tenant-solar-view", &["x"], &owners),
             binding("solar-a", "own", &["x"], &labels()),
             binding("solar-a", "tenant-lunar-view", &["x"], &labels()),
         ];

@@ -137,6 +137,7 @@ async fn a_tenant_gets_its_home_and_its_namespaces_their_objects() {
 
     changes_by_others_are_undone(&world, &admin).await;
     an_owner_who_is_removed_loses_the_rights(&world, &admin).await;
+    an_owner_who_is_replaced_loses_the_rights_although_nobody_may_get_any(&world, &admin).await;
     a_namespace_beyond_the_quota_gives_no_rights(&world, &admin).await;
     a_tenant_that_is_made_again_does_not_inherit_namespaces(&world, &admin).await;
 }
@@ -184,6 +185,28 @@ async fn an_owner_who_is_removed_loses_the_rights(world: &World, admin: &Kubectl
     until_bound(world, PRODUCTION, "view", &[]).await;
     until_bound(world, "tenant-solar", "tenant-owner", &["alice"]).await;
     until_bound(world, PRODUCTION, "tenant-namespace-deleter", &["alice"]).await;
+}
+
+/// Nobody gets rights in a namespace of a weaker Pod Security level. That lasts, and must not keep
+/// the rights of people who are no owners any more.
+async fn an_owner_who_is_replaced_loses_the_rights_although_nobody_may_get_any(
+    world: &World,
+    admin: &Kubectl,
+) {
+    let enforce = |level: &str| {
+        let label = format!("pod-security.kubernetes.io/enforce={level}");
+        ["label", "namespace", PRODUCTION, "--overwrite", &label].map(str::to_owned)
+    };
+    apply(admin, &[ALICE, BOB]).await;
+    until_bound(world, PRODUCTION, "admin", &["alice", "bob"]).await;
+    admin.run(enforce("privileged")).await.unwrap().success().unwrap();
+    until_status(world, |status| has_condition(status, "ApplyFailed")).await;
+    apply(admin, &[BOB, ("carol", &["admin"])]).await;
+    until_bound(world, PRODUCTION, "admin", &["bob"]).await;
+    admin.run(enforce("restricted")).await.unwrap().success().unwrap();
+    until_bound(world, PRODUCTION, "admin", &["bob", "carol"]).await;
+    apply(admin, &[ALICE]).await;
+    until_bound(world, PRODUCTION, "admin", &["alice"]).await;
 }
 
 async fn a_namespace_beyond_the_quota_gives_no_rights(world: &World, admin: &Kubectl) {
