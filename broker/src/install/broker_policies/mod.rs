@@ -18,7 +18,7 @@ mod tenant_kind;
 mod tenant_namespaces;
 mod tenant_objects;
 
-use tenant_shared::{SERVICE_ACCOUNT_NAME, TENANT_LABEL};
+use tenant_shared::{SERVICE_ACCOUNT_NAME, TENANT_LABEL, TENANT_OWNER_ROLE};
 
 pub(super) use self::secrets::policy as secrets;
 use super::{
@@ -136,11 +136,18 @@ fn outside(parameters: &Parameters) -> Policy {
     }
 }
 
-/// CEL: whether the namespace has a name that the broker gives: that of a personal workspace, or of
-/// the home of a tenant.
+/// CEL: whether the namespace has a name that the broker gives to personal workspaces, or that of a
+/// home and the object a name that the broker gives there. Other programs, too, have namespaces
+/// `tenant-*`.
 fn has_name_of_broker(parameters: &Parameters) -> String {
     if parameters.tenants.enabled {
-        "request.namespace.startsWith(\"tenant-\")".to_owned()
+        format!(
+            "(request.namespace.matches({}) || request.namespace.startsWith(\"tenant-\") && \
+             ({OBJECT_NAME} == request.namespace + \"-{TENANT_OWNER_ROLE}\" || \
+             {OBJECT_NAME}.matches({})))",
+            quoted(TENANT_NAMESPACE_PATTERN),
+            quoted(MEMBER_PATTERN)
+        )
     } else {
         format!("request.namespace.matches({})", quoted(TENANT_NAMESPACE_PATTERN))
     }

@@ -28,7 +28,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         validations: vec![
             tenant_name_required(),
             require_own_names(),
-            refuse_changes(),
+            refuse_changes(parameters),
             refuse_finalizers_and_owners(),
             require_role_of_tier(parameters),
             require_own_account_as_subject(),
@@ -55,14 +55,24 @@ fn require_own_names() -> (String, Message) {
     )
 }
 
-/// Validation: an update only removes finalizers of a RoleBinding or a ServiceAccount.
-fn refuse_changes() -> (String, Message) {
-    (
+/// Validation: an update only removes finalizers of a RoleBinding or a ServiceAccount. Limits are
+/// not deleted; RBAC allows it only for tenants, but then in all namespaces.
+fn refuse_changes(parameters: &Parameters) -> (String, Message) {
+    let changeable = quoted_list(&["rolebindings", "serviceaccounts"]);
+    let keeps_objects = format!(
+        "request.operation != \"UPDATE\" || (request.resource.resource in {changeable} && {})",
+        only_removes_finalizers()
+    );
+    let expression = if parameters.tenants.enabled {
         format!(
-            "request.operation != \"UPDATE\" || (request.resource.resource in {} && {})",
-            quoted_list(&["rolebindings", "serviceaccounts"]),
-            only_removes_finalizers()
-        ),
+            "request.operation == \"DELETE\" ? request.resource.resource in {changeable} : \
+             {keeps_objects}"
+        )
+    } else {
+        keeps_objects
+    };
+    (
+        expression,
         fixed(
             "the broker may change nothing of what is there: it may take finalizers off \
              RoleBindings and its ServiceAccount",

@@ -121,9 +121,8 @@ fn require_labels(parameters: &Parameters) -> (String, Message) {
         has_label("object", BINDINGS_LABEL),
     );
     let other = format!(
-        "!({}) && {} != \"\" && {} in {} && {} in [\"\", \"any\"]",
+        "!({}) && {} in {} && {} in [\"\", \"any\"]",
         has_label("object", HOME_LABEL),
-        label("object", TIER_LABEL),
         label("object", POD_SECURITY),
         quoted_list(&parameters.pod_security),
         label("object", BINDINGS_LABEL),

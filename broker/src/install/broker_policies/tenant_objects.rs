@@ -40,6 +40,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
             require_label_of_tenant(),
             require_allowed_role(parameters),
             refuse_foreign_subjects(),
+            refuse_itself(),
             refuse_grants_while_suspended(),
         ],
         namespaces: Namespaces::Having(&[TENANT_LABEL]),
@@ -192,6 +193,19 @@ fn refuse_foreign_subjects() -> (String, Message) {
             "the broker may bind members of the same tenant, users, groups and ServiceAccounts of \
              other namespaces only: nothing of system:, of kube-* and of other tenants",
         ),
+    )
+}
+
+/// Validation: the broker is no subject itself. Rights in tenants' namespaces would let it make what
+/// the policies on everybody else refuse, because they exempt it.
+fn refuse_itself() -> (String, Message) {
+    (
+        "!variables.grants || object.?subjects.orValue([]).all(s, s.kind == \"Group\" ? !(s.name in \
+         request.userInfo.?groups.orValue([])) : (s.kind == \"ServiceAccount\" ? \
+         \"system:serviceaccount:\" + s.?namespace.orValue(\"\") + \":\" + s.name : s.name) != \
+         request.userInfo.username)"
+            .to_owned(),
+        fixed("the broker binds neither itself nor a group that it is in"),
     )
 }
 

@@ -1,6 +1,6 @@
 //! The policy for namespaces (`tenant-guard-namespaces`).
 
-use tenant_shared::{HOME_LABEL, LABEL_PREFIX, TENANT_LABEL, WORKSPACE_LABEL};
+use tenant_shared::{HOME_LABEL, LABEL_PREFIX, SUSPENDED_LABEL, TENANT_LABEL, WORKSPACE_LABEL};
 
 use super::{IS_STEERING, POD_SECURITY_PREFIX, is_tenant, not_system, same_entries};
 use crate::install::{
@@ -17,7 +17,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
             keep_pod_security(),
             keep_owners_and_finalizers(),
             keep_steering_annotations(),
-            refuse_deletion_of_homes(),
+            refuse_deletions(),
         ]);
     }
     Policy {
@@ -114,12 +114,15 @@ fn keep_steering_annotations() -> (String, Message) {
     )
 }
 
-fn refuse_deletion_of_homes() -> (String, Message) {
+/// Validation: a home, and a namespace whose tenant or workspace is suspended, is not deleted.
+fn refuse_deletions() -> (String, Message) {
     unless_administrator(
         &format!(
-            "request.operation != \"DELETE\" || !({} in oldObject.metadata.?labels.orValue({{}}))",
-            quoted(HOME_LABEL)
+            "request.operation != \"DELETE\" || !oldObject.metadata.?labels.orValue({{}}).exists(k, \
+             k in {})",
+            quoted_list(&[HOME_LABEL, SUSPENDED_LABEL])
         ),
-        "the home of a tenant is deleted by administrators only: delete the Tenant instead",
+        "administrators alone delete the home of a tenant, and namespaces that are suspended: delete \
+         the Tenant, or ask for its resumption",
     )
 }

@@ -27,7 +27,13 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
                  outside need bindings: Any in the Tenant, which reaches neither everybody nor the \
                  members of tenants, because such grants would outlive their suspension.",
         rules: vec![
-            rule("", &["resourcequotas", "limitranges"], &WRITE_OPERATIONS, "Namespaced"),
+            // The API server admits by the amounts in the status.
+            rule(
+                "",
+                &["resourcequotas", "resourcequotas/status", "limitranges"],
+                &WRITE_OPERATIONS,
+                "Namespaced",
+            ),
             rule(RBAC, &["rolebindings"], &WRITE_OPERATIONS, "Namespaced"),
         ],
         conditions: not_system(parameters),

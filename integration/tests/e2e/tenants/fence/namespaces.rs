@@ -31,6 +31,8 @@ pub(super) fn creations() -> Vec<Attempt> {
         create(home_of("stellar", &none), None),
         create(of_solar("solar-x", &none), None),
         create(of_solar("solar-x", &more), None),
+        // The Tenant names no tier.
+        create(of_solar("solar-x", &json!({"tenant-broker.io/tier": null})), None),
         create(of_solar("solar-x", &json!({"tenant-broker.io/suspended": "true"})), None),
         create(
             annotated(of_solar("solar-x", &none), &json!({NODE_SELECTOR: "pool=a", "x.io/y": "z"})),
@@ -50,7 +52,6 @@ pub(super) fn creations() -> Vec<Attempt> {
         // Labels.
         create(of_solar("solar-x", &json!({"tenant-broker.io/home": "true"})), refused),
         create(of_solar("solar-x", &json!({"tenant-broker.io/workspace": "w"})), refused),
-        create(of_solar("solar-x", &json!({"tenant-broker.io/tier": null})), refused),
         create(of_solar("solar-x", &json!({"tenant-broker.io/bindings": "all"})), refused),
         create(of_solar("solar-x", &json!({"tenant-broker.io/other": "x"})), refused),
         create(of_solar("solar-x", &json!({"app.kubernetes.io/managed-by": null})), refused),

@@ -1,5 +1,6 @@
 //! Requests for the objects in tenants' namespaces and homes.
 
+use integration::control_plane::BROKER_USER;
 use serde_json::{Value, json};
 
 use super::{
@@ -93,6 +94,7 @@ pub(super) fn bindings() -> Vec<Attempt> {
         // Subjects.
         create(to("admin", group("system:authenticated")), refused),
         create(to("admin", group(everybody)), refused),
+        create(to("admin", user(BROKER_USER)), Some("the broker binds neither itself")),
         create(to("admin", group("system:serviceaccounts:kube-system")), refused),
         create(to("admin", group("system:serviceaccounts:tenant-lunar")), refused),
         create(to("admin", user("system:kube-scheduler")), refused),
@@ -110,7 +112,7 @@ pub(super) fn bindings() -> Vec<Attempt> {
             role_binding("solar-held", "tenant-solar-edit", "edit", &json!([user("bob")])),
             Some("is suspended"),
         ),
-        add("solar-held", user("bob"), refused),
+        add("solar-held", user("bob"), Some("is suspended")),
     ]
 }
 

@@ -58,7 +58,7 @@ pub(super) async fn nothing_is_written_in_a_home(cluster: &TenantCluster) {
     cluster.give("eve", "namespaces-go", "delete", "namespaces").await;
     let delete = json!({"verb": "delete", "resource": "namespaces"});
     until_allowed(&eve, &delete).await;
-    let text = "the home of a tenant is deleted by administrators only";
+    let text = "administrators alone delete the home of a tenant";
     are_refused(
         &eve,
         &[(&["delete", "namespace", HOME, "--dry-run=server", "--wait=false"], text)],
