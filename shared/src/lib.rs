@@ -13,6 +13,7 @@ mod problem;
 mod revocation;
 mod session;
 mod suspension;
+mod tenant;
 mod terminal;
 mod time;
 mod usage;
@@ -37,6 +38,10 @@ pub use session::{
     EndedSessions, Me, RegisterRequest, Role, SessionInfo, SessionList, SignInRequest, SignedInAt,
 };
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
+pub use tenant::{
+    CreateNamespaceRequest, TenantCondition, TenantInfo, TenantList, TenantMember,
+    TenantMemberList, TenantNamespace, TenantNamespaceList, TenantRole, TenantSuspension,
+};
 pub use terminal::{escape_json, is_terminal_unsafe, sanitize, sanitize_lines};
 pub use time::WireTime;
 pub use usage::{Usage, UsageDay};

@@ -115,7 +115,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The request failed.
-    pub async fn namespace(&self, name: &str) -> Result<Option<Namespace>, ClusterError> {
+    async fn namespace(&self, name: &str) -> Result<Option<Namespace>, ClusterError> {
         let api: Api<Namespace> = Api::all(self.client());
         Ok(api.get_opt(name).await?)
     }

@@ -2,38 +2,33 @@
 //! The sum of what is granted is at most the limit at every moment: see
 //! [`crate::tenant::lower_shares`].
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::api::resource::Quantity};
 use kube::ResourceExt as _;
 use tenant_shared::TENANT_LABEL;
 
-use super::{TenantController, error::ReconcileError};
+use super::{IN_FLIGHT_TIMEOUT, TenantController, error::ReconcileError};
 use crate::{
     cluster::{ClusterError, nanos_of},
     tenant::{ObservedQuota, QuotaChange, TenantName, lower_shares, raise_shares},
 };
 
-/// How long a raise without an answer may still be carried out: longer than the API server may stay
-/// silent. Until then nothing else is raised.
-const SETTLE_TIME: Duration = Duration::from_secs(16);
-/// A quota is tight if less than this part of it is left.
-const TIGHT_PART: i128 = 10;
+/// A quota is nearly exhausted if less than this part of it is left.
+const NEARLY_EXHAUSTED_PART: i128 = 10;
 
 /// Limits for all namespaces, by the name of the ResourceQuota.
 type Limits = BTreeMap<String, BTreeMap<String, Quantity>>;
 
-/// Whether a quota is nearly used up.
-pub(super) fn is_tight(quota: &ResourceQuota) -> bool {
+/// Whether less than a tenth of a quota is left.
+pub(super) fn is_nearly_exhausted(quota: &ResourceQuota) -> bool {
     let Some(status) = &quota.status else { return false };
     let (mut hard, used) = (status.hard.iter().flatten(), status.used.as_ref());
     hard.any(|(resource, hard)| {
         let used = used.and_then(|used| used.get(resource)).and_then(nanos_of).unwrap_or(0);
-        nanos_of(hard)
-            .is_some_and(|hard| hard.saturating_sub(used).saturating_mul(TIGHT_PART) < hard)
+        nanos_of(hard).is_some_and(|hard| {
+            hard.saturating_sub(used).saturating_mul(NEARLY_EXHAUSTED_PART) < hard
+        })
     })
 }
 
@@ -65,7 +60,7 @@ impl TenantController {
             match self.write(&mut quotas, changes).await {
                 Ok(written) => is_done &= written,
                 Err(error @ ClusterError::Unavailable(_)) => {
-                    tokio::time::sleep(SETTLE_TIME).await;
+                    tokio::time::sleep(IN_FLIGHT_TIMEOUT).await;
                     return Err(error.into());
                 }
                 Err(error) => return Err(error.into()),
@@ -138,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_is_tight_when_less_than_a_tenth_is_left() {
-        for (used, tight) in [("0", false), ("9", false), ("10", true), ("11", true)] {
+    fn a_quota_is_nearly_exhausted_when_less_than_a_tenth_is_left() {
+        for (used, expected) in [("0", false), ("9", false), ("10", true), ("11", true)] {
             let status = json!({"hard": {"pods": "10"}, "used": {"pods": used}});
-            assert_eq!(is_tight(&quota("solar-a", &status)), tight, "{used}");
+            assert_eq!(is_nearly_exhausted(&quota("solar-a", &status)), expected, "{used}");
         }
         for status in [json!({}), json!({"hard": {"pods": "0"}, "used": {"pods": "0"}})] {
-            assert!(!is_tight(&quota("solar-a", &status)), "{status}");
+            assert!(!is_nearly_exhausted(&quota("solar-a", &status)), "{status}");
         }
     }
 

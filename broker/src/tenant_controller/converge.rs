@@ -6,8 +6,7 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream};
-use kube::{ResourceExt as _, api::DynamicObject};
-use tenant_shared::{HOME_LABEL, TENANT_LABEL};
+use kube::api::DynamicObject;
 use uuid::Uuid;
 
 use super::{
@@ -23,7 +22,7 @@ use super::{
 };
 use crate::{
     base::error_chain,
-    cluster::CustomObject,
+    cluster::{CustomObject, HomeState},
     tenant::{
         Condition, Desired, Inputs, NamespaceRow, NamespaceStatus, Tenant, TenantRow, TenantStatus,
         desired_state, home_name,
@@ -95,7 +94,7 @@ impl TenantController {
                 snapshot = Snapshot::read(&self.cluster, &row.name).await?;
             }
             TenantStatus::Resuming => {
-                outcome.failures = Box::pin(self.lift_suspension(&row, &snapshot)).await?;
+                outcome.failures = Box::pin(self.resume_namespaces(&row, &snapshot)).await?;
                 snapshot = Snapshot::read(&self.cluster, &row.name).await?;
             }
             TenantStatus::Active | TenantStatus::Closed => {}
@@ -172,7 +171,9 @@ impl TenantController {
         outcome.namespaces = self.claim_namespaces(row, tenant, rows, snapshot).await?;
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
         let members = self.members(row).await?;
-        let is_home_taken = self.is_home_taken(row).await?;
+        // A foreign home is never adopted, because a binding in it would count as ownership.
+        let home = self.cluster.home_state(&home_name(&row.name), row.name.as_str()).await?;
+        let is_home_taken = home == HomeState::Foreign;
         if is_home_taken {
             outcome.conditions.push(Condition::home_taken(&row.name));
         }
@@ -244,17 +245,6 @@ impl TenantController {
             failures.extend(granted.failures);
         }
         Ok(failures)
-    }
-
-    /// Whether the home exists without the labels of this tenant's home. It is never adopted,
-    /// because a binding in it would count as ownership.
-    async fn is_home_taken(&self, row: &TenantRow) -> Result<bool, ReconcileError> {
-        let Some(home) = self.cluster.namespace(&home_name(&row.name)).await? else {
-            return Ok(false);
-        };
-        let has =
-            |label: &str, value: &str| home.labels().get(label).is_some_and(|found| found == value);
-        Ok(!has(TENANT_LABEL, row.name.as_str()) || !has(HOME_LABEL, "true"))
     }
 }
 

@@ -1,15 +1,10 @@
 //! Reasons to reconcile a tenant: events of the cluster, changes in the database, and time. Each
 //! becomes the name of a tenant in the queue; what changed is read anew by the run.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
-use k8s_openapi::{
-    api::{
-        core::v1::{LimitRange, Namespace, ResourceQuota},
-        rbac::v1::RoleBinding,
-    },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde::de::DeserializeOwned;
 use tenant_shared::TENANT_LABEL;
 
 use super::{TenantController, balance, resource_of};
@@ -18,7 +13,7 @@ use crate::{
         clock::{Clock, ticks},
         error_chain,
     },
-    cluster::{AccessReview, ClusterError, Watched},
+    cluster::{AccessReview, ClusterError, Compared, Watched},
     identity,
     tenant::{ApiGroup, TenantName},
 };
@@ -32,8 +27,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How far polls overlap, in milliseconds: transactions are committed after their changes are
 /// stamped, and clocks of replicas differ.
 const POLL_OVERLAP_MS: i64 = 30_000;
-/// Pause before the amounts of a quota that is nearly used up are divided again.
-const TIGHT_QUOTA_INTERVAL: Duration = Duration::from_secs(1);
+/// Pause before the amounts of a quota that is nearly exhausted are divided again.
+const REBALANCE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl TenantController {
     /// Watches the Tenants of a group. While the API server does not serve the definition, or the
@@ -74,32 +69,15 @@ impl TenantController {
         self.cluster.is_allowed(review).await
     }
 
-    /// Watches the namespaces of tenants.
-    pub(super) async fn watch_namespaces(self: Arc<Self>) {
-        let mut retry = WatchRetry::new("Namespace");
+    /// Watches the metadata of the objects of a kind that carry the label of a tenant.
+    pub(super) async fn watch_labelled<K>(self: Arc<Self>)
+    where
+        K: Compared + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        let mut retry = WatchRetry::new(K::NAME);
         loop {
             let visit = |event| self.labelled_event(&mut retry, event);
-            let error = self.cluster.watch_labelled::<Namespace>(TENANT_LABEL, visit).await;
-            retry.wait(error.into()).await;
-        }
-    }
-
-    /// Watches the RoleBindings of tenants.
-    pub(super) async fn watch_role_bindings(self: Arc<Self>) {
-        let mut retry = WatchRetry::new("RoleBinding");
-        loop {
-            let visit = |event| self.labelled_event(&mut retry, event);
-            let error = self.cluster.watch_labelled::<RoleBinding>(TENANT_LABEL, visit).await;
-            retry.wait(error.into()).await;
-        }
-    }
-
-    /// Watches the LimitRanges of tenants.
-    pub(super) async fn watch_limit_ranges(self: Arc<Self>) {
-        let mut retry = WatchRetry::new("LimitRange");
-        loop {
-            let visit = |event| self.labelled_event(&mut retry, event);
-            let error = self.cluster.watch_labelled::<LimitRange>(TENANT_LABEL, visit).await;
+            let error = self.cluster.watch_labelled::<K>(TENANT_LABEL, visit).await;
             retry.wait(error.into()).await;
         }
     }
@@ -107,7 +85,7 @@ impl TenantController {
     /// Watches the ResourceQuotas of tenants with their amounts. Most of their events are uses of
     /// the quota, which are no reason to reconcile.
     pub(super) async fn watch_quotas(self: Arc<Self>) {
-        let mut retry = WatchRetry::new("ResourceQuota");
+        let mut retry = WatchRetry::new(ResourceQuota::NAME);
         loop {
             let visit = |event: Watched<ResourceQuota>| {
                 retry.succeeded();
@@ -115,9 +93,9 @@ impl TenantController {
                     Watched::Changed(quota) if was_changed(&quota) => {
                         self.add_labelled(&quota.metadata);
                     }
-                    Watched::Changed(quota) if balance::is_tight(&quota) => {
+                    Watched::Changed(quota) if balance::is_nearly_exhausted(&quota) => {
                         if let Some(name) = tenant_of(&quota.metadata) {
-                            self.queue.add_after(name, TIGHT_QUOTA_INTERVAL);
+                            self.queue.add_after(name, REBALANCE_INTERVAL);
                         }
                     }
                     Watched::Changed(_) => {}

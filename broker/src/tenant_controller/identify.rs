@@ -55,7 +55,7 @@ impl TenantController {
                 self.report_names_taken(&row, &candidates).await;
                 return Ok(Identity::Tenant(row));
             }
-            if !Box::pin(self.retire(&row)).await? {
+            if !Box::pin(self.close(&row)).await? {
                 return Ok(Identity::Nothing(Run::Again(RACE_INTERVAL)));
             }
         }

@@ -15,7 +15,7 @@
 //! | `events` | watches of the cluster and changes in the database, as names in the queue |
 //! | `queue`, `schedule` | the queue, with its pauses |
 //! | `reconcile`, `lease` | one run: lease, time limit, log, metrics |
-//! | `identify`, `retire` | which object is the tenant, and the end of one whose object is gone |
+//! | `identify`, `close` | which object is the tenant, and the end of one whose object is gone |
 //! | `converge` | one tenant whose lease is held |
 //! | `namespaces`, `members` | which namespaces and persons belong to it |
 //! | `snapshot`, `apply`, `grant`, `withdraw`, `balance` | live objects, and their changes |
@@ -24,6 +24,7 @@
 
 mod apply;
 mod balance;
+mod close;
 mod converge;
 mod error;
 mod events;
@@ -35,7 +36,6 @@ mod namespaces;
 mod queue;
 mod reconcile;
 mod report;
-mod retire;
 mod schedule;
 mod snapshot;
 mod suspend;
@@ -43,6 +43,10 @@ mod withdraw;
 
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::api::{
+    core::v1::{LimitRange, Namespace},
+    rbac::v1::RoleBinding,
+};
 use tokio::{sync::Notify, task::JoinSet};
 use uuid::Uuid;
 
@@ -60,6 +64,9 @@ use queue::Queue;
 
 /// Tenants that this process reconciles concurrently.
 const WORKERS: usize = 4;
+/// How long a request without an answer may still be carried out: longer than the API server may
+/// stay silent. Until then amounts of quotas are not divided again.
+const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(16);
 /// The API groups of Tenants. If two objects have the same age, the first one counts.
 const GROUPS: [ApiGroup; 2] = [ApiGroup::TenantBroker, ApiGroup::Capsule];
 
@@ -109,31 +116,20 @@ pub struct TenantController {
 impl TenantController {
     /// A controller with these dependencies. It does nothing before [`Self::run`].
     pub fn new(dependencies: Dependencies) -> Self {
-        let Dependencies {
-            db,
-            clock,
-            cluster,
-            workspaces,
-            person_rules,
-            settings,
-            tiers,
-            metrics,
-            resync_interval,
-        } = dependencies;
         Self {
-            tenants: Tenants::new(db.clone(), clock.clone()),
-            replica: clock.random_id(),
+            tenants: Tenants::new(dependencies.db.clone(), dependencies.clock.clone()),
+            replica: dependencies.clock.random_id(),
             queue: Queue::default(),
             resync: Notify::new(),
-            db,
-            clock,
-            cluster,
-            workspaces,
-            person_rules,
-            settings,
-            tiers,
-            metrics,
-            resync_interval,
+            db: dependencies.db,
+            clock: dependencies.clock,
+            cluster: dependencies.cluster,
+            workspaces: dependencies.workspaces,
+            person_rules: dependencies.person_rules,
+            settings: dependencies.settings,
+            tiers: dependencies.tiers,
+            metrics: dependencies.metrics,
+            resync_interval: dependencies.resync_interval,
         }
     }
 
@@ -147,9 +143,9 @@ impl TenantController {
         for group in GROUPS {
             tasks.spawn(Arc::clone(&controller).watch_tenants(group));
         }
-        tasks.spawn(Arc::clone(&controller).watch_namespaces());
-        tasks.spawn(Arc::clone(&controller).watch_role_bindings());
-        tasks.spawn(Arc::clone(&controller).watch_limit_ranges());
+        tasks.spawn(Arc::clone(&controller).watch_labelled::<Namespace>());
+        tasks.spawn(Arc::clone(&controller).watch_labelled::<RoleBinding>());
+        tasks.spawn(Arc::clone(&controller).watch_labelled::<LimitRange>());
         tasks.spawn(Arc::clone(&controller).watch_quotas());
         tasks.spawn(Arc::clone(&controller).poll_database());
         tasks.spawn(Arc::clone(&controller).resync_loop());

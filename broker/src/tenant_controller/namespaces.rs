@@ -155,8 +155,9 @@ impl TenantController {
             }
         }
         // After the others, because one that is gone may leave room.
+        let open = if to_claim.is_empty() { Vec::new() } else { self.tenants.list().await? };
         for (name, known, live) in to_claim {
-            if self.may_have(tenant, &name, live).await? {
+            if self.may_have(tenant, &name, live, &open) {
                 let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
                 self.claim(row, tenant, name, is_recorded, &mut namespaces).await?;
             } else {
@@ -166,24 +167,25 @@ impl TenantController {
         Ok(namespaces)
     }
 
-    /// Whether a namespace with the label of a tenant may be its own, by its name and labels.
-    async fn may_have(
+    /// Whether a namespace with the label of a tenant may be its own, by its name, its labels, and
+    /// the names of the other tenants.
+    fn may_have(
         &self,
         tenant: &Tenant,
         name: &str,
         live: Option<&Namespace>,
-    ) -> Result<bool, ReconcileError> {
+        open: &[TenantRow],
+    ) -> bool {
         let labels = live.and_then(|live| live.metadata.labels.as_ref());
         let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
         if has(HOME_LABEL) || has(WORKSPACE_LABEL) {
-            return Ok(false);
+            return false;
         }
         if check_namespace_name(tenant, name, &self.settings).is_err() {
-            return Ok(false);
+            return false;
         }
-        let open = self.tenants.list().await?;
         let owner = longest_prefix(open.iter().map(|row| &row.name), name);
-        Ok(owner.is_none_or(|owner| *owner == tenant.name))
+        owner.is_none_or(|owner| *owner == tenant.name)
     }
 
     async fn claim(

@@ -7,14 +7,14 @@ use std::{
 
 use tracing::Instrument as _;
 
-use super::{TenantController, error::ReconcileError, identify::Identity, schedule::Run};
+use super::{
+    IN_FLIGHT_TIMEOUT, TenantController, error::ReconcileError, identify::Identity, schedule::Run,
+};
 use crate::{base::error_chain, tenant::TenantName};
 
-/// How long a run may take. What it did until then is kept, and the next run does the rest.
+/// How long a run may take. What it did until then is kept, and the next run does the rest. This and
+/// [`IN_FLIGHT_TIMEOUT`] are together shorter than the lease.
 const RUN_TIMEOUT: Duration = Duration::from_secs(50);
-/// How long after a run that was cancelled its last request may still be carried out: longer than
-/// the API server may stay silent. [`RUN_TIMEOUT`] and this are together shorter than the lease.
-const SETTLE_TIME: Duration = Duration::from_secs(16);
 /// Pause before another attempt on a tenant that another replica works on.
 const LEASE_RETRY: Duration = Duration::from_secs(2);
 
@@ -47,7 +47,7 @@ impl TenantController {
             Ok(Err(error)) => error_chain(&error),
             Err(_) => {
                 // Amounts of quotas are divided by what was read, so no request may be under way.
-                tokio::time::sleep(SETTLE_TIME).await;
+                tokio::time::sleep(IN_FLIGHT_TIMEOUT).await;
                 format!("not done in {RUN_TIMEOUT:?}")
             }
         };

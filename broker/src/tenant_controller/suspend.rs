@@ -32,8 +32,10 @@ impl TenantController {
         snapshot: &Snapshot,
     ) -> Result<Vec<String>, ReconcileError> {
         let namespaces: Vec<(&str, &Namespace)> = snapshot.namespaces().collect();
-        let requests: Vec<_> =
-            namespaces.iter().map(|(name, live)| self.close(row, snapshot, name, live)).collect();
+        let requests: Vec<_> = namespaces
+            .iter()
+            .map(|(name, live)| self.suspend_namespace(row, snapshot, name, live))
+            .collect();
         let results: Vec<Vec<String>> =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
         let mut failures: Vec<String> = results.into_iter().flatten().collect();
@@ -57,7 +59,7 @@ impl TenantController {
     }
 
     /// Labels a namespace, and deletes the bindings that the broker made in it.
-    async fn close(
+    async fn suspend_namespace(
         &self,
         row: &TenantRow,
         snapshot: &Snapshot,
@@ -100,7 +102,7 @@ impl TenantController {
     ///
     /// # Errors
     /// The database failed.
-    pub(super) async fn lift_suspension(
+    pub(super) async fn resume_namespaces(
         &self,
         row: &TenantRow,
         snapshot: &Snapshot,
@@ -110,22 +112,22 @@ impl TenantController {
         let (homes, others): (Vec<_>, Vec<_>) = marked.partition(|(name, _)| *name == home);
         let mut failures = Vec::new();
         for (name, live) in homes {
-            failures.extend(self.unmark(name, live).await);
+            failures.extend(self.resume_namespace(name, live).await);
         }
         if failures.is_empty() {
             self.workspaces.allow_tokens_of_members(row.id).await?;
         }
         let requests: Vec<_> =
-            others.into_iter().map(|(name, live)| self.unmark(name, live)).collect();
+            others.into_iter().map(|(name, live)| self.resume_namespace(name, live)).collect();
         let results: Vec<Option<String>> =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
         failures.extend(results.into_iter().flatten());
         Ok(failures)
     }
 
-    async fn unmark(&self, name: &str, live: &Namespace) -> Option<String> {
-        let unmarked = self.cluster.mark_suspended(name, live.metadata.uid.as_deref(), false).await;
-        unmarked.err().and_then(|error| failure(name, "label", &error))
+    async fn resume_namespace(&self, name: &str, live: &Namespace) -> Option<String> {
+        let resumed = self.cluster.mark_suspended(name, live.metadata.uid.as_deref(), false).await;
+        resumed.err().and_then(|error| failure(name, "label", &error))
     }
 }
 

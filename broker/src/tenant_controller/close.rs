@@ -18,7 +18,7 @@ impl TenantController {
     ///
     /// # Errors
     /// The cluster or the database failed, so the row is still open.
-    pub(super) async fn retire(&self, row: &TenantRow) -> Result<bool, ReconcileError> {
+    pub(super) async fn close(&self, row: &TenantRow) -> Result<bool, ReconcileError> {
         let Some(lease) = self.lease(row).await? else { return Ok(false) };
         let result = match self.is_gone(row).await {
             Ok(true) => Box::pin(self.revoke_and_close(row)).await.map(|()| true),
