@@ -16,12 +16,9 @@ use kube::Resource;
 use tenant_shared::{BINDINGS_LABEL, SUSPENDED_LABEL, TENANT_LABEL, TIER_LABEL};
 
 use super::{
-    labels::{is_ours, label},
+    labels::{POD_SECURITY, is_ours, label},
     quantity,
 };
-
-/// The label that sets the Pod Security level of a namespace.
-const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
 /// Labels that the namespace of a tenant has only if they are desired.
 const KEPT_LABELS: [&str; 2] = [BINDINGS_LABEL, TIER_LABEL];

@@ -46,7 +46,10 @@ pub use error::ClusterError;
 pub use exec_program::ExecError;
 pub use home::HomeState;
 pub use kubernetes_user::KubernetesUser;
-pub use labels::{labels_of, labels_of_tenant};
+pub use labels::{
+    POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN, labels_of,
+    labels_of_tenant,
+};
 pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
 pub use object::{EnsuredObject, Object, ObjectComparison};
 pub use quantity::{NANOS_PER_UNIT, is_quantity, nanos_of, quantity_of};
@@ -69,6 +72,8 @@ use crate::base::{
     telemetry::Metrics,
 };
 
+/// API group of roles and their bindings, and of the users and groups that they name.
+pub const RBAC: &str = "rbac.authorization.k8s.io";
 /// How long the API server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the API server may stay silent.

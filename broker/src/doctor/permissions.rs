@@ -2,11 +2,10 @@
 
 use super::Check;
 use crate::{
-    cluster::{AccessReview, Cluster, ClusterError},
+    cluster::{AccessReview, Cluster, ClusterError, RBAC},
     install::{self, Parameters},
 };
 
-const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// Checks every permission of the ClusterRole (`SelfSubjectAccessReview`).

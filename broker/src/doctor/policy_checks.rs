@@ -12,13 +12,12 @@ use uuid::Uuid;
 use super::Check;
 use crate::{
     base::clock::Clock,
-    cluster::{Cluster, ClusterError, DryRunResult},
+    cluster::{Cluster, ClusterError, DryRunResult, POD_SECURITY, RBAC},
     install::Parameters,
     workspace::QUOTA_NAME,
 };
 
 pub(super) const NAMESPACES: &str = "/api/v1/namespaces";
-pub(super) const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
 /// A request that must be refused.
 pub(super) struct ForbiddenRequest {
@@ -165,11 +164,10 @@ fn outside(parameters: &Parameters, namespace: &'static str) -> [ForbiddenReques
         ),
         foreign(
             ["a binding in kube-system", "a binding in default"],
-            format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"),
-            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            format!("/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings"),
+            json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
                 "metadata": {"name": ROLE_BINDING_NAME},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
-                    "name": role},
+                "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
                 "subjects": [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT_NAME,
                     "namespace": namespace}]}),
         ),

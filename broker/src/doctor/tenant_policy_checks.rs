@@ -11,13 +11,12 @@ use tenant_shared::{
 use super::{
     Check,
     policy_checks::{
-        ForbiddenRequest, NAMESPACES, POD_SECURITY, any_tier, try_allowed, try_forbidden,
-        valid_level,
+        ForbiddenRequest, NAMESPACES, any_tier, try_allowed, try_forbidden, valid_level,
     },
 };
 use crate::{
     base::clock::Clock,
-    cluster::{Cluster, ClusterError},
+    cluster::{Cluster, ClusterError, POD_SECURITY, RBAC},
     install::Parameters,
     tenant::ClusterRoleName,
 };
@@ -97,7 +96,6 @@ fn account_in_home(home: &str) -> ForbiddenRequest {
 
 /// Requests that would give more in the namespace of a tenant than a Tenant can.
 fn inside(parameters: &Parameters, namespace: &str) -> [ForbiddenRequest; 3] {
-    const RBAC: &str = "rbac.authorization.k8s.io";
     let bind = |what, role: &str, group: &str| ForbiddenRequest {
         what,
         method: Method::POST,

@@ -9,8 +9,8 @@ use super::{
     policy::{Message, Namespaces, rule},
     quoted, quoted_list,
 };
+use crate::cluster::RBAC;
 
-pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
 pub(super) const WRITE_OPERATIONS: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
 /// The name of the written object, as CEL.
 pub(super) const OBJECT_NAME: &str =
@@ -121,9 +121,27 @@ pub(super) fn unless_administrator(expression: &str, message: &str) -> (String, 
     (format!("{expression} || variables.administrator"), Message::Fixed(message.to_owned()))
 }
 
-/// Pattern of the user names of ServiceAccounts in tenants' namespaces. It matches the whole name
-/// of the namespace, because the broker itself may be a ServiceAccount in a namespace
-/// `tenant-broker`.
-pub(super) fn tenant_account() -> String {
-    format!("^system:serviceaccount:{}:", TENANT_NAMESPACE_PATTERN.trim_matches(['^', '$']))
+/// CEL: whether the request is of a ServiceAccount in the namespace of a personal workspace. The
+/// pattern has the whole name of the namespace, because the broker itself may be a ServiceAccount
+/// in a namespace `tenant-broker`.
+pub(super) fn is_workspace_account() -> String {
+    let namespace = TENANT_NAMESPACE_PATTERN.trim_matches(['^', '$']);
+    let pattern = format!("^system:serviceaccount:{namespace}:");
+    format!("request.userInfo.username.matches({})", quoted(&pattern))
+}
+
+/// CEL: whether the request is for an object in the namespace of a tenant with several people. Not
+/// for match conditions, where the API server knows no labels of the namespace.
+pub(super) fn in_namespace_of_tenant() -> String {
+    has_label("namespaceObject", TENANT_LABEL)
+}
+
+/// CEL: whether the caller may do this with the resource of the request in all namespaces, as
+/// components of the cluster may. A Tenant gives rights in its namespaces only.
+pub(super) fn is_allowed_in_all_namespaces(verb: &str) -> String {
+    format!(
+        "authorizer.group(request.resource.group).resource(request.resource.resource)\
+         .subresource(request.?subResource.orValue(\"\")).check({}).allowed()",
+        quoted(verb)
+    )
 }

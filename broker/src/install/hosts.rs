@@ -9,7 +9,7 @@ use tenant_shared::TIER_LABEL;
 
 use super::{
     Parameters,
-    cel::{fixed, label},
+    cel::{fixed, in_namespace_of_tenant, label},
     policy::Message,
     quoted,
 };
@@ -32,6 +32,8 @@ pub(super) struct HostRules<'a> {
     broker: Option<&'a str>,
     /// Every tier with its suffix; empty if no tier has a suffix.
     suffixes: Vec<(&'a str, Option<&'a HostSuffix>)>,
+    /// Whether there are tenants, whose namespaces need not have a tier.
+    has_tenants: bool,
 }
 
 impl<'a> HostRules<'a> {
@@ -45,6 +47,7 @@ impl<'a> HostRules<'a> {
         Self {
             broker: parameters.public_host.as_deref(),
             suffixes: if any { suffixes } else { Vec::new() },
+            has_tenants: parameters.tenants.enabled,
         }
     }
 
@@ -71,17 +74,51 @@ impl<'a> HostRules<'a> {
             let tier = label("namespaceObject", TIER_LABEL);
             let entries: Vec<String> =
                 self.suffixes.iter().map(|(tier, suffix)| entry(tier, *suffix)).collect();
-            // Namespaces of earlier versions have no such label; `doctor` counts them.
             variables.push((
                 "suffix",
                 format!(
-                    "{tier} == \"\" ? \"\" : {{{}}}[?{tier}].orValue({})",
+                    "{tier} == \"\" ? {} : {{{}}}[?{tier}].orValue({})",
+                    self.without_tier(),
                     entries.join(", "),
                     quoted(UNMATCHABLE_SUFFIX)
                 ),
             ));
         }
         variables
+    }
+
+    /// CEL: the suffix of a namespace without a tier. Namespaces of workspaces of earlier versions
+    /// have no such label, and no suffix; `doctor` counts them. A Tenant need not have a tier, so
+    /// the strictest rule holds: the suffix of all tiers that have one, or no host if they differ.
+    fn without_tier(&self) -> String {
+        if !self.has_tenants {
+            return suffix(None);
+        }
+        let mut suffixes = self.suffixes.iter().filter_map(|(_, suffix)| *suffix);
+        let first = suffixes.next();
+        let strictest = match first {
+            Some(first) if suffixes.all(|other| other == first) => suffix(Some(first)),
+            _ => quoted(UNMATCHABLE_SUFFIX),
+        };
+        format!("({} ? {strictest} : \"\")", in_namespace_of_tenant())
+    }
+
+    /// CEL: the message about a host without the suffix.
+    fn suffix_message(&self) -> String {
+        let suffix = "\"hosts of this namespace end with \" + variables.suffix + \" \
+                      (ingress_host_suffix of its tier)\"";
+        if !self.has_tenants {
+            return suffix.to_owned();
+        }
+        format!(
+            "variables.suffix == {} ? {} : {suffix}",
+            quoted(UNMATCHABLE_SUFFIX),
+            quoted(
+                "this namespace may have no hosts, because its tier is not configured, or its \
+                 Tenant has none and the suffixes of the tiers differ (ingress_host_suffix): name \
+                 a tier in the Tenant (spec.tier)"
+            )
+        )
     }
 
     /// The validations of the host names.
@@ -126,9 +163,7 @@ impl<'a> HostRules<'a> {
             validations.push((
                 all("(\".\" + h).endsWith(variables.suffix)"),
                 Message::Built(
-                    "\"hosts of this namespace end with \" + variables.suffix + \
-                     \" (ingress_host_suffix of its tier)\""
-                        .to_owned(),
+                    self.suffix_message(),
                     "hosts end with ingress_host_suffix of the namespace's tier".to_owned(),
                 ),
             ));
@@ -138,11 +173,16 @@ impl<'a> HostRules<'a> {
 }
 
 /// A tier with its suffix, as an entry of a CEL map.
-fn entry(tier: &str, suffix: Option<&HostSuffix>) -> String {
-    match suffix {
-        None => format!("{}: \"\"", quoted(tier)),
-        Some(HostSuffix { before, after }) => {
-            format!("{}: {} + request.namespace + {}", quoted(tier), quoted(before), quoted(after))
-        }
-    }
+fn entry(tier: &str, of_tier: Option<&HostSuffix>) -> String {
+    format!("{}: {}", quoted(tier), suffix(of_tier))
+}
+
+/// CEL: the suffix that hosts in the namespace of the request must have.
+fn suffix(of_tier: Option<&HostSuffix>) -> String {
+    of_tier.map_or_else(
+        || quoted(""),
+        |HostSuffix { before, after }| {
+            format!("{} + request.namespace + {}", quoted(before), quoted(after))
+        },
+    )
 }

@@ -10,8 +10,9 @@ use tenant_shared::{TIER_LABEL, WORKSPACE_LABEL};
 use super::{
     Parameters,
     cel::{
-        OBJECT_NAME, TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, administrator, fixed, is_broker,
-        is_system, label, managed_namespaces, tenant_account, unless_administrator,
+        OBJECT_NAME, TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, administrator, fixed,
+        in_namespace_of_tenant, is_allowed_in_all_namespaces, is_broker, is_system,
+        is_workspace_account, label, managed_namespaces, unless_administrator,
     },
     hosts,
     policy::{Message, Namespaces, Policy, rule},
@@ -151,8 +152,8 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
             rule(NETWORKING, &["networkpolicies"], &WRITE_OPERATIONS, "Namespaced"),
         ],
         conditions: vec![("is-wrong", is_wrong(parameters))],
-        variables: [administrator(), hosts.variables()].concat(),
-        validations: [object_validations(), host_validations(&hosts)].concat(),
+        variables: [administrator(), controller(parameters), hosts.variables()].concat(),
+        validations: [object_validations(parameters), host_validations(&hosts)].concat(),
         namespaces: managed_namespaces(parameters),
     }
 }
@@ -161,7 +162,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
 /// such requests reach the validations. The cheapest test comes first.
 fn is_wrong(parameters: &Parameters) -> String {
     let may_be_wrong = [
-        format!("({IS_STATUS}) ? request.userInfo.username.matches({})", quoted(&tenant_account())),
+        format!("({IS_STATUS}) ? {}", may_not_write_status(parameters)),
         format!("{} ? ({}) || ({})", is("services"), new_external_ip(), new_load_balancer_ip()),
         format!("{} ? {}", is("networkpolicies"), has_reserved_name()),
         "(request.operation == \"CREATE\" || object.spec != oldObject.spec || \
@@ -173,18 +174,52 @@ fn is_wrong(parameters: &Parameters) -> String {
     format!("({may_be_wrong}) && !({passes})")
 }
 
+/// CEL: whether the caller possibly may not write a status. Without tenants this decides. With them
+/// the label of the namespace decides, which a match condition does not know.
+fn may_not_write_status(parameters: &Parameters) -> String {
+    if parameters.tenants.enabled { "true".to_owned() } else { is_workspace_account() }
+}
+
+/// Variables: whether the caller may write the resource of the request in all namespaces, as a
+/// controller of load balancers. The request does not say which verb it needs.
+fn controller(parameters: &Parameters) -> Vec<(&'static str, String)> {
+    if parameters.tenants.enabled {
+        vec![
+            ("updatesAll", is_allowed_in_all_namespaces("update")),
+            ("patchesAll", is_allowed_in_all_namespaces("patch")),
+        ]
+    } else {
+        vec![]
+    }
+}
+
+/// Validation: tenants write no status. In the namespaces of tenants members act as users, groups
+/// and ServiceAccounts of any name, so everybody is refused who is no controller.
+fn refuse_status(parameters: &Parameters) -> (String, Message) {
+    let expression = if parameters.tenants.enabled {
+        format!(
+            "!({IS_STATUS}) || ({} ? variables.updatesAll || variables.patchesAll : !{})",
+            in_namespace_of_tenant(),
+            is_workspace_account(),
+        )
+    } else {
+        format!("!({IS_STATUS})")
+    };
+    unless_administrator(
+        &expression,
+        "the status of a Service or an Ingress is the load balancer's to write",
+    )
+}
+
 /// CEL: whether the object has the name of the broker's NetworkPolicy.
 fn has_reserved_name() -> String {
     format!("{OBJECT_NAME} == {}", quoted(NETWORK_POLICY_NAME))
 }
 
 /// The validations of Services and NetworkPolicies, and of the status of Ingresses.
-fn object_validations() -> Vec<(String, Message)> {
+fn object_validations(parameters: &Parameters) -> Vec<(String, Message)> {
     vec![
-        unless_administrator(
-            &format!("!({IS_STATUS})"),
-            "the status of a Service or an Ingress is the load balancer's to write",
-        ),
+        refuse_status(parameters),
         refuse(
             &is("services"),
             &new_external_ip(),

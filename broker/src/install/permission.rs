@@ -1,7 +1,5 @@
 //! Rules of the broker's ClusterRole, and the permissions that they expand to.
 
-pub(super) const RBAC: &str = "rbac.authorization.k8s.io";
-
 /// One permission of the ClusterRole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {

@@ -5,7 +5,10 @@ use tenant_shared::SERVICE_ACCOUNT_NAME;
 
 use super::{
     Parameters,
-    cel::{administrator, fixed, managed_namespaces, tenant_account},
+    cel::{
+        administrator, fixed, in_namespace_of_tenant, is_allowed_in_all_namespaces, is_broker,
+        is_system, is_workspace_account, managed_namespaces,
+    },
     policy::{Message, Policy, rule},
     quoted,
 };
@@ -51,15 +54,44 @@ fn violations() -> [(String, Message); 3] {
     ]
 }
 
+/// CEL: whether the caller possibly may not bind pods. Without tenants this decides. With them the
+/// label of the namespace decides, which a match condition does not know.
+fn may_not_bind(parameters: &Parameters) -> String {
+    if parameters.tenants.enabled {
+        format!("!({} || {})", is_broker(parameters), is_system())
+    } else {
+        is_workspace_account()
+    }
+}
+
+fn variables(parameters: &Parameters) -> Vec<(&'static str, String)> {
+    let mut variables = administrator();
+    if parameters.tenants.enabled {
+        variables.push(("scheduler", is_allowed_in_all_namespaces("create")));
+    }
+    variables
+}
+
+/// Validation: tenants bind no pods to nodes. In the namespaces of tenants members act as users,
+/// groups and ServiceAccounts of any name, so everybody is refused who is no scheduler.
+fn refuse_bindings(parameters: &Parameters) -> (String, Message) {
+    let expression = if parameters.tenants.enabled {
+        format!(
+            "!{IS_BINDING} || ({} ? variables.scheduler || variables.administrator : !{})",
+            in_namespace_of_tenant(),
+            is_workspace_account(),
+        )
+    } else {
+        format!("!{IS_BINDING}")
+    };
+    (expression, fixed("accounts of a tenant may not bind pods to nodes: the scheduler does"))
+}
+
 pub(super) fn policy(parameters: &Parameters) -> Policy {
-    let is_tenant = format!("request.userInfo.username.matches({})", quoted(&tenant_account()));
     let violations = violations();
     let any: Vec<&str> = violations.iter().map(|(violation, _)| violation.as_str()).collect();
-    let condition = format!("{IS_BINDING} ? {is_tenant} : {}", any.join(" || "));
-    let mut validations = vec![(
-        format!("!{IS_BINDING}"),
-        fixed("accounts of a tenant may not bind pods to nodes: the scheduler does"),
-    )];
+    let condition = format!("{IS_BINDING} ? {} : {}", may_not_bind(parameters), any.join(" || "));
+    let mut validations = vec![refuse_bindings(parameters)];
     validations.extend(violations.into_iter().map(|(violation, message)| {
         // Administrators debug nodes with such pods. The node in a template is still refused,
         // because controllers are no administrators.
@@ -75,7 +107,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         rules: vec![rule("", &["pods", "pods/binding", "bindings"], &["CREATE"], "Namespaced")],
         // One condition, as in `tokens`: for an allowed pod nothing else is evaluated.
         conditions: vec![("is-wrong", condition)],
-        variables: administrator(),
+        variables: variables(parameters),
         validations,
         namespaces: managed_namespaces(parameters),
     }

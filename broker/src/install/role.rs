@@ -8,10 +8,11 @@ use tenant_shared::SERVICE_ACCOUNT_NAME;
 
 use super::{
     Parameters, direct_namespaces,
-    permission::{RBAC, Rule, rule},
+    permission::{Rule, rule},
     policy::SECOND_BINDING,
     tenant_role,
 };
+use crate::cluster::RBAC;
 
 /// Name of the ClusterRole and of its binding.
 pub const ROLE_NAME: &str = "tenant-broker";

@@ -6,10 +6,13 @@ use tenant_shared::{NAMESPACE_DELETER_ROLE, TENANT_OWNER_ROLE};
 
 use super::{
     Parameters,
-    permission::{RBAC, Rule, rule},
+    permission::{Rule, rule},
     policy::metadata,
 };
-use crate::tenant::{ApiGroup, ClusterList};
+use crate::{
+    cluster::RBAC,
+    tenant::{ApiGroup, ClusterList},
+};
 
 /// The verb of owners on `tenants.tenant-broker.io`. No request has it; policies and the broker ask
 /// the authorizer for it.

@@ -26,6 +26,11 @@ fn with_hosts() -> Parameters {
     }
 }
 
+fn with_tenants(parameters: Parameters) -> Parameters {
+    let tenants = TenantSettings { enabled: true, ..TenantSettings::default() };
+    Parameters { tenants, ..parameters }
+}
+
 fn binding(broker: &str) -> Parameters {
     Parameters { bind_tokens: true, ..parameters(broker) }
 }
@@ -152,6 +157,49 @@ fn the_match_condition_for_pods_contains_every_validation() {
             wrong.trim_end_matches(" || variables.administrator").strip_suffix(')').unwrap();
         assert!(condition.contains(wrong), "{wrong} is not in {condition}");
     }
+}
+
+/// Members of tenants are users, groups and ServiceAccounts of any name.
+#[test]
+fn in_namespaces_of_tenants_the_label_decides_and_not_the_account() {
+    let parameters = with_tenants(parameters("tenant-broker"));
+    let of_tenant = "\"tenant-broker.io/tenant\" in namespaceObject";
+    for policy in [pods::policy(&parameters), network::policy(&parameters)] {
+        let (name, first) = (policy.name(), &policy.validations[0].0);
+        assert!(first.contains(of_tenant), "{name}: {first}");
+        for (_, condition) in &policy.conditions {
+            // The API server fails to evaluate a match condition with labels of the namespace.
+            assert!(!condition.contains("namespaceObject"), "{name}: {condition}");
+            assert!(!condition.contains("system:serviceaccount:tenant-"), "{name}: {condition}");
+        }
+        for (variable, expression) in &policy.variables {
+            assert!(expression.matches(".check(").count() <= 1, "{name} {variable}");
+        }
+    }
+}
+
+#[test]
+fn a_tenant_without_a_tier_has_the_strictest_rule_for_hosts() {
+    let suffix = |parameters: Parameters| {
+        let policy = network::policy(&parameters);
+        let mut variables = policy.variables.into_iter();
+        variables.find(|(name, _)| *name == "suffix").unwrap().1
+    };
+    let without = |strictest: &str| {
+        format!(
+            ".orValue(\"\") == \"\" ? (\"tenant-broker.io/tenant\" in \
+             namespaceObject.metadata.?labels.orValue({{}}) ? {strictest} : \"\") : {{"
+        )
+    };
+    let one = suffix(with_tenants(with_hosts()));
+    let of_basic = without("\".\" + request.namespace + \".apps.example.com\"");
+    assert!(one.contains(&of_basic), "{one}");
+    let mut hosts = with_hosts();
+    hosts.host_suffixes.push(("silver".into(), ".{namespace}.example.net".parse().ok()));
+    let several = suffix(with_tenants(hosts));
+    assert!(several.contains(&without("\"/\"")), "{several}");
+    let personal = suffix(with_hosts());
+    assert!(personal.contains(".orValue(\"\") == \"\" ? \"\" : {"), "{personal}");
 }
 
 #[test]

@@ -6,10 +6,9 @@ use serde::Serialize;
 
 use super::{
     INSTALLED_BY_LABEL, INSTALLED_BY_VALUE, Parameters, ROLE_NAME, direct_namespaces,
-    permission::{RBAC, Rule},
-    quoted, quoted_list, role, tenant_role,
+    permission::Rule, quoted, quoted_list, role, tenant_role,
 };
-use crate::cluster::KubernetesUser;
+use crate::cluster::{KubernetesUser, RBAC};
 
 /// Width of comments in characters.
 const COMMENT_WIDTH: usize = 98;

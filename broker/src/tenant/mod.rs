@@ -42,7 +42,7 @@ pub use api_group::ApiGroup;
 pub use cluster_role_name::{ClusterRoleName, ClusterRoleNameError};
 pub use conditions::{Condition, ConditionType};
 pub use definition::custom_resource_definition;
-pub use desired::{Desired, Inputs, Member, desired_state};
+pub use desired::{Desired, Inputs, Member, NODE_SELECTOR_ANNOTATION, desired_state};
 pub use fault::Fault;
 pub use metadata::{MissingMetadata, check_required_metadata};
 pub use name::{TenantName, TenantNameError, is_reserved_home, tenant_name_rules};

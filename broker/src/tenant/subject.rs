@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::limits::MAX_SUBJECT_LENGTH;
-use crate::base::dns_label::is_dns_label;
+use crate::{base::dns_label::is_dns_label, cluster::RBAC};
 
 /// Prefix of the user name of a ServiceAccount: `system:serviceaccount:NAMESPACE:NAME`.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
@@ -14,8 +14,6 @@ const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const SERVICE_ACCOUNTS_OF: &str = "system:serviceaccounts:";
 /// Prefix of names that Kubernetes reserves.
 const SYSTEM: &str = "system:";
-/// The group of User and Group in `apiGroup`.
-const RBAC: &str = "rbac.authorization.k8s.io";
 /// The values of `kind`.
 const KINDS: [&str; 3] = ["User", "Group", "ServiceAccount"];
 

@@ -17,7 +17,9 @@ use tenant_shared::{
 };
 
 use super::snapshot::{name_of, namespace_of};
-use crate::cluster::{Cluster, ClusterError, Difference, Object};
+use crate::cluster::{
+    Cluster, ClusterError, Difference, Object, POD_SECURITY, POD_SECURITY_PREFIX,
+};
 
 /// How often a change begins anew because somebody changed the object meanwhile.
 const MAX_ATTEMPTS: u32 = 3;
@@ -26,10 +28,6 @@ const FIXED_LABELS: [&str; 5] =
     [MANAGED_BY_LABEL, TENANT_LABEL, HOME_LABEL, WORKSPACE_LABEL, SUSPENDED_LABEL];
 /// Labels that a namespace has only if they are desired.
 const OPTIONAL_LABELS: [&str; 2] = [BINDINGS_LABEL, TIER_LABEL];
-/// Prefix of the labels of Pod Security.
-const POD_SECURITY_PREFIX: &str = "pod-security.kubernetes.io/";
-/// Label with the Pod Security level that a namespace enforces.
-const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 /// Pod Security levels, the weakest first (Kubernetes, "Pod Security Standards").
 const POD_SECURITY_LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
 

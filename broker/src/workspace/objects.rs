@@ -22,7 +22,9 @@ use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, TIER_LABEL};
 use uuid::Uuid;
 
 use crate::{
-    cluster::{Compared, Object, labels_of, labels_of_tenant},
+    cluster::{
+        Compared, Object, POD_SECURITY, POD_SECURITY_WARN, RBAC, labels_of, labels_of_tenant,
+    },
     tier::Tier,
     workspace::WorkspaceRow,
 };
@@ -65,7 +67,7 @@ pub(super) fn desired(
         Object::RoleBinding(Box::new(RoleBinding {
             metadata: meta(ROLE_BINDING_NAME),
             role_ref: RoleRef {
-                api_group: "rbac.authorization.k8s.io".to_owned(),
+                api_group: RBAC.to_owned(),
                 kind: "ClusterRole".to_owned(),
                 name: tier.role.clone(),
             },
@@ -183,8 +185,8 @@ fn namespace_meta(workspace: Uuid, namespace: &str, tier_name: &str, tier: &Tier
     // The admission policies select the rules of the tier by this label.
     labels.insert(TIER_LABEL.to_owned(), tier_name.to_owned());
     // The broker may not add the level later, and without it a tenant's pod can take over the node.
-    for mode in ["enforce", "warn"] {
-        labels.insert(format!("pod-security.kubernetes.io/{mode}"), tier.pod_security.clone());
+    for label in [POD_SECURITY, POD_SECURITY_WARN] {
+        labels.insert(label.to_owned(), tier.pod_security.clone());
     }
     ObjectMeta { name: Some(namespace.to_owned()), labels: Some(labels), ..ObjectMeta::default() }
 }

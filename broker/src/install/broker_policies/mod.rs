@@ -24,13 +24,14 @@ pub(super) use self::secrets::policy as secrets;
 use super::{
     Parameters,
     cel::{
-        MEMBER_PATTERN, OBJECT_NAME, RBAC, TENANT_NAMESPACE_PATTERN, TENANT_OBJECTS,
-        WRITE_OPERATIONS, adds_no, broker_only, has_label, unmanaged_namespaces,
+        MEMBER_PATTERN, OBJECT_NAME, TENANT_NAMESPACE_PATTERN, TENANT_OBJECTS, WRITE_OPERATIONS,
+        adds_no, broker_only, has_label, unmanaged_namespaces,
     },
     network,
     policy::{Message, Policy, rule},
     quoted,
 };
+use crate::cluster::RBAC;
 
 /// CEL: whether the request is for a RoleBinding.
 const IS_BINDING: &str = "request.resource.resource == \"rolebindings\"";

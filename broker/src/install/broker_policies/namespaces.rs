@@ -5,15 +5,16 @@ use tenant_shared::{
     MANAGED_BY_LABEL, MANAGED_BY_VALUE, SUSPENDED_LABEL, TIER_LABEL, WORKSPACE_LABEL,
 };
 
-use crate::install::{
-    Parameters,
-    cel::{TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, fixed, label},
-    policy::{Message, Namespaces, Policy, rule},
-    quoted, quoted_list,
+use crate::{
+    cluster::{POD_SECURITY, POD_SECURITY_WARN},
+    install::{
+        Parameters,
+        cel::{TENANT_NAMESPACE_PATTERN, WRITE_OPERATIONS, fixed, label},
+        policy::{Message, Namespaces, Policy, rule},
+        quoted, quoted_list,
+    },
 };
 
-pub(super) const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
-pub(super) const POD_SECURITY_WARN: &str = "pod-security.kubernetes.io/warn";
 /// The labels that a new namespace may have.
 const ALLOWED_LABELS: [&str; 6] = [
     MANAGED_BY_LABEL,

@@ -8,25 +8,18 @@ use tenant_shared::{
 
 use super::{
     namespace_conditions,
-    namespaces::{POD_SECURITY, POD_SECURITY_WARN, refuse_deletion, refuse_subresources},
+    namespaces::{refuse_deletion, refuse_subresources},
 };
 use crate::{
+    cluster::{POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN},
     install::{
         Parameters,
         cel::{WRITE_OPERATIONS, fixed, has_label, label},
         policy::{Message, Namespaces, Policy, rule},
         quoted, quoted_list,
     },
-    tenant::tenant_name_rules,
+    tenant::{NODE_SELECTOR_ANNOTATION, tenant_name_rules},
 };
-
-/// Prefix of the labels that decide over Pod Security.
-const POD_SECURITY_PREFIX: &str = "pod-security.kubernetes.io/";
-/// The Pod Security level of homes, and the strictest.
-const RESTRICTED: &str = "restricted";
-/// The annotation with which the API server adds node selectors to all pods of a namespace
-/// (admission plugin `PodNodeSelector`): `spec.nodeSelector` of a Tenant.
-const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {
     Policy {
@@ -46,7 +39,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
             refuse_other_labels(),
             refuse_finalizers_and_owners(),
             refuse_changed_labels(parameters),
-            refuse_steering_annotations(),
+            refuse_kubernetes_annotations(),
         ],
         namespaces: Namespaces::All,
     }
@@ -116,7 +109,7 @@ fn require_labels(parameters: &Parameters) -> (String, Message) {
         "{} == \"true\" && {} == {} && !({}) && !({})",
         label("object", HOME_LABEL),
         label("object", POD_SECURITY),
-        quoted(RESTRICTED),
+        quoted(POD_SECURITY_RESTRICTED),
         has_label("object", TIER_LABEL),
         has_label("object", BINDINGS_LABEL),
     );
@@ -135,9 +128,10 @@ fn require_labels(parameters: &Parameters) -> (String, Message) {
             quoted(MANAGED_BY_VALUE),
         ),
         Message::Fixed(format!(
-            "the broker makes homes with {HOME_LABEL}=true and {POD_SECURITY}={RESTRICTED}, and \
-             other namespaces of tenants with {TIER_LABEL} and the {POD_SECURITY} of a tier, both \
-             with {MANAGED_BY_LABEL}={MANAGED_BY_VALUE}"
+            "the broker makes homes with {HOME_LABEL}=true and \
+             {POD_SECURITY}={POD_SECURITY_RESTRICTED}, and other namespaces of tenants with the \
+             {POD_SECURITY} of a tier and, if they have it, {BINDINGS_LABEL}=any, both with \
+             {MANAGED_BY_LABEL}={MANAGED_BY_VALUE}"
         )),
     )
 }
@@ -195,7 +189,7 @@ fn refuse_changed_labels(parameters: &Parameters) -> (String, Message) {
         quoted(MANAGED_BY_LABEL),
     );
     let levels = quoted_list(&parameters.pod_security);
-    let restricted = quoted(RESTRICTED);
+    let restricted = quoted(POD_SECURITY_RESTRICTED);
     let is_restored = format!(
         "(k == {} ? variables.labels[k] == {} : k == {} ? variables.labels[k] == {restricted} || \
          !(k in variables.labelsBefore) && variables.labels[k] in {levels} : k == {} && \
@@ -218,12 +212,12 @@ fn refuse_changed_labels(parameters: &Parameters) -> (String, Message) {
     )
 }
 
-/// Validation: a write changes no annotation that steers Kubernetes, but for the node selector, and
-/// none of a home.
-fn refuse_steering_annotations() -> (String, Message) {
+/// Validation: a write changes no annotation of Kubernetes, but for the node selector, and none of
+/// a home.
+fn refuse_kubernetes_annotations() -> (String, Message) {
     let is_free = format!(
         "(!variables.home && (k == {} || !k.contains(\"kubernetes.io/\")))",
-        quoted(NODE_SELECTOR)
+        quoted(NODE_SELECTOR_ANNOTATION)
     );
     let all = |one: &str, other: &str| {
         format!(
@@ -238,8 +232,8 @@ fn refuse_steering_annotations() -> (String, Message) {
             all("annotationsBefore", "annotations"),
         ),
         Message::Fixed(format!(
-            "the broker writes no annotation of kubernetes.io but {NODE_SELECTOR}, and none of a \
-             home"
+            "the broker writes no annotation of kubernetes.io but {NODE_SELECTOR_ANNOTATION}, and \
+             none of a home"
         )),
     )
 }

@@ -26,7 +26,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         name: "tenant-broker-fence-tenant-objects",
         reason: "In the home of a tenant the broker writes ServiceAccounts of members and the \
                  binding of owners, in its other namespaces quotas, limits and bindings of the \
-                 roles that the operator allows. It binds no group of everybody and nobody of \
+                 roles that the operator allows. It binds no group of everybody and no member of \
                  another tenant. It may delete or empty bindings of anybody, together with the \
                  finalizers that block the deletion.",
         rules: object_write_rules(),
@@ -171,7 +171,7 @@ fn require_allowed_role(parameters: &Parameters) -> (String, Message) {
 }
 
 /// Validation: subjects are users and groups that are not Kubernetes' own, and ServiceAccounts that
-/// belong neither to the cluster nor to a workspace or another tenant.
+/// belong neither to the cluster nor to a workspace or the home of another tenant.
 fn refuse_foreign_subjects() -> (String, Message) {
     let account = format!(
         "s.?namespace.orValue(\"\") == \"tenant-\" + variables.tenant ? s.name.matches({}) : {}",
@@ -191,7 +191,8 @@ fn refuse_foreign_subjects() -> (String, Message) {
         ),
         fixed(
             "the broker may bind members of the same tenant, users, groups and ServiceAccounts of \
-             other namespaces only: nothing of system:, of kube-* and of other tenants",
+             other namespaces only: nothing of system:, of kube-*, of workspaces and of the homes \
+             of other tenants",
         ),
     )
 }

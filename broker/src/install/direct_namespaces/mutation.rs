@@ -6,11 +6,14 @@ use serde_json::{Value, json};
 use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE, TENANT_LABEL};
 
 use super::{Explained, metadata};
-use crate::install::{
-    Parameters,
-    cel::label,
-    quoted,
-    tenant_policies::{TENANTS_OF_CALLER, not_system},
+use crate::{
+    cluster::POD_SECURITY,
+    install::{
+        Parameters,
+        cel::label,
+        quoted,
+        tenant_policies::{TENANTS_OF_CALLER, not_system, weakest_level},
+    },
 };
 
 /// Name of the policy and of its binding.
@@ -22,9 +25,6 @@ pub(in crate::install) const POLICIES: &str = "mutatingadmissionpolicies";
 /// The resource of the binding.
 pub(in crate::install) const POLICY_BINDINGS: &str = "mutatingadmissionpolicybindings";
 
-const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
-/// The level of a namespace whose creator gives none.
-const DEFAULT_LEVEL: &str = "baseline";
 /// How many parts of a name, with dashes between them, are tried as the name of a tenant.
 const MAX_PARTS: usize = 4;
 
@@ -56,7 +56,7 @@ pub(super) fn objects(parameters: &Parameters) -> [Explained; 2] {
             "variables": variables,
             "mutations": [{
                 "patchType": "ApplyConfiguration",
-                "applyConfiguration": {"expression": mutation()},
+                "applyConfiguration": {"expression": mutation(weakest_level(parameters))},
             }],
             "reinvocationPolicy": "Never",
         },
@@ -90,7 +90,7 @@ fn variables() -> Vec<(String, String)> {
     let mut variables = vec![
         // A caller who owns all tenants, such as an administrator with the verb `*`, owns none in
         // particular: no label is guessed.
-        ("everywhere".to_owned(), format!("{TENANTS_OF_CALLER}.check(\"own\").allowed()")),
+        ("ownsAll".to_owned(), format!("{TENANTS_OF_CALLER}.check(\"own\").allowed()")),
         // A generated name is still missing.
         (
             "name".to_owned(),
@@ -125,16 +125,15 @@ fn variables() -> Vec<(String, String)> {
     }
     variables.push((
         "tenant".to_owned(),
-        format!(
-            "variables.given != \"\" ? variables.given : variables.everywhere ? \"\" : {tenant}"
-        ),
+        format!("variables.given != \"\" ? variables.given : variables.ownsAll ? \"\" : {tenant}"),
     ));
     variables
 }
 
 /// The labels of a tenant's namespace. A label that is given wins, and the validating policy
-/// decides on it.
-fn mutation() -> String {
+/// decides on it. The policy does not know the tier of the tenant, so `level` is the weakest Pod
+/// Security level that is allowed.
+fn mutation(level: &str) -> String {
     let given_or = |key: &str, value: &str| {
         let key = quoted(key);
         format!("{key}: string(object.metadata.?labels[{key}].orValue({}))", quoted(value))
@@ -144,7 +143,7 @@ fn mutation() -> String {
          string(variables.tenant), {}, {}}}}}}} : Object{{}}",
         quoted(TENANT_LABEL),
         given_or(MANAGED_BY_LABEL, MANAGED_BY_VALUE),
-        given_or(POD_SECURITY, DEFAULT_LEVEL),
+        given_or(POD_SECURITY, level),
     )
 }
 
@@ -156,7 +155,7 @@ mod tests {
     fn the_longest_prefix_that_the_caller_owns_wins() {
         let variables = variables();
         let tenant = &variables.iter().find(|(name, _)| name == "tenant").unwrap().1;
-        let order = ["given", "everywhere", "owns4", "owns3", "owns2", "owns1"]
+        let order = ["given", "ownsAll", "owns4", "owns3", "owns2", "owns1"]
             .map(|name| tenant.find(&format!("variables.{name} ")).unwrap());
         assert!(order.is_sorted(), "{tenant}");
         assert!(tenant.ends_with("variables.owns1 ? variables.prefix1 : \"\""), "{tenant}");
@@ -176,7 +175,7 @@ mod tests {
 
     #[test]
     fn an_expression_has_balanced_braces() {
-        let mutation = mutation();
+        let mutation = mutation("baseline");
         assert_eq!(mutation.matches('{').count(), mutation.matches('}').count(), "{mutation}");
         assert!(mutation.ends_with(" : Object{}"), "{mutation}");
     }

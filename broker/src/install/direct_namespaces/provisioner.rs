@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Explained, metadata};
-use crate::install::cel::RBAC;
+use crate::cluster::RBAC;
 
 /// Name of the ClusterRole and of its binding.
 const NAME: &str = "tenant-namespace-provisioner";

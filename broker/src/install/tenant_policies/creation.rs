@@ -1,23 +1,28 @@
 //! The policy for namespaces that people create directly at the API server
 //! (`tenant-guard-creation`), with `tenants.direct_namespaces`.
 //!
-//! It decides alone. The mutating policy `tenant-namespace-labels` only fills in labels, and not
-//! every API server serves it.
+//! It decides alone whose namespaces they are. The mutating policy `tenant-namespace-labels` only
+//! fills in labels, and not every API server serves it. `tenant-guard-namespaces` refuses names of
+//! the broker.
 
 use tenant_shared::{LABEL_PREFIX, TENANT_LABEL};
 
-use super::{IS_STEERING, POD_SECURITY_PREFIX, TENANTS_OF_CALLER, not_system};
-use crate::install::{
-    Parameters,
-    cel::{administrator, label, unless_administrator},
-    policy::{Message, Namespaces, Policy, rule},
-    quoted, quoted_list,
+use super::{IS_KUBERNETES_ANNOTATION, TENANTS_OF_CALLER, not_system, weakest_level};
+use crate::{
+    cluster::{POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED},
+    install::{
+        Parameters,
+        cel::{administrator, label, unless_administrator},
+        policy::{Message, Namespaces, Policy, rule},
+        quoted, quoted_list,
+    },
 };
 
-/// Label with the Pod Security level that the API server enforces.
-const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
-/// Levels of a namespace that an owner creates. The broker sets that of the tenant's tier.
-const LEVELS: [&str; 2] = ["baseline", "restricted"];
+/// Labels, and also annotations, of a namespace, with those that are filled in. Each costs the API
+/// server time in several policies.
+const MAX_ENTRIES: usize = 64;
+/// Characters of the keys and values of all annotations. The API server allows 256 KiB.
+const MAX_ANNOTATION_CHARS: usize = 64 * 1024;
 /// CEL: whether the namespace belongs to no tenant.
 const IS_NO_TENANTS: &str = "variables.tenant == \"\"";
 
@@ -32,18 +37,29 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         conditions: not_system(parameters),
         variables: variables(),
         validations: vec![
+            limit_metadata(),
             require_tenant(),
             require_owner(),
-            refuse_names_of_broker(),
             require_prefix(),
             refuse_protected_names(parameters),
-            require_pod_security(),
+            require_pod_security(parameters),
             refuse_labels(),
             refuse_owners_and_finalizers(),
-            refuse_steering_annotations(),
+            refuse_kubernetes_annotations(),
         ],
         namespaces: Namespaces::All,
     }
+}
+
+/// CEL: whether the namespace has too many labels or annotations, or too large ones.
+fn is_large() -> String {
+    let (labels, annotations) =
+        ("object.metadata.?labels.orValue({})", "object.metadata.?annotations.orValue({})");
+    format!(
+        "{labels}.size() > {MAX_ENTRIES} || {annotations}.size() > {MAX_ENTRIES} || \
+         {annotations}.map(k, size(k) + size(object.metadata.annotations[k])).sum() > \
+         {MAX_ANNOTATION_CHARS}"
+    )
 }
 
 /// Each check of the authorizer is a variable of its own, because it costs 350,000 of the 1,000,000
@@ -57,6 +73,8 @@ fn variables() -> Vec<(&'static str, String)> {
             "authorizer.group(\"\").resource(\"namespaces\").check(\"delete\").allowed()"
                 .to_owned(),
         ),
+        // The validations below go through all labels and annotations, unless they are refused.
+        ("large", is_large()),
         ("tenant", label("object", TENANT_LABEL)),
         (
             "owner",
@@ -67,6 +85,19 @@ fn variables() -> Vec<(&'static str, String)> {
         ),
     ]);
     variables
+}
+
+/// Validation: the namespace has few labels and annotations. The API server limits the values of
+/// labels itself.
+fn limit_metadata() -> (String, Message) {
+    unless_administrator(
+        "!variables.large",
+        &format!(
+            "a new namespace has at most {MAX_ENTRIES} labels and {MAX_ENTRIES} annotations, and \
+             {MAX_ANNOTATION_CHARS} characters in all annotations together, because the API server \
+             checks each of them: leave some out"
+        ),
+    )
 }
 
 fn require_tenant() -> (String, Message) {
@@ -84,15 +115,6 @@ fn require_owner() -> (String, Message) {
             "\"you do not own tenant \" + variables.tenant".to_owned(),
             "you do not own the tenant of this namespace".to_owned(),
         ),
-    )
-}
-
-/// Validation: nobody creates the home of a tenant to come, in which they could bind themselves as
-/// its owner.
-fn refuse_names_of_broker() -> (String, Message) {
-    unless_administrator(
-        "!object.metadata.name.startsWith(\"tenant-\")",
-        "namespaces tenant-* are made by the broker: use another name",
     )
 }
 
@@ -121,17 +143,16 @@ fn refuse_protected_names(parameters: &Parameters) -> (String, Message) {
     )
 }
 
-fn require_pod_security() -> (String, Message) {
-    let levels = quoted_list(&LEVELS);
-    (
-        format!(
-            "{IS_NO_TENANTS} || {} in {levels} || variables.administrator",
-            label("object", POD_SECURITY)
+fn require_pod_security(parameters: &Parameters) -> (String, Message) {
+    let mut levels = vec![weakest_level(parameters), POD_SECURITY_RESTRICTED];
+    levels.dedup();
+    unless_administrator(
+        &format!(
+            "{IS_NO_TENANTS} || {} in {}",
+            label("object", POD_SECURITY),
+            quoted_list(&levels)
         ),
-        Message::Fixed(format!(
-            "a namespace of a tenant has the label {POD_SECURITY}={}",
-            LEVELS.join(" or ")
-        )),
+        &format!("a namespace of a tenant has the label {POD_SECURITY}={}", levels.join(" or ")),
     )
 }
 
@@ -143,8 +164,8 @@ fn refuse_labels() -> (String, Message) {
     let (ours, pod_security) = (quoted(LABEL_PREFIX), quoted(POD_SECURITY_PREFIX));
     unless_administrator(
         &format!(
-            "object.metadata.?labels.orValue({{}}).all(k, {IS_NO_TENANTS} ? !k.startsWith({ours}) \
-             : (k in {allowed} || !(k.startsWith({ours}) || k.startsWith({pod_security}))))"
+            "variables.large || object.metadata.?labels.orValue({{}}).all(k, {IS_NO_TENANTS} ? \
+             !k.startsWith({ours}) : (k in {allowed} || !(k.startsWith({ours}) || k.startsWith({pod_security}))))"
         ),
         "of the labels tenant-broker.io/* and pod-security.kubernetes.io/* a namespace of a tenant \
          has only those of its tenant and of the enforced level; other namespaces have no label \
@@ -166,10 +187,11 @@ fn refuse_owners_and_finalizers() -> (String, Message) {
     )
 }
 
-fn refuse_steering_annotations() -> (String, Message) {
+fn refuse_kubernetes_annotations() -> (String, Message) {
     unless_administrator(
         &format!(
-            "{IS_NO_TENANTS} || object.metadata.?annotations.orValue({{}}).all(k, !({IS_STEERING}))"
+            "{IS_NO_TENANTS} || variables.large || object.metadata.?annotations.orValue({{}}).all(k, \
+             !({IS_KUBERNETES_ANNOTATION}))"
         ),
         "a new namespace of a tenant has no annotations *.kubernetes.io/*, because they decide on \
          which nodes its pods run; name the nodes in the Tenant (spec.nodeSelector)",

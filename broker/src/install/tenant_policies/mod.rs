@@ -20,21 +20,19 @@ mod tenant_objects;
 
 use super::{
     Parameters,
-    cel::{adds_no, is_system, tenant_account, unless_administrator},
+    cel::{adds_no, is_system, unless_administrator},
     policy::{Message, Policy},
     quoted,
 };
-use crate::tenant::ApiGroup;
+use crate::{cluster::POD_SECURITY_RESTRICTED, tenant::ApiGroup};
 
 /// CEL: whether the object is no RoleBinding, or is deleted.
 const UNBINDS_OR_OTHER: &str =
     "request.resource.resource != \"rolebindings\" || request.operation == \"DELETE\"";
-/// Prefix of the labels that decide over Pod Security.
-const POD_SECURITY_PREFIX: &str = "pod-security.kubernetes.io/";
 /// CEL: whether the annotation `k` of a namespace may decide over what runs in it, such as
 /// `scheduler.alpha.kubernetes.io/node-selector`.
-const IS_STEERING: &str = "k.contains(\"kubernetes.io/\") && k != \
-                           \"kubectl.kubernetes.io/last-applied-configuration\"";
+const IS_KUBERNETES_ANNOTATION: &str = "k.contains(\"kubernetes.io/\") && k != \
+                                        \"kubectl.kubernetes.io/last-applied-configuration\"";
 /// CEL: Tenants, as the API server's authorizer knows them. The verb `own` is asked for in the home
 /// of a tenant, where only the broker binds it.
 pub(super) const TENANTS_OF_CALLER: &str =
@@ -76,9 +74,12 @@ pub(super) fn not_system(parameters: &Parameters) -> Vec<(&'static str, String)>
     vec![("is-no-system", format!("!(request.userInfo.username == {broker} || {})", is_system()))]
 }
 
-/// CEL: whether the request is of a ServiceAccount in a tenant's namespace.
-fn is_tenant() -> String {
-    format!("request.userInfo.username.matches({})", quoted(&tenant_account()))
+/// The weakest Pod Security level of a namespace that an owner creates. Where all tiers are
+/// `restricted`, nobody would get rights in a namespace with a weaker level.
+pub(super) fn weakest_level(parameters: &Parameters) -> &'static str {
+    let levels = &parameters.pod_security;
+    let is_restricted = levels.iter().all(|level| level == POD_SECURITY_RESTRICTED);
+    if is_restricted { POD_SECURITY_RESTRICTED } else { "baseline" }
 }
 
 /// CEL: whether each entry of this map in the metadata of `one` is in that of `other`, too, unless

@@ -2,21 +2,28 @@
 
 use tenant_shared::{HOME_LABEL, LABEL_PREFIX, SUSPENDED_LABEL, TENANT_LABEL, WORKSPACE_LABEL};
 
-use super::{IS_STEERING, POD_SECURITY_PREFIX, is_tenant, not_system, same_entries};
-use crate::install::{
-    Parameters,
-    cel::{OBJECT_NAME, WRITE_OPERATIONS, administrator, unless_administrator},
-    policy::{Message, Namespaces, Policy, rule},
-    quoted, quoted_list,
+use super::{IS_KUBERNETES_ANNOTATION, not_system, same_entries};
+use crate::{
+    cluster::POD_SECURITY_PREFIX,
+    install::{
+        Parameters,
+        cel::{
+            OBJECT_NAME, WRITE_OPERATIONS, administrator, is_workspace_account,
+            unless_administrator,
+        },
+        policy::{Message, Namespaces, Policy, rule},
+        quoted, quoted_list,
+    },
 };
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {
     let mut validations = vec![refuse_accounts_of_tenants(), refuse_labels_of_broker(parameters)];
     if parameters.tenants.enabled {
         validations.extend([
+            refuse_names_of_broker(),
             keep_pod_security(),
             keep_owners_and_finalizers(),
-            keep_steering_annotations(),
+            keep_kubernetes_annotations(),
             refuse_deletions(),
         ]);
     }
@@ -43,7 +50,10 @@ fn refuse_accounts_of_tenants() -> (String, Message) {
         quoted(WORKSPACE_LABEL)
     );
     unless_administrator(
-        &format!("!({}) || !({managed} || {OBJECT_NAME}.startsWith(\"tenant-\"))", is_tenant()),
+        &format!(
+            "!({}) || !({managed} || {OBJECT_NAME}.startsWith(\"tenant-\"))",
+            is_workspace_account()
+        ),
         "tenants' namespaces are made, labelled and deleted by the broker and administrators",
     )
 }
@@ -69,6 +79,16 @@ fn refuse_labels_of_broker(parameters: &Parameters) -> (String, Message) {
             "labels {LABEL_PREFIX}* of a namespace are written by the broker (kubectl tenant \
              suspend) and by administrators of its policies only"
         ),
+    )
+}
+
+/// Validation: nobody creates the home of a tenant to come, in which they could bind themselves as
+/// its owner, or which the broker could no longer make. Rights to create namespaces come from
+/// others, too, so this holds also without `tenants.direct_namespaces`.
+fn refuse_names_of_broker() -> (String, Message) {
+    unless_administrator(
+        "request.operation != \"CREATE\" || !object.metadata.name.startsWith(\"tenant-\")",
+        "namespaces tenant-* are made by the broker: use another name",
     )
 }
 
@@ -106,9 +126,9 @@ fn keep_owners_and_finalizers() -> (String, Message) {
     )
 }
 
-fn keep_steering_annotations() -> (String, Message) {
+fn keep_kubernetes_annotations() -> (String, Message) {
     unless_administrator(
-        &in_changed_namespace(&keeps("annotations", &format!("!({IS_STEERING})"))),
+        &in_changed_namespace(&keeps("annotations", &format!("!({IS_KUBERNETES_ANNOTATION})"))),
         "annotations *.kubernetes.io/* of a managed namespace stay, because they decide on which \
          nodes its pods run; name the nodes in the Tenant (spec.nodeSelector)",
     )

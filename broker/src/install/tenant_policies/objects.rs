@@ -1,13 +1,17 @@
 //! The policy for the objects in namespaces of personal workspaces (`tenant-guard-objects`).
 
+use k8s_openapi::api::admissionregistration::v1::NamedRuleWithOperations;
 use tenant_shared::{ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, WORKSPACE_LABEL};
 
-use super::{UNBINDS_OR_OTHER, is_tenant, not_system, refuse_finalizers_of_binding};
+use super::{UNBINDS_OR_OTHER, not_system, refuse_finalizers_of_binding};
 use crate::{
     install::{
         Parameters,
-        cel::{OBJECT_NAME, adds_no, administrator, object_write_rules, unless_administrator},
-        policy::{Message, Namespaces, Policy},
+        cel::{
+            OBJECT_NAME, adds_no, administrator, is_workspace_account, object_write_rules,
+            unless_administrator,
+        },
+        policy::{Message, Namespaces, Policy, rule},
         quoted, quoted_list,
     },
     workspace::{LIMITS_NAME, QUOTA_NAME},
@@ -21,7 +25,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
                  people, other tenants or everybody, because such grants would outlive a \
                  suspension of theirs. A second binding of the session's account would bypass the \
                  broker's.",
-        rules: object_write_rules(),
+        rules: rules(),
         conditions: not_system(parameters),
         variables: administrator(),
         validations: vec![
@@ -32,6 +36,13 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         ],
         namespaces: Namespaces::Having(&[WORKSPACE_LABEL]),
     }
+}
+
+fn rules() -> Vec<NamedRuleWithOperations> {
+    let mut rules = object_write_rules();
+    // The API server admits by the amounts in the status.
+    rules.push(rule("", &["resourcequotas/status"], &["UPDATE"], "Namespaced"));
+    rules
 }
 
 /// Validation: the object is none of the broker's.
@@ -67,7 +78,11 @@ fn refuse_foreign_subjects() -> (String, Message) {
 /// the bindings that they create for a tenant; tenants do not need owners.
 fn refuse_owners_of_binding() -> (String, Message) {
     unless_administrator(
-        &format!("{UNBINDS_OR_OTHER} || !({}) || {}", is_tenant(), adds_no("ownerReferences")),
+        &format!(
+            "{UNBINDS_OR_OTHER} || !({}) || {}",
+            is_workspace_account(),
+            adds_no("ownerReferences")
+        ),
         "a tenant's RoleBinding may not have ownerReferences, because the owner's deletion \
          would decide when it is gone",
     )

@@ -12,21 +12,6 @@ use crate::install::{
 const CREATES_ACCESS: &str = "request.?subResource.orValue(\"\") == \"token\" || \
                               (request.resource.resource in [\"rolebindings\", \"secrets\"] && \
                               request.operation == \"CREATE\")";
-/// CEL: whether the request adds a subject to a RoleBinding. The broker takes subjects away while
-/// it suspends.
-const ADDS_SUBJECT: &str = "(request.resource.resource == \"rolebindings\" && request.operation \
-                            == \"UPDATE\" && object.?subjects.orValue([]).exists(s, !(s in \
-                            oldObject.?subjects.orValue([]))))";
-
-/// CEL: whether a request of the broker grants access. Only bindings of tenants have subjects that
-/// the broker changes.
-fn grants_access(parameters: &Parameters) -> String {
-    if parameters.tenants.enabled {
-        format!("{CREATES_ACCESS} || {ADDS_SUBJECT}")
-    } else {
-        CREATES_ACCESS.to_owned()
-    }
-}
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {
     let is_broker = is_broker(parameters);
@@ -41,7 +26,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         rules: vec![rule("*", &["*/*"], &["*"], "Namespaced")],
         conditions: vec![(
             "is-held",
-            format!("{is_broker} ? {} : !({})", grants_access(parameters), is_system()),
+            format!("{is_broker} ? {CREATES_ACCESS} : !({})", is_system()),
         )],
         variables: administrator(),
         validations: vec![

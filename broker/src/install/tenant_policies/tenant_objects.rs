@@ -4,13 +4,14 @@
 use tenant_shared::{BINDINGS_LABEL, TENANT_LABEL};
 
 use super::{UNBINDS_OR_OTHER, not_system, refuse_finalizers_of_binding};
-use crate::install::{
-    Parameters,
-    cel::{
-        OBJECT_NAME, RBAC, WRITE_OPERATIONS, adds_no, administrator, label, unless_administrator,
+use crate::{
+    cluster::RBAC,
+    install::{
+        Parameters,
+        cel::{OBJECT_NAME, WRITE_OPERATIONS, adds_no, administrator, label, unless_administrator},
+        policy::{Message, Namespaces, Policy, rule},
+        quoted,
     },
-    policy::{Message, Namespaces, Policy, rule},
-    quoted,
 };
 
 /// Prefix of the names of the broker's objects, and of the namespaces with the ServiceAccounts of
@@ -18,6 +19,8 @@ use crate::install::{
 const RESERVED_PREFIX: &str = "tenant-";
 /// Value of the label for `spec.bindings: Any`.
 const ANY_SUBJECT: &str = "any";
+/// Subjects of a RoleBinding. The API server has no limit, and each subject costs it time.
+const MAX_SUBJECTS: usize = 256;
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {
     Policy {
@@ -40,6 +43,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         variables: administrator(),
         validations: vec![
             refuse_names_of_broker(),
+            refuse_many_subjects(),
             refuse_foreign_subjects(),
             refuse_finalizers_of_binding(),
             refuse_owners_of_binding(),
@@ -57,18 +61,36 @@ fn refuse_names_of_broker() -> (String, Message) {
     )
 }
 
+/// CEL: whether a RoleBinding has at most [`MAX_SUBJECTS`].
+fn has_few_subjects() -> String {
+    format!("object.?subjects.orValue([]).size() <= {MAX_SUBJECTS}")
+}
+
+/// Validation: a RoleBinding has at most [`MAX_SUBJECTS`].
+fn refuse_many_subjects() -> (String, Message) {
+    unless_administrator(
+        &format!("{UNBINDS_OR_OTHER} || {}", has_few_subjects()),
+        &format!(
+            "a RoleBinding in a tenant's namespace has at most {MAX_SUBJECTS} subjects, because the \
+             API server checks each of them: bind a group, or make several RoleBindings"
+        ),
+    )
+}
+
 /// Validation: the subjects of a RoleBinding are ServiceAccounts of its namespace. With
 /// `bindings: Any` others may be named, but not groups and users of Kubernetes, nor members, whose
-/// ServiceAccounts are in namespaces `tenant-*`.
+/// ServiceAccounts are in namespaces `tenant-*`. Too many subjects are not checked, because they are
+/// refused anyway.
 fn refuse_foreign_subjects() -> (String, Message) {
     let any = format!("{} == {}", label("namespaceObject", BINDINGS_LABEL), quoted(ANY_SUBJECT));
     let reserved = quoted(RESERVED_PREFIX);
     unless_administrator(
         &format!(
-            "{UNBINDS_OR_OTHER} || object.?subjects.orValue([]).all(s, (s.kind == \
+            "{UNBINDS_OR_OTHER} || !({}) || object.?subjects.orValue([]).all(s, (s.kind == \
              \"ServiceAccount\" && s.?namespace.orValue(\"\") == request.namespace) || ({any} && \
              (s.kind == \"ServiceAccount\" ? !s.?namespace.orValue(\"\").startsWith({reserved}) : \
-             !s.name.startsWith(\"system:\"))))"
+             !s.name.startsWith(\"system:\"))))",
+            has_few_subjects(),
         ),
         "a RoleBinding in a tenant's namespace may name ServiceAccounts of the same namespace \
          only. With spec.bindings: Any in the Tenant it may name others, but no user or group \

@@ -1,5 +1,8 @@
 use super::*;
-use crate::{install::manifest as manifest_of, tenant::TenantSettings};
+use crate::{
+    install::{direct_namespaces, manifest as manifest_of},
+    tenant::TenantSettings,
+};
 
 fn parameters(change: impl FnOnce(&mut TenantSettings)) -> Parameters {
     let mut tenants = TenantSettings::default();
@@ -113,6 +116,81 @@ fn the_label_of_the_tenant_may_be_given_only_where_its_owner_is_checked() {
     assert!(!of_namespaces(&parameters(|_| {})).contains(given));
     assert!(!of_namespaces(&enabled).contains(given));
     assert!(of_namespaces(&parameters(direct)).contains(given));
+}
+
+#[test]
+fn with_tenants_nobody_creates_namespaces_with_names_of_the_broker() {
+    let refuses = |parameters: &Parameters| {
+        let policy = namespaces::policy(parameters);
+        let name = "!object.metadata.name.startsWith(\"tenant-\")";
+        policy.validations.iter().any(|(expression, _)| expression.contains(name))
+    };
+    assert!(!refuses(&parameters(|_| {})));
+    assert!(refuses(&parameters(|settings| settings.enabled = true)));
+    assert!(refuses(&parameters(direct)));
+}
+
+#[test]
+fn lists_that_are_too_long_are_refused_and_not_gone_through() {
+    let expressions = |policy: Policy| -> Vec<String> {
+        policy.validations.into_iter().map(|(expression, _)| expression).collect()
+    };
+    let creation = expressions(creation::policy(&parameters(direct)));
+    assert_eq!(creation[0], "!variables.large || variables.administrator");
+    let of_metadata = |it: &&String| it.contains("labels.") || it.contains("annotations.");
+    let through: Vec<_> =
+        creation.iter().filter(of_metadata).filter(|it| it.contains(".all(k,")).collect();
+    assert_eq!(through.len(), 2);
+    assert!(through.iter().all(|it| it.contains("variables.large || ")), "{through:?}");
+
+    let objects = expressions(tenant_objects::policy(&parameters(direct)));
+    let few = "object.?subjects.orValue([]).size() <= 256";
+    assert!(objects.contains(&format!("{UNBINDS_OR_OTHER} || {few} || variables.administrator")));
+    let through: Vec<_> = objects.iter().filter(|it| it.contains(".all(s,")).collect();
+    assert_eq!(through.len(), 1);
+    assert!(through[0].starts_with(&format!("{UNBINDS_OR_OTHER} || !({few}) || ")), "{through:?}");
+}
+
+#[test]
+fn a_new_namespace_is_restricted_where_all_tiers_are() {
+    let with = |levels: &[&str]| Parameters {
+        pod_security: levels.iter().map(|level| (*level).to_owned()).collect(),
+        ..parameters(direct)
+    };
+    for (levels, filled, allowed) in [
+        (&["baseline"][..], "baseline", "enforce=baseline or restricted"),
+        (&["baseline", "restricted"], "baseline", "enforce=baseline or restricted"),
+        (&["restricted"], "restricted", "enforce=restricted"),
+    ] {
+        let parameters = with(levels);
+        assert_eq!(weakest_level(&parameters), filled, "{levels:?}");
+        let policy = creation::policy(&parameters);
+        let found = policy
+            .validations
+            .iter()
+            .any(|(_, message)| matches!(message, Message::Fixed(text) if text.ends_with(allowed)));
+        assert!(found, "{levels:?}");
+        let objects = direct_namespaces::mutation(&parameters);
+        let applied = objects[0].1["spec"]["mutations"][0]["applyConfiguration"].to_string();
+        assert!(applied.contains(&format!("orValue(\\\"{filled}\\\")")), "{applied}");
+    }
+}
+
+#[test]
+fn the_status_of_quotas_is_guarded_because_the_api_server_admits_by_it() {
+    let enabled = parameters(|settings| settings.enabled = true);
+    for policy in [objects::policy(&enabled), tenant_objects::policy(&enabled)] {
+        let mut resources = policy.rules.iter().flat_map(|rule| rule.resources.iter().flatten());
+        assert!(resources.any(|resource| resource == "resourcequotas/status"), "{}", policy.name());
+    }
+}
+
+/// `tenant-broker-fence-tenant-objects` refuses new subjects in suspended namespaces of tenants.
+#[test]
+fn the_policy_for_suspended_namespaces_does_not_depend_on_tenants() {
+    let conditions = |parameters: &Parameters| suspended::policy(parameters).conditions;
+    let enabled = parameters(|settings| settings.enabled = true);
+    assert_eq!(conditions(&enabled), conditions(&parameters(|_| {})));
 }
 
 #[test]

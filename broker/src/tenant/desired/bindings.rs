@@ -8,15 +8,12 @@ use uuid::Uuid;
 
 use super::{Inputs, objects};
 use crate::{
-    cluster::Object,
+    cluster::{Object, RBAC},
     tenant::{
-        ClusterRoleName, Rights, Subject, Tenant, TenantName, home_name, member_account_name,
-        rights_of, role_binding_name,
+        ClusterRoleName, Rights, Subject, Tenant, home_name, member_account_name, rights_of,
+        role_binding_name, tenant_of_home,
     },
 };
-
-/// The API group of roles, users and groups.
-const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// A ClusterRole with all its subjects.
 pub(super) struct Grant<'a> {
@@ -106,10 +103,9 @@ pub(super) fn is_bindable(subject: &Subject) -> bool {
 }
 
 fn is_reserved_namespace(namespace: &str) -> bool {
-    let is_tenants = namespace
-        .strip_prefix("tenant-")
-        .is_some_and(|rest| rest.parse::<TenantName>().is_ok() || Uuid::try_parse(rest).is_ok());
-    is_tenants || namespace.starts_with("kube-")
+    let is_personal =
+        namespace.strip_prefix("tenant-").is_some_and(|rest| Uuid::try_parse(rest).is_ok());
+    tenant_of_home(namespace).is_some() || is_personal || namespace.starts_with("kube-")
 }
 
 /// A subject as the API server returns it: a ServiceAccount has no API group.

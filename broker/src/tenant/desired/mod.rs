@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use uuid::Uuid;
 
+pub use objects::NODE_SELECTOR_ANNOTATION;
+
 use super::{Condition, QuotaScope, Tenant, TenantSettings, quota_name};
 use crate::{cluster::Object, identity::Person, tier::Tiers};
 

@@ -10,15 +10,14 @@ use tenant_shared::{BINDINGS_LABEL, HOME_LABEL, SUSPENDED_LABEL, TIER_LABEL};
 
 use super::Inputs;
 use crate::{
-    cluster::{Object, labels_of_tenant},
+    cluster::{Object, POD_SECURITY, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN, labels_of_tenant},
     tenant::{Bindings, Quota, QuotaScope, Tenant, home_name, limits_name, quota_name},
     tier::Tiers,
 };
 
-/// Pod Security level of homes, in which no pod runs.
-const HOME_POD_SECURITY: &str = "restricted";
-/// Annotation with the node selector of a namespace (admission plugin `PodNodeSelector`).
-const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
+/// Annotation with which the API server adds node selectors to all pods of a namespace (admission
+/// plugin `PodNodeSelector`): `spec.nodeSelector` of a Tenant.
+pub const NODE_SELECTOR_ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
 type Labels = BTreeMap<String, String>;
 
@@ -36,7 +35,8 @@ pub(super) fn meta(tenant: &Tenant, namespace: Option<&str>, name: String) -> Ob
 pub(super) fn home(inputs: &Inputs<'_>) -> Object {
     let mut labels = labels_of_tenant(inputs.tenant.name.as_str());
     labels.insert(HOME_LABEL.to_owned(), "true".to_owned());
-    set_pod_security(&mut labels, HOME_POD_SECURITY);
+    // No pod runs in a home.
+    set_pod_security(&mut labels, POD_SECURITY_RESTRICTED);
     set_suspended(&mut labels, inputs.suspended);
     let mut metadata = meta(inputs.tenant, None, home_name(&inputs.tenant.name));
     metadata.labels = Some(labels);
@@ -60,7 +60,8 @@ pub(super) fn namespace(inputs: &Inputs<'_>, name: &str) -> Object {
     set_suspended(&mut labels, inputs.suspended);
     let mut annotations = additional.annotations.clone();
     if !tenant.node_selector.is_empty() {
-        annotations.insert(NODE_SELECTOR.to_owned(), node_selector(&tenant.node_selector));
+        let selector = node_selector(&tenant.node_selector);
+        annotations.insert(NODE_SELECTOR_ANNOTATION.to_owned(), selector);
     }
     let mut metadata = meta(tenant, None, name.to_owned());
     metadata.labels = Some(labels);
@@ -81,12 +82,12 @@ fn pod_security<'a>(tier: Option<&str>, tiers: &'a Tiers) -> &'a str {
             .map(|tier| tier.pod_security.as_str())
             .or_else(|| levels.last().copied()),
     };
-    level.unwrap_or(HOME_POD_SECURITY)
+    level.unwrap_or(POD_SECURITY_RESTRICTED)
 }
 
 fn set_pod_security(labels: &mut Labels, level: &str) {
-    for mode in ["enforce", "warn"] {
-        labels.insert(format!("pod-security.kubernetes.io/{mode}"), level.to_owned());
+    for label in [POD_SECURITY, POD_SECURITY_WARN] {
+        labels.insert(label.to_owned(), level.to_owned());
     }
 }
 

@@ -23,9 +23,10 @@ impl Workspaces {
     /// Makes the caller a member of a tenant, and creates the ServiceAccount of the membership.
     /// Idempotent. Whether the tenant names the caller is for the caller of this function to check.
     ///
-    /// # Errors The user, the membership or the tenant is suspended; the user left a moment ago;
-    /// the home does not exist; or the cluster or the database failed. After a failure of the
-    /// cluster the sweep finishes the provisioning.
+    /// # Errors
+    /// The user, the membership or the tenant is suspended; the user left a moment ago; the home
+    /// does not exist; or the cluster or the database failed. After a failure of the cluster the
+    /// sweep finishes the provisioning.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn join(
         &self,

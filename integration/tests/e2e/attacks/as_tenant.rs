@@ -136,11 +136,15 @@ async fn labels_and_limits_hold_whatever_the_role_grants() {
     mallory.login(&[]).await.unwrap().success().unwrap();
     let (kubectl, namespace) = (mallory.kubectl(), mallory.namespace());
     let unlabel = ["label", "namespace", &namespace, "pod-security.kubernetes.io/enforce-"];
-    let attempts: [&[&str]; 4] = [
+    // The API server admits by the amounts in the status of a quota.
+    let status = ["patch", "quota", "tenant-quota", "--subresource=status", "--type=merge", "-p"];
+    let status = [&status[..], &[r#"{"status":{"hard":{"pods":"1000"}}}"#]].concat();
+    let attempts: [&[&str]; 5] = [
         &unlabel,
         &["delete", "namespace", &namespace],
         &["delete", "quota", "tenant-quota"],
         &["delete", "limitrange", "tenant-limits"],
+        &status,
     ];
     for args in attempts {
         are_refused(kubectl, &[(args, "cannot")]).await;
@@ -150,10 +154,12 @@ async fn labels_and_limits_hold_whatever_the_role_grants() {
     let name = format!("too-much-{namespace}");
     let give = ["create", "clusterrolebinding", &name, "--clusterrole=edit-all", &account];
     let role = ["create", "clusterrole", "edit-all", "--verb=*"];
-    let resources = "--resource=namespaces,namespaces/status,resourcequotas,limitranges";
+    let resources = "--resource=namespaces,namespaces/status,resourcequotas,\
+                     resourcequotas/status,limitranges";
     admin.run(role.into_iter().chain([resources])).await.unwrap().success().unwrap();
     admin.run(give).await.unwrap().success().unwrap();
-    let policies = ["tenant-guard-namespaces", "tenant-guard-namespaces", OBJECTS, OBJECTS];
+    let namespaces = "tenant-guard-namespaces";
+    let policies = [namespaces, namespaces, OBJECTS, OBJECTS, OBJECTS];
     for (args, policy) in attempts.into_iter().zip(policies) {
         are_refused(kubectl, &[(args, policy)]).await;
     }

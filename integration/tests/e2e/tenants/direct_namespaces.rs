@@ -15,6 +15,7 @@ use crate::install::install;
 const TRY: &[&str] = &["create", "--dry-run=server", "-o", "json", "-f", "-"];
 const TENANT: &str = "tenant-broker.io/tenant";
 const LEVEL: &str = "pod-security.kubernetes.io/enforce";
+const TOO_MUCH: &str = "a new namespace has at most 64 labels and 64 annotations";
 const NO_TENANT: &str = "the namespace belongs to no tenant of yours: name it TENANT-NAME, or give \
                          it the label tenant-broker.io/tenant";
 
@@ -176,8 +177,17 @@ fn refused() -> Vec<(Value, &'static str)> {
         (held, when_it_is_gone),
         (with("annotations", nodes), "no annotations *.kubernetes.io/*"),
         (with("annotations", network), "no annotations *.kubernetes.io/*"),
-        (namespace("tenant-mine", &json!({})), "tenant-guard-creation"),
+        // Two policies refuse it; the API server names one.
+        (namespace("tenant-mine", &json!({})), "tenant-guard-"),
+        (of_solar(many(65)), TOO_MUCH),
+        (with("annotations", many(65)), TOO_MUCH),
+        (with("annotations", json!({"example.com/long": "x".repeat(64 * 1024)})), TOO_MUCH),
     ]
+}
+
+/// So many labels or annotations.
+fn many(count: usize) -> Value {
+    (0..count).map(|number| (format!("example.com/{number}"), json!("x"))).collect()
 }
 
 async fn what_an_owner_may_not_write_is_refused(alice: &Kubectl) {
@@ -189,6 +199,10 @@ async fn what_an_owner_may_not_write_is_refused(alice: &Kubectl) {
         object["metadata"]["annotations"] = json!({annotation: "{}"});
         send(alice, TRY, &object).await.success().unwrap();
     }
+    // Labels are filled in: three by the policy, and one by the API server.
+    let mut much = namespace("solar-x", &many(60));
+    much["metadata"]["annotations"] = many(64);
+    send(alice, TRY, &much).await.success().unwrap();
     // The name of a tenant of theirs that is protected otherwise.
     send(alice, TRY, &namespace("cert-other", &json!({}))).await.success().unwrap();
 }

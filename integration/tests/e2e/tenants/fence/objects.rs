@@ -112,7 +112,7 @@ pub(super) fn bindings() -> Vec<Attempt> {
             role_binding("solar-held", "tenant-solar-edit", "edit", &json!([user("bob")])),
             Some("is suspended"),
         ),
-        add("solar-held", user("bob"), Some("is suspended")),
+        add("solar-held", user("bob"), refused),
     ]
 }
 

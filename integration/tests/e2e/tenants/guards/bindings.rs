@@ -57,7 +57,21 @@ pub(super) async fn owners_bind_their_own_programs(cluster: &TenantCluster) {
             is_refused(&tried, &what, POLICY);
         }
     }
+    long_lists_are_refused(cluster).await;
     changes_are_checked_as_creations_are(cluster).await;
+}
+
+async fn long_lists_are_refused(cluster: &TenantCluster) {
+    let alice = cluster.person("alice", None);
+    let with = |count: usize| {
+        let robots: Vec<Value> =
+            (0..count).map(|number| account(OWN, &format!("robot-{number}"))).collect();
+        role_binding(OWN, "extra", "view", &json!(robots))
+    };
+    let try_it = &["create", "--dry-run=server", "-f", "-"];
+    send(&alice, try_it, &with(256)).await.success().unwrap();
+    let text = "has at most 256 subjects";
+    is_refused(&send(&alice, try_it, &with(257)).await, "257 subjects", text);
 }
 
 async fn changes_are_checked_as_creations_are(cluster: &TenantCluster) {
@@ -122,7 +136,7 @@ async fn until_reviewed(cluster: &TenantCluster, review: &Value) {
 /// Alice may write quotas and limits, which the role `admin` does not allow.
 pub(super) async fn objects_of_the_broker_stay(cluster: &TenantCluster) {
     let alice = cluster.person("alice", None);
-    let resources = "resourcequotas,limitranges";
+    let resources = "resourcequotas,resourcequotas/status,limitranges";
     cluster.give("alice", "quotas", "create,delete,update,patch", resources).await;
     let may = json!({"namespace": OWN, "verb": "patch", "resource": "limitranges"});
     until_allowed(&alice, &may).await;
@@ -145,11 +159,19 @@ pub(super) async fn objects_of_the_broker_stay(cluster: &TenantCluster) {
         cluster.make(&object).await;
     }
     let more = r#"{"spec":{"hard":{"pods":"1000"}}}"#;
+    let status = r#"{"status":{"hard":{"pods":"1000"}}}"#;
+    let of_status = ["patch", "resourcequota", "tenant-quota-0", "-n", OWN, "--subresource=status"];
+    let of_status = [&of_status[..], &["--type=merge", "-p", status]].concat();
+    let may = json!({"namespace": OWN, "verb": "patch", "resource": "resourcequotas",
+        "subresource": "status"});
+    until_allowed(&alice, &may).await;
     let bindings = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{OWN}/rolebindings");
     are_refused(
         &alice,
         &[
             (&["patch", "resourcequota", "tenant-quota-0", "-n", OWN, "-p", more], POLICY),
+            // The API server admits by the amounts in the status.
+            (&of_status[..], POLICY),
             (&["delete", "resourcequota", "tenant-quota-0", "-n", OWN], POLICY),
             (&["delete", "limitrange", "tenant-limits-0", "-n", OWN], POLICY),
             (&["delete", "rolebinding", "tenant-solar-admin", "-n", OWN], POLICY),

@@ -3,6 +3,7 @@
 mod bindings;
 mod homes;
 mod namespaces;
+mod network;
 
 use integration::world::World;
 use serde_json::json;
@@ -15,7 +16,10 @@ use super::cluster::{
 /// One cluster for all rules, because each starts a control plane.
 #[tokio::test]
 async fn the_policies_keep_tenants_to_what_their_owners_may_do() {
-    let cluster = TenantCluster::start(World::builder().installed("tenants.enabled", true)).await;
+    let builder = World::builder()
+        .installed("tenants.enabled", true)
+        .installed("tiers.basic.ingress_host_suffix", ".{namespace}.apps.example.com");
+    let cluster = TenantCluster::start(builder).await;
     cluster.home("solar", &user("alice")).await;
     cluster.namespace("solar", "solar-production", &json!({}), "alice").await;
     let any = json!({"tenant-broker.io/bindings": "any"});
@@ -24,6 +28,8 @@ async fn the_policies_keep_tenants_to_what_their_owners_may_do() {
     bindings::owners_bind_their_own_programs(&cluster).await;
     bindings::objects_of_the_broker_stay(&cluster).await;
     namespaces::metadata_that_decides_stays(&cluster).await;
+    network::no_member_writes_a_status_or_binds_a_pod(&cluster).await;
+    network::hosts_end_with_the_suffix_also_without_a_tier(&cluster).await;
     policies_for_workspaces_hold_for_tenants(&cluster).await;
 }
 

@@ -60,6 +60,11 @@ pub(super) async fn metadata_that_decides_stays(cluster: &TenantCluster) {
     // Without tenants.direct_namespaces nobody creates namespaces of tenants.
     let mine = namespace("solar-mine", &json!({"tenant-broker.io/tenant": "solar"}));
     is_refused(&send(&dave, CREATE, &mine).await, "a namespace", POLICY);
+    // Nor homes of tenants to come, although nothing else keeps dave from creating namespaces.
+    for name in ["tenant-stellar", "tenant-stellar-x"] {
+        let text = "namespaces tenant-* are made by the broker";
+        is_refused(&send(&dave, CREATE, &namespace(name, &json!({}))).await, name, text);
+    }
     are_accepted(
         &dave,
         &[
