@@ -24,6 +24,7 @@ pub mod issuer;
 pub mod server;
 pub mod tenant;
 pub mod tenant_controller;
+pub mod tenant_operations;
 #[cfg(test)]
 mod testing;
 pub mod tier;

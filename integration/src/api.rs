@@ -8,8 +8,10 @@ use reqwest::{Client, RequestBuilder, Response};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use tenant_shared::{
-    AuditPage, Code, Credential, CredentialPage, InitRequest, Me, Problem, Revocation,
-    SuspendRequest, Suspension, Usage, UserSuspension, Workspace, WorkspaceList,
+    AuditPage, Code, CreateNamespaceRequest, Credential, CredentialPage, InitRequest, Me, Problem,
+    Revocation, SuspendRequest, Suspension, TenantInfo, TenantList, TenantMemberList,
+    TenantNamespace, TenantNamespaceList, TenantSuspension, Usage, UserSuspension, Workspace,
+    WorkspaceList,
 };
 use url::Url;
 use uuid::Uuid;
@@ -230,6 +232,94 @@ impl Api {
     ) -> Result<UserSuspension, ApiError> {
         let request =
             self.request(Method::POST, &format!("users/{id}/suspend")).map_err(ApiError::Broken)?;
+        read(send(request.json(body)).await?).await
+    }
+
+    /// `GET /tenants`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn tenants(&self) -> Result<TenantList, ApiError> {
+        self.get("tenants").await
+    }
+
+    /// `GET /tenants/{name}`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn tenant(&self, name: &str) -> Result<TenantInfo, ApiError> {
+        self.get(&format!("tenants/{name}")).await
+    }
+
+    /// `GET /tenants/{name}/members`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn tenant_members(&self, name: &str) -> Result<TenantMemberList, ApiError> {
+        self.get(&format!("tenants/{name}/members")).await
+    }
+
+    /// `POST /tenants/{name}/members`: returns the membership, and whether it is new (201) or
+    /// existed (200).
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn join_tenant(&self, name: &str) -> Result<(Workspace, bool), ApiError> {
+        let path = format!("tenants/{name}/members");
+        let answer = send(self.request(Method::POST, &path).map_err(ApiError::Broken)?).await?;
+        let is_new = answer.status() == StatusCode::CREATED;
+        Ok((read(answer).await?, is_new))
+    }
+
+    /// `GET /tenants/{name}/namespaces`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn tenant_namespaces(&self, name: &str) -> Result<TenantNamespaceList, ApiError> {
+        self.get(&format!("tenants/{name}/namespaces")).await
+    }
+
+    /// `POST /tenants/{name}/namespaces`, without labels and annotations.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn create_tenant_namespace(
+        &self,
+        tenant: &str,
+        name: &str,
+    ) -> Result<TenantNamespace, ApiError> {
+        let body =
+            CreateNamespaceRequest { name: name.to_owned(), ..CreateNamespaceRequest::default() };
+        let path = format!("tenants/{tenant}/namespaces");
+        let request = self.request(Method::POST, &path).map_err(ApiError::Broken)?;
+        read(send(request.json(&body)).await?).await
+    }
+
+    /// `POST /tenants/{name}/suspend`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn suspend_tenant(
+        &self,
+        name: &str,
+        body: &SuspendRequest,
+    ) -> Result<TenantSuspension, ApiError> {
+        let path = format!("tenants/{name}/suspend");
+        let request = self.request(Method::POST, &path).map_err(ApiError::Broken)?;
+        read(send(request.json(body)).await?).await
+    }
+
+    /// `POST /tenants/{name}/resume`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn resume_tenant(
+        &self,
+        name: &str,
+        body: &SuspendRequest,
+    ) -> Result<TenantSuspension, ApiError> {
+        let path = format!("tenants/{name}/resume");
+        let request = self.request(Method::POST, &path).map_err(ApiError::Broken)?;
         read(send(request.json(body)).await?).await
     }
 

@@ -204,6 +204,11 @@ impl Http {
                 .hint("choose another one with --tier"),
             Code::TierConflict => Error::refused(format!("{}{id}", problem.detail))
                 .hint("leave out --tier to use the workspace as it is"),
+            // The text says what to do.
+            Code::NotTenantOwner
+            | Code::NamespaceQuotaExceeded
+            | Code::NamespaceExists
+            | Code::TenantNotActive => Error::refused(format!("{}{id}", problem.detail)),
             Code::NotFound => Error::refused(format!("not found: {}{id}", problem.detail))
                 .hint("list your workspaces: kubectl tenant workspaces"),
             _ => Error::refused(format!(

@@ -23,6 +23,10 @@ pub enum Code {
     InsufficientScope,
     /// 403: the request comes from a page of an origin that the broker does not trust.
     ForeignOrigin,
+    /// 403: the user may see the tenant, but only its owners may do this.
+    NotTenantOwner,
+    /// 403: the tenant has as many namespaces as it may have.
+    NamespaceQuotaExceeded,
     /// 404: the resource does not exist, or this user may not know of it.
     NotFound,
     /// 405: the path exists, the method does not.
@@ -31,10 +35,14 @@ pub enum Code {
     TierConflict,
     /// 409: an object in the cluster has the required name and does not belong to the broker.
     NamespaceConflict,
+    /// 409: a namespace of this name exists.
+    NamespaceExists,
     /// 409: the workspace is suspended.
     WorkspaceSuspended,
     /// 409: the owner of the workspace is suspended.
     OwnerSuspended,
+    /// 409: the tenant is suspended, or is being deleted.
+    TenantNotActive,
     /// 409: the workspace is not in a state that allows this yet; retry.
     WorkspaceNotReady,
     /// 409: another user has the e-mail address.
@@ -75,12 +83,16 @@ impl Code {
             Self::Forbidden => "forbidden",
             Self::InsufficientScope => "insufficient_scope",
             Self::ForeignOrigin => "foreign_origin",
+            Self::NotTenantOwner => "not_tenant_owner",
+            Self::NamespaceQuotaExceeded => "namespace_quota_exceeded",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::TierConflict => "tier_conflict",
             Self::NamespaceConflict => "namespace_conflict",
+            Self::NamespaceExists => "namespace_exists",
             Self::WorkspaceSuspended => "workspace_suspended",
             Self::OwnerSuspended => "owner_suspended",
+            Self::TenantNotActive => "tenant_not_active",
             Self::WorkspaceNotReady => "workspace_not_ready",
             Self::EmailTaken => "email_taken",
             Self::ProviderDecides => "provider_decides",
@@ -102,13 +114,19 @@ impl Code {
         match self {
             Self::InvalidRequest | Self::UnknownTier => 400,
             Self::Unauthenticated => 401,
-            Self::Forbidden | Self::InsufficientScope | Self::ForeignOrigin => 403,
+            Self::Forbidden
+            | Self::InsufficientScope
+            | Self::ForeignOrigin
+            | Self::NotTenantOwner
+            | Self::NamespaceQuotaExceeded => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::TierConflict
             | Self::NamespaceConflict
+            | Self::NamespaceExists
             | Self::WorkspaceSuspended
             | Self::OwnerSuspended
+            | Self::TenantNotActive
             | Self::WorkspaceNotReady
             | Self::EmailTaken
             | Self::ProviderDecides => 409,
@@ -131,12 +149,16 @@ impl Code {
             Self::Forbidden => "Not allowed",
             Self::InsufficientScope => "The token is for the gateway only",
             Self::ForeignOrigin => "Foreign origin",
+            Self::NotTenantOwner => "Only an owner of the tenant may do that",
+            Self::NamespaceQuotaExceeded => "The tenant has as many namespaces as it may have",
             Self::NotFound => "Not found",
             Self::MethodNotAllowed => "Method not allowed",
             Self::TierConflict => "The workspace has another tier",
             Self::NamespaceConflict => "Conflicting object in the cluster",
+            Self::NamespaceExists => "The namespace exists already",
             Self::WorkspaceSuspended => "The workspace is suspended",
             Self::OwnerSuspended => "The owner of the workspace is suspended",
+            Self::TenantNotActive => "The tenant is not active",
             Self::WorkspaceNotReady => "The workspace is not ready",
             Self::EmailTaken => "Another user has the e-mail address",
             Self::ProviderDecides => "The sign-in provider decides on this",
@@ -205,7 +227,15 @@ mod tests {
 
     #[test]
     fn a_code_is_written_as_serde_writes_it() {
-        for code in [Code::InvalidRequest, Code::TokenLifetimeRefused, Code::StorageUnavailable] {
+        for code in [
+            Code::InvalidRequest,
+            Code::NotTenantOwner,
+            Code::NamespaceQuotaExceeded,
+            Code::NamespaceExists,
+            Code::TenantNotActive,
+            Code::TokenLifetimeRefused,
+            Code::StorageUnavailable,
+        ] {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
             assert_eq!(Problem::new(code, "x").code(), code);
         }

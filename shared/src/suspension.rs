@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use crate::WorkspaceStatus;
 
-/// Request body of `suspend` and `resume`, of workspaces and of users. The whole body may be left
-/// out.
+/// Request body of `suspend` and `resume`, of workspaces, users and tenants. The whole body may be
+/// left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]

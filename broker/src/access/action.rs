@@ -57,7 +57,9 @@ actions! {
     /// Become a member of a tenant. Whether the tenant gives the person any rights is not decided
     /// here: `tenant` compares the person with its owners and bindings.
     JoinTenant: Owner, ResourceAction;
-    /// See everybody's workspaces and audit rows.
+    /// Suspend or resume tenants.
+    SuspendTenants: Administrator, GeneralAction;
+    /// See everybody's workspaces and audit rows, and all tenants.
     ReadEverything: Administrator, GeneralAction;
     /// See, suspend, resume and rename users, give them groups and end their sessions.
     ManageUsers: Administrator, GeneralAction;

@@ -11,8 +11,8 @@
 //! | get credentials of a workspace | yes | 403 | 404 |
 //! | become a member of a tenant that names one | themselves | themselves | themselves |
 //! | see what was issued, revoke one credential | yes | yes | 404 |
-//! | suspend, resume | 403 | yes | 403 |
-//! | see everybody's workspaces and audit rows | 403 | yes | 403 |
+//! | suspend, resume a workspace or a tenant | 403 | yes | 403 |
+//! | see everybody's workspaces and audit rows, and all tenants | 403 | yes | 403 |
 //! | see, find, suspend, resume and rename users, give them groups, end their sessions | 403 | yes | 403 |
 //!
 //! A machine (its session is restricted to one workspace) sees and uses that workspace as its owner
@@ -34,7 +34,7 @@ use uuid::Uuid;
 
 pub use action::{
     Action, CreateWorkspace, GeneralAction, JoinTenant, ManageUsers, ReadEverything, ReadWorkspace,
-    ResourceAction, RevokeCredentials, Rule, SuspendWorkspaces, UseWorkspace,
+    ResourceAction, RevokeCredentials, Rule, SuspendTenants, SuspendWorkspaces, UseWorkspace,
 };
 pub use permit::{Everything, Permit};
 

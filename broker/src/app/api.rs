@@ -15,13 +15,22 @@ use crate::{
     http::{API_PATH, MergedPaths},
     identity::api::IdentityApi,
     issuer::api::AuthApi,
+    tenant_operations::api::TenantApi,
     user::api::UserApi,
     workspace::api::WorkspaceApi,
 };
 
 /// The operations of all modules.
-pub(super) type Api =
-    MergedPaths<(AuthApi, IdentityApi, UserApi, WorkspaceApi, CredentialApi, GatewayApi, AuditApi)>;
+pub(super) type Api = MergedPaths<(
+    AuthApi,
+    IdentityApi,
+    UserApi,
+    WorkspaceApi,
+    TenantApi,
+    CredentialApi,
+    GatewayApi,
+    AuditApi,
+)>;
 
 /// The description of the API for its OpenAPI document, without handlers.
 struct ApiDescription;

@@ -1,6 +1,6 @@
 //! Background tasks: loops that run at an interval until the broker stops.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::loops::{LoopEnded, Loops};
 use crate::{
@@ -47,7 +47,7 @@ pub(super) struct Dependencies {
     /// Reads changed files again.
     pub reloader: Reloader,
     /// Reconciles Tenants; `None` if the cluster has none (`tenants.enabled`).
-    pub tenants: Option<TenantController>,
+    pub tenant_controller: Option<Arc<TenantController>>,
 }
 
 /// The running loops. They are aborted when the value is dropped.
@@ -71,7 +71,7 @@ impl Background {
             clock,
             tier_roles,
             reloader,
-            tenants,
+            tenant_controller,
         } = dependencies;
         let sweep = Duration::from_secs(config.sweep_seconds.into());
         let mut loops = Loops::default();
@@ -89,8 +89,8 @@ impl Background {
         loops.spawn("check of tiers' roles", tier_roles.run());
         loops.spawn("drift detection", drift_loop(workspaces, config.drift_seconds));
         loops.spawn("reading of changed files", reloader.run());
-        if let Some(tenants) = tenants {
-            loops.spawn("reconciliation of tenants", tenants.run());
+        if let Some(controller) = tenant_controller {
+            loops.spawn("reconciliation of tenants", controller.run());
         }
         Self { loops, sealer }
     }

@@ -11,6 +11,8 @@ mod serve;
 mod services;
 mod start;
 
+use std::sync::Arc;
+
 use self::api::Api;
 pub use self::{
     api::document,
@@ -33,6 +35,7 @@ use crate::{
     install::PolicyWatcher,
     issuer::Issuer,
     tenant_controller::TenantController,
+    tenant_operations::TenantOperations,
     tier_role,
     workspace::{NotificationReceiver, Workspaces},
 };
@@ -54,7 +57,9 @@ pub struct App {
     watch: PolicyWatcher,
     tier_roles: tier_role::RoleWatcher,
     /// `None` without `tenants.enabled`.
-    tenants: Option<TenantController>,
+    tenant_controller: Option<Arc<TenantController>>,
+    /// `None` without `tenants.enabled`.
+    tenants: Option<TenantOperations>,
     gateway: Gateway,
     notifications: NotificationReceiver,
     /// Whether the cluster's admission policies were checked at the start.

@@ -22,13 +22,12 @@ use super::{
 use crate::{
     account::{self, AccountPages},
     audit::AuditTrail,
-    base::{clock::Clock, db::ConnectionShares, telemetry::Metrics},
+    base::{clock::Clock, telemetry::Metrics},
     config::Config,
     http::{API_PATH, ApiError, OuterStack, PoemService, ReadBody},
     identity::Identity,
     issuer::{self, Issuer},
     server::{Listener, TlsFiles, raise_descriptor_limit},
-    workspace::Workspaces,
 };
 
 impl App {
@@ -68,12 +67,18 @@ impl App {
                 clock: self.clock.clone(),
                 tier_roles: self.tier_roles,
                 reloader: self.reloader,
-                tenants: self.tenants,
+                tenant_controller: self.tenant_controller,
             },
             &config,
         );
 
-        let account = account_pages(&config, &self.identity, self.workspaces, &self.shares);
+        let account = AccountPages {
+            identity: self.identity.clone(),
+            workspaces: self.workspaces,
+            tenants: self.tenants,
+            trail: AuditTrail::new(self.shares.signed_in.clone()),
+            broker_url: config.display_url(),
+        };
         let poem = poem_service(&config, &self.identity, &account, self.issuer, self.api);
         let outer = outer_stack(&config, &self.identity, self.clock, self.metrics.clone());
         let policies = Box::pin(self.watch.run(self.policies_checked));
@@ -103,21 +108,6 @@ impl App {
             Some(error) => Err(error),
             None => Ok(()),
         }
-    }
-}
-
-/// The account pages.
-fn account_pages(
-    config: &Config,
-    identity: &Identity,
-    workspaces: Workspaces,
-    shares: &ConnectionShares,
-) -> AccountPages {
-    AccountPages {
-        identity: identity.clone(),
-        workspaces,
-        trail: AuditTrail::new(shares.signed_in.clone()),
-        broker_url: config.display_url(),
     }
 }
 

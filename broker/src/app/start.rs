@@ -1,6 +1,6 @@
 //! The start: builds all parts and connects them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 
@@ -27,7 +27,10 @@ use crate::{
     identity::{self, Identity},
     install::{Parameters, PolicyWatcher},
     issuer::{self, Issuer},
+    tenant::TenantCache,
     tenant_controller::{self, TenantController},
+    tenant_operations::{self, TenantOperations},
+    tier::DEFAULT_TIER,
     tier_role,
     user::{self, Users},
     workspace::{self, Notifier, Workspaces},
@@ -99,9 +102,22 @@ impl App {
         let (notifier, notifications) = workspace::notification_channel();
         let workspaces = builder.build_workspaces(notifier);
         let credentials = builder.build_credentials(&workspaces);
-        let tenants = config.tenants.enabled.then(|| builder.build_tenants(&workspaces));
+        let (tenant_controller, tenants) = if config.tenants.enabled {
+            let (controller, operations) = builder.build_tenants(&workspaces);
+            (Some(controller), Some(operations))
+        } else {
+            (None, None)
+        };
         let gateway = builder.build_gateway(&identity, &workspaces, &credentials);
-        let api = builder.build_api(&issuer, &identity, &workspaces, &credentials, &gateway);
+        let parts = ApiParts {
+            issuer: &issuer,
+            identity: &identity,
+            workspaces: &workspaces,
+            tenants: tenants.as_ref(),
+            credentials: &credentials,
+            gateway: &gateway,
+        };
+        let api = builder.build_api(&parts);
         Ok(Self {
             config,
             shares,
@@ -117,6 +133,7 @@ impl App {
             reloader,
             watch,
             tier_roles,
+            tenant_controller,
             tenants,
             gateway,
             notifications,
@@ -133,6 +150,17 @@ fn generate_missing_signing_key(config: &Config) -> anyhow::Result<()> {
             .context("cannot make the issuer's signing key in state_dir")?;
     }
     Ok(())
+}
+
+/// The parts whose operations the HTTP API has.
+struct ApiParts<'a> {
+    issuer: &'a Issuer,
+    identity: &'a Identity,
+    workspaces: &'a Workspaces,
+    /// `None` without `tenants.enabled`.
+    tenants: Option<&'a TenantOperations>,
+    credentials: &'a Credentials,
+    gateway: &'a Gateway,
 }
 
 /// Builds the parts of the broker from what all of them use.
@@ -199,20 +227,38 @@ impl PartBuilder<'_> {
         })
     }
 
-    /// Builds the controller of Tenants. It has the share of the database for revocations, because it
-    /// suspends tenants.
-    fn build_tenants(&self, workspaces: &Workspaces) -> TenantController {
-        TenantController::new(tenant_controller::Dependencies {
+    /// Builds the controller of Tenants and the operations on them, which share the copy of the
+    /// Tenants. The controller has the share of the database for revocations, because it suspends
+    /// tenants.
+    fn build_tenants(&self, workspaces: &Workspaces) -> (Arc<TenantController>, TenantOperations) {
+        let cache = TenantCache::default();
+        let cluster = self.clusters.for_new_workspaces();
+        let controller = Arc::new(TenantController::new(tenant_controller::Dependencies {
             db: self.shares.authority.clone(),
             clock: self.clock.clone(),
-            cluster: self.clusters.for_new_workspaces().clone(),
+            cluster: cluster.clone(),
+            cache: cache.clone(),
             workspaces: workspaces.with_db(&self.shares.authority),
             person_rules: self.config.person_rules.clone(),
             settings: self.config.tenants.clone(),
             tiers: self.config.tiers.clone(),
             metrics: self.metrics.clone(),
             resync_interval: Duration::from_secs(self.config.drift_seconds.into()),
-        })
+        }));
+        let operations = TenantOperations::new(tenant_operations::Dependencies {
+            db: self.shares.signed_in.clone(),
+            authority: self.shares.authority.clone(),
+            clock: self.clock.clone(),
+            metrics: self.metrics.clone(),
+            cluster: cluster.clone(),
+            controller: Arc::clone(&controller),
+            cache,
+            workspaces: workspaces.clone(),
+            person_rules: self.config.person_rules.clone(),
+            settings: self.config.tenants.clone(),
+            default_tier: DEFAULT_TIER.to_owned(),
+        });
+        (controller, operations)
     }
 
     fn build_gateway(
@@ -246,14 +292,8 @@ impl PartBuilder<'_> {
     }
 
     /// Builds the operations of the HTTP API of all modules.
-    fn build_api(
-        &self,
-        issuer: &Issuer,
-        identity: &Identity,
-        workspaces: &Workspaces,
-        credentials: &Credentials,
-        gateway: &Gateway,
-    ) -> Api {
+    fn build_api(&self, parts: &ApiParts<'_>) -> Api {
+        let ApiParts { issuer, identity, workspaces, tenants, credentials, gateway } = *parts;
         let authority = workspaces.with_db(&self.shares.authority);
         let url = self.config.display_url();
         MergedPaths((
@@ -261,6 +301,7 @@ impl PartBuilder<'_> {
             identity::api::api(identity.clone()),
             user::api::api(self.build_users(identity, &authority)),
             workspace::api::api(workspaces.clone(), authority),
+            tenant_operations::api::api(tenants.cloned()),
             credential::api::api(workspaces.clone(), credentials.clone(), url),
             gateway::api::api(workspaces.clone(), gateway.clone()),
             audit::api::api(AuditTrail::new(self.shares.signed_in.clone()), workspaces.clone()),

@@ -59,6 +59,12 @@ catalogue! {
     JoinTenant,
     /// A user is no longer a member of a tenant.
     LeaveTenant,
+    /// A namespace of a tenant was requested, or refused.
+    CreateNamespace,
+    /// An administrator suspended a tenant, or was refused.
+    SuspendTenant,
+    /// An administrator resumed a tenant, or was refused.
+    ResumeTenant,
     /// A static kubeconfig with a token was issued.
     IssueKubeconfig,
     /// A token for the exec plugin was issued.

@@ -97,13 +97,30 @@ impl Cluster {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
+        self.list_selected(label, value, |_| true).await
+    }
+
+    /// As [`Self::list_with_label`], without the objects that `keep` refuses. They are dropped with
+    /// their page, so any number of them does not fill the memory.
+    ///
+    /// # Errors
+    /// As [`Self::list_with_label`].
+    pub async fn list_selected<K>(
+        &self,
+        label: &str,
+        value: &str,
+        keep: impl Fn(&K) -> bool,
+    ) -> Result<Vec<K>, ClusterError>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
         let api: Api<K> = Api::all(self.client());
         let selector = format!("{label}={value}");
         let all = ListParams::default().labels(&selector).limit(PAGE_SIZE);
         let (mut objects, mut next) = (Vec::new(), None);
         loop {
             let page = api.list(&ListParams { continue_token: next, ..all.clone() }).await?;
-            objects.extend(page.items);
+            objects.extend(page.items.into_iter().filter(&keep));
             next = page.metadata.continue_.filter(|token| !token.is_empty());
             if next.is_none() {
                 return Ok(objects);
@@ -115,7 +132,7 @@ impl Cluster {
     ///
     /// # Errors
     /// The request failed.
-    async fn namespace(&self, name: &str) -> Result<Option<Namespace>, ClusterError> {
+    pub async fn namespace(&self, name: &str) -> Result<Option<Namespace>, ClusterError> {
         let api: Api<Namespace> = Api::all(self.client());
         Ok(api.get_opt(name).await?)
     }
@@ -250,7 +267,10 @@ impl Cluster {
     /// The request failed.
     pub async fn delete_object(&self, live: &Object) -> Result<(), ClusterError> {
         match live {
-            Object::RoleBinding(live) => self.delete_role_binding(live).await,
+            Object::RoleBinding(live) => {
+                let namespace = live.namespace().unwrap_or_default();
+                self.delete_role_binding(&namespace, &live.name_any(), live.uid().as_deref()).await
+            }
             Object::ResourceQuota(live) => delete(&self.api_of(&**live), &**live).await,
             Object::LimitRange(live) => delete(&self.api_of(&**live), &**live).await,
             Object::Namespace(_) | Object::ServiceAccount(_) | Object::NetworkPolicy(_) => {
@@ -259,18 +279,28 @@ impl Cluster {
         }
     }
 
-    /// Deletes a RoleBinding. One that a finalizer holds loses its subjects before its finalizers,
-    /// because a webhook may refuse one of the two.
-    async fn delete_role_binding(&self, live: &RoleBinding) -> Result<(), ClusterError> {
-        let (api, name, uid) = (self.api_of(live), live.name_any(), live.uid());
-        let held = match delete_if_exists(&api, &name, uid.as_deref()).await? {
+    /// Deletes a RoleBinding; with a uid, only one of this uid. One that a finalizer holds loses its
+    /// subjects before its finalizers, because a webhook may refuse one of the two. A binding that
+    /// does not exist is no error.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub async fn delete_role_binding(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Result<(), ClusterError> {
+        let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
+        let held = match delete_if_exists(&api, name, uid).await? {
             Some(held) if !held.finalizers().is_empty() => held,
             _ => return Ok(()),
         };
+        let uid = held.uid();
         let emptied = RoleBinding { subjects: None, ..held };
         // The binding is gone without its finalizers, so only their removal has to succeed.
         let _ = replace(&api, &emptied).await;
-        remove_finalizers(&api, &name, uid.as_deref()).await
+        remove_finalizers(&api, name, uid.as_deref()).await
     }
 
     fn api_of<K>(&self, object: &K) -> Api<K>

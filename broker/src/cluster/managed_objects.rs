@@ -1,6 +1,8 @@
 //! Reads of the objects of workspaces. Those of all workspaces are read with a few paged lists
 //! instead of one request for each.
 
+use std::time::Duration;
+
 use k8s_openapi::api::{
     core::v1::{Namespace, ResourceQuota, ServiceAccount},
     rbac::v1::RoleBinding,
@@ -16,6 +18,13 @@ use super::{
 
 /// Objects per page; no more are in memory at a time.
 const PAGE_SIZE: u32 = 500;
+/// How long the API server may take to enforce a new quota.
+const QUOTA_TIMEOUT: Duration = Duration::from_secs(5);
+/// First interval between two reads of a quota's status. It doubles up to
+/// [`MAX_QUOTA_POLL_INTERVAL`].
+const MIN_QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Longest interval between two reads of a quota's status.
+const MAX_QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Cluster {
     /// Lists all objects of a kind that carry the workspace label, page by page, and passes each
@@ -96,17 +105,31 @@ impl Cluster {
         Ok(account.map(|account| account.uid().unwrap_or_default()))
     }
 
+    /// Waits until the API server enforces every limit of a ResourceQuota, at most 5 s.
+    ///
+    /// # Errors
+    /// A request failed; [`ClusterError::NotFound`] if there is no such quota, and
+    /// [`ClusterError::QuotaNotEnforced`] after 5 s.
+    pub async fn wait_for_quota(&self, namespace: &str, quota: &str) -> Result<(), ClusterError> {
+        let mut pause = MIN_QUOTA_POLL_INTERVAL;
+        let enforced = async {
+            while !self.quota_is_enforced(namespace, quota).await? {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(MAX_QUOTA_POLL_INTERVAL);
+            }
+            Ok(())
+        };
+        let late = |_| {
+            let (namespace, quota) = (namespace.to_owned(), quota.to_owned());
+            Err(ClusterError::QuotaNotEnforced { namespace, quota })
+        };
+        tokio::time::timeout(QUOTA_TIMEOUT, enforced).await.unwrap_or_else(late)
+    }
+
     /// Whether the API server enforces every limit of a ResourceQuota. Quota admission reads
     /// `status.hard`, which the quota controller writes some time after the quota is created, and
     /// admits every resource that is not in it.
-    ///
-    /// # Errors
-    /// The request failed; [`ClusterError::NotFound`] if there is no such quota.
-    pub async fn quota_is_enforced(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<bool, ClusterError> {
+    async fn quota_is_enforced(&self, namespace: &str, name: &str) -> Result<bool, ClusterError> {
         let api: Api<ResourceQuota> = Api::namespaced(self.client(), namespace);
         let quota = api.get(name).await?;
         let wanted = quota.spec.and_then(|spec| spec.hard);

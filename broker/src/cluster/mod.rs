@@ -39,7 +39,7 @@ use tokio::task::JoinError;
 
 pub use connections::CREDENTIAL_FILES;
 use connections::{Connections, CredentialFiles};
-pub use custom_resource::{CustomObject, CustomResource};
+pub use custom_resource::{CustomObject, CustomResource, DefinitionState};
 pub use difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended};
 pub use dry_run::{AccessReview, DryRunResult, ServerFacts};
 pub use error::ClusterError;

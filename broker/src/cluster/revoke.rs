@@ -71,16 +71,18 @@ impl Cluster {
     /// finalizer or a dependent grants its role until it is gone. So bindings are deleted with
     /// background propagation, and those that still exist lose their finalizers.
     ///
+    /// Returns how many were deleted, without the broker's own one.
+    ///
     /// # Errors
     /// Some bindings still exist after all rounds; in one round, no binding could be deleted.
-    pub async fn delete_role_bindings(&self, namespace: &str) -> Result<(), ClusterError> {
+    pub async fn delete_role_bindings(&self, namespace: &str) -> Result<usize, ClusterError> {
         let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
         let (ours, others) = tokio::join!(
             delete_if_exists(&api, ROLE_BINDING_NAME, None),
             delete_all(&api, namespace)
         );
         // If our own binding could not be deleted, the rounds have tried it as well.
-        others.or_else(|error| ours.map(drop).and(Err(error)))
+        others.or_else(|error| ours.and(Err(error)))
     }
 
     /// Deletes the ServiceAccount of this name, so that its tokens stay invalid when a new one is
@@ -105,9 +107,9 @@ impl Cluster {
     }
 }
 
-/// Deletes RoleBindings in rounds until two lists are empty.
-async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<(), ClusterError> {
-    let mut empty_lists = 0;
+/// Deletes RoleBindings in rounds until two lists are empty. Returns how many were deleted.
+async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<usize, ClusterError> {
+    let (mut empty_lists, mut deleted) = (0, 0);
     for round in 0..MAX_ROUNDS {
         if round > 0 {
             tokio::time::sleep(ROUND_INTERVAL).await;
@@ -116,7 +118,7 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<(), Clust
         if left.is_empty() {
             empty_lists += 1;
             if empty_lists == 2 {
-                return Ok(());
+                return Ok(deleted);
             }
             continue;
         }
@@ -128,8 +130,9 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<(), Clust
             .await;
         // As long as some are deleted, the next round tries the others again.
         if results.iter().all(Result::is_err) {
-            return results.into_iter().collect();
+            return results.into_iter().collect::<Result<(), _>>().map(|()| deleted);
         }
+        deleted += results.iter().filter(|result| result.is_ok()).count();
     }
     Err(ClusterError::Conflict(format!("RoleBindings keep appearing in {namespace}")))
 }

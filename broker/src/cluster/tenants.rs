@@ -1,9 +1,13 @@
 //! Cluster-wide checks of tenants' namespaces and their RoleBindings, no matter who made them.
 
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
-use kube::{Api, Resource, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
+use kube::{
+    Api, Resource, ResourceExt as _,
+    api::{ListParams, ObjectMeta},
+    core::PartialObjectMeta,
+};
 use serde::de::DeserializeOwned;
-use tenant_shared::{TIER_LABEL, WORKSPACE_LABEL};
+use tenant_shared::{TENANT_LABEL, TIER_LABEL, WORKSPACE_LABEL};
 use uuid::Uuid;
 
 use super::{Cluster, ClusterError};
@@ -58,6 +62,22 @@ impl Cluster {
         )
         .await?;
         Ok(names)
+    }
+
+    /// Lists the metadata of all objects of a kind that carry the label of a tenant, page by page,
+    /// and passes each to `visit`.
+    ///
+    /// # Errors
+    /// A request failed; the objects passed until then are not all.
+    pub async fn list_metadata_of_tenants<K>(
+        &self,
+        mut visit: impl FnMut(ObjectMeta),
+    ) -> Result<(), ClusterError>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let labelled = ListParams::default().labels(TENANT_LABEL);
+        self.list_metadata(&labelled, |object: PartialObjectMeta<K>| visit(object.metadata)).await
     }
 
     /// Lists the metadata of all selected objects of a kind, page by page, and passes each to

@@ -20,24 +20,29 @@ use super::{Cluster, ClusterError, CustomResource};
 /// After this time the API server ends a watch, and the broker continues it with a new request. It
 /// is shorter than [`super::WATCH_READ_TIMEOUT`].
 const WATCH_SECONDS: u32 = 120;
+/// Objects of a custom resource per page of a list: one object may have a megabyte.
+const CUSTOM_PAGE_SIZE: u32 = 100;
 /// Pause before an interrupted watch is continued.
 const RESUME_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Watched<T> {
+    /// A list of all objects begins, which may fail. [`Self::Listed`] ends it.
+    Listing,
     /// The object was there when the watch began, or was created or changed since.
     Changed(T),
     /// The object was deleted.
     Deleted(T),
-    /// All objects that exist were passed since the watch began. Others that it passed before do
-    /// not exist any more.
+    /// All objects that exist were passed since [`Self::Listing`]. Others that were passed before
+    /// that do not exist any more.
     Listed,
 }
 
 impl<T> Watched<T> {
     fn map<U>(self, change: impl FnOnce(T) -> U) -> Watched<U> {
         match self {
+            Self::Listing => Watched::Listing,
             Self::Changed(object) => Watched::Changed(change(object)),
             Self::Deleted(object) => Watched::Deleted(change(object)),
             Self::Listed => Watched::Listed,
@@ -58,21 +63,18 @@ impl Cluster {
     {
         let api: Api<PartialObjectMeta<K>> = Api::all(self.watch_client());
         let visit = |event: Watched<PartialObjectMeta<K>>| visit(event.map(|it| it.metadata));
-        follow(api, Some(label), visit).await
+        follow(api, config(Some(label)), visit).await
     }
 
-    /// Watches the metadata of all objects of a custom resource, until the watch fails.
+    /// Watches all objects of a custom resource, until the watch fails.
     /// [`ClusterError::NotFound`] means that the API server does not serve the resource.
     pub async fn watch_custom(
         &self,
         resource: &CustomResource,
-        mut visit: impl FnMut(Watched<ObjectMeta>) + Send,
+        visit: impl FnMut(Watched<DynamicObject>) + Send,
     ) -> ClusterError {
-        let api: Api<PartialObjectMeta<DynamicObject>> =
-            Api::all_with(self.watch_client(), resource.api_resource());
-        let visit =
-            |event: Watched<PartialObjectMeta<DynamicObject>>| visit(event.map(|it| it.metadata));
-        follow(api, None, visit).await
+        let api: Api<DynamicObject> = Api::all_with(self.watch_client(), resource.api_resource());
+        follow(api, Config { page_size: Some(CUSTOM_PAGE_SIZE), ..config(None) }, visit).await
     }
 
     /// Watches all ResourceQuotas that carry a label, until the watch fails.
@@ -81,7 +83,15 @@ impl Cluster {
         label: &str,
         visit: impl FnMut(Watched<ResourceQuota>) + Send,
     ) -> ClusterError {
-        follow(Api::all(self.watch_client()), Some(label), visit).await
+        follow(Api::all(self.watch_client()), config(Some(label)), visit).await
+    }
+}
+
+fn config(label: Option<&str>) -> Config {
+    Config {
+        label_selector: label.map(str::to_owned),
+        timeout: Some(WATCH_SECONDS),
+        ..Config::default()
     }
 }
 
@@ -89,17 +99,12 @@ impl Cluster {
 /// not mend.
 async fn follow<K>(
     api: Api<K>,
-    label: Option<&str>,
+    config: Config,
     mut visit: impl FnMut(Watched<K>) + Send,
 ) -> ClusterError
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let config = Config {
-        label_selector: label.map(str::to_owned),
-        timeout: Some(WATCH_SECONDS),
-        ..Config::default()
-    };
     let mut events = pin!(watcher(api, config));
     loop {
         match events.next().await {
@@ -108,7 +113,7 @@ where
             }
             Some(Ok(Event::Delete(object))) => visit(Watched::Deleted(object)),
             Some(Ok(Event::InitDone)) => visit(Watched::Listed),
-            Some(Ok(Event::Init)) => {}
+            Some(Ok(Event::Init)) => visit(Watched::Listing),
             Some(Err(error)) => {
                 if let Some(error) = lasting(error) {
                     return error;

@@ -7,6 +7,7 @@ mod facts;
 mod permissions;
 mod policy_checks;
 mod report;
+mod tenant_objects;
 mod tenant_policy_checks;
 mod tenants;
 
@@ -45,5 +46,9 @@ async fn run_checks(
     tenants::bindings(cluster, checks).await?;
     tenants::quotas(cluster, checks).await?;
     tenants::tier_labels(cluster, parameters, checks).await?;
+    if parameters.tenants.enabled {
+        tenant_objects::definition(cluster, checks).await?;
+        tenant_objects::labels(cluster, checks).await?;
+    }
     facts::tokens(cluster, clock, checks).await
 }

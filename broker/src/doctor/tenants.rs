@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Limit of names in one detail.
-const MAX_NAMED: usize = 5;
+pub(super) const MAX_NAMED: usize = 5;
 /// A key that quotas of earlier versions of the broker lack.
 const NEWER_KEY: &str = "limits.cpu";
 

@@ -76,8 +76,8 @@ impl<'a> ApiExtractor<'a> for Authenticated {
 }
 
 /// A signed-in user, or a machine whose session is restricted to one workspace. Only operations on
-/// a workspace take it, because they ask [`crate::access`]; all others take [`Authenticated`],
-/// which refuses machines.
+/// a workspace and reads of tenants take it, because their services ask [`crate::access`] or look
+/// at the workspace of the session; all others take [`Authenticated`], which refuses machines.
 #[derive(Debug)]
 pub struct AuthenticatedForWorkspace(pub Caller);
 

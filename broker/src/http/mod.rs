@@ -17,6 +17,7 @@ pub(crate) mod query;
 mod read_body;
 mod steps_response;
 mod trusted_proxies;
+mod workspace_response;
 
 pub use self::{
     access_log::{AccessLogLine, Details, Forwarded},
@@ -31,6 +32,7 @@ pub use self::{
     read_body::{MAX_BODY_BYTES, ReadBody},
     steps_response::StepsResponse,
     trusted_proxies::TrustedProxies,
+    workspace_response::WorkspaceResponse,
 };
 
 /// Path below which the HTTP API is.

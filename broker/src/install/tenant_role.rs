@@ -62,6 +62,7 @@ pub(super) fn rules(parameters: &Parameters) -> Vec<Rule> {
     }
     let mut rules = Vec::from(object_rules());
     rules.push(bind_rule(parameters));
+    rules.push(definition_rule());
     for group in parameters.tenant_groups() {
         rules.extend(kind_rules(*group));
         if tenants.write {
@@ -121,6 +122,18 @@ fn bind_rule(parameters: &Parameters) -> Rule {
         ["clusterroles"],
         names,
         &["bind"],
+    )
+}
+
+/// The rule for the definitions of Tenants, whether or not the cluster has both.
+fn definition_rule() -> Rule {
+    rule(
+        "tell the deletion of a Tenant from that of its definition, which deletes all of them and \
+         must not revoke the rights of everybody",
+        "apiextensions.k8s.io",
+        ["customresourcedefinitions"],
+        ApiGroup::ALL.map(|group| group.resource().definition_name()).to_vec(),
+        &["get"],
     )
 }
 

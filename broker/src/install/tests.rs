@@ -54,6 +54,26 @@ fn no_rule_reads_forbidden_resources_or_has_wildcards() {
 }
 
 #[test]
+fn the_broker_reads_the_definitions_of_tenants_and_no_other() {
+    let names = |enabled: bool| -> Vec<String> {
+        let mut parameters = parameters("tenant-broker");
+        parameters.tenants.enabled = enabled;
+        let permissions = parameters.permissions();
+        let on_definitions =
+            permissions.into_iter().filter(|it| it.resource == "customresourcedefinitions");
+        on_definitions.map(|it| format!("{} {} {}", it.verb, it.group, it.name)).collect()
+    };
+    assert!(names(false).is_empty());
+    assert_eq!(
+        names(true),
+        [
+            "get apiextensions.k8s.io tenants.tenant-broker.io",
+            "get apiextensions.k8s.io tenants.capsule.clastix.io",
+        ]
+    );
+}
+
+#[test]
 fn with_bound_tokens_secrets_are_created_and_deleted_but_never_read() {
     let parameters = binding("tenant-broker");
     let rules = role::rules(&parameters, vec!["x".into()]);

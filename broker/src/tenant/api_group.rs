@@ -1,7 +1,10 @@
 //! The API groups that serve Tenants.
 
-/// An API group with the kind `Tenant`. Both have the same schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use crate::cluster::CustomResource;
+
+/// An API group with the kind `Tenant`. Both have the same schema. If two objects of one name have
+/// the same age, that of the first group counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ApiGroup {
     /// Our own group.
     TenantBroker,
@@ -10,6 +13,9 @@ pub enum ApiGroup {
 }
 
 impl ApiGroup {
+    /// All groups.
+    pub const ALL: [Self; 2] = [Self::TenantBroker, Self::Capsule];
+
     /// Name of the group.
     pub fn name(self) -> &'static str {
         match self {
@@ -24,5 +30,10 @@ impl ApiGroup {
             Self::TenantBroker => "v1alpha1",
             Self::Capsule => "v1beta2",
         }
+    }
+
+    /// The kind `Tenant` of the group, for requests to the API server.
+    pub fn resource(self) -> CustomResource {
+        CustomResource::new(self.name(), self.version(), "Tenant")
     }
 }

@@ -11,7 +11,7 @@ pub fn custom_resource_definition(group: ApiGroup) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{PLURAL}.{}", group.name())},
+        "metadata": {"name": group.resource().definition_name()},
         "spec": {
             "group": group.name(),
             "scope": "Cluster",

@@ -22,6 +22,8 @@ pub(super) const MAX_TENANTS: u32 = 10_000;
 pub(super) const MAX_NAMESPACES: usize = 10_000;
 /// Labels or annotations of one kind, and keys of a node selector.
 pub(super) const MAX_LABELS: usize = 32;
+/// Labels, and annotations, that the request for a namespace names.
+pub(super) const MAX_REQUESTED_METADATA: usize = 64;
 /// Value of a label (Kubernetes, "Labels and Selectors").
 pub(super) const MAX_LABEL_LENGTH: usize = 63;
 /// Value of an annotation; the API server limits all of an object together to 256 KiB.

@@ -1,9 +1,60 @@
-//! The check of the labels and annotations that a new namespace must have
-//! (`spec.namespaceOptions.requiredMetadata`). Pure.
+//! Checks of the labels and annotations of a new namespace: those that somebody asks for, and those
+//! that it must have (`spec.namespaceOptions.requiredMetadata`). Pure.
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{Pattern, RequiredMetadata};
+use super::{
+    Fault, Pattern, RequiredMetadata,
+    limits::{MAX_ANNOTATION_LENGTH, MAX_REQUESTED_METADATA},
+    metadata_key::{is_label_value, may_be_set},
+};
+
+/// A part of the keys of annotations that admission policies keep from people and from the broker.
+const STEERING_ANNOTATION: &str = "kubernetes.io/";
+
+/// Checks labels and annotations that somebody asks for: their number, their form, and that they
+/// steer neither the cluster nor the broker.
+///
+/// # Errors
+/// The first rule that is broken. The field is that of the request: `labels.KEY`.
+pub fn check_requested_metadata(
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+) -> Result<(), Fault> {
+    for (field, values) in [("labels", labels), ("annotations", annotations)] {
+        if values.len() > MAX_REQUESTED_METADATA {
+            return Err(Fault::new(field, format!("at most {MAX_REQUESTED_METADATA}")));
+        }
+    }
+    for (key, value) in labels {
+        if !may_be_set(key) {
+            return Err(refused_key("labels", key));
+        }
+        if !is_label_value(value) {
+            let rule = "a value of a label: at most 63 letters, digits, '-', '_' and '.', with a \
+                        letter or digit at both ends";
+            return Err(Fault::new(format!("labels.{key}"), rule));
+        }
+    }
+    for (key, value) in annotations {
+        if !may_be_set(key) || key.contains(STEERING_ANNOTATION) {
+            return Err(refused_key("annotations", key));
+        }
+        if value.len() > MAX_ANNOTATION_LENGTH {
+            let rule = format!("at most {MAX_ANNOTATION_LENGTH} bytes");
+            return Err(Fault::new(format!("annotations.{key}"), rule));
+        }
+    }
+    Ok(())
+}
+
+fn refused_key(field: &str, key: &str) -> Fault {
+    // A key has at most 253 characters before the slash and 63 after it.
+    let key: String = key.chars().take(317).collect();
+    let rule = "a key as Kubernetes allows it, and not of the domains tenant-broker.io, \
+                kubernetes.io and k8s.io";
+    Fault::new(format!("{field}.{key}"), rule)
+}
 
 /// A label or annotation that a namespace lacks, or that has another value than the Tenant demands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +138,43 @@ mod tests {
                  [0-9]+",
             ]
         );
+    }
+
+    #[test]
+    fn what_steers_the_cluster_cannot_be_asked_for() {
+        let none = BTreeMap::new();
+        let field = |labels: &[(&str, &str)], annotations: &[(&str, &str)]| {
+            let checked = check_requested_metadata(&values(labels), &values(annotations));
+            checked.err().map(|fault| fault.field)
+        };
+        let part_of = ("app.kubernetes.io/part-of", "a");
+        assert_eq!(field(&[("team", "a"), ("example.com/x", ""), part_of], &[("x", "a b")]), None);
+        for key in [
+            "tenant-broker.io/tenant",
+            "pod-security.kubernetes.io/enforce",
+            "kubernetes.io/metadata.name",
+            "x.k8s.io/y",
+            "app.kubernetes.io/managed-by",
+            "a b",
+            "",
+        ] {
+            assert_eq!(field(&[(key, "a")], &[]), Some(format!("labels.{key}")));
+            assert_eq!(field(&[], &[(key, "a")]), Some(format!("annotations.{key}")));
+        }
+        // The admission policies refuse annotations of all subdomains.
+        let refused = Some(format!("annotations.{}", part_of.0));
+        assert_eq!(field(&[], &[part_of]), refused);
+        assert_eq!(field(&[("team", "a b")], &[]), Some("labels.team".to_owned()));
+        let long = "x".repeat(4097);
+        assert_eq!(field(&[], &[("note", long.as_str())]), Some("annotations.note".to_owned()));
+        assert_eq!(field(&[], &[("note", &long[1..])]), None);
+        let many = |count: usize| -> BTreeMap<String, String> {
+            (0..count).map(|number| (format!("k{number}"), String::new())).collect()
+        };
+        assert_eq!(check_requested_metadata(&many(64), &many(64)), Ok(()));
+        let refused = check_requested_metadata(&many(65), &none).unwrap_err();
+        assert_eq!(refused.to_string(), "labels: at most 64");
+        assert_eq!(check_requested_metadata(&none, &many(65)).unwrap_err().field, "annotations");
     }
 
     #[test]

@@ -6,16 +6,19 @@
 //! |---|---|
 //! | `definition`, `schema`, `status_schema`, `limits` | the definition |
 //! | `parse`, `name`, `subject`, `cluster_role_name`, `pattern`, `quantity`, `fault` | objects as validated types |
-//! | `names`, `metadata`, `metadata_key` | rules on names, labels and annotations of namespaces |
+//! | `names`, `metadata`, `metadata_key`, `added_keys` | rules on names, labels and annotations of namespaces |
 //! | `rights` | who has which ClusterRole, and why |
 //! | `desired` | the objects of a tenant in the cluster, without I/O |
 //! | `shares` | amounts of a quota for the whole tenant, by namespace |
 //! | `conditions`, `status` | the status of an object |
+//! | `cache` | Tenants and names of namespaces in memory |
 //! | `settings`, `store` | settings; the tables `tenants` and `tenant_namespaces` |
 //!
 //! This module decides and stores. The module `tenant_controller` reads and writes the cluster.
 
+mod added_keys;
 mod api_group;
+mod cache;
 mod cluster_role_name;
 mod conditions;
 mod definition;
@@ -38,18 +41,20 @@ mod status_schema;
 mod store;
 mod subject;
 
+pub use added_keys::{ADDED_KEYS, AddedKeys};
 pub use api_group::ApiGroup;
+pub use cache::{CachedTenant, NamespaceFeed, TenantCache, TenantFeed};
 pub use cluster_role_name::{ClusterRoleName, ClusterRoleNameError};
 pub use conditions::{Condition, ConditionType};
 pub use definition::custom_resource_definition;
 pub use desired::{Desired, Inputs, Member, NODE_SELECTOR_ANNOTATION, desired_state};
 pub use fault::Fault;
-pub use metadata::{MissingMetadata, check_required_metadata};
+pub use metadata::{MissingMetadata, check_requested_metadata, check_required_metadata};
 pub use name::{TenantName, TenantNameError, is_reserved_home, tenant_name_rules};
 pub use names::{
     NamespaceNameError, check_namespace_name, home_name, is_namespace_name, limits_name,
-    longest_prefix, member_account_name, owner_binding_name, quota_name, role_binding_name,
-    tenant_of_home,
+    longest_prefix, member_account_name, owner_binding_name, prefixes_of, quota_name,
+    role_binding_name, tenant_of_home,
 };
 pub use parse::{
     AdditionalRoleBinding, Bindings, Metadata, NamespaceOptions, Owner, Quota, QuotaScope,
@@ -60,6 +65,9 @@ pub use rights::{Reason, Rights, rights_of};
 pub use settings::{ClusterList, TenantSettings, UnknownClusterList};
 pub use shares::{ObservedQuota, QuotaChange, lower_shares, raise_shares};
 pub use status::{StatusInputs, tenant_status};
-pub use store::{Claim, NamespaceRow, NamespaceStatus, Observed, TenantRow, TenantStatus, Tenants};
+pub use store::{
+    Claim, NamespaceRow, NamespaceRows, NamespaceStatus, Observed, Orphan, TenantRow, TenantStatus,
+    Tenants,
+};
 pub(crate) use store::{get_or_create_personal, lock_active_tenant};
 pub use subject::{Subject, SubjectError};

@@ -2,7 +2,9 @@
 
 use std::{fmt, str::FromStr};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
+use tenant_shared::TENANT_LABEL;
 use uuid::Uuid;
 
 use crate::base::dns_label::is_dns_label;
@@ -39,6 +41,11 @@ impl TenantName {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The tenant of an object, by its label. A label that is no name of a tenant is nobody's.
+    pub fn of_object(object: &ObjectMeta) -> Option<Self> {
+        object.labels.as_ref()?.get(TENANT_LABEL)?.parse().ok()
     }
 }
 
@@ -132,6 +139,20 @@ mod tests {
         assert_eq!("default".parse::<TenantName>(), Err(TenantNameError::Reserved));
         let uuid = "a1b2c3d4-0000-4000-8000-000000000000".parse::<TenantName>();
         assert_eq!(uuid, Err(TenantNameError::Uuid));
+    }
+
+    #[test]
+    fn the_label_names_the_tenant() {
+        let labelled = |value: &str| {
+            let labels = [(TENANT_LABEL.to_owned(), value.to_owned())];
+            ObjectMeta { labels: Some(labels.into()), ..ObjectMeta::default() }
+        };
+        let name = TenantName::of_object(&labelled("solar")).map(|name| name.to_string());
+        assert_eq!(name.as_deref(), Some("solar"));
+        for value in ["", "tenant-solar", "Solar", "kube-system"] {
+            assert_eq!(TenantName::of_object(&labelled(value)), None, "{value}");
+        }
+        assert_eq!(TenantName::of_object(&ObjectMeta::default()), None);
     }
 
     proptest! {

@@ -34,6 +34,9 @@ pub enum NamespaceNameError {
     /// The operator keeps it for the cluster.
     #[error("the operator protects this name (tenants.protected_names); choose another one")]
     Protected,
+    /// It begins with the longer name of another tenant.
+    #[error("names that begin with {0}- belong to tenant {0}; choose another one")]
+    OtherTenant(TenantName),
 }
 
 /// Name of a tenant's home.
@@ -88,7 +91,20 @@ pub fn longest_prefix<'a>(
         .max_by_key(|tenant| tenant.as_str().len())
 }
 
-/// Checks that a namespace of this name may be one of the tenant.
+/// The names of tenants that the name of a namespace begins with, whether or not these tenants
+/// exist, the longest first. [`longest_prefix`] chooses the first one that exists.
+pub fn prefixes_of(namespace: &str) -> Vec<TenantName> {
+    let mut names: Vec<TenantName> = namespace
+        .match_indices('-')
+        .filter_map(|(dash, _)| namespace.get(..dash)?.parse::<TenantName>().ok())
+        .filter(|tenant| is_namespace_name(tenant, namespace))
+        .collect();
+    names.reverse();
+    names
+}
+
+/// Checks that a namespace of this name may be one of the tenant. The names of other tenants are not
+/// known here.
 ///
 /// # Errors
 /// The first rule that the name breaks.
@@ -188,6 +204,23 @@ mod tests {
     }
 
     #[test]
+    fn the_prefixes_of_a_name_are_those_that_tenants_may_have() {
+        for (namespace, expected) in [
+            ("solar-wind-x", &["solar-wind", "solar"][..]),
+            ("solar--x", &["solar"]),
+            ("solar", &[]),
+            ("solar-", &[]),
+            ("kube-x-y", &[]),
+            ("1-x", &[]),
+            ("", &[]),
+        ] {
+            let prefixes = prefixes_of(namespace);
+            let prefixes: Vec<&str> = prefixes.iter().map(TenantName::as_str).collect();
+            assert_eq!(prefixes, expected, "{namespace}");
+        }
+    }
+
+    #[test]
     fn free_names_need_the_tenant_and_the_operator() {
         let strict = TenantSettings::default();
         let free = TenantSettings { free_names: true, ..TenantSettings::default() };
@@ -230,7 +263,19 @@ mod tests {
             if let Ok(tenant) = tenant.parse::<TenantName>() {
                 let is_name = is_namespace_name(&tenant, &namespace);
                 prop_assert_eq!(is_name, namespace.starts_with(&format!("{tenant}-")));
+                prop_assert_eq!(is_name, prefixes_of(&namespace).contains(&tenant));
             }
+        }
+
+        #[test]
+        fn the_first_prefix_that_exists_is_the_longest(
+            tenants in proptest::collection::vec("[a-z]{1,2}(-[a-z]{1,2})?", 0..4),
+            namespace in "[a-z]{1,2}(-[a-z]{1,2}){0,3}",
+        ) {
+            let tenants: Vec<TenantName> =
+                tenants.iter().filter_map(|tenant| tenant.parse().ok()).collect();
+            let first = prefixes_of(&namespace).into_iter().find(|it| tenants.contains(it));
+            prop_assert_eq!(first.as_ref(), longest_prefix(&tenants, &namespace));
         }
 
         #[test]

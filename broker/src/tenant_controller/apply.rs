@@ -17,8 +17,9 @@ use tenant_shared::{
 };
 
 use super::snapshot::{name_of, namespace_of};
-use crate::cluster::{
-    Cluster, ClusterError, Difference, Object, POD_SECURITY, POD_SECURITY_PREFIX,
+use crate::{
+    cluster::{Cluster, ClusterError, Difference, Object, POD_SECURITY, POD_SECURITY_PREFIX},
+    tenant::{ADDED_KEYS, AddedKeys},
 };
 
 /// How often a change begins anew because somebody changed the object meanwhile.
@@ -141,7 +142,8 @@ pub(super) fn is_enforced(quota: &ResourceQuota) -> bool {
 /// Labels or annotations to set, and with `None` those to remove.
 pub(super) type MetadataChange = BTreeMap<String, Option<String>>;
 
-/// The labels and annotations that a namespace needs.
+/// The labels and annotations that a namespace needs, and those that the broker set and that are not
+/// desired any more.
 pub(super) fn namespace_change(
     live: &Namespace,
     wanted: &Namespace,
@@ -153,13 +155,22 @@ pub(super) fn namespace_change(
     let has = |namespace: &Namespace, label: &str| {
         namespace.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
     };
-    for label in OPTIONAL_LABELS {
+    let added = AddedKeys::read(live);
+    for label in added.labels.iter().map(String::as_str).chain(OPTIONAL_LABELS) {
         if has(live, label) && !has(wanted, label) {
             labels.insert(label.to_owned(), None);
         }
     }
-    let annotations =
+    let mut annotations =
         missing(live.metadata.annotations.as_ref(), wanted.metadata.annotations.as_ref(), |_| true);
+    let has = |namespace: &Namespace, key: &str| {
+        namespace.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key))
+    };
+    for key in added.annotations.iter().map(String::as_str).chain([ADDED_KEYS]) {
+        if has(live, key) && !has(wanted, key) {
+            annotations.insert(key.to_owned(), None);
+        }
+    }
     (labels, annotations)
 }
 
@@ -311,6 +322,29 @@ mod tests {
         assert_eq!(annotations, MetadataChange::from([("example.com/cost".to_owned(), set("7"))]));
         let (labels, annotations) = namespace_change(&wanted, &wanted);
         assert!(labels.is_empty() && annotations.is_empty());
+    }
+
+    /// A label that somebody else set stays, and so does one that decides on policies, even if the
+    /// list was forged.
+    #[test]
+    fn only_what_the_tenant_added_is_removed_with_it() {
+        let keys = json!({
+            "labels": ["team", "cost-center", TENANT_LABEL, POD_SECURITY],
+            "annotations": ["example.com/cost", "example.com/gone"],
+        });
+        let live = namespace(
+            &json!({"team": "a", "cost-center": "7", "others": "x", TENANT_LABEL: "solar",
+                POD_SECURITY: "baseline"}),
+            &json!({"example.com/cost": "7", "example.com/owner": "x", ADDED_KEYS: keys.to_string()}),
+        );
+        let wanted = namespace(
+            &json!({"cost-center": "7", TENANT_LABEL: "solar", POD_SECURITY: "baseline"}),
+            &json!({}),
+        );
+        let (labels, annotations) = namespace_change(&live, &wanted);
+        assert_eq!(labels, MetadataChange::from([("team".to_owned(), None)]));
+        let removed = ["example.com/cost", ADDED_KEYS].map(|key| (key.to_owned(), None));
+        assert_eq!(annotations, MetadataChange::from(removed));
     }
 
     #[test]

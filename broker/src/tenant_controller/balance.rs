@@ -48,8 +48,9 @@ impl TenantController {
         if limits.is_empty() {
             return Ok(true);
         }
+        let is_shared = |quota: &ResourceQuota| limits.contains_key(&quota.name_any());
         let all: Vec<ResourceQuota> =
-            self.cluster.list_with_label(TENANT_LABEL, tenant.as_str()).await?;
+            self.cluster.list_selected(TENANT_LABEL, tenant.as_str(), is_shared).await?;
         let mut is_done = true;
         for (name, limit) in limits {
             let mut quotas: Vec<ResourceQuota> =

@@ -2,42 +2,66 @@
 //!
 //! Its namespaces stay, without bindings of the broker. Limits stay as well, because programs in the
 //! namespaces go on.
+//!
+//! The API server deletes the objects of a definition together with it. Nobody decided on the end of
+//! a tenant then, so none is closed.
+
+use std::time::Duration;
 
 use super::{
     TenantController,
     error::ReconcileError,
-    resource_of,
+    identify::{RACE_INTERVAL, UNKNOWN_INTERVAL},
     snapshot::Snapshot,
     withdraw::{Withdrawal, is_binding_of},
 };
-use crate::{cluster::CustomObject, tenant::TenantRow};
+use crate::{
+    cluster::{CustomObject, DefinitionState},
+    tenant::TenantRow,
+};
 
 impl TenantController {
     /// Revokes the rights that the broker gave in a tenant, ends its memberships and closes its row.
-    /// Returns false if another replica works on the tenant, or the object exists after all.
+    /// If it cannot be closed now, returns the pause before another attempt: another replica works
+    /// on the tenant, the object exists after all, or its definition is gone.
     ///
     /// # Errors
     /// The cluster or the database failed, so the row is still open.
-    pub(super) async fn close(&self, row: &TenantRow) -> Result<bool, ReconcileError> {
-        let Some(lease) = self.lease(row).await? else { return Ok(false) };
-        let result = match self.is_gone(row).await {
-            Ok(true) => Box::pin(self.revoke_and_close(row)).await.map(|()| true),
+    pub(super) async fn close(&self, row: &TenantRow) -> Result<Option<Duration>, ReconcileError> {
+        let Some(lease) = self.lease(row).await? else { return Ok(Some(RACE_INTERVAL)) };
+        let result = match self.reason_to_wait(row).await {
+            Ok(None) => Box::pin(self.revoke_and_close(row)).await.map(|()| None),
             other => other,
         };
         self.release(lease).await;
         result
     }
 
-    /// Whether the object of a row is gone. The lease is held, so no other replica changes what this
-    /// says: one that read the object before may have seen an earlier one.
-    async fn is_gone(&self, row: &TenantRow) -> Result<bool, ReconcileError> {
-        Ok(match self.cluster.get_custom(&resource_of(row.group), row.name.as_str()).await? {
+    /// How long a row stays open at least; `None` if its object was deleted or replaced. The lease is
+    /// held, so no other replica changes what this says: one that read the object before may have
+    /// seen an earlier one.
+    async fn reason_to_wait(&self, row: &TenantRow) -> Result<Option<Duration>, ReconcileError> {
+        let resource = row.group.resource();
+        match self.cluster.get_custom(&resource, row.name.as_str()).await? {
             CustomObject::Found(object) => {
-                object.metadata.uid.as_deref() != Some(row.object_uid.as_str())
+                let is_same = object.metadata.uid.as_deref() == Some(row.object_uid.as_str());
+                return Ok(is_same.then_some(RACE_INTERVAL));
             }
-            CustomObject::Missing => true,
-            CustomObject::Unknown => false,
-        })
+            CustomObject::Unknown => return Ok(Some(UNKNOWN_INTERVAL)),
+            CustomObject::Missing => {}
+        }
+        // After the object, because its definition may be deleted in between.
+        match self.cluster.definition_state(&resource).await? {
+            DefinitionState::Served => Ok(None),
+            DefinitionState::Terminating | DefinitionState::NotServed => {
+                tracing::error!(
+                    tenant = %row.name, group = row.group.name(),
+                    "tenant not closed, because the definition of Tenants was deleted: restore it \
+                     and its objects from a backup"
+                );
+                Ok(Some(UNKNOWN_INTERVAL))
+            }
+        }
     }
 
     async fn revoke_and_close(&self, row: &TenantRow) -> Result<(), ReconcileError> {
@@ -50,7 +74,7 @@ impl TenantController {
             return Err(error.into());
         }
         self.tenants.close(row.id).await?;
-        // Somebody may have joined until then.
+        // Somebody may have joined until then. If this fails, the cleanup does it.
         self.end_memberships(row).await?;
         tracing::info!(tenant = %row.name, "tenant closed, because its object is gone");
         Ok(())

@@ -10,22 +10,22 @@ use kube::api::DynamicObject;
 use uuid::Uuid;
 
 use super::{
-    TenantController,
+    IN_FLIGHT_TIMEOUT, TenantController,
     error::ReconcileError,
     grant::Granted,
     identify::{RACE_INTERVAL, UNKNOWN_INTERVAL},
     namespaces::TenantNamespaces,
-    resource_of,
     schedule::Run,
     snapshot::Snapshot,
+    suspend::{Enforced, is_suspension},
     withdraw::{MAX_IN_FLIGHT, withdrawals},
 };
 use crate::{
     base::error_chain,
     cluster::{CustomObject, HomeState},
     tenant::{
-        Condition, Desired, Inputs, NamespaceRow, NamespaceStatus, Tenant, TenantRow, TenantStatus,
-        desired_state, home_name,
+        Condition, Desired, Inputs, NamespaceRow, NamespaceRows, NamespaceStatus, Tenant,
+        TenantRow, TenantStatus, desired_state, home_name,
     },
 };
 
@@ -62,15 +62,20 @@ impl Outcome {
 }
 
 impl TenantController {
-    /// Brings the objects of an open tenant to the desired state, and writes its status.
+    /// Brings the objects of an open tenant to the desired state, and writes its status. Ends early
+    /// if the tenant is suspended meanwhile. A suspension was enforced before.
     ///
     /// # Errors
     /// The cluster or the database failed before anything was changed, or the status could not be
     /// written. Failures of single objects are in the status.
-    pub(super) async fn converge(&self, id: Uuid) -> Result<Run, ReconcileError> {
+    pub(super) async fn converge(
+        &self,
+        id: Uuid,
+        enforced: Option<&Enforced>,
+    ) -> Result<Run, ReconcileError> {
         // Read again, because another replica may have changed both before the lease was held.
-        let Some(mut row) = self.tenants.by_id(id).await? else { return Ok(Run::Done) };
-        let resource = resource_of(row.group);
+        let Some(row) = self.tenants.by_id(id).await? else { return Ok(Run::Done) };
+        let resource = row.group.resource();
         let object = match self.cluster.get_custom(&resource, row.name.as_str()).await? {
             CustomObject::Found(object)
                 if row.status != TenantStatus::Closed
@@ -81,24 +86,35 @@ impl TenantController {
             CustomObject::Found(_) | CustomObject::Missing => return Ok(Run::Again(RACE_INTERVAL)),
             CustomObject::Unknown => return Ok(Run::Again(UNKNOWN_INTERVAL)),
         };
-        let rows = self.tenants.namespaces(row.id).await?;
-        let mut snapshot = Snapshot::read(&self.cluster, &row.name).await?;
-        let mut outcome = Outcome::default();
-        match row.status {
-            TenantStatus::Suspending | TenantStatus::Suspended => {
-                outcome.failures = Box::pin(self.enforce_suspension(&row, &snapshot)).await?;
-                if outcome.failures.is_empty() {
-                    let (from, to) = (TenantStatus::Suspending, TenantStatus::Suspended);
-                    self.advance(&mut row, from, to).await?;
-                }
-                snapshot = Snapshot::read(&self.cluster, &row.name).await?;
-            }
-            TenantStatus::Resuming => {
-                outcome.failures = Box::pin(self.resume_namespaces(&row, &snapshot)).await?;
-                snapshot = Snapshot::read(&self.cluster, &row.name).await?;
-            }
-            TenantStatus::Active | TenantStatus::Closed => {}
+        let name = row.name.clone();
+        if is_suspension(row.status) {
+            let Some(enforced) = enforced.filter(|enforced| enforced.tenant == row.id) else {
+                return Ok(Run::Again(Duration::ZERO));
+            };
+            let failures = enforced.failures.clone();
+            return Box::pin(self.converge_object(row, &object, failures)).await;
         }
+        tokio::select! {
+            result = Box::pin(self.converge_object(row, &object, Vec::new())) => result,
+            () = self.until_status(&name, is_suspension) => Ok(Run::Again(Duration::ZERO)),
+        }
+    }
+
+    async fn converge_object(
+        &self,
+        mut row: TenantRow,
+        object: &DynamicObject,
+        failures: Vec<String>,
+    ) -> Result<Run, ReconcileError> {
+        let NamespaceRows { rows, unreadable } = self.tenants.namespace_rows(row.id).await?;
+        let mut snapshot = Snapshot::read(&self.cluster, &row.name).await?;
+        let mut outcome = Outcome { failures, ..Outcome::default() };
+        if row.status == TenantStatus::Resuming {
+            let resumed = Box::pin(self.resume_namespaces(&row, &rows, &snapshot)).await?;
+            outcome.failures.extend(resumed);
+            snapshot = Snapshot::read(&self.cluster, &row.name).await?;
+        }
+        let unreadable = snapshot.leave_out(&unreadable);
         match Tenant::parse(row.name.as_str(), &object.data["spec"]) {
             Err(faults) => {
                 // The namespaces are there, and a status without any would allow the deletion.
@@ -111,28 +127,11 @@ impl TenantController {
                 Box::pin(work).await?;
             }
         }
+        outcome.namespaces.unreadable = unreadable;
         if outcome.failures.is_empty() {
             self.advance(&mut row, TenantStatus::Resuming, TenantStatus::Active).await?;
         }
-        self.finish(&row, &object, outcome).await
-    }
-
-    /// Sets the status of a row whose suspension or resumption is complete. Does nothing if it has
-    /// another status than `from`.
-    async fn advance(
-        &self,
-        row: &mut TenantRow,
-        from: TenantStatus,
-        to: TenantStatus,
-    ) -> Result<(), ReconcileError> {
-        if row.status == from && self.tenants.advance(row.id, from, to).await? {
-            tracing::info!(
-                tenant = %row.name, was = from.as_str(), status = to.as_str(),
-                "status of a tenant changed"
-            );
-            row.status = to;
-        }
-        Ok(())
+        self.finish(&row, object, outcome).await
     }
 
     /// Writes the status of the object.
@@ -157,8 +156,8 @@ impl TenantController {
         Ok(outcome.run())
     }
 
-    /// Claims namespaces, and brings all objects to the desired state: additions first, withdrawals
-    /// last.
+    /// Claims namespaces, and brings all objects to the desired state: additions, withdrawals, and
+    /// last the amounts of quotas.
     async fn carry_out(
         &self,
         row: &TenantRow,
@@ -167,7 +166,7 @@ impl TenantController {
         snapshot: &Snapshot,
         outcome: &mut Outcome,
     ) -> Result<(), ReconcileError> {
-        let is_suspended = matches!(row.status, TenantStatus::Suspending | TenantStatus::Suspended);
+        let is_suspended = is_suspension(row.status);
         outcome.namespaces = self.claim_namespaces(row, tenant, rows, snapshot).await?;
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
         let members = self.members(row).await?;
@@ -193,21 +192,35 @@ impl TenantController {
         outcome.conditions.append(&mut desired.conditions);
         let failures = self.grant_all(snapshot, &desired, is_suspended, outcome).await?;
         outcome.failures.extend(failures);
+        // Rights go before amounts are divided, because a tenant that uses its quota again and again
+        // could keep a run busy with that.
+        let withdrawn = self.withdraw(withdrawals(&row.name, snapshot, &desired)).await;
+        for (what, error) in withdrawn {
+            outcome.failures.push(format!("{what}: {}", error_chain(&error)));
+        }
+        let is_claimed =
+            outcome.namespaces.allowed.values().any(|it| *it == NamespaceStatus::Creating);
+        if is_suspended && is_claimed {
+            // The next run labels it.
+            outcome.again(RACE_INTERVAL);
+        }
+        if !desired.shared_quotas.is_empty()
+            && let Some(pause) = pause_of_quotas(row, self.clock.now_ms())
+        {
+            outcome.again(pause);
+            return Ok(());
+        }
         let growing: BTreeSet<&str> =
             outcome.namespaces.allowed.keys().map(String::as_str).collect();
         let balanced = self.balance(&row.name, &desired.shared_quotas, &growing).await;
         match balanced {
             Ok(true) => {}
             Ok(false) => outcome.again(BALANCE_INTERVAL),
-            // Rights are taken away even so.
             Err(error) => {
                 outcome.failures.push(format!("amounts of quotas: {}", error_chain(&error)));
             }
         }
-        let withdrawn = self.withdraw(withdrawals(&row.name, snapshot, &desired)).await;
-        for (what, error) in withdrawn {
-            outcome.failures.push(format!("{what}: {}", error_chain(&error)));
-        }
+        Box::pin(self.end_unnamed_memberships(row, tenant, &members)).await;
         Ok(())
     }
 
@@ -248,9 +261,44 @@ impl TenantController {
     }
 }
 
+/// How long the amounts of quotas are left as they are; `None` if they may be divided. A run that a
+/// suspension interrupted may have a request under way.
+fn pause_of_quotas(row: &TenantRow, now: i64) -> Option<Duration> {
+    match row.status {
+        TenantStatus::Active | TenantStatus::Closed => None,
+        TenantStatus::Suspending => Some(IN_FLIGHT_TIMEOUT),
+        TenantStatus::Suspended | TenantStatus::Resuming => {
+            let age = u64::try_from(now.saturating_sub(row.status_changed_at)).unwrap_or(0);
+            let left = IN_FLIGHT_TIMEOUT.saturating_sub(Duration::from_millis(age));
+            Some(left).filter(|left| !left.is_zero())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tenant::ApiGroup;
+
+    #[test]
+    fn amounts_wait_for_requests_of_a_run_that_a_suspension_interrupted() {
+        let row = |status| TenantRow {
+            id: Uuid::nil(),
+            name: "solar".parse().unwrap(),
+            group: ApiGroup::TenantBroker,
+            object_uid: "uid".to_owned(),
+            status,
+            status_changed_at: 1_000,
+            created_at: 0,
+        };
+        let pause = |status, now| pause_of_quotas(&row(status), now);
+        let suspended = TenantStatus::Suspended;
+        assert_eq!(pause(suspended, 5_000), Some(Duration::from_secs(12)));
+        assert_eq!(pause(suspended, 900), Some(IN_FLIGHT_TIMEOUT), "another clock");
+        assert_eq!(pause(suspended, 17_000), None);
+        assert_eq!(pause(TenantStatus::Suspending, 99_000), Some(IN_FLIGHT_TIMEOUT));
+        assert_eq!(pause(TenantStatus::Active, 1_000), None);
+    }
 
     #[test]
     fn a_failure_counts_more_than_another_run() {

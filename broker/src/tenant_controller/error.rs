@@ -4,7 +4,7 @@ use crate::{cluster::ClusterError, workspace::WorkspaceError};
 
 /// A tenant could not be reconciled.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReconcileError {
+pub enum ReconcileError {
     /// A request to the cluster failed.
     #[error("the cluster did not carry out a request")]
     Cluster(#[from] ClusterError),

@@ -1,32 +1,32 @@
-//! Reasons to reconcile a tenant: events of the cluster, changes in the database, and time. Each
-//! becomes the name of a tenant in the queue; what changed is read anew by the run.
+//! Reasons to reconcile a tenant: events of the cluster, and time. Each becomes the name of a tenant
+//! in the queue; what changed is read anew by the run. The events also keep the cache of Tenants up
+//! to date.
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
-use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::{Namespace, ResourceQuota},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::api::DynamicObject;
 use serde::de::DeserializeOwned;
 use tenant_shared::TENANT_LABEL;
 
-use super::{TenantController, balance, resource_of};
+use super::{
+    TenantController, balance,
+    watch_retry::{WatchEnd, WatchRetry},
+};
 use crate::{
-    base::{
-        clock::{Clock, ticks},
-        error_chain,
-    },
+    base::{clock::ticks, error_chain},
     cluster::{AccessReview, ClusterError, Compared, Watched},
-    identity,
-    tenant::{ApiGroup, TenantName},
+    tenant::{ApiGroup, NamespaceFeed, TenantFeed, TenantName},
 };
 
-/// Pause before a watch begins anew; it doubles with each failure.
-const MIN_RETRY: Duration = Duration::from_secs(1);
-/// Longest pause before a watch begins anew.
-const MAX_RETRY: Duration = Duration::from_mins(1);
-/// Interval at which the database is asked for changes of other replicas.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How far polls overlap, in milliseconds: transactions are committed after their changes are
-/// stamped, and clocks of replicas differ.
-const POLL_OVERLAP_MS: i64 = 30_000;
 /// Pause before the amounts of a quota that is nearly exhausted are divided again.
 const REBALANCE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -34,19 +34,21 @@ impl TenantController {
     /// Watches the Tenants of a group. While the API server does not serve the definition, or the
     /// broker may not read it, the watch is tried again at growing intervals.
     pub(super) async fn watch_tenants(self: Arc<Self>, group: ApiGroup) {
-        let (resource, mut retry) = (resource_of(group), WatchRetry::of_tenants(group));
+        let (resource, mut retry) = (group.resource(), WatchRetry::of_tenants(group));
+        let mut feed = TenantFeed::new(self.cache.clone(), group);
         loop {
             let mut known = KnownTenants::default();
-            let visit = |event: Watched<ObjectMeta>| {
-                retry.succeeded();
+            let visit = |event: Watched<DynamicObject>| {
+                feed.visit(&event);
                 match event {
+                    Watched::Listing => {}
                     Watched::Changed(object) => {
-                        if known.is_new(&object) {
-                            self.add(object.name.as_deref());
+                        if known.is_new(&object.metadata) {
+                            self.add(&object.metadata);
                         }
                     }
-                    Watched::Deleted(object) => self.add(object.name.as_deref()),
-                    Watched::Listed => self.resync.notify_one(),
+                    Watched::Deleted(object) => self.add(&object.metadata),
+                    Watched::Listed => self.listed(&mut retry),
                 }
             };
             // Without the permission, every attempt would be an error in the log of the API server.
@@ -55,6 +57,9 @@ impl TenantController {
                 Ok(false) => WatchEnd::NotServed,
                 Err(error) => error.into(),
             };
+            if matches!(end, WatchEnd::NotServed) {
+                feed.not_served();
+            }
             retry.wait(end).await;
         }
     }
@@ -69,6 +74,20 @@ impl TenantController {
         self.cluster.is_allowed(review).await
     }
 
+    /// Watches the metadata of the namespaces that carry the label of a tenant.
+    pub(super) async fn watch_namespaces(self: Arc<Self>) {
+        let mut feed = NamespaceFeed::new(self.cache.clone());
+        let mut retry = WatchRetry::new(Namespace::NAME);
+        loop {
+            let visit = |event: Watched<ObjectMeta>| {
+                feed.visit(&event);
+                self.labelled_event(&mut retry, &event);
+            };
+            let error = self.cluster.watch_labelled::<Namespace>(TENANT_LABEL, visit).await;
+            retry.wait(error.into()).await;
+        }
+    }
+
     /// Watches the metadata of the objects of a kind that carry the label of a tenant.
     pub(super) async fn watch_labelled<K>(self: Arc<Self>)
     where
@@ -76,7 +95,7 @@ impl TenantController {
     {
         let mut retry = WatchRetry::new(K::NAME);
         loop {
-            let visit = |event| self.labelled_event(&mut retry, event);
+            let visit = |event: Watched<ObjectMeta>| self.labelled_event(&mut retry, &event);
             let error = self.cluster.watch_labelled::<K>(TENANT_LABEL, visit).await;
             retry.wait(error.into()).await;
         }
@@ -87,21 +106,16 @@ impl TenantController {
     pub(super) async fn watch_quotas(self: Arc<Self>) {
         let mut retry = WatchRetry::new(ResourceQuota::NAME);
         loop {
-            let visit = |event: Watched<ResourceQuota>| {
-                retry.succeeded();
-                match event {
-                    Watched::Changed(quota) if was_changed(&quota) => {
-                        self.add_labelled(&quota.metadata);
-                    }
-                    Watched::Changed(quota) if balance::is_nearly_exhausted(&quota) => {
-                        if let Some(name) = tenant_of(&quota.metadata) {
-                            self.queue.add_after(name, REBALANCE_INTERVAL);
-                        }
-                    }
-                    Watched::Changed(_) => {}
-                    Watched::Deleted(quota) => self.add_labelled(&quota.metadata),
-                    Watched::Listed => self.resync.notify_one(),
+            let visit = |event: Watched<ResourceQuota>| match event {
+                Watched::Changed(quota) if was_changed(&quota) => {
+                    self.add_labelled(&quota.metadata, Duration::ZERO);
                 }
+                Watched::Changed(quota) if balance::is_nearly_exhausted(&quota) => {
+                    self.add_labelled(&quota.metadata, REBALANCE_INTERVAL);
+                }
+                Watched::Changed(_) | Watched::Listing => {}
+                Watched::Deleted(quota) => self.add_labelled(&quota.metadata, Duration::ZERO),
+                Watched::Listed => self.listed(&mut retry),
             };
             let error = self.cluster.watch_quotas(TENANT_LABEL, visit).await;
             retry.wait(error.into()).await;
@@ -119,9 +133,12 @@ impl TenantController {
             self.queue.prune();
             match self.tenants.list().await {
                 Ok(rows) => {
-                    for row in rows {
-                        self.queue.add(row.name);
+                    let names: BTreeSet<TenantName> =
+                        rows.into_iter().map(|row| row.name).collect();
+                    for name in &names {
+                        self.queue.add(name.clone());
                     }
+                    *self.open_tenants.write().unwrap_or_else(PoisonError::into_inner) = names;
                 }
                 Err(error) => {
                     tracing::error!(error = error_chain(&error), "listing the tenants failed");
@@ -131,67 +148,43 @@ impl TenantController {
         }
     }
 
-    /// Adds the tenants whose status changed, and those with a member whose name or groups changed
-    /// or who joined or left.
-    pub(super) async fn poll_database(self: Arc<Self>) {
-        let mut ticks = ticks(POLL_INTERVAL);
-        let mut since = first_poll(&self.clock);
-        loop {
-            ticks.tick().await;
-            let now = self.clock.now_ms();
-            match self.changed_tenants(since).await {
-                Ok(names) => {
-                    for name in names {
-                        self.queue.add(name);
-                    }
-                    since = now - POLL_OVERLAP_MS;
-                }
-                Err(error) => {
-                    tracing::warn!(
-                        error = error_chain(&error),
-                        "cannot read which tenants changed; trying again"
-                    );
-                }
-            }
-        }
-    }
-
-    async fn changed_tenants(&self, since: i64) -> sqlx::Result<Vec<TenantName>> {
-        let mut names = self.tenants.changed_since(since).await?;
-        let users = identity::persons_changed_since(&self.db, since).await?;
-        names.extend(self.tenants_of_members(&users, since).await?);
-        Ok(names)
-    }
-
-    fn labelled_event(&self, retry: &mut WatchRetry, event: Watched<ObjectMeta>) {
-        retry.succeeded();
+    fn labelled_event(&self, retry: &mut WatchRetry, event: &Watched<ObjectMeta>) {
         match event {
-            Watched::Changed(object) | Watched::Deleted(object) => self.add_labelled(&object),
-            Watched::Listed => self.resync.notify_one(),
+            Watched::Listing => {}
+            Watched::Changed(object) | Watched::Deleted(object) => {
+                self.add_labelled(object, Duration::ZERO);
+            }
+            Watched::Listed => self.listed(retry),
         }
     }
 
-    fn add_labelled(&self, object: &ObjectMeta) {
-        if let Some(name) = tenant_of(object) {
+    /// The objects that a watch missed may be those of any tenant.
+    fn listed(&self, retry: &mut WatchRetry) {
+        retry.listed();
+        self.resync.notify_one();
+    }
+
+    /// Adds the tenant of the label of an object. Whoever makes objects may write any label, so that
+    /// unknown names would fill the queue. A tenant that is not known yet is added by the event of
+    /// its Tenant or by the resync after the first list.
+    fn add_labelled(&self, object: &ObjectMeta, pause: Duration) {
+        if let Some(name) = TenantName::of_object(object).filter(|name| self.is_known(name)) {
+            self.queue.add_after(name, pause);
+        }
+    }
+
+    /// Whether there is an object of this name, or was an open row at the last resync.
+    fn is_known(&self, name: &TenantName) -> bool {
+        self.cache.has_object(name)
+            || self.open_tenants.read().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
+
+    /// Adds the tenant of a Tenant.
+    fn add(&self, object: &ObjectMeta) {
+        if let Some(name) = object.name.as_deref().and_then(|name| name.parse().ok()) {
             self.queue.add(name);
         }
     }
-
-    fn add(&self, name: Option<&str>) {
-        if let Some(name) = name.and_then(|name| name.parse().ok()) {
-            self.queue.add(name);
-        }
-    }
-}
-
-/// The beginning of the first poll. All tenants are reconciled at the start anyway.
-fn first_poll(clock: &Clock) -> i64 {
-    clock.now_ms() - POLL_OVERLAP_MS
-}
-
-/// The tenant of an object, by its label. A label that is no name of a tenant is nobody's.
-fn tenant_of(object: &ObjectMeta) -> Option<TenantName> {
-    object.labels.as_ref()?.get(TENANT_LABEL)?.parse().ok()
 }
 
 /// Whether the specification of a quota was changed just now: the quota controller has not taken it
@@ -219,77 +212,12 @@ impl KnownTenants {
     }
 }
 
-/// Why a watch ended.
-#[derive(Debug)]
-enum WatchEnd {
-    /// The definition does not exist, or the broker may not read its objects.
-    NotServed,
-    Failed(ClusterError),
-}
-
-impl From<ClusterError> for WatchEnd {
-    fn from(error: ClusterError) -> Self {
-        match error {
-            ClusterError::NotFound(_) => Self::NotServed,
-            error => Self::Failed(error),
-        }
-    }
-}
-
-/// The pauses and log lines of a watch that fails.
-#[derive(Debug)]
-struct WatchRetry {
-    kind: &'static str,
-    /// API group of the kind; empty for a kind of Kubernetes.
-    group: &'static str,
-    failures: u32,
-}
-
-impl WatchRetry {
-    fn new(kind: &'static str) -> Self {
-        Self { kind, group: "", failures: 0 }
-    }
-
-    fn of_tenants(group: ApiGroup) -> Self {
-        Self { group: group.name(), ..Self::new("Tenant") }
-    }
-
-    fn succeeded(&mut self) {
-        if self.failures > 0 {
-            tracing::info!(kind = self.kind, group = self.group, "watch for tenants continues");
-        }
-        self.failures = 0;
-    }
-
-    /// Logs the first of several failures, and waits.
-    async fn wait(&mut self, end: WatchEnd) {
-        if self.failures == 0 {
-            match end {
-                WatchEnd::NotServed => tracing::info!(
-                    kind = self.kind,
-                    group = self.group,
-                    "the API server does not serve this kind to the broker; tenant-broker install \
-                     --apply makes the definition of Tenants"
-                ),
-                WatchEnd::Failed(error) => tracing::warn!(
-                    kind = self.kind,
-                    group = self.group,
-                    error = error_chain(&error),
-                    "watch for tenants failed; it is tried again"
-                ),
-            }
-        }
-        let pause = MIN_RETRY.saturating_mul(2_u32.saturating_pow(self.failures)).min(MAX_RETRY);
-        self.failures = self.failures.saturating_add(1);
-        tokio::time::sleep(pause).await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing::{On, Storage};
 
     fn tenant(uid: &str, generation: i64) -> ObjectMeta {
         ObjectMeta {
@@ -317,18 +245,28 @@ mod tests {
         assert!(known.is_new(&deleted));
     }
 
-    #[test]
-    fn the_label_names_the_tenant() {
-        let labelled = |value: &str| {
-            let labels = [(TENANT_LABEL.to_owned(), value.to_owned())];
-            ObjectMeta { labels: Some(labels.into()), ..ObjectMeta::default() }
+    /// Anybody who makes objects may write the label.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn only_labels_of_known_tenants_cause_a_run() {
+        let storage = Storage::new(On::Sqlite).await;
+        let controller = TenantController::for_tests(&storage).await;
+        let mut retry = WatchRetry::new("RoleBinding");
+        let mut visit_all = || {
+            for name in ["lunar", "solar", "x1", "x2"] {
+                let labels = [(TENANT_LABEL.to_owned(), name.to_owned())];
+                let object = ObjectMeta { labels: Some(labels.into()), ..ObjectMeta::default() };
+                controller.labelled_event(&mut retry, &Watched::Changed(object));
+            }
+            controller.queue.len()
         };
-        let name = tenant_of(&labelled("solar")).map(|name| name.to_string());
-        assert_eq!(name.as_deref(), Some("solar"));
-        for value in ["", "tenant-solar", "Solar", "kube-system"] {
-            assert_eq!(tenant_of(&labelled(value)), None, "{value}");
-        }
-        assert_eq!(tenant_of(&ObjectMeta::default()), None);
+        assert_eq!(visit_all(), 0);
+        // One object that breaks rules, and one open row.
+        let object = json!({"apiVersion": "x/v1", "kind": "Tenant", "metadata": {"name": "solar"}});
+        let object = serde_json::from_value(object).unwrap();
+        let group = ApiGroup::TenantBroker;
+        TenantFeed::new(controller.cache.clone(), group).visit(&Watched::Changed(object));
+        *controller.open_tenants.write().unwrap() = ["lunar".parse().unwrap()].into();
+        assert_eq!(visit_all(), 2);
     }
 
     #[test]

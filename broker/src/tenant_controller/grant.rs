@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
-use tenant_shared::SUSPENDED_LABEL;
+use tenant_shared::{BINDINGS_LABEL, SUSPENDED_LABEL, TIER_LABEL};
 
 use super::{
     TenantController,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     base::error_chain,
-    cluster::{ClusterError, Object},
+    cluster::{ClusterError, Object, is_marked_suspended},
 };
 
 /// How long the quota controller may take until a new quota limits its namespace, in milliseconds,
@@ -102,7 +102,8 @@ impl TenantController {
         }
     }
 
-    /// Creates a namespace, or sets its labels and annotations.
+    /// Creates a namespace, or sets its labels and annotations. Fails also if nobody may get a right
+    /// in it; what takes something away is changed even so.
     async fn grant_namespace(
         &self,
         live: Option<&Object>,
@@ -113,25 +114,15 @@ impl TenantController {
         let Some(Object::Namespace(live)) = live else {
             return self.cluster.create_object(object).await.map(drop);
         };
-        if has_weaker_pod_security(live, wanted) {
-            return Err(ClusterError::Conflict(
-                "it enforces a weaker Pod Security level than the tier of the tenant; an \
-                 administrator has to set its label pod-security.kubernetes.io/enforce"
-                    .to_owned(),
-            ));
+        let fault = fault_of(live, wanted, is_suspended);
+        let (mut labels, annotations) = namespace_change(live, wanted);
+        if fault.is_some() {
+            labels.retain(|label, value| !grants(label, value.as_deref()));
         }
-        let labels = live.metadata.labels.as_ref();
-        if !is_suspended && labels.is_some_and(|labels| labels.contains_key(SUSPENDED_LABEL)) {
-            return Err(ClusterError::Conflict(format!(
-                "it has the label {SUSPENDED_LABEL} although the tenant is not suspended; an \
-                 administrator has to remove the label, or to suspend the tenant"
-            )));
+        if !labels.is_empty() || !annotations.is_empty() {
+            self.cluster.patch_namespace(live, &labels, &annotations).await?;
         }
-        let (labels, annotations) = namespace_change(live, wanted);
-        if labels.is_empty() && annotations.is_empty() {
-            return Ok(());
-        }
-        self.cluster.patch_namespace(live, &labels, &annotations).await.map(drop)
+        fault.map_or(Ok(()), |fault| Err(ClusterError::Conflict(fault)))
     }
 
     /// A quota that is not enforced limits nothing, so bindings have to wait for it.
@@ -156,8 +147,63 @@ impl TenantController {
     }
 }
 
+/// Why nobody may get a right in a namespace.
+fn fault_of(live: &Namespace, wanted: &Namespace, is_suspended: bool) -> Option<String> {
+    if has_weaker_pod_security(live, wanted) {
+        let fault = "it enforces a weaker Pod Security level than the tier of the tenant; an \
+                     administrator has to set its label pod-security.kubernetes.io/enforce";
+        return Some(fault.to_owned());
+    }
+    (!is_suspended && is_marked_suspended(live)).then(|| {
+        format!(
+            "it has the label {SUSPENDED_LABEL} although the tenant is not suspended; an \
+             administrator has to remove the label, or to suspend the tenant"
+        )
+    })
+}
+
+/// Whether a change of a label may give owners or programs more than before: policies look at the
+/// tier, and whether owners may bind anybody.
+fn grants(label: &str, value: Option<&str>) -> bool {
+    label == TIER_LABEL || (label == BINDINGS_LABEL && value.is_some())
+}
+
 /// When an object was created, in milliseconds since 1970.
 fn created_at(quota: &ResourceQuota) -> i64 {
     let created = quota.metadata.creation_timestamp.as_ref();
     created.map_or(0, |created| created.0.as_millisecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn namespace(labels: &Value) -> Namespace {
+        serde_json::from_value(json!({"metadata": {"name": "solar-a", "labels": labels}})).unwrap()
+    }
+
+    #[test]
+    fn nobody_gets_a_right_under_weaker_pod_security_or_a_label_of_a_suspension() {
+        let level = |level: &str| json!({"pod-security.kubernetes.io/enforce": level});
+        let wanted = namespace(&level("baseline"));
+        assert_eq!(fault_of(&namespace(&level("restricted")), &wanted, false), None);
+        assert!(fault_of(&namespace(&level("privileged")), &wanted, true).is_some());
+        let mut labels = level("baseline");
+        labels[SUSPENDED_LABEL] = json!("true");
+        let marked = namespace(&labels);
+        assert!(fault_of(&marked, &wanted, false).is_some());
+        assert_eq!(fault_of(&marked, &wanted, true), None);
+    }
+
+    #[test]
+    fn only_the_removal_of_the_label_for_bindings_takes_something_away() {
+        assert!(grants(BINDINGS_LABEL, Some("any")));
+        assert!(!grants(BINDINGS_LABEL, None));
+        for value in [Some("basic"), None] {
+            assert!(grants(TIER_LABEL, value));
+            assert!(!grants("team", value));
+        }
+    }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use kube::{ResourceExt as _, api::DynamicObject};
 
-use super::{GROUPS, TenantController, error::ReconcileError, resource_of, schedule::Run};
+use super::{TenantController, error::ReconcileError, schedule::Run};
 use crate::{
     base::error_chain,
-    cluster::CustomObject,
+    cluster::{AccessReview, CustomObject, DefinitionState},
     tenant::{ApiGroup, Condition, Observed, TenantName, TenantRow, TenantStatus},
 };
 
@@ -27,6 +27,14 @@ pub(super) enum Identity {
     Nothing(Run),
 }
 
+/// The objects of a name.
+#[derive(Debug)]
+pub(super) struct NamedObjects {
+    pub(super) candidates: Vec<Candidate>,
+    /// The groups of which the API server did not say whether there is one.
+    pub(super) unknown: Vec<ApiGroup>,
+}
+
 /// An object of an API group.
 type Candidate = (ApiGroup, Box<DynamicObject>);
 
@@ -38,15 +46,7 @@ impl TenantController {
     /// # Errors
     /// The cluster or the database failed.
     pub(super) async fn identify(&self, name: &TenantName) -> Result<Identity, ReconcileError> {
-        let mut candidates: Vec<Candidate> = Vec::new();
-        let mut unknown = Vec::new();
-        for group in GROUPS {
-            match self.cluster.get_custom(&resource_of(group), name.as_str()).await? {
-                CustomObject::Found(object) => candidates.push((group, object)),
-                CustomObject::Missing => {}
-                CustomObject::Unknown => unknown.push(group),
-            }
-        }
+        let NamedObjects { candidates, unknown } = self.objects_of(name).await?;
         if let Some(row) = self.tenants.by_name(name).await? {
             if unknown.contains(&row.group) {
                 return Ok(Identity::Nothing(Run::Again(UNKNOWN_INTERVAL)));
@@ -55,13 +55,16 @@ impl TenantController {
                 self.report_names_taken(&row, &candidates).await;
                 return Ok(Identity::Tenant(row));
             }
-            if !Box::pin(self.close(&row)).await? {
-                return Ok(Identity::Nothing(Run::Again(RACE_INTERVAL)));
+            if let Some(pause) = Box::pin(self.close(&row)).await? {
+                return Ok(Identity::Nothing(Run::Again(pause)));
             }
         }
         let Some((group, object)) = oldest(&candidates) else {
             return Ok(Identity::Nothing(Run::Done));
         };
+        if self.may_be_in(&unknown).await? {
+            return Ok(Identity::Nothing(Run::Again(UNKNOWN_INTERVAL)));
+        }
         let uid = object.uid().unwrap_or_default();
         let row = match self.tenants.observe(name, *group, &uid).await? {
             Observed::Current(row) | Observed::Recreated(row) => row,
@@ -70,6 +73,47 @@ impl TenantController {
         tracing::info!(tenant = %name, status = row.status.as_str(), "new tenant");
         self.report_names_taken(&row, &candidates).await;
         Ok(Identity::Tenant(row))
+    }
+
+    /// The objects of a name in all groups.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub(super) async fn objects_of(
+        &self,
+        name: &TenantName,
+    ) -> Result<NamedObjects, ReconcileError> {
+        let mut objects = NamedObjects { candidates: Vec::new(), unknown: Vec::new() };
+        for group in ApiGroup::ALL {
+            match self.cluster.get_custom(&group.resource(), name.as_str()).await? {
+                CustomObject::Found(object) => objects.candidates.push((group, object)),
+                CustomObject::Missing => {}
+                CustomObject::Unknown => objects.unknown.push(group),
+            }
+        }
+        Ok(objects)
+    }
+
+    /// Whether one of these groups, whose objects the API server did not tell, may have any. An
+    /// older one there must not lose its name to a younger one of another group.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub(super) async fn may_be_in(&self, unknown: &[ApiGroup]) -> Result<bool, ReconcileError> {
+        for group in unknown {
+            let definition = self.cluster.definition_state(&group.resource()).await?;
+            let review = AccessReview {
+                verb: "get",
+                group: group.name(),
+                resource: "tenants",
+                ..AccessReview::default()
+            };
+            let may_read = self.cluster.is_allowed(review).await?;
+            if may_have_tenants(*group, definition, may_read) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Reports to the other objects of the name that it is taken. A failure is logged only, because
@@ -92,6 +136,13 @@ impl TenantController {
 
 fn is_of((group, object): &Candidate, row: &TenantRow) -> bool {
     *group == row.group && object.metadata.uid.as_deref() == Some(row.object_uid.as_str())
+}
+
+/// Whether a group has Tenants that count, by its definition and the permission to read them. The
+/// broker may always read those of its own group. Without `install --capsule-api` the group of
+/// Capsule is another program's.
+fn may_have_tenants(group: ApiGroup, definition: DefinitionState, may_read: bool) -> bool {
+    definition != DefinitionState::NotServed && (may_read || group == ApiGroup::TenantBroker)
 }
 
 /// The object that was created first; of two with the same time that of the first group.
@@ -125,5 +176,24 @@ mod tests {
             assert_eq!(oldest(&candidates).map(|(group, _)| *group), Some(expected));
         }
         assert!(oldest(&[]).is_none());
+    }
+
+    /// Otherwise an API server that does not serve a definition for a moment would give its names
+    /// away.
+    #[test]
+    fn a_group_whose_definition_exists_may_have_older_objects() {
+        use DefinitionState::{NotServed, Served, Terminating};
+        for (group, definition, may_read, expected) in [
+            (ApiGroup::Capsule, Served, true, true),
+            (ApiGroup::Capsule, Terminating, true, true),
+            (ApiGroup::Capsule, NotServed, true, false),
+            (ApiGroup::Capsule, Served, false, false),
+            (ApiGroup::TenantBroker, Served, false, true),
+            (ApiGroup::TenantBroker, Served, true, true),
+            (ApiGroup::TenantBroker, NotServed, true, false),
+        ] {
+            let may_have = may_have_tenants(group, definition, may_read);
+            assert_eq!(may_have, expected, "{group:?} {definition:?} {may_read}");
+        }
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Every replica watches Tenants and their objects. Each event names a tenant, which a worker takes
 //! from a queue and reconciles as a whole. A lease in the database gives a tenant to one replica at
-//! a time. Besides events, all tenants are reconciled at an interval (`drift_seconds`).
+//! a time. Besides events, all tenants are reconciled at an interval (`drift_seconds`). The watches
+//! also feed the [`TenantCache`].
 //!
 //! Bindings come last and go first: a namespace has its limits before anybody is bound in it, and a
 //! tenant that is suspended, or whose object is gone, loses bindings and members before anything is
@@ -12,20 +13,26 @@
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `events` | watches of the cluster and changes in the database, as names in the queue |
+//! | `events`, `watch_retry` | watches of the cluster, as names in the queue |
+//! | `changes` | changes in the database, as names in the queue |
 //! | `queue`, `schedule` | the queue, with its pauses |
 //! | `reconcile`, `lease` | one run: lease, time limit, log, metrics |
 //! | `identify`, `close` | which object is the tenant, and the end of one whose object is gone |
+//! | `cleanup` | what is left of tenants that are gone |
 //! | `converge` | one tenant whose lease is held |
 //! | `namespaces`, `members` | which namespaces and persons belong to it |
 //! | `snapshot`, `apply`, `grant`, `withdraw`, `balance` | live objects, and their changes |
+//! | `create` | a namespace that a person requested |
 //! | `suspend` | suspension and resumption |
 //! | `report` | the status of the object |
 
 mod apply;
 mod balance;
+mod changes;
+mod cleanup;
 mod close;
 mod converge;
+mod create;
 mod error;
 mod events;
 mod grant;
@@ -39,27 +46,34 @@ mod report;
 mod schedule;
 mod snapshot;
 mod suspend;
+#[cfg(test)]
+mod testing;
+mod watch_retry;
 mod withdraw;
 
-use std::{sync::Arc, time::Duration};
-
-use k8s_openapi::api::{
-    core::v1::{LimitRange, Namespace},
-    rbac::v1::RoleBinding,
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, RwLock},
+    time::Duration,
 };
+
+use k8s_openapi::api::{core::v1::LimitRange, rbac::v1::RoleBinding};
 use tokio::{sync::Notify, task::JoinSet};
 use uuid::Uuid;
 
+pub use create::CreateNamespaceError;
+pub use error::ReconcileError;
 pub use reconcile::RECONCILE_OUTCOMES;
 
 use crate::{
     base::{clock::Clock, db::Db, telemetry::Metrics},
-    cluster::{Cluster, CustomResource},
+    cluster::Cluster,
     identity::PersonRules,
-    tenant::{ApiGroup, TenantSettings, Tenants},
+    tenant::{ApiGroup, TenantCache, TenantName, TenantSettings, Tenants},
     tier::Tiers,
     workspace::Workspaces,
 };
+use members::UnnamedMembers;
 use queue::Queue;
 
 /// Tenants that this process reconciles concurrently.
@@ -67,8 +81,6 @@ const WORKERS: usize = 4;
 /// How long a request without an answer may still be carried out: longer than the API server may
 /// stay silent. Until then amounts of quotas are not divided again.
 const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(16);
-/// The API groups of Tenants. If two objects have the same age, the first one counts.
-const GROUPS: [ApiGroup; 2] = [ApiGroup::TenantBroker, ApiGroup::Capsule];
 
 /// The dependencies of [`TenantController`].
 #[derive(Debug)]
@@ -79,6 +91,8 @@ pub struct Dependencies {
     pub clock: Clock,
     /// The cluster with the Tenants.
     pub cluster: Cluster,
+    /// The Tenants in memory, which the watches keep up to date.
+    pub cache: TenantCache,
     /// The memberships.
     pub workspaces: Workspaces,
     /// How people are named in Tenants.
@@ -99,6 +113,7 @@ pub struct TenantController {
     db: Db,
     clock: Clock,
     cluster: Cluster,
+    cache: TenantCache,
     tenants: Tenants,
     workspaces: Workspaces,
     person_rules: PersonRules,
@@ -107,8 +122,11 @@ pub struct TenantController {
     metrics: Metrics,
     resync_interval: Duration,
     queue: Queue,
+    unnamed_members: UnnamedMembers,
     /// All tenants have to be reconciled, because events may have been missed.
     resync: Notify,
+    /// Names of the open rows at the last resync.
+    open_tenants: RwLock<BTreeSet<TenantName>>,
     /// Identifier of this process among its replicas.
     replica: Uuid,
 }
@@ -120,10 +138,13 @@ impl TenantController {
             tenants: Tenants::new(dependencies.db.clone(), dependencies.clock.clone()),
             replica: dependencies.clock.random_id(),
             queue: Queue::default(),
+            unnamed_members: UnnamedMembers::default(),
             resync: Notify::new(),
+            open_tenants: RwLock::default(),
             db: dependencies.db,
             clock: dependencies.clock,
             cluster: dependencies.cluster,
+            cache: dependencies.cache,
             workspaces: dependencies.workspaces,
             person_rules: dependencies.person_rules,
             settings: dependencies.settings,
@@ -137,20 +158,20 @@ impl TenantController {
     ///
     /// # Panics
     /// One of its tasks panicked.
-    pub async fn run(self) {
-        let controller = Arc::new(self);
+    pub async fn run(self: Arc<Self>) {
         let mut tasks = JoinSet::new();
-        for group in GROUPS {
-            tasks.spawn(Arc::clone(&controller).watch_tenants(group));
+        for group in ApiGroup::ALL {
+            tasks.spawn(Arc::clone(&self).watch_tenants(group));
         }
-        tasks.spawn(Arc::clone(&controller).watch_labelled::<Namespace>());
-        tasks.spawn(Arc::clone(&controller).watch_labelled::<RoleBinding>());
-        tasks.spawn(Arc::clone(&controller).watch_labelled::<LimitRange>());
-        tasks.spawn(Arc::clone(&controller).watch_quotas());
-        tasks.spawn(Arc::clone(&controller).poll_database());
-        tasks.spawn(Arc::clone(&controller).resync_loop());
+        tasks.spawn(Arc::clone(&self).watch_namespaces());
+        tasks.spawn(Arc::clone(&self).watch_labelled::<RoleBinding>());
+        tasks.spawn(Arc::clone(&self).watch_labelled::<LimitRange>());
+        tasks.spawn(Arc::clone(&self).watch_quotas());
+        tasks.spawn(Arc::clone(&self).poll_database());
+        tasks.spawn(Arc::clone(&self).resync_loop());
+        tasks.spawn(Arc::clone(&self).cleanup_loop());
         for _ in 0..WORKERS {
-            tasks.spawn(Arc::clone(&controller).work());
+            tasks.spawn(Arc::clone(&self).work());
         }
         // No task ends by itself.
         if let Some(Err(error)) = tasks.join_next().await
@@ -159,9 +180,9 @@ impl TenantController {
             std::panic::resume_unwind(error.into_panic());
         }
     }
-}
 
-/// The resource of Tenants in a group.
-fn resource_of(group: ApiGroup) -> CustomResource {
-    CustomResource::new(group.name(), group.version(), "Tenant")
+    /// Adds a tenant to the queue of this process.
+    pub fn reconcile_soon(&self, tenant: &TenantName) {
+        self.queue.add(tenant.clone());
+    }
 }

@@ -7,18 +7,21 @@
 //! | creating, active | exists | it may have rights |
 //! | creating, active | is being deleted | terminating |
 //! | terminating | exists again | creating |
-//! | creating, made through the broker a while ago | does not exist | the broker creates it |
+//! | creating, claimed by a person a while ago, never seen | does not exist | the broker creates it |
 //! | any other | does not exist | gone |
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::api::core::v1::Namespace;
 use tenant_shared::{HOME_LABEL, WORKSPACE_LABEL};
 
 use super::{TenantController, error::ReconcileError, snapshot::Snapshot};
 use crate::tenant::{
-    Claim, Condition, NamespaceRow, NamespaceStatus, Tenant, TenantRow, check_namespace_name,
-    home_name, longest_prefix,
+    Claim, Condition, NamespaceRow, NamespaceStatus, Tenant, TenantName, TenantRow,
+    check_namespace_name, home_name, longest_prefix,
 };
 
 /// How long a namespace may take to be created by the request that claimed it. After that the
@@ -36,6 +39,8 @@ pub(super) struct TenantNamespaces {
     pub(super) over_quota: Vec<String>,
     /// Those that carry the label of the tenant, and are not its own.
     pub(super) conflicts: Vec<String>,
+    /// Those whose rows this version cannot read. They are left alone.
+    pub(super) unreadable: Vec<String>,
 }
 
 /// What has to be done with a namespace.
@@ -58,7 +63,8 @@ fn step(row: Option<&NamespaceRow>, live: Option<&Namespace>, now: i64) -> Step 
     let is_terminating = live.is_some_and(is_terminating);
     match (row.map(|row| row.status), live) {
         (Some(Creating), None) => match row {
-            Some(row) if row.made_by.is_none() => Step::Set(Gone),
+            // It was deleted by somebody who may do so, so it is not made again.
+            Some(row) if row.made_by.is_none() || row.was_seen() => Step::Set(Gone),
             Some(row) if is_older(row.change_at, now) => Step::Allow,
             _ => Step::Ignore,
         },
@@ -70,6 +76,11 @@ fn step(row: Option<&NamespaceRow>, live: Option<&Namespace>, now: i64) -> Step 
         (Some(OverQuota | Gone) | None, Some(_)) if !is_terminating => Step::Claim,
         _ => Step::Ignore,
     }
+}
+
+/// Whether a row is that of a namespace which was not in the cluster until now.
+fn is_unseen(row: &NamespaceRow) -> bool {
+    row.status == NamespaceStatus::Creating && !row.was_seen()
 }
 
 fn is_older(since: i64, now: i64) -> bool {
@@ -85,7 +96,7 @@ fn is_terminating(namespace: &Namespace) -> bool {
 impl TenantNamespaces {
     /// Number of namespaces and their names, for the status.
     pub(super) fn names(&self) -> Vec<&str> {
-        let others = self.terminating.iter().chain(&self.over_quota);
+        let others = self.terminating.iter().chain(&self.over_quota).chain(&self.unreadable);
         self.allowed.keys().chain(others).map(String::as_str).collect()
     }
 
@@ -130,6 +141,9 @@ impl TenantController {
         for (name, (known, live)) in places {
             match step(known.as_ref(), live, self.clock.now_ms()) {
                 Step::Allow => {
+                    if live.is_some() && known.as_ref().is_some_and(is_unseen) {
+                        self.tenants.record_namespace_seen(&name).await?;
+                    }
                     let status = known.map_or(NamespaceStatus::Creating, |row| row.status);
                     namespaces.allowed.insert(name, status);
                 }
@@ -155,7 +169,8 @@ impl TenantController {
             }
         }
         // After the others, because one that is gone may leave room.
-        let open = if to_claim.is_empty() { Vec::new() } else { self.tenants.list().await? };
+        let open =
+            if to_claim.is_empty() { BTreeSet::new() } else { self.tenants.open_names().await? };
         for (name, known, live) in to_claim {
             if self.may_have(tenant, &name, live, &open) {
                 let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
@@ -174,7 +189,7 @@ impl TenantController {
         tenant: &Tenant,
         name: &str,
         live: Option<&Namespace>,
-        open: &[TenantRow],
+        open: &BTreeSet<TenantName>,
     ) -> bool {
         let labels = live.and_then(|live| live.metadata.labels.as_ref());
         let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
@@ -184,7 +199,7 @@ impl TenantController {
         if check_namespace_name(tenant, name, &self.settings).is_err() {
             return false;
         }
-        let owner = longest_prefix(open.iter().map(|row| &row.name), name);
+        let owner = longest_prefix(open, name);
         owner.is_none_or(|owner| *owner == tenant.name)
     }
 
@@ -237,7 +252,7 @@ mod tests {
             tenant_id: Uuid::nil(),
             status,
             made_by,
-            created_at: 0,
+            created_at: NOW - age,
             change_at: NOW - age,
         }
     }
@@ -268,5 +283,27 @@ mod tests {
         let made = |age| step(Some(&row(Creating, Some(Uuid::nil()), age)), None, NOW);
         assert_eq!(made(15_000), Step::Ignore, "the request may create it");
         assert_eq!(made(15_001), Step::Allow, "the request failed");
+    }
+
+    /// The person who may delete it has just done so.
+    #[test]
+    fn a_namespace_that_was_seen_and_is_deleted_is_not_created_again() {
+        for age in [0, 15_001] {
+            let new = row(Creating, Some(Uuid::nil()), age);
+            assert!(is_unseen(&new));
+            let seen = NamespaceRow { created_at: new.created_at - 1, ..new };
+            assert!(!is_unseen(&seen));
+            assert_eq!(step(Some(&seen), None, NOW), Step::Set(Gone));
+            assert_eq!(step(Some(&seen), Some(&live("Active")), NOW), Step::Allow);
+        }
+        assert!(!is_unseen(&row(Active, None, 0)));
+    }
+
+    /// The size of the status keeps a Tenant with namespaces from being deleted.
+    #[test]
+    fn namespaces_with_unreadable_rows_are_in_the_status() {
+        let unreadable = vec!["solar-x".to_owned()];
+        let namespaces = TenantNamespaces { unreadable, ..TenantNamespaces::default() };
+        assert_eq!(namespaces.names(), ["solar-x"]);
     }
 }

@@ -10,7 +10,10 @@ use tracing::Instrument as _;
 use super::{
     IN_FLIGHT_TIMEOUT, TenantController, error::ReconcileError, identify::Identity, schedule::Run,
 };
-use crate::{base::error_chain, tenant::TenantName};
+use crate::{
+    base::error_chain,
+    tenant::{TenantName, TenantStatus},
+};
 
 /// How long a run may take. What it did until then is kept, and the next run does the rest. This and
 /// [`IN_FLIGHT_TIMEOUT`] are together shorter than the lease.
@@ -47,7 +50,11 @@ impl TenantController {
             Ok(Err(error)) => error_chain(&error),
             Err(_) => {
                 // Amounts of quotas are divided by what was read, so no request may be under way.
-                tokio::time::sleep(IN_FLIGHT_TIMEOUT).await;
+                // A suspension does not wait for that, because it divides none.
+                tokio::select! {
+                    () = tokio::time::sleep(IN_FLIGHT_TIMEOUT) => {}
+                    () = self.until_status(name, |status| status == TenantStatus::Suspending) => {}
+                }
                 format!("not done in {RUN_TIMEOUT:?}")
             }
         };
@@ -57,12 +64,18 @@ impl TenantController {
     }
 
     async fn reconcile(&self, name: &TenantName) -> Result<Run, ReconcileError> {
+        // Before the objects are read, because a suspension follows from the row alone.
+        let enforced = Box::pin(self.enforce(name)).await?;
+        let end = |run| enforced.as_ref().map_or(run, |enforced| enforced.end(run));
+        if enforced.as_ref().is_some_and(|enforced| !enforced.held_lease) {
+            return Ok(end(Run::Again(LEASE_RETRY)));
+        }
         let row = match Box::pin(self.identify(name)).await? {
             Identity::Tenant(row) => row,
-            Identity::Nothing(result) => return Ok(result),
+            Identity::Nothing(result) => return Ok(end(result)),
         };
-        let Some(lease) = self.lease(&row).await? else { return Ok(Run::Again(LEASE_RETRY)) };
-        let result = Box::pin(self.converge(row.id)).await;
+        let Some(lease) = self.lease(&row).await? else { return Ok(end(Run::Again(LEASE_RETRY))) };
+        let result = Box::pin(self.converge(row.id, enforced.as_ref())).await;
         self.release(lease).await;
         result
     }

@@ -2,7 +2,7 @@
 
 use kube::api::DynamicObject;
 
-use super::{TenantController, error::ReconcileError, resource_of};
+use super::{TenantController, error::ReconcileError};
 use crate::{
     cluster::ClusterError,
     tenant::{ApiGroup, Condition, StatusInputs, TenantStatus, tenant_status},
@@ -34,7 +34,7 @@ impl TenantController {
         if previous == Some(&status) {
             return Ok(true);
         }
-        match self.cluster.write_custom_status(&resource_of(group), object, &status).await {
+        match self.cluster.write_custom_status(&group.resource(), object, &status).await {
             Ok(()) => Ok(true),
             Err(ClusterError::Conflict(_) | ClusterError::NotFound(_)) => Ok(false),
             Err(error) => Err(error.into()),

@@ -7,11 +7,12 @@ use k8s_openapi::api::{
     core::v1::{LimitRange, Namespace, ResourceQuota},
     rbac::v1::RoleBinding,
 };
+use kube::ResourceExt as _;
 use tenant_shared::TENANT_LABEL;
 
 use crate::{
     cluster::{Cluster, ClusterError, Object},
-    tenant::TenantName,
+    tenant::{TenantName, role_binding_name},
 };
 
 /// Kind, namespace and name of an object; the namespace of a namespace is empty.
@@ -24,17 +25,20 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads the namespaces, ResourceQuotas, LimitRanges and RoleBindings of a tenant.
+    /// Reads the namespaces, ResourceQuotas, LimitRanges and RoleBindings of a tenant. RoleBindings
+    /// under names of others are left out, because owners may make any number of them.
     ///
     /// # Errors
     /// A request failed.
     pub(super) async fn read(cluster: &Cluster, tenant: &TenantName) -> Result<Self, ClusterError> {
-        let tenant = tenant.as_str();
+        let label = tenant.as_str();
         let (namespaces, quotas, limits, bindings) = tokio::try_join!(
-            cluster.list_with_label::<Namespace>(TENANT_LABEL, tenant),
-            cluster.list_with_label::<ResourceQuota>(TENANT_LABEL, tenant),
-            cluster.list_with_label::<LimitRange>(TENANT_LABEL, tenant),
-            cluster.list_with_label::<RoleBinding>(TENANT_LABEL, tenant),
+            cluster.list_with_label::<Namespace>(TENANT_LABEL, label),
+            cluster.list_with_label::<ResourceQuota>(TENANT_LABEL, label),
+            cluster.list_with_label::<LimitRange>(TENANT_LABEL, label),
+            cluster.list_selected(TENANT_LABEL, label, |binding: &RoleBinding| {
+                is_binding_name(tenant, &binding.name_any())
+            }),
         )?;
         let namespaces = namespaces.into_iter().map(|it| Object::Namespace(Box::new(it)));
         let quotas = quotas.into_iter().map(|it| Object::ResourceQuota(Box::new(it)));
@@ -46,6 +50,14 @@ impl Snapshot {
     /// A snapshot of these objects.
     pub(super) fn new(objects: impl IntoIterator<Item = Object>) -> Self {
         Self { objects: objects.into_iter().map(|object| (key(&object), object)).collect() }
+    }
+
+    /// Leaves out the objects of these namespaces. Returns the names of those that exist.
+    pub(super) fn leave_out(&mut self, namespaces: &BTreeSet<String>) -> Vec<String> {
+        let existing = self.namespaces().map(|(name, _)| name.to_owned());
+        let existing = existing.filter(|name| namespaces.contains(name)).collect();
+        self.objects.retain(|_, object| !namespaces.contains(namespace_of(object)));
+        existing
     }
 
     /// The live object with the kind and name of a desired one.
@@ -74,6 +86,12 @@ impl Snapshot {
             },
         )
     }
+}
+
+/// Whether the broker gives a RoleBinding of this tenant such a name. Owners may label bindings of
+/// their own, but not name them so.
+pub(super) fn is_binding_name(tenant: &TenantName, name: &str) -> bool {
+    name.starts_with(&role_binding_name(tenant, ""))
 }
 
 /// Namespace of an object; its own name for a namespace.
@@ -122,6 +140,17 @@ mod tests {
     }
 
     #[test]
+    fn a_binding_of_another_tenant_or_of_an_owner_has_another_name() {
+        let solar = "solar".parse().unwrap();
+        for name in ["tenant-solar-admin", "tenant-solar-tenant-owner"] {
+            assert!(is_binding_name(&solar, name), "{name}");
+        }
+        for name in ["own", "tenant-lunar-admin", "tenant-solar", "x-tenant-solar-admin"] {
+            assert!(!is_binding_name(&solar, name), "{name}");
+        }
+    }
+
+    #[test]
     fn objects_that_are_not_desired_are_found_and_namespaces_are_none_of_them() {
         let kept = binding("solar-a", "kept");
         let extra = [binding("solar-a", "extra"), binding("solar-b", "kept")];
@@ -131,5 +160,16 @@ mod tests {
         assert_eq!(others, extra.iter().collect::<Vec<_>>());
         assert_eq!(namespace_of(&kept), "solar-a");
         assert_eq!(namespace_of(&namespace("solar-z")), "solar-z");
+    }
+
+    #[test]
+    fn a_namespace_is_left_out_with_its_objects() {
+        let kept = [namespace("solar-a"), binding("solar-a", "b")];
+        let all = [namespace("solar-b"), binding("solar-b", "b"), binding("solar-c", "b")];
+        let mut snapshot = Snapshot::new(kept.iter().chain(&all).cloned());
+        let left_out = BTreeSet::from(["solar-b", "solar-c"].map(str::to_owned));
+        assert_eq!(snapshot.leave_out(&left_out), ["solar-b"]);
+        assert_eq!(snapshot.others([]).collect::<Vec<_>>(), [&kept[1]]);
+        assert_eq!(snapshot.namespaces().map(|(name, _)| name).collect::<Vec<_>>(), ["solar-a"]);
     }
 }

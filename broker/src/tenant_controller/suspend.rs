@@ -1,52 +1,174 @@
 //! Suspension and resumption of a tenant in the cluster. The decision is in the row.
 //!
+//! A suspension needs the row and those of the namespaces only: neither the object, nor lists of what
+//! others made, nor for the revocation the lease, because each step is idempotent. A replica that
+//! has the lease records the end.
+//!
 //! The label of a namespace ends writes, and the deletion of its bindings ends reads, so both belong
 //! together; bindings that owners made come after all namespaces, because they are of
 //! ServiceAccounts that no member can use any more. Each step is tried whatever becomes of the
 //! others.
 
+use std::{collections::BTreeSet, time::Duration};
+
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Namespace;
+use tenant_shared::{HOME_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE, WORKSPACE_LABEL};
+use uuid::Uuid;
 
 use super::{
-    TenantController,
-    error::ReconcileError,
-    snapshot::{Snapshot, namespace_of},
-    withdraw::{MAX_IN_FLIGHT, Withdrawal, is_binding_of},
+    TenantController, error::ReconcileError, schedule::Run, snapshot::Snapshot,
+    withdraw::MAX_IN_FLIGHT,
 };
 use crate::{
     base::error_chain,
     cluster::{ClusterError, is_marked_suspended},
-    tenant::{TenantRow, TenantStatus, home_name},
+    tenant::{
+        ClusterRoleName, NamespaceRow, NamespaceStatus, TenantName, TenantRow, TenantStatus,
+        home_name, role_binding_name,
+    },
 };
 
+/// Interval at which a run looks whether the tenant was suspended or resumed meanwhile.
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A suspension that a run has enforced.
+#[derive(Debug)]
+pub(super) struct Enforced {
+    /// The tenant.
+    pub(super) tenant: Uuid,
+    /// Whether the lease was held. Without it the rights are revoked, and that is not recorded.
+    pub(super) held_lease: bool,
+    /// What failed, for people.
+    pub(super) failures: Vec<String>,
+}
+
+impl Enforced {
+    /// The result of a run that ends after this one.
+    pub(super) fn end(&self, otherwise: Run) -> Run {
+        if self.failures.is_empty() { otherwise } else { Run::Failed }
+    }
+}
+
+/// A namespace in which a suspension has begun.
+#[derive(Debug)]
+struct Begun {
+    name: String,
+    /// False if it does not exist, or is not the tenant's.
+    is_ours: bool,
+    failures: Vec<String>,
+}
+
+/// Whether nobody may have rights in a tenant of this status.
+pub(super) fn is_suspension(status: TenantStatus) -> bool {
+    matches!(status, TenantStatus::Suspending | TenantStatus::Suspended)
+}
+
 impl TenantController {
-    /// Revokes all rights in a tenant that is being suspended, or that has regained some. Returns
-    /// what failed, for people.
+    /// Revokes all rights in the tenant of a name, if it is being suspended or is suspended; `None`
+    /// if it is not. If another replica has the lease, that one may be dead or busy, so the rights
+    /// are revoked without it.
     ///
     /// # Errors
     /// The database failed.
-    pub(super) async fn enforce_suspension(
+    pub(super) async fn enforce(
         &self,
-        row: &TenantRow,
-        snapshot: &Snapshot,
-    ) -> Result<Vec<String>, ReconcileError> {
-        let namespaces: Vec<(&str, &Namespace)> = snapshot.namespaces().collect();
-        let requests: Vec<_> = namespaces
-            .iter()
-            .map(|(name, live)| self.suspend_namespace(row, snapshot, name, live))
-            .collect();
-        let results: Vec<Vec<String>> =
-            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        let mut failures: Vec<String> = results.into_iter().flatten().collect();
-        if row.status == TenantStatus::Suspending {
-            // A ServiceAccount that a slow provisioning makes is deleted by the next attempt.
-            if let Err(error) = Box::pin(self.workspaces.revoke_tokens_of_members(row.id)).await {
-                failures.push(format!("ServiceAccounts of members: {}", error_chain(&error)));
+        name: &TenantName,
+    ) -> Result<Option<Enforced>, ReconcileError> {
+        let suspended = |row: &TenantRow| is_suspension(row.status);
+        let Some(row) = self.tenants.by_name(name).await?.filter(suspended) else {
+            return Ok(None);
+        };
+        let Some(lease) = self.lease(&row).await? else {
+            let failures = Box::pin(self.revoke_without_lease(&row)).await?;
+            return Ok(Some(Enforced { tenant: row.id, held_lease: false, failures }));
+        };
+        let result = Box::pin(self.enforce_with_lease(row.id)).await;
+        self.release(lease).await;
+        result
+    }
+
+    async fn enforce_with_lease(&self, id: Uuid) -> Result<Option<Enforced>, ReconcileError> {
+        // Read again, because another replica may have changed it before the lease was held.
+        let suspended = |row: &TenantRow| is_suspension(row.status);
+        let Some(mut row) = self.tenants.by_id(id).await?.filter(suspended) else {
+            return Ok(None);
+        };
+        let failures = Box::pin(self.revoke_rights(&row)).await?;
+        if failures.is_empty() {
+            let (from, to) = (TenantStatus::Suspending, TenantStatus::Suspended);
+            self.advance(&mut row, from, to).await?;
+        }
+        Ok(Some(Enforced { tenant: row.id, held_lease: true, failures }))
+    }
+
+    /// Revokes the rights unless the suspension was recorded as done. Ends when it is, because the
+    /// tenant may be resumed from then on.
+    async fn revoke_without_lease(&self, row: &TenantRow) -> Result<Vec<String>, ReconcileError> {
+        if row.status != TenantStatus::Suspending {
+            return Ok(Vec::new());
+        }
+        tokio::select! {
+            failures = Box::pin(self.revoke_rights(row)) => failures,
+            () = self.until_status(&row.name, |status| status != TenantStatus::Suspending) => {
+                Ok(Vec::new())
             }
         }
+    }
+
+    /// Waits until the status of an open tenant satisfies a condition. While the database fails, the
+    /// status counts as unchanged.
+    pub(super) async fn until_status(&self, name: &TenantName, holds: fn(TenantStatus) -> bool) {
+        loop {
+            tokio::time::sleep(STATUS_INTERVAL).await;
+            if let Ok(Some(row)) = self.tenants.by_name(name).await
+                && holds(row.status)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Sets the status of a row whose suspension or resumption is complete. Does nothing if it has
+    /// another status than `from`.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(super) async fn advance(
+        &self,
+        row: &mut TenantRow,
+        from: TenantStatus,
+        to: TenantStatus,
+    ) -> Result<(), ReconcileError> {
+        if row.status == from && self.tenants.advance(row.id, from, to).await? {
+            tracing::info!(
+                tenant = %row.name, was = from.as_str(), status = to.as_str(),
+                "status of a tenant changed"
+            );
+            row.status = to;
+        }
+        Ok(())
+    }
+
+    /// Revokes all rights in a tenant that is being suspended, or that has regained some. Returns
+    /// what failed, for people.
+    async fn revoke_rights(&self, row: &TenantRow) -> Result<Vec<String>, ReconcileError> {
+        let home = home_name(&row.name);
+        let rows = self.tenants.namespaces(row.id).await?;
+        let members = self.begin_in_home(row, &home);
+        let requests: Vec<_> = names_of(&rows).map(|name| self.begin_in(row, name)).collect();
+        let namespaces =
+            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect::<Vec<Begun>>();
+        let ((begun, failure), mut all) = tokio::join!(Box::pin(members), Box::pin(namespaces));
+        all.push(begun);
+        let mut failures: Vec<String> = failure.into_iter().collect();
+        let mut ours = Vec::new();
+        for begun in all {
+            failures.extend(begun.failures);
+            ours.extend(begun.is_ours.then_some(begun.name));
+        }
         let requests: Vec<_> =
-            namespaces.iter().map(|(name, _)| self.delete_all_bindings(row, name)).collect();
+            ours.iter().map(|name| self.delete_all_bindings(row, name)).collect();
         let results: Vec<Option<String>> =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
         failures.extend(results.into_iter().flatten());
@@ -58,29 +180,69 @@ impl TenantController {
         Ok(failures)
     }
 
-    /// Labels a namespace, and deletes the bindings that the broker made in it.
-    async fn suspend_namespace(
-        &self,
-        row: &TenantRow,
-        snapshot: &Snapshot,
-        name: &str,
-        live: &Namespace,
-    ) -> Vec<String> {
+    /// The home has its label before the members lose their ServiceAccounts, so that nobody gets
+    /// another one.
+    async fn begin_in_home(&self, row: &TenantRow, home: &str) -> (Begun, Option<String>) {
+        let begun = self.begin_in(row, home).await;
+        (begun, Box::pin(self.revoke_members(row)).await)
+    }
+
+    /// Labels a namespace, and deletes the bindings that the broker makes in it, by their names.
+    async fn begin_in(&self, row: &TenantRow, name: &str) -> Begun {
         let mut failures = Vec::new();
-        if !is_marked_suspended(live) {
-            let uid = live.metadata.uid.as_deref();
-            if let Err(error) = self.cluster.mark_suspended(name, uid, true).await {
+        let is_ours = match self.label(row, name).await {
+            Ok(is_ours) => is_ours,
+            // The names of the bindings are nobody else's.
+            Err(error) => {
                 failures.extend(failure(name, "label", &error));
+                !matches!(error, ClusterError::NotFound(_))
             }
+        };
+        if is_ours && row.status == TenantStatus::Suspending {
+            let requests: Vec<_> = self
+                .own_bindings(&row.name)
+                .into_iter()
+                .map(|binding| self.delete_own_binding(name, binding))
+                .collect();
+            let results: Vec<Option<String>> =
+                stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+            failures.extend(results.into_iter().flatten());
         }
-        let ours = snapshot
-            .others([])
-            .filter(|object| namespace_of(object) == name && is_binding_of(&row.name, object));
-        let withdrawals: Vec<Withdrawal<'_>> = ours.map(Withdrawal::Delete).collect();
-        let failed = self.withdraw(withdrawals).await;
-        failures
-            .extend(failed.iter().map(|(what, error)| format!("{what}: {}", error_chain(error))));
-        failures
+        Begun { name: name.to_owned(), is_ours, failures }
+    }
+
+    async fn delete_own_binding(&self, namespace: &str, name: String) -> Option<String> {
+        let error = self.cluster.delete_role_binding(namespace, &name, None).await.err()?;
+        failure(namespace, &format!("RoleBinding {name}"), &error)
+    }
+
+    /// Labels a namespace as suspended. Returns false if it does not exist or is not the tenant's.
+    async fn label(&self, row: &TenantRow, name: &str) -> Result<bool, ClusterError> {
+        let live = self.cluster.namespace(name).await?;
+        let Some(live) = live.filter(|live| is_of(live, name, &row.name)) else {
+            return Ok(false);
+        };
+        if !is_marked_suspended(&live) {
+            self.cluster.mark_suspended(name, live.metadata.uid.as_deref(), true).await?;
+        }
+        Ok(true)
+    }
+
+    /// Names of the RoleBindings that the broker makes for a tenant. A role that the settings no
+    /// longer have is left to the deletion of all bindings.
+    fn own_bindings(&self, tenant: &TenantName) -> Vec<String> {
+        let roles = self.settings.cluster_roles.iter().map(ClusterRoleName::as_str);
+        let all: BTreeSet<&str> = roles.chain([TENANT_OWNER_ROLE]).collect();
+        all.into_iter().map(|role| role_binding_name(tenant, role)).collect()
+    }
+
+    async fn revoke_members(&self, row: &TenantRow) -> Option<String> {
+        if row.status != TenantStatus::Suspending {
+            return None;
+        }
+        // A ServiceAccount that a slow provisioning makes is deleted by the next attempt.
+        let revoked = Box::pin(self.workspaces.revoke_tokens_of_members(row.id)).await;
+        revoked.err().map(|error| format!("ServiceAccounts of members: {}", error_chain(&error)))
     }
 
     /// Deletes all bindings of a namespace, whoever made them. Of a suspended tenant first looks
@@ -90,11 +252,24 @@ impl TenantController {
             if row.status == TenantStatus::Suspended
                 && !self.cluster.has_role_bindings(namespace).await?
             {
-                return Ok(());
+                return Ok(0);
             }
             self.cluster.delete_role_bindings(namespace).await
         };
-        deleted.await.err().and_then(|error| failure(namespace, "RoleBindings", &error))
+        match deleted.await {
+            Ok(0) => None,
+            Ok(bindings) => {
+                tracing::info!(
+                    tenant = %row.name,
+                    namespace,
+                    bindings,
+                    "other RoleBindings in a suspended tenant deleted; a resumption does not \
+                     restore them"
+                );
+                None
+            }
+            Err(error) => failure(namespace, "RoleBindings", &error),
+        }
     }
 
     /// Removes the labels of a tenant that is being resumed, that of the home first, and lets its
@@ -105,10 +280,14 @@ impl TenantController {
     pub(super) async fn resume_namespaces(
         &self,
         row: &TenantRow,
+        rows: &[NamespaceRow],
         snapshot: &Snapshot,
     ) -> Result<Vec<String>, ReconcileError> {
         let home = home_name(&row.name);
-        let marked = snapshot.namespaces().filter(|(_, live)| is_marked_suspended(live));
+        let ours: BTreeSet<&str> = names_of(rows).chain([home.as_str()]).collect();
+        let marked = snapshot.namespaces().filter(|(name, live)| {
+            is_marked_suspended(live) && ours.contains(name) && is_of(live, name, &row.name)
+        });
         let (homes, others): (Vec<_>, Vec<_>) = marked.partition(|(name, _)| *name == home);
         let mut failures = Vec::new();
         for (name, live) in homes {
@@ -131,6 +310,22 @@ impl TenantController {
     }
 }
 
+/// Names of the namespaces that a tenant has, in which somebody may have rights.
+fn names_of(rows: &[NamespaceRow]) -> impl Iterator<Item = &str> {
+    use NamespaceStatus::{Gone, Orphaned};
+    rows.iter().filter(|row| !matches!(row.status, Gone | Orphaned)).map(|row| row.name.as_str())
+}
+
+/// Whether a namespace is the home of a tenant, or one of its namespaces. One of that name may have
+/// been made by others meanwhile, or be that of a personal workspace.
+fn is_of(live: &Namespace, name: &str, tenant: &TenantName) -> bool {
+    let label = |label: &str| live.metadata.labels.as_ref().and_then(|labels| labels.get(label));
+    let has_home = label(HOME_LABEL).is_some_and(|value| value == "true");
+    label(TENANT_LABEL).is_some_and(|value| value == tenant.as_str())
+        && label(WORKSPACE_LABEL).is_none()
+        && has_home == (name == home_name(tenant))
+}
+
 /// A step that failed; `None` if the namespace does not exist any more.
 fn failure(namespace: &str, step: &str, error: &ClusterError) -> Option<String> {
     let is_gone = matches!(error, ClusterError::NotFound(_));
@@ -140,6 +335,7 @@ fn failure(namespace: &str, step: &str, error: &ClusterError) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -152,5 +348,52 @@ mod tests {
         assert_eq!(failure("solar-a", "label", &error(404)), None);
         let failed = failure("solar-a", "label", &error(403)).unwrap();
         assert!(failed.starts_with("label in solar-a: the cluster refused"), "{failed}");
+    }
+
+    #[test]
+    fn only_namespaces_with_the_labels_of_the_tenant_are_suspended() {
+        let solar = "solar".parse().unwrap();
+        let is_ours = |name: &str, labels: Value| {
+            let metadata = json!({"name": name, "labels": labels});
+            let live = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            is_of(&live, name, &solar)
+        };
+        let home = json!({TENANT_LABEL: "solar", HOME_LABEL: "true"});
+        assert!(is_ours("tenant-solar", home.clone()));
+        assert!(is_ours("solar-a", json!({TENANT_LABEL: "solar"})));
+        for (name, labels) in [
+            ("solar-a", home),
+            ("solar-a", json!({})),
+            ("solar-a", json!({TENANT_LABEL: "lunar"})),
+            ("solar-a", json!({TENANT_LABEL: "solar", WORKSPACE_LABEL: "x"})),
+            ("tenant-solar", json!({TENANT_LABEL: "solar"})),
+            ("tenant-solar", json!({HOME_LABEL: "true"})),
+        ] {
+            assert!(!is_ours(name, labels.clone()), "{name} {labels}");
+        }
+    }
+
+    #[test]
+    fn namespaces_that_are_gone_are_left_out() {
+        let rows: Vec<NamespaceRow> = NamespaceStatus::ALL
+            .map(|status| NamespaceRow {
+                name: format!("solar-{}", status.as_str()),
+                tenant_id: Uuid::nil(),
+                status,
+                made_by: None,
+                created_at: 0,
+                change_at: 0,
+            })
+            .into();
+        let names: Vec<&str> = names_of(&rows).collect();
+        let expected = ["solar-creating", "solar-active", "solar-over_quota", "solar-terminating"];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn an_open_step_makes_the_run_a_failed_one() {
+        let enforced = |failures| Enforced { tenant: Uuid::nil(), held_lease: true, failures };
+        assert_eq!(enforced(Vec::new()).end(Run::Done), Run::Done);
+        assert_eq!(enforced(vec!["label in solar-a".to_owned()]).end(Run::Done), Run::Failed);
     }
 }

@@ -1,5 +1,6 @@
 //! Withdrawals: subjects of bindings, and objects that are not desired. They come after all
-//! additions, and a failed addition does not keep them from being done.
+//! additions and before the amounts of quotas, and a failed addition does not keep them from being
+//! done.
 
 use futures_util::{StreamExt as _, stream};
 use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE};
@@ -7,11 +8,11 @@ use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE};
 use super::{
     TenantController,
     apply::{ensure, only_grants_more},
-    snapshot::{Snapshot, name_of, namespace_of},
+    snapshot::{Snapshot, is_binding_name, name_of, namespace_of},
 };
 use crate::{
     cluster::{ClusterError, Object},
-    tenant::{Desired, TenantName, role_binding_name},
+    tenant::{Desired, TenantName},
 };
 
 /// Requests for one tenant that are in flight.
@@ -60,12 +61,10 @@ pub(super) fn withdrawals<'a>(
     narrower.chain(others.map(Withdrawal::Delete)).collect()
 }
 
-/// Whether an object is a RoleBinding that the broker made for this tenant. Owners may label
-/// bindings of their own, but not name them so. The label `managed-by` does not count, because other
-/// tools overwrite it.
+/// Whether an object is a RoleBinding that the broker made for this tenant. The label `managed-by`
+/// does not count, because other tools overwrite it.
 pub(super) fn is_binding_of(tenant: &TenantName, object: &Object) -> bool {
-    matches!(object, Object::RoleBinding(_))
-        && name_of(object).starts_with(&role_binding_name(tenant, ""))
+    matches!(object, Object::RoleBinding(_)) && is_binding_name(tenant, name_of(object))
 }
 
 fn is_managed(object: &Object) -> bool {

@@ -6,6 +6,10 @@ use std::collections::BTreeMap;
 
 pub use host_suffix::HostSuffix;
 
+/// Name of the tier whose gateway limits a workspace has if its own tier is not configured, and a
+/// membership in a tenant without a tier.
+pub const DEFAULT_TIER: &str = "basic";
+
 /// One tier. Amounts are Kubernetes quantities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tier {

@@ -1,7 +1,5 @@
 //! Creation of the objects of a workspace in its cluster, for `init` and `resume`.
 
-use std::time::Duration;
-
 use tenant_shared::WorkspaceStatus;
 
 use super::{WorkspaceRow, Workspaces, objects, store::MadeUids};
@@ -9,13 +7,6 @@ use crate::{
     cluster::{Cluster, ClusterError, EnsuredObject, Object},
     tier::Tier,
 };
-
-/// How long the API server may take to enforce a new quota.
-const QUOTA_TIMEOUT: Duration = Duration::from_secs(5);
-/// First interval between two reads of the quota's status. It doubles up to
-/// [`MAX_QUOTA_POLL_INTERVAL`].
-const QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(10);
-const MAX_QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Workspaces {
     /// Creates the objects in order.
@@ -57,20 +48,7 @@ impl Workspaces {
         workspace: &WorkspaceRow,
     ) -> Result<(), ClusterError> {
         let cluster = self.cluster_of(workspace)?;
-        let (namespace, quota) = (workspace.k8s_namespace.as_str(), objects::QUOTA_NAME);
-        let mut pause = QUOTA_POLL_INTERVAL;
-        let enforced = async {
-            while !cluster.quota_is_enforced(namespace, quota).await? {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(MAX_QUOTA_POLL_INTERVAL);
-            }
-            Ok(())
-        };
-        let late = |_| {
-            let (namespace, quota) = (namespace.to_owned(), quota.to_owned());
-            Err(ClusterError::QuotaNotEnforced { namespace, quota })
-        };
-        tokio::time::timeout(QUOTA_TIMEOUT, enforced).await.unwrap_or_else(late)
+        cluster.wait_for_quota(&workspace.k8s_namespace, objects::QUOTA_NAME).await
     }
 }
 

@@ -36,7 +36,7 @@ use uuid::Uuid;
 
 pub use active::Active;
 pub use error::{REVOCATION_FAILURE_CAUSES, WorkspaceError};
-pub use membership::{Membership, MembershipRequest};
+pub use membership::{ChangedMembership, Membership, MembershipRequest};
 pub use notifier::{NotificationReceiver, Notifier, PendingAcks, notification_channel};
 pub use objects::{LIMITS_NAME, NETWORK_POLICY_NAME, QUOTA_NAME};
 pub use progress::REVOCATION_STEPS;
@@ -44,13 +44,14 @@ pub(crate) use progress::Steps;
 pub use provision::Initialized;
 pub use restored::orphaned_namespaces;
 pub(crate) use restored::{distrust_restored, suspend_restored, suspend_restored_of};
+pub(crate) use resume::TOKEN_CACHE_MS;
 pub(crate) use rotate::ROTATION_STEPS;
 pub use store::{WorkspaceRow, WorkspaceStatusRow};
 
 use crate::{
     base::{clock::Clock, db::Db, telemetry::Metrics, throttle::Allowance},
     cluster::{Cluster, ClusterError, Clusters},
-    tier::{GatewayLimits, Tiers},
+    tier::{DEFAULT_TIER, GatewayLimits, Tiers},
 };
 
 /// The dependencies of [`Workspaces`].
@@ -112,9 +113,9 @@ impl Workspaces {
     }
 
     /// The gateway limits of this workspace's tier. A tier that is no longer configured has the
-    /// limits of `basic`.
+    /// limits of [`DEFAULT_TIER`].
     pub fn gateway_limits(&self, workspace: &WorkspaceRow) -> GatewayLimits {
-        let tier = self.tiers.get(&workspace.tier).or_else(|| self.tiers.get("basic"));
+        let tier = self.tiers.get(&workspace.tier).or_else(|| self.tiers.get(DEFAULT_TIER));
         tier.map_or(GatewayLimits::MIN, |tier| tier.gateway)
     }
 

@@ -18,7 +18,7 @@ use crate::{
 
 /// TTL of the API servers' cache of accepted tokens, in milliseconds. An old token would work again
 /// if rights were restored earlier.
-const TOKEN_CACHE_MS: i64 = TOKEN_CACHE_SECONDS as i64 * 1000;
+pub(crate) const TOKEN_CACHE_MS: i64 = TOKEN_CACHE_SECONDS as i64 * 1000;
 
 impl Workspaces {
     /// Resumes a suspended workspace with a new ServiceAccount, so that no old token works again.

@@ -218,7 +218,8 @@ impl Workspaces {
             return Ok(());
         }
         let again = tokio::time::timeout(STEP_TIMEOUT, cluster.delete_role_bindings(namespace));
-        Ok(again.await.map_err(|_| WorkspaceError::TimedOut(STEP_TIMEOUT))??)
+        again.await.map_err(|_| WorkspaceError::TimedOut(STEP_TIMEOUT))??;
+        Ok(())
     }
 
     /// Deletes the ServiceAccount, whose uid is read before.

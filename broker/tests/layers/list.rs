@@ -24,6 +24,10 @@ pub(crate) const LAYERS: &[(&str, &str)] = &[
         "tenant_controller",
         "controller of Tenants: watches, reconciles their objects and writes their status",
     ),
+    (
+        "tenant_operations",
+        "operations on tenants that people request: membership, namespaces, suspension",
+    ),
     ("user", "management of users by administrators"),
     ("tier_role", "permissions that the tiers' ClusterRoles really grant"),
     ("install", "the broker's ClusterRole and the admission policies: manifest, apply, verify"),
@@ -54,6 +58,7 @@ pub(crate) const DOMAIN: &[&str] = &[
     "workspace",
     "credential",
     "tenant_controller",
+    "tenant_operations",
     "user",
     "tier_role",
     "install",

@@ -6,16 +6,17 @@ use integration::kubectl::Kubectl;
 use integration::world::World;
 use reqwest::{Method, StatusCode};
 use secrecy::SecretString;
+use serde_json::Value;
 use tenant_shared::Code;
 use uuid::Uuid;
 
 use crate::refused;
 
-const AUDIENCE: &str = "https://broker.example.com";
+pub(crate) const AUDIENCE: &str = "https://broker.example.com";
 
-#[tokio::test]
-async fn a_pod_of_a_cluster_gets_credentials_for_one_workspace_and_nothing_else() {
-    let world = World::builder().start().await.unwrap();
+/// Has the broker accept tokens of the ServiceAccount `builder` in this namespace for one workspace,
+/// and restarts it.
+pub(crate) async fn accept_builder(world: &World, namespace: &str, workspace: &str) {
     let cluster = world.admin_kubectl().unwrap();
     // Everybody may read the cluster's public keys, as in a cluster that issues tokens for others.
     let binding = ["create", "clusterrolebinding", "keys-for-everybody"];
@@ -25,12 +26,9 @@ async fn a_pod_of_a_cluster_gets_credentials_for_one_workspace_and_nothing_else(
     assert!(bound.status.success() || bound.stderr.contains("already exists"), "{}", bound.stderr);
     let discovery = ["get", "--raw", "/.well-known/openid-configuration"];
     let discovery = cluster.run(discovery).await.unwrap().success().unwrap().stdout;
-    let discovery: serde_json::Value = serde_json::from_str(&discovery).unwrap();
+    let discovery: Value = serde_json::from_str(&discovery).unwrap();
 
-    // The owner is an administrator, and the machine must not become one.
-    let owner = world.administrator("olga").await.unwrap();
-    owner.login(&[]).await.unwrap().success().unwrap();
-    let (namespace, ca) = (owner.namespace(), world.folder().join("cluster-ca.pem"));
+    let ca = world.folder().join("cluster-ca.pem");
     std::fs::write(&ca, world.cluster().authority().certificate()).unwrap();
     let broker = world.broker();
     let set = |key: &str, value: &str| broker.set(&format!("workloads.cluster.{key}"), value);
@@ -38,32 +36,53 @@ async fn a_pod_of_a_cluster_gets_credentials_for_one_workspace_and_nothing_else(
     set("audience", AUDIENCE);
     set("jwks_uri", world.cluster().url().join("/openid/v1/jwks").unwrap().as_str());
     set("ca_file", ca.to_str().unwrap());
-    set("rules.build.workspace", &namespace);
-    set("rules.build.claims.kubernetes.io.namespace", &namespace);
+    set("rules.build.workspace", workspace);
+    set("rules.build.claims.kubernetes.io.namespace", namespace);
     set("rules.build.claims.kubernetes.io.serviceaccount.name", "builder");
     broker.stop().await.unwrap();
     broker.start().await.unwrap();
+}
 
-    let account = async |name: &str, audience: &str| {
-        let make = ["create", "serviceaccount", name, "-n", &namespace];
-        cluster.run(make).await.unwrap();
-        let audience = format!("--audience={audience}");
-        let make = ["create", "token", name, "-n", &namespace, "--duration=10m", &audience];
-        let token = cluster.run(make).await.unwrap().success().unwrap();
-        token.stdout.trim().to_owned()
-    };
-    let exchange = async |token: &str| {
-        let form = [
-            ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
-            ("subject_token_type", "urn:ietf:params:oauth:token-type:jwt"),
-            ("subject_token", token),
-            ("audience", &namespace),
-        ];
-        let http = integration::http_client::http_client(None).unwrap();
-        let address = broker.url().unwrap().join("/oauth2/token").unwrap();
-        let answer = http.post(address).form(&form).send().await.unwrap();
-        (answer.status(), answer.json::<serde_json::Value>().await.unwrap())
-    };
+/// A token of a ServiceAccount, which is created if it does not exist.
+pub(crate) async fn account_token(
+    world: &World,
+    namespace: &str,
+    name: &str,
+    audience: &str,
+) -> String {
+    let cluster = world.admin_kubectl().unwrap();
+    cluster.run(["create", "serviceaccount", name, "-n", namespace]).await.unwrap();
+    let audience = format!("--audience={audience}");
+    let create = ["create", "token", name, "-n", namespace, "--duration=10m", &audience];
+    let token = cluster.run(create).await.unwrap().success().unwrap();
+    token.stdout.trim().to_owned()
+}
+
+/// Exchanges a token of a ServiceAccount for a session of one workspace.
+pub(crate) async fn exchange(world: &World, workspace: &str, token: &str) -> (StatusCode, Value) {
+    let form = [
+        ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+        ("subject_token_type", "urn:ietf:params:oauth:token-type:jwt"),
+        ("subject_token", token),
+        ("audience", workspace),
+    ];
+    let http = integration::http_client::http_client(None).unwrap();
+    let address = world.broker().url().unwrap().join("/oauth2/token").unwrap();
+    let answer = http.post(address).form(&form).send().await.unwrap();
+    (answer.status(), answer.json().await.unwrap())
+}
+
+#[tokio::test]
+async fn a_pod_of_a_cluster_gets_credentials_for_one_workspace_and_nothing_else() {
+    let world = World::builder().start().await.unwrap();
+    // The owner is an administrator, and the machine must not become one.
+    let owner = world.administrator("olga").await.unwrap();
+    owner.login(&[]).await.unwrap().success().unwrap();
+    let (namespace, broker) = (owner.namespace(), world.broker());
+    accept_builder(&world, &namespace, &namespace).await;
+    let account =
+        async |name: &str, audience: &str| account_token(&world, &namespace, name, audience).await;
+    let exchange = async |token: &str| exchange(&world, &namespace, token).await;
     let (status, _) = exchange(&account("default", AUDIENCE).await).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "another account of the namespace");
     let (status, _) = exchange(&account("builder", "https://elsewhere.example").await).await;

@@ -75,17 +75,18 @@ async fn select(db: &Db, users: &[Uuid]) -> sqlx::Result<Vec<PersonRow>> {
     })
 }
 
-const CHANGED: &str = "SELECT id FROM users WHERE person_changed_at > $1";
+const CHANGED: &str = "\
+SELECT id, person_changed_at FROM users WHERE person_changed_at > $1";
 
-/// The users whose user name or groups changed after this time, in milliseconds since 1970. A
-/// change is stamped before its transaction commits, so polls have to overlap. Brokers of versions
+/// The users whose user name or groups changed after this time, and when, in milliseconds since
+/// 1970. A change is stamped before its transaction commits, so polls have to overlap. Brokers of versions
 /// before migration 0018 stamp nothing.
 ///
 /// # Errors
 /// The database failed.
-pub async fn persons_changed_since(db: &Db, since: i64) -> sqlx::Result<Vec<Uuid>> {
+pub async fn persons_changed_since(db: &Db, since: i64) -> sqlx::Result<Vec<(Uuid, i64)>> {
     on_engine!(db.reader(), pool =>
-        sqlx::query_scalar(CHANGED).bind(since).fetch_all(pool).await)
+        sqlx::query_as(CHANGED).bind(since).fetch_all(pool).await)
 }
 
 const MARK_CHANGED: &str = "UPDATE users SET person_changed_at = $2 WHERE id = $1";

@@ -157,7 +157,14 @@ async fn user_with(storage: &Storage, email: &str) -> Uuid {
 }
 
 async fn changed_since(storage: &Storage, since: i64) -> Vec<Uuid> {
-    persons_changed_since(&storage.db, since).await.unwrap()
+    let changed = persons_changed_since(&storage.db, since).await.unwrap();
+    changed
+        .into_iter()
+        .map(|(user, changed_at)| {
+            assert!(changed_at > since, "{user} changed at {changed_at}");
+            user
+        })
+        .collect()
 }
 
 async fn a_group_that_the_provider_no_longer_names_is_gone(on: On) {

@@ -1,5 +1,8 @@
 //! SQL on `users` for the management by administrators.
 
+use std::collections::BTreeMap;
+
+use sqlx::QueryBuilder;
 use tenant_shared::{Name, Role};
 use uuid::Uuid;
 
@@ -48,6 +51,28 @@ const FIND: &str = "SELECT id, email, role, status, created_at FROM users WHERE 
 /// The user with this identifier.
 pub(crate) async fn find(db: &Db, id: Uuid) -> sqlx::Result<Option<UserRow>> {
     on_engine!(db.reader(), pool => sqlx::query_as(FIND).bind(id).fetch_optional(pool).await)
+}
+
+/// Maximum users of one statement; far below the limits of both engines on parameters.
+const MAX_BATCH: usize = 500;
+
+/// The e-mail addresses of these users. One statement reads up to 500 of them.
+pub(crate) async fn emails(db: &Db, users: &[Uuid]) -> sqlx::Result<BTreeMap<Uuid, String>> {
+    let mut emails = BTreeMap::new();
+    for batch in users.chunks(MAX_BATCH) {
+        let rows: Vec<(Uuid, String)> = on_engine!(db.reader(), pool => {
+            let mut statement = QueryBuilder::new("SELECT id, email FROM users WHERE id IN (");
+            let mut identifiers = statement.separated(", ");
+            for id in batch {
+                identifiers.push_bind(*id);
+            }
+            statement.push(")");
+            // Each number of users is a different statement; caching them would evict others.
+            statement.build_query_as().persistent(false).fetch_all(pool).await
+        })?;
+        emails.extend(rows);
+    }
+    Ok(emails)
 }
 
 macro_rules! user_query {

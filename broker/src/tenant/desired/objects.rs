@@ -11,7 +11,10 @@ use tenant_shared::{BINDINGS_LABEL, HOME_LABEL, SUSPENDED_LABEL, TIER_LABEL};
 use super::Inputs;
 use crate::{
     cluster::{Object, POD_SECURITY, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN, labels_of_tenant},
-    tenant::{Bindings, Quota, QuotaScope, Tenant, home_name, limits_name, quota_name},
+    tenant::{
+        ADDED_KEYS, AddedKeys, Bindings, Quota, QuotaScope, Tenant, home_name, limits_name,
+        quota_name,
+    },
     tier::Tiers,
 };
 
@@ -62,6 +65,9 @@ pub(super) fn namespace(inputs: &Inputs<'_>, name: &str) -> Object {
     if !tenant.node_selector.is_empty() {
         let selector = node_selector(&tenant.node_selector);
         annotations.insert(NODE_SELECTOR_ANNOTATION.to_owned(), selector);
+    }
+    if let Some(keys) = AddedKeys::of(&additional.labels, &additional.annotations).text() {
+        annotations.insert(ADDED_KEYS.to_owned(), keys);
     }
     let mut metadata = meta(tenant, None, name.to_owned());
     metadata.labels = Some(labels);

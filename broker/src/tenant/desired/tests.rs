@@ -8,7 +8,7 @@ use tenant_shared::TENANT_LABEL;
 use super::*;
 use crate::{
     config::{Config, Settings},
-    tenant::{ConditionType, member_account_name},
+    tenant::{AddedKeys, ConditionType, member_account_name},
 };
 
 fn tiers() -> Tiers {
@@ -220,6 +220,9 @@ fn namespaces_have_the_metadata_of_the_tenant_and_its_tier() {
     let annotations = namespace_of(objects).metadata.annotations.as_ref().unwrap();
     assert_eq!(annotations["example.com/cost"], "1");
     assert_eq!(annotations["scheduler.alpha.kubernetes.io/node-selector"], "pool=solar,zone=b");
+    let added = AddedKeys::read(namespace_of(objects));
+    assert_eq!(added.labels, BTreeSet::from(["team".to_owned()]));
+    assert_eq!(added.annotations, BTreeSet::from(["example.com/cost".to_owned()]));
     assert_eq!(label(&desired.home, "tenant-broker.io/home"), Some("true"));
     assert_eq!(label(&desired.home, "pod-security.kubernetes.io/enforce"), Some("restricted"));
     assert_eq!(label(&desired.home, "tenant-broker.io/tier"), None);

@@ -4,10 +4,10 @@
 use uuid::Uuid;
 
 use super::{
-    NamespaceRow, NamespaceStatus, Tenants,
+    NamespaceRow, NamespaceStatus, Tenants, lock_active_tenant,
     namespace_row::{StoredNamespace, select_namespace},
 };
-use crate::{base::db::Tx, on_engine, tenant::limits::MAX_NAMESPACES};
+use crate::{audit, base::db::Tx, on_engine, tenant::limits::MAX_NAMESPACES};
 
 /// Result of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,38 +68,70 @@ impl Tenants {
         made_by: Option<Uuid>,
         quota: Option<u32>,
     ) -> sqlx::Result<Claim> {
-        let quota = quota.map_or(most_namespaces(), |quota| quota.min(most_namespaces()));
         let mut tx = self.db.begin().await?;
         lock_tenant(&mut tx, tenant).await?;
-        let claim = match lock_namespace(&mut tx, name).await? {
+        let claim = self.claim_in(&mut tx, tenant, name, made_by, quota).await?;
+        tx.commit().await?;
+        Ok(claim)
+    }
+
+    /// As [`Self::claim_namespace`], for a user who asked for the namespace. `None` if the tenant is
+    /// suspended or closed. A new row is recorded with this event in the same transaction.
+    ///
+    /// # Errors
+    /// The database failed, or a row has a value that this version does not know.
+    pub async fn claim_for_user(
+        &self,
+        tenant: Uuid,
+        name: &str,
+        user: Uuid,
+        quota: Option<u32>,
+        event: audit::Event,
+    ) -> sqlx::Result<Option<Claim>> {
+        let mut tx = self.db.begin().await?;
+        if !lock_active_tenant(&mut tx, tenant).await? {
+            return Ok(None);
+        }
+        let claim = self.claim_in(&mut tx, tenant, name, Some(user), quota).await?;
+        if claim == Claim::Created {
+            audit::record(&mut tx, &self.clock, event).await?;
+        }
+        tx.commit().await?;
+        Ok(Some(claim))
+    }
+
+    /// Claims a namespace for a tenant whose row is locked.
+    async fn claim_in(
+        &self,
+        tx: &mut Tx,
+        tenant: Uuid,
+        name: &str,
+        made_by: Option<Uuid>,
+        quota: Option<u32>,
+    ) -> sqlx::Result<Claim> {
+        let quota = quota.map_or(most_namespaces(), |quota| quota.min(most_namespaces()));
+        let existing = match lock_namespace(tx, name).await? {
             Some(row) if row.status != NamespaceStatus::Gone && row.tenant_id != tenant => {
-                Claim::OtherTenant
+                return Ok(Claim::OtherTenant);
             }
             Some(row)
                 if !matches!(row.status, NamespaceStatus::Gone | NamespaceStatus::OverQuota) =>
             {
-                Claim::Exists(row)
+                return Ok(Claim::Exists(row));
             }
-            existing => {
-                let used = count(&mut tx, COUNT, tenant).await?;
-                let over = existing.filter(|row| row.status == NamespaceStatus::OverQuota);
-                if used >= quota {
-                    Claim::QuotaExceeded { used, quota }
-                } else if let Some(row) = over {
-                    Claim::Exists(self.promote(&mut tx, row).await?)
-                } else if self
-                    .insert_namespace(&mut tx, tenant, name, NamespaceStatus::Creating, made_by)
-                    .await?
-                {
-                    Claim::Created
-                } else {
-                    // Another tenant claimed the name since it was looked up.
-                    Claim::OtherTenant
-                }
-            }
+            existing => existing,
         };
-        tx.commit().await?;
-        Ok(claim)
+        let used = count(tx, COUNT, tenant).await?;
+        if used >= quota {
+            return Ok(Claim::QuotaExceeded { used, quota });
+        }
+        if let Some(row) = existing.filter(|row| row.status == NamespaceStatus::OverQuota) {
+            return Ok(Claim::Exists(self.promote(tx, row).await?));
+        }
+        let creating = NamespaceStatus::Creating;
+        let inserted = self.insert_namespace(tx, tenant, name, creating, made_by).await?;
+        // Another tenant may have claimed the name since it was looked up.
+        Ok(if inserted { Claim::Created } else { Claim::OtherTenant })
     }
 
     /// Records a namespace that exists in the cluster with the label of the tenant, beyond the

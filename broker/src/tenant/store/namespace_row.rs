@@ -1,8 +1,11 @@
 //! Rows of `tenant_namespaces`.
 
+use std::collections::BTreeSet;
+
 use uuid::Uuid;
 
 use super::undecodable;
+use crate::base::error_chain;
 
 /// Status of a namespace of a tenant in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +71,49 @@ pub struct NamespaceRow {
     pub made_by: Option<Uuid>,
     /// When the tenant claimed it, in milliseconds since 1970.
     pub created_at: i64,
-    /// When the status was last set, in milliseconds since 1970.
+    /// When the status was last set, in milliseconds since 1970. Of a row that is `Creating` it is
+    /// also set when the namespace is first seen in the cluster.
     pub change_at: i64,
+}
+
+impl NamespaceRow {
+    /// Whether the namespace was seen in the cluster since it was claimed. A claim has one time, and
+    /// each later change has another.
+    pub fn was_seen(&self) -> bool {
+        self.change_at != self.created_at
+    }
+}
+
+/// The rows of a tenant's namespaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceRows {
+    /// Rows by name.
+    pub rows: Vec<NamespaceRow>,
+    /// Names of the namespaces whose rows this version cannot read. They are left alone.
+    pub unreadable: BTreeSet<String>,
+}
+
+impl NamespaceRows {
+    /// Decodes rows, each on its own.
+    pub(super) fn decode(stored: Vec<StoredNamespace>) -> Self {
+        let mut all = Self::default();
+        for stored in stored {
+            let name = stored.name.clone();
+            match NamespaceRow::try_from(stored) {
+                Ok(row) => all.rows.push(row),
+                Err(error) => {
+                    tracing::warn!(
+                        namespace = name,
+                        error = error_chain(&error),
+                        "namespace left alone, because this version cannot read its row"
+                    );
+                    all.unreadable.insert(name);
+                }
+            }
+        }
+        all.rows.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
 }
 
 /// The columns of a row.

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::{
-    NamespaceRow, NamespaceStatus, Tenants,
+    NamespaceRow, NamespaceRows, NamespaceStatus, Tenants,
     namespace_row::{StoredNamespace, select_namespace},
 };
 use crate::{on_engine, tenant::limits::MAX_NAMESPACES};
@@ -15,17 +15,35 @@ const SET_STATUS: &str = "\
 UPDATE tenant_namespaces SET status = $2, change_at = $3 \
 WHERE name = $1 AND status IN ($4, $5, $6, $7, $8, $9)";
 
+/// The time differs from that of the claim, whatever the clocks of the replicas say.
+const SET_SEEN: &str = "\
+UPDATE tenant_namespaces SET \
+  change_at = CASE WHEN created_at < $2 THEN $2 ELSE created_at + 1 END \
+WHERE name = $1 AND status = 'creating' AND change_at = created_at";
+
 const RELEASE: &str = "DELETE FROM tenant_namespaces WHERE name = $1";
+
+const RELEASE_CLAIM: &str = "\
+DELETE FROM tenant_namespaces \
+WHERE name = $1 AND tenant_id = $2 AND made_by = $3 AND status = 'creating'";
 
 const DELETE_GONE: &str = "DELETE FROM tenant_namespaces WHERE status = 'gone' AND change_at <= $1";
 
 impl Tenants {
-    /// The namespaces of a tenant, in any status, by name. At most 20,000: as many as a tenant can
-    /// have, counted and beyond its quota. Where there are more, some that are gone are left out.
+    /// The namespaces of a tenant, in any status that this version knows, by name.
     ///
     /// # Errors
-    /// The database failed, or a row has a status that this version does not know.
+    /// The database failed.
     pub async fn namespaces(&self, tenant: Uuid) -> sqlx::Result<Vec<NamespaceRow>> {
+        Ok(self.namespace_rows(tenant).await?.rows)
+    }
+
+    /// The namespaces of a tenant, in any status. At most 20,000: as many as a tenant can have,
+    /// counted and beyond its quota. Where there are more, some that are gone are left out.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn namespace_rows(&self, tenant: Uuid) -> sqlx::Result<NamespaceRows> {
         let most = i64::try_from(2 * MAX_NAMESPACES).unwrap_or(i64::MAX);
         let stored: Vec<StoredNamespace> = on_engine!(self.db.reader(), pool =>
             sqlx::query_as(select_namespace!(
@@ -33,10 +51,20 @@ impl Tenants {
                  ORDER BY CASE status WHEN 'gone' THEN 1 ELSE 0 END, name LIMIT $2"
             ))
                 .bind(tenant).bind(most).fetch_all(pool).await)?;
-        let mut rows: Vec<NamespaceRow> =
-            stored.into_iter().map(NamespaceRow::try_from).collect::<sqlx::Result<_>>()?;
-        rows.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(rows)
+        Ok(NamespaceRows::decode(stored))
+    }
+
+    /// Records that a namespace which is being created exists in the cluster. If it disappears, it
+    /// was deleted, and is not created again. Does nothing if that is recorded already.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn record_namespace_seen(&self, name: &str) -> sqlx::Result<()> {
+        let now = self.clock.now_ms();
+        let mut tx = self.db.begin().await?;
+        on_engine!(tx.connection(), c =>
+            sqlx::query(SET_SEEN).bind(name).bind(now).execute(c).await.map(drop))?;
+        tx.commit().await
     }
 
     /// Sets the status of a namespace that is in one of these; `false` if it is in none of them, or
@@ -78,6 +106,20 @@ impl Tenants {
         on_engine!(tx.connection(), c =>
             sqlx::query(RELEASE).bind(name).execute(c).await.map(drop))?;
         tx.commit().await
+    }
+
+    /// Deletes the row of a namespace that this user claimed for the tenant and that was not created;
+    /// `false` if the row is another one by now, or its namespace became active.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn release_claim(&self, tenant: Uuid, name: &str, user: Uuid) -> sqlx::Result<bool> {
+        let mut tx = self.db.begin().await?;
+        let released = on_engine!(tx.connection(), c => sqlx::query(RELEASE_CLAIM)
+            .bind(name).bind(tenant).bind(user)
+            .execute(c).await.map(|done| done.rows_affected() == 1))?;
+        tx.commit().await?;
+        Ok(released)
     }
 
     /// Deletes the rows of namespaces that have been gone for 30 days, so that their number is

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{TenantStatus, Tenants, undecodable};
+use super::{TenantStatus, Tenants};
 use crate::{on_engine, tenant::TenantName};
 
 const ADVANCE: &str = "\
@@ -10,7 +10,7 @@ UPDATE tenants SET status = $3, status_changed_at = $4 \
 WHERE id = $1 AND status = $2 AND name IS NOT NULL";
 
 const CHANGED: &str = "\
-SELECT name FROM tenants WHERE name IS NOT NULL AND \
+SELECT name, status_changed_at FROM tenants WHERE name IS NOT NULL AND \
   (status IN ('suspending', 'resuming') OR status_changed_at > $1)";
 
 impl Tenants {
@@ -33,14 +33,16 @@ impl Tenants {
     }
 
     /// The open tenants whose status changed after this time, in milliseconds since 1970, or that
-    /// are being suspended or resumed. A change is stamped before its transaction commits, so polls
-    /// have to overlap.
+    /// are being suspended or resumed, each with the time of its change. A change is stamped before
+    /// its transaction commits, so polls have to overlap. Names that this version cannot read are
+    /// left out; [`Tenants::list`] logs them.
     ///
     /// # Errors
-    /// The database failed, or a row has a name that this version does not know.
-    pub async fn changed_since(&self, since: i64) -> sqlx::Result<Vec<TenantName>> {
-        let names: Vec<String> = on_engine!(self.db.reader(), pool =>
-            sqlx::query_scalar(CHANGED).bind(since).fetch_all(pool).await)?;
-        names.into_iter().map(|name| name.parse().map_err(|_| undecodable("name", &name))).collect()
+    /// The database failed.
+    pub async fn changed_since(&self, since: i64) -> sqlx::Result<Vec<(TenantName, i64)>> {
+        let changes: Vec<(String, i64)> = on_engine!(self.db.reader(), pool =>
+            sqlx::query_as(CHANGED).bind(since).fetch_all(pool).await)?;
+        let parse = |(name, at): (String, i64)| Some((name.parse::<TenantName>().ok()?, at));
+        Ok(changes.into_iter().filter_map(parse).collect())
     }
 }

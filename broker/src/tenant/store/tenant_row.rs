@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::undecodable;
 use crate::{
-    base::db::Tx,
+    base::{db::Tx, error_chain},
     on_engine,
     tenant::{ApiGroup, TenantName},
 };
@@ -124,6 +124,25 @@ macro_rules! select_tenant {
 }
 pub(super) use select_tenant;
 
+impl StoredTenant {
+    /// The row; `None` if this version cannot read it. The tenant is then left alone, and so the
+    /// others are not.
+    pub(super) fn readable(self) -> Option<TenantRow> {
+        let name = self.name.clone().unwrap_or_default();
+        match TenantRow::try_from(self) {
+            Ok(row) => Some(row),
+            Err(error) => {
+                tracing::warn!(
+                    tenant = name,
+                    error = error_chain(&error),
+                    "tenant left alone, because this version cannot read its row"
+                );
+                None
+            }
+        }
+    }
+}
+
 impl TryFrom<StoredTenant> for TenantRow {
     type Error = sqlx::Error;
 
@@ -131,11 +150,10 @@ impl TryFrom<StoredTenant> for TenantRow {
     fn try_from(stored: StoredTenant) -> Result<Self, sqlx::Error> {
         let name = stored.name.or(stored.closed_name).unwrap_or_default();
         let (group, status) = (stored.object_group, stored.status);
-        let groups = [ApiGroup::TenantBroker, ApiGroup::Capsule];
         Ok(Self {
             id: stored.id,
             name: name.parse().map_err(|_| undecodable("name", &name))?,
-            group: groups
+            group: ApiGroup::ALL
                 .into_iter()
                 .find(|known| known.name() == group)
                 .ok_or_else(|| undecodable("object_group", &group))?,

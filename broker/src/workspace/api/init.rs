@@ -1,11 +1,11 @@
 //! `POST /workspaces/init`
 
-use poem_openapi::{ApiResponse, OpenApi, payload::Json};
-use tenant_shared::{InitRequest, Workspace};
+use poem_openapi::{OpenApi, payload::Json};
+use tenant_shared::InitRequest;
 
 use crate::{
     access::{self, CreateWorkspace},
-    http::{ApiError, Authenticated},
+    http::{ApiError, Authenticated, WorkspaceResponse},
     workspace::Workspaces,
 };
 
@@ -13,17 +13,6 @@ use crate::{
 #[derive(Debug)]
 pub struct Init {
     pub(super) workspaces: Workspaces,
-}
-
-/// Responses of `init`.
-#[derive(ApiResponse)]
-pub(super) enum InitResponse {
-    /// The workspace was created: all of its objects exist.
-    #[oai(status = 201)]
-    Created(Json<Workspace>),
-    /// The workspace existed already.
-    #[oai(status = 200)]
-    Exists(Json<Workspace>),
 }
 
 #[OpenApi(prefix_path = "/workspaces")]
@@ -38,14 +27,8 @@ impl Init {
         &self,
         caller: Authenticated,
         request: Json<InitRequest>,
-    ) -> Result<InitResponse, ApiError> {
+    ) -> Result<WorkspaceResponse, ApiError> {
         let permit = access::authorize_all::<CreateWorkspace>(&caller.0)?;
-        let initialized = self.workspaces.init(&permit, &request.tier).await?;
-        let body = Json(initialized.workspace);
-        Ok(if initialized.created {
-            InitResponse::Created(body)
-        } else {
-            InitResponse::Exists(body)
-        })
+        Ok(self.workspaces.init(&permit, &request.tier).await?.into())
     }
 }

@@ -3,7 +3,7 @@
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
-use super::Membership;
+use super::{ChangedMembership, Membership};
 use crate::workspace::{
     Workspaces,
     store::membership::{self, MembershipColumns},
@@ -30,6 +30,14 @@ impl Workspaces {
         Ok(rows.into_iter().map(Membership::from).collect())
     }
 
+    /// The tenants with a name that have members, in no order, whether or not they are closed.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn tenants_with_members(&self) -> sqlx::Result<Vec<Uuid>> {
+        membership::tenants_with_members(&self.db).await
+    }
+
     /// The tenants with a name that a user is a member of, the oldest membership first.
     ///
     /// # Errors
@@ -39,13 +47,18 @@ impl Workspaces {
         Ok(rows.into_iter().map(Membership::from).collect())
     }
 
-    /// The tenants whose members, or their statuses, changed after this time on any replica, with
-    /// the time of the last change, in milliseconds since 1970. A change may become visible some
-    /// seconds after its time, so ask again for the last seconds.
+    /// The memberships that began, ended or changed their status after this time on any replica. A
+    /// change may become visible some seconds after its time, so ask again for the last seconds.
     ///
     /// # Errors
     /// The database failed.
-    pub async fn tenants_with_changed_members(&self, since: i64) -> sqlx::Result<Vec<(Uuid, i64)>> {
-        membership::changed_tenants(&self.db, since).await
+    pub async fn changed_memberships(&self, since: i64) -> sqlx::Result<Vec<ChangedMembership>> {
+        let rows = membership::changed(&self.db, since).await?;
+        let changed = rows.into_iter().map(|(tenant, workspace, changed_at)| ChangedMembership {
+            tenant,
+            workspace,
+            changed_at,
+        });
+        Ok(changed.collect())
     }
 }

@@ -61,3 +61,14 @@ pub struct Membership {
     /// Only a provisioned member has a ServiceAccount that may be bound.
     pub status: WorkspaceStatus,
 }
+
+/// A membership that changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedMembership {
+    /// Identifier of the tenant.
+    pub tenant: Uuid,
+    /// Identifier of the membership.
+    pub workspace: Uuid,
+    /// When it changed, in milliseconds since 1970.
+    pub changed_at: i64,
+}

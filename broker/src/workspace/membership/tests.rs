@@ -3,7 +3,7 @@
 use tenant_shared::{Role, WorkspaceStatus as Status};
 use uuid::Uuid;
 
-use super::{Membership, MembershipRequest};
+use super::{ChangedMembership, Membership, MembershipRequest};
 use crate::{
     access::{
         self, AccessError, JoinTenant, Permit, ReadEverything, SuspendWorkspaces, UseWorkspace,
@@ -32,6 +32,7 @@ on_both_engines!(
     a_tenant_that_was_made_again_waits_for_the_end_of_the_earlier_membership,
     a_member_suspended_in_an_earlier_tenant_of_the_name_stays_suspended,
     members_of_a_suspended_tenant_get_no_tokens_until_it_is_resumed,
+    nobody_who_joins_during_the_end_of_a_tenant_stays_a_member,
 );
 
 /// How long API servers may accept an old token, in milliseconds.
@@ -171,11 +172,12 @@ async fn a_member_has_an_account_in_the_home_that_all_members_share(on: On) {
 
     let before = world.storage.clock.now_ms();
     world.storage.clock.advance(1);
-    let changed = || world.workspaces.tenants_with_changed_members(before);
+    let changed = || world.workspaces.changed_memberships(before);
     assert!(changed().await.unwrap().is_empty());
     let third = world.storage.user().await;
-    world.begin_join(&solar, third).await.unwrap();
-    assert_eq!(changed().await.unwrap(), [(solar.id, before + 1)]);
+    let workspace = world.begin_join(&solar, third).await.unwrap().id;
+    let change = ChangedMembership { tenant: solar.id, workspace, changed_at: before + 1 };
+    assert_eq!(changed().await.unwrap(), [change]);
 }
 
 async fn a_membership_is_listed_beside_the_personal_workspace(on: On) {
@@ -394,4 +396,32 @@ async fn members_of_a_suspended_tenant_get_no_tokens_until_it_is_resumed(on: On)
     world.workspaces.allow_tokens_of_members(solar.id).await.unwrap();
     assert_eq!(due().await, 1);
     assert_eq!(world.row(suspended).await.status(), Status::Suspended);
+}
+
+/// A join and the end of a tenant lock the same row: an earlier join is seen after the end, and a
+/// later one is refused.
+async fn nobody_who_joins_during_the_end_of_a_tenant_stays_a_member(on: On) {
+    let world = World::new(on).await;
+    for round in 0..5 {
+        let solar = world.solar(&format!("uid-{round}")).await;
+        let mut users = Vec::new();
+        for _ in 0..8 {
+            users.push(world.storage.user().await);
+        }
+        let joins = users.iter().map(|user| world.begin_join(&solar, *user));
+        let end = async {
+            world.tenants.close(solar.id).await.unwrap();
+            for (user, _) in world.members(&solar).await {
+                let all = world.workspaces.memberships_of(user).await.unwrap();
+                let joined = all.iter().find(|it| it.tenant == solar.id).unwrap();
+                world.workspaces.begin_leave(joined.workspace, None).await.unwrap();
+            }
+        };
+        let (joined, ()) = tokio::join!(futures_util::future::join_all(joins), end);
+        for refused in joined.into_iter().filter_map(Result::err) {
+            assert!(matches!(refused, WorkspaceError::TenantNotActive(_)), "{refused}");
+        }
+        assert!(world.members(&solar).await.is_empty());
+        assert!(!world.workspaces.tenants_with_members().await.unwrap().contains(&solar.id));
+    }
 }

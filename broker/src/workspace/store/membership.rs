@@ -138,6 +138,16 @@ pub(in crate::workspace) async fn members(
         sqlx::query_as(MEMBERS).bind(tenant).fetch_all(pool).await)
 }
 
+const TENANTS_WITH_MEMBERS: &str = "\
+SELECT DISTINCT tenant_id FROM workspaces \
+WHERE home_namespace IS NOT NULL AND left_status IS NULL";
+
+/// The tenants that have members.
+pub(in crate::workspace) async fn tenants_with_members(db: &Db) -> sqlx::Result<Vec<Uuid>> {
+    on_engine!(db.reader(), pool =>
+        sqlx::query_scalar(TENANTS_WITH_MEMBERS).fetch_all(pool).await)
+}
+
 const OF_USER: &str = "\
 SELECT id, tenant_id, user_id, status FROM workspaces \
 WHERE user_id = $1 AND home_namespace IS NOT NULL AND left_status IS NULL ORDER BY created_at, id";
@@ -151,17 +161,17 @@ pub(in crate::workspace) async fn of_user(
         sqlx::query_as(OF_USER).bind(user).fetch_all(pool).await)
 }
 
-const CHANGED_TENANTS: &str = "\
-SELECT tenant_id, MAX(status_changed_at) FROM workspaces \
-WHERE status_changed_at > $1 AND home_namespace IS NOT NULL GROUP BY tenant_id";
+const CHANGED: &str = "\
+SELECT tenant_id, id, status_changed_at FROM workspaces \
+WHERE status_changed_at > $1 AND home_namespace IS NOT NULL";
 
-/// The tenants with a membership that changed after this time, and when the last one did.
-pub(in crate::workspace) async fn changed_tenants(
+/// Tenant, identifier and time of the memberships that changed after this time.
+pub(in crate::workspace) async fn changed(
     db: &Db,
     since: i64,
-) -> sqlx::Result<Vec<(Uuid, i64)>> {
+) -> sqlx::Result<Vec<(Uuid, Uuid, i64)>> {
     on_engine!(db.reader(), pool =>
-        sqlx::query_as(CHANGED_TENANTS).bind(since).fetch_all(pool).await)
+        sqlx::query_as(CHANGED).bind(since).fetch_all(pool).await)
 }
 
 const RETIRE: &str = "\

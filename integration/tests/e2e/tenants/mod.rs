@@ -1,5 +1,6 @@
 //! The definitions of the kind `Tenant`: what the API server accepts, fills in, shows and refuses.
 
+mod account;
 mod bad_input;
 mod cluster;
 mod deletion;
@@ -7,8 +8,12 @@ mod direct_namespaces;
 mod fence;
 mod guards;
 mod installation;
+mod lifecycle;
 mod manifests;
+mod membership;
 mod reconcile;
+mod rest;
+mod suspension;
 
 use std::time::Duration;
 

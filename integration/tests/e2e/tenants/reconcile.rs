@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::{TENANT_BROKER, cells, install, tenant, until_served, with_object};
 
 /// Limit of the time until the broker has carried out a change.
-const RECONCILE_TIMEOUT: Duration = Duration::from_mins(1);
-const PRODUCTION: &str = "solar-production";
+pub(super) const RECONCILE_TIMEOUT: Duration = Duration::from_mins(1);
+pub(super) const PRODUCTION: &str = "solar-production";
 
-async fn world() -> World {
+pub(super) async fn world() -> World {
     let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
     // Otherwise the interval could hide that an event was missed.
     builder.setting("drift_seconds", 3600).start().await.unwrap()
@@ -42,16 +42,16 @@ fn solar(owners: &[(&str, &[&str])]) -> String {
     object.to_string()
 }
 
-const ALICE: (&str, &[&str]) = ("alice", &["admin", "tenant-namespace-deleter"]);
+pub(super) const ALICE: (&str, &[&str]) = ("alice", &["admin", "tenant-namespace-deleter"]);
 const BOB: (&str, &[&str]) = ("bob", &["admin"]);
 const JOE: (&str, &[&str]) = ("joe", &["view"]);
 
-async fn apply(admin: &Kubectl, owners: &[(&str, &[&str])]) {
+pub(super) async fn apply(admin: &Kubectl, owners: &[(&str, &[&str])]) {
     with_object(admin, &["apply"], solar(owners)).await.success().unwrap();
 }
 
 /// Creates a namespace with the label of the tenant, as an administrator.
-async fn create_namespace(admin: &Kubectl, name: &str) {
+pub(super) async fn create_namespace(admin: &Kubectl, name: &str) {
     let labels = json!({
         "tenant-broker.io/tenant": "solar",
         "pod-security.kubernetes.io/enforce": "restricted",
@@ -65,7 +65,7 @@ async fn create_namespace(admin: &Kubectl, name: &str) {
 }
 
 /// Waits until an object, `null` if there is none, satisfies a condition, and returns it.
-async fn until(world: &World, args: &[&str], holds: impl Fn(&Value) -> bool) -> Value {
+pub(super) async fn until(world: &World, args: &[&str], holds: impl Fn(&Value) -> bool) -> Value {
     probe::until(&args.join(" "), RECONCILE_TIMEOUT, || async {
         let object = crate::object(world, args).await?.unwrap_or_default();
         let is_so = holds(&object);
@@ -75,14 +75,14 @@ async fn until(world: &World, args: &[&str], holds: impl Fn(&Value) -> bool) -> 
     .unwrap()
 }
 
-fn subjects(binding: &Value) -> BTreeSet<&str> {
+pub(super) fn subjects(binding: &Value) -> BTreeSet<&str> {
     let subjects = binding["subjects"].as_array();
     subjects.into_iter().flatten().filter_map(|subject| subject["name"].as_str()).collect()
 }
 
 /// Waits until the binding of a role in a namespace has exactly these subjects; none: until it does
 /// not exist.
-async fn until_bound(world: &World, namespace: &str, role: &str, users: &[&str]) {
+pub(super) async fn until_bound(world: &World, namespace: &str, role: &str, users: &[&str]) {
     let name = format!("tenant-solar-{role}");
     let binding = until(world, &["rolebinding", &name, "-n", namespace], |binding| {
         subjects(binding) == users.iter().copied().collect::<BTreeSet<&str>>()
@@ -95,11 +95,11 @@ async fn until_bound(world: &World, namespace: &str, role: &str, users: &[&str])
 }
 
 /// Waits until the status of the tenant satisfies a condition.
-async fn until_status(world: &World, holds: impl Fn(&Value) -> bool) {
+pub(super) async fn until_status(world: &World, holds: impl Fn(&Value) -> bool) {
     until(world, &[TENANT_BROKER.0, "solar"], |tenant| holds(&tenant["status"])).await;
 }
 
-fn has_condition(status: &Value, kind: &str) -> bool {
+pub(super) fn has_condition(status: &Value, kind: &str) -> bool {
     let conditions = status["conditions"].as_array();
     conditions.into_iter().flatten().any(|condition| condition["type"] == kind)
 }

@@ -2,6 +2,7 @@
 
 mod model;
 mod races;
+mod suspension;
 
 use super::*;
 use crate::{
@@ -17,6 +18,7 @@ on_both_engines!(
     a_suspension_outlives_the_object,
     a_status_changes_from_the_expected_one_only,
     open_tenants_are_listed_by_name,
+    names_are_those_of_open_tenants,
     personal_tenants_are_not_listed,
     a_claimed_namespace_has_the_claimed_values,
     terminating_namespaces_count_and_gone_ones_do_not,
@@ -26,7 +28,9 @@ on_both_engines!(
     only_a_claim_has_a_namespace_counted,
     the_statuses_in_statements_are_those_that_count,
     rows_of_namespaces_that_are_gone_expire,
-    unknown_values_are_errors,
+    unknown_values_are_left_alone,
+    a_row_of_a_namespace_says_whether_it_was_seen,
+    an_orphan_is_released_once,
 );
 
 const OURS: ApiGroup = ApiGroup::TenantBroker;
@@ -245,16 +249,37 @@ async fn a_status_changes_from_the_expected_one_only(on: On) {
     assert!(!tenants.advance(row.id, active, suspending).await.unwrap());
     let now = tenants.by_name(&row.name).await.unwrap().unwrap();
     assert_eq!((now.status, now.status_changed_at), (suspending, since + 5));
-    assert_eq!(changed().await, [name("solar")]);
+    assert_eq!(changed().await, [(name("solar"), since + 5)]);
     // Unfinished work is found whenever it began.
     let later = since + 1000;
-    assert_eq!(tenants.changed_since(later).await.unwrap(), [name("solar")]);
+    assert_eq!(tenants.changed_since(later).await.unwrap(), [(name("solar"), since + 5)]);
+    storage.clock.advance(5);
     assert!(tenants.advance(row.id, suspending, suspended).await.unwrap());
-    assert_eq!(changed().await, [name("solar")]);
+    assert_eq!(changed().await, [(name("solar"), since + 10)]);
     assert!(tenants.changed_since(later).await.unwrap().is_empty());
     tenants.close(row.id).await.unwrap();
     assert!(!tenants.advance(row.id, suspended, active).await.unwrap(), "it is closed");
     assert!(changed().await.is_empty());
+}
+
+async fn names_are_those_of_open_tenants(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let [solar, lunar, gone] = [
+        open(&tenants, "solar").await,
+        open(&tenants, "lunar").await,
+        open(&tenants, "gone").await,
+    ];
+    tenants.close(gone.id).await.unwrap();
+    let ids = [solar.id, gone.id, storage.clock.random_id(), solar.id];
+    assert_eq!(tenants.names_of(&ids).await.unwrap(), BTreeSet::from([name("solar")]));
+    assert!(tenants.names_of(&[]).await.unwrap().is_empty());
+    // More than one statement.
+    let mut many: Vec<Uuid> = (0..MAX_BATCH).map(|_| storage.clock.random_id()).collect();
+    many.insert(0, solar.id);
+    many.push(lunar.id);
+    let both = BTreeSet::from([name("lunar"), name("solar")]);
+    assert_eq!(tenants.names_of(&many).await.unwrap(), both);
 }
 
 async fn open_tenants_are_listed_by_name(on: On) {
@@ -472,22 +497,42 @@ async fn rows_of_namespaces_that_are_gone_expire(on: On) {
     }
 }
 
-async fn unknown_values_are_errors(on: On) {
+/// One row that a newer version, or somebody by hand, wrote does not keep the others from being
+/// reconciled.
+async fn unknown_values_are_left_alone(on: On) {
     let storage = Storage::new(on).await;
     let tenants = tenants(&storage);
-    let row = open(&tenants, "solar").await;
-    assert_eq!(claim(&tenants, row.id, "solar-a", 1).await, Claim::Created);
-    execute(&storage, "UPDATE tenant_namespaces SET status = 'adopted'").await;
-    let error = tenants.namespaces(row.id).await.unwrap_err().to_string();
-    assert!(error.contains("\"adopted\" is unknown"), "{error}");
-    tenants.claim_namespace(row.id, "solar-a", None, None).await.unwrap_err();
+    let (row, lunar) = (open(&tenants, "solar").await, open(&tenants, "lunar").await);
+    for namespace in ["solar-a", "solar-b"] {
+        assert_eq!(claim(&tenants, row.id, namespace, 9).await, Claim::Created);
+    }
+    execute(&storage, "UPDATE tenant_namespaces SET status = 'adopted' WHERE name = 'solar-a'")
+        .await;
+    let NamespaceRows { rows, unreadable } = tenants.namespace_rows(row.id).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["solar-b"]);
+    assert_eq!(unreadable.into_iter().collect::<Vec<_>>(), ["solar-a"]);
+    let error = tenants.claim_namespace(row.id, "solar-a", None, None).await.unwrap_err();
+    assert!(error.to_string().contains("\"adopted\" is unknown"), "{error}");
+    let stellar = open(&tenants, "stellar").await;
+    execute(&storage, "UPDATE tenants SET name = 'No Name' WHERE name = 'stellar'").await;
+    let since = stellar.status_changed_at - 1;
+    assert_eq!(tenants.changed_since(since).await.unwrap().len(), 2, "lunar and solar");
     for (change, value) in [
-        ("UPDATE tenants SET status = 'archived'", "\"archived\""),
-        ("UPDATE tenants SET status = 'active', object_group = 'example.com'", "\"example.com\""),
+        ("UPDATE tenants SET status = 'archived' WHERE name = 'solar'", "\"archived\""),
+        (
+            "UPDATE tenants SET status = 'active', object_group = 'example.com' \
+             WHERE name = 'solar'",
+            "\"example.com\"",
+        ),
     ] {
         execute(&storage, change).await;
+        assert_eq!(tenants.list().await.unwrap(), std::slice::from_ref(&lunar));
+        // A namespace with its prefix is not given to others.
+        assert_eq!(
+            tenants.open_names().await.unwrap(),
+            BTreeSet::from(["lunar", "solar"].map(name))
+        );
         for error in [
-            tenants.list().await.unwrap_err(),
             tenants.by_name(&row.name).await.unwrap_err(),
             tenants.by_id(row.id).await.unwrap_err(),
             tenants.observe(&row.name, OURS, "uid-2").await.unwrap_err(),
@@ -495,4 +540,55 @@ async fn unknown_values_are_errors(on: On) {
             assert!(error.to_string().contains(value), "{error}");
         }
     }
+}
+
+async fn a_row_of_a_namespace_says_whether_it_was_seen(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let row = open(&tenants, "solar").await;
+    let was_seen = async || {
+        let rows = tenants.namespaces(row.id).await.unwrap();
+        rows.iter().map(NamespaceRow::was_seen).collect::<Vec<_>>()
+    };
+    for later in [0, 5] {
+        assert_eq!(claim(&tenants, row.id, "solar-a", 1).await, Claim::Created);
+        assert_eq!(was_seen().await, [false]);
+        storage.clock.advance(later);
+        for _ in 0..2 {
+            tenants.record_namespace_seen("solar-a").await.unwrap();
+            assert_eq!(was_seen().await, [true], "after {later} ms");
+        }
+        let (creating, gone) = ([NamespaceStatus::Creating], NamespaceStatus::Gone);
+        assert!(tenants.set_namespace_status("solar-a", &creating, gone).await.unwrap());
+    }
+    let before = tenants.namespaces(row.id).await.unwrap();
+    storage.clock.advance(5);
+    tenants.record_namespace_seen("solar-a").await.unwrap();
+    assert_eq!(tenants.namespaces(row.id).await.unwrap(), before, "it is not being created");
+}
+
+async fn an_orphan_is_released_once(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let solar = open(&tenants, "solar").await;
+    assert_eq!(claim(&tenants, solar.id, "solar-a", 1).await, Claim::Created);
+    assert!(tenants.orphans().await.unwrap().is_empty());
+    storage.clock.advance(5);
+    tenants.close(solar.id).await.unwrap();
+    let orphan = Orphan {
+        namespace: "solar-a".to_owned(),
+        tenant_id: solar.id,
+        tenant: "solar".to_owned(),
+        orphaned_at: storage.clock.now_ms(),
+    };
+    assert_eq!(tenants.orphans().await.unwrap(), std::slice::from_ref(&orphan));
+    let Observed::Current(again) = tenants.observe(&solar.name, OURS, "uid-2").await.unwrap()
+    else {
+        panic!("the name is free")
+    };
+    assert_eq!(claim(&tenants, again.id, "solar-a", 1).await, Claim::OtherTenant);
+    assert!(tenants.release_orphan(&orphan).await.unwrap());
+    assert_eq!(claim(&tenants, again.id, "solar-a", 1).await, Claim::Created);
+    assert!(!tenants.release_orphan(&orphan).await.unwrap(), "it is another tenant's now");
+    assert!(tenants.orphans().await.unwrap().is_empty());
 }

@@ -1,0 +1,112 @@
+//! Checks of Tenants: their definition, and namespaces with the label of one that does not exist.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Namespace;
+use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
+
+use super::{Check, tenants::MAX_NAMED};
+use crate::{
+    cluster::{Cluster, ClusterError, DefinitionState},
+    tenant::ApiGroup,
+};
+
+/// Checks that the API server serves the definition of Tenants.
+pub(super) async fn definition(
+    cluster: &Cluster,
+    checks: &mut Vec<Check>,
+) -> Result<(), ClusterError> {
+    let title = "the API server serves the definition of Tenants";
+    let state = match cluster.definition_state(&ApiGroup::TenantBroker.resource()).await {
+        // The missing permission is a failed check of its own.
+        Err(ClusterError::Refused(_)) => return Ok(()),
+        state => state?,
+    };
+    checks.push(match state {
+        DefinitionState::Served => Check::passed(title, ""),
+        DefinitionState::NotServed => {
+            Check::failed(title, "nothing of Tenants is changed: run tenant-broker install --apply")
+        }
+        DefinitionState::Terminating => Check::failed(
+            title,
+            "it is being deleted with all Tenants: everybody keeps their rights until it is served \
+             again; restore it with its objects from a backup",
+        ),
+    });
+    Ok(())
+}
+
+/// Finds namespaces with the label of a Tenant that does not exist: those that were kept when their
+/// Tenant was deleted, and those that somebody made with a stolen credential of the broker.
+pub(super) async fn labels(cluster: &Cluster, checks: &mut Vec<Check>) -> Result<(), ClusterError> {
+    let mut namespaces: BTreeMap<String, String> = BTreeMap::new();
+    cluster
+        .list_metadata_of_tenants::<Namespace>(|metadata| {
+            let labels = metadata.labels.unwrap_or_default();
+            let is_workspace = labels.contains_key(WORKSPACE_LABEL);
+            let tenant = labels.get(TENANT_LABEL).filter(|_| !is_workspace);
+            if let (Some(name), Some(tenant)) = (metadata.name, tenant) {
+                namespaces.insert(name, tenant.clone());
+            }
+        })
+        .await?;
+    // After the namespaces, because the home of a Tenant is made after the Tenant.
+    let mut tenants = BTreeSet::new();
+    for group in ApiGroup::ALL {
+        match cluster.custom_names(&group.resource()).await? {
+            Some(names) => tenants.extend(names),
+            // Another check says so, and without names every namespace would be reported.
+            None if group == ApiGroup::TenantBroker => return Ok(()),
+            None => {}
+        }
+    }
+    checks.push(label_check(&namespaces, &tenants));
+    Ok(())
+}
+
+fn label_check(namespaces: &BTreeMap<String, String>, tenants: &BTreeSet<String>) -> Check {
+    let title = "the Tenant of every namespace with the label of one exists";
+    let without: Vec<&str> = namespaces
+        .iter()
+        .filter(|(_, tenant)| !tenants.contains(*tenant))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if without.is_empty() {
+        return Check::passed(title, "");
+    }
+    let named: Vec<&str> = without.iter().copied().take(MAX_NAMED).collect();
+    Check::warned(
+        title,
+        format!(
+            "{} have the label of a Tenant that does not exist, {} among them: they were kept when \
+             their Tenant was deleted, or somebody made them with a stolen credential of the \
+             broker. Nobody has rights in them by the broker; delete those that nobody needs, or \
+             remove the label {TENANT_LABEL}",
+            without.len(),
+            named.join(", ")
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::CheckOutcome;
+
+    #[test]
+    fn namespaces_without_a_tenant_are_named() {
+        let of = |names: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let pairs = names.iter();
+            pairs.map(|(name, tenant)| ((*name).to_owned(), (*tenant).to_owned())).collect()
+        };
+        let tenants = BTreeSet::from(["solar".to_owned()]);
+        let known = of(&[("solar-a", "solar"), ("tenant-solar", "solar")]);
+        assert_eq!(label_check(&known, &tenants).outcome, CheckOutcome::Pass);
+        let ghost = of(&[("solar-a", "solar"), ("ghost-a", "ghost"), ("tenant-ghost", "ghost")]);
+        let check = label_check(&ghost, &tenants);
+        assert_eq!(check.outcome, CheckOutcome::Warn);
+        let detail = check.detail;
+        assert!(detail.starts_with("2 have the label"), "{detail}");
+        assert!(detail.contains("ghost-a, tenant-ghost among them"), "{detail}");
+    }
+}

@@ -1,0 +1,166 @@
+//! The objects of the cache, and the indexes by which they are found.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::object::{CachedTenant, TenantObject};
+use crate::{
+    identity::Person,
+    tenant::{ApiGroup, Subject, Tenant, TenantName},
+};
+
+/// Names of Tenants by the name of a user or group.
+type Index = BTreeMap<String, BTreeSet<TenantName>>;
+
+/// What the cache has.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// All objects with the name of a tenant.
+    objects: BTreeMap<TenantName, BTreeMap<ApiGroup, TenantObject>>,
+    /// Of each name the object that counts, if it keeps the rules of the definition.
+    tenants: BTreeMap<TenantName, Arc<CachedTenant>>,
+    /// The users whom `tenants` name.
+    users: Index,
+    /// The groups whom `tenants` name.
+    groups: Index,
+    namespaces: BTreeMap<String, TenantName>,
+    listed_groups: BTreeSet<ApiGroup>,
+    has_listed_namespaces: bool,
+}
+
+impl Contents {
+    pub(super) fn is_synced(&self) -> bool {
+        self.has_listed_namespaces
+            && ApiGroup::ALL.iter().all(|group| self.listed_groups.contains(group))
+    }
+
+    pub(super) fn tenant(&self, name: &TenantName) -> Option<Arc<CachedTenant>> {
+        self.tenants.get(name).cloned()
+    }
+
+    pub(super) fn has_object(&self, name: &TenantName) -> bool {
+        self.objects.contains_key(name)
+    }
+
+    pub(super) fn tenant_of_namespace(&self, namespace: &str) -> Option<TenantName> {
+        self.namespaces.get(namespace).cloned()
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<CachedTenant>> {
+        self.tenants.values().cloned().collect()
+    }
+
+    pub(super) fn naming(&self, person: &Person) -> Vec<Arc<CachedTenant>> {
+        let users = person.user_name.iter().filter_map(|name| self.users.get(name));
+        let groups = person.groups.iter().filter_map(|name| self.groups.get(name));
+        let names: BTreeSet<&TenantName> = users.chain(groups).flatten().collect();
+        names.into_iter().filter_map(|name| self.tenant(name)).collect()
+    }
+
+    /// Adds an object, or replaces the earlier one.
+    pub(super) fn put(&mut self, object: TenantObject) {
+        let name = object.name.clone();
+        self.objects.entry(name.clone()).or_default().insert(object.group, object);
+        self.choose(&name);
+    }
+
+    /// Removes the object of this name in a group.
+    pub(super) fn remove(&mut self, group: ApiGroup, name: &TenantName) {
+        let Some(of_groups) = self.objects.get_mut(name) else { return };
+        of_groups.remove(&group);
+        if of_groups.is_empty() {
+            self.objects.remove(name);
+        }
+        self.choose(name);
+    }
+
+    /// Replaces all objects of a group.
+    pub(super) fn replace_group(&mut self, group: ApiGroup, objects: Vec<TenantObject>) {
+        let listed: BTreeSet<TenantName> =
+            objects.iter().map(|object| object.name.clone()).collect();
+        let gone = self
+            .objects
+            .iter()
+            .filter(|(name, of_groups)| of_groups.contains_key(&group) && !listed.contains(*name));
+        let gone: Vec<TenantName> = gone.map(|(name, _)| name.clone()).collect();
+        for name in &gone {
+            self.remove(group, name);
+        }
+        for object in objects {
+            self.put(object);
+        }
+        self.listed_groups.insert(group);
+    }
+
+    /// Records the tenant of a namespace; `None` for a namespace that is no tenant's or is gone.
+    pub(super) fn put_namespace(&mut self, namespace: String, tenant: Option<TenantName>) {
+        match tenant {
+            Some(tenant) => self.namespaces.insert(namespace, tenant),
+            None => self.namespaces.remove(&namespace),
+        };
+    }
+
+    /// Replaces all namespaces.
+    pub(super) fn replace_namespaces(&mut self, namespaces: BTreeMap<String, TenantName>) {
+        self.namespaces = namespaces;
+        self.has_listed_namespaces = true;
+    }
+
+    /// Determines which object of a name counts, as the controller does: the one that was created
+    /// first, of two with the same time that of the first group.
+    fn choose(&mut self, name: &TenantName) {
+        let of_groups = self.objects.get(name).into_iter().flat_map(BTreeMap::values);
+        let oldest = of_groups.min_by_key(|object| object.created_at);
+        let chosen = oldest.and_then(|object| object.tenant.clone());
+        if let Some(previous) = self.tenants.remove(name) {
+            self.remove_from_index(&previous.tenant);
+        }
+        if let Some(chosen) = chosen {
+            self.add_to_index(&chosen.tenant);
+            self.tenants.insert(name.clone(), chosen);
+        }
+    }
+
+    fn add_to_index(&mut self, tenant: &Tenant) {
+        for subject in subjects(tenant) {
+            let Some((index, key)) = self.index_of(subject) else { continue };
+            index.entry(key.to_owned()).or_default().insert(tenant.name.clone());
+        }
+    }
+
+    fn remove_from_index(&mut self, tenant: &Tenant) {
+        for subject in subjects(tenant) {
+            let Some((index, key)) = self.index_of(subject) else { continue };
+            let Some(names) = index.get_mut(key) else { continue };
+            names.remove(&tenant.name);
+            if names.is_empty() {
+                index.remove(key);
+            }
+        }
+    }
+
+    /// The index of a subject that a person may be, and its key there.
+    fn index_of<'a>(&'a mut self, subject: &'a Subject) -> Option<(&'a mut Index, &'a str)> {
+        match subject {
+            Subject::User(name) => Some((&mut self.users, name.as_str())),
+            Subject::Group(name) => Some((&mut self.groups, name.as_str())),
+            // A program, which has a token of its own.
+            Subject::ServiceAccount { .. } => None,
+        }
+    }
+
+    /// Number of names in the indexes.
+    #[cfg(test)]
+    pub(super) fn indexed(&self) -> usize {
+        self.users.len() + self.groups.len()
+    }
+}
+
+/// Everybody whom a Tenant names.
+fn subjects(tenant: &Tenant) -> impl Iterator<Item = &Subject> {
+    let owners = tenant.owners.iter().map(|owner| &owner.subject);
+    let bindings = tenant.additional_role_bindings.iter();
+    owners.chain(bindings.flat_map(|binding| &binding.subjects))
+}

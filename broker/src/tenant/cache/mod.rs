@@ -1,0 +1,74 @@
+//! Tenants and the names of their namespaces in memory, as the watches of the cluster pass them.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `object` | what is kept of an object |
+//! | `contents` | the objects with their indexes, without a lock |
+//! | `feed` | events of watches, as changes of the contents |
+//!
+//! A Tenant may have a megabyte, so only its parsed form is kept, whose parts are limited.
+
+mod contents;
+mod feed;
+mod object;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+pub use feed::{NamespaceFeed, TenantFeed};
+pub use object::CachedTenant;
+
+use super::TenantName;
+use crate::identity::Person;
+use contents::Contents;
+
+/// Tenants and the names of their namespaces, as of a moment ago. Clones share everything.
+///
+/// It never decides a right, because it may lag: rights follow from the object that the API server
+/// returns and from the row of the database.
+#[derive(Clone, Debug, Default)]
+pub struct TenantCache(Arc<RwLock<Contents>>);
+
+impl TenantCache {
+    /// Whether all watches have listed their objects once. Before that, objects may be missing.
+    pub fn is_synced(&self) -> bool {
+        self.read().is_synced()
+    }
+
+    /// The Tenant of this name. Of two API groups the older object counts; if that breaks rules of
+    /// the definition, there is none.
+    pub fn tenant(&self, name: &TenantName) -> Option<Arc<CachedTenant>> {
+        self.read().tenant(name)
+    }
+
+    /// Whether there is an object of this name, also one that breaks rules of the definition.
+    pub fn has_object(&self, name: &TenantName) -> bool {
+        self.read().has_object(name)
+    }
+
+    /// The tenant of a namespace or home, by the label `tenant-broker.io/tenant`. Whoever creates a
+    /// namespace at the API server sets the label, so the namespace may be no tenant's.
+    pub fn tenant_of_namespace(&self, namespace: &str) -> Option<TenantName> {
+        self.read().tenant_of_namespace(namespace)
+    }
+
+    /// All Tenants, by name.
+    pub fn all(&self) -> Vec<Arc<CachedTenant>> {
+        self.read().all()
+    }
+
+    /// The Tenants whose owners or additional role bindings name a person, by name.
+    pub fn naming(&self, person: &Person) -> Vec<Arc<CachedTenant>> {
+        self.read().naming(person)
+    }
+
+    /// No code panics while it has the lock.
+    fn read(&self) -> RwLockReadGuard<'_, Contents> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Contents> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

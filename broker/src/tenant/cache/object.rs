@@ -1,0 +1,68 @@
+//! What the cache keeps of an object.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use serde_json::Value;
+use tenant_shared::TenantCondition;
+
+use crate::tenant::{ApiGroup, ConditionType, Tenant, TenantName, limits::MAX_CONDITIONS};
+
+/// A Tenant that keeps the rules of its definition, with what its status says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CachedTenant {
+    /// API group of the object.
+    pub group: ApiGroup,
+    /// Its name and specification.
+    pub tenant: Tenant,
+    /// `status.state`; empty until the controller wrote a status.
+    pub state: String,
+    /// `status.size`: number of namespaces.
+    pub size: u32,
+    /// What could not be done: the conditions that hold, without `Ready`.
+    pub conditions: Vec<TenantCondition>,
+}
+
+/// An object of the kind `Tenant`.
+#[derive(Clone, Debug)]
+pub(super) struct TenantObject {
+    pub(super) name: TenantName,
+    pub(super) group: ApiGroup,
+    pub(super) created_at: Option<Timestamp>,
+    /// `None` if the object breaks rules of the definition.
+    pub(super) tenant: Option<Arc<CachedTenant>>,
+}
+
+impl TenantObject {
+    /// Reads an object; `None` if its name is none of a tenant.
+    pub(super) fn parse(group: ApiGroup, object: &DynamicObject) -> Option<Self> {
+        let name: TenantName = object.metadata.name.as_deref()?.parse().ok()?;
+        let tenant = Tenant::parse(name.as_str(), &object.data["spec"]).ok();
+        let status = &object.data["status"];
+        let tenant = tenant.map(|tenant| CachedTenant {
+            group,
+            tenant,
+            state: status["state"].as_str().unwrap_or_default().to_owned(),
+            size: status["size"].as_u64().and_then(|size| size.try_into().ok()).unwrap_or_default(),
+            conditions: conditions(status),
+        });
+        Some(Self {
+            name,
+            group,
+            created_at: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
+            tenant: tenant.map(Arc::new),
+        })
+    }
+}
+
+fn conditions(status: &Value) -> Vec<TenantCondition> {
+    let all = status["conditions"].as_array().into_iter().flatten();
+    let held = all.take(MAX_CONDITIONS).filter_map(|condition| {
+        let kind = condition["type"].as_str()?;
+        let holds = condition["status"] == "True" && kind != ConditionType::Ready.as_str();
+        let message = condition["message"].as_str().unwrap_or_default();
+        holds.then(|| TenantCondition { kind: kind.to_owned(), message: message.to_owned() })
+    });
+    held.collect()
+}

@@ -1,0 +1,301 @@
+//! The cache, as the watches feed it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::DynamicObject;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tenant_shared::TENANT_LABEL;
+
+use super::*;
+use crate::{cluster::Watched, tenant::ApiGroup};
+
+const OURS: ApiGroup = ApiGroup::TenantBroker;
+const CAPSULE: ApiGroup = ApiGroup::Capsule;
+
+fn name(text: &str) -> TenantName {
+    text.parse().unwrap()
+}
+
+/// An object that was created at this second, with this owner.
+fn object(name: &str, created: u8, owner: &Value) -> DynamicObject {
+    serde_json::from_value(json!({
+        "apiVersion": "x/v1",
+        "kind": "Tenant",
+        "metadata": {"name": name, "creationTimestamp": format!("2026-01-02T03:04:{created:02}Z")},
+        "spec": {"owners": [owner]},
+    }))
+    .unwrap()
+}
+
+fn user(name: &str) -> Value {
+    json!({"kind": "User", "name": name})
+}
+
+fn person(user_name: &str, groups: &[&str]) -> Person {
+    Person {
+        user_name: Some(user_name.to_owned()),
+        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+    }
+}
+
+fn names(tenants: &[Arc<CachedTenant>]) -> Vec<&str> {
+    tenants.iter().map(|cached| cached.tenant.name.as_str()).collect()
+}
+
+/// Passes a complete list.
+fn list<T>(mut visit: impl FnMut(Watched<T>), objects: Vec<T>) {
+    visit(Watched::Listing);
+    for object in objects {
+        visit(Watched::Changed(object));
+    }
+    visit(Watched::Listed);
+}
+
+fn namespace(name: &str, tenant: &str) -> ObjectMeta {
+    let labels = [(TENANT_LABEL.to_owned(), tenant.to_owned())];
+    ObjectMeta { name: Some(name.to_owned()), labels: Some(labels.into()), ..ObjectMeta::default() }
+}
+
+#[test]
+fn a_cache_is_synced_once_every_watch_has_listed() {
+    let cache = TenantCache::default();
+    let mut ours = TenantFeed::new(cache.clone(), OURS);
+    list(|event| ours.visit(&event), vec![object("solar", 1, &user("alice"))]);
+    assert!(!cache.is_synced());
+    NamespaceFeed::new(cache.clone()).visit(&Watched::Listed);
+    assert!(!cache.is_synced(), "the other group is unknown");
+    TenantFeed::new(cache.clone(), CAPSULE).not_served();
+    assert!(cache.is_synced());
+    ours.visit(&Watched::Listing);
+    assert!(cache.is_synced(), "it was synced once");
+    assert!(cache.tenant(&name("solar")).is_some(), "the new list is not complete");
+}
+
+#[test]
+fn of_two_groups_the_older_object_counts() {
+    let cache = TenantCache::default();
+    let (mut ours, mut capsule) =
+        (TenantFeed::new(cache.clone(), OURS), TenantFeed::new(cache.clone(), CAPSULE));
+    let solar = name("solar");
+    let group = || cache.tenant(&solar).map(|cached| cached.group);
+    capsule.visit(&Watched::Changed(object("solar", 2, &user("joe"))));
+    assert_eq!(group(), Some(CAPSULE));
+    let older = object("solar", 1, &user("alice"));
+    ours.visit(&Watched::Changed(older.clone()));
+    assert_eq!(group(), Some(OURS));
+    assert_eq!(names(&cache.naming(&person("alice", &[]))), ["solar"]);
+    assert!(cache.naming(&person("joe", &[])).is_empty(), "the younger object gives nothing");
+    ours.visit(&Watched::Deleted(older));
+    assert_eq!(group(), Some(CAPSULE));
+    assert_eq!(names(&cache.naming(&person("joe", &[]))), ["solar"]);
+    // Of the same age the first group's.
+    ours.visit(&Watched::Changed(object("solar", 2, &user("alice"))));
+    assert_eq!(group(), Some(OURS));
+    ours.not_served();
+    assert_eq!(group(), Some(CAPSULE));
+    capsule.not_served();
+    assert_eq!((group(), cache.has_object(&solar)), (None, false));
+    assert_eq!(cache.read().indexed(), 0);
+}
+
+#[test]
+fn a_list_replaces_what_vanished_meanwhile() {
+    let cache = TenantCache::default();
+    let (mut ours, mut capsule) =
+        (TenantFeed::new(cache.clone(), OURS), TenantFeed::new(cache.clone(), CAPSULE));
+    let [lunar, solar, terra] =
+        ["lunar", "solar", "terra"].map(|name| object(name, 1, &user("alice")));
+    list(|event| ours.visit(&event), vec![lunar, solar.clone()]);
+    list(|event| capsule.visit(&event), vec![terra]);
+    assert_eq!(names(&cache.all()), ["lunar", "solar", "terra"]);
+    // A list that fails changes nothing.
+    ours.visit(&Watched::Listing);
+    ours.visit(&Watched::Changed(object("stellar", 1, &user("alice"))));
+    assert_eq!(names(&cache.all()), ["lunar", "solar", "terra"]);
+    list(|event| ours.visit(&event), vec![solar]);
+    assert_eq!(names(&cache.all()), ["solar", "terra"]);
+    assert_eq!(names(&cache.naming(&person("alice", &[]))), ["solar", "terra"]);
+}
+
+#[test]
+fn tenants_are_found_by_user_and_group_of_owners_and_bindings() {
+    let cache = TenantCache::default();
+    let mut feed = TenantFeed::new(cache.clone(), OURS);
+    let mut solar = object("solar", 1, &user("alice"));
+    let subjects = json!([user("joe"), {"kind": "Group", "name": "ops"}]);
+    solar.data["spec"]["additionalRoleBindings"] =
+        json!([{"clusterRoleName": "view", "subjects": subjects}]);
+    let lunar = object("lunar", 1, &json!({"kind": "Group", "name": "ops"}));
+    let robot = "system:serviceaccount:build:robot";
+    let terra = object("terra", 1, &json!({"kind": "ServiceAccount", "name": robot}));
+    list(|event| feed.visit(&event), vec![solar, lunar, terra]);
+    for (person, expected) in [
+        (person("alice", &[]), &["solar"][..]),
+        (person("joe", &["dev"]), &["solar"]),
+        (person("joe", &["dev", "ops"]), &["lunar", "solar"]),
+        (Person { user_name: None, ..person("", &["ops"]) }, &["lunar", "solar"]),
+        // A user is no group, and nobody is a ServiceAccount.
+        (person("ops", &["alice", robot]), &[]),
+        (person(robot, &[]), &[]),
+    ] {
+        assert_eq!(names(&cache.naming(&person)), expected, "{person:?}");
+    }
+    feed.visit(&Watched::Changed(object("solar", 1, &user("carol"))));
+    assert!(cache.naming(&person("alice", &[])).is_empty(), "she is named no more");
+    assert_eq!(names(&cache.naming(&person("carol", &[]))), ["solar"]);
+}
+
+#[test]
+fn an_object_that_breaks_rules_is_no_tenant() {
+    let cache = TenantCache::default();
+    let mut feed = TenantFeed::new(cache.clone(), OURS);
+    let (solar, valid) = (name("solar"), object("solar", 1, &user("alice")));
+    feed.visit(&Watched::Changed(valid.clone()));
+    assert!(cache.tenant(&solar).is_some());
+    let invalid = object("solar", 1, &user("system:admin"));
+    feed.visit(&Watched::Changed(invalid.clone()));
+    assert!(cache.tenant(&solar).is_none() && cache.all().is_empty());
+    assert!(cache.naming(&person("alice", &[])).is_empty());
+    assert!(cache.has_object(&solar));
+    // The controller carries nothing of the younger object out either.
+    let mut capsule = TenantFeed::new(cache.clone(), CAPSULE);
+    capsule.visit(&Watched::Changed(object("solar", 2, &user("joe"))));
+    assert!(cache.tenant(&solar).is_none());
+    feed.visit(&Watched::Changed(valid));
+    assert_eq!(names(&cache.all()), ["solar"]);
+    feed.visit(&Watched::Changed(object("tenant-x", 1, &user("alice"))));
+    feed.visit(&Watched::Deleted(object("tenant-x", 1, &user("alice"))));
+    assert_eq!(names(&cache.all()), ["solar"], "the other one has no name of a tenant");
+}
+
+#[test]
+fn the_status_is_kept_with_the_conditions_that_hold() {
+    let cache = TenantCache::default();
+    let mut feed = TenantFeed::new(cache.clone(), OURS);
+    let mut solar = object("solar", 1, &user("alice"));
+    feed.visit(&Watched::Changed(solar.clone()));
+    let cached = cache.tenant(&name("solar")).unwrap();
+    assert_eq!((cached.state.as_str(), cached.size), ("", 0));
+    assert!(cached.conditions.is_empty());
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "Any", "message": format!("of {kind}")});
+    solar.data["status"] = json!({
+        "state": "Degraded",
+        "size": 7,
+        "conditions": [
+            condition("Ready", "True"), condition("UnknownTier", "True"), condition("Old", "False"),
+        ],
+    });
+    feed.visit(&Watched::Changed(solar));
+    let cached = cache.tenant(&name("solar")).unwrap();
+    assert_eq!((cached.state.as_str(), cached.size), ("Degraded", 7));
+    let conditions = cached.conditions.iter().map(|it| (it.kind.as_str(), it.message.as_str()));
+    assert_eq!(conditions.collect::<Vec<_>>(), [("UnknownTier", "of UnknownTier")]);
+}
+
+#[test]
+fn a_namespace_belongs_to_the_tenant_of_its_label() {
+    let cache = TenantCache::default();
+    let mut feed = NamespaceFeed::new(cache.clone());
+    let tenant = |namespace| cache.tenant_of_namespace(namespace).map(|name| name.to_string());
+    let home = namespace("tenant-solar", "solar");
+    list(
+        |event| feed.visit(&event),
+        vec![home.clone(), namespace("solar-a", "solar"), namespace("odd", "kube-x")],
+    );
+    assert_eq!(tenant("tenant-solar").as_deref(), Some("solar"));
+    assert_eq!(tenant("solar-a").as_deref(), Some("solar"));
+    assert_eq!(tenant("odd"), None, "the label is no name of a tenant");
+    feed.visit(&Watched::Changed(namespace("solar-b", "solar")));
+    feed.visit(&Watched::Changed(namespace("solar-a", "lunar")));
+    assert_eq!(tenant("solar-b").as_deref(), Some("solar"));
+    assert_eq!(tenant("solar-a").as_deref(), Some("lunar"));
+    feed.visit(&Watched::Changed(namespace("solar-a", "Lunar")));
+    assert_eq!(tenant("solar-a"), None);
+    feed.visit(&Watched::Deleted(namespace("solar-b", "solar")));
+    assert_eq!(tenant("solar-b"), None);
+    list(|event| feed.visit(&event), vec![namespace("solar-c", "solar")]);
+    assert_eq!((tenant("tenant-solar"), tenant("solar-c").as_deref()), (None, Some("solar")));
+}
+
+const TENANTS: [&str; 3] = ["lunar", "solar", "terra"];
+const USERS: [&str; 3] = ["alice", "joe", "system:invalid"];
+
+/// An object of the model: name, second of its creation, and owner, as indexes.
+type ModelObject = (usize, u8, usize);
+
+#[derive(Clone, Debug)]
+enum Call {
+    Put(ModelObject),
+    Remove(usize),
+    List(Vec<ModelObject>),
+}
+
+fn call() -> impl Strategy<Value = (ApiGroup, Call)> {
+    let object = || (0..TENANTS.len(), 0..3_u8, 0..USERS.len());
+    let call = prop_oneof![
+        3 => object().prop_map(Call::Put),
+        1 => (0..TENANTS.len()).prop_map(Call::Remove),
+        1 => proptest::collection::vec(object(), 0..4).prop_map(Call::List),
+    ];
+    (proptest::sample::select(ApiGroup::ALL.to_vec()), call)
+}
+
+/// Objects by name and group: second of creation, and owner.
+type Model = BTreeMap<(usize, ApiGroup), (u8, usize)>;
+
+/// Group and owner of the Tenant of a name.
+fn expected(model: &Model, tenant: usize) -> Option<(ApiGroup, usize)> {
+    let of_name = model.iter().filter(|((name, _), _)| *name == tenant);
+    let ((_, group), (_, owner)) =
+        of_name.min_by_key(|((_, group), (created, _))| (*created, *group))?;
+    (!USERS[*owner].starts_with("system:")).then_some((*group, *owner))
+}
+
+proptest! {
+    /// After any events the cache answers as a scan of the objects that exist.
+    #[test]
+    fn the_cache_answers_as_a_scan(calls in proptest::collection::vec(call(), 0..30)) {
+        let cache = TenantCache::default();
+        let mut feeds: BTreeMap<ApiGroup, TenantFeed> =
+            ApiGroup::ALL.map(|group| (group, TenantFeed::new(cache.clone(), group))).into();
+        let mut model = Model::new();
+        let live = |(tenant, created, owner): ModelObject| {
+            object(TENANTS[tenant], created, &user(USERS[owner]))
+        };
+        for (group, call) in calls {
+            let feed = feeds.get_mut(&group).unwrap();
+            match call {
+                Call::Put(object) => {
+                    feed.visit(&Watched::Changed(live(object)));
+                    model.insert((object.0, group), (object.1, object.2));
+                }
+                Call::Remove(tenant) => {
+                    feed.visit(&Watched::Deleted(live((tenant, 0, 0))));
+                    model.remove(&(tenant, group));
+                }
+                Call::List(objects) => {
+                    model.retain(|(_, of), _| *of != group);
+                    model.extend(objects.iter().map(|it| ((it.0, group), (it.1, it.2))));
+                    let objects: Vec<DynamicObject> = objects.into_iter().map(live).collect();
+                    list(|event| feed.visit(&event), objects);
+                }
+            }
+            for (index, tenant) in TENANTS.iter().enumerate() {
+                let cached = cache.tenant(&name(tenant)).map(|it| it.group);
+                prop_assert_eq!(cached, expected(&model, index).map(|(group, _)| group));
+            }
+            for (index, user) in USERS.iter().enumerate() {
+                let named: BTreeSet<&str> = TENANTS
+                    .iter()
+                    .enumerate()
+                    .filter(|(at, _)| expected(&model, *at).is_some_and(|it| it.1 == index))
+                    .map(|(_, tenant)| *tenant)
+                    .collect();
+                let cached = cache.naming(&person(user, &[]));
+                prop_assert_eq!(names(&cached), named.into_iter().collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Fixture of unit tests: a controller on a database, with a cluster that refuses connections.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use uuid::Uuid;
+
+use super::{Dependencies, TenantController};
+use crate::{
+    base::telemetry::Metrics,
+    identity::PersonRules,
+    tenant::{ApiGroup, Observed, TenantCache, TenantRow, TenantSettings},
+    testing::{On, Storage},
+    tier::Tiers,
+    workspace::MembershipRequest,
+};
+
+impl TenantController {
+    /// A controller on this database that watches nothing, with a cluster that refuses connections.
+    pub(super) async fn for_tests(storage: &Storage) -> Self {
+        Self::new(Dependencies {
+            db: storage.db.clone(),
+            clock: storage.clock.clone(),
+            cluster: storage.no_cluster().await,
+            cache: TenantCache::default(),
+            workspaces: storage.workspaces().await,
+            person_rules: PersonRules::default(),
+            settings: TenantSettings::default(),
+            tiers: Tiers::new(BTreeMap::new()),
+            metrics: Metrics::default(),
+            resync_interval: Duration::from_mins(1),
+        })
+    }
+}
+
+pub(super) struct Fixture {
+    pub(super) controller: TenantController,
+    pub(super) storage: Storage,
+}
+
+impl Fixture {
+    pub(super) async fn new(on: On) -> Self {
+        let storage = Storage::new(on).await;
+        let controller = TenantController::for_tests(&storage).await;
+        Self { controller, storage }
+    }
+
+    /// The row of a new Tenant of this name.
+    pub(super) async fn tenant(&self, name: &str) -> TenantRow {
+        let (name, group) = (name.parse().unwrap(), ApiGroup::TenantBroker);
+        let uid = self.storage.clock.random_id().to_string();
+        match self.controller.tenants.observe(&name, group, &uid).await.unwrap() {
+            Observed::Current(row) | Observed::Recreated(row) => row,
+            Observed::NameTaken(row) => panic!("{row:?}"),
+        }
+    }
+
+    /// A new user who joined a tenant. The cluster did not create the ServiceAccount.
+    pub(super) async fn member(&self, tenant: &TenantRow) -> Uuid {
+        let user = self.storage.user().await;
+        let request = MembershipRequest { tenant: tenant.clone(), user, tier: "basic".to_owned() };
+        self.controller.workspaces.add_member(&request).await.unwrap_err();
+        user
+    }
+}

@@ -1,0 +1,126 @@
+//! The wait until a new member has the rights that the Tenant gives.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use tenant_shared::TENANT_LABEL;
+use uuid::Uuid;
+
+use super::{TenantOperations, error::TenantError, fresh::FreshTenant};
+use crate::{
+    base::error_chain,
+    tenant::{
+        ClusterRoleName, NamespaceStatus, TenantName, home_name, member_account_name,
+        role_binding_name,
+    },
+};
+
+/// How long a request waits for the bindings of a new member.
+const BOUND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between two looks at the bindings.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+impl TenantOperations {
+    /// Waits until the bindings of the tenant name the ServiceAccount of a member. Whatever keeps
+    /// them from it is the controller's to finish and to report.
+    pub(super) async fn until_bound(&self, fresh: &FreshTenant, user: Uuid) {
+        if fresh.rights.roles.is_empty() {
+            return;
+        }
+        let error = match tokio::time::timeout(BOUND_TIMEOUT, self.poll_bound(fresh, user)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error_chain(&error),
+            Err(_) => format!("no binding within {BOUND_TIMEOUT:?}"),
+        };
+        tracing::info!(
+            tenant = %fresh.row.name, user_id = %user, error,
+            "a new member of a tenant has no rights yet"
+        );
+    }
+
+    async fn poll_bound(&self, fresh: &FreshTenant, user: Uuid) -> Result<(), TenantError> {
+        let rows = self.tenants.namespaces(fresh.row.id).await?;
+        if rows.iter().all(|row| row.status != NamespaceStatus::Active) {
+            return Ok(());
+        }
+        let name = &fresh.row.name;
+        let roles: Vec<&ClusterRoleName> = fresh.rights.roles.keys().collect();
+        loop {
+            let bindings: Vec<RoleBinding> =
+                self.cluster.list_with_label(TENANT_LABEL, name.as_str()).await?;
+            if is_bound(&bindings, name, &roles, user) {
+                return Ok(());
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+/// Whether the bindings of these roles in the namespaces of a tenant name the member. A namespace
+/// without such a binding gives nobody rights, and is not waited for.
+fn is_bound(
+    bindings: &[RoleBinding],
+    tenant: &TenantName,
+    roles: &[&ClusterRoleName],
+    user: Uuid,
+) -> bool {
+    let names: BTreeSet<String> =
+        roles.iter().map(|role| role_binding_name(tenant, role.as_str())).collect();
+    let (home, account) = (home_name(tenant), member_account_name(user));
+    let names_member = |binding: &RoleBinding| {
+        binding.subjects.iter().flatten().any(|subject| {
+            subject.kind == "ServiceAccount"
+                && subject.name == account
+                && subject.namespace.as_deref() == Some(home.as_str())
+        })
+    };
+    let mut of_roles = bindings
+        .iter()
+        .filter(|binding| binding.metadata.name.as_ref().is_some_and(|it| names.contains(it)))
+        .peekable();
+    of_roles.peek().is_some() && of_roles.all(names_member)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const USER: Uuid = Uuid::nil();
+
+    fn member(home: &str, user: Uuid) -> Value {
+        json!({"kind": "ServiceAccount", "name": format!("member-{user}"), "namespace": home})
+    }
+
+    fn binding(namespace: &str, role: &str, subjects: &[Value]) -> RoleBinding {
+        let role_ref =
+            json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
+        let metadata = json!({"name": format!("tenant-solar-{role}"), "namespace": namespace});
+        let binding = json!({"metadata": metadata, "roleRef": role_ref, "subjects": subjects});
+        serde_json::from_value(binding).unwrap()
+    }
+
+    #[test]
+    fn a_member_is_bound_if_every_binding_of_their_roles_names_them() {
+        let solar: TenantName = "solar".parse().unwrap();
+        let [admin, view] = ["admin", "view"].map(|role| role.parse::<ClusterRoleName>().unwrap());
+        let bound = |bindings: &[RoleBinding], roles: &[&ClusterRoleName]| {
+            is_bound(bindings, &solar, roles, USER)
+        };
+        let me = [member("tenant-solar", USER)];
+        let nobody: [Value; 0] = [];
+        let in_a = binding("solar-a", "admin", &me);
+        let own = std::slice::from_ref(&in_a);
+        assert!(bound(own, &[&admin]));
+        assert!(bound(own, &[&admin, &view]), "a binding that does not exist is not waited for");
+        assert!(!bound(own, &[&view]));
+        assert!(!bound(&[], &[&admin]));
+        assert!(!bound(&[in_a.clone(), binding("solar-b", "admin", &nobody)], &[&admin]));
+        assert!(bound(&[in_a.clone(), binding("solar-b", "edit", &nobody)], &[&admin]));
+        let users = json!({"kind": "User", "name": format!("member-{USER}")});
+        for other in [member("tenant-lunar", USER), member("tenant-solar", Uuid::max()), users] {
+            assert!(!bound(&[binding("solar-a", "admin", &[other])], &[&admin]));
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Creation of a namespace by an owner of its tenant.
+//!
+//! The row is claimed, counted and recorded before the namespace is created. A namespace that exists
+//! already is not touched, and the claim is released.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use tenant_shared::{CreateNamespaceRequest, TENANT_LABEL};
+use uuid::Uuid;
+
+use super::{TenantOperations, error::TenantError, fresh::FreshTenant};
+use crate::{
+    audit::{self, Action},
+    cluster::{ClusterError, Object},
+    identity::Caller,
+    tenant::{
+        Claim, NamespaceNameError, NamespaceStatus, Tenant, TenantName, check_namespace_name,
+        check_requested_metadata, check_required_metadata, prefixes_of,
+    },
+    tenant_controller::CreateNamespaceError,
+};
+
+/// Characters of the name of a namespace in an audit row.
+const MAX_NAME_CHARS: usize = 63;
+
+/// A namespace whose row is the caller's claim.
+#[derive(Debug)]
+struct ClaimedNamespace<'a> {
+    fresh: &'a FreshTenant,
+    name: &'a str,
+    user: Uuid,
+    /// Whether an earlier request of the same user claimed it, and did not finish.
+    is_retry: bool,
+}
+
+impl TenantOperations {
+    /// Creates a namespace of a tenant with all of its objects, and returns it as the API server
+    /// does. The caller becomes a member first. A request that was interrupted can be repeated.
+    ///
+    /// # Errors
+    /// [`TenantError::NotFound`], also if the caller may not see the tenant; the caller does not own
+    /// it; the tenant, the user or the membership is suspended; name, labels or annotations are not
+    /// allowed; the quota is exceeded; the namespace exists; or the cluster or the database failed.
+    #[tracing::instrument(level = "debug", skip_all, fields(tenant = %tenant))]
+    pub async fn create_namespace(
+        &self,
+        caller: &Caller,
+        tenant: &TenantName,
+        request: &CreateNamespaceRequest,
+    ) -> Result<Namespace, TenantError> {
+        let created = Box::pin(self.create(caller, tenant, request)).await;
+        if let Err(error) = &created
+            && error.is_refusal()
+        {
+            let action = Action::CreateNamespace;
+            let reason = format!("{}: {error}", reason_of(tenant, &request.name));
+            self.metrics.action(action.as_str(), "refused");
+            audit::record_refusal(&self.db, &self.clock, caller.event(action), &reason).await?;
+        }
+        created
+    }
+
+    async fn create(
+        &self,
+        caller: &Caller,
+        tenant: &TenantName,
+        request: &CreateNamespaceRequest,
+    ) -> Result<Namespace, TenantError> {
+        let fresh = self.fresh(caller, tenant).await?;
+        if !fresh.rights.is_owner {
+            return Err(TenantError::NotOwner { tenant: tenant.clone() });
+        }
+        fresh.require_active()?;
+        self.check_name(&fresh.tenant, &request.name).await?;
+        check_metadata(&fresh.tenant, request)?;
+        let member = Box::pin(self.admit(caller, &fresh)).await?;
+        let claimed = self.claim(caller, &fresh, &request.name, member.workspace.id).await?;
+        let (row, name) = (&fresh.row, claimed.name);
+        let (labels, annotations) = (&request.labels, &request.annotations);
+        let creation =
+            self.controller.create_namespace(row, &fresh.tenant, name, labels, annotations);
+        match Box::pin(creation).await {
+            Ok(namespace) => Ok(namespace),
+            Err(error) => Box::pin(self.after_failure(&claimed, error)).await,
+        }
+    }
+
+    /// Checks the name of a namespace, also against the names of all open tenants.
+    async fn check_name(&self, tenant: &Tenant, name: &str) -> Result<(), TenantError> {
+        check_namespace_name(tenant, name, &self.settings)?;
+        for longer in prefixes_of(name) {
+            if longer == tenant.name {
+                break;
+            }
+            if self.tenants.by_name(&longer).await?.is_some() {
+                return Err(NamespaceNameError::OtherTenant(longer).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims the namespace, with the audit row of the request.
+    async fn claim<'a>(
+        &self,
+        caller: &Caller,
+        fresh: &'a FreshTenant,
+        name: &'a str,
+        membership: Uuid,
+    ) -> Result<ClaimedNamespace<'a>, TenantError> {
+        let (tenant, user) = (&fresh.row.name, caller.user_id());
+        let event = audit::Event {
+            workspace_id: Some(membership),
+            reason: Some(reason_of(tenant, name)),
+            ..caller.event(Action::CreateNamespace)
+        };
+        let quota = fresh.tenant.namespace_options.quota;
+        let claim = self.tenants.claim_for_user(fresh.row.id, name, user, quota, event).await?;
+        let is_retry = match claim {
+            None => return Err(TenantError::NotActive { tenant: tenant.clone() }),
+            Some(Claim::Created) => {
+                self.metrics.action(Action::CreateNamespace.as_str(), "success");
+                false
+            }
+            Some(Claim::Exists(row))
+                if row.status == NamespaceStatus::Creating && row.made_by == Some(user) =>
+            {
+                true
+            }
+            Some(Claim::Exists(_) | Claim::OtherTenant) => {
+                return Err(TenantError::NamespaceExists(name.to_owned()));
+            }
+            Some(Claim::QuotaExceeded { used, quota }) => {
+                return Err(TenantError::QuotaExceeded { tenant: tenant.clone(), used, quota });
+            }
+        };
+        Ok(ClaimedNamespace { fresh, name, user, is_retry })
+    }
+
+    /// Decides what a failed creation means. The claim is released if the namespace was not created.
+    /// After every other failure it stays, and the controller finishes the namespace.
+    async fn after_failure(
+        &self,
+        claimed: &ClaimedNamespace<'_>,
+        error: CreateNamespaceError,
+    ) -> Result<Namespace, TenantError> {
+        let ClaimedNamespace { fresh, name, user, is_retry } = *claimed;
+        let (row, namespace) = (&fresh.row, name.to_owned());
+        match error {
+            CreateNamespaceError::Exists(_) => match self.live_namespace(name).await? {
+                // Only the tenant's namespaces carry its label: the policies see to it.
+                Some(live) if is_retry && is_of(&live, &row.name) => Ok(live),
+                _ => {
+                    self.tenants.release_claim(row.id, name, user).await?;
+                    Err(TenantError::NamespaceExists(namespace))
+                }
+            },
+            CreateNamespaceError::NotCreated { source, .. } => {
+                self.tenants.release_claim(row.id, name, user).await?;
+                Err(TenantError::NotCreated { namespace, cause: source })
+            }
+            CreateNamespaceError::Unfinished { source, .. } => {
+                Err(TenantError::Unfinished { namespace, cause: source })
+            }
+            CreateNamespaceError::NotActive(tenant) => Err(TenantError::NotActive { tenant }),
+        }
+    }
+
+    async fn live_namespace(&self, name: &str) -> Result<Option<Namespace>, ClusterError> {
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        let named = Object::Namespace(Box::new(Namespace { metadata, ..Namespace::default() }));
+        Ok(match self.cluster.get_object(&named).await? {
+            Some(Object::Namespace(live)) => Some(*live),
+            _ => None,
+        })
+    }
+}
+
+/// Checks the labels and annotations of a request. Those that the Tenant gives each namespace count
+/// for the ones that it demands.
+fn check_metadata(tenant: &Tenant, request: &CreateNamespaceRequest) -> Result<(), TenantError> {
+    check_requested_metadata(&request.labels, &request.annotations)
+        .map_err(|fault| TenantError::InvalidMetadata(fault.to_string()))?;
+    let options = &tenant.namespace_options;
+    let with = |requested: &BTreeMap<String, String>, given: &BTreeMap<String, String>| {
+        let mut all = requested.clone();
+        all.extend(given.clone());
+        all
+    };
+    let labels = with(&request.labels, &options.additional_metadata.labels);
+    let annotations = with(&request.annotations, &options.additional_metadata.annotations);
+    check_required_metadata(&options.required_metadata, &labels, &annotations)
+        .map_err(TenantError::MissingMetadata)
+}
+
+fn is_of(namespace: &Namespace, tenant: &TenantName) -> bool {
+    let labels = namespace.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(TENANT_LABEL)).is_some_and(|it| it == tenant.as_str())
+}
+
+/// The namespace of an audit row, which has no column for it.
+fn reason_of(tenant: &TenantName, namespace: &str) -> String {
+    let namespace: String = namespace.chars().take(MAX_NAME_CHARS).collect();
+    format!("namespace {namespace} of tenant {tenant}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn solar() -> Tenant {
+        let spec = json!({
+            "owners": [{"kind": "User", "name": "alice"}],
+            "namespaceOptions": {
+                "additionalMetadata": {"labels": {"team": "a"}},
+                "requiredMetadata": {"labels": {"env": "prod|test", "team": "a"}},
+            },
+        });
+        Tenant::parse("solar", &spec).unwrap()
+    }
+
+    fn request(labels: &[(&str, &str)]) -> CreateNamespaceRequest {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        CreateNamespaceRequest {
+            name: "solar-a".to_owned(),
+            labels: labels.collect(),
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn metadata_of_the_tenant_counts_for_what_it_demands() {
+        let check = |labels: &[(&str, &str)]| check_metadata(&solar(), &request(labels));
+        assert!(check(&[("env", "prod")]).is_ok());
+        // That of the tenant wins.
+        assert!(check(&[("env", "test"), ("team", "b")]).is_ok());
+        for labels in [&[("env", "x")][..], &[]] {
+            let missing = check(labels).unwrap_err();
+            assert_eq!(
+                missing.to_string(),
+                "the namespace needs the label env with a value that matches prod|test"
+            );
+        }
+        let refused = check(&[("env", "prod"), (TENANT_LABEL, "lunar")]).unwrap_err();
+        assert!(matches!(refused, TenantError::InvalidMetadata(_)), "{refused}");
+    }
+
+    #[test]
+    fn a_namespace_is_of_the_tenant_of_its_label() {
+        let solar: TenantName = "solar".parse().unwrap();
+        for (labels, expected) in
+            [(json!({TENANT_LABEL: "solar"}), true), (json!({TENANT_LABEL: "lunar"}), false)]
+        {
+            let metadata = json!({"name": "solar-a", "labels": labels});
+            let namespace = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            assert_eq!(is_of(&namespace, &solar), expected);
+        }
+        assert!(!is_of(&Namespace::default(), &solar));
+    }
+
+    #[test]
+    fn a_long_name_does_not_fill_the_audit_trail() {
+        let reason = reason_of(&"solar".parse().unwrap(), &"x".repeat(1000));
+        assert_eq!(reason, format!("namespace {} of tenant solar", "x".repeat(63)));
+    }
+}

@@ -1,0 +1,98 @@
+//! The Tenant that decides on a right: the object that the API server returned just now. The copy in
+//! the cache may still name an owner who was removed.
+
+use super::{TenantOperations, error::TenantError};
+use crate::{
+    cluster::CustomObject,
+    identity::Caller,
+    tenant::{Rights, Tenant, TenantName, TenantRow, TenantStatus, rights_of},
+    workspace::WorkspaceError,
+};
+
+/// A tenant that names the caller.
+#[derive(Debug)]
+pub(super) struct FreshTenant {
+    /// The open row of the object.
+    pub(super) row: TenantRow,
+    pub(super) tenant: Tenant,
+    /// The rights of the caller.
+    pub(super) rights: Rights,
+    /// Whether the object is being deleted.
+    is_terminating: bool,
+}
+
+impl FreshTenant {
+    /// Checks that people may get rights in the tenant.
+    ///
+    /// # Errors
+    /// [`TenantError::NotActive`].
+    pub(super) fn require_active(&self) -> Result<(), TenantError> {
+        if self.row.status == TenantStatus::Active && !self.is_terminating {
+            Ok(())
+        } else {
+            Err(TenantError::NotActive { tenant: self.row.name.clone() })
+        }
+    }
+}
+
+impl TenantOperations {
+    /// Reads a tenant that names the caller from the API server. A machine acts for one membership,
+    /// so no tenant names it.
+    ///
+    /// # Errors
+    /// [`TenantError::NotFound`], for whatever reason if the caller may not see the tenant; the
+    /// Tenant does not name the caller, is not valid or cannot be read; or the cluster or the
+    /// database failed.
+    pub(super) async fn fresh(
+        &self,
+        caller: &Caller,
+        name: &TenantName,
+    ) -> Result<FreshTenant, TenantError> {
+        if caller.only_workspace().is_some() {
+            return Err(TenantError::NotFound);
+        }
+        let row = self.tenants.by_name(name).await?.ok_or(TenantError::NotFound)?;
+        let error = match self.read_fresh(caller, row).await {
+            Ok(fresh) => return Ok(fresh),
+            Err(error) => error,
+        };
+        let viewer = self.viewer(caller).await?;
+        let cached = self.cache.tenant(name);
+        let sees = viewer.sees(name, cached.as_deref(), &self.settings);
+        Err(if sees { error } else { TenantError::NotFound })
+    }
+
+    async fn read_fresh(
+        &self,
+        caller: &Caller,
+        row: TenantRow,
+    ) -> Result<FreshTenant, TenantError> {
+        let object = self.cluster.get_custom(&row.group.resource(), row.name.as_str()).await?;
+        let object = match object {
+            CustomObject::Found(object)
+                if object.metadata.uid.as_deref() == Some(row.object_uid.as_str()) =>
+            {
+                object
+            }
+            CustomObject::Found(_) | CustomObject::Missing => return Err(TenantError::NotFound),
+            CustomObject::Unknown => {
+                return Err(TenantError::NotReady {
+                    reason: "the API server does not serve Tenants to the broker; have an \
+                             administrator run tenant-broker install --apply",
+                });
+            }
+        };
+        let Ok(tenant) = Tenant::parse(row.name.as_str(), &object.data["spec"]) else {
+            return Err(TenantError::NotReady {
+                reason: "the Tenant breaks a rule of its definition, so nothing of it is carried \
+                         out; its condition Invalid says which one",
+            });
+        };
+        let rights = rights_of(&tenant, &self.person(caller).await?, &self.settings);
+        if !rights.is_member() {
+            return Err(WorkspaceError::NotMember(row.name.to_string()).into());
+        }
+        let is_terminating = object.metadata.deletion_timestamp.is_some();
+        Ok(FreshTenant { row, tenant, rights, is_terminating })
+    }
+}

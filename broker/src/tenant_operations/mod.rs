@@ -1,0 +1,113 @@
+//! Operations on tenants that people request: lists, membership, creation of namespaces, and for
+//! administrators suspension and resumption.
+//!
+//! The copy of the Tenants in [`TenantCache`] answers reads and chooses tenants. Rights are decided
+//! on a Tenant that the API server returned just now (`fresh`). Decisions are recorded before the
+//! cluster is changed, and the row of a tenant is not locked while a request to the cluster is under
+//! way. [`TenantController`] finishes what a request leaves open.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `viewer` | who may see a tenant |
+//! | `fresh` | the Tenant that decides on a right |
+//! | `list`, `members` | reads |
+//! | `join`, `bound` | membership |
+//! | `choose`, `create` | creation of namespaces |
+//! | `suspend` | suspension and resumption |
+
+pub mod api;
+mod bound;
+mod choose;
+mod create;
+mod error;
+mod fresh;
+mod join;
+mod list;
+mod members;
+mod suspend;
+mod viewer;
+
+use std::sync::Arc;
+
+pub use error::TenantError;
+
+use crate::{
+    base::{clock::Clock, db::Db, telemetry::Metrics},
+    cluster::Cluster,
+    identity::PersonRules,
+    tenant::{TenantCache, TenantName, TenantSettings, Tenants},
+    tenant_controller::TenantController,
+    workspace::Workspaces,
+};
+
+/// The dependencies of [`TenantOperations`].
+#[derive(Debug)]
+pub struct Dependencies {
+    /// The database, for tenants, persons and audit rows.
+    pub db: Db,
+    /// The share of the database for suspensions, which other requests cannot exhaust.
+    pub authority: Db,
+    /// Source of times.
+    pub clock: Clock,
+    /// Counts audited actions.
+    pub metrics: Metrics,
+    /// The cluster with the Tenants.
+    pub cluster: Cluster,
+    /// Creates namespaces, and carries out everything else.
+    pub controller: Arc<TenantController>,
+    /// The copy of the Tenants, for reads.
+    pub cache: TenantCache,
+    /// The memberships.
+    pub workspaces: Workspaces,
+    /// How people are named in Tenants.
+    pub person_rules: PersonRules,
+    /// Settings of tenants.
+    pub settings: TenantSettings,
+    /// Tier of the members of a tenant that names none.
+    pub default_tier: String,
+}
+
+/// The service for tenants. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct TenantOperations {
+    db: Db,
+    clock: Clock,
+    metrics: Metrics,
+    cluster: Cluster,
+    controller: Arc<TenantController>,
+    cache: TenantCache,
+    workspaces: Workspaces,
+    person_rules: Arc<PersonRules>,
+    settings: Arc<TenantSettings>,
+    default_tier: Arc<str>,
+    tenants: Tenants,
+    /// The rows on the share of the database for suspensions.
+    suspensions: Tenants,
+}
+
+impl TenantOperations {
+    /// A service with these dependencies.
+    pub fn new(dependencies: Dependencies) -> Self {
+        let Dependencies { db, authority, clock, metrics, cluster, controller, cache, .. } =
+            dependencies;
+        Self {
+            tenants: Tenants::new(db.clone(), clock.clone()),
+            suspensions: Tenants::new(authority, clock.clone()),
+            db,
+            clock,
+            metrics,
+            cluster,
+            controller,
+            cache,
+            workspaces: dependencies.workspaces,
+            person_rules: Arc::new(dependencies.person_rules),
+            settings: Arc::new(dependencies.settings),
+            default_tier: dependencies.default_tier.into(),
+        }
+    }
+
+    /// The tenant that a namespace of the cluster belongs to, by its label. Also that of a home.
+    pub fn tenant_of_namespace(&self, namespace: &str) -> Option<TenantName> {
+        self.cache.tenant_of_namespace(namespace)
+    }
+}

@@ -1,0 +1,260 @@
+//! Suspension and resumption of a tenant by administrators. The decision is recorded first; the
+//! controller carries it out, on whichever replica, and the request waits for that a moment.
+
+use std::time::Duration;
+
+use tenant_shared::TenantSuspension;
+use uuid::Uuid;
+
+use super::{TenantOperations, error::TenantError};
+use crate::{
+    access::{self, Permit, SuspendTenants},
+    audit::{self, Action},
+    identity::Caller,
+    tenant::{TenantName, TenantRow, TenantStatus},
+    workspace::{Steps, TOKEN_CACHE_MS, WorkspaceError},
+};
+
+/// How long a request waits for the controller.
+const CARRY_OUT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between two looks at the row.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Step in which the controller revokes all rights.
+const REVOKE: &str = "revoke";
+/// Step in which the controller restores all rights.
+const RESTORE: &str = "restore";
+
+impl TenantOperations {
+    /// Suspends a tenant: nobody joins it, creates a namespace or gets a credential after the commit
+    /// of the first step, and then the controller revokes all rights in the cluster. Idempotent. A
+    /// resumption that is under way is undone.
+    ///
+    /// # Errors
+    /// The caller is no administrator, there is no such tenant, or the decision could not be
+    /// recorded. A revocation that is not complete is no error: its step is open in the result, and
+    /// the controller goes on.
+    #[tracing::instrument(level = "debug", skip_all, fields(tenant = %name))]
+    pub async fn suspend(
+        &self,
+        caller: &Caller,
+        name: &TenantName,
+        reason: Option<String>,
+    ) -> Result<TenantSuspension, TenantError> {
+        let permit = self.authorize(caller, name, Action::SuspendTenant).await?;
+        let row = self.open_row(name).await?;
+        let mut steps = Steps::default();
+        let event = decision(&permit, Action::SuspendTenant, name, reason);
+        let began = steps.run("record", self.suspensions.begin_suspension(row.id, event)).await?;
+        self.decided(name, Action::SuspendTenant, began);
+        let (via, wanted) = (TenantStatus::Suspending, TenantStatus::Suspended);
+        self.carry_out(&row, (REVOKE, via, wanted), steps).await
+    }
+
+    /// Resumes a suspended tenant: the controller restores the rights that the Tenant gives, and
+    /// members get new ServiceAccounts, so that no old token works again. Idempotent.
+    ///
+    /// # Errors
+    /// The caller is no administrator, there is no such tenant, its suspension is not complete or
+    /// too recent, or the decision could not be recorded.
+    #[tracing::instrument(level = "debug", skip_all, fields(tenant = %name))]
+    pub async fn resume(
+        &self,
+        caller: &Caller,
+        name: &TenantName,
+        reason: Option<String>,
+    ) -> Result<TenantSuspension, TenantError> {
+        let permit = self.authorize(caller, name, Action::ResumeTenant).await?;
+        let row = self.open_row(name).await?;
+        let mut steps = Steps::default();
+        let event = decision(&permit, Action::ResumeTenant, name, reason);
+        let began = steps.run("record", self.begin_resumption(&row, event)).await?;
+        self.decided(name, Action::ResumeTenant, began);
+        let (via, wanted) = (TenantStatus::Resuming, TenantStatus::Active);
+        self.carry_out(&row, (RESTORE, via, wanted), steps).await
+    }
+
+    /// Authorizes a decision. A refusal is recorded in the audit trail, and does not depend on what
+    /// exists.
+    async fn authorize(
+        &self,
+        caller: &Caller,
+        name: &TenantName,
+        action: Action,
+    ) -> Result<Permit<SuspendTenants>, TenantError> {
+        let refusal = match access::authorize_all::<SuspendTenants>(caller) {
+            Ok(permit) => return Ok(permit),
+            Err(refusal) => refusal,
+        };
+        self.metrics.action(action.as_str(), "refused");
+        let reason = format!("tenant {name}: {refusal}");
+        audit::record_refusal(&self.db, &self.clock, caller.event(action), &reason).await?;
+        Err(refusal.into())
+    }
+
+    async fn open_row(&self, name: &TenantName) -> Result<TenantRow, TenantError> {
+        self.suspensions.by_name(name).await?.ok_or(TenantError::NotFound)
+    }
+
+    /// Records that the tenant is to be resumed; `false` if it is active or being resumed.
+    async fn begin_resumption(
+        &self,
+        row: &TenantRow,
+        event: audit::Event,
+    ) -> Result<bool, TenantError> {
+        // Rights that come back earlier would be those of old tokens, too.
+        let suspended_at = self.clock.now_ms() - TOKEN_CACHE_MS;
+        if self.suspensions.begin_resumption(row.id, suspended_at, event).await? {
+            return Ok(true);
+        }
+        let now = self.suspensions.by_id(row.id).await?.ok_or(TenantError::NotFound)?;
+        refuse_resumption(&now, self.clock.now_ms()).map(|()| false)
+    }
+
+    /// Counts a decision that was recorded, and has the controller act on it, also again.
+    fn decided(&self, name: &TenantName, action: Action, began: bool) {
+        if began {
+            self.metrics.action(action.as_str(), "success");
+        }
+        self.controller.reconcile_soon(name);
+    }
+
+    /// Waits until the controller has carried out a decision, and reports how far it is.
+    async fn carry_out(
+        &self,
+        row: &TenantRow,
+        (step, via, wanted): (&'static str, TenantStatus, TenantStatus),
+        mut steps: Steps,
+    ) -> Result<TenantSuspension, TenantError> {
+        let reached = self.reach(row.id, via, wanted);
+        let in_time = async {
+            tokio::time::timeout(CARRY_OUT_TIMEOUT, reached).await.unwrap_or(Err(NotReached))
+        };
+        let is_done = steps.run(step, in_time).await.is_ok();
+        let now = self.suspensions.by_id(row.id).await?.ok_or(TenantError::NotFound)?;
+        let state = name_of(now.status).ok_or(TenantError::NotFound)?;
+        if !is_done {
+            tracing::warn!(
+                tenant = %row.name, step, status = now.status.as_str(),
+                "a decision on a tenant is not carried out yet"
+            );
+        }
+        let name = row.name.to_string();
+        Ok(TenantSuspension { name, state: state.to_owned(), steps: steps.into_steps(&[]) })
+    }
+
+    /// Waits until a tenant has the wanted status, as long as it has the one before it.
+    async fn reach(
+        &self,
+        id: Uuid,
+        via: TenantStatus,
+        wanted: TenantStatus,
+    ) -> Result<(), NotReached> {
+        loop {
+            // The decision is on record, so a failure of the database is no reason to report another
+            // one.
+            match self.suspensions.by_id(id).await {
+                Ok(Some(row)) if row.status == wanted => return Ok(()),
+                Ok(Some(row)) if row.status == via => {}
+                Ok(_) | Err(_) => return Err(NotReached),
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+/// A decision is not carried out yet, or another one was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NotReached;
+
+/// The audit event of a decision. There is no column for the tenant.
+fn decision(
+    permit: &Permit<SuspendTenants>,
+    action: Action,
+    name: &TenantName,
+    reason: Option<String>,
+) -> audit::Event {
+    let reason = match reason {
+        Some(reason) => format!("tenant {name}: {reason}"),
+        None => format!("tenant {name}"),
+    };
+    audit::Event { reason: Some(reason), ..permit.caller().event(action) }
+}
+
+/// Why a tenant is not resumed, as of this time in milliseconds since 1970; nothing if it is active or
+/// being resumed.
+fn refuse_resumption(row: &TenantRow, now: i64) -> Result<(), TenantError> {
+    match row.status {
+        TenantStatus::Active | TenantStatus::Resuming => Ok(()),
+        TenantStatus::Suspending => Err(TenantError::NotReady {
+            reason: "the tenant is still being suspended; resume it when no step is open",
+        }),
+        TenantStatus::Suspended => {
+            let left = u64::try_from(row.status_changed_at + TOKEN_CACHE_MS - now).unwrap_or(0);
+            Err(WorkspaceError::TooEarly(left.div_ceil(1000).max(1)).into())
+        }
+        TenantStatus::Closed => Err(TenantError::NotFound),
+    }
+}
+
+/// The status of an open tenant, as people see it.
+fn name_of(status: TenantStatus) -> Option<&'static str> {
+    match status {
+        TenantStatus::Active => Some("Active"),
+        TenantStatus::Suspending => Some("Suspending"),
+        TenantStatus::Suspended => Some("Suspended"),
+        TenantStatus::Resuming => Some("Resuming"),
+        TenantStatus::Closed => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenant_shared::Role;
+
+    use super::*;
+    use crate::{base::clock::Clock, tenant::ApiGroup};
+
+    fn row(status: TenantStatus) -> TenantRow {
+        TenantRow {
+            id: Uuid::nil(),
+            name: "solar".parse().unwrap(),
+            group: ApiGroup::TenantBroker,
+            object_uid: "uid-1".to_owned(),
+            status,
+            status_changed_at: 100_000,
+            created_at: 0,
+        }
+    }
+
+    #[test]
+    fn a_resumption_waits_for_the_end_of_the_suspension() {
+        let refused = |status, now| refuse_resumption(&row(status), now);
+        for status in [TenantStatus::Active, TenantStatus::Resuming] {
+            assert!(refused(status, 0).is_ok());
+        }
+        assert!(matches!(refused(TenantStatus::Suspending, 0), Err(TenantError::NotReady { .. })));
+        assert!(matches!(refused(TenantStatus::Closed, 0), Err(TenantError::NotFound)));
+        for (now, seconds) in [(100_000, 10), (100_001, 10), (109_000, 1), (109_999, 1)] {
+            let error = refused(TenantStatus::Suspended, now).unwrap_err();
+            let early = TenantError::Workspace(WorkspaceError::TooEarly(seconds)).to_string();
+            assert_eq!(error.to_string(), early, "{now}");
+        }
+    }
+
+    #[test]
+    fn the_audit_row_of_a_decision_names_the_tenant() {
+        let clock = Clock::manual("2026-01-02T03:04:05Z".parse().unwrap());
+        let admin = Caller::for_tests(&clock, clock.random_id(), Role::Admin);
+        let permit = access::authorize_all::<SuspendTenants>(&admin).unwrap();
+        let solar = "solar".parse().unwrap();
+        for (reason, expected) in
+            [(None, "tenant solar"), (Some("leak".to_owned()), "tenant solar: leak")]
+        {
+            let event = decision(&permit, Action::SuspendTenant, &solar, reason);
+            assert_eq!(event.reason.as_deref(), Some(expected));
+            assert_eq!(event.user_id, Some(admin.user_id()));
+        }
+        let user = Caller::for_tests(&clock, clock.random_id(), Role::User);
+        assert!(access::authorize_all::<SuspendTenants>(&user).is_err());
+    }
+}

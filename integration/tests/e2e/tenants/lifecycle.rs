@@ -1,0 +1,134 @@
+//! The end of Tenants: of their definition, and what is left of them.
+
+use std::time::Duration;
+
+use integration::kubectl::Kubectl;
+use integration::probe::{self, Probe};
+use integration::world::World;
+use serde_json::{Value, json};
+
+use super::reconcile::{
+    self, ALICE, PRODUCTION, apply, create_namespace, until, until_bound, until_status,
+};
+use super::{TENANT_BROKER, delete, install, until_served, with_object};
+
+/// Limit of the time until a line is in the log. An orphaned namespace is compared with the cluster
+/// half a minute after its tenant was closed at the earliest.
+const LOG_TIMEOUT: Duration = Duration::from_mins(2);
+const GHOST: &str = "ghost-a";
+
+async fn until_logged(world: &World, line: &str) {
+    probe::until(line, LOG_TIMEOUT, || async {
+        let log = world.broker().log()?;
+        let is_logged = log.contains(line);
+        Ok(if is_logged { Probe::Ready(()) } else { Probe::NotYet(log) })
+    })
+    .await
+    .unwrap();
+}
+
+async fn run(admin: &Kubectl, args: &[&str]) {
+    admin.run(args).await.unwrap().success().unwrap();
+}
+
+/// The API server deletes the Tenants with their definition, and nobody decided on their end.
+#[tokio::test]
+async fn the_deletion_of_the_definition_revokes_no_rights() {
+    let world = reconcile::world().await;
+    let admin = world.admin_kubectl().unwrap();
+    until_served(&admin, TENANT_BROKER).await;
+    apply(&admin, &[ALICE]).await;
+    create_namespace(&admin, PRODUCTION).await;
+    until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
+
+    // The finalizer keeps the definition in its deletion after all Tenants are gone.
+    let finalizers = |finalizers: Value| {
+        let patch = json!({"metadata": {"finalizers": finalizers}}).to_string();
+        ["patch", "crd", TENANT_BROKER.0, "--type=merge", "-p", &patch].map(str::to_owned)
+    };
+    let hold = finalizers(json!(["example.com/hold"]));
+    admin.run(hold).await.unwrap().success().unwrap();
+    run(&admin, &["delete", "crd", TENANT_BROKER.0, "--wait=false"]).await;
+    until(&world, &[TENANT_BROKER.0, "solar"], Value::is_null).await;
+    until_logged(&world, "tenant not closed, because the definition of Tenants was deleted").await;
+    until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
+    admin.run(finalizers(Value::Null)).await.unwrap().success().unwrap();
+    until(&world, &["crd", TENANT_BROKER.0], Value::is_null).await;
+    until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
+    let log = world.broker().log().unwrap();
+    assert!(!log.contains("tenant closed, because its object is gone"), "{log}");
+
+    // Once the definition is served again, the API server says for sure that there is no Tenant.
+    install(&world, &["--apply"]).await.success().unwrap();
+    until_bound(&world, PRODUCTION, "admin", &[]).await;
+    until_bound(&world, "tenant-solar", "tenant-owner", &[]).await;
+}
+
+#[tokio::test]
+async fn what_is_left_of_tenants_is_cleaned_up() {
+    let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
+    let world = builder.setting("drift_seconds", 1).start().await.unwrap();
+    let admin = world.admin_kubectl().unwrap();
+    until_served(&admin, TENANT_BROKER).await;
+    apply(&admin, &[ALICE]).await;
+    create_namespace(&admin, PRODUCTION).await;
+    until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
+    let keep = "tenant-broker.io/on-delete=keep-namespaces";
+    run(&admin, &["annotate", TENANT_BROKER.0, "solar", keep]).await;
+    delete(&admin, TENANT_BROKER, "solar").await;
+    until_bound(&world, PRODUCTION, "admin", &[]).await;
+    run(&admin, &["delete", "namespace", PRODUCTION]).await;
+
+    bindings_of_a_tenant_that_does_not_exist_are_deleted(&world, &admin).await;
+    the_doctor_names_namespaces_of_a_tenant_that_does_not_exist(&world).await;
+
+    // A later tenant of the name may have a namespace that was deleted meanwhile.
+    until_logged(&world, "namespace of a closed tenant is gone, so its name is free").await;
+    apply(&admin, &[ALICE]).await;
+    until_status(&world, |status| status["state"] == "Active").await;
+    create_namespace(&admin, PRODUCTION).await;
+    until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
+}
+
+/// A RoleBinding with the label of the tenant `ghost`.
+fn binding(name: &str) -> String {
+    let group = "rbac.authorization.k8s.io";
+    let object = json!({
+        "apiVersion": format!("{group}/v1"),
+        "kind": "RoleBinding",
+        "metadata": {
+            "name": name, "namespace": GHOST, "labels": {"tenant-broker.io/tenant": "ghost"},
+        },
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "mallory"}],
+    });
+    object.to_string()
+}
+
+/// A thief of the broker's credential could have left them.
+async fn bindings_of_a_tenant_that_does_not_exist_are_deleted(world: &World, admin: &Kubectl) {
+    run(admin, &["create", "namespace", GHOST]).await;
+    for name in ["tenant-ghost-admin", "own"] {
+        with_object(admin, &["create"], binding(name)).await.success().unwrap();
+    }
+    run(admin, &["label", "namespace", GHOST, "tenant-broker.io/tenant=ghost"]).await;
+    until(world, &["rolebinding", "tenant-ghost-admin", "-n", GHOST], Value::is_null).await;
+    let own = crate::object(world, &["rolebinding", "own", "-n", GHOST]).await.unwrap();
+    assert!(own.is_some(), "the broker does not name bindings so");
+}
+
+async fn the_doctor_names_namespaces_of_a_tenant_that_does_not_exist(world: &World) {
+    let finished = world.broker().run(&["doctor", "-o", "json"]).await.unwrap();
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let check = |title: &str| -> Value {
+        let checks = report["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["check"] == title).unwrap().clone()
+    };
+    let labels = check("the Tenant of every namespace with the label of one exists");
+    assert_eq!(labels["outcome"], "warn", "{labels}");
+    assert!(labels["detail"].as_str().unwrap().contains(GHOST), "{labels}");
+    let definition = check("the API server serves the definition of Tenants");
+    assert_eq!(definition["outcome"], "pass", "{definition}");
+    let permission = check("may get customresourcedefinitions tenants.capsule.clastix.io");
+    assert_eq!(permission["outcome"], "pass", "{permission}");
+}

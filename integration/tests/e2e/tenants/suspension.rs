@@ -1,0 +1,239 @@
+//! Suspension of tenants, and changes that take something away although others fail.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use integration::api::Api;
+use integration::kubectl::Kubectl;
+use integration::world::World;
+use serde_json::{Value, json};
+use sqlx::{Connection as _, SqliteConnection};
+use tenant_shared::SuspendRequest;
+use uuid::Uuid;
+
+use super::reconcile::{
+    PRODUCTION, create_namespace, has_condition, until, until_bound, until_status, world,
+};
+use super::{TENANT_BROKER, until_served, with_object};
+
+/// A namespace with the label of the tenant that is not its own, because it has another name.
+const FOREIGN: &str = "lunar-x";
+
+/// Applies the Tenant `solar` with the owner alice and these further fields.
+async fn apply(admin: &Kubectl, fields: &Value) {
+    let mut spec = json!({
+        "owners": [{"kind": "User", "name": "alice", "clusterRoles": ["admin"]}],
+        "resourceQuotas": {"items": [{"hard": {"pods": "4"}}]},
+    });
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    let object = json!({
+        "apiVersion": TENANT_BROKER.1, "kind": "Tenant", "metadata": {"name": "solar"}, "spec": spec,
+    });
+    with_object(admin, &["apply"], object.to_string()).await.success().unwrap();
+}
+
+/// Starts a world with the Tenant and a namespace in which alice has her role.
+async fn world_with_namespace(fields: &Value) -> (World, Kubectl) {
+    let world = world().await;
+    let admin = world.admin_kubectl().unwrap();
+    until_served(&admin, TENANT_BROKER).await;
+    apply(&admin, fields).await;
+    until_bound(&world, "tenant-solar", "tenant-owner", &["alice"]).await;
+    create_namespace(&admin, PRODUCTION).await;
+    until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
+    (world, admin)
+}
+
+/// Has an administrator suspend or resume the tenant. A resumption waits until API servers have
+/// forgotten the old tokens.
+async fn change(operator: &Api, operation: &str) {
+    let path = format!("tenants/solar/{operation}");
+    let body = SuspendRequest { reason: Some("test".to_owned()) };
+    let mut attempts = 0;
+    loop {
+        let request = operator.request(Method::POST, &path).unwrap().json(&body);
+        let answer = request.send().await.unwrap();
+        let (status, text) = (answer.status(), answer.text().await.unwrap());
+        if matches!(status, StatusCode::OK | StatusCode::ACCEPTED) {
+            return;
+        }
+        attempts += 1;
+        let is_early = status == StatusCode::CONFLICT && text.contains("accept old tokens");
+        assert!(is_early && attempts < 20, "{status}: {text}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Creates a RoleBinding, as an owner or administrator may do, with the label of the tenant.
+async fn bind(admin: &Kubectl, namespace: &str, name: &str) {
+    let rbac = "rbac.authorization.k8s.io";
+    let object = json!({
+        "apiVersion": format!("{rbac}/v1"),
+        "kind": "RoleBinding",
+        "metadata": {
+            "name": name, "namespace": namespace, "labels": {"tenant-broker.io/tenant": "solar"},
+        },
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": "joe"}],
+    });
+    with_object(admin, &["create"], object.to_string()).await.success().unwrap();
+}
+
+fn is_marked(namespace: &Value) -> bool {
+    namespace["metadata"]["labels"]["tenant-broker.io/suspended"] == "true"
+}
+
+/// Waits until the namespace and the home are labelled, and have no binding at all.
+async fn until_revoked(world: &World) {
+    for namespace in [PRODUCTION, "tenant-solar"] {
+        until(world, &["namespace", namespace], is_marked).await;
+        until(world, &["rolebindings", "-n", namespace], |list| {
+            list["items"].as_array().is_none_or(Vec::is_empty)
+        })
+        .await;
+    }
+}
+
+async fn database(world: &World) -> SqliteConnection {
+    SqliteConnection::connect(world.database_url().unwrap().as_str()).await.unwrap()
+}
+
+/// Sets the status of the tenant in the database, as an administrator's request does.
+async fn set_suspending(database: &mut SqliteConnection) {
+    let statement = "UPDATE tenants SET status = 'suspending', \
+                     status_changed_at = unixepoch() * 1000 WHERE name = 'solar'";
+    let done = sqlx::query(statement).execute(database).await.unwrap();
+    assert_eq!(done.rows_affected(), 1);
+}
+
+#[tokio::test]
+async fn a_suspension_ends_all_rights_in_the_namespaces_of_the_tenant_and_no_others() {
+    let (world, admin) = world_with_namespace(&json!({})).await;
+    let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
+    create_namespace(&admin, FOREIGN).await;
+    until_status(&world, |status| has_condition(status, "NamespaceConflict")).await;
+    for namespace in [PRODUCTION, FOREIGN] {
+        bind(&admin, namespace, "own").await;
+    }
+
+    change(&operator, "suspend").await;
+    until_revoked(&world).await;
+    until_status(&world, |status| status["state"] == "Suspended").await;
+    let foreign = ["rolebinding", "own", "-n", FOREIGN];
+    assert!(crate::object(&world, &foreign).await.unwrap().is_some(), "it is not the tenant's");
+    let foreign = crate::object(&world, &["namespace", FOREIGN]).await.unwrap().unwrap();
+    assert!(!is_marked(&foreign), "{foreign}");
+    // A namespace that is made meanwhile gives nobody a right either.
+    create_namespace(&admin, "solar-later").await;
+    until(&world, &["namespace", "solar-later"], is_marked).await;
+    // Nor does a binding.
+    bind(&admin, PRODUCTION, "later").await;
+    until_revoked(&world).await;
+
+    change(&operator, "resume").await;
+    for namespace in [PRODUCTION, "solar-later"] {
+        until_bound(&world, namespace, "admin", &["alice"]).await;
+        until(&world, &["namespace", namespace], |namespace| !is_marked(namespace)).await;
+    }
+    until_bound(&world, "tenant-solar", "tenant-owner", &["alice"]).await;
+    let own = ["rolebinding", "own", "-n", PRODUCTION];
+    assert_eq!(crate::object(&world, &own).await.unwrap(), None, "owners bind anew");
+    let log = world.broker().log().unwrap();
+    assert!(log.contains("other RoleBindings in a suspended tenant deleted"), "{log}");
+}
+
+/// Such as a definition of the other API group that is broken. Here the broker may not read Tenants.
+#[tokio::test]
+async fn a_suspension_does_not_need_the_object() {
+    let (world, admin) = world_with_namespace(&json!({})).await;
+    let mut role = admin.json(["get", "clusterrole", "tenant-broker"]).await.unwrap();
+    let rules = role["rules"].as_array_mut().unwrap();
+    let before = rules.len();
+    rules.retain(|rule| !rule["resources"].as_array().unwrap().contains(&json!("tenants")));
+    assert!(rules.len() < before, "{role}");
+    with_object(&admin, &["replace"], role.to_string()).await.success().unwrap();
+    set_suspending(&mut database(&world).await).await;
+    until_revoked(&world).await;
+}
+
+/// The lease is valid for far longer than the test may take.
+#[tokio::test]
+async fn a_replica_that_died_with_the_lease_does_not_delay_a_suspension() {
+    let (world, _) = world_with_namespace(&json!({})).await;
+    let mut database = database(&world).await;
+    let id: Uuid = sqlx::query_scalar("SELECT id FROM tenants WHERE name = 'solar'")
+        .fetch_one(&mut database)
+        .await
+        .unwrap();
+    let lease = format!("tenant/{id}");
+    sqlx::query(
+        "INSERT INTO leases (name, holder, held_until) \
+         VALUES ($1, randomblob(16), (unixepoch() + 3600) * 1000) ON CONFLICT (name) DO UPDATE \
+         SET holder = randomblob(16), held_until = (unixepoch() + 3600) * 1000",
+    )
+    .bind(&lease)
+    .execute(&mut database)
+    .await
+    .unwrap();
+    set_suspending(&mut database).await;
+    until_revoked(&world).await;
+    let status: String = sqlx::query_scalar("SELECT status FROM tenants WHERE name = 'solar'")
+        .fetch_one(&mut database)
+        .await
+        .unwrap();
+    assert_eq!(status, "suspending", "only a replica with the lease records the end");
+
+    let ended = sqlx::query("DELETE FROM leases WHERE name = $1").bind(&lease);
+    ended.execute(&mut database).await.unwrap();
+    until_status(&world, |status| status["state"] == "Suspended").await;
+}
+
+/// Nobody gets rights in a namespace of a weaker Pod Security level, and what the Tenant no longer
+/// allows ends there even so.
+#[tokio::test]
+async fn owners_may_not_bind_others_any_more_although_the_namespace_has_a_lasting_failure() {
+    let (world, admin) = world_with_namespace(&json!({"bindings": "Any"})).await;
+    let namespace = ["namespace", PRODUCTION];
+    let label =
+        |namespace: &Value| namespace["metadata"]["labels"]["tenant-broker.io/bindings"].clone();
+    until(&world, &namespace, |namespace| label(namespace) == "any").await;
+    let weaker = "pod-security.kubernetes.io/enforce=privileged";
+    let relabel = ["label", "namespace", PRODUCTION, "--overwrite", weaker];
+    admin.run(relabel).await.unwrap().success().unwrap();
+    until_status(&world, |status| has_condition(status, "ApplyFailed")).await;
+    apply(&admin, &json!({"bindings": "Own"})).await;
+    until(&world, &namespace, |namespace| label(namespace).is_null()).await;
+    // What gives more waits for the level.
+    apply(
+        &admin,
+        &json!({"bindings": "Any", "namespaceOptions": {"additionalMetadata":
+        {"labels": {"team": "a"}}}}),
+    )
+    .await;
+    let changed = until(&world, &namespace, |it| it["metadata"]["labels"]["team"] == "a").await;
+    assert!(label(&changed).is_null(), "{changed}");
+}
+
+#[tokio::test]
+async fn labels_and_annotations_that_a_tenant_no_longer_adds_are_removed() {
+    let metadata = |labels: Value, annotations: Value| {
+        let metadata = json!({"labels": labels, "annotations": annotations});
+        json!({"namespaceOptions": {"additionalMetadata": metadata}})
+    };
+    let both = metadata(json!({"team": "a", "stage": "x"}), json!({"example.com/cost": "7"}));
+    let (world, admin) = world_with_namespace(&both).await;
+    let namespace = ["namespace", PRODUCTION];
+    until(&world, &namespace, |it| it["metadata"]["annotations"]["example.com/cost"] == "7").await;
+    let own = ["label", "namespace", PRODUCTION, "own=stays"];
+    admin.run(own).await.unwrap().success().unwrap();
+
+    apply(&admin, &metadata(json!({"stage": "x"}), json!({}))).await;
+    let changed = until(&world, &namespace, |it| it["metadata"]["labels"]["team"].is_null()).await;
+    let (labels, annotations) =
+        (&changed["metadata"]["labels"], &changed["metadata"]["annotations"]);
+    assert_eq!((&labels["stage"], &labels["own"]), (&json!("x"), &json!("stays")), "{changed}");
+    assert_eq!(labels["tenant-broker.io/tenant"], "solar");
+    assert!(annotations["example.com/cost"].is_null(), "{changed}");
+}
