@@ -63,7 +63,7 @@ pub(crate) enum Mode {
 /// Client for a broker and an account at it.
 pub(crate) struct Broker {
     pub(crate) http: Http,
-    account: AccountKey,
+    pub(crate) account: AccountKey,
     access: AccessTokenSource,
     clock: Clock,
     /// Whether an expired access token is renewed with the session's refresh token.
@@ -205,14 +205,19 @@ impl Broker {
         self.parse(&self.call(Method::POST, "/workspaces/init", Some(body)).await?)
     }
 
-    /// Downloads the kubeconfig document, YAML.
-    pub(crate) async fn kubeconfig(&self, mode: Mode) -> Result<SecretString, Error> {
+    /// Downloads the kubeconfig document, YAML: of this workspace, or of the user's own one.
+    pub(crate) async fn kubeconfig(
+        &self,
+        mode: Mode,
+        workspace: Option<Uuid>,
+    ) -> Result<SecretString, Error> {
         let mode = match mode {
             Mode::Exec => "exec",
             Mode::Static => "static",
             Mode::Gateway => "gateway",
         };
-        let path = format!("/workspaces/credentials/kubeconfig?mode={mode}");
+        let workspace = workspace.map(|id| format!("&workspace={id}")).unwrap_or_default();
+        let path = format!("/workspaces/credentials/kubeconfig?mode={mode}{workspace}");
         let response = self.call(Method::GET, &path, None).await?;
         let text = String::from_utf8(response.into_body()).ok();
         // The document goes to a terminal or into a file unchanged.
@@ -408,7 +413,8 @@ impl Broker {
         self.parse(&self.call(Method::POST, &format!("/users/{id}/groups"), Some(body)).await?)
     }
 
-    async fn post_reason<T: DeserializeOwned>(
+    /// Posts the reason of an administrator's decision.
+    pub(crate) async fn post_reason<T: DeserializeOwned>(
         &self,
         path: &str,
         reason: Option<&str>,
@@ -417,25 +423,46 @@ impl Broker {
         self.parse(&self.call(Method::POST, path, Some(body)).await?)
     }
 
-    fn parse<T: DeserializeOwned>(&self, response: &Response) -> Result<T, Error> {
+    /// Parses the body of a response of the API.
+    pub(crate) fn parse<T: DeserializeOwned>(&self, response: &Response) -> Result<T, Error> {
         let value = parse_json(&self.account.broker, response)?;
         self.warn_of_versions(response);
         Ok(value)
     }
 
     /// Sends one API call. Renews an access token that the broker rejects once.
-    async fn call(
+    pub(crate) async fn call(
         &self,
         method: Method,
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Response, Error> {
+        self.call_at(method, &format!("/api/v1{path}"), body, |response| {
+            if response.status().is_success() {
+                Ok(response)
+            } else {
+                Err(self.http.refusal(&response))
+            }
+        })
+        .await
+    }
+
+    /// Sends one request to a path of the broker. `accept` turns a response that is a refusal into
+    /// its error; after an error that asks for a sign-in the access token is renewed, once.
+    pub(crate) async fn call_at(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+        accept: impl Fn(Response) -> Result<Response, Error>,
+    ) -> Result<Response, Error> {
         let access = self.access_token(None).await?.token;
-        match self.send(&method, path, body.clone(), &access).await {
+        match self.send(&method, path, body.clone(), &access).await.and_then(&accept) {
             Err(error) if error.kind == Kind::SignIn => {
                 let access = self.access_token(Some(&access)).await?.token;
                 self.send(&method, path, body, &access)
                     .await
+                    .and_then(&accept)
                     .map_err(|error| self.without_sign_in(error))
             }
             other => other,
@@ -521,18 +548,13 @@ impl Broker {
         bearer.set_sensitive(true);
         let mut request = Request::builder()
             .method(method)
-            .uri(self.account.broker.join(&format!("/api/v1{path}")))
+            .uri(self.account.broker.join(path))
             .header(header::AUTHORIZATION, bearer);
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let request = request.body(body.unwrap_or_default()).map_err(malformed)?;
-        let response = self.http.send(request).await.map_err(|RequestError(error)| error)?;
-        if response.status().is_success() {
-            Ok(response)
-        } else {
-            Err(self.http.refusal(&response))
-        }
+        self.http.send(request).await.map_err(|RequestError(error)| error)
     }
 
     /// Warns of versions that do not work together, once. Errors have the same text as their hint.
@@ -655,7 +677,8 @@ fn lookup_path(list: &str, name: &Name) -> String {
     format!("{list}/lookup?{}", query.append_pair("name", &name.to_string()).finish())
 }
 
-fn json_body(request: &impl Serialize) -> Result<Vec<u8>, Error> {
+/// Renders the body of a request.
+pub(crate) fn json_body(request: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(request)
         .map_err(|error| Error::other(format!("cannot write the request: {error}")))
 }

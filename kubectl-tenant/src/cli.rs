@@ -15,6 +15,7 @@ use crate::{
     output::Format,
     reference,
     store::{AccountFlags, Storage},
+    tenants::arguments::{Import, Namespaces, Tenants, UseTenant, Why},
 };
 
 /// Environment variable with the name of the account, if `--profile` does not name it.
@@ -59,6 +60,16 @@ pub(crate) enum Command {
     Init(Init),
     /// List your workspaces
     Workspaces(Workspaces),
+    /// List tenants and their members, suspend and resume them
+    Tenants(Tenants),
+    /// List, create and delete the namespaces of your tenants
+    Namespaces(Namespaces),
+    /// Become a member of a tenant, and point kubectl at its namespaces
+    Use(UseTenant),
+    /// Explain which entry of a Tenant gives you a right in a namespace
+    Why(Why),
+    /// Translate Tenants of capsule.clastix.io, for kubectl apply
+    Import(Import),
     /// List the credentials of a workspace, or revoke one
     Credentials(Credentials),
     /// Show the gateway usage of a workspace

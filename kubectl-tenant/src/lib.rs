@@ -13,6 +13,8 @@
 //! | `account_key`, `store` | accounts, and their sessions and profiles on disk |
 //! | `kubeconfig` | the merge that preserves everything else in the kubeconfig |
 //! | `account` | the account and broker client that every online command opens first |
+//! | `tenants` | the commands for tenants and their namespaces, `use`, `why` and `import` |
+//! | `gateway` | requests to the cluster through the broker's gateway |
 //! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `usage`, `audit`, `status`, `version`, `completion`, `man` | the other commands |
 //! | `error`, `output` | errors with hints and exit codes; tables, JSON and YAML |
 //! | `runtime` | the tokio runtime of a command |
@@ -40,6 +42,7 @@ mod completion;
 mod credential;
 mod credentials;
 mod error;
+mod gateway;
 mod http;
 mod kubeconfig;
 mod lock;
@@ -57,6 +60,7 @@ mod sessions;
 mod status;
 mod store;
 mod suspension;
+mod tenants;
 mod usage;
 mod users;
 mod version;
@@ -130,6 +134,11 @@ fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
         Command::Profiles(options) => profiles::profiles(&options, world),
         Command::Init(options) => workspace::init(flags, &options, world),
         Command::Workspaces(options) => workspace::list(flags, &options, world),
+        Command::Tenants(options) => tenants::tenants(flags, &options, world),
+        Command::Namespaces(options) => tenants::namespaces(flags, &options, world),
+        Command::Use(options) => tenants::use_tenant(flags, &options, world),
+        Command::Why(options) => tenants::why(flags, &options, world),
+        Command::Import(options) => tenants::import(&options, world),
         Command::Credentials(options) => credentials::credentials(flags, &options, world),
         Command::Usage(options) => usage::usage(flags, &options, world),
         Command::Audit(options) => audit::audit(flags, &options, world),

@@ -28,28 +28,33 @@ pub(crate) fn show<T: Serialize>(
     value: &T,
     table: impl FnOnce(&T) -> String,
 ) -> Result<(), Error> {
-    let unwritable =
-        |error: &dyn std::fmt::Display| Error::other(format!("cannot write the data: {error}"));
     let text = match format {
         Format::Table => sanitize_lines(&table(value)),
-        Format::Json => json(value).map_err(|error| unwritable(&error))?,
-        Format::Yaml => {
-            let text = serde_norway::to_string(value).map_err(|error| unwritable(&error))?;
-            // An escape is interpreted only in some styles of YAML, but everywhere in JSON, and
-            // JSON is valid YAML (YAML 1.2 section 1.2).
-            if text.chars().any(|it| is_terminal_unsafe(it) && it != '\n') {
-                json(value).map_err(|error| unwritable(&error))?
-            } else {
-                text
-            }
-        }
+        Format::Json => json(value)?,
+        Format::Yaml => yaml(value)?,
     };
     world.print(&text)
 }
 
+/// Renders YAML; a value with a character that a terminal obeys as JSON, because an escape is
+/// interpreted only in some styles of YAML, but everywhere in JSON, and JSON is valid YAML (YAML 1.2
+/// section 1.2).
+pub(crate) fn yaml<T: Serialize>(value: &T) -> Result<String, Error> {
+    let text = serde_norway::to_string(value).map_err(|error| unwritable(&error))?;
+    if text.chars().any(|it| is_terminal_unsafe(it) && it != '\n') {
+        return json(value);
+    }
+    Ok(text)
+}
+
 /// Renders JSON and escapes characters that a terminal obeys.
-fn json<T: Serialize>(value: &T) -> serde_json::Result<String> {
-    Ok(escape_json(&serde_json::to_string_pretty(value)?) + "\n")
+pub(crate) fn json<T: Serialize>(value: &T) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| unwritable(&error))?;
+    Ok(escape_json(&text) + "\n")
+}
+
+fn unwritable(error: &dyn std::fmt::Display) -> Error {
+    Error::other(format!("cannot write the data: {error}"))
 }
 
 /// Renders columns three spaces apart, with the head in capitals, as kubectl prints them.

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Interval at which the broker is asked for the progress.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The operation of the command.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,12 +99,12 @@ fn run(
     let request = broker.set_workspace(id, operation.verb(), options.reason.as_deref());
     match runtime::block_on(request)? {
         Ok(response) => {
-            output::show(world, options.shown.output, &response, table)?;
+            output::show(world, options.shown.output, &response, |it| steps_table(&it.steps))?;
             if is_complete(&response, operation) {
                 world.say(operation.done_text(id));
                 return Ok(());
             }
-            report_open_steps(&response, operation, world);
+            report_open_steps(operation.decided_text(), &response.steps, world);
         }
         // A cluster that does not answer delays the response, but the decision may be recorded all
         // the same.
@@ -131,13 +131,13 @@ fn is_complete(response: &Suspension, operation: Operation) -> bool {
 }
 
 /// Reports the steps that the broker still has to do, and the details of all steps.
-fn report_open_steps(response: &Suspension, operation: Operation, world: &World) {
+/// `decided` is the effect that holds already.
+pub(crate) fn report_open_steps(decided: &str, steps: &[Step], world: &World) {
     world.say(format!(
-        "{}, but these steps are open: {}. The broker continues with them by itself.",
-        operation.decided_text(),
-        open_steps(&response.steps).join(", ")
+        "{decided}, but these steps are open: {}. The broker continues with them by itself.",
+        open_steps(steps).join(", ")
     ));
-    for step in &response.steps {
+    for step in steps {
         if let Some(detail) = &step.detail {
             world.say(format!("{}: {detail}", step.step));
         }
@@ -192,7 +192,8 @@ async fn wait_for_completion(
     }
 }
 
-fn open_steps(steps: &[Step]) -> Vec<&str> {
+/// Names of the steps that are not done.
+pub(crate) fn open_steps(steps: &[Step]) -> Vec<&str> {
     steps
         .iter()
         .filter(|step| step.result == StepResult::Open)
@@ -204,9 +205,9 @@ fn unfinished_steps(workspace: &Workspace) -> Vec<String> {
     workspace.unfinished.as_ref().map(|it| it.open_steps.clone()).unwrap_or_default()
 }
 
-fn table(response: &Suspension) -> String {
-    let rows: Vec<[String; 3]> = response
-        .steps
+/// Renders the steps of an operation.
+pub(crate) fn steps_table(steps: &[Step]) -> String {
+    let rows: Vec<[String; 3]> = steps
         .iter()
         .map(|step| {
             let result = match step.result {

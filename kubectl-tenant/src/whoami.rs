@@ -6,14 +6,16 @@ use tenant_shared::{Me, WireTime, Workspace};
 use crate::{
     account::Account,
     account_key::{AccountKey, ProfileName},
+    broker::Broker,
     broker_url::BrokerUrl,
     cli::{Shown, TokenMode},
     credential::{Cache, belongs_to, mode},
-    error::Error,
+    error::{Error, Kind},
     output,
     paths::Paths,
     runtime,
     store::{AccountFlags, SessionStore, Storage},
+    tenants,
     world::World,
 };
 
@@ -29,6 +31,9 @@ struct WhoAmI {
     #[serde(skip_serializing_if = "Option::is_none")]
     storage: Option<Storage>,
     workspaces: Vec<Workspace>,
+    /// Names of the tenants that name the user, or that they are a member of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tenants: Vec<String>,
     /// Cached tokens of the account.
     tokens: Vec<TokenInfo>,
 }
@@ -74,9 +79,10 @@ impl TokenInfo {
 /// Runs `whoami`.
 pub(crate) fn whoami(flags: &AccountFlags, options: Shown, world: &mut World) -> Result<(), Error> {
     let account = Account::open(flags, world)?;
-    let (me, list) = runtime::block_on(async {
+    let (me, list, tenants) = runtime::block_on(async {
         let me = account.broker.me().await?;
-        Ok::<_, Error>((me, account.broker.own_workspaces().await?))
+        let list = account.broker.own_workspaces().await?;
+        Ok::<_, Error>((me, list, names_of_tenants(&account.broker).await?))
     })??;
     let session = SessionStore::new(&account.paths, &account.key, world).read()?;
     let shown = WhoAmI {
@@ -86,8 +92,18 @@ pub(crate) fn whoami(flags: &AccountFlags, options: Shown, world: &mut World) ->
         me,
         storage: session.map(|session| session.storage),
         workspaces: list.items,
+        tenants,
     };
     output::show(world, options.output, &shown, table)
+}
+
+/// Names of the user's tenants; none at a broker without tenants.
+async fn names_of_tenants(broker: &Broker) -> Result<Vec<String>, Error> {
+    match broker.tenants().await {
+        Ok(found) => Ok(tenants::own_tenants(found.items).into_iter().map(|it| it.name).collect()),
+        Err(error) if error.kind == Kind::Refused => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 fn table(it: &WhoAmI) -> String {
@@ -111,14 +127,23 @@ fn table(it: &WhoAmI) -> String {
         it.me.session_expires_at
     );
     text.extend(it.workspaces.iter().map(|workspace| {
+        let what = match &workspace.tenant {
+            None => format!("Workspace {}", workspace.namespace),
+            Some(tenant) => format!("Member of tenant {tenant}"),
+        };
         output::sanitize(&format!(
-            "Workspace {} in {} ({}, {})",
-            workspace.namespace,
+            "{what} in {} ({}, {})",
             workspace.cluster,
             workspace.tier,
             workspace.status.as_str()
         )) + "\n"
     }));
+    if !it.tenants.is_empty() {
+        text.extend([
+            output::sanitize(&format!("Tenants {}", it.tenants.join(", "))),
+            "\n".to_owned(),
+        ]);
+    }
     text.extend(it.tokens.iter().map(TokenInfo::line));
     text
 }

@@ -1,31 +1,38 @@
 //! The commands `init`, `workspaces` and `kubeconfig`.
 
-use std::os::unix::fs::PermissionsExt;
+use std::{os::unix::fs::PermissionsExt, time::Duration};
 
 use secrecy::ExposeSecret;
-use tenant_shared::{Name, Workspace, WorkspaceList};
+use tenant_shared::{ExecApiVersion, Name, Workspace, WorkspaceList, WorkspaceStatus};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
     account::Account,
     broker::{Broker, Mode, Page},
-    cli::{Init, Kubeconfig, Workspaces},
+    cli::{EntryFlags, Init, Kubeconfig, Workspaces},
     error::{Error, Kind},
     kubeconfig::{self, Entries, EntryChoices},
     output, runtime,
-    store::AccountFlags,
+    store::{AccountFlags, Profile},
     world::World,
 };
 
 /// Maximum number of namespaces that an error suggests.
 const MAX_SUGGESTIONS: usize = 10;
+/// Timeout of waiting for a new workspace.
+pub(crate) const PROVISIONING_TIMEOUT: Duration = Duration::from_mins(1);
+/// Interval at which the status of a new workspace is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Resolves a name to a workspace's identifier; without a name, the user's own workspace. The
 /// broker looks it up, because the list of all workspaces may be long.
 pub(crate) async fn resolve(broker: &Broker, name: Option<&Name>) -> Result<Uuid, Error> {
     let Some(name) = name else {
         let own = broker.own_workspaces().await?.items;
-        return own.first().map(|it| it.id).ok_or_else(|| {
+        // A membership in a tenant does not take the place of the personal workspace.
+        let personal = own.iter().find(|it| it.tenant.is_none());
+        return personal.or(own.first()).map(|it| it.id).ok_or_else(|| {
             Error::refused("you have no workspace yet").hint("create one: kubectl tenant init")
         });
     };
@@ -85,7 +92,7 @@ pub(crate) fn kubeconfig(
     world: &mut World,
 ) -> Result<(), Error> {
     let mut account = Account::open(flags, world)?;
-    let document = runtime::block_on(account.broker.kubeconfig(options.mode))??;
+    let document = runtime::block_on(account.broker.kubeconfig(options.mode, None))??;
     if options.print {
         return world.print(document.expose_secret());
     }
@@ -94,27 +101,59 @@ pub(crate) fn kubeconfig(
         let own = runtime::block_on(account.broker.own_workspaces())??;
         entries.set_workspace_by_namespace(&own.items);
     }
+    let mut profile = account.profiles.get(&account.key);
+    let name = options.entry.context.clone().or_else(|| profile.entry_name(&account.key));
+    let exec_api_version = options.entry.exec_api_version.or(profile.exec_api_version);
+    // Only choices for entries that stay are stored for the next time.
+    if options.mode != Mode::Static {
+        profile.context = options.entry.context.clone().or(profile.context);
+        profile.exec_api_version = exec_api_version;
+    }
+    let context = ContextOptions {
+        mode: options.mode,
+        name,
+        exec_api_version,
+        use_context: options.use_context,
+        dry_run: options.dry_run,
+        entry: &options.entry,
+    };
+    install_context(&mut account, entries, &context, profile, world)
+}
+
+/// How the entries of a workspace are written into the kubeconfig.
+pub(crate) struct ContextOptions<'a> {
+    /// Kind of the credential in the entries.
+    pub(crate) mode: Mode,
+    /// Name of all three entries; the broker's names without it.
+    pub(crate) name: Option<String>,
+    /// Version of the exec credential protocol.
+    pub(crate) exec_api_version: Option<ExecApiVersion>,
+    /// Whether the context becomes the current one.
+    pub(crate) use_context: bool,
+    /// Whether the new text is printed instead.
+    pub(crate) dry_run: bool,
+    /// The person's other choices.
+    pub(crate) entry: &'a EntryFlags,
+}
+
+/// Merges the entries of a workspace into the kubeconfig, and stores the settings of the account.
+pub(crate) fn install_context(
+    account: &mut Account,
+    mut entries: Entries,
+    options: &ContextOptions<'_>,
+    profile: Profile,
+    world: &mut World,
+) -> Result<(), Error> {
     if options.mode == Mode::Gateway {
         // kubectl has to trust the same CA as this program.
         if let Some(ca) = account.profiles.ca_file(&account.key, &world.env) {
             entries.trust(&ca)?;
         }
     }
-    let mut profile = account.profiles.get(&account.key);
-    let mut name = profile.entry_name(&account.key);
-    let exec_api_version = options.entry.exec_api_version.or(profile.exec_api_version);
-    if let Some(context) = &options.entry.context {
-        name = Some(context.clone());
-    }
-    // Only choices for entries that stay are stored for the next time.
-    if options.mode != Mode::Static {
-        profile.context = options.entry.context.clone().or(profile.context);
-        profile.exec_api_version = exec_api_version;
-    }
     entries.prepare(EntryChoices {
-        name: name.as_deref(),
+        name: options.name.as_deref(),
         command: options.entry.command_path.as_deref(),
-        exec_api_version,
+        exec_api_version: options.exec_api_version,
     });
     let install = kubeconfig::install(&entries, options.use_context, options.dry_run, world);
     let installed = runtime::block_on(install)??;
@@ -135,6 +174,26 @@ pub(crate) fn kubeconfig(
         ));
     }
     Ok(())
+}
+
+/// Waits until the objects of a new workspace, or of one that is being resumed, exist.
+pub(crate) async fn until_provisioned(
+    broker: &Broker,
+    mut workspace: Workspace,
+) -> Result<Workspace, Error> {
+    let deadline = Instant::now() + PROVISIONING_TIMEOUT;
+    while matches!(workspace.status, WorkspaceStatus::Provisioning | WorkspaceStatus::Resuming) {
+        if Instant::now() >= deadline {
+            return Err(Error::refused(format!(
+                "the workspace is still {} after {} s",
+                workspace.status.as_str(),
+                PROVISIONING_TIMEOUT.as_secs()
+            )));
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+        workspace = broker.workspace(workspace.id).await?;
+    }
+    Ok(workspace)
 }
 
 /// Renders the table of all users' workspaces.

@@ -106,6 +106,19 @@ impl Input {
         };
         String::from_utf8_lossy(&line).into_owned()
     }
+
+    /// Reads at most `limit` bytes, up to the end of the input.
+    pub(crate) fn bytes(&self, limit: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let read = match self {
+            Self::Process => io::stdin().lock().take(limit).read_to_end(&mut bytes),
+            Self::Reader(source) => {
+                let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
+                (&mut **source).take(limit).read_to_end(&mut bytes)
+            }
+        };
+        read.map(|_| bytes)
+    }
 }
 
 /// Standard error, shared by everything that prints messages.

@@ -27,7 +27,7 @@ pub use credential::{Credential, TOKEN_LIFETIME_SECONDS};
 pub use exec_credential::{
     ExecApiVersion, ExecCredential, ExecCredentialStatus, ExecInfo, ExecInfoError,
 };
-pub use name::{MAX_NAME_BYTES, Name, NameError};
+pub use name::{MAX_NAME_BYTES, Name, NameError, is_dns_label};
 pub use problem::{Code, PROBLEM_CONTENT_TYPE, Problem};
 pub use revocation::{
     CredentialId, CredentialIdError, CredentialInfo, CredentialKind, CredentialPage,

@@ -50,7 +50,7 @@ impl std::str::FromStr for Name {
             Ok(Self::Id(id))
         } else if text.contains('@') {
             Ok(Self::Email(text.to_ascii_lowercase()))
-        } else if is_label(text) {
+        } else if is_dns_label(text) {
             Ok(Self::Namespace(text.to_owned()))
         } else {
             Err(NameError)
@@ -67,7 +67,8 @@ impl fmt::Display for Name {
     }
 }
 
-fn is_label(text: &str) -> bool {
+/// Whether a text is a DNS label (RFC 1123), as the names of namespaces and tenants are.
+pub fn is_dns_label(text: &str) -> bool {
     (1..=MAX_LABEL_BYTES).contains(&text.len())
         && text.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
         && !text.starts_with('-')

@@ -108,7 +108,7 @@ impl App {
         } else {
             (None, None)
         };
-        let gateway = builder.build_gateway(&identity, &workspaces, &credentials);
+        let gateway = builder.build_gateway(&identity, &workspaces, &credentials, tenants.clone());
         let parts = ApiParts {
             issuer: &issuer,
             identity: &identity,
@@ -266,6 +266,7 @@ impl PartBuilder<'_> {
         identity: &Identity,
         workspaces: &Workspaces,
         credentials: &Credentials,
+        tenants: Option<TenantOperations>,
     ) -> Gateway {
         Gateway::new(gateway::Dependencies {
             db: self.shares.signed_in.clone(),
@@ -276,6 +277,7 @@ impl PartBuilder<'_> {
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
             own_answers: self.config.gateway_own_answers,
+            tenants,
         })
     }
 

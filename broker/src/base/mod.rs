@@ -3,7 +3,6 @@
 pub mod certificate;
 pub mod clock;
 pub mod db;
-pub(crate) mod dns_label;
 mod error_chain;
 pub mod lease;
 pub(crate) mod paging;

@@ -1,7 +1,7 @@
 //! The Kubernetes user of the broker (`cluster.identity`).
 
-use crate::base::dns_label::is_dns_label;
 use std::{fmt, str::FromStr};
+use tenant_shared::is_dns_label;
 
 /// Limit of a user name in bytes. The API server itself has none.
 const MAX_BYTES: usize = 253;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use tenant_shared::is_dns_label;
 use url::Url;
 
 use super::{
@@ -9,10 +10,7 @@ use super::{
     declaration::{Declaration, Setting},
     parse::{from_str, list, optional},
 };
-use crate::{
-    base::dns_label::is_dns_label,
-    cluster::{ClusterSettings, KubernetesUser},
-};
+use crate::cluster::{ClusterSettings, KubernetesUser};
 
 const NAME: Setting<String> = Setting::new(
     "cluster.name",

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use secrecy::SecretString;
+use tenant_shared::is_dns_label;
 use url::Url;
 
 use super::{
@@ -10,10 +11,7 @@ use super::{
     declaration::{Declaration, Setting},
     parse::{from_str, list, optional, within},
 };
-use crate::{
-    base::dns_label::is_dns_label,
-    issuer::connector::{ClientSecret, ConnectorSettings, is_https_or_loopback},
-};
+use crate::issuer::connector::{ClientSecret, ConnectorSettings, is_https_or_loopback};
 
 /// The error text for an issuer that is not set.
 pub(super) const MISSING_ISSUER: &str =

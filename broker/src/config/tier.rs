@@ -1,5 +1,7 @@
 //! Settings of tiers: `[tiers.NAME]`.
 
+use tenant_shared::is_dns_label;
+
 use super::{
     Settings,
     declaration::Declaration,
@@ -7,10 +9,7 @@ use super::{
     quota::{self, is_quantity},
     tier_setting::{Defaults, TierSetting, table},
 };
-use crate::{
-    base::dns_label::is_dns_label,
-    tier::{GatewayLimits, HostSuffix, Tier, Tiers},
-};
+use crate::tier::{GatewayLimits, HostSuffix, Tier, Tiers};
 
 const CPU: TierSetting<String> = TierSetting::new(
     "cpu",

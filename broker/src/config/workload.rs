@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use tenant_shared::is_dns_label;
 use url::Url;
 
 use super::{
@@ -10,12 +11,9 @@ use super::{
     declaration::{Declaration, Setting},
     parse::{from_str, optional},
 };
-use crate::{
-    base::dns_label::is_dns_label,
-    issuer::{
-        connector::is_https_or_loopback,
-        token_exchange::{Rule, WorkloadSettings},
-    },
+use crate::issuer::{
+    connector::is_https_or_loopback,
+    token_exchange::{Rule, WorkloadSettings},
 };
 
 const ISSUER: Setting<String> = Setting::required(

@@ -26,6 +26,8 @@ pub(super) enum CloseReason {
     Stopping = 4,
     /// The database has not responded for so long that revocations may have been missed.
     DatabaseUnavailable = 5,
+    /// The caller of a watch of tenants' namespaces lost or gained a tenant.
+    TenantsChanged = 6,
 }
 
 impl CloseReason {
@@ -37,6 +39,7 @@ impl CloseReason {
             Self::Revoked => "credential revoked",
             Self::Stopping => "broker stopping",
             Self::DatabaseUnavailable => "database unavailable",
+            Self::TenantsChanged => "tenants changed",
         }
     }
 }
@@ -96,7 +99,8 @@ impl CancelHandle {
             2 => Some(CloseReason::SessionEnded),
             3 => Some(CloseReason::Revoked),
             4 => Some(CloseReason::Stopping),
-            _ => Some(CloseReason::DatabaseUnavailable),
+            5 => Some(CloseReason::DatabaseUnavailable),
+            _ => Some(CloseReason::TenantsChanged),
         }
     }
 

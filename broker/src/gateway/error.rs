@@ -73,6 +73,10 @@ pub(super) fn cancelled_request(reason: CloseReason) -> ApiError {
         ),
         CloseReason::SessionEnded => ApiError::new(Code::Unauthenticated, SIGN_IN),
         CloseReason::Revoked => token_replaced(),
+        CloseReason::TenantsChanged => {
+            let text = "your tenants just changed; send the request again";
+            ApiError::new(Code::WorkspaceNotReady, text).retry_after(1)
+        }
         CloseReason::Stopping | CloseReason::DatabaseUnavailable => ApiError::new(
             Code::StorageUnavailable,
             "the broker cannot continue this request; send it again",

@@ -11,12 +11,13 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use serde_json::{Value, json};
 
 use super::path::{Kind, Target};
+use crate::cluster::OwnNamespacesRead;
 
 /// The limit of a response that is rewritten, in bytes.
 pub(super) const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
 /// The limit of a review in a request, in bytes.
 pub(super) const MAX_REVIEW_BYTES: usize = 64 * 1024;
-const NAMESPACES: &str = "/api/v1/namespaces";
+pub(super) const NAMESPACES: &str = "/api/v1/namespaces";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 /// The keys of `status.userInfo.extra` in a `SelfSubjectReview` with the user id and email address.
@@ -35,6 +36,14 @@ pub(super) enum Interception {
     AccessReview,
     /// A `SelfSubjectReview`.
     SelfReview,
+    /// A `SelfSubjectRulesReview` of a member of tenants.
+    RulesReview,
+    /// A list or watch of namespaces of a member of tenants.
+    OwnRead(OwnNamespacesRead),
+    /// The creation of a namespace by a member of tenants.
+    CreateNamespace,
+    /// A read of a namespace that may be none of the caller's; a refusal is shown as 404.
+    ReadNamespace,
 }
 
 /// The representation that `Accept` asks for (API concepts, "Alternate representations of
@@ -51,7 +60,7 @@ pub(super) enum Representation {
 
 impl Representation {
     /// The first representation in `Accept` that is JSON.
-    fn negotiate(headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn negotiate(headers: &HeaderMap) -> Option<Self> {
         let Some(accept) = headers.get(header::ACCEPT) else { return Some(Self::Plain) };
         accept.to_str().ok()?.split(',').find_map(|item| {
             let mut parts = item.split(';').map(str::trim);
@@ -77,6 +86,11 @@ impl Representation {
             Self::Metadata => "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
         })
     }
+}
+
+/// Whether the path is that of all namespaces.
+pub(super) fn is_namespace_collection(target: &Target<'_>) -> bool {
+    target.path_and_query.split('?').next() == Some(NAMESPACES)
 }
 
 /// Decides how to handle a request of the user with this namespace.
@@ -168,13 +182,17 @@ pub(super) fn namespace_list(
     Some(list.to_string().into())
 }
 
-/// Sets a `SelfSubjectAccessReview` to allowed.
-pub(super) fn allow_review(response: &[u8]) -> Option<Bytes> {
+/// The reason that the gateway allows a list or watch of namespaces.
+pub(super) const LISTS_NAMESPACES: &str =
+    "tenant-broker: the gateway lists the namespaces that are yours";
+/// The reason that the gateway allows the creation of namespaces.
+pub(super) const CREATES_NAMESPACES: &str =
+    "tenant-broker: the gateway creates the namespaces of tenants that you own";
+
+/// Sets a `SelfSubjectAccessReview` to allowed, for this reason.
+pub(super) fn allow_review(response: &[u8], reason: &str) -> Option<Bytes> {
     let mut review: Value = serde_json::from_slice(response).ok()?;
-    review["status"] = json!({
-        "allowed": true,
-        "reason": "tenant-broker: the gateway lists the namespaces that are yours",
-    });
+    review["status"] = json!({"allowed": true, "reason": reason});
     Some(review.to_string().into())
 }
 

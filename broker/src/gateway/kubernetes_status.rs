@@ -86,17 +86,12 @@ fn status_response(failure: &ApiError, request_id: &str, as_text: bool) -> Respo
         "details": details,
         "code": status.as_u16(),
     });
-    let (body, kind) = if as_text {
-        (message, "text/plain; charset=utf-8")
+    let mut response = if as_text {
+        with_type("text/plain; charset=utf-8", status, message)
     } else {
-        (body.to_string(), "application/json")
+        json(status, body.to_string())
     };
-    let mut response = Response::new(Bytes::from(body));
-    *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Some(seconds) = retry_after {
         headers.insert(header::RETRY_AFTER, seconds.into());
     }
@@ -106,6 +101,21 @@ fn status_response(failure: &ApiError, request_id: &str, as_text: bool) -> Respo
             HeaderValue::from_static("Bearer realm=\"tenant-broker\""),
         );
     }
+    response
+}
+
+/// A response of the gateway itself, with this JSON.
+pub(super) fn json(status: StatusCode, body: String) -> Response<Bytes> {
+    with_type("application/json", status, body)
+}
+
+fn with_type(media_type: &'static str, status: StatusCode, body: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 

@@ -5,6 +5,10 @@
 //! A request is parsed once, authenticated, checked against the limits, filtered and forwarded;
 //! bodies are streamed in both directions. Everything in flight is in a registry and can be closed
 //! at once. The Kubernetes API has no call for that, so it completes the kill switch.
+//!
+//! For members of tenants the gateway chooses the membership by the named namespace, creates
+//! namespaces, and lists theirs with the broker's own credential; all other requests are forwarded
+//! with the token of a membership.
 
 mod admit;
 pub mod api;
@@ -14,8 +18,15 @@ mod error;
 mod headers;
 mod in_flight;
 mod interception;
+mod joins;
+mod kubernetes_protobuf;
 mod kubernetes_status;
 mod limiter;
+mod membership;
+mod namespace_creation;
+mod namespace_object;
+mod namespace_refusal;
+mod own_read;
 mod path;
 mod principals;
 mod proxy;
@@ -27,6 +38,9 @@ mod review;
 mod revocation_watcher;
 mod streams;
 mod synthesized;
+mod tenant_interception;
+mod tenant_review;
+mod tenant_watcher;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -42,8 +56,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    cancel::CloseReason, limiter::TenantLimiters, path::Kind, principals::PrincipalCache,
-    streams::Streams, tokens::TokenCache,
+    cancel::CloseReason, joins::Joins, limiter::TenantLimiters, path::Kind,
+    principals::PrincipalCache, streams::Streams, tokens::TokenCache,
 };
 pub use self::{error::UPSTREAM_ERROR_CAUSES, limiter::LIMITS};
 use crate::{
@@ -51,6 +65,7 @@ use crate::{
     cluster::Clusters,
     credential::Credentials,
     identity::Identity,
+    tenant_operations::TenantOperations,
     workspace::{NotificationReceiver, Workspaces},
 };
 
@@ -82,6 +97,8 @@ pub struct Dependencies {
     pub metrics: Metrics,
     /// Whether the gateway intercepts the requests that [`interception`] names.
     pub own_answers: bool,
+    /// Memberships in tenants and their namespaces; `None` without `tenants.enabled`.
+    pub tenants: Option<TenantOperations>,
 }
 
 /// The gateway. Clones share all state.
@@ -99,6 +116,8 @@ pub struct Gateway {
     clock: Clock,
     metrics: Metrics,
     own_answers: bool,
+    tenants: Option<TenantOperations>,
+    joins: Joins,
 }
 
 /// A background task of the gateway ended, although nothing stopped it.
@@ -157,9 +176,14 @@ impl Gateway {
             clock,
             metrics,
             own_answers,
+            tenants,
         } = dependencies;
-        let principals =
-            PrincipalCache::new(identity.clone(), workspaces.clone(), clusters.clone());
+        let principals = PrincipalCache::new(
+            identity.clone(),
+            workspaces.clone(),
+            clusters.clone(),
+            tenants.clone(),
+        );
         Self {
             principals,
             tokens: TokenCache::new(credentials.clone(), clock.clone()),
@@ -173,6 +197,8 @@ impl Gateway {
             clock,
             metrics,
             own_answers,
+            tenants,
+            joins: Joins::default(),
         }
     }
 
@@ -193,6 +219,9 @@ impl Gateway {
         let gateway_stopped = notifications.gateway_stopped();
         let mut tasks = JoinSet::new();
         tasks.spawn(watcher.clone().watch_revocations(notifications));
+        if watcher.tenants.is_some() {
+            tasks.spawn(watcher.clone().watch_tenants());
+        }
         tasks.spawn(watcher.reconcile_streams());
         tasks.spawn(self.clone().flush_usage());
         BackgroundTasks { gateway: self.clone(), tasks, gateway_stopped }

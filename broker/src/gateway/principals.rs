@@ -16,7 +16,9 @@ use crate::{
     cluster::Clusters,
     http::ApiError,
     identity::{Caller, Identity, PresentedCredential},
-    workspace::{Active, WorkspaceRow, Workspaces},
+    tenant::{TenantName, home_name},
+    tenant_operations::{TenantError, TenantOperations},
+    workspace::{Active, WorkspaceError, WorkspaceRow, Workspaces},
 };
 
 /// How long an entry is valid. The gateway notices the end of a session or the suspension of a
@@ -30,8 +32,11 @@ const MAX_ENTRIES: usize = 20_000;
 pub(super) struct Principal {
     /// The authenticated caller.
     pub(super) caller: Caller,
-    /// Oldest first.
+    /// Oldest first, without memberships that the user left.
     workspaces: Vec<Workspace>,
+    /// The tenants in which the caller has rights, by name. `None` until the broker has read the
+    /// Tenants of the cluster.
+    tenants: Option<Vec<TenantName>>,
     read_at: Instant,
 }
 
@@ -51,7 +56,11 @@ impl Workspace {
     }
 
     fn location(&self) -> Location<'_> {
-        Location { cluster: &self.cluster, namespace: self.permit.resource().namespace() }
+        Location {
+            cluster: &self.cluster,
+            namespace: self.permit.resource().namespace(),
+            is_active: self.active.is_some(),
+        }
     }
 }
 
@@ -60,12 +69,13 @@ impl Workspace {
 struct Location<'a> {
     cluster: &'a str,
     namespace: &'a str,
+    is_active: bool,
 }
 
 /// Chooses the workspace that a request to a cluster uses: the one in this cluster with the
 /// namespace that the request names. For a request that names no namespace, or one that is none of
-/// these workspaces', it is the first workspace in the cluster; the API server decides whether its
-/// token may do the request.
+/// these workspaces', it is the first active workspace in the cluster, or else the first one; the
+/// API server decides whether its token may do the request.
 fn choose_workspace<'a, W>(
     workspaces: &'a [W],
     location: impl Fn(&'a W) -> Location<'a>,
@@ -74,7 +84,8 @@ fn choose_workspace<'a, W>(
 ) -> Option<&'a W> {
     let mut in_cluster = workspaces.iter().filter(|&it| location(it).cluster == cluster);
     let named = in_cluster.clone().find(|&it| namespace == Some(location(it).namespace));
-    named.or_else(|| in_cluster.next())
+    let active = || in_cluster.clone().find(|&it| location(it).is_active);
+    named.or_else(active).or_else(|| in_cluster.next())
 }
 
 impl Principal {
@@ -89,11 +100,75 @@ impl Principal {
     ) -> Result<&Workspace, ApiError> {
         let chosen = choose_workspace(&self.workspaces, Workspace::location, cluster, namespace);
         chosen.ok_or_else(|| {
+            if !self.are_tenants_known() {
+                let text = "the broker has not read the Tenants of the cluster yet; try again";
+                return ApiError::new(Code::WorkspaceNotReady, text);
+            }
             ApiError::new(
                 Code::NotFound,
                 "you have no workspace yet; make one with `kubectl tenant init`",
             )
         })
+    }
+
+    /// The workspace with this identifier.
+    ///
+    /// # Errors
+    /// The principal does not have it any more.
+    pub(super) fn workspace_by_id(&self, id: Uuid) -> Result<&Workspace, ApiError> {
+        let found = self.workspaces.iter().find(|workspace| workspace.id() == id);
+        found
+            .ok_or_else(|| ApiError::new(Code::NotFound, "you do not have this workspace any more"))
+    }
+
+    /// The tenants in which the caller has rights; none while they are not known.
+    pub(super) fn tenants(&self) -> &[TenantName] {
+        self.tenants.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the broker has read the Tenants of the cluster, so that [`Self::tenants`] are all.
+    pub(super) fn are_tenants_known(&self) -> bool {
+        self.tenants.is_some()
+    }
+
+    /// The membership in a tenant, active or not.
+    pub(super) fn membership(&self, cluster: &str, tenant: &TenantName) -> Option<&Workspace> {
+        let home = home_name(tenant);
+        self.in_cluster(cluster).find(|workspace| workspace.location().namespace == home)
+    }
+
+    /// Whether one of the workspaces in the cluster has this namespace.
+    pub(super) fn has_namespace(&self, cluster: &str, namespace: &str) -> bool {
+        self.in_cluster(cluster).any(|workspace| workspace.location().namespace == namespace)
+    }
+
+    /// Whether there is a workspace in the cluster, active or not.
+    pub(super) fn has_workspace(&self, cluster: &str) -> bool {
+        self.in_cluster(cluster).next().is_some()
+    }
+
+    /// The tenants whose namespaces the caller may list, by name: those in which they have rights
+    /// and an active membership, so that a suspension ends lists too.
+    pub(super) fn listed_tenants(&self, cluster: &str) -> Vec<TenantName> {
+        let is_listed = |tenant: &&TenantName| {
+            self.membership(cluster, tenant).is_some_and(|membership| membership.active.is_some())
+        };
+        self.tenants().iter().filter(is_listed).cloned().collect()
+    }
+
+    /// The identifiers of the memberships in these tenants.
+    pub(super) fn memberships(&self, cluster: &str, tenants: &[TenantName]) -> Vec<Uuid> {
+        let found = tenants.iter().filter_map(|tenant| self.membership(cluster, tenant));
+        found.map(Workspace::id).collect()
+    }
+
+    /// Whether it was read before this time.
+    pub(super) fn is_older_than(&self, time: Instant) -> bool {
+        self.read_at < time
+    }
+
+    fn in_cluster(&self, cluster: &str) -> impl Iterator<Item = &Workspace> {
+        self.workspaces.iter().filter(move |workspace| workspace.cluster == cluster)
     }
 }
 
@@ -113,13 +188,19 @@ pub(super) struct PrincipalCache {
     identity: Identity,
     workspaces: Workspaces,
     clusters: Clusters,
+    tenants: Option<TenantOperations>,
     entries: Arc<Mutex<Entries>>,
 }
 
 impl PrincipalCache {
-    /// An empty cache.
-    pub(super) fn new(identity: Identity, workspaces: Workspaces, clusters: Clusters) -> Self {
-        Self { identity, workspaces, clusters, entries: Arc::default() }
+    /// An empty cache. Without `tenants` nobody has any.
+    pub(super) fn new(
+        identity: Identity,
+        workspaces: Workspaces,
+        clusters: Clusters,
+        tenants: Option<TenantOperations>,
+    ) -> Self {
+        Self { identity, workspaces, clusters, tenants, entries: Arc::default() }
     }
 
     /// The principal of a credential. The database is asked at most once per [`TTL`].
@@ -153,15 +234,36 @@ impl PrincipalCache {
         // The time is taken before the reads, so that the TTL covers changes during them.
         let read_at = Instant::now();
         let caller = self.identity.authenticate(presented).await?;
-        let usable = self.workspaces.usable_by(&caller).await?;
-        let workspaces = usable.into_iter().filter_map(|permit| self.workspace(permit)).collect();
-        Ok(Principal { caller, workspaces, read_at })
+        self.read(caller, read_at).await
     }
 
-    /// `None` for a workspace in a cluster that is not configured.
+    /// The principal of a caller, from the database.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(super) async fn read(
+        &self,
+        caller: Caller,
+        read_at: Instant,
+    ) -> Result<Principal, ApiError> {
+        let usable = self.workspaces.usable_by(&caller).await?;
+        let workspaces = usable.into_iter().filter_map(|permit| self.workspace(permit)).collect();
+        let tenants = match &self.tenants {
+            Some(tenants) => Box::pin(tenants_of(tenants, &caller)).await?,
+            None => Some(Vec::new()),
+        };
+        Ok(Principal { caller, workspaces, tenants, read_at })
+    }
+
+    /// `None` for a workspace in a cluster that is not configured, and for a membership that the
+    /// user left.
     fn workspace(&self, permit: Permit<UseWorkspace, WorkspaceRow>) -> Option<Workspace> {
         let cluster = self.clusters.get(permit.resource().cluster()).ok()?.name().to_owned();
-        let active = self.workspaces.active(&permit).ok().map(Arc::new);
+        let active = match self.workspaces.active(&permit) {
+            Ok(active) => Some(Arc::new(active)),
+            Err(WorkspaceError::NotMember(_)) => return None,
+            Err(_) => None,
+        };
         Some(Workspace { permit, cluster, active })
     }
 
@@ -204,6 +306,21 @@ impl PrincipalCache {
     }
 }
 
+/// The tenants in which a caller has rights; `None` if the broker has not read the Tenants yet, so
+/// that everything else works meanwhile.
+async fn tenants_of(
+    tenants: &TenantOperations,
+    caller: &Caller,
+) -> Result<Option<Vec<TenantName>>, ApiError> {
+    match tenants.tenants_of(caller).await {
+        Ok(names) => Ok(Some(names)),
+        Err(TenantError::NotReady { .. }) => Ok(None),
+        // A machine whose workspace is in no tenant.
+        Err(TenantError::NotFound | TenantError::Access(_)) => Ok(Some(Vec::new())),
+        Err(error) => Err(error.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tenant_shared::Role;
@@ -227,12 +344,17 @@ mod tests {
         let (db, clock) = (storage.db.clone(), storage.clock.clone());
         let identity = Identity::new(db, clock, Metrics::default(), browser);
         let clusters = Clusters::new(storage.no_cluster().await);
-        let cache = PrincipalCache::new(identity, storage.workspaces().await, clusters);
+        let cache = PrincipalCache::new(identity, storage.workspaces().await, clusters, None);
         let user = storage.user().await;
         let caller = Caller::for_tests(&storage.clock, user, Role::User);
         let session = caller.session_id();
         let presented = PresentedCredential::AccessToken(PlainSecret::presented("tba_cached"));
-        let principal = Principal { caller, workspaces: Vec::new(), read_at: Instant::now() };
+        let principal = Principal {
+            caller,
+            workspaces: Vec::new(),
+            tenants: Some(Vec::new()),
+            read_at: Instant::now(),
+        };
         cache.lock().insert(key(&presented), Arc::new(principal));
         let request = async {
             // The database does not know the token, so the answer is the entry.
@@ -244,12 +366,21 @@ mod tests {
         assert_eq!(fields.get(Field::SessionId), Some(session.to_string().as_str()));
     }
 
+    /// Cluster, namespace, and whether it is active.
+    type Place = (&'static str, &'static str, bool);
+
+    fn location(&(cluster, namespace, is_active): &Place) -> Location<'_> {
+        Location { cluster, namespace, is_active }
+    }
+
     #[test]
     fn a_request_uses_the_workspace_of_its_namespace_or_the_first_one_in_its_cluster() {
-        let workspaces =
-            [("one", "tenant-a"), ("two", "tenant-b"), ("one", "tenant-c"), ("two", "tenant-c")];
-        let location =
-            |&(cluster, namespace): &(&'static str, &'static str)| Location { cluster, namespace };
+        let workspaces: [Place; 4] = [
+            ("one", "tenant-a", true),
+            ("two", "tenant-b", true),
+            ("one", "tenant-c", true),
+            ("two", "tenant-c", true),
+        ];
         for (cluster, namespace, expected) in [
             ("one", None, Some(0)),
             ("one", Some("tenant-a"), Some(0)),
@@ -267,7 +398,25 @@ mod tests {
             let expected = expected.map(|index: usize| &workspaces[index]);
             assert_eq!(chosen, expected, "{cluster} {namespace:?}");
         }
-        let none: [(&str, &str); 0] = [];
+        let none: [Place; 0] = [];
         assert_eq!(choose_workspace(&none, location, "one", None), None);
+    }
+
+    #[test]
+    fn a_workspace_that_is_not_active_hides_no_other_one() {
+        let workspaces: [Place; 3] =
+            [("one", "tenant-a", false), ("two", "tenant-b", true), ("one", "tenant-c", true)];
+        for (namespace, expected) in [
+            (None, 2),
+            (Some("kube-system"), 2),
+            // Its own requests say why it cannot be used.
+            (Some("tenant-a"), 0),
+            (Some("tenant-c"), 2),
+        ] {
+            let chosen = choose_workspace(&workspaces, location, "one", namespace);
+            assert_eq!(chosen, Some(&workspaces[expected]), "{namespace:?}");
+        }
+        let chosen = choose_workspace(&workspaces[..2], location, "one", None);
+        assert_eq!(chosen, Some(&workspaces[0]), "there is no other one");
     }
 }

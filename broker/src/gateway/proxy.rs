@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response, request::Parts};
+use http::{Request, Response, StatusCode, request::Parts};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use tenant_shared::Code;
@@ -15,12 +15,13 @@ use super::{
     headers,
     in_flight::InFlightRequest,
     interception::{self, Interception},
-    kubernetes_status,
-    path::{self, Target},
+    kubernetes_status, namespace_creation,
+    namespace_refusal::{NamespaceRefusal, RefusalReason},
+    path::{self, Kind, Target},
     principals::Principal,
     request::UpstreamRequest,
     response,
-    streams::StreamInfo,
+    streams::{NamespaceView, StreamInfo},
     synthesized,
     upstream_call::{RequestBody, UpstreamCall},
     usage::Verb,
@@ -66,13 +67,17 @@ impl Gateway {
         info: &Arc<RequestInfo>,
     ) -> Result<Response<Body>, ApiError> {
         let presented = self.identity.extract(&parts.method, &parts.headers)?;
-        let principal = self.principals.get(&presented).await?;
+        let mut principal = self.principals.get(&presented).await?;
         headers::check(&parts.headers)?;
         let target = path::parse(&parts.uri)?;
         let cluster = self.find_cluster(target.cluster)?;
-        let workspace = principal.workspace(cluster.name(), target.namespace)?;
+        if let Some(missing) = self.missing_membership(&principal, cluster, &parts.method, &target)
+        {
+            principal = Box::pin(self.join(&presented, principal, missing)).await?;
+        }
+        let workspace = self.choose_workspace(&principal, cluster, target.namespace)?;
         let active = self.principals.active(workspace)?;
-        let interception = self.interception(&parts, &target, active);
+        let interception = self.interception(&parts, &target, &principal, cluster, active)?;
         let (headers, extensions) = (&mut parts.headers, &mut parts.extensions);
         let outgoing = UpstreamRequest::from_client(headers, extensions, &presented, info)?;
         if outgoing.upgrade.is_some() && body.as_ref().is_some_and(|body| !body.is_end_stream()) {
@@ -80,13 +85,16 @@ impl Gateway {
             let text = "a request that asks for an upgrade may not have a body";
             return Err(ApiError::new(Code::InvalidRequest, text));
         }
-        let in_flight = self.admit_or_delay(&parts, &target, &principal, active, info).await?;
+        let view = namespace_view(&interception, &target, &principal, cluster);
+        let stream = stream_info(&principal, active, target.kind, view);
+        let verb = Verb::of_request(&parts.method, &target);
+        let in_flight = self.admit_or_delay(stream, verb, active, info).await?;
         let mut call = UpstreamCall {
             gateway: self,
             presented: &presented,
             active: Arc::clone(active),
             cluster,
-            namespace: target.namespace,
+            principal: &principal,
             kind: target.kind,
             is_upgrade: outgoing.upgrade.is_some(),
             in_flight,
@@ -96,7 +104,24 @@ impl Gateway {
                 let namespace = active.namespace();
                 Box::pin(synthesized::list(&mut call, &outgoing, representation, namespace)).await
             }
-            (review @ (Interception::AccessReview | Interception::SelfReview), Some(body)) => {
+            (Interception::CreateNamespace, body) => {
+                let (headers, path) = (&outgoing.headers, target.path_and_query);
+                Box::pin(namespace_creation::respond(&call, headers, path, body, &info.id)).await
+            }
+            (Interception::OwnRead(read), _) => {
+                match Box::pin(call.read_own(&read, &outgoing.headers, info)).await {
+                    Ok(response) => {
+                        return response::to_client(response, outgoing, &target, call.in_flight);
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            (
+                review @ (Interception::AccessReview
+                | Interception::RulesReview
+                | Interception::SelfReview),
+                Some(body),
+            ) => {
                 let path = target.path_and_query;
                 let namespace = active.namespace();
                 let review = synthesized::access_review(
@@ -114,6 +139,12 @@ impl Gateway {
                     Err(error) => return Err(call.in_flight.refuse(error)),
                 };
                 match call.send(&parts.method, path, &outgoing.headers, body).await {
+                    Ok(response)
+                        if interception == Interception::ReadNamespace
+                            && response.status() == StatusCode::FORBIDDEN =>
+                    {
+                        Ok(not_found(&target, info))
+                    }
                     Ok(response) => {
                         return response::to_client(response, outgoing, &target, call.in_flight);
                     }
@@ -167,35 +198,80 @@ impl Gateway {
     }
 
     /// How the request is handled: most are passed through.
-    fn interception(&self, parts: &Parts, target: &Target<'_>, active: &Active) -> Interception {
-        if self.own_answers {
+    ///
+    /// # Errors
+    /// The request cannot be handled as it has to be.
+    fn interception(
+        &self,
+        parts: &Parts,
+        target: &Target<'_>,
+        principal: &Principal,
+        cluster: &Cluster,
+        active: &Active,
+    ) -> Result<Interception, ApiError> {
+        if !self.tenants_at(principal, cluster).is_empty()
+            && let Some(interception) =
+                self.tenant_interception(parts, target, principal, cluster)?
+        {
+            return Ok(interception);
+        }
+        Ok(if self.own_answers {
             interception::intercept(&parts.method, target, &parts.headers, active.namespace())
         } else {
             Interception::PassThrough
-        }
+        })
     }
 
     /// Admits a request within the limits of its tenant; a refusal is delayed.
     async fn admit_or_delay(
         &self,
-        parts: &Parts,
-        target: &Target<'_>,
-        principal: &Principal,
+        stream: StreamInfo,
+        verb: Verb,
         active: &Active,
         info: &Arc<RequestInfo>,
     ) -> Result<InFlightRequest, ApiError> {
-        let stream = StreamInfo {
-            kind: target.kind,
-            workspace: active.workspace_id(),
-            service_account: Arc::clone(active.service_account_uid()),
-            user: principal.caller.user_id(),
-            session: principal.caller.session_id(),
-            credential: None,
-        };
-        let verb = Verb::of_request(&parts.method, target);
         match self.admit(stream, active.permit().resource(), verb, info) {
             Ok(in_flight) => Ok(in_flight),
             Err((exceeded, limiter)) => Err(exceeded.delayed_error(&limiter.limits).await),
         }
     }
+}
+
+fn stream_info(
+    principal: &Principal,
+    active: &Active,
+    kind: Kind,
+    view: Option<Arc<NamespaceView>>,
+) -> StreamInfo {
+    StreamInfo {
+        kind,
+        workspace: active.workspace_id(),
+        service_account: Arc::clone(active.service_account_uid()),
+        user: principal.caller.user_id(),
+        session: principal.caller.session_id(),
+        credential: None,
+        view,
+    }
+}
+
+/// What a watch with the broker's own credential shows, so that it is closed when that changes.
+fn namespace_view(
+    interception: &Interception,
+    target: &Target<'_>,
+    principal: &Principal,
+    cluster: &Cluster,
+) -> Option<Arc<NamespaceView>> {
+    if target.kind != Kind::Watch || !matches!(interception, Interception::OwnRead(_)) {
+        return None;
+    }
+    let tenants = principal.listed_tenants(cluster.name());
+    let memberships = principal.memberships(cluster.name(), &tenants);
+    Some(Arc::new(NamespaceView { caller: principal.caller.clone(), tenants, memberships }))
+}
+
+/// The response to a read of a namespace that is none of the caller's, as if it did not exist. Tools
+/// that create what they do not find go on then.
+fn not_found(target: &Target<'_>, info: &RequestInfo) -> Response<Bytes> {
+    let name = target.name.unwrap_or_default();
+    NamespaceRefusal::new(RefusalReason::NotFound, name).response(&info.id)
 }

@@ -1,19 +1,10 @@
-//! Parser of `SelfSubjectAccessReview` (API reference, authorization.k8s.io/v1) in JSON and in
-//! Protobuf, which newer versions of kubectl send.
+//! Parser of `SelfSubjectAccessReview` and `SelfSubjectRulesReview` (API reference,
+//! authorization.k8s.io/v1) in JSON and in Protobuf, which newer versions of kubectl send.
 
 use prost::Message;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
-/// The prefix of Protobuf messages of the Kubernetes API (API concepts, "Kubernetes Protobuf
-/// encoding").
-const MAGIC: &[u8] = b"k8s\0";
-
-/// The envelope of an object (`runtime.Unknown`).
-#[derive(Message)]
-struct Envelope {
-    #[prost(bytes = "vec", tag = "2")]
-    raw: Vec<u8>,
-}
+use super::kubernetes_protobuf::{MAGIC, envelope};
 
 #[derive(Message, Deserialize)]
 struct Review {
@@ -31,11 +22,11 @@ struct Spec {
 /// The access that is reviewed (`spec.resourceAttributes`).
 #[derive(Message, Deserialize, PartialEq, Eq)]
 #[serde(default)]
-struct ResourceAttributes {
+pub(super) struct ResourceAttributes {
     #[prost(string, tag = "1")]
-    namespace: String,
+    pub(super) namespace: String,
     #[prost(string, tag = "2")]
-    verb: String,
+    pub(super) verb: String,
     #[prost(string, tag = "3")]
     group: String,
     #[prost(string, tag = "5")]
@@ -43,25 +34,59 @@ struct ResourceAttributes {
     #[prost(string, tag = "6")]
     subresource: String,
     #[prost(string, tag = "7")]
-    name: String,
+    pub(super) name: String,
 }
 
-fn read(review: &[u8]) -> Option<ResourceAttributes> {
-    let review: Review = match review.strip_prefix(MAGIC) {
-        Some(rest) => Review::decode(&*Envelope::decode(rest).ok()?.raw).ok()?,
-        None => serde_json::from_slice(review).ok()?,
-    };
-    review.spec?.resource_attributes
+#[derive(Message, Deserialize)]
+struct RulesReview {
+    #[prost(message, optional, tag = "2")]
+    spec: Option<RulesSpec>,
+}
+
+#[derive(Message, Deserialize)]
+#[serde(default)]
+struct RulesSpec {
+    #[prost(string, tag = "1")]
+    namespace: String,
+}
+
+/// Decodes an object of this kind from one of both formats.
+fn decode<M: Message + Default + DeserializeOwned>(object: &[u8]) -> Option<M> {
+    if object.starts_with(MAGIC) {
+        M::decode(&*envelope(object)?.raw).ok()
+    } else {
+        serde_json::from_slice(object).ok()
+    }
+}
+
+/// The access that a `SelfSubjectAccessReview` is about, if it is about a resource.
+pub(super) fn attributes(review: &[u8]) -> Option<ResourceAttributes> {
+    decode::<Review>(review)?.spec?.resource_attributes
+}
+
+/// The namespace that a `SelfSubjectRulesReview` is about.
+pub(super) fn rules_namespace(review: &[u8]) -> Option<String> {
+    Some(decode::<RulesReview>(review)?.spec?.namespace)
+}
+
+impl ResourceAttributes {
+    /// Whether it is about namespaces themselves.
+    pub(super) fn is_about_namespaces(&self) -> bool {
+        self.group.is_empty() && self.resource == "namespaces" && self.subresource.is_empty()
+    }
+
+    /// Whether it is about listing or watching.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(&*self.verb, "list" | "watch")
+    }
 }
 
 /// Whether a review is about listing or watching namespaces, which the gateway allows and RBAC
 /// cannot, for the user with this namespace.
 pub(super) fn is_namespace_list(review: &[u8], own_namespace: &str) -> bool {
-    read(review).is_some_and(|attributes| {
-        matches!(&*attributes.verb, "list" | "watch")
-            && attributes.group.is_empty()
-            && attributes.resource == "namespaces"
-            && attributes.subresource.is_empty()
+    attributes(review).is_some_and(|attributes| {
+        attributes.is_list()
+            && attributes.is_about_namespaces()
             && (attributes.namespace.is_empty() || attributes.namespace == own_namespace)
             && (attributes.name.is_empty() || attributes.name == own_namespace)
     })
@@ -72,7 +97,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::*;
+    use super::{super::kubernetes_protobuf::Envelope, *};
 
     fn about(attributes: &Value) -> bool {
         let text = json!({"kind": "SelfSubjectAccessReview",
@@ -112,7 +137,7 @@ mod tests {
             ..ResourceAttributes::default()
         };
         let review = Review { spec: Some(Spec { resource_attributes: Some(attributes) }) };
-        let envelope = Envelope { raw: review.encode_to_vec() };
+        let envelope = Envelope { type_meta: None, raw: review.encode_to_vec() };
         let encoded = [MAGIC, &envelope.encode_to_vec()].concat();
         assert!(is_namespace_list(&encoded, "tenant-a"));
         // Recorded from kubectl 1.32.
@@ -122,11 +147,24 @@ mod tests {
         assert!(is_namespace_list(written, "tenant-a"));
     }
 
+    #[test]
+    fn the_namespace_of_a_review_is_read() {
+        let json = br#"{"spec": {"resourceAttributes": {"namespace": "solar-a", "verb": "get"}}}"#;
+        assert_eq!(attributes(json).unwrap().namespace, "solar-a");
+        assert_eq!(rules_namespace(br#"{"spec": {"namespace": "a"}}"#), Some("a".to_owned()));
+        let review = RulesReview { spec: Some(RulesSpec { namespace: "b".to_owned() }) };
+        let envelope = Envelope { type_meta: None, raw: review.encode_to_vec() };
+        let encoded = [MAGIC, &envelope.encode_to_vec()].concat();
+        assert_eq!(rules_namespace(&encoded), Some("b".to_owned()));
+        assert_eq!(rules_namespace(b"[]"), None);
+    }
+
     proptest! {
         #[test]
         fn no_input_panics(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             is_namespace_list(&bytes, "tenant-a");
             is_namespace_list(&[MAGIC, &bytes].concat(), "tenant-a");
+            rules_namespace(&[MAGIC, &bytes].concat());
         }
     }
 }

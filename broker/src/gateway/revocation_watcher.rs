@@ -130,12 +130,17 @@ impl Gateway {
         }
         let changed_workspace = |id: &Uuid| workspaces.get(id);
         closed += self.streams.close(CloseReason::Suspended, |info| {
-            changed_workspace(&info.workspace)
-                .is_some_and(|changed| changed.status() != WorkspaceStatus::Provisioned)
+            info.uses(|id| {
+                changed_workspace(id)
+                    .is_some_and(|changed| changed.status() != WorkspaceStatus::Provisioned)
+            })
         });
         closed += self.streams.close(CloseReason::Revoked, |info| {
             changed_workspace(&info.workspace).is_some_and(|changed| {
                 changed.service_account_uid.as_deref() != Some(&*info.service_account)
+            }) || info.uses(|id| {
+                // The suspension of a tenant takes away the ServiceAccounts of its members.
+                changed_workspace(id).is_some_and(|changed| changed.service_account_uid.is_none())
             })
         });
         if closed > 0 {

@@ -13,6 +13,7 @@ use super::{
     path::Kind,
     tokens::Token,
 };
+use crate::{identity::Caller, tenant::TenantName};
 
 /// How often [`Streams::drained`] looks whether requests are in flight.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -32,6 +33,36 @@ pub(super) struct StreamInfo {
     pub(super) session: Uuid,
     /// `jti` of the token that it is sent with, once it has one.
     pub(super) credential: Option<Arc<str>>,
+    /// What a watch of tenants' namespaces shows; `None` for other requests.
+    pub(super) view: Option<Arc<NamespaceView>>,
+}
+
+/// The selection of a watch that is sent with the broker's own credential. The API server does not
+/// know that it depends on the memberships of the caller.
+#[derive(Debug)]
+pub(super) struct NamespaceView {
+    /// Who watches.
+    pub(super) caller: Caller,
+    /// The tenants whose namespaces are selected, by name.
+    pub(super) tenants: Vec<TenantName>,
+    /// The caller's memberships in these tenants.
+    pub(super) memberships: Vec<Uuid>,
+}
+
+impl NamespaceView {
+    /// The user, and the only workspace of the session if it is restricted to one. Watches of the
+    /// same scope select the same namespaces.
+    pub(super) fn scope(&self) -> (Uuid, Option<Uuid>) {
+        (self.caller.user_id(), self.caller.only_workspace())
+    }
+}
+
+impl StreamInfo {
+    /// Whether the request depends on one of the workspaces for which this holds.
+    pub(super) fn uses(&self, is_it: impl Fn(&Uuid) -> bool) -> bool {
+        is_it(&self.workspace)
+            || self.view.as_ref().is_some_and(|view| view.memberships.iter().any(is_it))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -138,7 +169,21 @@ mod tests {
             user: Uuid::nil(),
             session: Uuid::from_u128(session),
             credential: None,
+            view: None,
         }
+    }
+
+    #[test]
+    fn a_watch_of_namespaces_depends_on_all_memberships() {
+        let clock = crate::base::clock::Clock::system();
+        let caller = Caller::for_tests(&clock, Uuid::nil(), tenant_shared::Role::User);
+        let memberships = vec![Uuid::from_u128(2), Uuid::from_u128(3)];
+        let view = NamespaceView { caller, tenants: Vec::new(), memberships };
+        let watch = StreamInfo { view: Some(Arc::new(view)), ..info(1, 7) };
+        for (id, expected) in [(1, true), (3, true), (4, false)] {
+            assert_eq!(watch.uses(|it| *it == Uuid::from_u128(id)), expected, "{id}");
+        }
+        assert!(!info(1, 7).uses(|it| *it == Uuid::from_u128(3)));
     }
 
     #[tokio::test]

@@ -1,24 +1,17 @@
 //! Synthesized responses to intercepted requests (see [`super::interception`]).
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use tenant_shared::Code;
 
 use super::{
-    error::cancelled_request,
     interception::{self, Interception, Representation},
     request::UpstreamRequest,
-    review,
+    review, tenant_review,
     upstream_call::{RequestBody, UpstreamCall},
 };
 use crate::http::ApiError;
-
-/// How long receiving the body of a review may take.
-const REVIEW_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The list of the user's own namespace. If the API server refuses to return the namespace, its
 /// response is passed on.
@@ -55,7 +48,7 @@ pub(super) async fn list(
     Ok(response)
 }
 
-/// The response to a `SelfSubjectAccessReview` or `SelfSubjectReview`.
+/// The response to a `SelfSubjectAccessReview`, `SelfSubjectRulesReview` or `SelfSubjectReview`.
 ///
 /// # Errors
 /// The review is too long; the API server does not respond, or its response cannot be parsed.
@@ -67,20 +60,11 @@ pub(super) async fn access_review(
     body: Incoming,
     own_namespace: &str,
 ) -> Result<Response<Bytes>, ApiError> {
-    let read = Limited::new(
-        call.in_flight.upload(body, call.gateway.identity.limits()),
-        interception::MAX_REVIEW_BYTES,
-    )
-    .collect();
-    let read = tokio::select! {
-        read = tokio::time::timeout(REVIEW_TIMEOUT, read) => read,
-        reason = call.in_flight.closed() => return Err(cancelled_request(reason)),
-    };
-    let Ok(Ok(review_body)) = read else {
-        let text = "the review is incomplete, took longer than 30 s, or is longer than 64 KiB";
-        return Err(ApiError::new(Code::InvalidRequest, text));
-    };
-    let review_body = review_body.to_bytes();
+    let review_body = call.read_request(body, interception::MAX_REVIEW_BYTES, "review").await?;
+    // Members of tenants have another token in each of them.
+    if let Some(namespace) = tenant_review::reviewed_namespace(call, interception, &review_body) {
+        call.use_workspace_of(&namespace)?;
+    }
     let mut headers = outgoing.headers.clone();
     interception::prepare_headers(&mut headers, Representation::Plain);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(review_body.len()));
@@ -90,13 +74,19 @@ pub(super) async fn access_review(
     if !response.status().is_success() {
         return Ok(response);
     }
-    let caller = call.active.permit().caller();
     let body = match interception {
         Interception::SelfReview => {
+            let caller = call.active.permit().caller();
             interception::add_user(response.body(), &caller.user_id().to_string(), caller.email())
         }
-        _ if review::is_namespace_list(&review_body, own_namespace) => {
-            interception::allow_review(response.body())
+        Interception::AccessReview if review::is_namespace_list(&review_body, own_namespace) => {
+            interception::allow_review(response.body(), interception::LISTS_NAMESPACES)
+        }
+        Interception::AccessReview => {
+            match tenant_review::reason_to_allow(call, &review_body).await? {
+                Some(reason) => interception::allow_review(response.body(), reason),
+                None => return Ok(response),
+            }
         }
         _ => return Ok(response),
     };

@@ -50,6 +50,7 @@ pub(super) async fn gateway(storage: &Storage) -> Gateway {
         clock,
         metrics,
         own_answers: true,
+        tenants: None,
     })
 }
 
@@ -62,6 +63,7 @@ pub(super) fn stream_info() -> StreamInfo {
         user: Uuid::from_u128(2),
         session: Uuid::from_u128(3),
         credential: None,
+        view: None,
     }
 }
 

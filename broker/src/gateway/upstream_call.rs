@@ -1,12 +1,13 @@
 //! Calls to the API server with a tenant's token. If the API server no longer accepts the token,
 //! the call is retried with a new one, provided that its body can be sent again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
 use tenant_shared::Code;
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
     tokens::Token,
 };
 use crate::{
-    cluster::{Cluster, MAX_POOLED_BODY_BYTES, Transport, UpstreamResponseBody},
+    cluster::{Cluster, MAX_POOLED_BODY_BYTES, Transport, UpstreamError, UpstreamResponseBody},
     http::{ApiError, Body, body},
     identity::PresentedCredential,
     workspace::Active,
@@ -26,6 +27,8 @@ use crate::{
 
 /// The limit of the API server's response to `/version`, in bytes.
 const MAX_VERSION_BYTES: usize = 64 * 1024;
+/// How long receiving a body that the gateway reads itself may take.
+const REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Body of a call.
 pub(super) enum RequestBody {
@@ -43,8 +46,8 @@ pub(super) struct UpstreamCall<'a> {
     pub(super) active: Arc<Active>,
     /// The cluster that the request names.
     pub(super) cluster: &'a Cluster,
-    /// The namespace that the request names.
-    pub(super) namespace: Option<&'a str>,
+    /// The caller with their workspaces, as they were when the request came.
+    pub(super) principal: &'a Principal,
     /// Kind of the request.
     pub(super) kind: Kind,
     /// Whether the client asks for an upgrade of the connection.
@@ -114,8 +117,20 @@ impl UpstreamCall<'_> {
 
     /// Takes the workspace from a principal that was read again.
     fn set_principal(&mut self, principal: &Principal) -> Result<(), ApiError> {
-        let workspace = principal.workspace(self.cluster.name(), self.namespace)?;
+        let workspace = principal.workspace_by_id(self.active.workspace_id())?;
         self.active = Arc::clone(self.gateway.principals.active(workspace)?);
+        Ok(())
+    }
+
+    /// Takes the workspace for requests to this namespace, because the body of the request, and not
+    /// its path, names it.
+    ///
+    /// # Errors
+    /// The workspace is suspended or not ready.
+    pub(super) fn use_workspace_of(&mut self, namespace: &str) -> Result<(), ApiError> {
+        let gateway = self.gateway;
+        let workspace = gateway.choose_workspace(self.principal, self.cluster, Some(namespace))?;
+        self.active = Arc::clone(gateway.principals.active(workspace)?);
         Ok(())
     }
 
@@ -147,6 +162,41 @@ impl UpstreamCall<'_> {
             StatusCode::UNAUTHORIZED => Err(token_replaced()),
             _ => Ok(response),
         }
+    }
+
+    /// Counts a call that failed.
+    pub(super) fn count_error(&self, error: &UpstreamError) {
+        if let Some(cause) = upstream_error_cause(error) {
+            self.gateway.metrics.gateway_upstream_error(cause);
+        }
+    }
+
+    /// Reads the complete body of a request that the gateway handles itself.
+    ///
+    /// # Errors
+    /// The body is incomplete, takes too long or is longer than `max_bytes`; the request is
+    /// cancelled.
+    pub(super) async fn read_request(
+        &self,
+        body: Incoming,
+        max_bytes: usize,
+        what: &str,
+    ) -> Result<Bytes, ApiError> {
+        let upload = self.in_flight.upload(body, self.gateway.identity.limits());
+        let read = Limited::new(upload, max_bytes).collect();
+        let read = tokio::select! {
+            read = tokio::time::timeout(REQUEST_BODY_TIMEOUT, read) => read,
+            reason = self.in_flight.closed() => return Err(cancelled_request(reason)),
+        };
+        let Ok(Ok(read)) = read else {
+            let (seconds, kibibytes) = (REQUEST_BODY_TIMEOUT.as_secs(), max_bytes / 1024);
+            let text = format!(
+                "the {what} is incomplete, took longer than {seconds} s, or is longer than \
+                 {kibibytes} KiB"
+            );
+            return Err(ApiError::new(Code::InvalidRequest, text));
+        };
+        Ok(read.to_bytes())
     }
 
     /// Reads the complete body of a response.
@@ -195,11 +245,7 @@ impl UpstreamCall<'_> {
             reason = self.in_flight.closed() => return Err(cancelled_request(reason)),
             response = upstream.send(request, transport) => response,
         };
-        let response = response.inspect_err(|error| {
-            if let Some(cause) = upstream_error_cause(error) {
-                self.gateway.metrics.gateway_upstream_error(cause);
-            }
-        })?;
+        let response = response.inspect_err(|error| self.count_error(error))?;
         tracing::debug!(status = response.status().as_u16(), "response of the API server");
         Ok(response)
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenant_shared::TENANT_LABEL;
 use uuid::Uuid;
 
-use crate::base::dns_label::is_dns_label;
+use tenant_shared::is_dns_label;
 
 /// Limit of a name, so that `tenant-NAME` and the namespaces `NAME-…` are DNS labels.
 pub(super) const MAX_NAME_LENGTH: usize = 40;

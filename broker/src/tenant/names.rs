@@ -5,7 +5,7 @@ use tenant_shared::{MEMBER_PREFIX, TENANT_OWNER_ROLE};
 use uuid::Uuid;
 
 use super::{Tenant, TenantName, TenantSettings};
-use crate::base::dns_label::is_dns_label;
+use tenant_shared::is_dns_label;
 
 /// Prefix of homes, and of the names of all objects that the broker makes for a tenant.
 const PREFIX: &str = "tenant-";

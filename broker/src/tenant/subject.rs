@@ -6,7 +6,9 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::limits::MAX_SUBJECT_LENGTH;
-use crate::{base::dns_label::is_dns_label, cluster::RBAC};
+use tenant_shared::is_dns_label;
+
+use crate::cluster::RBAC;
 
 /// Prefix of the user name of a ServiceAccount: `system:serviceaccount:NAMESPACE:NAME`.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";

@@ -1,7 +1,7 @@
 //! The suffix that hosts of a namespace's Ingresses and routes must have (`ingress_host_suffix`).
 
-use crate::base::dns_label::is_dns_label;
 use std::str::FromStr;
+use tenant_shared::is_dns_label;
 
 /// Placeholder for the name of the namespace.
 const PLACEHOLDER: &str = "{namespace}";

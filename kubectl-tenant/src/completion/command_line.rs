@@ -16,6 +16,8 @@ pub(super) struct CommandLine<'a> {
     pub(super) typed: &'a str,
     /// Identifiers and values of the options.
     options: Vec<(&'a str, &'a str)>,
+    /// Identifiers and values of the positional arguments.
+    positionals: Vec<(&'a str, &'a str)>,
 }
 
 /// What the word that is being typed can be.
@@ -38,6 +40,7 @@ impl<'a> CommandLine<'a> {
             expected: Expected::Flag,
             typed,
             options: vec![],
+            positionals: vec![],
         };
         let (mut pending, mut positionals, mut escaped) = (None, 0, false);
         for &word in before {
@@ -49,7 +52,11 @@ impl<'a> CommandLine<'a> {
                         line.command = command;
                         line.path.push(command.get_name());
                     }
-                    _ => positionals += 1,
+                    _ => {
+                        let positional = line.command.get_positionals().nth(positionals);
+                        line.positionals.extend(positional.map(|it| (identifier(it), word)));
+                        positionals += 1;
+                    }
                 }
             } else if word == "--" {
                 escaped = true;
@@ -78,9 +85,10 @@ impl<'a> CommandLine<'a> {
         line
     }
 
-    /// Value of an option, by the identifier of its argument; the last one if there are several.
+    /// Value of an argument by its identifier; of an option the last one if there are several.
     pub(super) fn value_of(&self, identifier: &str) -> Option<&'a str> {
-        self.options.iter().rfind(|(known, _)| *known == identifier).map(|(_, value)| *value)
+        let mut values = self.positionals.iter().chain(&self.options);
+        values.rfind(|(known, _)| *known == identifier).map(|(_, value)| *value)
     }
 }
 

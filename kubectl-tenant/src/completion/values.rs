@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use clap::Arg;
 use serde::{Deserialize, Serialize};
-use tenant_shared::{CredentialInfo, Name, Role, SessionInfo, UserInfo, UserStatus, Workspace};
+use tenant_shared::{
+    CredentialInfo, Name, Role, SessionInfo, TenantInfo, TenantNamespace, UserInfo, UserStatus,
+    Workspace, is_dns_label,
+};
 use tokio::time::Instant;
 
 use super::{cache::CandidateCache, command_line::CommandLine};
@@ -16,7 +19,7 @@ use crate::{
     paths::Paths,
     runtime,
     store::{AccountFlags, Profiles},
-    users,
+    tenants, users,
     workload_identity::WorkloadIdentity,
     workspace,
     world::World,
@@ -79,6 +82,10 @@ enum Source<'a> {
     Sessions(Option<&'a str>),
     /// Credentials of the workspace with this name, or of the person's own one.
     Credentials(Option<&'a str>),
+    /// Tenants that the person may see.
+    Tenants,
+    /// Namespaces of the tenant with this name, or of all tenants of the person.
+    Namespaces(Option<&'a str>),
 }
 
 impl<'a> Source<'a> {
@@ -94,6 +101,10 @@ impl<'a> Source<'a> {
             (["credentials", "revoke"], "id") => {
                 Some(Self::Credentials(line.value_of("workspace")))
             }
+            (["namespaces", "delete"] | ["use" | "why"], "namespace") => {
+                Some(Self::Namespaces(line.value_of("tenant")))
+            }
+            (_, "tenant") => Some(Self::Tenants),
             (_, "workspace") => Some(Self::Workspaces),
             (_, "user") => Some(Self::Users),
             _ => None,
@@ -108,6 +119,8 @@ impl<'a> Source<'a> {
             Self::Users => ["users", ""],
             Self::Sessions(of) => ["sessions", of.unwrap_or_default()],
             Self::Credentials(of) => ["credentials", of.unwrap_or_default()],
+            Self::Tenants => ["tenants", ""],
+            Self::Namespaces(of) => ["namespaces", of.unwrap_or_default()],
         }
     }
 
@@ -136,8 +149,33 @@ impl<'a> Source<'a> {
                 let page = broker.credentials(workspace, false, MAX_ITEMS).await?;
                 page.items.iter().filter_map(of_credential).collect()
             }
+            Self::Tenants => {
+                let tenants = broker.tenants().await?.items;
+                tenants.iter().take(MAX_ITEMS as usize).filter_map(of_tenant).collect()
+            }
+            Self::Namespaces(of) => namespaces(broker, of).await?,
         })
     }
+}
+
+/// Namespaces of a tenant, or of all tenants of the person. The deadline of the client limits the
+/// number of requests.
+async fn namespaces(broker: &Broker, tenant: Option<&str>) -> Result<Vec<Candidate>, Error> {
+    let tenants = match tenant {
+        Some(name) if is_dns_label(name) => vec![name.to_owned()],
+        Some(_) => Vec::new(),
+        None => {
+            let own = tenants::own_tenants(broker.tenants().await?.items);
+            own.into_iter().map(|it| it.name).collect()
+        }
+    };
+    let mut found = Vec::new();
+    for tenant in tenants {
+        let items = broker.tenant_namespaces(&tenant).await?.items;
+        found.extend(items.iter().filter_map(|it| of_namespace(it, &tenant)));
+    }
+    found.truncate(MAX_ITEMS as usize);
+    Ok(found)
 }
 
 /// Values of an argument. A failure gives none, because a completion cannot show it.
@@ -217,6 +255,15 @@ fn of_user(it: &UserInfo) -> Option<Candidate> {
         UserStatus::Suspended => "suspended",
     };
     Candidate::untrusted(&it.email, &format!("{}, {status}", it.role.as_str()))
+}
+
+fn of_tenant(it: &TenantInfo) -> Option<Candidate> {
+    let owner = if it.is_owner { ", owner" } else { "" };
+    Candidate::untrusted(&it.name, &format!("{}{owner}", it.state))
+}
+
+fn of_namespace(it: &TenantNamespace, tenant: &str) -> Option<Candidate> {
+    Candidate::untrusted(&it.name, &format!("{tenant}, {}", it.status))
 }
 
 fn of_session(it: &SessionInfo) -> Option<Candidate> {

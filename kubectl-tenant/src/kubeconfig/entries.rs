@@ -6,6 +6,7 @@ use std::path::Path;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_norway::{Mapping, Value};
 use tenant_shared::{EXTENSION_NAME, ExecApiVersion, GATEWAY_PATH, PLUGIN_COMMAND, Workspace};
+use uuid::Uuid;
 
 use crate::{account_key::AccountKey, broker::Mode, broker_url::BrokerUrl, error::Error};
 
@@ -91,6 +92,32 @@ impl Entries {
         let namespace = self.items[1].1.get("namespace").and_then(Value::as_str);
         let found = workspaces.iter().find(|it| Some(it.namespace.as_str()) == namespace);
         self.workspace = found.map(|it| it.id.to_string());
+    }
+
+    /// Sets the workspace that the document was requested for. It must not name another one.
+    pub(crate) fn set_workspace(&mut self, workspace: Uuid) -> Result<(), Error> {
+        let workspace = workspace.to_string();
+        if self.workspace.as_ref().is_some_and(|named| *named != workspace) {
+            let broker = &self.account.broker;
+            return Err(Error::refused(format!(
+                "the kubeconfig of {broker} was not used: it is for another workspace"
+            )));
+        }
+        self.workspace = Some(workspace);
+        Ok(())
+    }
+
+    /// Sets the default namespace of the context, or removes it.
+    pub(crate) fn set_namespace(&mut self, namespace: Option<&str>) {
+        let context = &mut self.items[1].1;
+        match namespace {
+            Some(namespace) => {
+                context.insert("namespace".into(), namespace.into());
+            }
+            None => {
+                context.shift_remove("namespace");
+            }
+        }
     }
 
     /// Applies the person's choices, and marks the entries as ours.

@@ -1,15 +1,11 @@
 //! The command `login`: signs in, creates the workspace and installs the kubeconfig context.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use secrecy::ExposeSecret;
 use serde::Serialize;
 use tenant_cached_token::{ID_TOKEN_ENV, ID_TOKEN_FILE_ENV};
-use tenant_shared::{Me, Workspace, WorkspaceStatus};
-use tokio::time::Instant;
+use tenant_shared::{Me, Workspace};
 
 use super::{
     SignInOutcome, sign_in,
@@ -20,7 +16,7 @@ use crate::{
     broker::{Broker, Mode},
     broker_url::BrokerUrl,
     cli::{self, Login, SignInFlags},
-    error::Error,
+    error::{Error, Kind},
     http::Http,
     kubeconfig::{self, Entries, EntryChoices, Installed},
     output,
@@ -34,10 +30,6 @@ use crate::{
 
 /// Tier of a new workspace if `--tier` is not given.
 const DEFAULT_TIER: &str = "basic";
-/// Timeout of waiting for a new workspace.
-const PROVISIONING_TIMEOUT: Duration = Duration::from_mins(1);
-/// Interval at which the status of a new workspace is polled.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Clock offset, in seconds, from which a warning is printed.
 const CLOCK_OFFSET_WARNING_SECONDS: i64 = 60;
 
@@ -145,7 +137,7 @@ async fn install_context(
     use_context: bool,
     world: &mut World,
 ) -> Result<Installed, Error> {
-    let document = client.kubeconfig(Mode::Exec).await?;
+    let document = client.kubeconfig(Mode::Exec, None).await?;
     let mut entries = Entries::read(document.expose_secret(), Mode::Exec, account)?;
     entries.prepare(choices);
     kubeconfig::install(&entries, use_context, false, world).await
@@ -233,8 +225,10 @@ async fn own_workspace(
     tier: Option<&str>,
     world: &World,
 ) -> Result<Workspace, Error> {
-    let own = client.own_workspaces().await?.items.into_iter().find(|it| it.owner == me.id);
-    let mut workspace = if let Some(found) = own {
+    let own = client.own_workspaces().await?.items.into_iter();
+    // A membership in a tenant does not take the place of the personal workspace.
+    let own = own.filter(|it| it.tenant.is_none()).find(|it| it.owner == me.id);
+    let workspace = if let Some(found) = own {
         if let Some(tier) = tier.filter(|tier| *tier != found.tier) {
             world.say(format!(
                 "warning: your workspace has the tier {}; --tier {tier} has no effect on it",
@@ -247,18 +241,10 @@ async fn own_workspace(
         world.say(format!("Creating your workspace (tier {tier}) …"));
         client.init(tier).await?
     };
-    let deadline = Instant::now() + PROVISIONING_TIMEOUT;
-    while matches!(workspace.status, WorkspaceStatus::Provisioning | WorkspaceStatus::Resuming) {
-        if Instant::now() >= deadline {
-            return Err(Error::refused(format!(
-                "the workspace is still {} after {} s",
-                workspace.status.as_str(),
-                PROVISIONING_TIMEOUT.as_secs()
-            ))
-            .hint("you are signed in; later run: kubectl tenant kubeconfig --use"));
+    workspace::until_provisioned(client, workspace).await.map_err(|error| match error.kind {
+        Kind::Refused if error.hint.is_none() => {
+            error.hint("you are signed in; later run: kubectl tenant kubeconfig --use")
         }
-        tokio::time::sleep(POLL_INTERVAL).await;
-        workspace = client.workspace(workspace.id).await?;
-    }
-    Ok(workspace)
+        _ => error,
+    })
 }

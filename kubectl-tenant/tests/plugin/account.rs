@@ -36,6 +36,7 @@ fn whoami_shows_user_broker_and_session_end() {
     }
     let document = home.run(&["whoami", "-o", "json"]).document();
     assert_eq!((&document["profile"], &document["storage"]), (&"work".into(), &"file".into()));
+    assert!(document.get("tenants").is_none(), "a broker without tenants: {document}");
     let yaml = home.run(&["whoami", "-o", "yaml"]).stdout;
     assert!(yaml.contains("profile: work\n") && yaml.contains("storage: file\n"), "{yaml}");
 }

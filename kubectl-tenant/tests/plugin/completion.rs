@@ -118,6 +118,59 @@ fn users_sessions_and_credentials_are_completed() {
 }
 
 #[test]
+fn tenants_and_their_namespaces_are_completed() {
+    let (home, broker) = signed_in(|request| {
+        let tenant = |name: &str, is_owner: bool| {
+            json!({
+                "name": name, "api_group": "tenant-broker.io", "state": "Active",
+                "is_owner": is_owner, "namespace_count": 1,
+                "roles": [{"cluster_role": "view", "given_by": ["owner User dev1@example.com"]}],
+            })
+        };
+        let namespace = |name: &str| {
+            let items =
+                [json!({"name": name, "status": "active", "created_at": "2026-01-01T00:00:00Z"})];
+            Some(json_response(200, &json!({ "items": items })))
+        };
+        match request.path.as_str() {
+            "/api/v1/tenants" => Some(json_response(
+                200,
+                &json!({"items": [tenant("lunar", false), tenant("solar", true)]}),
+            )),
+            "/api/v1/tenants/lunar/namespaces" => namespace("lunar-a"),
+            "/api/v1/tenants/solar/namespaces" => namespace("solar-a"),
+            _ => None,
+        }
+    });
+    let all = "lunar\tActive\nsolar\tActive, owner\n:4\n";
+    for words in [
+        &["use", ""][..],
+        &["tenants", "get", ""],
+        &["tenants", "members", ""],
+        &["namespaces", "--tenant", ""],
+        &["namespaces", "create", "--tenant="],
+    ] {
+        assert_eq!(complete(&home, words), all, "{words:?}");
+    }
+    assert_eq!(broker.requests().len(), 1, "the others used the cache");
+    let both = "lunar-a\tlunar, active\nsolar-a\tsolar, active\n:4\n";
+    for words in [&["namespaces", "delete", ""][..], &["why", "get", "pods", "-n", ""]] {
+        assert_eq!(complete(&home, words), both, "{words:?}");
+    }
+    let one = "solar-a\tsolar, active\n:4\n";
+    for words in [
+        &["use", "solar", "--namespace", ""][..],
+        &["namespaces", "delete", "--tenant", "solar", ""],
+        &["why", "--tenant=solar", "-n", "so"],
+    ] {
+        assert_eq!(complete(&home, words), one, "{words:?}");
+    }
+    let none = complete(&home, &["namespaces", "delete", "--tenant", "../me", ""]);
+    assert_eq!(none, ":4\n");
+    assert!(broker.requests().iter().all(|request| !request.path.contains("..")));
+}
+
+#[test]
 fn the_account_of_the_command_line_is_asked() {
     let (home, broker) = signed_in(|_| None);
     let words = ["--broker", &broker.url, "usage", "t"];

@@ -16,6 +16,7 @@ mod storage;
 mod stub_broker;
 mod stub_server;
 mod support;
+mod tenants;
 mod terminal;
 mod token_lifecycle;
 mod versions;

@@ -15,7 +15,7 @@ use openidconnect::{
 use serde_json::{Value, json};
 
 use crate::{
-    stub_server::{RecordedRequest, StubResponse, StubServer, credential, json_response},
+    stub_server::{RecordedRequest, StubResponse, StubServer, credential, json_response, problem},
     support::{CANARY, CLUSTER, Home, now},
 };
 
@@ -176,6 +176,8 @@ pub(crate) fn respond(request: &RecordedRequest) -> StubResponse {
         "/api/v1/workspaces/credentials/kubeconfig" => {
             StubResponse::Http(200, "application/yaml", kubeconfig(&issuer(request), account))
         }
+        // A broker without tenants.
+        "/api/v1/tenants" => problem(404, "not_found"),
         _ if path == workspaces => json_response(200, &json!({"items": [account.as_workspace()]})),
         _ if path.starts_with(workspaces) && path.contains("/credentials/") => {
             revocation(path.rsplit('/').next().unwrap_or_default(), account)

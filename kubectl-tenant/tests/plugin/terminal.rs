@@ -67,6 +67,18 @@ fn workspace() -> Value {
     })
 }
 
+fn role() -> Value {
+    json!({"cluster_role": HOSTILE, "given_by": [HOSTILE]})
+}
+
+fn tenant() -> Value {
+    json!({
+        "name": HOSTILE, "api_group": HOSTILE, "state": HOSTILE, "is_owner": true,
+        "roles": [role()], "namespace_count": 1,
+        "conditions": [{"type": HOSTILE, "message": HOSTILE}],
+    })
+}
+
 /// Valid responses with hostile text in them.
 fn data(path: &str) -> StubResponse {
     let page = |item: Value| json_response(200, &json!({"items": [item], "next_cursor": HOSTILE}));
@@ -83,6 +95,22 @@ fn data(path: &str) -> StubResponse {
         "/api/v1/workspaces/credentials/kubeconfig" => {
             StubResponse::Http(200, "application/x-yaml", format!("# {HOSTILE}"))
         }
+        "/api/v1/tenants" => page(tenant()),
+        "/api/v1/tenants/solar" => json_response(200, &tenant()),
+        "/api/v1/tenants/solar/members" => page(json!({
+            "user": WORKSPACE, "email": HOSTILE, "workspace": WORKSPACE, "status": "provisioned",
+            "is_owner": true, "roles": [role()],
+        })),
+        "/api/v1/tenants/solar/namespaces" => page(json!({
+            "name": HOSTILE, "status": HOSTILE, "created_at": "2026-01-01T00:00:00Z",
+        })),
+        "/api/v1/tenants/solar/suspend" => json_response(
+            200,
+            &json!({
+                "name": HOSTILE, "state": HOSTILE,
+                "steps": [{"step": HOSTILE, "result": "open", "duration_ms": 1}],
+            }),
+        ),
         "/api/v1/me/sessions" => page(json!({
             "id": WORKSPACE, "client": HOSTILE, "created_at": "2026-01-01T00:00:00Z",
             "last_used_at": "2026-01-01T00:00:00Z", "expires_at": "2026-01-01T00:00:00Z",
@@ -119,6 +147,11 @@ fn hostile_data_cannot_control_the_terminal() {
         "users --limit 1",
         "audit --limit 1",
         "suspend tenant-x --wait 0",
+        "tenants",
+        "tenants get solar",
+        "tenants members solar",
+        "tenants suspend solar --wait 0",
+        "namespaces --tenant solar",
     ] {
         for format in ["table", "json", "yaml"] {
             let args: Vec<&str> = command.split(' ').chain(["-o", format]).collect();

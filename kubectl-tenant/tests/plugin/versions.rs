@@ -103,12 +103,12 @@ fn a_command_that_works_warns_once_of_versions_that_do_not() {
         (OLDER, "ask an administrator to update the broker"),
     ] {
         let (home, broker) = signed_in(headers, |_| None);
-        // Two requests.
+        // Three requests.
         let output = command(&home, &["whoami"]);
         assert_eq!((output.code, output.stderr.lines().count()), (0, 1), "{output:?}");
         assert!(output.stderr.starts_with("warning: "), "{output:?}");
         assert!(output.stderr.trim_end().ends_with(advice), "{output:?}");
-        assert_eq!(broker.requests().len(), 2);
+        assert_eq!(broker.requests().len(), 3);
         let output = command(&home, &["version"]);
         assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{output:?}");
         assert!(output.stdout.trim_end().ends_with(advice), "{output:?}");

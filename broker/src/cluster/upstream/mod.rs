@@ -102,8 +102,14 @@ impl Upstream {
     pub(super) fn new(config: &Config) -> Result<Self, ConnectError> {
         let mut anonymous = config.clone();
         anonymous.auth_info = AuthInfo::default();
-        let tls = anonymous.rustls_client_config().map_err(ConnectError::Client)?;
-        let (server_name, url) = (anonymous.tls_server_name.as_deref(), anonymous.cluster_url);
+        Self::with_identity(&anonymous)
+    }
+
+    /// Prepares pools for the API server of this configuration, whose connections have its client
+    /// certificate. A token of the configuration is not sent.
+    pub(super) fn with_identity(config: &Config) -> Result<Self, ConnectError> {
+        let tls = config.rustls_client_config().map_err(ConnectError::Client)?;
+        let (server_name, url) = (config.tls_server_name.as_deref(), config.cluster_url.clone());
         let connector = Connector::http1(&tls, server_name);
         let http1 = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())

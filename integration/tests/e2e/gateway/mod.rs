@@ -26,10 +26,10 @@ use tenant_shared::SuspendRequest;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 /// Path of the gateway, relative to the base of the API that the harness's client has.
-const GATEWAY: &str = "../../clusters/internal-cluster";
+pub(crate) const GATEWAY: &str = "../../clusters/internal-cluster";
 
 /// Creates a person whose kubectl goes through the gateway.
-async fn through_the_gateway(world: &World, name: &str) -> Person {
+pub(crate) async fn through_the_gateway(world: &World, name: &str) -> Person {
     let person = world.person(name).await.unwrap();
     person.login(&[]).await.unwrap().success().unwrap();
     person

@@ -2,10 +2,12 @@
 
 mod account;
 mod bad_input;
+mod cli;
 mod cluster;
 mod deletion;
 mod direct_namespaces;
 mod fence;
+mod gateway;
 mod guards;
 mod installation;
 mod lifecycle;

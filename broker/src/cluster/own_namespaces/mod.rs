@@ -1,0 +1,196 @@
+//! Reads of namespaces with the broker's own credential, for members of tenants.
+//!
+//! RBAC allows a list of all namespaces or of none, so the API server is asked as the broker, with a
+//! label selector that selects namespaces of these tenants only. Nothing else is sent with this
+//! credential on behalf of a client: [`OwnNamespacesRead`] builds path and query, and
+//! [`OwnReader`] builds the request. A client chooses how objects are represented, and parameters
+//! that can only narrow the selection.
+
+mod selector;
+#[cfg(test)]
+mod tests;
+
+use std::{convert::Infallible, net::IpAddr, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request, Response, header};
+use http_body_util::{BodyExt as _, Empty};
+use kube::{Config, config::AuthInfo};
+use secrecy::ExposeSecret as _;
+use tenant_shared::{HOME_LABEL, TENANT_LABEL};
+use url::form_urlencoded;
+
+pub use selector::SelectorError;
+
+use super::{
+    Cluster, ConnectError, Transport, Upstream, UpstreamError, UpstreamRequestBody,
+    UpstreamResponseBody,
+};
+use tenant_shared::is_dns_label;
+
+const PATH: &str = "/api/v1/namespaces";
+const LABEL_SELECTOR: &str = "labelSelector";
+/// The parameters of a list or watch that a client chooses, besides its label selector. They can
+/// only narrow the selection, divide it into pages, or change its form.
+const PASSED: [&str; 9] = [
+    "fieldSelector",
+    "limit",
+    "continue",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "allowWatchBookmarks",
+    "timeoutSeconds",
+    "sendInitialEvents",
+    "includeObject",
+];
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// A list or watch of the namespaces of some tenants, without their homes. The API server applies
+/// the selector of each request, so a `continue` token of another selection shows nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnNamespacesRead {
+    path_and_query: String,
+    is_watch: bool,
+}
+
+/// A read that is not sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OwnReadError {
+    /// There is no tenant whose namespaces could be selected.
+    #[error("there is no tenant to list namespaces of")]
+    NoTenant,
+    /// The label selector of the client cannot be parsed.
+    #[error("unable to parse the labelSelector: {0}")]
+    Selector(#[from] SelectorError),
+}
+
+/// The client on whose behalf a read is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadClient<'a> {
+    /// Its header `Accept`.
+    pub accept: Option<&'a HeaderValue>,
+    /// Identifier of its request, for the audit log of the API server.
+    pub request_id: &'a str,
+    /// Its address, for the same log.
+    pub address: Option<IpAddr>,
+}
+
+impl OwnNamespacesRead {
+    /// The read of the namespaces of these tenants, with the parameters of a client's query.
+    ///
+    /// # Errors
+    /// There is no tenant, or the client's label selector cannot be parsed.
+    pub fn new<'a>(
+        tenants: impl IntoIterator<Item = &'a str>,
+        client_query: &str,
+        is_watch: bool,
+    ) -> Result<Self, OwnReadError> {
+        // Other texts are no names of tenants. The check keeps them from changing the selector.
+        let tenants: Vec<&str> = tenants.into_iter().filter(|name| is_dns_label(name)).collect();
+        if tenants.is_empty() {
+            // The API server would read `in ()` as a selection of the empty value.
+            return Err(OwnReadError::NoTenant);
+        }
+        let parameter = |name: &str| {
+            // The API server uses the first value of a parameter.
+            form_urlencoded::parse(client_query.as_bytes()).find(|(key, _)| key == name)
+        };
+        let mut requirements =
+            vec![format!("{TENANT_LABEL} in ({})", tenants.join(",")), format!("!{HOME_LABEL}")];
+        if let Some((_, selector)) = parameter(LABEL_SELECTOR) {
+            requirements.extend(selector::parse(&selector)?);
+        }
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair(LABEL_SELECTOR, &requirements.join(","));
+        if is_watch {
+            query.append_pair("watch", "true");
+        }
+        for name in PASSED {
+            if let Some((_, value)) = parameter(name) {
+                query.append_pair(name, &value);
+            }
+        }
+        Ok(Self { path_and_query: format!("{PATH}?{}", query.finish()), is_watch })
+    }
+}
+
+/// Sends reads with the broker's own credential.
+pub(super) struct OwnReader {
+    /// Its connections carry the broker's client certificate, if the credential is one. So it sends
+    /// nothing but reads.
+    upstream: Upstream,
+    authorization: Option<HeaderValue>,
+}
+
+impl OwnReader {
+    /// Prepares the connections with the identity of this configuration.
+    ///
+    /// # Errors
+    /// The certificate or the token cannot be used.
+    pub(super) fn new(config: &Config) -> Result<Self, ConnectError> {
+        Ok(Self {
+            upstream: Upstream::with_identity(config)?,
+            authorization: authorization(&config.auth_info)?,
+        })
+    }
+
+    /// The complete request of a read.
+    fn request(
+        &self,
+        read: &OwnNamespacesRead,
+        client: ReadClient<'_>,
+    ) -> Result<Request<UpstreamRequestBody>, UpstreamError> {
+        let body = Empty::<Bytes>::new().map_err(|never: Infallible| match never {}).boxed();
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = self.upstream.uri(&read.path_and_query)?;
+        let address = client.address.map(|address| address.to_string());
+        let text = |text: &str| HeaderValue::from_str(text).ok();
+        let headers = [
+            (header::AUTHORIZATION, self.authorization.clone()),
+            (header::ACCEPT, client.accept.cloned()),
+            (AUDIT_ID, text(client.request_id)),
+            (X_FORWARDED_FOR, address.as_deref().and_then(text)),
+        ];
+        for (name, value) in headers {
+            if let Some(value) = value {
+                request.headers_mut().insert(name, value);
+            }
+        }
+        Ok(request)
+    }
+}
+
+/// The header with the token or password of an identity. As in client-go, a token takes precedence.
+fn authorization(identity: &AuthInfo) -> Result<Option<HeaderValue>, ConnectError> {
+    let text = match (&identity.token, &identity.username, &identity.password) {
+        (Some(token), ..) => format!("Bearer {}", token.expose_secret()),
+        (None, Some(name), Some(password)) => {
+            let pair = format!("{name}:{}", password.expose_secret());
+            format!("Basic {}", STANDARD.encode(pair))
+        }
+        _ => return Ok(None),
+    };
+    let mut header = HeaderValue::from_str(&text).map_err(|_| ConnectError::Token)?;
+    header.set_sensitive(true);
+    Ok(Some(header))
+}
+
+impl Cluster {
+    /// Sends a read with the broker's own credential, and returns the response as soon as its head
+    /// is read. A watch may be silent for as long as its client stays.
+    ///
+    /// # Errors
+    /// The API server does not respond.
+    pub async fn read_own_namespaces(
+        &self,
+        read: &OwnNamespacesRead,
+        client: ReadClient<'_>,
+    ) -> Result<Response<UpstreamResponseBody>, UpstreamError> {
+        let reader = Arc::clone(&self.connections.get().own_reader);
+        let transport = if read.is_watch { Transport::Http2 } else { Transport::Http1 };
+        reader.upstream.send(reader.request(read, client)?, transport).await
+    }
+}

@@ -1,0 +1,179 @@
+//! Choice of the membership for a request: the one in the tenant that the named namespace belongs
+//! to. A membership that the person has a right to is made at its first request.
+//!
+//! This chooses which of the person's own tokens a request is sent with, and grants nothing: the API
+//! server decides as for every request with that token. So it does not matter that the broker's copy
+//! of the cluster may lag.
+
+use std::sync::Arc;
+
+use http::Method;
+use tenant_shared::Code;
+
+use super::{
+    Gateway,
+    interception::is_namespace_collection,
+    path::Target,
+    principals::{Principal, Workspace},
+};
+use crate::{
+    cluster::Cluster,
+    http::ApiError,
+    identity::PresentedCredential,
+    tenant::{TenantName, longest_prefix},
+    tenant_operations::TenantError,
+};
+
+/// Memberships that a request needs and the caller does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum MissingMembership {
+    /// The one in the tenant of the named namespace.
+    Tenant(TenantName),
+    /// Any, because the caller has no workspace.
+    Any,
+    /// Those in all tenants, for a list of their namespaces. It shows what the caller has, if a
+    /// tenant cannot be joined.
+    Listed,
+}
+
+impl Gateway {
+    /// The tenants of a principal that requests to this cluster may be for; none for most people.
+    pub(super) fn tenants_at<'p>(
+        &self,
+        principal: &'p Principal,
+        cluster: &Cluster,
+    ) -> &'p [TenantName] {
+        let tenants = principal.tenants();
+        // The first check is all that people without tenants cost.
+        if tenants.is_empty() || cluster.name() != self.clusters.for_new_workspaces().name() {
+            &[]
+        } else {
+            tenants
+        }
+    }
+
+    /// The workspace whose token a request is sent with.
+    ///
+    /// # Errors
+    /// The principal has no workspace in the cluster.
+    pub(super) fn choose_workspace<'p>(
+        &self,
+        principal: &'p Principal,
+        cluster: &Cluster,
+        namespace: Option<&str>,
+    ) -> Result<&'p Workspace, ApiError> {
+        if let Some(tenant) = self.tenant_of_request(principal, cluster, namespace)
+            && let Some(membership) = principal.membership(cluster.name(), tenant)
+        {
+            return Ok(membership);
+        }
+        principal.workspace(cluster.name(), namespace)
+    }
+
+    /// The tenant of the principal that the namespace of a request belongs to; `None` also for the
+    /// namespace of one of the principal's workspaces.
+    fn tenant_of_request<'p>(
+        &self,
+        principal: &'p Principal,
+        cluster: &Cluster,
+        namespace: Option<&str>,
+    ) -> Option<&'p TenantName> {
+        let tenants = self.tenants_at(principal, cluster);
+        let namespace = namespace.filter(|_| !tenants.is_empty())?;
+        if principal.has_namespace(cluster.name(), namespace) {
+            return None;
+        }
+        match self.tenants.as_ref()?.tenant_of_namespace(namespace) {
+            Some(known) => tenants.iter().find(|tenant| **tenant == known),
+            // It may be new, or about to be created.
+            None => longest_prefix(tenants, namespace),
+        }
+    }
+
+    /// Whether the broker knows this namespace as one of the principal's.
+    pub(super) fn is_own_namespace(
+        &self,
+        principal: &Principal,
+        cluster: &Cluster,
+        namespace: &str,
+    ) -> bool {
+        let tenants = self.tenants_at(principal, cluster);
+        let known = self.tenants.as_ref().and_then(|it| it.tenant_of_namespace(namespace));
+        known.is_some_and(|tenant| tenants.contains(&tenant))
+            || principal.has_namespace(cluster.name(), namespace)
+    }
+
+    /// The memberships that a request needs and the caller does not have. A machine is restricted to
+    /// the one of its session.
+    pub(super) fn missing_membership(
+        &self,
+        principal: &Principal,
+        cluster: &Cluster,
+        method: &Method,
+        target: &Target<'_>,
+    ) -> Option<MissingMembership> {
+        let tenants = self.tenants_at(principal, cluster);
+        if tenants.is_empty() || principal.caller.only_workspace().is_some() {
+            return None;
+        }
+        let is_missing =
+            |tenant: &&TenantName| principal.membership(cluster.name(), tenant).is_none();
+        let named = self.tenant_of_request(principal, cluster, target.namespace);
+        if let Some(tenant) = named.filter(is_missing) {
+            Some(MissingMembership::Tenant(tenant.clone()))
+        } else if !principal.has_workspace(cluster.name()) {
+            Some(MissingMembership::Any)
+        } else {
+            let is_list = method == Method::GET && is_namespace_collection(target);
+            (is_list && tenants.iter().any(|tenant| is_missing(&tenant)))
+                .then_some(MissingMembership::Listed)
+        }
+    }
+
+    /// Makes the memberships, and returns the principal with them.
+    ///
+    /// # Errors
+    /// A membership cannot be made; the database failed.
+    pub(super) async fn join(
+        &self,
+        presented: &PresentedCredential,
+        principal: Arc<Principal>,
+        missing: MissingMembership,
+    ) -> Result<Arc<Principal>, ApiError> {
+        let Some(tenants) = &self.tenants else { return Ok(principal) };
+        let caller = &principal.caller;
+        let attempt = match &missing {
+            MissingMembership::Tenant(tenant) => {
+                let join = async {
+                    match tenants.join(caller, tenant).await {
+                        // The copy of the Tenant was older: the API server refuses the request.
+                        Ok(_) | Err(TenantError::NotFound) => Ok(()),
+                        Err(error) => Err(join_error(error)),
+                    }
+                };
+                self.joins.attempt((caller.user_id(), Some(tenant.clone())), join).await
+            }
+            MissingMembership::Any | MissingMembership::Listed => {
+                let join = async { tenants.join_all(caller).await.map(drop).map_err(join_error) };
+                self.joins.attempt((caller.user_id(), None), join).await
+            }
+        };
+        match attempt {
+            Ok(ended_at) if !principal.is_older_than(ended_at) => return Ok(principal),
+            Ok(_) => {}
+            Err(_) if missing == MissingMembership::Listed => return Ok(principal),
+            Err(error) => return Err(error),
+        }
+        self.principals.remove(presented);
+        self.principals.get(presented).await
+    }
+}
+
+/// The error of a request whose membership cannot be made. A suspended tenant is 403, as a suspended
+/// workspace is, because tools would repeat a 409.
+fn join_error(error: TenantError) -> ApiError {
+    match error {
+        TenantError::NotActive { .. } => ApiError::new(Code::WorkspaceSuspended, error.to_string()),
+        other => other.into(),
+    }
+}

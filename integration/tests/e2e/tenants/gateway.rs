@@ -1,0 +1,246 @@
+//! Tenants through the gateway, as members use them with kubectl.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use integration::api::Api;
+use integration::kubectl::Kubectl;
+use integration::person::Person;
+use integration::world::World;
+use serde_json::{Value, json};
+use tenant_shared::SuspendRequest;
+
+use super::reconcile::until;
+use super::{TENANT_BROKER, until_served, with_object};
+use crate::gateway::{GATEWAY, through_the_gateway};
+
+/// Limit of the time until kubectl has printed something, or ends.
+const KUBECTL_TIMEOUT: Duration = Duration::from_secs(30);
+const NAMESPACES: &str = "api/v1/namespaces";
+
+/// A world with two tenants: alice owns `solar`, and bob may look at it; carol owns `lunar`.
+struct Scene {
+    world: World,
+    admin: Kubectl,
+    alice: Person,
+    carol: Person,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let builder = World::builder().own_control_plane().installed("tenants.enabled", true).tls();
+        let world = builder.setting("drift_seconds", 3600).start().await.unwrap();
+        let admin = world.admin_kubectl().unwrap();
+        until_served(&admin, TENANT_BROKER).await;
+        let alice = through_the_gateway(&world, "alice").await;
+        let carol = through_the_gateway(&world, "carol").await;
+        for (tenant, owner) in [("solar", alice.email()), ("lunar", carol.email())] {
+            apply(&admin, tenant, &[owner, "bob@example.com"]).await;
+            until(&world, &[TENANT_BROKER.0, tenant], |it| it["status"]["state"] == "Active").await;
+        }
+        Self { world, admin, alice, carol }
+    }
+}
+
+/// Gives a tenant an owner, and somebody who may look at it if it is `solar`.
+async fn apply(admin: &Kubectl, tenant: &str, people: &[&str; 2]) {
+    let [owner, viewer] = people;
+    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": viewer});
+    let bindings = match tenant {
+        "solar" => json!([{"clusterRoleName": "view", "subjects": [subject]}]),
+        _ => json!([]),
+    };
+    let object = json!({
+        "apiVersion": TENANT_BROKER.1,
+        "kind": "Tenant",
+        "metadata": {"name": tenant},
+        "spec": {
+            "owners": [{"kind": "User", "name": owner}],
+            "additionalRoleBindings": bindings,
+            "namespaceOptions": {"quota": 2},
+        },
+    });
+    with_object(admin, &["apply"], object.to_string()).await.success().unwrap();
+}
+
+async fn succeeds(kubectl: &Kubectl, args: &[&str]) -> String {
+    kubectl.run(args).await.unwrap().success().unwrap().stdout
+}
+
+/// Runs a command that has to fail with these texts.
+async fn fails(kubectl: &Kubectl, args: &[&str], texts: &[&str]) {
+    let finished = kubectl.run(args).await.unwrap();
+    assert!(!finished.status.success(), "{args:?}: {finished:?}");
+    for text in texts {
+        assert!(finished.stderr.contains(text), "{args:?} without {text:?}: {finished:?}");
+    }
+}
+
+/// The names of the namespaces that kubectl lists.
+async fn listed(kubectl: &Kubectl, args: &[&str]) -> Vec<String> {
+    let args = [&["get", "namespaces", "-o", "name"][..], args].concat();
+    let output = succeeds(kubectl, &args).await;
+    output.lines().map(|line| line.trim_start_matches("namespace/").to_owned()).collect()
+}
+
+/// Sends a request through the gateway without kubectl.
+async fn send(api: &Api, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+    let mut request = api.request(method, &format!("{GATEWAY}/{path}")).unwrap();
+    if let Some(body) = body {
+        request = request.json(&body);
+    }
+    let answer = request.send().await.unwrap();
+    (answer.status(), answer.json().await.unwrap())
+}
+
+#[tokio::test]
+async fn owners_use_their_namespaces_with_kubectl() {
+    let scene = Scene::start().await;
+    a_namespace_works_at_once(&scene).await;
+    what_the_api_server_would_refuse_is_refused_alike(&scene).await;
+    namespaces_of_others_do_not_exist(&scene).await;
+    reviews_say_what_the_gateway_does(&scene).await;
+    a_file_with_a_namespace_and_its_objects_is_applied(&scene).await;
+    a_viewer_without_a_workspace_becomes_a_member(&scene).await;
+    a_deletion_returns(&scene).await;
+    a_suspension_ends_a_watch(&scene).await;
+}
+
+async fn a_namespace_works_at_once(scene: &Scene) {
+    let kubectl = scene.alice.kubectl();
+    assert_eq!(listed(kubectl, &[]).await, Vec::<String>::new());
+    succeeds(kubectl, &["create", "namespace", "solar-a"]).await;
+    let made = ["create", "configmap", "notes", "--from-literal=a=b", "-n", "solar-a"];
+    succeeds(kubectl, &made).await;
+    succeeds(kubectl, &["get", "namespace", "solar-a"]).await;
+    assert_eq!(listed(kubectl, &[]).await, ["solar-a"]);
+    let table = succeeds(kubectl, &["get", "namespaces"]).await;
+    assert!(table.starts_with("NAME") && table.lines().count() == 2, "{table}");
+    // The personal workspace stays what the context names.
+    succeeds(kubectl, &["get", "configmaps"]).await;
+    succeeds(kubectl, &["get", "namespace", &scene.alice.namespace()]).await;
+    let namespace = crate::object(&scene.world, &["namespace", "solar-a"]).await.unwrap().unwrap();
+    assert_eq!(namespace["metadata"]["labels"]["tenant-broker.io/tenant"], "solar");
+}
+
+async fn what_the_api_server_would_refuse_is_refused_alike(scene: &Scene) {
+    let kubectl = scene.alice.kubectl();
+    fails(kubectl, &["create", "namespace", "solar-a"], &["AlreadyExists"]).await;
+    let rule = "namespace names of tenant solar begin with solar-";
+    fails(kubectl, &["create", "namespace", "stellar-a"], &[rule]).await;
+    fails(kubectl, &["create", "namespace", "solar-b", "--dry-run=server"], &["dryRun"]).await;
+    let api = scene.alice.api().await.unwrap();
+    for (metadata, status) in [
+        (json!({"name": "solar-b", "finalizers": ["example.com/x"]}), 422),
+        (json!({"name": "solar-b", "labels": {"pod-security.kubernetes.io/enforce": "x"}}), 422),
+        (json!({"name": "lunar-b", "labels": {"tenant-broker.io/tenant": "lunar"}}), 403),
+        (json!({}), 422),
+    ] {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+        let (given, answer) = send(&api, Method::POST, NAMESPACES, Some(object)).await;
+        assert_eq!((given.as_u16(), &answer["kind"]), (status, &json!("Status")), "{answer}");
+    }
+    assert_eq!(listed(kubectl, &[]).await, ["solar-a"]);
+}
+
+async fn namespaces_of_others_do_not_exist(scene: &Scene) {
+    succeeds(scene.carol.kubectl(), &["create", "namespace", "lunar-a"]).await;
+    assert_eq!(listed(scene.carol.kubectl(), &[]).await, ["lunar-a"]);
+    let kubectl = scene.alice.kubectl();
+    for name in ["lunar-a", "kube-system", "tenant-lunar", "solar-none"] {
+        fails(kubectl, &["get", "namespace", name], &["NotFound"]).await;
+    }
+    fails(kubectl, &["get", "pods", "-n", "lunar-a"], &["Forbidden"]).await;
+    fails(kubectl, &["delete", "namespace", "lunar-a"], &["Forbidden"]).await;
+    for selector in ["tenant-broker.io/tenant=lunar", "tenant-broker.io/home", "a in (b)"] {
+        assert!(listed(kubectl, &["-l", selector]).await.is_empty(), "{selector}");
+    }
+    let field = ["--field-selector", "metadata.name=lunar-a"];
+    assert!(listed(kubectl, &field).await.is_empty());
+    // The gateway does not send what would end its own selector.
+    let api = scene.alice.api().await.unwrap();
+    for selector in ["a)", "a),b in (c", "a,", "a%7Cb"] {
+        let path = format!("{NAMESPACES}?labelSelector={}", selector.replace(',', "%2C"));
+        let (status, answer) = send(&api, Method::GET, &path, None).await;
+        assert_eq!((status.as_u16(), &answer["kind"]), (400, &json!("Status")), "{answer}");
+    }
+}
+
+async fn reviews_say_what_the_gateway_does(scene: &Scene) {
+    let mallory = through_the_gateway(&scene.world, "mallory").await;
+    for (person, args, answer) in [
+        (&scene.alice, &["create", "namespaces"][..], "yes"),
+        (&scene.alice, &["list", "namespaces", "-A"], "yes"),
+        (&scene.alice, &["watch", "namespaces", "-A"], "yes"),
+        (&scene.alice, &["create", "pods", "-n", "solar-a"], "yes"),
+        (&scene.alice, &["create", "pods", "-n", "lunar-a"], "no"),
+        (&scene.alice, &["list", "nodes"], "no"),
+        (&mallory, &["create", "namespaces"], "no"),
+        (&mallory, &["list", "namespaces", "-A"], "yes"),
+    ] {
+        let args = [&["auth", "can-i"][..], args].concat();
+        let said = person.kubectl().run(&args).await.unwrap();
+        assert_eq!(said.stdout.trim(), answer, "{args:?}: {said:?}");
+    }
+    let rules =
+        succeeds(scene.alice.kubectl(), &["auth", "can-i", "--list", "-n", "solar-a"]).await;
+    assert!(rules.contains("deployments.apps"), "{rules}");
+}
+
+async fn a_file_with_a_namespace_and_its_objects_is_applied(scene: &Scene) {
+    let kubectl = scene.alice.kubectl();
+    let watch = kubectl.spawn(["get", "namespaces", "-w"]).unwrap();
+    let seen = async |text: &str| {
+        watch.until_stdout(text, KUBECTL_TIMEOUT, |said| said.contains(text)).await.unwrap()
+    };
+    seen("solar-a").await;
+    let file = "apiVersion: v1\nkind: Namespace\nmetadata: {name: solar-b, labels: {team: a}}\n---\n\
+                apiVersion: v1\nkind: ConfigMap\nmetadata: {name: notes, namespace: solar-b}\n";
+    let applied = kubectl.run_with_input(["apply", "-f", "-"], file).await.unwrap();
+    applied.success().unwrap();
+    let said = seen("solar-b").await;
+    assert!(!said.contains("lunar") && !said.contains("tenant-solar"), "{said}");
+    assert_eq!(listed(kubectl, &["-l", "team=a"]).await, ["solar-b"]);
+    let quota = "exceeded namespace quota: tenant solar has 2 of 2";
+    fails(kubectl, &["create", "namespace", "solar-c"], &["Forbidden", quota]).await;
+}
+
+async fn a_viewer_without_a_workspace_becomes_a_member(scene: &Scene) {
+    let bob = scene.world.person("bob").await.unwrap();
+    let api = bob.api().await.unwrap();
+    let (status, list) = send(&api, Method::GET, NAMESPACES, None).await;
+    assert_eq!((status, &list["kind"]), (StatusCode::OK, &json!("NamespaceList")), "{list}");
+    let names = list["items"].as_array().unwrap().iter().map(|it| &it["metadata"]["name"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["solar-a", "solar-b"]);
+    let path = "api/v1/namespaces/solar-a/configmaps";
+    let (status, read) = send(&api, Method::GET, path, None).await;
+    assert_eq!(status, StatusCode::OK, "{read}");
+    let object = json!({"metadata": {"name": "mine"}});
+    let (status, refused) = send(&api, Method::POST, path, Some(object)).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
+    let object = json!({"metadata": {"name": "solar-c"}});
+    let (status, refused) = send(&api, Method::POST, NAMESPACES, Some(object)).await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
+}
+
+async fn a_deletion_returns(scene: &Scene) {
+    let kubectl = scene.alice.kubectl();
+    succeeds(kubectl, &["delete", "namespace", "solar-b"]).await;
+    assert_eq!(listed(kubectl, &[]).await, ["solar-a"]);
+    fails(kubectl, &["get", "namespace", "solar-b"], &["NotFound"]).await;
+}
+
+async fn a_suspension_ends_a_watch(scene: &Scene) {
+    let watch = scene.alice.kubectl().spawn(["get", "namespaces", "-w"]).unwrap();
+    watch.until_stdout("a list", KUBECTL_TIMEOUT, |said| said.contains("solar-a")).await.unwrap();
+    let others = scene.carol.kubectl().spawn(["get", "namespaces", "-w"]).unwrap();
+    others.until_stdout("a list", KUBECTL_TIMEOUT, |said| said.contains("lunar-a")).await.unwrap();
+    let operator = scene.world.administrator("operator").await.unwrap().api().await.unwrap();
+    let reason = SuspendRequest { reason: Some("leak".to_owned()) };
+    operator.suspend_user(scene.alice.id(), &reason).await.unwrap();
+    watch.finish(KUBECTL_TIMEOUT).await.unwrap();
+    assert!(others.process().status().is_none(), "another person's watch goes on");
+    // A tenant that is lost closes the watch too, although no session or workspace is suspended.
+    apply(&scene.admin, "lunar", &["nobody@example.com", "bob@example.com"]).await;
+    others.finish(KUBECTL_TIMEOUT).await.unwrap();
+}

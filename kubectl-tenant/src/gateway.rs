@@ -1,0 +1,85 @@
+//! Requests to the cluster's API server through the broker's gateway.
+
+use http::{Method, StatusCode};
+use serde_json::Value;
+use tenant_shared::GATEWAY_PATH;
+
+use crate::{broker::Broker, error::Error};
+
+/// An answer of the API server, or of the gateway in its place.
+pub(crate) struct KubernetesResponse {
+    pub(crate) status: StatusCode,
+    /// The object, or the `Status` of a failure (API reference, meta/v1).
+    pub(crate) object: Value,
+}
+
+impl KubernetesResponse {
+    /// The object, or an error if the request was not successful.
+    pub(crate) fn accepted(self) -> Result<Value, Error> {
+        if self.status.is_success() { Ok(self.object) } else { Err(self.refusal()) }
+    }
+
+    fn refusal(&self) -> Error {
+        let message = message(&self.object).unwrap_or("no reason is given");
+        Error::refused(format!("the cluster refused ({}): {message}", self.status.as_u16()))
+    }
+}
+
+impl Broker {
+    /// Sends a request to the API server of a cluster; `path` begins with `/api`. A refusal is no
+    /// error, except for one that asks for a sign-in.
+    pub(crate) async fn kubernetes(
+        &self,
+        method: Method,
+        cluster: &str,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<KubernetesResponse, Error> {
+        let path = format!("{GATEWAY_PATH}{cluster}{path}");
+        let accept = |response: crate::http::Response| {
+            if response.status() != StatusCode::UNAUTHORIZED {
+                return Ok(response);
+            }
+            let status: Option<Value> = serde_json::from_slice(response.body()).ok();
+            let why = status.as_ref().and_then(message).unwrap_or("the gateway asks for a sign-in");
+            Err(Error::sign_in(&self.account, why))
+        };
+        let response = self.call_at(method, &path, body, accept).await?;
+        let status = response.status();
+        // A proxy or a captive portal in between answers with a page.
+        let object: Option<Value> = serde_json::from_slice(response.body()).ok();
+        let object = object.filter(Value::is_object).ok_or_else(|| {
+            Error::unreachable(format!(
+                "the gateway of {} answered {status}, but not as a cluster does",
+                self.account.broker
+            ))
+            .hint("check the address; the broker may be too old for this command")
+        })?;
+        Ok(KubernetesResponse { status, object })
+    }
+}
+
+/// Message of a `Status`.
+fn message(status: &Value) -> Option<&str> {
+    status["message"].as_str().filter(|message| !message.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn a_refusal_has_the_message_of_its_status() {
+        let status = json!({"kind": "Status", "message": "pods is forbidden"});
+        let response = KubernetesResponse { status: StatusCode::FORBIDDEN, object: status };
+        let error = response.accepted().unwrap_err();
+        assert_eq!(error.kind, Kind::Refused);
+        assert_eq!(error.message, "the cluster refused (403): pods is forbidden");
+        let object = json!({"kind": "Namespace"});
+        let response = KubernetesResponse { status: StatusCode::OK, object: object.clone() };
+        assert_eq!(response.accepted().unwrap(), object);
+    }
+}

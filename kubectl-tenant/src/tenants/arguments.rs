@@ -1,0 +1,191 @@
+//! Arguments of the commands for tenants.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Subcommand, ValueHint};
+use tenant_shared::is_dns_label;
+
+use super::why::ResourceTarget;
+use crate::{
+    broker::Mode,
+    cli::{EntryFlags, Shown},
+};
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Tenants {
+    #[command(subcommand)]
+    pub(crate) action: Option<TenantsAction>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantsAction {
+    /// List the tenants that name you (the default); for administrators all tenants
+    List(Shown),
+    /// Show your roles in a tenant and who gives them, and what the broker could not carry out
+    Get(NamedTenant),
+    /// List the members of a tenant (owners and administrators)
+    Members(NamedTenant),
+    /// Suspend a tenant: nobody has rights in its namespaces any more (administrators)
+    Suspend(SuspendTenant),
+    /// Resume a suspended tenant (administrators)
+    Resume(SuspendTenant),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NamedTenant {
+    /// Name of the tenant
+    #[arg(value_parser = dns_label)]
+    pub(crate) tenant: String,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SuspendTenant {
+    /// Name of the tenant
+    #[arg(value_parser = dns_label)]
+    pub(crate) tenant: String,
+    /// Reason, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// How long to wait for open steps; the broker continues with them in any case
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub(crate) wait: u32,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Namespaces {
+    #[command(subcommand)]
+    pub(crate) action: Option<NamespacesAction>,
+    #[command(flatten)]
+    pub(crate) listed: ListedNamespaces,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NamespacesAction {
+    /// List namespaces (the default)
+    List(ListedNamespaces),
+    /// Create a namespace of a tenant that you own
+    Create(CreateNamespace),
+    /// Delete a namespace with everything in it
+    Delete(DeleteNamespace),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListedNamespaces {
+    /// Only those of this tenant [default: all tenants that name you]
+    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    pub(crate) tenant: Option<String>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateNamespace {
+    /// Name of the namespace: that of the tenant, a dash, and a name of your choice
+    #[arg(value_parser = dns_label)]
+    pub(crate) name: String,
+    /// Tenant [default: the one that the name begins with, else the only one that you own]
+    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    pub(crate) tenant: Option<String>,
+    /// Label of the namespace; repeat it for several
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub(crate) labels: Vec<(String, String)>,
+    /// Annotation of the namespace; repeat it for several
+    #[arg(long = "annotation", value_name = "KEY=VALUE", value_parser = key_and_value)]
+    pub(crate) annotations: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteNamespace {
+    /// Name of the namespace
+    #[arg(value_parser = dns_label)]
+    pub(crate) namespace: String,
+    /// Tenant of the namespace [default: the one of yours that has it]
+    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    pub(crate) tenant: Option<String>,
+    /// Wait until the namespace is gone
+    #[arg(
+        long,
+        value_name = "BOOL",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = true,
+        default_missing_value = "true"
+    )]
+    pub(crate) wait: bool,
+    /// How long to wait
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) timeout: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UseTenant {
+    /// Name of the tenant
+    #[arg(value_parser = dns_label)]
+    pub(crate) tenant: String,
+    /// Default namespace of the context [default: the first active one of the tenant]
+    #[arg(short, long, value_name = "NAME", value_parser = dns_label)]
+    pub(crate) namespace: Option<String>,
+    /// exec: the plugin renews the token; static: a token of two hours; gateway: via the broker
+    #[arg(long, value_enum, default_value_t = Mode::Exec)]
+    pub(crate) mode: Mode,
+    #[command(flatten)]
+    pub(crate) entry: EntryFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// Verb of the request, such as get, list or create
+    pub(crate) verb: String,
+    /// Resource in the plural, such as pods, deployments.apps or secrets/NAME
+    #[arg(value_name = "RESOURCE[.GROUP][/NAME]")]
+    pub(crate) target: ResourceTarget,
+    /// Namespace of a tenant
+    #[arg(short, long, value_name = "NAME", value_parser = dns_label)]
+    pub(crate) namespace: String,
+    /// Subresource, such as log or exec
+    #[arg(long, value_name = "NAME")]
+    pub(crate) subresource: Option<String>,
+    /// Tenant of the namespace [default: the one of yours that has it]
+    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    pub(crate) tenant: Option<String>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// YAML file with Tenants of capsule.clastix.io/v1beta2 or v1beta1; - is standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Only report what the broker does not carry out
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+fn dns_label(text: &str) -> Result<String, String> {
+    if is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a name has 1 to 63 lower case letters, digits and dashes, and begins and ends with a \
+             letter or digit"
+            .to_owned())
+    }
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write KEY=VALUE".to_owned()),
+    }
+}

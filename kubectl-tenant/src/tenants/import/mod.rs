@@ -1,0 +1,103 @@
+//! The command `import`: translates Tenants of `capsule.clastix.io` into those of this project, and
+//! reports what the broker does not carry out. It asks neither the broker nor the cluster.
+
+mod documents;
+mod fields;
+mod not_carried_out;
+mod render;
+mod translate;
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use self::translate::Translation;
+use super::arguments::Import;
+use crate::{
+    error::Error,
+    world::{Input, World},
+};
+
+/// Maximum size of a file.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Runs `import`.
+pub(crate) fn import(options: &Import, world: &mut World) -> Result<(), Error> {
+    let name = options.file.display().to_string();
+    let text = read(&options.file, &world.stdin)?;
+    let in_file = |error: Error| Error { message: format!("{name}: {}", error.message), ..error };
+    let mut output = Vec::new();
+    for object in documents::read(&text).map_err(in_file)? {
+        let place = object.place;
+        match translate::translate(&object.value) {
+            Ok(Some(translation)) => {
+                report(&translation, world);
+                output.push(render::render(&translation.object)?);
+            }
+            Ok(None) => world
+                .say(format!("{place} is left out: it is no Tenant of {}", translate::API_GROUP)),
+            Err(why) => return Err(in_file(Error::other(format!("{place}: {why}")))),
+        }
+    }
+    if output.is_empty() {
+        return Err(Error::other(format!("{name} has no Tenant of {}", translate::API_GROUP)));
+    }
+    let count = output.len();
+    if options.dry_run {
+        world.say(format!("Tenants that can be translated: {count}; nothing was printed."));
+        return Ok(());
+    }
+    world.print(&output.join("---\n"))?;
+    world.say(format!("Tenants translated: {count}; apply them: kubectl apply -f -"));
+    Ok(())
+}
+
+/// Reads a file, or standard input if its name is `-`.
+fn read(path: &Path, stdin: &Input) -> Result<String, Error> {
+    let unreadable = |error: io::Error| Error::file("read", path, &error);
+    let limit = MAX_FILE_BYTES + 1;
+    let bytes = if path == Path::new("-") {
+        stdin.bytes(limit).map_err(unreadable)?
+    } else {
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(limit).read_to_end(&mut bytes).map_err(unreadable)?;
+        bytes
+    };
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
+        return Err(Error::other(format!("{} has more than 1 MiB", path.display()))
+            .hint("split it, and translate the parts one after the other"));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Error::other(format!("{} is not a UTF-8 text", path.display())))
+}
+
+/// Reports what the broker does not carry out of a Tenant.
+fn report(translation: &Translation, world: &World) {
+    let Translation { name, kept, left_out, renamed_role, is_cordoned, .. } = translation;
+    if !kept.is_empty() {
+        world.say(format!("{name}: kept, but not carried out: {}", kept.join(", ")));
+    }
+    if !left_out.is_empty() {
+        world.say(format!(
+            "{name}: left out, because {} does not have it: {}",
+            translate::NEW_API_VERSION,
+            left_out.join(", ")
+        ));
+    }
+    if *renamed_role {
+        world.say(format!(
+            "{name}: ClusterRole {} became {}",
+            translate::CAPSULE_DELETER_ROLE,
+            tenant_shared::NAMESPACE_DELETER_ROLE
+        ));
+    }
+    if *is_cordoned {
+        world.say(format!(
+            "{name}: it is cordoned; an administrator suspends a tenant: kubectl tenant tenants \
+             suspend {name}"
+        ));
+    }
+}

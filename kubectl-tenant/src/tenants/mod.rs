@@ -1,0 +1,32 @@
+//! The commands for tenants: `tenants`, `namespaces`, `use`, `why` and `import`.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `arguments` | flags and arguments of the commands |
+//! | `calls` | the calls of the broker's API |
+//! | `choose` | which of a person's tenants a namespace belongs to |
+//! | `membership` | becoming a member of a tenant |
+//! | `list`, `suspension` | `tenants` |
+//! | `namespaces`, `deletion` | `namespaces` |
+//! | `use_tenant` | `use` |
+//! | `why` | `why`: the parser of the API server's reason, and the explanation |
+//! | `import` | `import`: the documents of a file, their translation, and the report |
+
+pub(crate) mod arguments;
+mod calls;
+mod choose;
+mod deletion;
+mod import;
+mod list;
+mod membership;
+mod namespaces;
+mod suspension;
+mod use_tenant;
+mod why;
+
+pub(crate) use choose::own_tenants;
+pub(crate) use import::import;
+pub(crate) use list::tenants;
+pub(crate) use namespaces::namespaces;
+pub(crate) use use_tenant::use_tenant;
+pub(crate) use why::why;

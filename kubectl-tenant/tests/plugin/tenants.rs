@@ -1,0 +1,336 @@
+//! Tests of the commands for tenants with a stub broker. The tests with a real broker and cluster
+//! are in `integration`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::{
+    stub_broker::{self, Account},
+    stub_server::{RecordedRequest, StubResponse, StubServer, json_response, problem},
+    support::{CLUSTER, CommandOutput, Home, run},
+};
+
+const GATEWAY: &str = "/clusters/internal-cluster";
+const MEMBERSHIP: &str = "30000000-0000-4000-8000-000000000000";
+const REASON: &str = "RBAC: allowed by RoleBinding \"tenant-solar-admin/solar-a\" of ClusterRole \
+                      \"admin\" to ServiceAccount \"member-1/tenant-solar\"";
+
+fn tenant(name: &str, state: &str, workspace: Option<&str>) -> Value {
+    let mut tenant = json!({
+        "name": name, "api_group": "tenant-broker.io", "state": state, "is_owner": true,
+        "namespace_count": 1, "namespace_quota": 5,
+        "roles": [{"cluster_role": "admin", "given_by": ["owner User dev1@example.com"]}],
+    });
+    if let Some(workspace) = workspace {
+        tenant["workspace"] = workspace.into();
+    }
+    tenant
+}
+
+fn membership() -> Value {
+    let mut workspace = Account(1).as_workspace();
+    workspace["id"] = MEMBERSHIP.into();
+    workspace["namespace"] = "tenant-solar".into();
+    workspace["tenant"] = "solar".into();
+    workspace
+}
+
+fn namespace(name: &str, status: &str) -> Value {
+    json!({"name": name, "status": status, "created_at": "2026-01-01T00:00:00Z"})
+}
+
+fn kubeconfig(host: &str) -> StubResponse {
+    let broker = format!("--broker=http://{host}");
+    let document = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "tenant-context",
+        "clusters": [{"name": CLUSTER, "cluster": {"server": "https://k8s.example.com"}}],
+        "contexts": [{"name": "tenant-context", "context": {
+            "cluster": CLUSTER, "namespace": "tenant-solar", "user": "sa-tenant-admin",
+        }}],
+        "users": [{"name": "sa-tenant-admin", "user": {"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "kubectl-tenant",
+            "args": ["get-token", broker, format!("--workspace={MEMBERSHIP}")],
+        }}}],
+    });
+    StubResponse::Http(200, "application/yaml", document.to_string())
+}
+
+/// Responds like a broker at which the person owns the tenants lunar and solar.
+fn respond(request: &RecordedRequest) -> StubResponse {
+    let ok = |body: &Value| json_response(200, body);
+    let path = request.path.split('?').next().unwrap();
+    match (request.method.as_str(), path) {
+        ("GET", "/api/v1/tenants") => {
+            let tenants =
+                [tenant("lunar", "Active", None), tenant("solar", "Active", Some(MEMBERSHIP))];
+            ok(&json!({ "items": tenants }))
+        }
+        ("GET", "/api/v1/tenants/solar") => ok(&tenant("solar", "Active", Some(MEMBERSHIP))),
+        ("POST", "/api/v1/tenants/solar/members") => json_response(201, &membership()),
+        ("GET", "/api/v1/tenants/lunar/namespaces") => ok(&json!({"items": []})),
+        ("GET", "/api/v1/tenants/solar/namespaces") => {
+            let items = [namespace("solar-0", "creating"), namespace("solar-a", "active")];
+            ok(&json!({ "items": items }))
+        }
+        ("POST", "/api/v1/tenants/solar/namespaces") => {
+            json_response(201, &namespace("solar-b", "active"))
+        }
+        ("GET", _) if path == format!("/api/v1/workspaces/{MEMBERSHIP}") => ok(&membership()),
+        ("GET", "/api/v1/workspaces/credentials/kubeconfig") => kubeconfig(&request.host),
+        ("POST", _) if path.starts_with(GATEWAY) => json_response(
+            201,
+            &json!({
+                "kind": "SelfSubjectAccessReview", "status": {"allowed": true, "reason": REASON},
+            }),
+        ),
+        ("DELETE", _) => ok(&json!({"kind": "Namespace", "metadata": {"uid": "u"}})),
+        _ => stub_broker::respond(request),
+    }
+}
+
+fn signed_in(
+    more: impl Fn(&RecordedRequest) -> Option<StubResponse> + Send + Sync + 'static,
+) -> (Home, StubServer) {
+    let broker =
+        StubServer::start(move |request, _| more(request).unwrap_or_else(|| respond(request)));
+    let home = Home::new(&broker.url);
+    home.forge_session(1, 600);
+    (home, broker)
+}
+
+fn command(home: &Home, args: &[&str]) -> CommandOutput {
+    let mut command = home.command(args);
+    run(command.env("TENANT_BROKER_URL", &home.broker).env("KUBECONFIG", home.path("config")))
+}
+
+/// Method, path and body of the requests that change something.
+fn changes(broker: &StubServer) -> Vec<(String, String)> {
+    let changing = broker.requests().into_iter().filter(|request| request.method != "GET");
+    changing.map(|it| (format!("{} {}", it.method, it.path), it.body)).collect()
+}
+
+/// A failure as the API server reports it.
+fn status(code: u16, message: &str) -> StubResponse {
+    json_response(code, &json!({"kind": "Status", "code": code, "message": message}))
+}
+
+#[test]
+fn whoami_shows_tenants() {
+    let (home, _broker) = signed_in(|_| None);
+    let text = command(&home, &["whoami"]).stdout;
+    assert!(text.contains("\nTenants lunar, solar\n"), "{text}");
+    let document = command(&home, &["whoami", "-o", "json"]).document();
+    assert_eq!(document["tenants"], json!(["lunar", "solar"]));
+}
+
+#[test]
+fn namespaces_of_all_tenants_are_listed() {
+    let (home, _broker) = signed_in(|_| None);
+    let list = command(&home, &["namespaces", "-o", "json"]).document();
+    assert_eq!(list["items"][1]["tenant"], "solar");
+    assert_eq!(list["items"][1]["name"], "solar-a");
+    let output = command(&home, &["namespaces", "list", "--tenant", "lunar"]);
+    assert_eq!(output.stdout, "NAME   TENANT   STATUS   SINCE\n");
+    assert!(output.stderr.contains("there is no namespace yet"), "{output:?}");
+}
+
+#[test]
+fn a_new_namespace_goes_to_the_tenant_of_its_name() {
+    let (home, broker) = signed_in(|_| None);
+    let create = ["namespaces", "create", "solar-b", "--label", "a=b=c", "--annotation", "d="];
+    let output = command(&home, &create);
+    assert!(output.code == 0 && output.stdout.contains("solar-b"), "{output:?}");
+    assert!(output.stderr.contains("kubectl tenant use solar --namespace solar-b"), "{output:?}");
+    let [(request, body)] = changes(&broker).try_into().unwrap();
+    assert_eq!(request, "POST /api/v1/tenants/solar/namespaces");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let expected = json!({"name": "solar-b", "labels": {"a": "b=c"}, "annotations": {"d": ""}});
+    assert_eq!(body, expected);
+    let output = command(&home, &["namespaces", "create", "other"]);
+    assert!(output.failed(5).contains("you own several tenants (lunar, solar)"), "{output:?}");
+    assert_eq!(changes(&broker).len(), 1);
+}
+
+#[test]
+fn a_deletion_waits_until_the_namespace_is_gone() {
+    let polls = AtomicUsize::new(0);
+    let path = format!("{GATEWAY}/api/v1/namespaces/solar-a");
+    let polled = path.clone();
+    let (home, broker) = signed_in(move |request| {
+        let is_poll = request.method == "GET" && request.path == polled;
+        is_poll.then(|| match polls.fetch_add(1, Ordering::SeqCst) {
+            0 => json_response(
+                200,
+                &json!({"kind": "Namespace", "metadata": {"uid": "u"}, "status": {"conditions": [
+                    {"type": "NamespaceContentRemaining", "status": "True", "message": "1 pod"},
+                ]}}),
+            ),
+            _ => status(404, "namespaces \"solar-a\" not found"),
+        })
+    });
+    let output = command(&home, &["namespaces", "delete", "solar-a"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{output:?}");
+    for line in ["is being deleted.", "Waiting: 1 pod", "is gone."] {
+        assert!(output.stderr.contains(line), "{output:?}");
+    }
+    assert_eq!(changes(&broker), [(format!("DELETE {path}"), String::new())]);
+    assert_eq!(broker.request_count(&path), 3);
+    let output = command(&home, &["namespaces", "delete", "solar-a", "--wait=false"]);
+    assert_eq!((output.code, broker.request_count(&path)), (0, 4), "{output:?}");
+    let output = command(&home, &["namespaces", "delete", "solar-x"]);
+    assert!(output.failed(5).contains("no tenant of yours has a namespace solar-x"), "{output:?}");
+}
+
+#[test]
+fn a_refusal_of_the_cluster_is_reported() {
+    for (response, code, text) in [
+        (status(403, "namespaces is forbidden"), 5, "refused (403): namespaces is forbidden"),
+        (status(401, "Unauthorized"), 3, "kubectl tenant login"),
+        (StubResponse::Http(200, "text/html", "<h1>".to_owned()), 4, "not as a cluster does"),
+    ] {
+        let (home, _broker) = signed_in(move |request| {
+            if request.path == "/oauth2/token" {
+                return Some(stub_broker::oauth_error("invalid_grant"));
+            }
+            (request.method == "DELETE").then(|| response.clone())
+        });
+        let output = command(&home, &["namespaces", "delete", "solar-a"]);
+        assert!(output.failed(code).contains(text), "{output:?}");
+    }
+}
+
+#[test]
+fn use_joins_and_makes_a_context_of_its_own() {
+    let (home, broker) = signed_in(|_| None);
+    let output = command(&home, &["use", "solar"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stderr.contains("Default namespace solar-a"), "{output:?}");
+    let joined = [("POST /api/v1/tenants/solar/members".to_owned(), String::new())];
+    assert_eq!(changes(&broker), joined);
+    let path =
+        format!("/api/v1/workspaces/credentials/kubeconfig?mode=exec&workspace={MEMBERSHIP}");
+    assert_eq!(broker.request_count(&path), 1);
+    let config = std::fs::read_to_string(home.path("config")).unwrap();
+    let config: Value = serde_norway::from_str(&config).unwrap();
+    assert_eq!(config["current-context"], "tenant-solar");
+    assert_eq!(config["contexts"][0]["context"]["namespace"], "solar-a");
+    let extension = &config["users"][0]["user"]["extensions"][0]["extension"];
+    assert_eq!(extension["workspace"], MEMBERSHIP);
+
+    let again = command(&home, &["use", "solar", "--namespace", "solar-z", "--context", "mine"]);
+    assert!(again.code == 0 && again.stderr.contains("has no namespace solar-z"), "{again:?}");
+    let config = std::fs::read_to_string(home.path("config")).unwrap();
+    let config: Value = serde_norway::from_str(&config).unwrap();
+    assert_eq!(config["contexts"][1]["context"]["namespace"], "solar-z");
+    assert_eq!(config["current-context"], "mine");
+}
+
+#[test]
+fn why_names_the_entry_of_the_tenant() {
+    let (home, broker) = signed_in(|_| None);
+    let args = ["why", "create", "deployments.apps/web", "-n", "solar-a", "--subresource", "scale"];
+    let output = command(&home, &args);
+    assert!(output.stdout.starts_with("allowed: create deployments.apps/web"), "{output:?}");
+    assert!(output.stdout.ends_with("by:\n  owner User dev1@example.com\n"), "{output:?}");
+    let [(request, body)] = changes(&broker).try_into().unwrap();
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    assert_eq!(request, format!("POST {GATEWAY}{path}"));
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        body["spec"]["resourceAttributes"],
+        json!({
+            "namespace": "solar-a", "verb": "create", "group": "apps", "resource": "deployments",
+            "subresource": "scale", "name": "web",
+        })
+    );
+    let document =
+        command(&home, &["why", "get", "pods", "-n", "solar-a", "-o", "json"]).document();
+    assert_eq!(document["given_by"], json!(["owner User dev1@example.com"]));
+    assert_eq!(document["by_tenant"], true);
+}
+
+#[test]
+fn a_suspension_is_waited_for() {
+    let polls = AtomicUsize::new(0);
+    let (home, broker) = signed_in(move |request| match request.path.as_str() {
+        "/api/v1/tenants/solar/suspend" => Some(json_response(
+            202,
+            &json!({
+                "name": "solar", "state": "Suspending",
+                "steps": [
+                    {"step": "record", "result": "done", "duration_ms": 1},
+                    {"step": "revoke", "result": "open", "duration_ms": 10_000},
+                ],
+            }),
+        )),
+        "/api/v1/tenants/solar" => {
+            let is_first = polls.fetch_add(1, Ordering::SeqCst) == 0;
+            let state = if is_first { "Active" } else { "Suspended" };
+            Some(json_response(200, &tenant("solar", state, None)))
+        }
+        _ => None,
+    });
+    let output = command(&home, &["tenants", "suspend", "solar", "--reason", "stolen"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stdout.contains("revoke   open"), "{output:?}");
+    for line in ["these steps are open: revoke", "Tenant solar is suspended"] {
+        assert!(output.stderr.contains(line), "{output:?}");
+    }
+    let reason = r#"{"reason":"stolen"}"#.to_owned();
+    assert_eq!(changes(&broker), [("POST /api/v1/tenants/solar/suspend".to_owned(), reason)]);
+}
+
+#[test]
+fn a_broker_without_tenants_says_so() {
+    let (home, _broker) = signed_in(|request| {
+        request.path.starts_with("/api/v1/tenants").then(|| problem(404, "not_found"))
+    });
+    for args in [&["tenants"][..], &["namespaces"], &["use", "solar"]] {
+        let output = command(&home, args);
+        assert_eq!(output.code, 5, "{output:?}");
+        assert!(output.stderr.contains("not found: Detail of not_found."), "{output:?}");
+    }
+}
+
+#[test]
+fn tenants_are_translated() {
+    let home = Home::new("https://broker.example.com");
+    let file = home.path("tenants.yaml");
+    let text = "apiVersion: capsule.clastix.io/v1beta2\nkind: Tenant\nmetadata:\n  name: solar\n\
+                spec:\n  owners:\n  - {kind: User, name: alice}\n  storageClasses: {allowed: [a]}\n  \
+                networkPolicies: {items: [{podSelector: {}}]}\nstatus: {size: 1}\n---\n\
+                apiVersion: v1\nkind: Namespace\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let output = run(&mut home.command(&["import", "-f", file]));
+    assert_eq!(
+        output.stdout,
+        "apiVersion: tenant-broker.io/v1alpha1\nkind: Tenant\nmetadata:\n  name: solar\nspec:\n  \
+         owners:\n  - kind: User\n    name: alice\n  networkPolicies:\n    items:\n    - \
+         podSelector: {}\n"
+    );
+    for line in [
+        "solar: kept, but not carried out: spec.networkPolicies\n",
+        "solar: left out, because tenant-broker.io/v1alpha1 does not have it: spec.storageClasses\n",
+        "document 2 is left out",
+    ] {
+        assert!(output.stderr.contains(line), "{output:?}");
+    }
+    let report = run(&mut home.command(&["import", "-f", file, "--dry-run"]));
+    assert_eq!((report.code, report.stdout.as_str()), (0, ""), "{report:?}");
+    assert!(report.stderr.contains("spec.storageClasses"), "{report:?}");
+
+    for (text, message) in [
+        ("a: 1\n---\nb: [1\nc: 2\n".to_owned(), "document 2, line"),
+        ("a: 1\n".to_owned(), "has no Tenant of capsule.clastix.io"),
+        ("x".repeat(1024 * 1024 + 1), "has more than 1 MiB"),
+    ] {
+        std::fs::write(file, text).unwrap();
+        let output = run(&mut home.command(&["import", "-f", file]));
+        assert_eq!((output.code, output.stdout.as_str()), (1, ""), "{output:?}");
+        assert!(output.stderr.contains(message), "{output:?}");
+    }
+    let missing = run(&mut home.command(&["import", "-f", "/nonexistent/file"]));
+    assert!(missing.failed(1).contains("cannot read /nonexistent/file"), "{missing:?}");
+}
