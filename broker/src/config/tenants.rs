@@ -28,8 +28,8 @@ const ENABLED: Setting<bool> = Setting::new(
     "Whether the cluster has Tenants: tenant-broker install makes the definition of the kind \
      Tenant (tenants.tenant-broker.io), gives the broker the permissions for tenants, and applies \
      its policies in their namespaces, and serve brings the objects of Tenants to their desired \
-     state. The feature is incomplete: people who sign in do not become members yet. After a \
-     change of this and of the other settings of tenants run tenant-broker install --apply.",
+     state. After a change of this and of the other settings of tenants run tenant-broker install \
+     --apply.",
 );
 const CLUSTER_ROLES: Setting<Vec<ClusterRoleName>> = Setting::new(
     "tenants.cluster_roles",

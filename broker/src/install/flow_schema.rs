@@ -35,7 +35,8 @@ const PRIORITY_LEVELS: [PriorityLevel; 2] = [
         precedence: 600,
         rules: "    - {verbs: [delete, deletecollection, list], apiGroups: [rbac.authorization.k8s.io], \
                 resources: [rolebindings], namespaces: [\"*\"]}\n    \
-                - {verbs: [patch], apiGroups: [\"\"], resources: [namespaces], clusterScope: true}\n",
+                - {verbs: [patch], apiGroups: [\"\"], resources: [namespaces], clusterScope: true, \
+                namespaces: [\"*\"]}\n",
     },
     PriorityLevel {
         name: ROLE_NAME,

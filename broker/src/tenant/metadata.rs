@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 use super::{
     Fault, Pattern, RequiredMetadata,
     limits::{MAX_ANNOTATION_LENGTH, MAX_REQUESTED_METADATA},
-    metadata_key::{is_label_value, may_be_set},
+    metadata_key::{LAST_APPLIED_ANNOTATION, is_label_value, may_be_set},
 };
 
 /// A part of the keys of annotations that admission policies keep from people and from the broker.
@@ -37,7 +37,8 @@ pub fn check_requested_metadata(
         }
     }
     for (key, value) in annotations {
-        if !may_be_set(key) || key.contains(STEERING_ANNOTATION) {
+        let is_free = may_be_set(key) && !key.contains(STEERING_ANNOTATION);
+        if !is_free && key != LAST_APPLIED_ANNOTATION {
             return Err(refused_key("annotations", key));
         }
         if value.len() > MAX_ANNOTATION_LENGTH {
@@ -165,6 +166,9 @@ mod tests {
         let refused = Some(format!("annotations.{}", part_of.0));
         assert_eq!(field(&[], &[part_of]), refused);
         assert_eq!(field(&[("team", "a b")], &[]), Some("labels.team".to_owned()));
+        assert_eq!(field(&[], &[(LAST_APPLIED_ANNOTATION, "{}")]), None);
+        let refused = Some(format!("labels.{LAST_APPLIED_ANNOTATION}"));
+        assert_eq!(field(&[(LAST_APPLIED_ANNOTATION, "a")], &[]), refused);
         let long = "x".repeat(4097);
         assert_eq!(field(&[], &[("note", long.as_str())]), Some("annotations.note".to_owned()));
         assert_eq!(field(&[], &[("note", &long[1..])]), None);

@@ -8,6 +8,9 @@ const RESERVED_DOMAINS: [&str; 3] = ["tenant-broker.io", "kubernetes.io", "k8s.i
 /// A subdomain whose keys only describe an application.
 const DESCRIPTIVE_DOMAIN: &str = "app.kubernetes.io";
 
+/// The annotation in which `kubectl apply` keeps the file that it applied. It steers nothing.
+pub const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// Whether a key is a name that Kubernetes accepts (`metadata.labels`), and steers neither the
 /// cluster nor the broker.
 pub(super) fn may_be_set(key: &str) -> bool {

@@ -50,6 +50,7 @@ pub use definition::custom_resource_definition;
 pub use desired::{Desired, Inputs, Member, NODE_SELECTOR_ANNOTATION, desired_state};
 pub use fault::Fault;
 pub use metadata::{MissingMetadata, check_requested_metadata, check_required_metadata};
+pub use metadata_key::LAST_APPLIED_ANNOTATION;
 pub use name::{TenantName, TenantNameError, is_reserved_home, tenant_name_rules};
 pub use names::{
     NamespaceNameError, check_namespace_name, home_name, is_namespace_name, limits_name,

@@ -65,18 +65,25 @@ impl TenantController {
     }
 
     async fn revoke_and_close(&self, row: &TenantRow) -> Result<(), ReconcileError> {
-        let snapshot = Snapshot::read(&self.cluster, &row.name).await?;
-        let bindings = snapshot.others([]).filter(|object| is_binding_of(&row.name, object));
-        let withdrawals: Vec<Withdrawal<'_>> = bindings.map(Withdrawal::Delete).collect();
-        // Memberships end first, because a member may have a token.
+        // Without bindings no token of a member opens anything, and there may be many members.
+        self.delete_own_bindings(row).await?;
         self.end_memberships(row).await?;
-        if let Some((_, error)) = self.withdraw(withdrawals).await.into_iter().next() {
-            return Err(error.into());
-        }
         self.tenants.close(row.id).await?;
-        // Somebody may have joined until then. If this fails, the cleanup does it.
+        // Somebody may have joined or created a namespace until then. If this fails, the cleanup
+        // does it.
+        self.delete_own_bindings(row).await?;
         self.end_memberships(row).await?;
         tracing::info!(tenant = %row.name, "tenant closed, because its object is gone");
         Ok(())
+    }
+
+    async fn delete_own_bindings(&self, row: &TenantRow) -> Result<(), ReconcileError> {
+        let snapshot = Snapshot::read(&self.cluster, &row.name).await?;
+        let bindings = snapshot.others([]).filter(|object| is_binding_of(&row.name, object));
+        let withdrawals: Vec<Withdrawal<'_>> = bindings.map(Withdrawal::Delete).collect();
+        match self.withdraw(withdrawals).await.into_iter().next() {
+            Some((_, error)) => Err(error.into()),
+            None => Ok(()),
+        }
     }
 }

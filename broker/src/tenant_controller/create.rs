@@ -132,7 +132,9 @@ impl TenantController {
         filled.map_err(|error| unfinished(error.into()))?;
         let (creating, active) = ([NamespaceStatus::Creating], NamespaceStatus::Active);
         let recorded = self.tenants.set_namespace_status(name, &creating, active).await;
-        recorded.map_err(|error| unfinished(error.into()))?;
+        if !recorded.map_err(|error| unfinished(error.into()))? {
+            self.require_counted(row, name, &new).await?;
+        }
         match created {
             Object::Namespace(created) => Ok(*created),
             other => {
@@ -140,6 +142,26 @@ impl TenantController {
                 Err(unfinished(ClusterError::Conflict(what).into()))
             }
         }
+    }
+
+    /// Checks that the row of a namespace is still the tenant's, after somebody else changed its
+    /// status. Without it the namespace would not count, so nobody may have rights in it.
+    async fn require_counted(
+        &self,
+        row: &TenantRow,
+        name: &str,
+        new: &NewNamespace,
+    ) -> Result<(), CreateNamespaceError> {
+        let rows = self.tenants.namespaces(row.id).await;
+        if let Ok(rows) = &rows
+            && rows.iter().any(|it| it.name == name && it.status == NamespaceStatus::Active)
+        {
+            return Ok(());
+        }
+        self.delete_bindings(row, &new.bindings).await;
+        let lost = ClusterError::Conflict("its row was changed meanwhile".to_owned());
+        let source = Box::new(rows.err().map_or_else(|| lost.into(), ReconcileError::from));
+        Err(CreateNamespaceError::Unfinished { namespace: name.to_owned(), source })
     }
 
     /// The objects that a new namespace has.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use tenant_shared::{CreateNamespaceRequest, TENANT_LABEL};
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::{TenantOperations, error::TenantError, fresh::FreshTenant};
@@ -49,7 +50,21 @@ impl TenantOperations {
         tenant: &TenantName,
         request: &CreateNamespaceRequest,
     ) -> Result<Namespace, TenantError> {
-        let created = Box::pin(self.create(caller, tenant, request)).await;
+        // The creation goes on if the client disconnects: the controller knows neither labels nor
+        // annotations of the request, and whether the tenant is still active is checked at the end.
+        let creation = {
+            let (operations, caller) = (self.clone(), caller.clone());
+            let (tenant, request) = (tenant.clone(), request.clone());
+            async move { operations.create(&caller, &tenant, &request).await }
+        };
+        let created = match tokio::spawn(creation.in_current_span()).await {
+            Ok(created) => created,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(error) => {
+                let namespace = request.name.clone();
+                Err(TenantError::Unfinished { namespace, cause: error.into() })
+            }
+        };
         if let Err(error) = &created
             && error.is_refusal()
         {
@@ -148,15 +163,25 @@ impl TenantOperations {
         let (row, namespace) = (&fresh.row, name.to_owned());
         match error {
             CreateNamespaceError::Exists(_) => match self.live_namespace(name).await? {
-                // Only the tenant's namespaces carry its label: the policies see to it.
-                Some(live) if is_retry && is_of(&live, &row.name) => Ok(live),
+                // Only the tenant's namespaces carry its label: the policies see to it. Without the
+                // row this one would not count, and another request may be about to fill it.
+                Some(live) if is_of(&live, &row.name) => {
+                    if is_retry {
+                        Ok(live)
+                    } else {
+                        Err(TenantError::NamespaceExists(namespace))
+                    }
+                }
                 _ => {
                     self.tenants.release_claim(row.id, name, user).await?;
                     Err(TenantError::NamespaceExists(namespace))
                 }
             },
             CreateNamespaceError::NotCreated { source, .. } => {
-                self.tenants.release_claim(row.id, name, user).await?;
+                // The request that made the claim may still create it.
+                if !is_retry {
+                    self.tenants.release_claim(row.id, name, user).await?;
+                }
                 Err(TenantError::NotCreated { namespace, cause: source })
             }
             CreateNamespaceError::Unfinished { source, .. } => {
@@ -200,7 +225,8 @@ fn is_of(namespace: &Namespace, tenant: &TenantName) -> bool {
 
 /// The namespace of an audit row, which has no column for it.
 fn reason_of(tenant: &TenantName, namespace: &str) -> String {
-    let namespace: String = namespace.chars().take(MAX_NAME_CHARS).collect();
+    let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    let namespace: String = namespace.chars().take(MAX_NAME_CHARS).map(printable).collect();
     format!("namespace {namespace} of tenant {tenant}")
 }
 
@@ -261,7 +287,9 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_does_not_fill_the_audit_trail() {
+    fn a_long_name_does_not_fill_the_audit_trail_and_has_no_control_characters() {
+        let reason = reason_of(&"solar".parse().unwrap(), "a\0\n");
+        assert_eq!(reason, "namespace a\u{fffd}\u{fffd} of tenant solar");
         let reason = reason_of(&"solar".parse().unwrap(), &"x".repeat(1000));
         assert_eq!(reason, format!("namespace {} of tenant solar", "x".repeat(63)));
     }

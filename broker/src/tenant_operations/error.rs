@@ -121,7 +121,11 @@ impl TenantError {
             | Self::NamespaceExists(_)
             | Self::NotCreated { .. }
             | Self::Access(_)
-            | Self::Workspace(WorkspaceError::Suspended | WorkspaceError::NotMember(_)) => true,
+            | Self::Workspace(
+                WorkspaceError::Suspended
+                | WorkspaceError::NotActive
+                | WorkspaceError::NotMember(_),
+            ) => true,
             Self::NotFound
             | Self::InvalidMetadata(_)
             | Self::Unfinished { .. }

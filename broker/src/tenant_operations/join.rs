@@ -30,7 +30,9 @@ impl TenantOperations {
     ) -> Result<Initialized, TenantError> {
         let fresh = self.fresh(caller, name).await?;
         let joined = Box::pin(self.admit(caller, &fresh)).await?;
-        self.until_bound(&fresh, caller.user_id()).await;
+        if joined.created {
+            self.until_bound(&fresh, caller.user_id()).await;
+        }
         Ok(joined)
     }
 

@@ -13,7 +13,7 @@ use crate::{
     audit::{self, Action},
     base::throttle::{self, RateLimit},
     identity::lock_if_active,
-    tenant::get_or_create_personal,
+    tenant::{get_or_create_personal, lock_active_tenant},
     tier::Tier,
 };
 
@@ -142,6 +142,16 @@ impl Workspaces {
             _ => Action::WorkspaceProvisioned,
         };
         let mut tx = self.db.begin().await?;
+        // A suspension of the tenant that began before the account existed did not find it.
+        if let Some(tenant) = workspace.tenant_name()
+            && !lock_active_tenant(&mut tx, workspace.tenant_id).await?
+        {
+            drop(tx);
+            let (home, account) = (workspace.namespace(), workspace.service_account());
+            let uid = Some(made.service_account.as_str());
+            self.cluster_of(workspace)?.delete_service_account(home, account, uid).await?;
+            return Err(WorkspaceError::TenantNotActive(tenant));
+        }
         let since = Some(workspace.status_changed_at);
         let exist = Event::ObjectsExist;
         let created =

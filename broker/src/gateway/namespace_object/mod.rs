@@ -26,9 +26,6 @@ const MAX_NAME_CHARS: usize = 63;
 const KUBERNETES_FINALIZER: &str = "kubernetes";
 /// The label with the name that the API server gives every namespace.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// The annotation of `kubectl apply`. It is left out, because the policies keep keys of this domain
-/// from new namespaces of tenants.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The format of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +115,7 @@ pub(super) fn parse(
     };
     let fields =
         fields.map_err(|text| NamespaceRefusal::new(RefusalReason::BadRequest(text), ""))?;
-    let Fields { name, generate_name, mut labels, mut annotations, .. } = fields;
+    let Fields { name, generate_name, mut labels, annotations, .. } = fields;
     let name = if name.is_empty() { generated_name(&generate_name, suffix) } else { name };
     let invalid = |text: &str| {
         Err(NamespaceRefusal::new(RefusalReason::Invalid(text.to_owned()), name.as_str()))
@@ -137,7 +134,6 @@ pub(super) fn parse(
     if labels.get(NAME_LABEL) == Some(&name) {
         labels.remove(NAME_LABEL);
     }
-    annotations.remove(LAST_APPLIED);
     Ok(NewNamespace { name, tenant, labels, annotations })
 }
 

@@ -8,6 +8,7 @@ use super::{
     super::kubernetes_protobuf::{Envelope, MAGIC},
     *,
 };
+use crate::tenant::LAST_APPLIED_ANNOTATION;
 
 const SUFFIX: [u8; SUFFIX_BYTES] = [0, 26, 27, 1, 255];
 
@@ -34,14 +35,14 @@ fn name_labels_and_annotations_are_read() {
         name: "solar-a".to_owned(),
         tenant: Some("solar".to_owned()),
         labels: map(&[("team", "a")]),
-        annotations: map(&[("note", "b")]),
+        annotations: map(&[("note", "b"), (LAST_APPLIED_ANNOTATION, "{}")]),
     };
     let labels = [
         ("team", "a"),
         ("tenant-broker.io/tenant", "solar"),
         ("kubernetes.io/metadata.name", "solar-a"),
     ];
-    let annotations = [("note", "b"), (LAST_APPLIED, "{}")];
+    let annotations = [("note", "b"), (LAST_APPLIED_ANNOTATION, "{}")];
     let read = read_json(&json!({
         "name": "solar-a", "generateName": "x-", "creationTimestamp": null, "uid": "u",
         "labels": map(&labels), "annotations": map(&annotations),

@@ -18,7 +18,7 @@ use crate::{
         policy::{Message, Namespaces, Policy, rule},
         quoted, quoted_list,
     },
-    tenant::{NODE_SELECTOR_ANNOTATION, tenant_name_rules},
+    tenant::{LAST_APPLIED_ANNOTATION, NODE_SELECTOR_ANNOTATION, tenant_name_rules},
 };
 
 pub(super) fn policy(parameters: &Parameters) -> Policy {
@@ -212,12 +212,13 @@ fn refuse_changed_labels(parameters: &Parameters) -> (String, Message) {
     )
 }
 
-/// Validation: a write changes no annotation of Kubernetes, but for the node selector, and none of
-/// a home.
+/// Validation: a write changes no annotation of Kubernetes, but for the node selector and the one of
+/// `kubectl apply`, and none of a home.
 fn refuse_kubernetes_annotations() -> (String, Message) {
     let is_free = format!(
-        "(!variables.home && (k == {} || !k.contains(\"kubernetes.io/\")))",
-        quoted(NODE_SELECTOR_ANNOTATION)
+        "(!variables.home && (k in [{}, {}] || !k.contains(\"kubernetes.io/\")))",
+        quoted(NODE_SELECTOR_ANNOTATION),
+        quoted(LAST_APPLIED_ANNOTATION)
     );
     let all = |one: &str, other: &str| {
         format!(
@@ -232,8 +233,8 @@ fn refuse_kubernetes_annotations() -> (String, Message) {
             all("annotationsBefore", "annotations"),
         ),
         Message::Fixed(format!(
-            "the broker writes no annotation of kubernetes.io but {NODE_SELECTOR_ANNOTATION}, and \
-             none of a home"
+            "the broker writes no annotation of kubernetes.io but {NODE_SELECTOR_ANNOTATION} and \
+             {LAST_APPLIED_ANNOTATION}, and none of a home"
         )),
     )
 }

@@ -198,6 +198,12 @@ async fn a_file_with_a_namespace_and_its_objects_is_applied(scene: &Scene) {
                 apiVersion: v1\nkind: ConfigMap\nmetadata: {name: notes, namespace: solar-b}\n";
     let applied = kubectl.run_with_input(["apply", "-f", "-"], file).await.unwrap();
     applied.success().unwrap();
+    let again = kubectl.run_with_input(["apply", "-f", "-"], file).await.unwrap();
+    assert_eq!(
+        again.stdout, "namespace/solar-b unchanged\nconfigmap/notes unchanged\n",
+        "{again:?}"
+    );
+    assert_eq!(again.stderr, "", "{again:?}");
     let said = seen("solar-b").await;
     assert!(!said.contains("lunar") && !said.contains("tenant-solar"), "{said}");
     assert_eq!(listed(kubectl, &["-l", "team=a"]).await, ["solar-b"]);
