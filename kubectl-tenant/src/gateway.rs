@@ -60,7 +60,7 @@ impl Broker {
 }
 
 /// Message of a `Status`.
-fn message(status: &Value) -> Option<&str> {
+pub(crate) fn message(status: &Value) -> Option<&str> {
     status["message"].as_str().filter(|message| !message.is_empty())
 }
 

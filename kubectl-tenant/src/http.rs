@@ -4,10 +4,11 @@ use std::{fmt, path::Path, time::Duration};
 
 use http::header::{DATE, RETRY_AFTER};
 use reqwest::{Certificate, redirect};
+use serde_json::Value;
 use tenant_shared::{Code, Problem};
 use tokio::time::Instant;
 
-use crate::{account_key::AccountKey, compatibility, error::Error};
+use crate::{account_key::AccountKey, compatibility, error::Error, gateway};
 
 /// Timeout of a connection, name resolution and TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -161,7 +162,13 @@ impl Http {
                 request_id(&problem)
             )),
             None => {
-                Error::unreachable(format!("the broker {} answered {status}", self.account.broker))
+                let object: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+                let text =
+                    gateway::message(&object).map_or(String::new(), |text| format!(": {text}"));
+                Error::unreachable(format!(
+                    "the broker {} answered {status}{text}",
+                    self.account.broker
+                ))
             }
         };
         match response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()) {

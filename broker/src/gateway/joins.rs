@@ -19,6 +19,9 @@ const TENANT_TTL: Duration = Duration::from_secs(1);
 /// one although a tenant cannot be joined.
 const ALL_TTL: Duration = Duration::from_secs(5);
 
+/// How many requests wait for one attempt. The limits of a tier do not count them yet.
+const MAX_WAITING: usize = 32;
+
 /// The user, and the tenant; without one all tenants of the user.
 pub(super) type Key = (Uuid, Option<TenantName>);
 
@@ -40,7 +43,7 @@ impl Joins {
     /// Makes an attempt, unless there was one just now. Returns when it ended.
     ///
     /// # Errors
-    /// The attempt failed, also if another request made it.
+    /// The attempt failed, also if another request made it; or too many requests wait for it.
     pub(super) async fn attempt(
         &self,
         key: Key,
@@ -48,6 +51,11 @@ impl Joins {
     ) -> Result<Instant, ApiError> {
         let ttl = if key.1.is_some() { TENANT_TTL } else { ALL_TTL };
         let slot = self.slot(key);
+        // One is that of the map.
+        if Arc::strong_count(&slot) > MAX_WAITING + 1 {
+            let text = "too many of your requests wait until you are a member of the tenant";
+            return Err(ApiError::new(Code::RateLimited, text).retry_after(1));
+        }
         let mut last = slot.lock().await;
         let recent = last.take().filter(|attempt| attempt.ended_at.elapsed() < ttl);
         let attempt = if let Some(attempt) = recent {
@@ -111,6 +119,22 @@ mod tests {
         let (first, second) = tokio::join!(one(), one());
         assert_eq!(first.unwrap(), second.unwrap());
         assert_eq!(attempts.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn a_limited_number_of_requests_waits_for_an_attempt() {
+        let joins = Joins::default();
+        let attempts = (0..MAX_WAITING + 2).map(|_| {
+            joins.attempt(key(None), async {
+                tokio::task::yield_now().await;
+                Ok(())
+            })
+        });
+        let results = futures_util::future::join_all(attempts).await;
+        let refused: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+        assert_eq!(refused.len(), 2);
+        assert!(refused.iter().all(|error| error.code() == Code::RateLimited));
+        joins.attempt(key(None), async { Ok(()) }).await.unwrap();
     }
 
     #[tokio::test]

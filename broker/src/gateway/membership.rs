@@ -160,9 +160,10 @@ impl Gateway {
         };
         match attempt {
             Ok(ended_at) if !principal.is_older_than(ended_at) => return Ok(principal),
-            Ok(_) => {}
-            Err(_) if missing == MissingMembership::Listed => return Ok(principal),
-            Err(error) => return Err(error),
+            // A list shows the tenants that could be joined.
+            Err(error) if missing != MissingMembership::Listed => return Err(error),
+            // The principal is from before the wait.
+            Ok(_) | Err(_) => {}
         }
         self.principals.remove(presented);
         self.principals.get(presented).await
