@@ -154,22 +154,20 @@ impl Http {
     /// The error for a 5xx or 429: the request was not handled, try again later.
     fn unavailable(&self, response: &Response) -> Error {
         let status = response.status();
-        let error = match problem(response) {
-            Some(problem) => Error::unreachable(format!(
+        let error = if let Some(problem) = problem(response) {
+            Error::unreachable(format!(
                 "the broker {} cannot answer now: {}{}",
                 self.account.broker,
                 problem.detail,
                 request_id(&problem)
-            )),
-            None => {
-                let object: Value = serde_json::from_slice(response.body()).unwrap_or_default();
-                let text =
-                    gateway::message(&object).map_or(String::new(), |text| format!(": {text}"));
-                Error::unreachable(format!(
-                    "the broker {} answered {status}{text}",
-                    self.account.broker
-                ))
-            }
+            ))
+        } else {
+            let object: Value = serde_json::from_slice(response.body()).unwrap_or_default();
+            let text = gateway::message(&object).map_or(String::new(), |text| format!(": {text}"));
+            Error::unreachable(format!(
+                "the broker {} answered {status}{text}",
+                self.account.broker
+            ))
         };
         match response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()) {
             Some(seconds) if seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
