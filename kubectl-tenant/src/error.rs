@@ -1,6 +1,6 @@
 //! The plugin's error type: what failed, what to do about it, and the exit code.
 
-use std::{fmt, io, path::Path};
+use std::{fmt, io, path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -44,12 +44,20 @@ pub(crate) struct Error {
     pub(crate) message: String,
     /// Advice for the user, on one line.
     pub(crate) hint: Option<String>,
+    /// How long the broker asks to wait before the same request is sent again (RFC 9110 section
+    /// 10.2.3).
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl Error {
     fn new(kind: Kind, message: impl Into<String>) -> Self {
         // The text may contain parts of a broker's response or a library's message.
-        Self { kind, message: output::sanitize_message(&message.into()), hint: None }
+        Self {
+            kind,
+            message: output::sanitize_message(&message.into()),
+            hint: None,
+            retry_after: None,
+        }
     }
 
     pub(crate) fn other(message: impl Into<String>) -> Self {

@@ -1,10 +1,21 @@
 //! Requests to the cluster's API server through the broker's gateway.
 
+use std::time::Duration;
+
 use http::{Method, StatusCode};
 use serde_json::Value;
 use tenant_shared::GATEWAY_PATH;
 
-use crate::{broker::Broker, error::Error};
+use crate::{
+    broker::Broker,
+    error::Error,
+    http::{Response, TOTAL_TIMEOUT},
+};
+
+/// How often a request is sent again after a 429 or 5xx with `Retry-After`. client-go allows 10.
+const MAX_RETRIES: usize = 5;
+/// Limit of all pauses between these requests together.
+const MAX_PAUSE: Duration = TOTAL_TIMEOUT;
 
 /// An answer of the API server, or of the gateway in its place.
 pub(crate) struct KubernetesResponse {
@@ -27,7 +38,9 @@ impl KubernetesResponse {
 
 impl Broker {
     /// Sends a request to the API server of a cluster; `path` begins with `/api`. A refusal is no
-    /// error, except for one that asks for a sign-in.
+    /// error, except for one that asks for a sign-in. A 429 or 5xx with `Retry-After` is retried,
+    /// whatever the method, as kubectl does: the gateway closes requests whose token was just
+    /// replaced and expects its clients to send them again.
     pub(crate) async fn kubernetes(
         &self,
         method: Method,
@@ -36,7 +49,7 @@ impl Broker {
         body: Option<Vec<u8>>,
     ) -> Result<KubernetesResponse, Error> {
         let path = format!("{GATEWAY_PATH}{cluster}{path}");
-        let accept = |response: crate::http::Response| {
+        let accept = |response: Response| {
             if response.status() != StatusCode::UNAUTHORIZED {
                 return Ok(response);
             }
@@ -44,7 +57,19 @@ impl Broker {
             let why = status.as_ref().and_then(message).unwrap_or("the gateway asks for a sign-in");
             Err(Error::sign_in(&self.account, why))
         };
-        let response = self.call_at(method, &path, body, accept).await?;
+        let (mut retries, mut paused) = (0, Duration::ZERO);
+        let response = loop {
+            let error = match self.call_at(method.clone(), &path, body.clone(), accept).await {
+                Ok(response) => break response,
+                Err(error) => error,
+            };
+            let Some(pause) = error.retry_after else { return Err(error) };
+            (retries, paused) = (retries + 1, paused + pause);
+            if retries > MAX_RETRIES || paused > MAX_PAUSE {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+        };
         let status = response.status();
         // A proxy or a captive portal in between answers with a page.
         let object: Option<Value> = serde_json::from_slice(response.body()).ok();

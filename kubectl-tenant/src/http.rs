@@ -169,11 +169,10 @@ impl Http {
                 self.account.broker
             ))
         };
-        match response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()) {
-            Some(seconds) if seconds.bytes().all(|byte| byte.is_ascii_digit()) => {
-                error.hint(format!("try again in {seconds} s"))
-            }
-            _ => error.hint("try again in a while"),
+        match retry_after(response) {
+            Some(wait) => Error { retry_after: Some(wait), ..error }
+                .hint(format!("try again in {} s", wait.as_secs())),
+            None => error.hint("try again in a while"),
         }
     }
 
@@ -263,4 +262,10 @@ fn innermost_cause(error: &reqwest::Error) -> String {
         cause = inner;
     }
     cause.to_string()
+}
+
+/// `Retry-After` of a response, if it is a number of seconds (RFC 9110 section 10.2.3).
+fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds: u32 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds.into()))
 }

@@ -7,13 +7,14 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
-use super::{Gateway, cancel::CloseReason};
+use super::{Gateway, cancel::CloseReason, streams::StreamInfo};
 use crate::{
     base::{
         clock::ticks,
@@ -21,7 +22,7 @@ use crate::{
         error_chain,
     },
     on_engine,
-    workspace::{NotificationReceiver, PendingAcks},
+    workspace::{NotificationReceiver, PendingAcks, WorkspaceStatusRow},
 };
 
 /// How often the database is polled.
@@ -99,13 +100,7 @@ impl Gateway {
         if !has_changed {
             return Ok(());
         }
-        let workspaces: HashMap<Uuid, _> = self
-            .workspaces
-            .changed_since(since)
-            .await?
-            .into_iter()
-            .map(|changed| (changed.id, changed))
-            .collect();
+        let workspaces = self.workspaces_changed_since(since).await?;
         let sessions: HashSet<Uuid> = self.identity.ended_since(since).await?.into_iter().collect();
         let revoked: HashMap<String, Uuid> = self
             .credentials
@@ -128,25 +123,63 @@ impl Gateway {
                 self.tokens.remove_workspace(*id);
             }
         }
-        let changed_workspace = |id: &Uuid| workspaces.get(id);
-        closed += self.streams.close(CloseReason::Suspended, |info| {
-            info.uses(|id| {
-                changed_workspace(id)
-                    .is_some_and(|changed| changed.status() != WorkspaceStatus::Provisioned)
-            })
-        });
-        closed += self.streams.close(CloseReason::Revoked, |info| {
-            changed_workspace(&info.workspace).is_some_and(|changed| {
-                changed.service_account_uid.as_deref() != Some(&*info.service_account)
-            }) || info.uses(|id| {
-                // The suspension of a tenant takes away the ServiceAccounts of its members.
-                changed_workspace(id).is_some_and(|changed| changed.service_account_uid.is_none())
-            })
-        });
+        let changed = Changed(&workspaces);
+        let candidates: HashSet<_> = self
+            .streams
+            .open()
+            .into_iter()
+            .filter_map(|info| changed.close_reason(&info).map(|_| key(&info)))
+            .collect();
+        if !candidates.is_empty() {
+            // A request may have started after the rows were read, with a ServiceAccount that is
+            // newer than they are. Rows that are read after the list of streams tell: no workspace
+            // returns to an earlier ServiceAccount.
+            let workspaces = self.workspaces_changed_since(since).await?;
+            let changed = Changed(&workspaces);
+            for reason in [CloseReason::Suspended, CloseReason::Revoked] {
+                closed += self.streams.close(reason, |info| {
+                    candidates.contains(&key(info)) && changed.close_reason(info) == Some(reason)
+                });
+            }
+        }
         if closed > 0 {
             tracing::info!(streams = closed, "streams closed");
         }
         Ok(())
+    }
+
+    async fn workspaces_changed_since(
+        &self,
+        since: i64,
+    ) -> sqlx::Result<HashMap<Uuid, WorkspaceStatusRow>> {
+        let changed = self.workspaces.changed_since(since).await?;
+        Ok(changed.into_iter().map(|row| (row.id, row)).collect())
+    }
+}
+
+/// The workspace of a request and the ServiceAccount that it is sent with.
+fn key(info: &StreamInfo) -> (Uuid, Arc<str>) {
+    (info.workspace, Arc::clone(&info.service_account))
+}
+
+/// Workspaces that changed, by id.
+struct Changed<'a>(&'a HashMap<Uuid, WorkspaceStatusRow>);
+
+impl Changed<'_> {
+    /// Why a request has to be closed; `None` if no change concerns it.
+    fn close_reason(&self, info: &StreamInfo) -> Option<CloseReason> {
+        let is = |id: &Uuid, is_it: &dyn Fn(&WorkspaceStatusRow) -> bool| {
+            self.0.get(id).is_some_and(is_it)
+        };
+        if info.uses(|id| is(id, &|row| row.status() != WorkspaceStatus::Provisioned)) {
+            return Some(CloseReason::Suspended);
+        }
+        let is_replaced = is(&info.workspace, &|row| {
+            row.service_account_uid.as_deref() != Some(&*info.service_account)
+        });
+        // The suspension of a tenant takes away the ServiceAccounts of its members.
+        let is_removed = || info.uses(|id| is(id, &|row| row.service_account_uid.is_none()));
+        (is_replaced || is_removed()).then_some(CloseReason::Revoked)
     }
 }
 
@@ -156,7 +189,7 @@ mod tests {
         super::tests::{SilentDatabase, stream_info},
         *,
     };
-    use crate::workspace::notification_channel;
+    use crate::{testing::SA_UID, workspace::notification_channel};
 
     #[tokio::test]
     async fn a_database_that_does_not_answer_at_all_closes_the_streams() {
@@ -173,6 +206,23 @@ mod tests {
             }
         });
         assert_eq!(reason.await.expect("the stream is open"), CloseReason::DatabaseUnavailable);
+    }
+
+    #[test]
+    fn a_request_is_closed_for_a_change_of_its_workspace() {
+        let (provisioned, suspended) = (WorkspaceStatus::Provisioned, WorkspaceStatus::Suspended);
+        for (status, uid, expected) in [
+            (provisioned, Some(SA_UID), None),
+            (provisioned, Some("another"), Some(CloseReason::Revoked)),
+            (provisioned, None, Some(CloseReason::Revoked)),
+            (suspended, Some(SA_UID), Some(CloseReason::Suspended)),
+        ] {
+            let id = stream_info().workspace;
+            let row = WorkspaceStatusRow::for_tests(id, status, uid);
+            let workspaces = HashMap::from([(id, row)]);
+            assert_eq!(Changed(&workspaces).close_reason(&stream_info()), expected, "{uid:?}");
+        }
+        assert_eq!(Changed(&HashMap::new()).close_reason(&stream_info()), None);
     }
 
     #[test]

@@ -50,7 +50,12 @@ impl CachedFailure {
     }
 
     pub(crate) fn error(&self) -> Error {
-        Error { kind: self.kind, message: self.message.clone(), hint: self.hint.clone() }
+        Error {
+            kind: self.kind,
+            message: self.message.clone(),
+            hint: self.hint.clone(),
+            retry_after: None,
+        }
     }
 
     /// Whether this failure still answers a call of this parent.

@@ -201,6 +201,25 @@ fn a_refusal_of_the_cluster_is_reported() {
 }
 
 #[test]
+fn a_request_is_sent_again_when_the_gateway_asks_for_it() {
+    for (refusals, code, requests) in [(2, 0, 3), (usize::MAX, 4, 6)] {
+        let sent = AtomicUsize::new(0);
+        let (home, broker) = signed_in(move |request| {
+            let is_refused =
+                request.method == "DELETE" && sent.fetch_add(1, Ordering::SeqCst) < refusals;
+            let response = Box::new(status(503, "the token of the workspace was just replaced"));
+            is_refused.then_some(StubResponse::WithHeaders("retry-after: 0\r\n", response))
+        });
+        let output = command(&home, &["namespaces", "delete", "solar-a", "--wait=false"]);
+        assert_eq!(output.code, code, "{output:?}");
+        assert_eq!(changes(&broker).len(), requests, "{output:?}");
+        if code != 0 {
+            assert!(output.stderr.contains("was just replaced"), "{output:?}");
+        }
+    }
+}
+
+#[test]
 fn use_joins_and_makes_a_context_of_its_own() {
     let (home, broker) = signed_in(|_| None);
     let output = command(&home, &["use", "solar"]);

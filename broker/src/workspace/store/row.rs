@@ -51,6 +51,12 @@ pub struct WorkspaceStatusRow {
 }
 
 impl WorkspaceStatusRow {
+    #[cfg(test)]
+    pub(crate) fn for_tests(id: Uuid, status: WorkspaceStatus, account: Option<&str>) -> Self {
+        let service_account_uid = account.map(str::to_owned);
+        Self { id, status: status.as_str().to_owned(), service_account_uid }
+    }
+
     /// The status. A value that this version does not know counts as failed.
     pub fn status(&self) -> WorkspaceStatus {
         WorkspaceStatus::parse(&self.status).unwrap_or(WorkspaceStatus::Failed)
