@@ -66,6 +66,45 @@ fn watchers(
     (watch, tier_roles)
 }
 
+/// Opens the database, and compares its clock with ours.
+async fn connect_database(
+    config: &Config,
+    clock: &Clock,
+    metrics: &Metrics,
+    reloader: &Reloader,
+) -> anyhow::Result<ConnectionShares> {
+    let shares = open_shares(config).await?;
+    if let Some(source) = DatabaseUrlFile::new(config, &shares) {
+        reloader.load("database.url_file", source)?;
+    }
+    compare_clocks(&shares.signed_in, clock, metrics).await?;
+    check_role(&shares.signed_in).await;
+    Ok(shares)
+}
+
+/// The cluster after its admission policies were compared with the desired ones.
+struct ConnectedCluster {
+    cluster: Cluster,
+    watch: PolicyWatcher,
+    tier_roles: tier_role::RoleWatcher,
+    /// Whether the API server answered.
+    policies_checked: bool,
+}
+
+/// Connects to the API server, and checks the cluster's admission policies.
+async fn connect_cluster(
+    config: &Config,
+    clock: &Clock,
+    metrics: &Metrics,
+    reloader: &Reloader,
+) -> anyhow::Result<ConnectedCluster> {
+    let cluster =
+        Cluster::connect(&config.cluster, clock.clone(), metrics.clone(), reloader).await?;
+    let (watch, tier_roles) = watchers(config, &cluster, metrics);
+    let policies_checked = watch.start().await?;
+    Ok(ConnectedCluster { cluster, watch, tier_roles, policies_checked })
+}
+
 impl App {
     /// Connects to the database and the cluster and builds all parts. It does not listen yet.
     ///
@@ -75,16 +114,14 @@ impl App {
         let metrics = Metrics::default();
         metrics.export_zeros(&label_values(), clock.now());
         let reloader = Reloader::new(clock.clone(), metrics.clone());
-        let shares = open_shares(&config).await?;
-        if let Some(source) = DatabaseUrlFile::new(&config, &shares) {
-            reloader.load("database.url_file", source)?;
-        }
-        compare_clocks(&shares.signed_in, &clock, &metrics).await?;
-        check_role(&shares.signed_in).await;
-        let cluster =
-            Cluster::connect(&config.cluster, clock.clone(), metrics.clone(), &reloader).await?;
-        let (watch, tier_roles) = watchers(&config, &cluster, &metrics);
-        let policies_checked = Box::pin(watch.start()).await?;
+        // Neither needs the other. An error of one does not cancel the other, because a migration of
+        // the database may be under way.
+        let (database, cluster) = tokio::join!(
+            connect_database(&config, &clock, &metrics, &reloader),
+            Box::pin(connect_cluster(&config, &clock, &metrics, &reloader)),
+        );
+        let shares = database?;
+        let ConnectedCluster { cluster, watch, tier_roles, policies_checked } = cluster?;
         let builder = PartBuilder {
             config: &config,
             shares: &shares,
