@@ -63,6 +63,9 @@ impl Kubectl {
             ("KUBECONFIG", kubeconfig.into()),
             ("TMPDIR", temporary),
             ("LANG", "C.UTF-8".into()),
+            // Without garbage collection a kubectl needs a quarter less CPU, and few end after more than
+            // a hundred milliseconds.
+            ("GOGC", "off".into()),
         ];
         let env = env.into_iter().map(|(name, value)| (name.into(), value)).collect();
         Ok(Self { program, env })
