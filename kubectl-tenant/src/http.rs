@@ -214,7 +214,7 @@ impl Http {
             | Code::NamespaceExists
             | Code::TenantNotActive => Error::refused(format!("{}{id}", problem.detail)),
             Code::NotFound => Error::refused(format!("not found: {}{id}", problem.detail))
-                .hint("list your workspaces or tenants: kubectl tenant workspaces|tenants"),
+                .hint("list your workspaces: kubectl tenant workspaces; your tenants: kubectl tenant tenants"),
             _ => Error::refused(format!(
                 "the broker refused ({}): {}{id}",
                 problem.code, problem.detail

@@ -137,7 +137,8 @@ fn a_failure_says_what_to_update() {
     let (home, _broker) = signed_in(NEWER, |_| Some(problem(404, "not_found")));
     let output = command(&home, &["whoami"]);
     // Advice is added to the hint of the refusal.
-    assert!(output.failed(5).contains("hint: list your workspaces"), "{output:?}");
+    let hint = "hint: list your workspaces: kubectl tenant workspaces; your tenants: kubectl tenant tenants";
+    assert!(output.failed(5).contains(hint), "{output:?}");
     assert!(output.stderr.contains("; kubectl-tenant "), "{output:?}");
 
     let (home, _broker) = signed_in(OLDER, |_| Some(json_response(200, &json!({"odd": 1}))));
