@@ -46,6 +46,15 @@ pub enum DryRunResult {
     Inconclusive(String),
 }
 
+/// The namespace of a workspace, and the uid of its ServiceAccount if that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SomeWorkspace {
+    /// Name of the namespace.
+    pub namespace: String,
+    /// The uid of `sa-tenant-admin`.
+    pub account_uid: Option<String>,
+}
+
 /// Version and clock of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFacts {
@@ -159,22 +168,28 @@ impl Cluster {
         })
     }
 
-    /// The namespace of any workspace that is not suspended, and the uid of its ServiceAccount.
+    /// A workspace that is not suspended, preferably one with its ServiceAccount; `None` if there is
+    /// no workspace.
     ///
     /// # Errors
     /// The request failed.
-    pub async fn some_workspace(&self) -> Result<Option<(String, String)>, ClusterError> {
+    pub async fn some_workspace(&self) -> Result<Option<SomeWorkspace>, ClusterError> {
         let selector = format!("{WORKSPACE_LABEL},!{SUSPENDED_LABEL}");
         let api: Api<Namespace> = Api::all(self.client());
         let list = api.list(&ListParams::default().labels(&selector).limit(20)).await?;
+        let mut without_account = None;
         for namespace in list.items.into_iter().filter_map(|namespace| namespace.metadata.name) {
             let api: Api<ServiceAccount> = Api::namespaced(self.client(), &namespace);
             let account = api.get_opt(SERVICE_ACCOUNT_NAME).await?;
-            if let Some(uid) = account.and_then(|account| account.metadata.uid) {
-                return Ok(Some((namespace, uid)));
+            let account_uid = account.and_then(|account| account.metadata.uid);
+            let has_account = account_uid.is_some();
+            let workspace = SomeWorkspace { namespace, account_uid };
+            if has_account {
+                return Ok(Some(workspace));
             }
+            without_account.get_or_insert(workspace);
         }
-        Ok(None)
+        Ok(without_account)
     }
 
     /// The name of any namespace with these labels (a label selector).

@@ -42,7 +42,7 @@ pub use connections::CREDENTIAL_FILES;
 use connections::{Connections, CredentialFiles};
 pub use custom_resource::{CustomObject, CustomResource, DefinitionState};
 pub use difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended};
-pub use dry_run::{AccessReview, DryRunResult, ServerFacts};
+pub use dry_run::{AccessReview, DryRunResult, ServerFacts, SomeWorkspace};
 pub use error::ClusterError;
 pub use exec_program::ExecError;
 pub use home::HomeState;

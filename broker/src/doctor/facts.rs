@@ -9,7 +9,7 @@ use tenant_shared::{SERVICE_ACCOUNT_NAME, TOKEN_LIFETIME_SECONDS};
 use super::Check;
 use crate::{
     base::{clock::Clock, error_chain},
-    cluster::{Cluster, ClusterError, ServerFacts},
+    cluster::{Cluster, ClusterError, ServerFacts, SomeWorkspace},
     install::{self, Parameters},
 };
 
@@ -87,9 +87,26 @@ pub(super) async fn tokens(
     checks: &mut Vec<Check>,
 ) -> Result<(), ClusterError> {
     let title = "can ask for a tenant's token";
-    let Some((namespace, uid)) = cluster.some_workspace().await? else {
-        checks.push(Check::warned(title, "there is no workspace yet to try it with"));
-        return Ok(());
+    let (namespace, uid) = match cluster.some_workspace().await? {
+        Some(SomeWorkspace { namespace, account_uid: Some(uid) }) => (namespace, uid),
+        Some(SomeWorkspace { namespace, account_uid: None }) => {
+            checks.push(Check::warned(
+                title,
+                format!(
+                    "{namespace} has no {SERVICE_ACCOUNT_NAME} to try it with: the broker recreates \
+                     one that was deleted within drift_seconds; run this again, and if it is still \
+                     missing, see kubectl tenant workspaces --all"
+                ),
+            ));
+            return Ok(());
+        }
+        None => {
+            checks.push(Check::warned(
+                title,
+                "there is no workspace yet, or all are suspended: run this again when there is one",
+            ));
+            return Ok(());
+        }
     };
     let issued = match cluster.request_token(&namespace, SERVICE_ACCOUNT_NAME, &uid, None).await {
         Ok(issued) => issued,

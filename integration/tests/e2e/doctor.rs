@@ -49,6 +49,21 @@ async fn a_sound_cluster_passes_and_nothing_is_left_behind() {
 }
 
 #[tokio::test]
+async fn a_deleted_service_account_is_not_taken_for_a_missing_workspace() {
+    // The drift detection would recreate it.
+    let builder = World::builder().own_control_plane().setting("drift_seconds", 86_400);
+    let world = builder.start().await.unwrap();
+    let alice = world.person("alice").await.unwrap();
+    alice.login(&[]).await.unwrap().success().unwrap();
+    let namespace = alice.namespace();
+    let delete = ["delete", "serviceaccount", "sa-tenant-admin", "-n", namespace.as_str()];
+    world.admin_kubectl().unwrap().run(delete).await.unwrap().success().unwrap();
+    let (passed, checks) = doctor(&world, &[]).await;
+    assert!(passed, "{:#?}", with("fail", &checks));
+    has(&with("warn", &checks), &format!("{namespace} has no sa-tenant-admin to try it with"));
+}
+
+#[tokio::test]
 async fn weakened_policies_are_found() {
     let world = World::builder().own_control_plane().start().await.unwrap();
     let admin = world.admin_kubectl().unwrap();
