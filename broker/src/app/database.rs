@@ -71,7 +71,8 @@ pub(super) async fn check_role(db: &Db) {
 /// The database does not answer, or its schema is of a later version.
 pub async fn open_database(config: &Config) -> anyhow::Result<Db> {
     make_database_folder(config)?;
-    let db = Db::connect(&config.database).await.context(NO_DATABASE)?;
+    let db =
+        Db::connect(&config.database).await.with_context(|| config.database.connect_failed())?;
     migrate(&db).await?;
     Ok(db)
 }
@@ -79,13 +80,12 @@ pub async fn open_database(config: &Config) -> anyhow::Result<Db> {
 /// Opens and migrates the database like [`open_database`], with connections divided into shares.
 pub(super) async fn open_shares(config: &Config) -> anyhow::Result<ConnectionShares> {
     make_database_folder(config)?;
-    let shares = ConnectionShares::connect(&config.database).await.context(NO_DATABASE)?;
+    let shares = ConnectionShares::connect(&config.database)
+        .await
+        .with_context(|| config.database.connect_failed())?;
     migrate(&shares.signed_in).await?;
     Ok(shares)
 }
-
-const NO_DATABASE: &str =
-    "cannot open the database (database.url); is it running, and are user and password right?";
 
 pub(super) fn make_database_folder(config: &Config) -> anyhow::Result<()> {
     if let Location::Sqlite(path) = &config.database
@@ -191,7 +191,7 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::base::reload::Reloader;
+    use crate::{base::reload::Reloader, config::Settings};
 
     /// The user of a connection of this share.
     async fn user_of(db: &Db) -> String {
@@ -255,6 +255,25 @@ mod tests {
         for role in [&first, &second] {
             let statement = format!("DROP ROLE {role}");
             sqlx::query(AssertSqlSafe(statement)).execute(&mut admin).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn the_error_of_a_sqlite_database_names_the_file_and_what_to_check() {
+        let folder = tempfile::tempdir().unwrap();
+        // Nobody can open a folder as a database, root included.
+        let path = folder.path().join("broker.db");
+        std::fs::create_dir(&path).unwrap();
+        let arguments = [format!("state_dir={}", folder.path().display())];
+        let settings = Settings::load(None, std::iter::empty(), &arguments).unwrap();
+        let config = Config::from_settings(settings).unwrap();
+        let shares = open_shares(&config).await.map(drop).unwrap_err();
+        let database = open_database(&config).await.map(drop).unwrap_err();
+        for error in [shares, database] {
+            let text = format!("{error:#}");
+            for part in [path.to_str().unwrap(), "owner and mode", "unable to open database file"] {
+                assert!(text.contains(part), "{part} is not in: {text}");
+            }
         }
     }
 

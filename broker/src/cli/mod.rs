@@ -374,7 +374,5 @@ async fn open_database(config: &Config) -> anyhow::Result<Db> {
     {
         bail!("there is no database {} (database.url)", path.display());
     }
-    Db::connect(&config.database).await.context(
-        "cannot open the database (database.url); is it running, and are user and password right?",
-    )
+    Db::connect(&config.database).await.with_context(|| config.database.connect_failed())
 }

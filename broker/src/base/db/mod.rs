@@ -126,6 +126,23 @@ impl Location {
         }
     }
 
+    /// The text of the error that [`Db::connect`] failed: what failed, and what to check.
+    pub fn connect_failed(&self) -> String {
+        match self {
+            Self::Postgres(_) => {
+                "cannot open the database (database.url); is it running, and are user and password \
+                 right?"
+                    .to_owned()
+            }
+            Self::Sqlite(path) => format!(
+                "cannot open the SQLite database {} (database.url); the user that runs this program \
+                 must be able to read and write this file, those named like it with -wal and -shm \
+                 at the end, and their folder: check the owner and mode of each",
+                path.display()
+            ),
+        }
+    }
+
     /// Opens a connection to PostgreSQL and closes it. Does nothing for SQLite.
     ///
     /// # Errors
