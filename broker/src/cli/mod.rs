@@ -17,7 +17,7 @@ use self::{
     audit::AuditCommand,
     backup::{BackupArgs, RestoreArgs},
     migrate::MigrateArgs,
-    output::{Output, print, print_unchanged},
+    output::{Output, print, print_unchanged, print_warning},
 };
 use crate::{
     app::{self, App},
@@ -169,6 +169,13 @@ impl ConfigArgs {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+                if !Settings::are_in(&text) {
+                    print_warning(&format!(
+                        "{} has no settings, so each has its default or the value of its \
+                         environment variable",
+                        path.display()
+                    ));
+                }
                 Some((path.display().to_string(), text))
             }
             None => None,

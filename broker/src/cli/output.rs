@@ -58,6 +58,11 @@ pub fn print_error(error: &anyhow::Error) {
     print_to_stderr(&error_text(error));
 }
 
+/// Prints a warning to stderr.
+pub(super) fn print_warning(text: &str) {
+    print_to_stderr(&format!("warning: {}\n", sanitize_lines(text)));
+}
+
 fn error_text(error: &anyhow::Error) -> String {
     format!("error: {}\n", sanitize_lines(&format!("{error:#}")))
 }

@@ -90,6 +90,12 @@ impl Settings {
         Ok(settings)
     }
 
+    /// Whether the text of a file has settings: one that is empty or has comments only does not. A
+    /// text that is not TOML does, and is a fault of [`Settings::load`].
+    pub fn are_in(text: &str) -> bool {
+        text.parse::<toml::Table>().map_or(true, |table| !table.is_empty())
+    }
+
     fn set(&mut self, key: String, text: String, origin: String) {
         self.values.insert(key, Value { text, origin });
     }

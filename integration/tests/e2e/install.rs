@@ -1,7 +1,13 @@
 //! `tenant-broker install`: print, compare, apply, remove.
 
+use std::time::Duration;
+
+use integration::binaries::Binaries;
 use integration::process::Finished;
 use integration::world::World;
+
+/// Time limit of a command that only prints.
+const PRINT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs `tenant-broker install` with an administrator's kubeconfig.
 pub(super) async fn install(world: &World, args: &[&str]) -> Finished {
@@ -96,6 +102,22 @@ async fn the_manifest_follows_the_configuration_and_needs_an_administrator_to_ap
         world.broker().run(&["install", "--apply", "--kubeconfig", &broker]).await.unwrap();
     assert!(!refused.status.success());
     assert!(refused.stderr.contains("cannot"), "{}", refused.stderr);
+}
+
+#[tokio::test]
+async fn a_configuration_file_without_settings_causes_a_warning() {
+    let world = World::builder().start().await.unwrap();
+    let file = world.folder().join("empty.toml");
+    let program = Binaries::shared().await.unwrap().tenant_broker();
+    let admin = world.admin_kubectl().unwrap();
+    for (text, warns) in [("", true), ("# public_url = \"\"\n", true), ("[tiers.basic]\n", false)] {
+        std::fs::write(&file, text).unwrap();
+        let install = admin.other(&program).args(["install", "--config"]).arg(&file);
+        let printed = install.run(PRINT_TIMEOUT).await.unwrap().success().unwrap();
+        assert!(printed.stdout.contains("kind: ClusterRole"), "{text:?}: {}", printed.stdout);
+        let warning = format!("warning: {} has no settings", file.display());
+        assert_eq!(printed.stderr.contains(&warning), warns, "{text:?}: {}", printed.stderr);
+    }
 }
 
 #[tokio::test]
