@@ -299,6 +299,11 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
         ),
     };
     let administrator = Administrator::connect(args.kubeconfig.as_deref(), args.context).await?;
+    if (apply || diff)
+        && let Some(warning) = administrator.check_audiences(&parameters.audiences).await
+    {
+        print_warning(&warning);
+    }
     let report = if apply {
         let mut report = administrator.apply(&manifest).await?;
         if let Some((file, user)) = credential {

@@ -24,6 +24,7 @@
 //! ClusterRole for it and a `MutatingAdmissionPolicy` that labels new namespaces.
 
 mod admin;
+mod audiences;
 mod broker_policies;
 mod cel;
 mod credential;

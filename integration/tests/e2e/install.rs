@@ -105,6 +105,22 @@ async fn the_manifest_follows_the_configuration_and_needs_an_administrator_to_ap
 }
 
 #[tokio::test]
+async fn other_audiences_of_the_api_server_cause_a_warning() {
+    let world = World::builder().start().await.unwrap();
+    let same = install(&world, &["--diff"]).await;
+    assert!(!same.stderr.contains("audiences"), "{}", same.stderr);
+    let other = install(&world, &["--diff", "--set=cluster.audiences=https://other"]).await;
+    let warning = "warning: tokens of this API server have the audiences \
+                   [\"https://kubernetes.default.svc\"], and cluster.audiences is \
+                   [\"https://other\"]";
+    assert!(other.stderr.contains(warning), "{}", other.stderr);
+    let broker = world.cluster().broker_kubeconfig().display().to_string();
+    let refused =
+        world.broker().run(&["install", "--diff", "--kubeconfig", &broker]).await.unwrap();
+    assert!(refused.stderr.contains("cannot compare cluster.audiences"), "{}", refused.stderr);
+}
+
+#[tokio::test]
 async fn a_configuration_file_without_settings_causes_a_warning() {
     let world = World::builder().start().await.unwrap();
     let file = world.folder().join("empty.toml");
