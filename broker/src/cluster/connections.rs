@@ -19,8 +19,7 @@ use tokio::runtime::Handle;
 
 use super::{
     CONNECT_TIMEOUT, ClusterSettings, ConnectError, Endpoint, READ_TIMEOUT, Upstream,
-    WATCH_READ_TIMEOUT, credential_files, exec_program, own_namespaces::OwnReader, pem,
-    self_review,
+    WATCH_READ_TIMEOUT, credential_files, exec_program, own_reads::OwnReader, pem, self_review,
 };
 use crate::base::{
     certificate::{Validity, parse_certificates},

@@ -20,7 +20,7 @@ mod live_object;
 mod managed_objects;
 mod namespace_ownership;
 mod object;
-mod own_namespaces;
+mod own_reads;
 mod quantity;
 mod registry;
 mod revoke;
@@ -53,7 +53,10 @@ pub use labels::{
 };
 pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
 pub use object::{EnsuredObject, Object, ObjectComparison};
-pub use own_namespaces::{OwnNamespacesRead, OwnReadError, ReadClient, SelectorError};
+pub use own_reads::{
+    ClusterList, OwnRead, OwnReadError, OwnResource, ReadClient, RequiredLabels, SelectorError,
+    UnknownClusterList,
+};
 pub use quantity::{NANOS_PER_UNIT, is_quantity, nanos_of, quantity_of};
 pub use registry::Clusters;
 pub use secret::{SECRET_TYPE, TokenSecret};

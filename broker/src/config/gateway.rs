@@ -10,7 +10,7 @@ pub(super) const OWN_ANSWERS: Setting<bool> = Setting::new(
     "true",
     from_str,
     "Whether the gateway itself answers a tenant's `get namespaces` and self-reviews, for the \
-     tenant's own namespace. false forwards them unchanged, for clusters whose tenants may list \
-     namespaces.",
+     tenant's own namespace, and lists what Tenants grant (`tenants.cluster_lists`). false forwards \
+     them unchanged, for clusters whose tenants may list namespaces.",
 );
 pub(super) const SETTINGS: &[&dyn Declaration] = &[&OWN_ANSWERS];

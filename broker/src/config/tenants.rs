@@ -12,9 +12,10 @@ use super::{
     parse::{from_str, list},
 };
 use crate::{
+    cluster::ClusterList,
     identity::{PersonRules, PersonRulesError, UserNameSource, is_subject_name},
     issuer::connector::ConnectorSettings,
-    tenant::{ClusterList, ClusterRoleName, TenantSettings},
+    tenant::{ClusterRoleName, TenantSettings},
 };
 
 /// Maximum characters of `tenants.protected_names`: the API server evaluates the expression for each
@@ -82,9 +83,9 @@ const CLUSTER_LISTS: Setting<Vec<ClusterList>> = Setting::new(
     "tenants.cluster_lists",
     "",
     list,
-    "Cluster-scoped resources that the broker may read, so that Tenants can grant lists of them \
-     (`proxySettings`): storageclasses, ingressclasses, priorityclasses, runtimeclasses, nodes and \
-     persistentvolumes.",
+    "Cluster-scoped resources that the broker may list, so that Tenants can grant lists of them \
+     (`proxySettings`) through the gateway: storageclasses, ingressclasses, priorityclasses, \
+     runtimeclasses and nodes.",
 );
 const USER_CLAIM: Setting<UserClaim> = Setting::new(
     "tenants.user_claim",
@@ -313,6 +314,7 @@ mod tests {
             ("groups = ['system:masters']", "groups", "belong to Kubernetes"),
             ("everybody = 'system:authenticated'", "everybody", "belong to Kubernetes"),
             ("cluster_lists = ['secrets']", "cluster_lists", "storageclasses"),
+            ("cluster_lists = ['persistentvolumes']", "cluster_lists", "storageclasses"),
             ("user_claim = 'sub'", "user_claim", "email or username"),
             ("user_prefix = 'system:'", "user_prefix", "belong to Kubernetes"),
             ("user_issuer = 'https://a.example.com'", "user_issuer", "user_claim"),

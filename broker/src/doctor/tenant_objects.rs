@@ -7,9 +7,14 @@ use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 
 use super::{Check, tenants::MAX_NAMED};
 use crate::{
-    cluster::{Cluster, ClusterError, DefinitionState},
+    base::error_chain,
+    cluster::{Cluster, ClusterError, DefinitionState, OwnRead, ReadClient, RequiredLabels},
+    install::Parameters,
     tenant::ApiGroup,
 };
+
+/// A label that no node has.
+const NO_NODE: &str = "tenant-broker.io/doctor";
 
 /// Checks that the API server serves the definition of Tenants.
 pub(super) async fn definition(
@@ -34,6 +39,30 @@ pub(super) async fn definition(
         ),
     });
     Ok(())
+}
+
+/// Lists each resource of `tenants.cluster_lists` as the gateway does for members.
+pub(super) async fn lists(cluster: &Cluster, parameters: &Parameters, checks: &mut Vec<Check>) {
+    let nodes = BTreeSet::from([RequiredLabels::from([(NO_NODE.to_owned(), String::new())])]);
+    for list in &parameters.tenants.cluster_lists {
+        let title = format!("the gateway can list {list} for members of tenants");
+        let read = match OwnRead::cluster_list(*list, &nodes, "limit=1", false) {
+            Ok(read) => read,
+            Err(error) => {
+                checks.push(Check::failed(title, error_chain(&error)));
+                continue;
+            }
+        };
+        let client = ReadClient { accept: None, request_id: "doctor", address: None };
+        checks.push(match cluster.read_own(&read, client).await {
+            Ok(response) if response.status().is_success() => Check::passed(title, ""),
+            Ok(response) => Check::failed(
+                title,
+                format!("{}: run tenant-broker install --apply", response.status()),
+            ),
+            Err(error) => Check::failed(title, error_chain(&error)),
+        });
+    }
 }
 
 /// Finds namespaces with the label of a Tenant that does not exist: those that were kept when their

@@ -26,7 +26,8 @@ pub(super) enum CloseReason {
     Stopping = 4,
     /// The database has not responded for so long that revocations may have been missed.
     DatabaseUnavailable = 5,
-    /// The caller of a watch of tenants' namespaces lost or gained a tenant.
+    /// A watch with the broker's own credential shows something else now: the caller lost or gained
+    /// a tenant, or a Tenant grants other lists.
     TenantsChanged = 6,
 }
 

@@ -10,8 +10,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
 use serde_json::{Value, json};
 
-use super::path::{Kind, Target};
-use crate::cluster::OwnNamespacesRead;
+use super::{
+    path::{Kind, Target},
+    shown::Shown,
+};
+use crate::cluster::{ClusterList, OwnRead, OwnResource};
 
 /// The limit of a response that is rewritten, in bytes.
 pub(super) const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
@@ -38,12 +41,23 @@ pub(super) enum Interception {
     SelfReview,
     /// A `SelfSubjectRulesReview` of a member of tenants.
     RulesReview,
-    /// A list or watch of namespaces of a member of tenants.
-    OwnRead(OwnNamespacesRead),
+    /// A list or watch of a member of tenants that is sent with the broker's own credential.
+    OwnRead(Box<OwnRequest>),
+    /// A list or watch of nodes that tenants select by labels which cannot be joined. It is forwarded,
+    /// and a refusal has this text.
+    UnjoinedNodes(String),
     /// The creation of a namespace by a member of tenants.
     CreateNamespace,
     /// A read of a namespace that may be none of the caller's; a refusal is shown as 404.
     ReadNamespace,
+}
+
+/// A request that is sent with the broker's own credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OwnRequest {
+    pub(super) read: OwnRead,
+    /// The objects that it may show.
+    pub(super) shown: Shown,
 }
 
 /// The representation that `Accept` asks for (API concepts, "Alternate representations of
@@ -88,9 +102,13 @@ impl Representation {
     }
 }
 
-/// Whether the path is that of all namespaces.
-pub(super) fn is_namespace_collection(target: &Target<'_>) -> bool {
-    target.path_and_query.split('?').next() == Some(NAMESPACES)
+/// The resource whose collection the path names, if the gateway reads it with the broker's own
+/// credential. The path is compared as a whole: a longer one is another resource.
+pub(super) fn own_resource(target: &Target<'_>) -> Option<OwnResource> {
+    match target.path_and_query.split('?').next()? {
+        NAMESPACES => Some(OwnResource::Namespaces),
+        path => ClusterList::of_path(path).map(OwnResource::ClusterList),
+    }
 }
 
 /// Decides how to handle a request of the user with this namespace.
@@ -185,6 +203,9 @@ pub(super) fn namespace_list(
 /// The reason that the gateway allows a list or watch of namespaces.
 pub(super) const LISTS_NAMESPACES: &str =
     "tenant-broker: the gateway lists the namespaces that are yours";
+/// The reason that the gateway allows a list or watch of a cluster-scoped resource.
+pub(super) const LISTS_GRANTED: &str =
+    "tenant-broker: the gateway lists this resource, because a Tenant grants it to you";
 /// The reason that the gateway allows the creation of namespaces.
 pub(super) const CREATES_NAMESPACES: &str =
     "tenant-broker: the gateway creates the namespaces of tenants that you own";
@@ -193,6 +214,17 @@ pub(super) const CREATES_NAMESPACES: &str =
 pub(super) fn allow_review(response: &[u8], reason: &str) -> Option<Bytes> {
     let mut review: Value = serde_json::from_slice(response).ok()?;
     review["status"] = json!({"allowed": true, "reason": reason});
+    Some(review.to_string().into())
+}
+
+/// Adds rules to the `resourceRules` of a `SelfSubjectRulesReview`.
+pub(super) fn add_rules(response: &[u8], rules: Vec<Value>) -> Option<Bytes> {
+    let mut review: Value = serde_json::from_slice(response).ok()?;
+    let all = review.get_mut("status")?.get_mut("resourceRules")?;
+    if all.is_null() {
+        *all = json!([]);
+    }
+    all.as_array_mut()?.extend(rules);
     Some(review.to_string().into())
 }
 
@@ -291,6 +323,25 @@ mod tests {
         prepare_headers(&mut headers, Representation::Plain);
         assert_eq!(headers.len(), 1, "{headers:?}");
         assert_eq!(headers[header::ACCEPT], "application/json");
+    }
+
+    #[test]
+    fn rules_are_added_to_those_of_the_api_server() {
+        let rule = |resource: &str| json!({"verbs": ["list"], "resources": [resource]});
+        let review = json!({"kind": "SelfSubjectRulesReview", "status": {
+            "resourceRules": [rule("pods")], "nonResourceRules": [], "incomplete": false,
+        }});
+        let added = add_rules(review.to_string().as_bytes(), vec![rule("nodes")]).unwrap();
+        let added: Value = serde_json::from_slice(&added).unwrap();
+        assert_eq!(added["status"]["resourceRules"], json!([rule("pods"), rule("nodes")]));
+        assert_eq!(added["kind"], review["kind"]);
+        let none = br#"{"status": {"resourceRules": null}}"#;
+        let added: Value =
+            serde_json::from_slice(&add_rules(none, vec![rule("a")]).unwrap()).unwrap();
+        assert_eq!(added["status"]["resourceRules"], json!([rule("a")]));
+        for other in ["", "[]", "{}", "{\"status\": 1}", "{\"status\": {\"resourceRules\": 1}}"] {
+            assert_eq!(add_rules(other.as_bytes(), vec![rule("nodes")]), None, "{other}");
+        }
     }
 
     #[test]

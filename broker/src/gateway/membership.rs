@@ -12,12 +12,12 @@ use tenant_shared::Code;
 
 use super::{
     Gateway,
-    interception::is_namespace_collection,
+    interception::own_resource,
     path::Target,
     principals::{Principal, Workspace},
 };
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, OwnResource},
     http::ApiError,
     identity::PresentedCredential,
     tenant::{TenantName, longest_prefix},
@@ -31,8 +31,8 @@ pub(super) enum MissingMembership {
     Tenant(TenantName),
     /// Any, because the caller has no workspace.
     Any,
-    /// Those in all tenants, for a list of their namespaces. It shows what the caller has, if a
-    /// tenant cannot be joined.
+    /// Those in all tenants, for a list of what they give the right to see. It shows what the caller
+    /// has, if a tenant cannot be joined.
     Listed,
 }
 
@@ -124,10 +124,33 @@ impl Gateway {
         } else if !principal.has_workspace(cluster.name()) {
             Some(MissingMembership::Any)
         } else {
-            let is_list = method == Method::GET && is_namespace_collection(target);
-            (is_list && tenants.iter().any(|tenant| is_missing(&tenant)))
-                .then_some(MissingMembership::Listed)
+            let listed = own_resource(target).filter(|_| method == Method::GET)?;
+            self.missing_for_list(principal, cluster, listed)
         }
+    }
+
+    /// The memberships that a list of this resource needs and the caller does not have.
+    pub(super) fn missing_for_list(
+        &self,
+        principal: &Principal,
+        cluster: &Cluster,
+        resource: OwnResource,
+    ) -> Option<MissingMembership> {
+        let tenants = self.tenants_at(principal, cluster);
+        if tenants.is_empty() || principal.caller.only_workspace().is_some() {
+            return None;
+        }
+        let is_missing =
+            |tenant: &TenantName| principal.membership(cluster.name(), tenant).is_none();
+        let needs = match resource {
+            OwnResource::Namespaces => tenants.iter().any(is_missing),
+            OwnResource::ClusterList(list) => {
+                let mut grants = principal.list_grants().iter();
+                self.own_answers
+                    && grants.any(|it| it.lists.contains(&list) && is_missing(&it.tenant))
+            }
+        };
+        needs.then_some(MissingMembership::Listed)
     }
 
     /// Makes the memberships, and returns the principal with them.

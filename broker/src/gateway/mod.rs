@@ -7,8 +7,9 @@
 //! at once. The Kubernetes API has no call for that, so it completes the kill switch.
 //!
 //! For members of tenants the gateway chooses the membership by the named namespace, creates
-//! namespaces, and lists theirs with the broker's own credential; all other requests are forwarded
-//! with the token of a membership.
+//! namespaces, and lists theirs and the cluster-scoped resources that their Tenants grant with the
+//! broker's own credential ([`shown`]); all other requests are forwarded with the token of a
+//! membership.
 
 mod admit;
 pub mod api;
@@ -36,6 +37,7 @@ mod response;
 mod response_headers;
 mod review;
 mod revocation_watcher;
+mod shown;
 mod streams;
 mod synthesized;
 mod tenant_interception;
@@ -219,8 +221,8 @@ impl Gateway {
         let gateway_stopped = notifications.gateway_stopped();
         let mut tasks = JoinSet::new();
         tasks.spawn(watcher.clone().watch_revocations(notifications));
-        if watcher.tenants.is_some() {
-            tasks.spawn(watcher.clone().watch_tenants());
+        if let Some(tenants) = watcher.tenants.clone() {
+            tasks.spawn(watcher.clone().watch_tenants(tenants));
         }
         tasks.spawn(watcher.reconcile_streams());
         tasks.spawn(self.clone().flush_usage());

@@ -1,5 +1,5 @@
-//! Calls to the API server with the broker's own credential: lists and watches of the namespaces of
-//! the caller's tenants, and nothing else (see [`OwnNamespacesRead`]).
+//! Calls to the API server with the broker's own credential: lists and watches of what the caller's
+//! tenants give the right to see, and nothing else (see [`OwnRead`]).
 
 use http::{HeaderMap, Response, StatusCode, header};
 use tenant_shared::Code;
@@ -7,19 +7,19 @@ use tenant_shared::Code;
 use super::{error::cancelled_request, upstream_call::UpstreamCall};
 use crate::{
     base::request_context::RequestInfo,
-    cluster::{OwnNamespacesRead, ReadClient, UpstreamResponseBody},
+    cluster::{OwnRead, ReadClient, UpstreamResponseBody},
     http::ApiError,
 };
 
 impl UpstreamCall<'_> {
     /// Sends a read and returns the response as soon as its head is read. Of the client's headers
-    /// `Accept` is sent.
+    /// only the known parts of `Accept` are sent.
     ///
     /// # Errors
     /// The API server does not respond, or refuses the broker; the request is cancelled.
     pub(super) async fn read_own(
         &mut self,
-        read: &OwnNamespacesRead,
+        read: &OwnRead,
         headers: &HeaderMap,
         info: &RequestInfo,
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {
@@ -29,15 +29,18 @@ impl UpstreamCall<'_> {
             // The first poll may write the request, so a closed request is not polled.
             biased;
             reason = self.in_flight.closed() => return Err(cancelled_request(reason)),
-            response = self.cluster.read_own_namespaces(read, client) => response,
+            response = self.cluster.read_own(read, client) => response,
         };
         let response = response.inspect_err(|error| self.count_error(error))?;
         match response.status() {
             // A client would take these for a refusal of its own credential.
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(ApiError::new(
                 Code::ClusterRefused,
-                "the API server does not let the broker list namespaces; an operator has to run \
-                 `tenant-broker install --apply`",
+                format!(
+                    "the API server does not let the broker list {}; an operator has to run \
+                     `tenant-broker install --apply`",
+                    read.resource().resource()
+                ),
             )),
             _ => Ok(response),
         }

@@ -16,8 +16,8 @@ use crate::{
     cluster::Clusters,
     http::ApiError,
     identity::{Caller, Identity, PresentedCredential},
-    tenant::{TenantName, home_name},
-    tenant_operations::{TenantError, TenantOperations},
+    tenant::{ListGrant, TenantName, home_name},
+    tenant_operations::{CallerTenants, TenantError, TenantOperations},
     workspace::{Active, WorkspaceError, WorkspaceRow, Workspaces},
 };
 
@@ -34,9 +34,9 @@ pub(super) struct Principal {
     pub(super) caller: Caller,
     /// Oldest first, without memberships that the user left.
     workspaces: Vec<Workspace>,
-    /// The tenants in which the caller has rights, by name. `None` until the broker has read the
-    /// Tenants of the cluster.
-    tenants: Option<Vec<TenantName>>,
+    /// The tenants in which the caller has rights. `None` until the broker has read the Tenants of
+    /// the cluster.
+    tenants: Option<CallerTenants>,
     read_at: Instant,
 }
 
@@ -123,7 +123,13 @@ impl Principal {
 
     /// The tenants in which the caller has rights; none while they are not known.
     pub(super) fn tenants(&self) -> &[TenantName] {
-        self.tenants.as_deref().unwrap_or_default()
+        self.tenants.as_ref().map_or(&[], |tenants| &tenants.names)
+    }
+
+    /// The tenants that let the caller list cluster-scoped resources, whether or not they are an
+    /// active member; none while they are not known.
+    pub(super) fn list_grants(&self) -> &[ListGrant] {
+        self.tenants.as_ref().map_or(&[], |tenants| &tenants.list_grants)
     }
 
     /// Whether the broker has read the Tenants of the cluster, so that [`Self::tenants`] are all.
@@ -147,13 +153,9 @@ impl Principal {
         self.in_cluster(cluster).next().is_some()
     }
 
-    /// The tenants whose namespaces the caller may list, by name: those in which they have rights
-    /// and an active membership, so that a suspension ends lists too.
-    pub(super) fn listed_tenants(&self, cluster: &str) -> Vec<TenantName> {
-        let is_listed = |tenant: &&TenantName| {
-            self.membership(cluster, tenant).is_some_and(|membership| membership.active.is_some())
-        };
-        self.tenants().iter().filter(is_listed).cloned().collect()
+    /// Whether the caller has an active membership in a tenant.
+    pub(super) fn is_active_member(&self, cluster: &str, tenant: &TenantName) -> bool {
+        self.membership(cluster, tenant).is_some_and(|membership| membership.active.is_some())
     }
 
     /// The identifiers of the memberships in these tenants.
@@ -250,7 +252,7 @@ impl PrincipalCache {
         let workspaces = usable.into_iter().filter_map(|permit| self.workspace(permit)).collect();
         let tenants = match &self.tenants {
             Some(tenants) => Box::pin(tenants_of(tenants, &caller)).await?,
-            None => Some(Vec::new()),
+            None => Some(CallerTenants::default()),
         };
         Ok(Principal { caller, workspaces, tenants, read_at })
     }
@@ -311,12 +313,12 @@ impl PrincipalCache {
 async fn tenants_of(
     tenants: &TenantOperations,
     caller: &Caller,
-) -> Result<Option<Vec<TenantName>>, ApiError> {
+) -> Result<Option<CallerTenants>, ApiError> {
     match tenants.tenants_of(caller).await {
-        Ok(names) => Ok(Some(names)),
+        Ok(tenants) => Ok(Some(tenants)),
         Err(TenantError::NotReady { .. }) => Ok(None),
         // A machine whose workspace is in no tenant.
-        Err(TenantError::NotFound | TenantError::Access(_)) => Ok(Some(Vec::new())),
+        Err(TenantError::NotFound | TenantError::Access(_)) => Ok(Some(CallerTenants::default())),
         Err(error) => Err(error.into()),
     }
 }
@@ -352,7 +354,7 @@ mod tests {
         let principal = Principal {
             caller,
             workspaces: Vec::new(),
-            tenants: Some(Vec::new()),
+            tenants: Some(CallerTenants::default()),
             read_at: Instant::now(),
         };
         cache.lock().insert(key(&presented), Arc::new(principal));

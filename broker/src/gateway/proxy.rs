@@ -21,7 +21,7 @@ use super::{
     principals::Principal,
     request::UpstreamRequest,
     response,
-    streams::{NamespaceView, StreamInfo},
+    streams::{OwnReadView, StreamInfo},
     synthesized,
     upstream_call::{RequestBody, UpstreamCall},
     usage::Verb,
@@ -85,7 +85,7 @@ impl Gateway {
             let text = "a request that asks for an upgrade may not have a body";
             return Err(ApiError::new(Code::InvalidRequest, text));
         }
-        let view = namespace_view(&interception, &target, &principal, cluster);
+        let view = own_read_view(&interception, target.kind, &principal, cluster);
         let stream = stream_info(&principal, active, target.kind, view);
         let verb = Verb::of_request(&parts.method, &target);
         let in_flight = self.admit_or_delay(stream, verb, active, info).await?;
@@ -108,8 +108,8 @@ impl Gateway {
                 let (headers, path) = (&outgoing.headers, target.path_and_query);
                 Box::pin(namespace_creation::respond(&call, headers, path, body, &info.id)).await
             }
-            (Interception::OwnRead(read), _) => {
-                match Box::pin(call.read_own(&read, &outgoing.headers, info)).await {
+            (Interception::OwnRead(own), _) => {
+                match Box::pin(call.read_own(&own.read, &outgoing.headers, info)).await {
                     Ok(response) => {
                         return response::to_client(response, outgoing, &target, call.in_flight);
                     }
@@ -144,6 +144,12 @@ impl Gateway {
                             && response.status() == StatusCode::FORBIDDEN =>
                     {
                         Ok(not_found(&target, info))
+                    }
+                    Ok(response)
+                        if let Interception::UnjoinedNodes(text) = &interception
+                            && response.status() == StatusCode::FORBIDDEN =>
+                    {
+                        Err(ApiError::new(Code::Forbidden, text.clone()))
                     }
                     Ok(response) => {
                         return response::to_client(response, outgoing, &target, call.in_flight);
@@ -241,7 +247,7 @@ fn stream_info(
     principal: &Principal,
     active: &Active,
     kind: Kind,
-    view: Option<Arc<NamespaceView>>,
+    view: Option<Arc<OwnReadView>>,
 ) -> StreamInfo {
     StreamInfo {
         kind,
@@ -254,19 +260,21 @@ fn stream_info(
     }
 }
 
-/// What a watch with the broker's own credential shows, so that it is closed when that changes.
-fn namespace_view(
+/// The view of a watch with the broker's own credential, so that it is closed when that changes.
+fn own_read_view(
     interception: &Interception,
-    target: &Target<'_>,
+    kind: Kind,
     principal: &Principal,
     cluster: &Cluster,
-) -> Option<Arc<NamespaceView>> {
-    if target.kind != Kind::Watch || !matches!(interception, Interception::OwnRead(_)) {
-        return None;
-    }
-    let tenants = principal.listed_tenants(cluster.name());
-    let memberships = principal.memberships(cluster.name(), &tenants);
-    Some(Arc::new(NamespaceView { caller: principal.caller.clone(), tenants, memberships }))
+) -> Option<Arc<OwnReadView>> {
+    let Interception::OwnRead(own) = interception else { return None };
+    (kind == Kind::Watch).then(|| {
+        Arc::new(OwnReadView {
+            caller: principal.caller.clone(),
+            memberships: principal.memberships(cluster.name(), own.shown.tenants()),
+            shown: own.shown.clone(),
+        })
+    })
 }
 
 /// The response to a read of a namespace that is none of the caller's, as if it did not exist. Tools

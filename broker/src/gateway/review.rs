@@ -5,6 +5,7 @@ use prost::Message;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::kubernetes_protobuf::{MAGIC, envelope};
+use crate::cluster::ClusterList;
 
 #[derive(Message, Deserialize)]
 struct Review {
@@ -29,6 +30,8 @@ pub(super) struct ResourceAttributes {
     pub(super) verb: String,
     #[prost(string, tag = "3")]
     group: String,
+    #[prost(string, tag = "4")]
+    version: String,
     #[prost(string, tag = "5")]
     resource: String,
     #[prost(string, tag = "6")]
@@ -73,6 +76,16 @@ impl ResourceAttributes {
     /// Whether it is about namespaces themselves.
     pub(super) fn is_about_namespaces(&self) -> bool {
         self.group.is_empty() && self.resource == "namespaces" && self.subresource.is_empty()
+    }
+
+    /// The resource that it is about as a whole, if members of tenants may be granted lists of it.
+    pub(super) fn cluster_list(&self) -> Option<ClusterList> {
+        // Other versions have other paths. RBAC does not distinguish them, and kubectl names none.
+        let is_version = ["", "*", ClusterList::VERSION].contains(&self.version.as_str());
+        let list = ClusterList::ALL
+            .into_iter()
+            .find(|list| list.group() == self.group && list.resource() == self.resource);
+        list.filter(|_| is_version && self.subresource.is_empty())
     }
 
     /// Whether it is about listing or watching.
@@ -145,6 +158,34 @@ mod tests {
             \x12<\n\x10\n\0\x12\0\x1a\0\"\0*\x002\08\0B\0\x12\x1e\n\x1c\n\0\x12\x04list\x1a\0\"\0\
             *\nnamespaces2\0:\0\x1a\x08\x08\0\x12\0\x1a\0 \0\x1a\0\"\0";
         assert!(is_namespace_list(written, "tenant-a"));
+    }
+
+    #[test]
+    fn reviews_of_lists_of_the_cluster_are_recognized() {
+        let of = |group: &str, version: &str, resource: &str, subresource: &str| {
+            let attributes = json!({
+                "group": group, "version": version, "resource": resource,
+                "subresource": subresource, "verb": "list", "namespace": "default",
+            });
+            let text = json!({"spec": {"resourceAttributes": attributes}}).to_string();
+            attributes_of(text.as_bytes()).cluster_list()
+        };
+        for list in ClusterList::ALL {
+            for version in ["", "*", "v1"] {
+                assert_eq!(of(list.group(), version, list.resource(), ""), Some(list));
+            }
+            assert_eq!(of(list.group(), "v1beta1", list.resource(), ""), None, "{list}");
+            assert_eq!(of(list.group(), "", list.resource(), "status"), None, "{list}");
+            assert_eq!(of("example.com", "", list.resource(), ""), None, "{list}");
+            assert_eq!(of("*", "", list.resource(), ""), None, "{list}");
+        }
+        for resource in ["*", "", "persistentvolumes", "namespaces", "secrets", "node"] {
+            assert_eq!(of("", "", resource, ""), None, "{resource}");
+        }
+    }
+
+    fn attributes_of(review: &[u8]) -> ResourceAttributes {
+        attributes(review).unwrap()
     }
 
     #[test]

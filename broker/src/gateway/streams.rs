@@ -11,9 +11,10 @@ use uuid::Uuid;
 use super::{
     cancel::{CancelHandle, CloseReason},
     path::Kind,
+    shown::Shown,
     tokens::Token,
 };
-use crate::{identity::Caller, tenant::TenantName};
+use crate::identity::Caller;
 
 /// How often [`Streams::drained`] looks whether requests are in flight.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -33,25 +34,25 @@ pub(super) struct StreamInfo {
     pub(super) session: Uuid,
     /// `jti` of the token that it is sent with, once it has one.
     pub(super) credential: Option<Arc<str>>,
-    /// What a watch of tenants' namespaces shows; `None` for other requests.
-    pub(super) view: Option<Arc<NamespaceView>>,
+    /// The view of a watch with the broker's own credential; `None` for other requests.
+    pub(super) view: Option<Arc<OwnReadView>>,
 }
 
-/// The selection of a watch that is sent with the broker's own credential. The API server does not
-/// know that it depends on the memberships of the caller.
+/// A watch that is sent with the broker's own credential. The API server does not know that it
+/// depends on the memberships of the caller.
 #[derive(Debug)]
-pub(super) struct NamespaceView {
+pub(super) struct OwnReadView {
     /// Who watches.
     pub(super) caller: Caller,
-    /// The tenants whose namespaces are selected, by name.
-    pub(super) tenants: Vec<TenantName>,
-    /// The caller's memberships in these tenants.
+    /// What the watch shows.
+    pub(super) shown: Shown,
+    /// The caller's memberships in the tenants that give the caller the right to it.
     pub(super) memberships: Vec<Uuid>,
 }
 
-impl NamespaceView {
+impl OwnReadView {
     /// The user, and the only workspace of the session if it is restricted to one. Watches of the
-    /// same scope select the same namespaces.
+    /// same resource and scope show the same objects.
     pub(super) fn scope(&self) -> (Uuid, Option<Uuid>) {
         (self.caller.user_id(), self.caller.only_workspace())
     }
@@ -121,6 +122,11 @@ impl Streams {
         self.table().open.values().filter(|(info, _)| info.kind == kind).count()
     }
 
+    /// The views of all watches with the broker's own credential.
+    pub(super) fn views(&self) -> Vec<Arc<OwnReadView>> {
+        self.table().open.values().filter_map(|(info, _)| info.view.clone()).collect()
+    }
+
     /// All requests and streams in flight.
     pub(super) fn open(&self) -> Vec<StreamInfo> {
         self.table().open.values().map(|(info, _)| info.clone()).collect()
@@ -160,6 +166,7 @@ impl Drop for Registration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::OwnResource;
 
     fn info(workspace: u128, session: u128) -> StreamInfo {
         StreamInfo {
@@ -174,11 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_of_namespaces_depends_on_all_memberships() {
+    fn a_watch_with_the_brokers_credential_depends_on_all_memberships() {
         let clock = crate::base::clock::Clock::system();
         let caller = Caller::for_tests(&clock, Uuid::nil(), tenant_shared::Role::User);
         let memberships = vec![Uuid::from_u128(2), Uuid::from_u128(3)];
-        let view = NamespaceView { caller, tenants: Vec::new(), memberships };
+        let shown = Shown::nothing(OwnResource::Namespaces);
+        let view = OwnReadView { caller, shown, memberships };
         let watch = StreamInfo { view: Some(Arc::new(view)), ..info(1, 7) };
         for (id, expected) in [(1, true), (3, true), (4, false)] {
             assert_eq!(watch.uses(|it| *it == Uuid::from_u128(id)), expected, "{id}");

@@ -88,6 +88,13 @@ pub(super) async fn access_review(
                 None => return Ok(response),
             }
         }
+        Interception::RulesReview => {
+            let rules = tenant_review::further_rules(call).await?;
+            if rules.is_empty() {
+                return Ok(response);
+            }
+            interception::add_rules(response.body(), rules)
+        }
         _ => return Ok(response),
     };
     let body = body.ok_or_else(unreadable_response)?;

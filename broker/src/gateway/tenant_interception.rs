@@ -1,19 +1,18 @@
-//! Interception of requests for namespaces by members of tenants, because RBAC gives them neither a
-//! list of their namespaces nor the creation of one (see [`super::interception`]).
+//! Interception of requests by members of tenants, because RBAC gives them neither lists of some
+//! objects, such as their namespaces, nor the creation of a namespace (see [`super::interception`]).
 
 use http::{Method, request::Parts};
 use tenant_shared::Code;
 
 use super::{
     Gateway,
-    interception::{Interception, NAMESPACES, Representation, is_namespace_collection},
+    interception::{Interception, NAMESPACES, OwnRequest, Representation, own_resource},
     path::{Kind, Target},
     principals::Principal,
 };
 use crate::{
-    cluster::{Cluster, OwnNamespacesRead, OwnReadError},
+    cluster::{Cluster, OwnReadError, OwnResource},
     http::ApiError,
-    tenant::TenantName,
 };
 
 const RULES_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
@@ -22,21 +21,21 @@ const RULES_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesrevie
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TenantRequest<'a> {
     Create,
-    /// A list or watch of namespaces.
-    List,
+    /// A list or watch of this resource.
+    List(OwnResource),
     /// A read of the namespace of this name.
     Read(&'a str),
     RulesReview,
 }
 
-/// Finds such a request. Its path is compared as a whole: a longer one is another resource.
+/// Finds such a request.
 fn tenant_request<'a>(method: &Method, target: &Target<'a>) -> Option<TenantRequest<'a>> {
     let (path, _) = target.path_and_query.split_once('?').unwrap_or((target.path_and_query, ""));
-    match *method {
-        Method::POST if is_namespace_collection(target) => Some(TenantRequest::Create),
-        Method::POST if path == RULES_REVIEWS => Some(TenantRequest::RulesReview),
-        Method::GET if is_namespace_collection(target) => Some(TenantRequest::List),
-        Method::GET if target.kind == Kind::Call => {
+    match (method, own_resource(target)) {
+        (&Method::POST, Some(OwnResource::Namespaces)) => Some(TenantRequest::Create),
+        (&Method::GET, Some(resource)) => Some(TenantRequest::List(resource)),
+        (&Method::POST, None) if path == RULES_REVIEWS => Some(TenantRequest::RulesReview),
+        (&Method::GET, None) if target.kind == Kind::Call => {
             let name = path.strip_prefix(NAMESPACES)?.strip_prefix('/')?;
             (!name.is_empty() && !name.contains('/')).then_some(TenantRequest::Read(name))
         }
@@ -63,7 +62,7 @@ impl Gateway {
         }
         Ok(match request {
             TenantRequest::Create => Some(Interception::CreateNamespace),
-            TenantRequest::List => Self::own_read(target, principal, cluster)?,
+            TenantRequest::List(resource) => Self::own_read(target, principal, cluster, resource)?,
             TenantRequest::Read(name) => (!self.is_own_namespace(principal, cluster, name))
                 .then_some(Interception::ReadNamespace),
             TenantRequest::RulesReview => {
@@ -73,20 +72,27 @@ impl Gateway {
         })
     }
 
-    /// The list or watch of the namespaces of the principal's tenants. Without an active
-    /// membership it is `None`.
+    /// The list or watch with the broker's own credential. It is `None` if no tenant with an active
+    /// membership gives the right to it, and then forwarded.
     fn own_read(
         target: &Target<'_>,
         principal: &Principal,
         cluster: &Cluster,
+        resource: OwnResource,
     ) -> Result<Option<Interception>, ApiError> {
         let (_, query) = target.path_and_query.split_once('?').unwrap_or_default();
-        let tenants = principal.listed_tenants(cluster.name());
-        let names = tenants.iter().map(TenantName::as_str);
-        match OwnNamespacesRead::new(names, query, target.kind == Kind::Watch) {
-            Ok(read) => Ok(Some(Interception::OwnRead(read))),
-            Err(OwnReadError::NoTenant) => Ok(None),
-            Err(error) => Err(ApiError::new(Code::InvalidRequest, error.to_string())),
+        let shown = principal.shown(cluster.name(), resource);
+        match shown.read(query, target.kind == Kind::Watch) {
+            Ok(read) => Ok(Some(Interception::OwnRead(Box::new(OwnRequest { read, shown })))),
+            Err(error @ OwnReadError::NoUnion(_)) => {
+                Ok(Some(Interception::UnjoinedNodes(error.to_string())))
+            }
+            Err(error @ OwnReadError::Selector(_)) => {
+                Err(ApiError::new(Code::InvalidRequest, error.to_string()))
+            }
+            Err(OwnReadError::NoTenant | OwnReadError::NoSelector | OwnReadError::NoLabel(_)) => {
+                Ok(None)
+            }
         }
     }
 }
@@ -94,6 +100,7 @@ impl Gateway {
 #[cfg(test)]
 mod tests {
     use super::{super::path::parse, *};
+    use crate::cluster::ClusterList;
 
     fn read(method: &Method, path: &str) -> Option<String> {
         let uri = format!("/clusters/c{path}").parse().unwrap();
@@ -103,8 +110,8 @@ mod tests {
     #[test]
     fn only_requests_for_namespaces_themselves_are_intercepted() {
         for (path, expected) in [
-            ("/api/v1/namespaces", Some("List")),
-            ("/api/v1/namespaces?watch=1", Some("List")),
+            ("/api/v1/namespaces", Some("List(Namespaces)")),
+            ("/api/v1/namespaces?watch=1", Some("List(Namespaces)")),
             ("/api/v1/namespaces/a", Some("Read(\"a\")")),
             ("/api/v1/namespaces/a?x=y", Some("Read(\"a\")")),
             ("/api/v1/namespaces/a?watch=true", None),
@@ -132,5 +139,37 @@ mod tests {
         }
         assert_eq!(read(&Method::POST, "/api/v1/namespaces/a"), None);
         assert_eq!(read(&Method::POST, "/api/v1/namespaces/a/finalize"), None);
+    }
+
+    #[test]
+    fn only_reads_of_whole_collections_are_lists_of_the_cluster() {
+        for list in ClusterList::ALL {
+            let prefix = match list.group() {
+                "" => "/api/v1".to_owned(),
+                group => format!("/apis/{group}/v1"),
+            };
+            let path = format!("{prefix}/{list}");
+            let expected = format!("List(ClusterList({list:?}))");
+            for query in ["", "?", "?watch=1", "?watch=false&limit=5"] {
+                let path = format!("{path}{query}");
+                assert_eq!(read(&Method::GET, &path).as_ref(), Some(&expected), "{path}");
+            }
+            for other in [
+                format!("{path}/"),
+                format!("{path}/a"),
+                format!("{path}/a/status"),
+                format!("{path}/a/proxy/"),
+                format!("{path}x"),
+                format!("{prefix}/watch/{list}"),
+                format!("{prefix}/namespaces/a/{list}"),
+                path.replace("v1", "v1beta1"),
+            ] {
+                assert_eq!(read(&Method::GET, &other), None, "{other}");
+            }
+            for method in ["POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "get", "WATCH"] {
+                let method = Method::from_bytes(method.as_bytes()).unwrap();
+                assert_eq!(read(&method, &path), None, "{method} {path}");
+            }
+        }
     }
 }

@@ -1,12 +1,20 @@
 //! Access reviews of members of tenants (see [`super::interception`]).
 
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
 use super::{
-    interception::{CREATES_NAMESPACES, Interception, LISTS_NAMESPACES},
+    interception::{CREATES_NAMESPACES, Interception, LISTS_GRANTED, LISTS_NAMESPACES},
     review,
     upstream_call::UpstreamCall,
 };
 use crate::{
-    http::ApiError, identity::Caller, tenant::longest_prefix, tenant_operations::TenantOperations,
+    cluster::{ClusterList, OwnResource},
+    http::ApiError,
+    identity::Caller,
+    tenant::longest_prefix,
+    tenant_operations::TenantOperations,
 };
 
 /// The namespace that a review is about, if the token depends on it: for members of tenants.
@@ -28,7 +36,7 @@ pub(super) fn reviewed_namespace(
 
 /// Why a `SelfSubjectAccessReview` is allowed although RBAC denies it, because the gateway carries
 /// such a request out for members and owners of tenants. kubectl puts any namespace into a review of
-/// namespaces, so that one is ignored.
+/// a cluster-scoped resource, so that one is ignored.
 ///
 /// # Errors
 /// The tenants of the caller cannot be read.
@@ -42,13 +50,16 @@ pub(super) async fn reason_to_allow(
     else {
         return Ok(None);
     };
-    let Some(asked) =
-        review::attributes(review).filter(review::ResourceAttributes::is_about_namespaces)
-    else {
+    let Some(asked) = review::attributes(review) else { return Ok(None) };
+    if let Some(list) = asked.cluster_list() {
+        let is_listed = asked.is_list() && Box::pin(is_listed(call, list)).await?;
+        return Ok(is_listed.then_some(LISTS_GRANTED));
+    }
+    if !asked.is_about_namespaces() {
         return Ok(None);
-    };
+    }
     if asked.is_list() {
-        let is_listed = !principal.listed_tenants(call.cluster.name()).is_empty()
+        let is_listed = !principal.shown(call.cluster.name(), OwnResource::Namespaces).is_empty()
             && (asked.name.is_empty()
                 || gateway.is_own_namespace(principal, call.cluster, &asked.name));
         return Ok(is_listed.then_some(LISTS_NAMESPACES));
@@ -57,6 +68,45 @@ pub(super) async fn reason_to_allow(
         return Ok(Some(CREATES_NAMESPACES));
     }
     Ok(None)
+}
+
+/// The rules of a `SelfSubjectRulesReview` about requests that the gateway carries out although RBAC
+/// denies them. Such a review is about the memberships that the caller has.
+///
+/// # Errors
+/// The tenants of the caller cannot be read.
+pub(super) async fn further_rules(call: &UpstreamCall<'_>) -> Result<Vec<Value>, ApiError> {
+    let (gateway, principal, cluster) = (call.gateway, call.principal, call.cluster);
+    let (Some(tenants), false) =
+        (&gateway.tenants, gateway.tenants_at(principal, cluster).is_empty())
+    else {
+        return Ok(Vec::new());
+    };
+    let rule = |verbs: &[&str], group: &str, resource: &str| json!({"verbs": verbs, "apiGroups": [group], "resources": [resource]});
+    let lists = ClusterList::ALL.map(OwnResource::ClusterList);
+    let shown = [OwnResource::Namespaces]
+        .into_iter()
+        .chain(lists)
+        .filter(|resource| principal.shown(cluster.name(), *resource).read("", false).is_ok());
+    let mut rules: Vec<Value> =
+        shown.map(|it| rule(&["list", "watch"], it.group(), it.resource())).collect();
+    if may_create(tenants, &principal.caller, "").await? {
+        rules.push(rule(&["create"], "", "namespaces"));
+    }
+    Ok(rules)
+}
+
+/// Whether the gateway lists a cluster-scoped resource for the caller. The memberships that a list
+/// would make are made, because they decide. A review with the name of an object is about a list with
+/// this name as its field selector.
+async fn is_listed(call: &UpstreamCall<'_>, list: ClusterList) -> Result<bool, ApiError> {
+    let (gateway, cluster) = (call.gateway, call.cluster);
+    let resource = OwnResource::ClusterList(list);
+    let mut principal = Arc::clone(call.principal);
+    if let Some(missing) = gateway.missing_for_list(&principal, cluster, resource) {
+        principal = gateway.join(call.presented, principal, missing).await?;
+    }
+    Ok(principal.shown(cluster.name(), resource).read("", false).is_ok())
 }
 
 /// Whether the caller owns a tenant; for a name, whether it is one of that tenant.

@@ -1,27 +1,101 @@
-//! Closes watches of tenants' namespaces whose selection is out of date, because their caller lost or
-//! gained a tenant. Clients then list again.
+//! Closes watches with the broker's own credential that show something else now, because their caller
+//! lost or gained a tenant, or a Tenant grants other lists or selects other nodes. Clients then list
+//! again.
 //!
-//! Suspended memberships and ended sessions are noticed sooner ([`super::revocation_watcher`]). This
-//! compares by state, so it also finds what clocks of replicas that differ have hidden.
+//! Suspended memberships and ended sessions are noticed by [`super::revocation_watcher`]. This
+//! compares by state, at once after a change that this replica knows of, and all watches from time to
+//! time, so that it also finds what clocks of replicas that differ have hidden.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::{Gateway, cancel::CloseReason, streams::NamespaceView};
-use crate::base::{clock::ticks, db::OPERATION_TIMEOUT};
+use uuid::Uuid;
 
-/// How often watches are compared.
-const INTERVAL: Duration = Duration::from_secs(5);
+use super::{Gateway, cancel::CloseReason, streams::OwnReadView};
+use crate::{
+    base::{
+        clock::ticks,
+        db::{OPERATION_TIMEOUT, within},
+    },
+    tenant_operations::TenantOperations,
+};
+
+/// How often the broker looks whether a Tenant or a person changed.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How often all watches are compared.
+const ALL_INTERVAL: Duration = Duration::from_secs(5);
+/// How long watches are compared after a change of a Tenant: a request that begins after it may use
+/// a principal that was read before it.
+const AFTER_CHANGE: Duration = Duration::from_secs(3);
+/// How far each look back at changes of persons reaches, in milliseconds, because a change is stamped
+/// before its transaction commits, and the clocks of replicas differ.
+const OVERLAP_MS: i64 = 10_000;
+
+/// The scope of a watch ([`OwnReadView::scope`]).
+type Scope = (Uuid, Option<Uuid>);
+
+/// The watches that are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Due {
+    All,
+    /// Those of these users.
+    Of(BTreeSet<Uuid>),
+}
+
+impl Due {
+    fn includes(&self, view: &OwnReadView) -> bool {
+        match self {
+            Self::All => true,
+            Self::Of(users) => users.contains(&view.caller.user_id()),
+        }
+    }
+}
+
+/// When all watches are compared next.
+#[derive(Debug)]
+struct Schedule {
+    revision: u64,
+    /// Until when they are compared at each look.
+    until: Instant,
+    /// When they are compared, whatever changed.
+    next_all: Instant,
+}
+
+impl Schedule {
+    fn new(revision: u64, now: Instant) -> Self {
+        Self { revision, until: now, next_all: now + ALL_INTERVAL }
+    }
+
+    /// Whether all watches are compared now, at this revision of the Tenants.
+    fn are_all_due(&mut self, revision: u64, now: Instant) -> bool {
+        if revision != self.revision {
+            self.revision = revision;
+            self.until = now + AFTER_CHANGE;
+        }
+        let are_due = now < self.until || now >= self.next_all;
+        if are_due {
+            self.next_all = now + ALL_INTERVAL;
+        }
+        are_due
+    }
+}
 
 impl Gateway {
     /// Compares until the task is aborted.
-    pub(super) async fn watch_tenants(self) {
+    pub(super) async fn watch_tenants(self, tenants: TenantOperations) {
         let mut ticks = ticks(INTERVAL);
+        let mut schedule = Schedule::new(tenants.revision(), Instant::now());
         loop {
             ticks.tick().await;
-            let closed = self.close_changed_views().await;
+            let due = if schedule.are_all_due(tenants.revision(), Instant::now()) {
+                Due::All
+            } else {
+                self.changed_persons(&tenants).await
+            };
+            let closed = self.close_changed_views(&due).await;
             if closed > 0 {
                 tracing::info!(
                     streams = closed,
@@ -31,12 +105,27 @@ impl Gateway {
         }
     }
 
-    /// Closes the watches whose selection is not that of a new one; returns their number.
-    async fn close_changed_views(&self) -> usize {
-        let views = self.streams.open().into_iter().filter_map(|info| info.view);
-        let by_scope: HashMap<_, _> = views.map(|view| (view.scope(), view)).collect();
+    /// The users of open watches whose user name or groups changed. None if the database fails,
+    /// because all watches are compared soon.
+    async fn changed_persons(&self, tenants: &TenantOperations) -> Due {
+        if self.streams.views().is_empty() {
+            return Due::Of(BTreeSet::new());
+        }
+        let since = self.clock.now_ms() - OVERLAP_MS;
+        let changed = within(OPERATION_TIMEOUT, tenants.persons_changed_since(since)).await;
+        Due::Of(changed.unwrap_or_default())
+    }
+
+    /// A watch of each scope.
+    fn open_views(&self, due: &Due) -> HashMap<Scope, Arc<OwnReadView>> {
+        let views = self.streams.views().into_iter();
+        views.filter(|view| due.includes(view)).map(|view| (view.scope(), view)).collect()
+    }
+
+    /// Closes the watches that do not show what a new one shows; returns their number.
+    async fn close_changed_views(&self, due: &Due) -> usize {
         let mut closed = 0;
-        for (scope, view) in by_scope {
+        for (scope, view) in self.open_views(due) {
             let read = Box::pin(self.principals.read(view.caller.clone(), Instant::now()));
             // The next comparison asks again. Streams end if the database stays away.
             let Ok(Ok(principal)) = tokio::time::timeout(OPERATION_TIMEOUT, read).await else {
@@ -46,12 +135,41 @@ impl Gateway {
                 continue;
             }
             let cluster = self.clusters.for_new_workspaces().name();
-            let listed = principal.listed_tenants(cluster);
-            let is_changed = |view: &NamespaceView| view.scope() == scope && view.tenants != listed;
+            let is_changed = |view: &OwnReadView| {
+                view.scope() == scope
+                    && view.shown != principal.shown(cluster, view.shown.resource())
+            };
             closed += self.streams.close(CloseReason::TenantsChanged, |info| {
                 info.view.as_deref().is_some_and(is_changed)
             });
         }
         closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_watches_are_compared_after_a_change_and_from_time_to_time() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut schedule = Schedule::new(7, start);
+        for (seconds, revision, expected) in [
+            (1, 7, false),
+            (4, 7, false),
+            (5, 7, true),
+            (6, 7, false),
+            // A change, and requests that began before they could know of it.
+            (7, 8, true),
+            (9, 8, true),
+            (10, 8, false),
+            (13, 8, false),
+            (14, 8, true),
+        ] {
+            let are_due = schedule.are_all_due(revision, at(seconds));
+            assert_eq!(are_due, expected, "after {seconds} s");
+        }
     }
 }

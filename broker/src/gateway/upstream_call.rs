@@ -47,7 +47,7 @@ pub(super) struct UpstreamCall<'a> {
     /// The cluster that the request names.
     pub(super) cluster: &'a Cluster,
     /// The caller with their workspaces, as they were when the request came.
-    pub(super) principal: &'a Principal,
+    pub(super) principal: &'a Arc<Principal>,
     /// Kind of the request.
     pub(super) kind: Kind,
     /// Whether the client asks for an upgrade of the connection.

@@ -10,8 +10,8 @@ use super::{
     policy::metadata,
 };
 use crate::{
-    cluster::RBAC,
-    tenant::{ApiGroup, ClusterList},
+    cluster::{ClusterList, RBAC},
+    tenant::ApiGroup,
 };
 
 /// The verb of owners on `tenants.tenant-broker.io`. No request has it; policies and the broker ask
@@ -171,10 +171,11 @@ fn write_rule(group: ApiGroup) -> Rule {
 /// The rule for a list of cluster-scoped objects.
 fn list_rule(list: ClusterList) -> Rule {
     rule(
-        "answer lists of members to whom their Tenant grants this kind (tenants.cluster_lists)",
+        "answer lists and watches of members to whom their Tenant grants this kind \
+         (tenants.cluster_lists)",
         list.group(),
         [list.resource()],
         vec![],
-        &READ,
+        &["list", "watch"],
     )
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{ApiGroup, ClusterList, ClusterRoleName, Fault, Subject, TenantName};
+use super::{ApiGroup, ClusterRoleName, Fault, Subject, TenantName};
+use crate::cluster::ClusterList;
 
 /// Type of a condition. A type that does not hold is left out of the status, except for `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -62,8 +62,8 @@ pub use parse::{
     RequiredMetadata, Tenant,
 };
 pub use pattern::{Pattern, PatternError};
-pub use rights::{Reason, Rights, rights_of};
-pub use settings::{ClusterList, TenantSettings, UnknownClusterList};
+pub use rights::{ListGrant, Reason, Rights, rights_of};
+pub use settings::TenantSettings;
 pub use shares::{ObservedQuota, QuotaChange, lower_shares, raise_shares};
 pub use status::{StatusInputs, tenant_status};
 pub use store::{

@@ -5,8 +5,11 @@ use std::{
     fmt,
 };
 
-use super::{ClusterList, ClusterRoleName, Subject, Tenant, TenantSettings};
-use crate::identity::Person;
+use super::{ClusterRoleName, Subject, Tenant, TenantName, TenantSettings};
+use crate::{
+    cluster::{ClusterList, RequiredLabels},
+    identity::Person,
+};
 
 /// The entry of a Tenant that gives a person a right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +52,26 @@ impl Rights {
     /// Whether the person is a member of the tenant.
     pub fn is_member(&self) -> bool {
         self.is_owner || !self.roles.is_empty()
+    }
+}
+
+/// The cluster-scoped resources that a Tenant lets a person list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListGrant {
+    pub tenant: TenantName,
+    pub lists: BTreeSet<ClusterList>,
+    /// The labels of the nodes that a list of nodes shows.
+    pub node_selector: RequiredLabels,
+}
+
+impl ListGrant {
+    /// What a Tenant grants a person with these rights; `None` if that is nothing.
+    pub fn of(tenant: &Tenant, rights: &Rights) -> Option<Self> {
+        (!rights.cluster_lists.is_empty()).then(|| Self {
+            tenant: tenant.name.clone(),
+            lists: rights.cluster_lists.clone(),
+            node_selector: tenant.node_selector.clone(),
+        })
     }
 }
 
@@ -138,6 +161,7 @@ mod tests {
                 {"clusterRoleName": "edit", "subjects": [{"kind": "User", "name": "joe"}]},
                 {"clusterRoleName": "argo", "subjects": [{"kind": "User", "name": "bob"}]},
             ],
+            "nodeSelector": {"pool": "solar"},
         }))
     }
 
@@ -172,6 +196,22 @@ mod tests {
         assert!(!bob.is_member() && bob.roles.is_empty());
         let other = rights_of(&solar(), &person("x", &["solar-users"]), &settings);
         assert_eq!(other.cluster_lists, BTreeSet::from([ClusterList::StorageClasses]));
+    }
+
+    #[test]
+    fn lists_are_granted_by_owner_entries_of_the_person_only() {
+        let settings =
+            TenantSettings { cluster_lists: ClusterList::ALL.into(), ..TenantSettings::default() };
+        let grant = |person| ListGrant::of(&solar(), &rights_of(&solar(), &person, &settings));
+        let granted = grant(person("x", &["solar-users"])).unwrap();
+        assert_eq!(granted.tenant.as_str(), "solar");
+        let lists = [ClusterList::StorageClasses, ClusterList::Nodes];
+        assert_eq!(granted.lists, BTreeSet::from(lists));
+        assert_eq!(granted.node_selector, [("pool".to_owned(), "solar".to_owned())].into());
+        let robot = "system:serviceaccount:build:robot";
+        for person in [person("alice", &[]), person("joe", &[]), person(robot, &[robot])] {
+            assert_eq!(grant(person.clone()), None, "{person:?}");
+        }
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(super) const PROXY_KINDS: [&str; 6] = [
     "RuntimeClasses",
     "PersistentVolumes",
 ];
+/// Operations of proxy settings.
+pub(super) const PROXY_OPERATIONS: [&str; 3] = ["List", "Update", "Delete"];
 
 /// Kinds of objects that a LimitRange limits.
 pub(super) const LIMIT_TYPES: [&str; 3] = ["Container", "Pod", "PersistentVolumeClaim"];
@@ -94,7 +96,7 @@ fn owners() -> Value {
                     "description": "What the owner may do; only List is carried out.",
                     "type": "array",
                     "maxItems": 3,
-                    "items": {"type": "string", "enum": ["List", "Update", "Delete"]},
+                    "items": {"type": "string", "enum": PROXY_OPERATIONS},
                 },
             },
         },

@@ -1,10 +1,9 @@
 //! Settings of tenants (`tenants.*`), as `config` reads them.
 
-use std::{fmt, str::FromStr};
-
 use tenant_shared::NAMESPACE_DELETER_ROLE;
 
 use super::ClusterRoleName;
+use crate::cluster::ClusterList;
 
 /// ClusterRoles of `tenants.cluster_roles` that the operator does not have to name.
 const DEFAULT_CLUSTER_ROLES: [&str; 4] = ["admin", "edit", "view", NAMESPACE_DELETER_ROLE];
@@ -59,75 +58,6 @@ impl Default for TenantSettings {
     }
 }
 
-/// A cluster-scoped resource of which members of a tenant may get a list
-/// (`tenants.cluster_lists`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ClusterList {
-    StorageClasses,
-    IngressClasses,
-    PriorityClasses,
-    RuntimeClasses,
-    Nodes,
-    PersistentVolumes,
-}
-
-/// A text that names no [`ClusterList`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "storageclasses, ingressclasses, priorityclasses, runtimeclasses, nodes and persistentvolumes \
-     are possible, with commas between them"
-)]
-pub struct UnknownClusterList;
-
-impl ClusterList {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::StorageClasses,
-        Self::IngressClasses,
-        Self::PriorityClasses,
-        Self::RuntimeClasses,
-        Self::Nodes,
-        Self::PersistentVolumes,
-    ];
-
-    /// Name of the API group; empty for the core group.
-    pub fn group(self) -> &'static str {
-        match self {
-            Self::StorageClasses => "storage.k8s.io",
-            Self::IngressClasses => "networking.k8s.io",
-            Self::PriorityClasses => "scheduling.k8s.io",
-            Self::RuntimeClasses => "node.k8s.io",
-            Self::Nodes | Self::PersistentVolumes => "",
-        }
-    }
-
-    /// Name of the resource in paths of the API server.
-    pub fn resource(self) -> &'static str {
-        match self {
-            Self::StorageClasses => "storageclasses",
-            Self::IngressClasses => "ingressclasses",
-            Self::PriorityClasses => "priorityclasses",
-            Self::RuntimeClasses => "runtimeclasses",
-            Self::Nodes => "nodes",
-            Self::PersistentVolumes => "persistentvolumes",
-        }
-    }
-}
-
-impl fmt::Display for ClusterList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.resource())
-    }
-}
-
-impl FromStr for ClusterList {
-    type Err = UnknownClusterList;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|list| list.resource() == text).ok_or(UnknownClusterList)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,15 +65,5 @@ mod tests {
     #[test]
     fn all_default_cluster_roles_are_names() {
         assert_eq!(TenantSettings::default().cluster_roles.len(), DEFAULT_CLUSTER_ROLES.len());
-    }
-
-    #[test]
-    fn lists_round_trip_and_other_resources_are_none() {
-        for list in ClusterList::ALL {
-            assert_eq!(list.to_string().parse(), Ok(list));
-        }
-        for text in ["", "Nodes", "secrets", "clusterroles", "namespaces"] {
-            assert_eq!(text.parse::<ClusterList>(), Err(UnknownClusterList), "{text}");
-        }
     }
 }

@@ -9,9 +9,18 @@ use crate::{
     base::clock::timestamp,
     identity::Caller,
     tenant::{
-        CachedTenant, NamespaceRow, NamespaceStatus, Rights, TenantName, TenantRow, TenantStatus,
+        CachedTenant, ListGrant, NamespaceRow, NamespaceStatus, Rights, TenantName, TenantRow,
+        TenantStatus,
     },
 };
+
+/// The tenants in which a caller has rights, by name.
+#[derive(Clone, Debug, Default)]
+pub struct CallerTenants {
+    pub names: Vec<TenantName>,
+    /// Those of them that let the caller list cluster-scoped resources.
+    pub list_grants: Vec<ListGrant>,
+}
 
 impl TenantOperations {
     /// The tenants that name the caller or that the caller is a member of, by name; all tenants for
@@ -85,13 +94,17 @@ impl TenantOperations {
         })
     }
 
-    /// The names of the tenants in which the caller has rights now, in order.
+    /// The tenants in which the caller has rights now.
     ///
     /// # Errors
     /// As [`Self::list`].
-    pub async fn tenants_of(&self, caller: &Caller) -> Result<Vec<TenantName>, TenantError> {
-        let tenants = self.tenants_with_rights(caller).await?;
-        Ok(tenants.into_iter().map(|(name, _)| name).collect())
+    pub async fn tenants_of(&self, caller: &Caller) -> Result<CallerTenants, TenantError> {
+        let mut tenants = CallerTenants::default();
+        for (cached, rights) in self.tenants_with_rights(caller).await? {
+            tenants.list_grants.extend(ListGrant::of(&cached.tenant, &rights));
+            tenants.names.push(cached.tenant.name.clone());
+        }
+        Ok(tenants)
     }
 
     /// The names of the tenants that the caller owns, in order.
@@ -100,7 +113,8 @@ impl TenantOperations {
     /// As [`Self::list`].
     pub async fn owned_by(&self, caller: &Caller) -> Result<Vec<TenantName>, TenantError> {
         let tenants = self.tenants_with_rights(caller).await?;
-        Ok(tenants.into_iter().filter(|(_, it)| it.is_owner).map(|(name, _)| name).collect())
+        let owned = tenants.into_iter().filter(|(_, rights)| rights.is_owner);
+        Ok(owned.map(|(cached, _)| cached.tenant.name.clone()).collect())
     }
 
     /// A tenant with a valid object.

@@ -27,14 +27,17 @@ mod members;
 mod suspend;
 mod viewer;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
+
+use uuid::Uuid;
 
 pub use error::TenantError;
+pub use list::CallerTenants;
 
 use crate::{
     base::{clock::Clock, db::Db, telemetry::Metrics},
     cluster::Cluster,
-    identity::PersonRules,
+    identity::{self, PersonRules},
     tenant::{TenantCache, TenantName, TenantSettings, Tenants},
     tenant_controller::TenantController,
     workspace::Workspaces,
@@ -104,6 +107,20 @@ impl TenantOperations {
             settings: Arc::new(dependencies.settings),
             default_tier: dependencies.default_tier.into(),
         }
+    }
+
+    /// A number that grows with each change of what a Tenant says, as far as this replica knows.
+    pub fn revision(&self) -> u64 {
+        self.cache.revision()
+    }
+
+    /// The users whose user name or groups changed after this time, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn persons_changed_since(&self, since: i64) -> sqlx::Result<BTreeSet<Uuid>> {
+        let changed = identity::persons_changed_since(&self.db, since).await?;
+        Ok(changed.into_iter().map(|(user, _)| user).collect())
     }
 
     /// The tenant that a namespace of the cluster belongs to, by its label. Also that of a home.

@@ -108,12 +108,12 @@ impl TenantOperations {
     pub(super) async fn tenants_with_rights(
         &self,
         caller: &Caller,
-    ) -> Result<Vec<(TenantName, Rights)>, TenantError> {
+    ) -> Result<Vec<(Arc<CachedTenant>, Rights)>, TenantError> {
         self.require_synced()?;
         let viewer = self.viewer(caller).await?;
         let named = self.cache.naming(&viewer.person).into_iter().map(|cached| {
             let rights = viewer.rights_in(&cached.tenant, &self.settings);
-            (cached.tenant.name.clone(), rights)
+            (cached, rights)
         });
         Ok(named.filter(|(_, rights)| rights.is_member()).collect())
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 
 /// The head of a request that reached the proxy.
@@ -20,16 +21,29 @@ pub struct RecordedRequest {
     pub path: String,
     /// The query, empty if there is none.
     pub query: String,
+    /// The headers. `Authorization` has no value.
+    pub headers: HeaderMap,
 }
 
 impl RecordedRequest {
     pub(super) fn new<B>(number: usize, request: &Request<B>) -> Self {
+        let mut headers = request.headers().clone();
+        if let Some(authorization) = headers.get_mut(AUTHORIZATION) {
+            *authorization = HeaderValue::from_static("");
+        }
         Self {
             number,
             method: request.method().clone(),
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
+            headers,
         }
+    }
+
+    /// Whether the broker sends it with its own credential, which is a certificate, and not with the
+    /// token of a ServiceAccount.
+    pub fn is_as_broker(&self) -> bool {
+        !self.headers.contains_key(AUTHORIZATION)
     }
 
     /// Whether it requests a token of a ServiceAccount (TokenRequest).

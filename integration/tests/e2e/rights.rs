@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use http::Method;
 use integration::api::Api as BrokerApi;
 use integration::control_plane::client;
 use integration::probe::{self, Probe};
@@ -23,6 +24,9 @@ use Workflow::{
     BoundToken, Doctor, FinishInit, Init, Repair, Replace, Revoke, Start, Suspend, SuspendHeld,
     Token,
 };
+
+use crate::gateway::GATEWAY;
+use crate::tenants::{TENANT_BROKER, until_served, with_object};
 
 const RIGHTS_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit of a repair; the broker checks for drift every second.
@@ -160,6 +164,74 @@ async fn the_rights_to_read_second_bindings_are_needed() {
         role.whole(right).await.unwrap();
     }
     broker.start().await.unwrap();
+}
+
+/// The gateway lists and watches for members with them, and `doctor` tries them.
+#[tokio::test]
+async fn the_rights_to_list_for_members_of_tenants_are_needed() {
+    let lists = ["nodes", "storageclasses", "ingressclasses", "priorityclasses", "runtimeclasses"];
+    let kinds = ["Nodes", "StorageClasses", "IngressClasses", "PriorityClasses", "RuntimeClasses"];
+    let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
+    let builder = builder.installed("tenants.cluster_lists", lists.join(","));
+    let world = builder.setting("drift_seconds", 3600).start().await.unwrap();
+    let admin = world.admin_kubectl().unwrap();
+    until_served(&admin, TENANT_BROKER).await;
+    let settings = kinds.map(|kind| json!({"kind": kind, "operations": ["List"]}));
+    let alice = world.person("alice").await.unwrap();
+    let owner = json!({"kind": "User", "name": alice.email(), "proxySettings": settings});
+    let tenant = json!({
+        "apiVersion": TENANT_BROKER.1, "kind": "Tenant", "metadata": {"name": "solar"},
+        "spec": {"owners": [owner], "nodeSelector": {"pool": "solar"}},
+    });
+    with_object(&admin, &["apply"], tenant.to_string()).await.success().unwrap();
+    let api = alice.api().await.unwrap();
+    let read = async |right: &Right| {
+        let root =
+            if right.group.is_empty() { "api".to_owned() } else { format!("apis/{}", right.group) };
+        let query = if right.verb == "watch" { "watch=1&timeoutSeconds=1" } else { "limit=1" };
+        let path = format!("{GATEWAY}/{root}/v1/{}?{query}", right.resource);
+        let answer = api.request(Method::GET, &path).unwrap().send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    };
+    let role = Role::open(&world).await.unwrap();
+    let rights: Vec<&Right> =
+        role.rights.iter().filter(|right| lists.contains(&right.resource.as_str())).collect();
+    let mut verbs: Vec<(&str, &str)> =
+        rights.iter().map(|right| (right.resource.as_str(), right.verb.as_str())).collect();
+    verbs.sort_unstable();
+    let mut expected: Vec<_> =
+        lists.into_iter().flat_map(|list| [(list, "list"), (list, "watch")]).collect();
+    expected.sort_unstable();
+    assert_eq!(verbs, expected);
+    for right in rights {
+        probe::until("the read", RIGHTS_TIMEOUT, || async {
+            let (status, text) = read(right).await;
+            Ok(if status.is_success() { Probe::Ready(()) } else { Probe::NotYet(text) })
+        })
+        .await
+        .unwrap();
+        role.without(right).await.unwrap();
+        let (status, text) = read(right).await;
+        assert!(status.is_server_error(), "{right:?}: {status} {text}");
+        let told = format!("does not let the broker list {}", right.resource);
+        assert!(text.contains(&told) && text.contains("install --apply"), "{text}");
+        if right.verb == "list" {
+            let report = world.broker().run(&["doctor", "-o", "json"]).await.unwrap().stdout;
+            let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+            let failed = |title: &str| {
+                let mut checks = report["checks"].as_array().into_iter().flatten();
+                checks.any(|check| check["check"] == title && check["outcome"] == "fail")
+            };
+            let resource = &right.resource;
+            for title in [
+                format!("may list {resource}"),
+                format!("the gateway can list {resource} for members of tenants"),
+            ] {
+                assert!(failed(&title), "{title}: {report}");
+            }
+        }
+        role.whole(right).await.unwrap();
+    }
 }
 
 /// One verb on one resource, possibly for one name.

@@ -2,8 +2,9 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBindin
 
 use super::*;
 use crate::{
+    cluster::ClusterList,
     install::{Permission, manifest, tests::parameters},
-    tenant::{ClusterList, TenantSettings},
+    tenant::TenantSettings,
 };
 
 fn with_tenants(settings: TenantSettings) -> Parameters {
@@ -129,7 +130,10 @@ fn permissions_for_tenants_follow_the_settings() {
             !has(&default, verb, OURS, "tenants", "") && has(&write, verb, OURS, "tenants", "")
         );
     }
-    assert!(!has(&default, "list", "", "nodes", "") && has(&lists, "watch", "", "nodes", ""));
+    for verb in ["list", "watch"] {
+        assert!(!has(&default, verb, "", "nodes", "") && has(&lists, verb, "", "nodes", ""));
+    }
+    assert!(!has(&lists, "get", "", "nodes", ""), "the gateway reads no single object");
     for (resource, verb) in [("serviceaccounts/token", "create"), ("serviceaccounts", "delete")] {
         assert!(has(&default, verb, "", resource, "") && !has(&without, verb, "", resource, ""));
     }

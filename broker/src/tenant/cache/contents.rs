@@ -28,6 +28,8 @@ pub(super) struct Contents {
     namespaces: BTreeMap<String, TenantName>,
     listed_groups: BTreeSet<ApiGroup>,
     has_listed_namespaces: bool,
+    /// Number of changes of `tenants` so far, except for those of the status.
+    revision: u64,
 }
 
 impl Contents {
@@ -42,6 +44,10 @@ impl Contents {
 
     pub(super) fn has_object(&self, name: &TenantName) -> bool {
         self.objects.contains_key(name)
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
     }
 
     pub(super) fn tenant_of_namespace(&self, namespace: &str) -> Option<TenantName> {
@@ -114,7 +120,11 @@ impl Contents {
         let of_groups = self.objects.get(name).into_iter().flat_map(BTreeMap::values);
         let oldest = of_groups.min_by_key(|object| object.created_at);
         let chosen = oldest.and_then(|object| object.tenant.clone());
-        if let Some(previous) = self.tenants.remove(name) {
+        let previous = self.tenants.remove(name);
+        if previous.as_ref().map(|it| &it.tenant) != chosen.as_ref().map(|it| &it.tenant) {
+            self.revision += 1;
+        }
+        if let Some(previous) = previous {
             self.remove_from_index(&previous.tenant);
         }
         if let Some(chosen) = chosen {

@@ -53,6 +53,11 @@ impl TenantCache {
         self.read().tenant_of_namespace(namespace)
     }
 
+    /// A number that grows with each change of what a Tenant says.
+    pub fn revision(&self) -> u64 {
+        self.read().revision()
+    }
+
     /// All Tenants, by name.
     pub fn all(&self) -> Vec<Arc<CachedTenant>> {
         self.read().all()

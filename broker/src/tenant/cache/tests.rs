@@ -195,6 +195,26 @@ fn the_status_is_kept_with_the_conditions_that_hold() {
 }
 
 #[test]
+fn the_revision_grows_with_each_change_of_a_tenant_and_not_of_its_status() {
+    let cache = TenantCache::default();
+    let mut feed = TenantFeed::new(cache.clone(), OURS);
+    let grows = |feed: &mut TenantFeed, event: Watched<DynamicObject>| {
+        let before = cache.revision();
+        feed.visit(&event);
+        cache.revision() > before
+    };
+    let mut solar = object("solar", 1, &user("alice"));
+    assert!(grows(&mut feed, Watched::Changed(solar.clone())));
+    assert!(!grows(&mut feed, Watched::Changed(solar.clone())));
+    solar.data["status"] = json!({"state": "Active", "size": 3});
+    assert!(!grows(&mut feed, Watched::Changed(solar.clone())));
+    solar.data["spec"]["nodeSelector"] = json!({"pool": "solar"});
+    assert!(grows(&mut feed, Watched::Changed(solar.clone())));
+    assert!(grows(&mut feed, Watched::Deleted(solar.clone())));
+    assert!(!grows(&mut feed, Watched::Deleted(solar)));
+}
+
+#[test]
 fn a_namespace_belongs_to_the_tenant_of_its_label() {
     let cache = TenantCache::default();
     let mut feed = NamespaceFeed::new(cache.clone());

@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::{Inputs, bindings::is_bindable};
-use crate::tenant::{ClusterList, ClusterRoleName, Condition, Subject};
+use crate::{
+    cluster::ClusterList,
+    tenant::{ClusterRoleName, Condition, Subject},
+};
 
 pub(super) fn conditions(inputs: &Inputs<'_>) -> Vec<Condition> {
     let Inputs { tenant, settings, tiers, .. } = *inputs;

@@ -64,7 +64,8 @@ impl Tenant {
         let raw = faults.keep("spec", RawSpec::deserialize(spec));
         let (Some(name), Some(raw)) = (name, raw) else { return Err(faults.0) };
         let mut kept = kept::kept_fields(spec);
-        let owners = roles::owners(raw.owners, &mut faults, &mut kept);
+        let has_node_selector = !raw.node_selector.is_empty();
+        let owners = roles::owners(raw.owners, has_node_selector, &mut faults, &mut kept);
         let additional_role_bindings = roles::bindings(raw.additional_role_bindings, &mut faults);
         let namespace_options =
             namespaces::namespace_options(raw.namespace_options, &mut faults, &mut kept);

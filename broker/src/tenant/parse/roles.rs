@@ -6,11 +6,17 @@ use super::{
     faults::Faults,
     raw::{RawBinding, RawOwner, RawProxySetting, RawSubject},
 };
-use crate::tenant::{
-    ClusterList, ClusterRoleName, Subject,
-    limits::{MAX_BINDINGS, MAX_CLUSTER_ROLES, MAX_OWNERS, MAX_PROXY_SETTINGS, MAX_SUBJECTS},
-    schema::{DEFAULT_CLUSTER_ROLES, PROXY_KINDS},
+use crate::{
+    cluster::ClusterList,
+    tenant::{
+        ClusterRoleName, Subject,
+        limits::{MAX_BINDINGS, MAX_CLUSTER_ROLES, MAX_OWNERS, MAX_PROXY_SETTINGS, MAX_SUBJECTS},
+        schema::{DEFAULT_CLUSTER_ROLES, PROXY_KINDS, PROXY_OPERATIONS},
+    },
 };
+
+/// The operation of proxy settings that is carried out.
+const LIST: &str = "List";
 
 /// An owner with their ClusterRoles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,9 +35,11 @@ pub struct AdditionalRoleBinding {
     pub subjects: Vec<Subject>,
 }
 
-/// The owners. Operations other than `List` are added to `not_carried_out`.
+/// The owners. Operations other than `List`, `PersistentVolumes`, and `Nodes` without a node selector
+/// are added to `not_carried_out`.
 pub(super) fn owners(
     raw: Vec<RawOwner>,
+    has_node_selector: bool,
     faults: &mut Faults,
     not_carried_out: &mut Vec<String>,
 ) -> Vec<Owner> {
@@ -42,7 +50,8 @@ pub(super) fn owners(
     for (index, raw) in raw.into_iter().enumerate() {
         let at = format!("spec.owners[{index}]");
         let cluster_roles = cluster_roles(&at, raw.cluster_roles, faults);
-        let cluster_lists = cluster_lists(&at, &raw.proxy_settings, faults, not_carried_out);
+        let cluster_lists =
+            cluster_lists(&at, &raw.proxy_settings, has_node_selector, faults, not_carried_out);
         match Subject::owner(&raw.kind, &raw.name) {
             Err(error) => faults.add(format!("{at}.{}", error.field()), error),
             Ok(subject) if !known.insert(subject.clone()) => {
@@ -68,6 +77,7 @@ fn cluster_roles(at: &str, raw: Option<Vec<String>>, faults: &mut Faults) -> Vec
 fn cluster_lists(
     at: &str,
     raw: &[RawProxySetting],
+    has_node_selector: bool,
     faults: &mut Faults,
     not_carried_out: &mut Vec<String>,
 ) -> BTreeSet<ClusterList> {
@@ -76,27 +86,37 @@ fn cluster_lists(
     let mut lists = BTreeSet::new();
     for (index, setting) in raw.iter().enumerate() {
         let at = format!("{field}[{index}]");
-        let Some(list) = cluster_list(&setting.kind) else {
+        if !PROXY_KINDS.contains(&setting.kind.as_str()) {
             faults.add(format!("{at}.kind"), PROXY_KINDS.join(", "));
             continue;
-        };
+        }
         for operation in &setting.operations {
-            match operation.as_str() {
-                "List" => {
-                    lists.insert(list);
-                }
-                "Update" | "Delete" => not_carried_out.push(format!("{at}.operations {operation}")),
-                _ => faults.add(format!("{at}.operations"), "List, Update or Delete"),
+            if !PROXY_OPERATIONS.contains(&operation.as_str()) {
+                faults.add(format!("{at}.operations"), PROXY_OPERATIONS.join(", "));
+            } else if operation != LIST {
+                not_carried_out.push(format!("{at}.operations {operation}"));
+            }
+        }
+        if !setting.operations.iter().any(|operation| operation == LIST) {
+            continue;
+        }
+        match cluster_list(&setting.kind) {
+            None => not_carried_out.push(format!("{at}.kind {}", setting.kind)),
+            Some(ClusterList::Nodes) if !has_node_selector => {
+                not_carried_out.push(format!("{at}.kind Nodes without spec.nodeSelector"));
+            }
+            Some(list) => {
+                lists.insert(list);
             }
         }
     }
     lists
 }
 
-/// The resource with the name that Capsule gives it: that of the API in mixed case.
+/// The resource with the name that Capsule gives it: that of the API in mixed case. `None` if the
+/// broker does not list it.
 fn cluster_list(kind: &str) -> Option<ClusterList> {
-    let resource = PROXY_KINDS.contains(&kind).then(|| kind.to_ascii_lowercase())?;
-    resource.parse().ok()
+    kind.to_ascii_lowercase().parse().ok()
 }
 
 pub(super) fn bindings(raw: Vec<RawBinding>, faults: &mut Faults) -> Vec<AdditionalRoleBinding> {
@@ -133,10 +153,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_the_definition_is_a_resource() {
+    fn every_kind_of_the_definition_but_one_is_listed() {
         let lists: BTreeSet<ClusterList> =
             PROXY_KINDS.iter().filter_map(|kind| cluster_list(kind)).collect();
         assert_eq!(lists, BTreeSet::from(ClusterList::ALL));
-        assert_eq!(cluster_list("nodes"), None);
+        let others: Vec<&str> =
+            PROXY_KINDS.into_iter().filter(|kind| cluster_list(kind).is_none()).collect();
+        assert_eq!(others, ["PersistentVolumes"]);
     }
 }

@@ -4,7 +4,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::tenant::{ClusterList, Subject, schema::DEFAULT_CLUSTER_ROLES};
+use crate::{
+    cluster::ClusterList,
+    tenant::{Subject, schema::DEFAULT_CLUSTER_ROLES},
+};
 
 fn faults(name: &str, spec: &Value) -> Vec<String> {
     let faults = Tenant::parse(name, spec).unwrap_err();
@@ -119,6 +122,7 @@ fn fields_that_are_not_carried_out_are_named() {
             "proxySettings": [
                 {"kind": "Nodes", "operations": ["List"]},
                 {"kind": "StorageClasses", "operations": ["List", "Update", "Delete"]},
+                {"kind": "PersistentVolumes", "operations": ["List"]},
             ],
         }],
         "namespaceOptions": {"additionalMetadata": {
@@ -139,14 +143,17 @@ fn fields_that_are_not_carried_out_are_named() {
             &format!("{metadata}.annotations[scheduler.alpha.kubernetes.io/node-selector]"),
             &format!("{metadata}.labels[pod-security.kubernetes.io/enforce]"),
             "spec.networkPolicies",
+            "spec.owners[0].proxySettings[0].kind Nodes without spec.nodeSelector",
             "spec.owners[0].proxySettings[1].operations Delete",
             "spec.owners[0].proxySettings[1].operations Update",
+            "spec.owners[0].proxySettings[2].kind PersistentVolumes",
         ]
     );
     let added = &tenant.namespace_options.additional_metadata;
     assert_eq!(added.labels.keys().collect::<Vec<_>>(), ["team"]);
     assert!(added.annotations.is_empty());
-    assert_eq!(tenant.owners[0].cluster_lists.len(), 2);
+    let lists = BTreeSet::from([ClusterList::StorageClasses]);
+    assert_eq!(tenant.owners[0].cluster_lists, lists);
 }
 
 #[test]

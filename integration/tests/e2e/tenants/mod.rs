@@ -2,8 +2,10 @@
 
 mod account;
 mod bad_input;
+mod can_i;
 mod cli;
 mod cluster;
+mod cluster_lists;
 mod deletion;
 mod direct_namespaces;
 mod fence;
@@ -29,8 +31,8 @@ use crate::install::install;
 use manifests::MANIFESTS;
 
 /// An API group with Tenants: the name of its resource, and the `apiVersion`.
-type Group = (&'static str, &'static str);
-const TENANT_BROKER: Group = ("tenants.tenant-broker.io", "tenant-broker.io/v1alpha1");
+pub(crate) type Group = (&'static str, &'static str);
+pub(crate) const TENANT_BROKER: Group = ("tenants.tenant-broker.io", "tenant-broker.io/v1alpha1");
 const CAPSULE: Group = ("tenants.capsule.clastix.io", "capsule.clastix.io/v1beta2");
 /// Limit of the time until the API server serves a definition, or no longer has it.
 const SERVED_TIMEOUT: Duration = Duration::from_mins(1);
@@ -49,7 +51,7 @@ async fn world_without_controller() -> World {
 }
 
 /// Waits until the API server serves the Tenants of a group.
-async fn until_served(admin: &Kubectl, (resource, _): Group) {
+pub(crate) async fn until_served(admin: &Kubectl, (resource, _): Group) {
     probe::until("the API server to serve Tenants", SERVED_TIMEOUT, || async {
         let listed = admin.run(["get", resource]).await?;
         let is_served = listed.status.success();
@@ -60,7 +62,11 @@ async fn until_served(admin: &Kubectl, (resource, _): Group) {
 }
 
 /// Runs `kubectl COMMAND -f -` with an object.
-async fn with_object(admin: &Kubectl, command: &[&str], object: impl Into<Vec<u8>>) -> Finished {
+pub(crate) async fn with_object(
+    admin: &Kubectl,
+    command: &[&str],
+    object: impl Into<Vec<u8>>,
+) -> Finished {
     let args = command.iter().copied().chain(["-f", "-"]);
     admin.run_with_input(args, object).await.unwrap()
 }

@@ -35,17 +35,32 @@ pub(super) fn fields(spec: &Value) -> Vec<String> {
                 .map(|(key, _)| format!("spec.namespaceOptions.additionalMetadata.{kind}[{key}]")),
         );
     }
+    let selects_nodes = spec.get("nodeSelector").is_some_and(|value| !is_empty(value));
     for (index, owner) in items(spec.get("owners")).enumerate() {
         for (setting, granted) in items(owner.get("proxySettings")).enumerate() {
-            let operations = items(granted.get("operations")).filter_map(Value::as_str);
-            let others: Vec<&str> = operations.filter(|it| *it != "List").collect();
-            if !others.is_empty() {
-                paths.push(format!(
-                    "spec.owners[{index}].proxySettings[{setting}].operations ({})",
-                    others.join(", ")
-                ));
-            }
+            let at = format!("spec.owners[{index}].proxySettings[{setting}]");
+            paths.extend(of_proxy_setting(&at, granted, selects_nodes));
         }
+    }
+    paths
+}
+
+/// What is not carried out of a proxy setting: other operations than `List`, and lists that the
+/// gateway cannot filter.
+fn of_proxy_setting(at: &str, setting: &Value, selects_nodes: bool) -> Vec<String> {
+    let mut paths = Vec::new();
+    let operations = items(setting.get("operations")).filter_map(Value::as_str);
+    let (lists, others): (Vec<&str>, Vec<&str>) = operations.partition(|it| *it == "List");
+    if !others.is_empty() {
+        paths.push(format!("{at}.operations ({})", others.join(", ")));
+    }
+    match setting.get("kind").and_then(Value::as_str) {
+        _ if lists.is_empty() => {}
+        Some("PersistentVolumes") => paths.push(format!("{at}.kind (PersistentVolumes)")),
+        Some("Nodes") if !selects_nodes => {
+            paths.push(format!("{at}.kind (Nodes without spec.nodeSelector)"));
+        }
+        _ => {}
     }
     paths
 }
@@ -94,6 +109,21 @@ mod tests {
                 "spec.owners[1].proxySettings[0].operations (Delete)",
             ]
         );
+    }
+
+    #[test]
+    fn lists_that_cannot_be_filtered_are_named() {
+        let owners = "owners: [{proxySettings: [{kind: Nodes, operations: [List]}, \
+                      {kind: PersistentVolumes, operations: [List, Update]}, \
+                      {kind: StorageClasses, operations: [List]}, \
+                      {kind: Nodes, operations: []}]}]\n";
+        let volumes = [
+            "spec.owners[0].proxySettings[1].operations (Update)",
+            "spec.owners[0].proxySettings[1].kind (PersistentVolumes)",
+        ];
+        assert_eq!(named(&format!("{owners}nodeSelector: {{pool: a}}\n")), volumes);
+        let nodes = "spec.owners[0].proxySettings[0].kind (Nodes without spec.nodeSelector)";
+        assert_eq!(named(owners), [nodes, volumes[0], volumes[1]]);
     }
 
     #[test]

@@ -1,16 +1,26 @@
-//! Reads of namespaces with the broker's own credential, for members of tenants.
+//! Reads with the broker's own credential on behalf of clients: namespaces of their tenants, and
+//! cluster-scoped resources that a Tenant lets them list.
 //!
-//! RBAC allows a list of all namespaces or of none, so the API server is asked as the broker, with a
-//! label selector that selects namespaces of these tenants only. Nothing else is sent with this
-//! credential on behalf of a client: [`OwnNamespacesRead`] builds path and query, and
-//! [`OwnReader`] builds the request. A client chooses how objects are represented, and parameters
-//! that can only narrow the selection.
+//! RBAC allows a list of all objects of a kind or of none, so the API server is asked as the broker,
+//! with a label selector. Nothing else is sent with this credential on behalf of a client:
+//! [`OwnRead`] builds path and query, and [`OwnReader`] builds the request from nothing. A client
+//! chooses how objects are represented, and parameters that can only narrow the selection.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `resource` | the resources |
+//! | `selector` | the label selector of a client |
+//! | `union` | the label selectors of several tenants as one |
+//! | `accept` | the header `Accept` |
 
+mod accept;
+mod resource;
 mod selector;
 #[cfg(test)]
 mod tests;
+mod union;
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, convert::Infallible, net::IpAddr, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -21,7 +31,9 @@ use secrecy::ExposeSecret as _;
 use tenant_shared::{HOME_LABEL, TENANT_LABEL};
 use url::form_urlencoded;
 
+pub use resource::{ClusterList, OwnResource, UnknownClusterList};
 pub use selector::SelectorError;
+pub use union::RequiredLabels;
 
 use super::{
     Cluster, ConnectError, Transport, Upstream, UpstreamError, UpstreamRequestBody,
@@ -29,7 +41,6 @@ use super::{
 };
 use tenant_shared::is_dns_label;
 
-const PATH: &str = "/api/v1/namespaces";
 const LABEL_SELECTOR: &str = "labelSelector";
 /// The parameters of a list or watch that a client chooses, besides its label selector. They can
 /// only narrow the selection, divide it into pages, or change its form.
@@ -47,10 +58,11 @@ const PASSED: [&str; 9] = [
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// A list or watch of the namespaces of some tenants, without their homes. The API server applies
-/// the selector of each request, so a `continue` token of another selection shows nothing else.
+/// A list or watch of some objects of a resource. The API server applies the selector of each
+/// request, so a `continue` token of another selection shows nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnNamespacesRead {
+pub struct OwnRead {
+    resource: OwnResource,
     path_and_query: String,
     is_watch: bool,
 }
@@ -61,6 +73,19 @@ pub enum OwnReadError {
     /// There is no tenant whose namespaces could be selected.
     #[error("there is no tenant to list namespaces of")]
     NoTenant,
+    /// No node selector says which nodes are shown.
+    #[error("no tenant selects nodes to list")]
+    NoSelector,
+    /// A node selector cannot be written as a label selector.
+    #[error("a tenant selects nodes by {0:?}, which is no label")]
+    NoLabel(String),
+    /// No label selector selects the nodes of all tenants.
+    #[error(
+        "your tenants select nodes by different labels, which one list cannot join; name the labels \
+         of one of them with -l: {}",
+        .0.join(" or ")
+    )]
+    NoUnion(Vec<String>),
     /// The label selector of the client cannot be parsed.
     #[error("unable to parse the labelSelector: {0}")]
     Selector(#[from] SelectorError),
@@ -77,12 +102,13 @@ pub struct ReadClient<'a> {
     pub address: Option<IpAddr>,
 }
 
-impl OwnNamespacesRead {
-    /// The read of the namespaces of these tenants, with the parameters of a client's query.
+impl OwnRead {
+    /// The read of the namespaces of these tenants without their homes, with the parameters of a
+    /// client's query.
     ///
     /// # Errors
     /// There is no tenant, or the client's label selector cannot be parsed.
-    pub fn new<'a>(
+    pub fn namespaces<'a>(
         tenants: impl IntoIterator<Item = &'a str>,
         client_query: &str,
         is_watch: bool,
@@ -93,27 +119,74 @@ impl OwnNamespacesRead {
             // The API server would read `in ()` as a selection of the empty value.
             return Err(OwnReadError::NoTenant);
         }
-        let parameter = |name: &str| {
-            // The API server uses the first value of a parameter.
-            form_urlencoded::parse(client_query.as_bytes()).find(|(key, _)| key == name)
-        };
-        let mut requirements =
+        let scope =
             vec![format!("{TENANT_LABEL} in ({})", tenants.join(",")), format!("!{HOME_LABEL}")];
-        if let Some((_, selector)) = parameter(LABEL_SELECTOR) {
-            requirements.extend(selector::parse(&selector)?);
-        }
+        let client = client_requirements(client_query)?;
+        Ok(Self::new(OwnResource::Namespaces, scope, client, client_query, is_watch))
+    }
+
+    /// The read of a cluster-scoped resource, with the parameters of a client's query. Of nodes it
+    /// shows those that one of the selectors selects; of other resources it shows all objects.
+    ///
+    /// # Errors
+    /// The client's label selector cannot be parsed; nodes have no selector, or their selectors
+    /// cannot be joined.
+    pub fn cluster_list(
+        list: ClusterList,
+        node_selectors: &BTreeSet<RequiredLabels>,
+        client_query: &str,
+        is_watch: bool,
+    ) -> Result<Self, OwnReadError> {
+        let client = client_requirements(client_query)?;
+        let scope = match list {
+            ClusterList::Nodes => union::union(node_selectors, &client)?,
+            ClusterList::StorageClasses
+            | ClusterList::IngressClasses
+            | ClusterList::PriorityClasses
+            | ClusterList::RuntimeClasses => Vec::new(),
+        };
+        Ok(Self::new(OwnResource::ClusterList(list), scope, client, client_query, is_watch))
+    }
+
+    fn new(
+        resource: OwnResource,
+        scope: Vec<String>,
+        client: Vec<String>,
+        client_query: &str,
+        is_watch: bool,
+    ) -> Self {
+        let requirements = [scope, client].concat();
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair(LABEL_SELECTOR, &requirements.join(","));
+        if !requirements.is_empty() {
+            query.append_pair(LABEL_SELECTOR, &requirements.join(","));
+        }
         if is_watch {
             query.append_pair("watch", "true");
         }
         for name in PASSED {
-            if let Some((_, value)) = parameter(name) {
+            if let Some(value) = parameter(client_query, name) {
                 query.append_pair(name, &value);
             }
         }
-        Ok(Self { path_and_query: format!("{PATH}?{}", query.finish()), is_watch })
+        let path_and_query = format!("{}?{}", resource.path(), query.finish());
+        Self { resource, path_and_query, is_watch }
     }
+
+    /// The resource that is read.
+    pub fn resource(&self) -> OwnResource {
+        self.resource
+    }
+}
+
+/// The first value of a parameter, which is the one that the API server uses.
+fn parameter<'a>(query: &'a str, name: &str) -> Option<Cow<'a, str>> {
+    let mut parameters = form_urlencoded::parse(query.as_bytes());
+    parameters.find(|(key, _)| key == name).map(|(_, value)| value)
+}
+
+/// The requirements of the client's own label selector.
+fn client_requirements(query: &str) -> Result<Vec<String>, SelectorError> {
+    parameter(query, LABEL_SELECTOR).map_or_else(|| Ok(Vec::new()), |it| selector::parse(&it))
 }
 
 /// Sends reads with the broker's own credential.
@@ -139,7 +212,7 @@ impl OwnReader {
     /// The complete request of a read.
     fn request(
         &self,
-        read: &OwnNamespacesRead,
+        read: &OwnRead,
         client: ReadClient<'_>,
     ) -> Result<Request<UpstreamRequestBody>, UpstreamError> {
         let body = Empty::<Bytes>::new().map_err(|never: Infallible| match never {}).boxed();
@@ -150,7 +223,7 @@ impl OwnReader {
         let text = |text: &str| HeaderValue::from_str(text).ok();
         let headers = [
             (header::AUTHORIZATION, self.authorization.clone()),
-            (header::ACCEPT, client.accept.cloned()),
+            (header::ACCEPT, client.accept.and_then(accept::accepted)),
             (AUDIT_ID, text(client.request_id)),
             (X_FORWARDED_FOR, address.as_deref().and_then(text)),
         ];
@@ -184,9 +257,9 @@ impl Cluster {
     ///
     /// # Errors
     /// The API server does not respond.
-    pub async fn read_own_namespaces(
+    pub async fn read_own(
         &self,
-        read: &OwnNamespacesRead,
+        read: &OwnRead,
         client: ReadClient<'_>,
     ) -> Result<Response<UpstreamResponseBody>, UpstreamError> {
         let reader = Arc::clone(&self.connections.get().own_reader);

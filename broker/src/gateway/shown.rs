@@ -1,0 +1,88 @@
+//! What reads with the broker's own credential show a caller: the objects that their tenants give
+//! them the right to see. RBAC cannot express either of them, so this is decided here.
+
+use std::collections::BTreeSet;
+
+use super::principals::Principal;
+use crate::{
+    cluster::{ClusterList, OwnRead, OwnReadError, OwnResource, RequiredLabels},
+    tenant::TenantName,
+};
+
+/// The objects of a resource that a caller may see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    resource: OwnResource,
+    /// The tenants that give the right, by name.
+    tenants: Vec<TenantName>,
+    /// Of nodes: the labels by which these tenants select theirs.
+    node_selectors: BTreeSet<RequiredLabels>,
+}
+
+impl Shown {
+    /// No object of a resource.
+    #[cfg(test)]
+    pub(super) fn nothing(resource: OwnResource) -> Self {
+        Self { resource, tenants: Vec::new(), node_selectors: BTreeSet::new() }
+    }
+
+    /// The resource.
+    pub(super) fn resource(&self) -> OwnResource {
+        self.resource
+    }
+
+    /// The tenants that give the right, by name.
+    pub(super) fn tenants(&self) -> &[TenantName] {
+        &self.tenants
+    }
+
+    /// Whether no tenant gives the right.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tenants.is_empty()
+    }
+
+    /// The read of these objects, with the parameters of a client's query.
+    ///
+    /// # Errors
+    /// See [`OwnReadError`].
+    pub(super) fn read(&self, query: &str, is_watch: bool) -> Result<OwnRead, OwnReadError> {
+        match self.resource {
+            _ if self.is_empty() => Err(OwnReadError::NoTenant),
+            OwnResource::Namespaces => {
+                let names = self.tenants.iter().map(TenantName::as_str);
+                OwnRead::namespaces(names, query, is_watch)
+            }
+            OwnResource::ClusterList(list) => {
+                OwnRead::cluster_list(list, &self.node_selectors, query, is_watch)
+            }
+        }
+    }
+}
+
+impl Principal {
+    /// The objects of a resource that the caller may see: by the tenants in which they have rights,
+    /// or that grant the list, and an active membership, so that a suspension ends reads too.
+    pub(super) fn shown(&self, cluster: &str, resource: OwnResource) -> Shown {
+        let is_active = |tenant: &&TenantName| self.is_active_member(cluster, tenant);
+        match resource {
+            OwnResource::Namespaces => Shown {
+                resource,
+                tenants: self.tenants().iter().filter(is_active).cloned().collect(),
+                node_selectors: BTreeSet::new(),
+            },
+            OwnResource::ClusterList(list) => {
+                let grants = self.list_grants().iter();
+                let grants = grants.filter(|it| it.lists.contains(&list) && is_active(&&it.tenant));
+                let mut shown =
+                    Shown { resource, tenants: Vec::new(), node_selectors: BTreeSet::new() };
+                for grant in grants {
+                    shown.tenants.push(grant.tenant.clone());
+                    if list == ClusterList::Nodes {
+                        shown.node_selectors.insert(grant.node_selector.clone());
+                    }
+                }
+                shown
+            }
+        }
+    }
+}
