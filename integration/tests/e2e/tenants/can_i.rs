@@ -38,6 +38,18 @@ impl Ways {
         (Self { gateway, certificate }, person.id())
     }
 
+    /// The first request for a namespace of a tenant makes the membership, and a review is none.
+    async fn becomes_a_member(&self) {
+        let args = ["get", "pods", "-n", NAMESPACE];
+        probe::until("the first request", TIMEOUT, || async {
+            let done = self.gateway.run(args).await?;
+            let is_done = done.status.success();
+            Ok(if is_done { Probe::Ready(()) } else { Probe::NotYet(done.stderr) })
+        })
+        .await
+        .unwrap();
+    }
+
     /// Waits until both ways have this answer.
     async fn answer(&self, args: &[&str], expected: &str) {
         for (way, kubectl) in [("gateway", &self.gateway), ("certificate", &self.certificate)] {
@@ -112,6 +124,7 @@ async fn reviews_answer_as_the_specification_says() {
     assert_eq!(answer.status(), StatusCode::OK);
     apply(&world, &json!([{"kind": "Group", "name": "solar-users"}])).await;
     bob.answer(&["create", "namespaces"], "yes").await;
+    bob.becomes_a_member().await;
     bob.answer(&["delete", "pods", "-n", NAMESPACE], "yes").await;
     alice.answer(&["delete", "pods", "-n", NAMESPACE], "no").await;
     answers("gateway", &alice.gateway, &["create", "namespaces"], "no").await;
@@ -127,6 +140,7 @@ async fn reviews_answer_as_the_specification_says() {
     // "Owner Roles": joe can only view resources, and still creates namespaces.
     let view = json!({"kind": "User", "name": email_of_joe, "clusterRoles": ["view"]});
     apply(&world, &json!([user(email_of_alice), view])).await;
+    joe.becomes_a_member().await;
     joe.answer(&["delete", "pods", "-n", NAMESPACE], "no").await;
     joe.answer(&["get", "pods", "-n", NAMESPACE], "yes").await;
     joe.answer(&["create", "namespaces"], "yes").await;
