@@ -30,14 +30,16 @@ impl TenantController {
         loop {
             let name = self.queue.next().await;
             let span = tracing::debug_span!("reconcile", tenant = %name);
+            let began = Instant::now();
             let result = self.run_with_timeout(&name).instrument(span).await;
             self.queue.finish(&name, result);
             let [done, again, failed] = RECONCILE_OUTCOMES;
-            self.metrics.tenant_reconciled(match result {
+            let outcome = match result {
                 Run::Done => done,
                 Run::Again(_) => again,
                 Run::Failed => failed,
-            });
+            };
+            self.metrics.tenant_reconciled(outcome, began.elapsed());
             self.metrics.set_tenant_queue(self.queue.len());
         }
     }

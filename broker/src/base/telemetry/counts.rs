@@ -120,6 +120,7 @@ pub(super) struct Counts {
     pub(super) drift_open: Family<DriftLabels, Gauge>,
     pub(super) drift_rounds: Family<OutcomeLabels, Counter>,
     pub(super) tenant_reconciles: Family<OutcomeLabels, Counter>,
+    pub(super) tenant_reconcile_seconds: Histogram,
     pub(super) tenant_queue_length: Gauge,
     pub(super) policies_in_force: Gauge,
     pub(super) clock_offset_milliseconds: Gauge,
@@ -208,6 +209,12 @@ impl Counts {
                 &mut registry,
                 "tenant_reconciles",
                 "Runs of this broker that compared a tenant with its desired state",
+            ),
+            tenant_reconcile_seconds: register_seconds(
+                &mut registry,
+                "tenant_reconcile_duration",
+                "Time of such a run",
+                Histogram::new(exponential_buckets(0.002, 2.0, 16)),
             ),
             tenant_queue_length: register(
                 &mut registry,

@@ -1,6 +1,6 @@
 //! Prometheus metrics.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use tenant_shared::WorkspaceStatus;
@@ -134,9 +134,10 @@ impl Metrics {
         self.0.drift_rounds.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
-    /// Counts a run on a tenant.
-    pub fn tenant_reconciled(&self, outcome: &'static str) {
+    /// Counts a run on a tenant with the time that it took.
+    pub fn tenant_reconciled(&self, outcome: &'static str, took: Duration) {
         self.0.tenant_reconciles.get_or_create(&OutcomeLabels { outcome }).inc();
+        self.0.tenant_reconcile_seconds.observe(took.as_secs_f64());
     }
 
     /// Sets the number of tenants that wait for a run or are in it.
