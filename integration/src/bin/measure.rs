@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use integration::binaries::{Binaries, Profile};
 use integration::measure::figure::{Figure, Timing};
-use integration::measure::{flood, gateway, issuance, plugin, policies, startup};
+use integration::measure::{flood, gateway, issuance, plugin, policies, startup, tenants};
 use integration::progress::say;
 use integration::scratch::Scratch;
 use integration::world::{World, WorldBuilder};
@@ -61,6 +61,12 @@ enum Command {
         #[arg(long)]
         only: Option<gateway::Part>,
     },
+    /// Tenants: creation, suspension, reads and runs of the broker, with thousands of namespaces
+    Tenants {
+        /// Measure only one of the ten parts
+        #[arg(long)]
+        only: Option<tenants::TenantPart>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -112,6 +118,7 @@ async fn measure(args: &Args) -> Result<()> {
         }
         Some(Command::Flood { only }) => measure_floods(args, *only).await?,
         Some(Command::Gateway { only }) => measure_gateway(args, *only).await?,
+        Some(Command::Tenants { only }) => measure_tenants(args, *only).await?,
     };
     print(args, &measured)?;
     let broken: Vec<&str> = measured
@@ -200,7 +207,8 @@ async fn measure_policies(
         };
         let program = programs.tenant_broker();
         let start = async |name| {
-            policies::PolicyTestbed::start(&program, &manifest, &scratch.path().join(name)).await
+            policies::PolicyTestbed::start(&program, &[], &manifest, &scratch.path().join(name))
+                .await
         };
         let servers = [start("one").await?, start("other").await?];
         say("measure: requests with the policies, compared with the floor");
@@ -285,4 +293,36 @@ async fn measure_gateway(args: &Args, only: Option<gateway::Part>) -> Result<Mea
         measured.timings.extend(of_part.timings);
     }
     Ok(measured)
+}
+
+/// Measures tenants. As for the gateway, the broker is a release build unless the caller names
+/// another one.
+async fn measure_tenants(args: &Args, only: Option<tenants::TenantPart>) -> Result<Measured> {
+    let quick = args.quick;
+    let profile = if args.broker.is_some() { Profile::own() } else { Profile::Release };
+    let world = gateway::without_limits(tenants::with_tenants(world(args))).profile(profile);
+    let few = |all: usize| if quick { all.div_ceil(5) } else { all };
+    let tenth = |all: usize| if quick { all / 10 } else { all };
+    let plan = tenants::TenantPlan {
+        size: tenants::Size {
+            tenants: tenth(1000),
+            namespaces: tenth(5000),
+            most_tenants: tenth(5000),
+        },
+        requests: few(20),
+        cheap_requests: few(100),
+        suspensions: few(5),
+        members: few(10),
+        runs: few(10),
+        owners: few(3),
+        restarts: few(3),
+        turns: few(20),
+        turn: Duration::from_millis(500),
+        profiles: few(4),
+        profile: Duration::from_secs(if quick { 3 } else { 10 }),
+    };
+    let world = world.start().await?;
+    let testbed = tenants::TenantTestbed::new(world, plan.size, plan.suspensions).await?;
+    let tenants::Measured { figures, timings } = tenants::measure(&testbed, only, plan).await?;
+    Ok(Measured { figures, timings, ..Measured::default() })
 }

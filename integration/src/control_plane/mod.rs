@@ -142,6 +142,20 @@ impl ControlPlane {
         client(&self.admin_kubeconfig).await
     }
 
+    /// Returns an HTTP/1.1 client with this client certificate, for requests without the work of a
+    /// Kubernetes client.
+    ///
+    /// # Errors
+    /// The identity is no certificate with its key.
+    pub fn http_client(&self, identity: &Identity) -> Result<reqwest::Client> {
+        let pem = format!("{}{}", identity.certificate, identity.key);
+        http_client::builder(Some(self.authority.certificate()))?
+            .identity(reqwest::Identity::from_pem(pem.as_bytes())?)
+            .http1_only()
+            .build()
+            .context("build an HTTP client")
+    }
+
     /// Reads the events of the API server's audit log so far whose JSON contains this text: one
     /// `audit.k8s.io/v1` Event for each request that has a response, level Metadata, stages
     /// `ResponseStarted`, `ResponseComplete` and `Panic`. The log has tens of MB, so only these

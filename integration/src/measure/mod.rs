@@ -10,3 +10,5 @@ pub mod policies;
 pub mod process_memory;
 pub mod process_time;
 pub mod startup;
+mod tenant_requests;
+pub mod tenants;

@@ -92,7 +92,7 @@ impl Caller {
     }
 
     /// Requests this path and returns the length of the response body.
-    pub(super) async fn get(&mut self, path: &str) -> Result<usize> {
+    pub(crate) async fn get(&mut self, path: &str) -> Result<usize> {
         let answer = self.open(path).await?;
         self.drain(answer).await
     }

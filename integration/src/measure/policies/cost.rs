@@ -134,13 +134,17 @@ pub async fn cost(servers: &[PolicyTestbed; 2], floor: Floor, plan: Plan) -> Res
         Figure::of_pairs(kind.name, "ms", floor.name(), pairs, promise)
     });
     let mut figures: Vec<_> = figures.collect();
-    figures.extend(shares(servers, floor, plan).await?);
+    figures.extend(shares(servers, floor.name(), plan).await?);
     Ok(figures)
 }
 
 /// Measures the share of time that the API server spends on policies that do not match the
 /// requests.
-async fn shares(servers: &[PolicyTestbed; 2], floor: Floor, plan: Plan) -> Result<Option<Figure>> {
+pub(in crate::measure) async fn shares(
+    servers: &[PolicyTestbed; 2],
+    floor: &str,
+    plan: Plan,
+) -> Result<Option<Figure>> {
     let mut shares = Vec::with_capacity(plan.rounds);
     for round in 0..plan.rounds {
         let (with, without) = (&servers[round % 2], &servers[(round + 1) % 2]);
@@ -150,7 +154,7 @@ async fn shares(servers: &[PolicyTestbed; 2], floor: Floor, plan: Plan) -> Resul
         shares.push((checked.percent_below(POLICY_FUNCTION), free.percent_below(POLICY_FUNCTION)));
     }
     let name = "API server's time in policies, of all for a ConfigMap elsewhere";
-    Ok(Figure::of_pairs(name, "%", floor.name(), &shares, Promise::AddedAtMost(2.0)))
+    Ok(Figure::of_pairs(name, "%", floor, &shares, Promise::AddedAtMost(2.0)))
 }
 
 /// Measures the CPU time of a request with the policies and without, for each kind and turn.

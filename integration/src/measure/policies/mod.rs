@@ -8,6 +8,7 @@ mod profile;
 mod suspension;
 mod testbed;
 
+pub(super) use cost::shares;
 pub use cost::{Floor, Plan, cost};
 pub use suspension::latency;
-pub use testbed::PolicyTestbed;
+pub use testbed::{PolicyTestbed, manifest};

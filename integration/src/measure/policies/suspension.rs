@@ -2,24 +2,23 @@
 //! administrator suspends the workspace.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
-use reqwest::Client;
 use secrecy::ExposeSecret;
 use serde_json::json;
 use tenant_shared::{SuspendRequest, WorkspaceStatus};
-use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::api;
 use crate::http_client;
 use crate::measure::figure::{Spread, Timing};
 use crate::measure::issuance::TokenEndpoint;
+use crate::measure::tenant_requests::{RequestTarget, TenantRequests};
 use crate::person::Person;
 use crate::probe::{self, Probe};
 use crate::world::World;
@@ -120,20 +119,19 @@ async fn suspend(
     let (workspace, _) = session.init("basic").await?;
     fill(world, &workspace.namespace, bindings, held).await?;
     let credential = session.credential(workspace.id).await?;
-    let requests = TenantRequests::start(world, &workspace.namespace, &credential.token).await?;
-    requests
-        .until("some requests to pass", |counters| counters.passed.load(Ordering::SeqCst) >= 20)
-        .await?;
+    let cluster = world.cluster();
+    let client = http_client::http_client(Some(cluster.authority().certificate()))?;
+    let url = format!("{}api/v1/namespaces/{}/configmaps", cluster.url(), workspace.namespace);
+    let targets = vec![RequestTarget::get(url)];
+    let requests =
+        TenantRequests::start(client, targets, &credential.token, REQUEST_INTERVAL).await?;
+    requests.until_passed(20).await?;
     let called = Instant::now();
     let reason = SuspendRequest { reason: Some("measured".to_owned()) };
     let suspension = operator.suspend(workspace.id, &reason).await?;
     let answered = Instant::now();
     ensure!(suspension.status == WorkspaceStatus::Suspended, "not suspended: {suspension:?}");
-    requests
-        .until("the tenant to be refused", |counters| {
-            counters.refused.load(Ordering::SeqCst) >= MIN_REFUSALS
-        })
-        .await?;
+    requests.until_refused(MIN_REFUSALS).await?;
     let sent = requests.stop().await?;
     let since_call = |moment: Instant| match moment.checked_duration_since(called) {
         Some(after) => after.as_secs_f64() * 1e3,
@@ -195,85 +193,6 @@ async fn fill(world: &World, namespace: &str, bindings: usize, held: usize) -> R
         .await?;
     }
     Ok(())
-}
-
-/// One request of the tenant.
-struct TimedRequest {
-    sent: Instant,
-    answered: Instant,
-    passed: bool,
-}
-
-#[derive(Default)]
-struct RequestCounters {
-    stop: AtomicBool,
-    passed: AtomicUsize,
-    refused: AtomicUsize,
-}
-
-/// A task that sends a tenant's requests until it is stopped.
-struct TenantRequests {
-    counters: Arc<RequestCounters>,
-    task: tokio::task::JoinHandle<Result<Vec<TimedRequest>>>,
-}
-
-impl TenantRequests {
-    async fn start(world: &World, namespace: &str, token: &str) -> Result<Self> {
-        let client = http_client::http_client(Some(world.cluster().authority().certificate()))?;
-        let url = format!("{}api/v1/namespaces/{namespace}/configmaps", world.cluster().url());
-        let token = token.to_owned();
-        // The first request opens the connection.
-        ensure!(
-            send_request(&client, &url, &token).await?.passed,
-            "the tenant is refused from the start"
-        );
-        let counters = Arc::new(RequestCounters::default());
-        let task = tokio::spawn({
-            let counters = Arc::clone(&counters);
-            async move {
-                let mut tick = tokio::time::interval(REQUEST_INTERVAL);
-                let mut asked = JoinSet::new();
-                while !counters.stop.load(Ordering::SeqCst) {
-                    tick.tick().await;
-                    let (client, url, token) = (client.clone(), url.clone(), token.clone());
-                    let counters = Arc::clone(&counters);
-                    asked.spawn(async move {
-                        let one = send_request(&client, &url, &token).await?;
-                        let counter = if one.passed { &counters.passed } else { &counters.refused };
-                        counter.fetch_add(1, Ordering::SeqCst);
-                        anyhow::Ok(one)
-                    });
-                }
-                asked.join_all().await.into_iter().collect()
-            }
-        });
-        Ok(Self { counters, task })
-    }
-
-    async fn until(&self, what: &str, is_so: fn(&RequestCounters) -> bool) -> Result<()> {
-        probe::until(what, WAIT_TIMEOUT, || async {
-            Ok(if is_so(&self.counters) {
-                Probe::Ready(())
-            } else {
-                Probe::NotYet(format!("{} passed", self.counters.passed.load(Ordering::SeqCst)))
-            })
-        })
-        .await
-    }
-
-    async fn stop(self) -> Result<Vec<TimedRequest>> {
-        self.counters.stop.store(true, Ordering::SeqCst);
-        self.task.await.context("the tenant panicked")?
-    }
-}
-
-async fn send_request(client: &Client, url: &str, token: &str) -> Result<TimedRequest> {
-    let sent = Instant::now();
-    let answer = client.get(url).bearer_auth(token).send().await?;
-    let (status, answered) = (answer.status(), Instant::now());
-    let refused = status == 401 || status == 403;
-    ensure!(refused || status.is_success(), "the tenant's request was answered {status}");
-    Ok(TimedRequest { sent, answered, passed: !refused })
 }
 
 /// Callers who request tokens from the broker without a pause.

@@ -25,6 +25,7 @@ use crate::control_plane::{BROKER_USER, ControlPlane, ControlPlaneOptions};
 use crate::http_client;
 use crate::kubectl::Kubectl;
 use crate::probe::{self, Probe};
+use crate::process::Program;
 
 /// Timeout until changed policies are in force; the API server reloads policies once a second.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -69,32 +70,30 @@ impl std::fmt::Debug for PolicyTestbed {
 
 impl PolicyTestbed {
     /// Starts a control plane below `folder`. The current policies are those that `program`
-    /// (`tenant-broker`) installs; `floor` is the manifest of the policies to compare with, empty
-    /// for none.
+    /// (`tenant-broker`) installs with these settings (`key=value`); `floor` is the manifest of the
+    /// policies to compare with, empty for none.
     ///
     /// # Errors
     /// A part does not start, the API server refuses, or a manifest cannot be read.
-    pub async fn start(program: &Path, floor: &str, folder: &Path) -> Result<Self> {
+    pub async fn start(
+        program: &Path,
+        settings: &[String],
+        floor: &str,
+        folder: &Path,
+    ) -> Result<Self> {
         let options = ControlPlaneOptions { folder: Some(folder.into()), ..Default::default() };
         let cluster = ControlPlane::start(options).await?;
         let kubectl = |kubeconfig: &Path| Kubectl::new(folder, kubeconfig, None);
         let as_admin = kubectl(cluster.admin_kubeconfig())?;
         let as_broker = kubectl(cluster.broker_kubeconfig())?;
-        broker::install(program, BROKER_USER, &[], &as_admin, &as_broker).await?;
-        let printed = as_admin
-            .other(program)
-            .args(["install", "--set"])
-            .arg(format!("cluster.identity={BROKER_USER}"))
-            .run(CHANGE_TIMEOUT)
-            .await?
-            .success()?;
-        let current = policies(&printed.stdout)?;
+        broker::install(program, BROKER_USER, settings, &as_admin, &as_broker).await?;
+        let current = policies(&manifest(program, settings).await?)?;
         ensure!(!current.is_empty(), "tenant-broker install printed no policy");
-        let broker = client(&cluster, cluster.broker_identity())?;
+        let broker = cluster.http_client(cluster.broker_identity())?;
         let mut testbed = Self {
             admin: cluster.admin().await?,
-            other_user: client(&cluster, &cluster.authority().client(OTHER_USER, None)?)?,
-            profiler: client(&cluster, &cluster.authority().client(PROFILER, MASTERS)?)?,
+            other_user: cluster.http_client(&cluster.authority().client(OTHER_USER, None)?)?,
+            profiler: cluster.http_client(&cluster.authority().client(PROFILER, MASTERS)?)?,
             tenant: broker.clone(),
             broker,
             current,
@@ -309,22 +308,26 @@ impl PolicyTestbed {
     }
 }
 
+/// Returns the manifest that `program` (`tenant-broker`) installs with these settings (`key=value`).
+///
+/// # Errors
+/// The program fails.
+pub async fn manifest(program: &Path, settings: &[String]) -> Result<String> {
+    let printed = Program::new(program)
+        .clear_env()
+        .args(["install", "--set"])
+        .arg(format!("cluster.identity={BROKER_USER}"))
+        .args(settings.iter().map(|setting| format!("--set={setting}")))
+        .run(CHANGE_TIMEOUT)
+        .await?
+        .success()?;
+    Ok(printed.stdout)
+}
+
 /// Returns a RoleBinding of a subject to a ClusterRole in a namespace.
 fn binding(namespace: &str, role: &str, subject: &Value) -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
         "metadata": {"name": role, "namespace": namespace},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [subject]})
-}
-
-fn client(
-    cluster: &ControlPlane,
-    identity: &crate::authority::Identity,
-) -> Result<reqwest::Client> {
-    let pem = format!("{}{}", identity.certificate, identity.key);
-    http_client::builder(Some(cluster.authority().certificate()))?
-        .identity(reqwest::Identity::from_pem(pem.as_bytes())?)
-        .http1_only()
-        .build()
-        .context("build an HTTP client")
 }
