@@ -22,7 +22,7 @@ const PAGE_SIZE: u32 = 500;
 const QUOTA_TIMEOUT: Duration = Duration::from_secs(5);
 /// First interval between two reads of a quota's status. It doubles up to
 /// [`MAX_QUOTA_POLL_INTERVAL`].
-const MIN_QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(10);
+const MIN_QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Longest interval between two reads of a quota's status.
 const MAX_QUOTA_POLL_INTERVAL: Duration = Duration::from_millis(200);
 

@@ -236,12 +236,22 @@ impl TenantController {
         let shared: BTreeSet<&str> = desired.shared_quotas.keys().map(String::as_str).collect();
         let home = Box::pin(self.grant(snapshot, &desired.home, &shared, is_suspended)).await;
         let mut failures = home.failures;
+        let left_to_request = outcome.namespaces.left_to_request.clone();
         let requests: Vec<_> = desired
             .namespaces
             .iter()
             .map(|(name, wanted)| {
-                let grant = Box::pin(self.grant(snapshot, wanted, &shared, is_suspended));
-                async move { (name, grant.await) }
+                // A suspension waits for no request.
+                let is_left = !is_suspended && left_to_request.contains_key(name);
+                let shared = &shared;
+                Box::pin(async move {
+                    let granted = if is_left {
+                        self.reduce_all(snapshot, wanted).await
+                    } else {
+                        self.grant(snapshot, wanted, shared, is_suspended).await
+                    };
+                    (name, granted)
+                })
             })
             .collect();
         let results: BTreeMap<&String, Granted> =
@@ -253,7 +263,8 @@ impl TenantController {
                 self.tenants.set_namespace_status(name, &creating, active).await?;
             }
             if granted.waits {
-                outcome.again(ENFORCEMENT_INTERVAL);
+                let left = left_to_request.get(name).copied();
+                outcome.again(left.unwrap_or(ENFORCEMENT_INTERVAL));
             }
             failures.extend(granted.failures);
         }

@@ -1,9 +1,10 @@
 //! A namespace that a person requested. The request makes all of its objects, so that the person can
 //! use it at once, in the order of the controller: limits before bindings.
 //!
-//! The row is committed before, so the controller finishes what fails or is interrupted here. It may
-//! also work on the tenant at the same time, because the request holds no lease: objects that exist
-//! already are compared, and amounts for the whole tenant are left as they are.
+//! The row is committed before, so the controller finishes what fails or is interrupted here. It
+//! leaves the objects of a new namespace to the request for a moment, but may work on the tenant at
+//! the same time, because the request holds no lease: objects that exist already are compared, and
+//! amounts for the whole tenant are left as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,11 +86,12 @@ impl TenantController {
         labels: &BTreeMap<String, String>,
         annotations: &BTreeMap<String, String>,
     ) -> Result<Namespace, CreateNamespaceError> {
+        let creation = self.creations.begin(&self.queue, &row.name, name);
         let created = Box::pin(self.create(row, tenant, name, (labels, annotations))).await;
         if created.is_ok() {
             tracing::info!(tenant = %row.name, namespace = name, "namespace created");
         }
-        self.reconcile_soon(&row.name);
+        drop(creation);
         created
     }
 

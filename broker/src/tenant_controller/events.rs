@@ -166,8 +166,13 @@ impl TenantController {
 
     /// Adds the tenant of the label of an object. Whoever makes objects may write any label, so that
     /// unknown names would fill the queue. A tenant that is not known yet is added by the event of
-    /// its Tenant or by the resync after the first list.
+    /// its Tenant or by the resync after the first list. A namespace that a request of this process
+    /// is creating adds its tenant when the request ends.
     fn add_labelled(&self, object: &ObjectMeta, pause: Duration) {
+        let namespace = object.namespace.as_ref().or(object.name.as_ref());
+        if namespace.is_some_and(|namespace| self.creations.contains(namespace)) {
+            return;
+        }
         if let Some(name) = TenantName::of_object(object).filter(|name| self.is_known(name)) {
             self.queue.add_after(name, pause);
         }

@@ -45,6 +45,18 @@ impl Granted {
 }
 
 impl TenantController {
+    /// Takes away what the live bindings of a namespace give beyond the desired ones, and adds
+    /// nothing, because a request does that.
+    pub(super) async fn reduce_all(&self, snapshot: &Snapshot, wanted: &[Object]) -> Granted {
+        let mut granted = Granted { waits: true, ..Granted::default() };
+        for object in wanted.iter().filter(|object| matches!(object, Object::RoleBinding(_))) {
+            if let Err(error) = self.reduce(snapshot.get(object), object).await {
+                granted.fail(object, &error);
+            }
+        }
+        granted
+    }
+
     /// Adds what the desired objects of one namespace have more than the live ones. Amounts of the
     /// quotas in `shared` are not changed, because they are divided between namespaces.
     pub(super) async fn grant(

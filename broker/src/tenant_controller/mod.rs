@@ -22,7 +22,7 @@
 //! | `converge` | one tenant whose lease is held |
 //! | `namespaces`, `members` | which namespaces and persons belong to it |
 //! | `snapshot`, `apply`, `grant`, `withdraw`, `balance` | live objects, and their changes |
-//! | `create` | a namespace that a person requested |
+//! | `create`, `creations` | a namespace that a person requested |
 //! | `suspend` | suspension and resumption |
 //! | `report` | the status of the object |
 
@@ -33,6 +33,7 @@ mod cleanup;
 mod close;
 mod converge;
 mod create;
+mod creations;
 mod error;
 mod events;
 mod grant;
@@ -73,6 +74,7 @@ use crate::{
     tier::Tiers,
     workspace::Workspaces,
 };
+use creations::Creations;
 use members::UnnamedMembers;
 use queue::Queue;
 
@@ -122,6 +124,7 @@ pub struct TenantController {
     metrics: Metrics,
     resync_interval: Duration,
     queue: Queue,
+    creations: Creations,
     unnamed_members: UnnamedMembers,
     /// All tenants have to be reconciled, because events may have been missed.
     resync: Notify,
@@ -138,6 +141,7 @@ impl TenantController {
             tenants: Tenants::new(dependencies.db.clone(), dependencies.clock.clone()),
             replica: dependencies.clock.random_id(),
             queue: Queue::default(),
+            creations: Creations::default(),
             unnamed_members: UnnamedMembers::default(),
             resync: Notify::new(),
             open_tenants: RwLock::default(),

@@ -4,7 +4,7 @@
 //! | row | in the cluster | becomes |
 //! |---|---|---|
 //! | none, gone, over the quota | exists | claimed, as far as name and quota allow it |
-//! | creating, active | exists | it may have rights |
+//! | creating, active | exists | it may have rights; a new one gets them by the request that created it |
 //! | creating, active | is being deleted | terminating |
 //! | terminating | exists again | creating |
 //! | creating, claimed by a person a while ago, never seen | does not exist | the broker creates it |
@@ -28,11 +28,18 @@ use crate::tenant::{
 /// controller finishes the creation.
 const CREATION_GRACE: Duration = Duration::from_secs(15);
 
+/// How long the objects of a namespace are left to the request that claimed it. A run that created
+/// them at the same time would delay the request, because both would have conflicts.
+const REQUEST_GRACE: Duration = Duration::from_secs(2);
+
 /// The namespaces of a tenant by what may be done with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TenantNamespaces {
     /// Those in which people may have rights, with their rows' statuses.
     pub(super) allowed: BTreeMap<String, NamespaceStatus>,
+    /// Those among them whose limits and rights a request is creating just now, with the time until
+    /// that is this controller's to do. Rights that are too many are taken away even so.
+    pub(super) left_to_request: BTreeMap<String, Duration>,
     /// Those that are not to be changed, because they are being deleted.
     pub(super) terminating: Vec<String>,
     /// Those beyond the quota.
@@ -88,6 +95,17 @@ fn is_older(since: i64, now: i64) -> bool {
     now.saturating_sub(since) > grace
 }
 
+/// How long the objects of a namespace are still left to the request that claimed it; `None` if no
+/// request did so just now.
+fn time_of_request(row: &NamespaceRow, now: i64) -> Option<Duration> {
+    if row.status != NamespaceStatus::Creating || row.made_by.is_none() {
+        return None;
+    }
+    // The clock of the replica that claimed it may be ahead.
+    let age = Duration::from_millis(now.abs_diff(row.created_at));
+    REQUEST_GRACE.checked_sub(age).filter(|left| !left.is_zero())
+}
+
 fn is_terminating(namespace: &Namespace) -> bool {
     let phase = namespace.status.as_ref().and_then(|status| status.phase.as_deref());
     namespace.metadata.deletion_timestamp.is_some() || phase == Some("Terminating")
@@ -138,11 +156,16 @@ impl TenantController {
         }
         let mut namespaces = TenantNamespaces::default();
         let mut to_claim = Vec::new();
+        let now = self.clock.now_ms();
         for (name, (known, live)) in places {
-            match step(known.as_ref(), live, self.clock.now_ms()) {
+            match step(known.as_ref(), live, now) {
                 Step::Allow => {
                     if live.is_some() && known.as_ref().is_some_and(is_unseen) {
                         self.tenants.record_namespace_seen(&name).await?;
+                    }
+                    let left = known.as_ref().filter(|_| live.is_some());
+                    if let Some(left) = left.and_then(|row| time_of_request(row, now)) {
+                        namespaces.left_to_request.insert(name.clone(), left);
                     }
                     let status = known.map_or(NamespaceStatus::Creating, |row| row.status);
                     namespaces.allowed.insert(name, status);
@@ -297,6 +320,25 @@ mod tests {
             assert_eq!(step(Some(&seen), Some(&live("Active")), NOW), Step::Allow);
         }
         assert!(!is_unseen(&row(Active, None, 0)));
+    }
+
+    #[test]
+    fn a_new_namespace_is_left_to_its_request_for_a_moment() {
+        let left = |row: &NamespaceRow| time_of_request(row, NOW).map(|left| left.as_millis());
+        let made = |status, age| row(status, Some(Uuid::nil()), age);
+        for (age, expected) in [
+            (0, Some(2_000)),
+            (1_999, Some(1)),
+            (2_000, None),
+            (-500, Some(1_500)),
+            (-60_000, None),
+        ] {
+            assert_eq!(left(&made(Creating, age)), expected, "{age}");
+        }
+        let seen = NamespaceRow { change_at: NOW, ..made(Creating, 100) };
+        assert_eq!(left(&seen), Some(1_900), "its age is that of the claim");
+        assert_eq!(left(&made(Active, 0)), None);
+        assert_eq!(left(&row(Creating, None, 0)), None, "it was made at the API server");
     }
 
     /// The size of the status keeps a Tenant with namespaces from being deleted.

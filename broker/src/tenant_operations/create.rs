@@ -3,10 +3,10 @@
 //! The row is claimed, counted and recorded before the namespace is created. A namespace that exists
 //! already is not touched, and the claim is released.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use tenant_shared::{CreateNamespaceRequest, TENANT_LABEL};
+use tenant_shared::{CreateNamespaceRequest, TENANT_LABEL, WorkspaceStatus};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
@@ -24,6 +24,16 @@ use crate::{
 
 /// Characters of the name of a namespace in an audit row.
 const MAX_NAME_CHARS: usize = 63;
+
+/// How long a repeated request waits until the namespace has all of its objects.
+const COMPLETE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between two looks at the row.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A namespace has not all of its objects in time.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("it does not have all of its objects within {COMPLETE_TIMEOUT:?}")]
+struct NotComplete;
 
 /// A namespace whose row is the caller's claim.
 #[derive(Debug)]
@@ -89,8 +99,8 @@ impl TenantOperations {
         fresh.require_active()?;
         self.check_name(&fresh.tenant, &request.name).await?;
         check_metadata(&fresh.tenant, request)?;
-        let member = Box::pin(self.admit(caller, &fresh)).await?;
-        let claimed = self.claim(caller, &fresh, &request.name, member.workspace.id).await?;
+        let membership = self.membership(caller, &fresh).await?;
+        let claimed = self.claim(caller, &fresh, &request.name, membership).await?;
         let (row, name) = (&fresh.row, claimed.name);
         let (labels, annotations) = (&request.labels, &request.annotations);
         let creation =
@@ -98,6 +108,19 @@ impl TenantOperations {
         match Box::pin(creation).await {
             Ok(namespace) => Ok(namespace),
             Err(error) => Box::pin(self.after_failure(&claimed, error)).await,
+        }
+    }
+
+    /// The membership of the caller, who becomes a member if they are none. Whether the user may sign
+    /// in was checked when their rights were read.
+    async fn membership(&self, caller: &Caller, fresh: &FreshTenant) -> Result<Uuid, TenantError> {
+        let memberships = self.workspaces.memberships_of(caller.user_id()).await?;
+        let ready = memberships.into_iter().find(|membership| {
+            membership.tenant == fresh.row.id && membership.status == WorkspaceStatus::Provisioned
+        });
+        match ready {
+            Some(membership) => Ok(membership.workspace),
+            None => Ok(Box::pin(self.admit(caller, fresh)).await?.workspace.id),
         }
     }
 
@@ -167,6 +190,7 @@ impl TenantOperations {
                 // row this one would not count, and another request may be about to fill it.
                 Some(live) if is_of(&live, &row.name) => {
                     if is_retry {
+                        self.until_complete(row.id, name).await?;
                         Ok(live)
                     } else {
                         Err(TenantError::NamespaceExists(namespace))
@@ -189,6 +213,27 @@ impl TenantOperations {
             }
             CreateNamespaceError::NotActive(tenant) => Err(TenantError::NotActive { tenant }),
         }
+    }
+
+    /// Waits until a namespace that an earlier request of the same user created has all of its
+    /// objects. That request or the controller creates them.
+    async fn until_complete(&self, tenant: Uuid, name: &str) -> Result<(), TenantError> {
+        let complete = async {
+            loop {
+                let rows = self.tenants.namespaces(tenant).await?;
+                match rows.iter().find(|row| row.name == name).map(|row| row.status) {
+                    Some(NamespaceStatus::Creating) => {}
+                    Some(NamespaceStatus::Active) => return Ok(()),
+                    _ => return Err(TenantError::NamespaceExists(name.to_owned())),
+                }
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        };
+        let late = |_| {
+            let (namespace, cause) = (name.to_owned(), NotComplete.into());
+            Err(TenantError::Unfinished { namespace, cause })
+        };
+        tokio::time::timeout(COMPLETE_TIMEOUT, complete).await.unwrap_or_else(late)
     }
 
     async fn live_namespace(&self, name: &str) -> Result<Option<Namespace>, ClusterError> {

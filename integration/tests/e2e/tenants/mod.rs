@@ -6,6 +6,7 @@ mod can_i;
 mod cli;
 mod cluster;
 mod cluster_lists;
+mod creation;
 mod deletion;
 mod direct_namespaces;
 mod fence;

@@ -1,0 +1,84 @@
+//! Namespaces that requests of this process are creating. Events of their objects cause no run, because
+//! the run would create the same objects at the same time. The end of a creation causes one.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use super::queue::Queue;
+use crate::tenant::TenantName;
+
+/// The namespaces with the number of requests that create each: one may be repeated meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Creations(Mutex<BTreeMap<String, usize>>);
+
+/// A creation that is under way. It ends when this is dropped, and the tenant is reconciled then.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Creation<'a> {
+    creations: &'a Creations,
+    queue: &'a Queue,
+    tenant: &'a TenantName,
+    namespace: &'a str,
+}
+
+impl Creations {
+    /// Begins the creation of a namespace.
+    pub(super) fn begin<'a>(
+        &'a self,
+        queue: &'a Queue,
+        tenant: &'a TenantName,
+        namespace: &'a str,
+    ) -> Creation<'a> {
+        *self.lock().entry(namespace.to_owned()).or_default() += 1;
+        Creation { creations: self, queue, tenant, namespace }
+    }
+
+    /// Whether a request creates this namespace.
+    pub(super) fn contains(&self, namespace: &str) -> bool {
+        self.lock().contains_key(namespace)
+    }
+
+    /// No code panics while it has the lock.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Creation<'_> {
+    fn drop(&mut self) {
+        {
+            let mut all = self.creations.lock();
+            if let Some(count) = all.get_mut(self.namespace) {
+                *count -= 1;
+                if *count == 0 {
+                    all.remove(self.namespace);
+                }
+            }
+        }
+        // Of the events until now none caused a run.
+        self.queue.add(self.tenant.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_creation_ends_with_the_last_of_its_requests_and_causes_a_run() {
+        let (creations, queue) = (Creations::default(), Queue::default());
+        let solar = "solar".parse().unwrap();
+        let first = creations.begin(&queue, &solar, "solar-a");
+        let second = creations.begin(&queue, &solar, "solar-a");
+        assert!(creations.contains("solar-a"));
+        assert!(!creations.contains("solar-b"));
+        assert_eq!(queue.len(), 0);
+        drop(first);
+        assert!(creations.contains("solar-a"));
+        drop(second);
+        assert!(!creations.contains("solar-a"));
+        assert_eq!(queue.len(), 1);
+    }
+}
