@@ -22,6 +22,23 @@ pub enum HomeState {
     Missing,
 }
 
+impl HomeState {
+    /// The state of a namespace with the name of this tenant's home.
+    pub fn of(namespace: &Namespace, tenant: &str) -> Self {
+        let is_home = label(namespace, TENANT_LABEL).as_deref() == Some(tenant)
+            && label(namespace, HOME_LABEL).as_deref() == Some("true");
+        if !is_home {
+            Self::Foreign
+        } else if namespace.metadata.deletion_timestamp.is_some() {
+            Self::Missing
+        } else if is_marked_suspended(namespace) {
+            Self::Suspended
+        } else {
+            Self::Ready { uid: namespace.uid().unwrap_or_default() }
+        }
+    }
+}
+
 impl Cluster {
     /// Gets the home of this tenant, and determines its state.
     ///
@@ -29,21 +46,7 @@ impl Cluster {
     /// The request failed.
     pub async fn home_state(&self, home: &str, tenant: &str) -> Result<HomeState, ClusterError> {
         let api: Api<Namespace> = Api::all(self.client());
-        Ok(api.get_opt(home).await?.map_or(HomeState::Missing, |it| state_of(&it, tenant)))
-    }
-}
-
-fn state_of(namespace: &Namespace, tenant: &str) -> HomeState {
-    let is_home = label(namespace, TENANT_LABEL).as_deref() == Some(tenant)
-        && label(namespace, HOME_LABEL).as_deref() == Some("true");
-    if !is_home {
-        HomeState::Foreign
-    } else if namespace.metadata.deletion_timestamp.is_some() {
-        HomeState::Missing
-    } else if is_marked_suspended(namespace) {
-        HomeState::Suspended
-    } else {
-        HomeState::Ready { uid: namespace.uid().unwrap_or_default() }
+        Ok(api.get_opt(home).await?.map_or(HomeState::Missing, |it| HomeState::of(&it, tenant)))
     }
 }
 
@@ -60,7 +63,7 @@ mod tests {
             metadata["uid"] = json!("ns-1");
             let namespace: Namespace =
                 serde_json::from_value(json!({"metadata": metadata})).unwrap();
-            state_of(&namespace, "solar")
+            HomeState::of(&namespace, "solar")
         };
         let labels = |labels: Value| json!({"labels": labels});
         let home = json!({TENANT_LABEL: "solar", HOME_LABEL: "true"});

@@ -63,7 +63,8 @@ impl Outcome {
 
 impl TenantController {
     /// Brings the objects of an open tenant to the desired state, and writes its status. Ends early
-    /// if the tenant is suspended meanwhile. A suspension was enforced before.
+    /// if the tenant is suspended meanwhile. A suspension was enforced before. `None` if the object
+    /// of the row does not exist any more.
     ///
     /// # Errors
     /// The cluster or the database failed before anything was changed, or the status could not be
@@ -72,42 +73,53 @@ impl TenantController {
         &self,
         id: Uuid,
         enforced: Option<&Enforced>,
-    ) -> Result<Run, ReconcileError> {
-        // Read again, because another replica may have changed both before the lease was held.
-        let Some(row) = self.tenants.by_id(id).await? else { return Ok(Run::Done) };
-        let resource = row.group.resource();
-        let object = match self.cluster.get_custom(&resource, row.name.as_str()).await? {
-            CustomObject::Found(object)
-                if row.status != TenantStatus::Closed
-                    && object.metadata.uid.as_deref() == Some(row.object_uid.as_str()) =>
-            {
-                object
-            }
-            CustomObject::Found(_) | CustomObject::Missing => return Ok(Run::Again(RACE_INTERVAL)),
-            CustomObject::Unknown => return Ok(Run::Again(UNKNOWN_INTERVAL)),
-        };
+    ) -> Result<Option<Run>, ReconcileError> {
+        // Read again, because another replica may have changed it before the lease was held.
+        let Some(row) = self.tenants.by_id(id).await? else { return Ok(Some(Run::Done)) };
+        if row.status == TenantStatus::Closed {
+            return Ok(Some(Run::Again(RACE_INTERVAL)));
+        }
         let name = row.name.clone();
         if is_suspension(row.status) {
             let Some(enforced) = enforced.filter(|enforced| enforced.tenant == row.id) else {
-                return Ok(Run::Again(Duration::ZERO));
+                return Ok(Some(Run::Again(Duration::ZERO)));
             };
             let failures = enforced.failures.clone();
-            return Box::pin(self.converge_object(row, &object, failures)).await;
+            return Box::pin(self.converge_row(row, failures)).await;
         }
         tokio::select! {
-            result = Box::pin(self.converge_object(row, &object, Vec::new())) => result,
-            () = self.until_status(&name, is_suspension) => Ok(Run::Again(Duration::ZERO)),
+            result = Box::pin(self.converge_row(row, Vec::new())) => result,
+            () = self.until_status(&name, is_suspension) => Ok(Some(Run::Again(Duration::ZERO))),
         }
     }
 
-    async fn converge_object(
+    async fn converge_row(
         &self,
         mut row: TenantRow,
-        object: &DynamicObject,
         failures: Vec<String>,
-    ) -> Result<Run, ReconcileError> {
-        let NamespaceRows { rows, unreadable } = self.tenants.namespace_rows(row.id).await?;
-        let mut snapshot = Snapshot::read(&self.cluster, &row.name).await?;
+    ) -> Result<Option<Run>, ReconcileError> {
+        let resource = row.group.resource();
+        let object = async {
+            let object = self.cluster.get_custom(&resource, row.name.as_str()).await;
+            object.map_err(ReconcileError::from)
+        };
+        let live = async {
+            // The rows have to be older than the snapshot.
+            let rows = self.tenants.namespace_rows(row.id).await?;
+            let snapshot = Snapshot::read(&self.cluster, &row.name).await?;
+            Ok::<_, ReconcileError>((rows, snapshot))
+        };
+        let (object, (rows, mut snapshot)) = tokio::try_join!(object, live)?;
+        let object = match object {
+            CustomObject::Found(object)
+                if object.metadata.uid.as_deref() == Some(row.object_uid.as_str()) =>
+            {
+                object
+            }
+            CustomObject::Found(_) | CustomObject::Missing => return Ok(None),
+            CustomObject::Unknown => return Ok(Some(Run::Again(UNKNOWN_INTERVAL))),
+        };
+        let NamespaceRows { rows, unreadable } = rows;
         let mut outcome = Outcome { failures, ..Outcome::default() };
         if row.status == TenantStatus::Resuming {
             let resumed = Box::pin(self.resume_namespaces(&row, &rows, &snapshot)).await?;
@@ -131,7 +143,7 @@ impl TenantController {
         if outcome.failures.is_empty() {
             self.advance(&mut row, TenantStatus::Resuming, TenantStatus::Active).await?;
         }
-        self.finish(&row, object, outcome).await
+        self.finish(&row, &object, outcome).await.map(Some)
     }
 
     /// Writes the status of the object.
@@ -171,8 +183,7 @@ impl TenantController {
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
         let members = self.members(row).await?;
         // A foreign home is never adopted, because a binding in it would count as ownership.
-        let home = self.cluster.home_state(&home_name(&row.name), row.name.as_str()).await?;
-        let is_home_taken = home == HomeState::Foreign;
+        let is_home_taken = self.is_home_taken(row, snapshot).await?;
         if is_home_taken {
             outcome.conditions.push(Condition::home_taken(&row.name));
         }
@@ -222,6 +233,21 @@ impl TenantController {
         }
         Box::pin(self.end_unnamed_memberships(row, tenant, &members)).await;
         Ok(())
+    }
+
+    /// Whether the namespace with the name of the home is another one. The snapshot has the home
+    /// itself by its label.
+    async fn is_home_taken(
+        &self,
+        row: &TenantRow,
+        snapshot: &Snapshot,
+    ) -> Result<bool, ReconcileError> {
+        let (home, tenant) = (home_name(&row.name), row.name.as_str());
+        let state = match snapshot.namespace(&home) {
+            Some(labelled) => HomeState::of(labelled, tenant),
+            None => self.cluster.home_state(&home, tenant).await?,
+        };
+        Ok(state == HomeState::Foreign)
     }
 
     /// Adds what is missing in the home, and then in all namespaces. Namespaces with all of their

@@ -39,13 +39,31 @@ pub(super) struct NamedObjects {
 type Candidate = (ApiGroup, Box<DynamicObject>);
 
 impl TenantController {
+    /// Finds the row of the tenant of this name. If the watches passed the object of the open row and
+    /// no other one, the API server is not asked, because the run reads the object again. Otherwise
+    /// as [`Self::identify_live`].
+    ///
+    /// # Errors
+    /// The cluster or the database failed.
+    pub(super) async fn identify(&self, name: &TenantName) -> Result<Identity, ReconcileError> {
+        match self.tenants.by_name(name).await? {
+            Some(row) if self.cache.is_only_object(name, row.group, &row.object_uid) => {
+                Ok(Identity::Tenant(row))
+            }
+            _ => Box::pin(self.identify_live(name)).await,
+        }
+    }
+
     /// Finds the row of the object of this name, or makes it. The row of an object that is gone is
     /// closed, after everybody has lost their rights. An object of the other API group gets the
     /// condition `NameTaken`.
     ///
     /// # Errors
     /// The cluster or the database failed.
-    pub(super) async fn identify(&self, name: &TenantName) -> Result<Identity, ReconcileError> {
+    pub(super) async fn identify_live(
+        &self,
+        name: &TenantName,
+    ) -> Result<Identity, ReconcileError> {
         let NamedObjects { candidates, unknown } = self.objects_of(name).await?;
         if let Some(row) = self.tenants.by_name(name).await? {
             if unknown.contains(&row.group) {

@@ -8,7 +8,10 @@ use std::{
 use tracing::Instrument as _;
 
 use super::{
-    IN_FLIGHT_TIMEOUT, TenantController, error::ReconcileError, identify::Identity, schedule::Run,
+    IN_FLIGHT_TIMEOUT, TenantController,
+    error::ReconcileError,
+    identify::{Identity, RACE_INTERVAL},
+    schedule::Run,
 };
 use crate::{
     base::error_chain,
@@ -79,6 +82,13 @@ impl TenantController {
         let Some(lease) = self.lease(&row).await? else { return Ok(end(Run::Again(LEASE_RETRY))) };
         let result = Box::pin(self.converge(row.id, enforced.as_ref())).await;
         self.release(lease).await;
-        result
+        match result? {
+            Some(run) => Ok(run),
+            // The watch has not passed its deletion yet.
+            None => match Box::pin(self.identify_live(name)).await? {
+                Identity::Tenant(_) => Ok(end(Run::Again(RACE_INTERVAL))),
+                Identity::Nothing(run) => Ok(end(run)),
+            },
+        }
     }
 }

@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use tenant_shared::TENANT_LABEL;
 
 use crate::{
-    cluster::{Cluster, ClusterError, Object},
+    cluster::{Cluster, ClusterError, Compared as _, Object},
     tenant::{TenantName, role_binding_name},
 };
 
@@ -63,6 +63,15 @@ impl Snapshot {
     /// The live object with the kind and name of a desired one.
     pub(super) fn get(&self, wanted: &Object) -> Option<&Object> {
         self.objects.get(&key(wanted))
+    }
+
+    /// The namespace of this name.
+    pub(super) fn namespace(&self, name: &str) -> Option<&Namespace> {
+        let key = (Namespace::NAME, String::new(), name.to_owned());
+        match self.objects.get(&key)? {
+            Object::Namespace(namespace) => Some(namespace),
+            _ => None,
+        }
     }
 
     /// The namespaces by name, with the home.

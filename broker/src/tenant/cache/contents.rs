@@ -50,6 +50,12 @@ impl Contents {
         self.revision
     }
 
+    pub(super) fn is_only_object(&self, name: &TenantName, group: ApiGroup, uid: &str) -> bool {
+        let Some(of_groups) = self.objects.get(name) else { return false };
+        let is_it = of_groups.get(&group).is_some_and(|object| object.uid == uid);
+        is_it && of_groups.len() == 1 && self.is_synced()
+    }
+
     pub(super) fn tenant_of_namespace(&self, namespace: &str) -> Option<TenantName> {
         self.namespaces.get(namespace).cloned()
     }

@@ -19,7 +19,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use feed::{NamespaceFeed, TenantFeed};
 pub use object::CachedTenant;
 
-use super::TenantName;
+use super::{ApiGroup, TenantName};
 use crate::identity::Person;
 use contents::Contents;
 
@@ -45,6 +45,12 @@ impl TenantCache {
     /// Whether there is an object of this name, also one that breaks rules of the definition.
     pub fn has_object(&self, name: &TenantName) -> bool {
         self.read().has_object(name)
+    }
+
+    /// Whether the only object of this name, in all groups, is the one of this group and uid. False
+    /// also as long as a watch has not listed its objects.
+    pub fn is_only_object(&self, name: &TenantName, group: ApiGroup, uid: &str) -> bool {
+        self.read().is_only_object(name, group, uid)
     }
 
     /// The tenant of a namespace or home, by the label `tenant-broker.io/tenant`. Whoever creates a

@@ -29,6 +29,7 @@ pub struct CachedTenant {
 pub(super) struct TenantObject {
     pub(super) name: TenantName,
     pub(super) group: ApiGroup,
+    pub(super) uid: String,
     pub(super) created_at: Option<Timestamp>,
     /// `None` if the object breaks rules of the definition.
     pub(super) tenant: Option<Arc<CachedTenant>>,
@@ -50,6 +51,7 @@ impl TenantObject {
         Some(Self {
             name,
             group,
+            uid: object.metadata.uid.clone().unwrap_or_default(),
             created_at: object.metadata.creation_timestamp.as_ref().map(|created| created.0),
             tenant: tenant.map(Arc::new),
         })

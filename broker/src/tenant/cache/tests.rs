@@ -100,6 +100,33 @@ fn of_two_groups_the_older_object_counts() {
     assert_eq!(cache.read().indexed(), 0);
 }
 
+/// A run that relied on the copy of another object would not close the row of one that is gone.
+#[test]
+fn the_only_object_of_a_name_has_the_group_and_uid_of_its_row() {
+    let cache = TenantCache::default();
+    let (mut ours, mut capsule) =
+        (TenantFeed::new(cache.clone(), OURS), TenantFeed::new(cache.clone(), CAPSULE));
+    let solar = name("solar");
+    let with_uid = |uid: &str| {
+        let mut object = object("solar", 1, &user("alice"));
+        object.metadata.uid = Some(uid.to_owned());
+        object
+    };
+    let is_only = |group, uid| cache.is_only_object(&solar, group, uid);
+    list(|event| ours.visit(&event), vec![with_uid("1")]);
+    NamespaceFeed::new(cache.clone()).visit(&Watched::Listed);
+    assert!(!is_only(OURS, "1"), "the other group is unknown");
+    capsule.not_served();
+    assert!(is_only(OURS, "1"));
+    assert!(!is_only(CAPSULE, "1"));
+    assert!(!is_only(OURS, "2"), "it was made again");
+    capsule.visit(&Watched::Changed(with_uid("3")));
+    assert!(!is_only(OURS, "1") && !is_only(CAPSULE, "3"), "there are two");
+    ours.visit(&Watched::Deleted(with_uid("1")));
+    assert!(!is_only(OURS, "1"));
+    assert!(is_only(CAPSULE, "3"));
+}
+
 #[test]
 fn a_list_replaces_what_vanished_meanwhile() {
     let cache = TenantCache::default();
