@@ -32,6 +32,10 @@ use crate::{
 /// Interval at which a run looks whether the tenant was suspended or resumed meanwhile.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Namespaces whose bindings are deleted concurrently. Most of that time is the pause between two
+/// lists that have to be empty.
+const MAX_WAITING: usize = 32;
+
 /// A suspension that a run has enforced.
 #[derive(Debug)]
 pub(super) struct Enforced {
@@ -170,7 +174,7 @@ impl TenantController {
         let requests: Vec<_> =
             ours.iter().map(|name| self.delete_all_bindings(row, name)).collect();
         let results: Vec<Option<String>> =
-            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+            stream::iter(requests).buffer_unordered(MAX_WAITING).collect().await;
         failures.extend(results.into_iter().flatten());
         for failure in &failures {
             tracing::error!(
@@ -200,7 +204,7 @@ impl TenantController {
         };
         if is_ours && row.status == TenantStatus::Suspending {
             let requests: Vec<_> = self
-                .own_bindings(&row.name)
+                .own_bindings(&row.name, name)
                 .into_iter()
                 .map(|binding| self.delete_own_binding(name, binding))
                 .collect();
@@ -228,12 +232,15 @@ impl TenantController {
         Ok(true)
     }
 
-    /// Names of the RoleBindings that the broker makes for a tenant. A role that the settings no
-    /// longer have is left to the deletion of all bindings.
-    fn own_bindings(&self, tenant: &TenantName) -> Vec<String> {
-        let roles = self.settings.cluster_roles.iter().map(ClusterRoleName::as_str);
-        let all: BTreeSet<&str> = roles.chain([TENANT_OWNER_ROLE]).collect();
-        all.into_iter().map(|role| role_binding_name(tenant, role)).collect()
+    /// Names of the RoleBindings that the broker makes in a namespace of a tenant or in its home. A
+    /// role that the settings no longer have is left to the deletion of all bindings.
+    fn own_bindings(&self, tenant: &TenantName, namespace: &str) -> Vec<String> {
+        if namespace == home_name(tenant) {
+            return vec![role_binding_name(tenant, TENANT_OWNER_ROLE)];
+        }
+        let roles: BTreeSet<&str> =
+            self.settings.cluster_roles.iter().map(ClusterRoleName::as_str).collect();
+        roles.into_iter().map(|role| role_binding_name(tenant, role)).collect()
     }
 
     async fn revoke_members(&self, row: &TenantRow) -> Option<String> {

@@ -14,8 +14,10 @@ use crate::{
 
 /// How long a request waits for the bindings of a new member.
 const BOUND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause between two looks at the bindings.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// First pause between two looks at the bindings. It doubles up to [`MAX_POLL_INTERVAL`].
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Longest pause between two looks at the bindings.
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 impl TenantOperations {
     /// Waits until the bindings of the tenant name the ServiceAccount of a member. Whatever keeps
@@ -47,13 +49,15 @@ impl TenantOperations {
         let is_ours = |binding: &RoleBinding| {
             binding.metadata.name.as_ref().is_some_and(|it| names.contains(it))
         };
+        let mut pause = MIN_POLL_INTERVAL;
         loop {
             let bindings: Vec<RoleBinding> =
                 self.cluster.list_selected(TENANT_LABEL, name.as_str(), is_ours).await?;
             if is_bound(&bindings, name, user) {
                 return Ok(());
             }
-            tokio::time::sleep(POLL_INTERVAL).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(MAX_POLL_INTERVAL);
         }
     }
 }

@@ -17,8 +17,10 @@ use crate::{
 
 /// How long a request waits for the controller.
 const CARRY_OUT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause between two looks at the row.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// First pause between two looks at the row. It doubles up to [`MAX_POLL_INTERVAL`].
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Longest pause between two looks at the row.
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Step in which the controller revokes all rights.
 const REVOKE: &str = "revoke";
 /// Step in which the controller restores all rights.
@@ -149,6 +151,7 @@ impl TenantOperations {
         via: TenantStatus,
         wanted: TenantStatus,
     ) -> Result<(), NotReached> {
+        let mut pause = MIN_POLL_INTERVAL;
         loop {
             // The decision is on record, so a failure of the database is no reason to report another
             // one.
@@ -157,7 +160,8 @@ impl TenantOperations {
                 Ok(Some(row)) if row.status == via => {}
                 Ok(_) | Err(_) => return Err(NotReached),
             }
-            tokio::time::sleep(POLL_INTERVAL).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(MAX_POLL_INTERVAL);
         }
     }
 }
