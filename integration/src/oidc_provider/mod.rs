@@ -117,6 +117,15 @@ impl OidcProvider {
         self.command("set", &json!({ "outage": status })).await.map(drop)
     }
 
+    /// Sets whether the ID token has all claims from now on, as with most providers, and not only
+    /// the response of userinfo.
+    ///
+    /// # Errors
+    /// The provider does not answer.
+    pub async fn claims_in_id_token(&self, included: bool) -> Result<()> {
+        self.command("set", &json!({ "claimsInIdToken": included })).await.map(drop)
+    }
+
     /// Sets whether the provider issues refresh tokens from now on.
     ///
     /// # Errors

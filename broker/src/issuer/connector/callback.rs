@@ -265,7 +265,8 @@ impl Callback<'_> {
             ProviderError::Unavailable(_) => SignInRefusal::ProviderUnavailable(error),
             ProviderError::Denied(_) | ProviderError::Invalid(_) => {
                 record_field(Field::Cause, error.to_string());
-                let message = "Its answer could not be used. Try again.";
+                let message = "Its answer could not be used. Try again; if that does not help, \
+                               an administrator finds the reason in the audit trail.";
                 self.refused(None, error.to_string(), message)
             }
         }

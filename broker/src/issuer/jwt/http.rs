@@ -17,8 +17,11 @@ use crate::base::reload::{FileError, FileSource, Files, Loaded, Reloaded, Reload
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout of a request, from its first byte to the last byte of the response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum bytes of a response body.
-const MAX_BODY_BYTES: usize = 256 * 1024;
+/// Maximum bytes of a document: discovery and keys.
+const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
+/// Maximum bytes of a response about a user. Tokens of somebody in thousands of groups have
+/// megabytes, and there may be an access token with the same groups beside the ID token.
+const MAX_USER_RESPONSE_BYTES: usize = 5 * 1024 * 1024;
 
 /// An HTTP client with the trust anchors of one issuer. Clones share them.
 #[derive(Clone, Debug)]
@@ -67,11 +70,19 @@ impl HttpClient {
         Ok(Self(client))
     }
 
-    /// Sends a request and reads the whole response. A 5xx or a 429 is an error, so that nobody can
-    /// take it for a denial; the caller handles every other status.
+    /// Sends a request about a user and reads the whole response. A 5xx or a 429 is an error, so
+    /// that nobody can take it for a denial; the caller handles every other status.
     pub(in crate::issuer) async fn send(
         &self,
         request: http::Request<Vec<u8>>,
+    ) -> Result<http::Response<Vec<u8>>, FetchError> {
+        self.send_limited(request, MAX_USER_RESPONSE_BYTES).await
+    }
+
+    async fn send_limited(
+        &self,
+        request: http::Request<Vec<u8>>,
+        max_bytes: usize,
     ) -> Result<http::Response<Vec<u8>>, FetchError> {
         let host = request.uri().host().unwrap_or_default().to_owned();
         let fault = |error: &reqwest::Error| FetchError(format!("{host}: {}", causes(error)));
@@ -79,10 +90,8 @@ impl HttpClient {
         let mut response = self.0.get().execute(request).await.map_err(|error| fault(&error))?;
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| fault(&error))? {
-            if body.len() + chunk.len() > MAX_BODY_BYTES {
-                return Err(FetchError(format!(
-                    "{host} answers with more than {MAX_BODY_BYTES} bytes"
-                )));
+            if body.len() + chunk.len() > max_bytes {
+                return Err(FetchError(format!("{host} answers with more than {max_bytes} bytes")));
             }
             body.extend_from_slice(&chunk);
         }
@@ -103,7 +112,7 @@ impl HttpClient {
             .header(http::header::ACCEPT, "application/json, application/jwk-set+json, */*;q=0.1")
             .body(Vec::new())
             .map_err(|error| FetchError(error.to_string()))?;
-        let answer = self.send(request).await?;
+        let answer = self.send_limited(request, MAX_DOCUMENT_BYTES).await?;
         if answer.status() != http::StatusCode::OK {
             return Err(FetchError(format!("{url} answers {}", answer.status())));
         }

@@ -6,8 +6,11 @@ use url::Url;
 
 use super::{JwksCache, VerificationError};
 
-/// Maximum bytes of a token.
+/// Maximum bytes of a token that anybody may send.
 pub(in crate::issuer) const MAX_JWT_BYTES: usize = 16 * 1024;
+/// Maximum bytes of an ID token. It comes from the provider itself, which may name thousands of
+/// groups in it.
+const MAX_ID_TOKEN_BYTES: usize = 2 * 1024 * 1024;
 /// Tolerated clock skew of another issuer, in seconds.
 pub(in crate::issuer) const CLOCK_SKEW_SECONDS: i64 = 60;
 /// Maximum bytes of a subject (OpenID Connect Core 1.0 section 2: 255).
@@ -38,7 +41,7 @@ impl Claims {
         (issuer, audience): (&str, &str),
         now: i64,
     ) -> Result<Self, VerificationError> {
-        let unverified = parse(token)?;
+        let unverified = parse(token, kind)?;
         let header = unverified.header;
         // Checked before any key is fetched, so that a token for somebody else causes no fetch.
         let typ = header.typ.as_deref();
@@ -154,13 +157,20 @@ impl Claims {
 /// The unverified issuer (`iss`) of a token, to select the keys for its verification. It proves
 /// nothing.
 pub(in crate::issuer) fn unverified_issuer(token: &str) -> Option<String> {
-    parse(token).ok()?.claims.get("iss")?.as_str().map(str::to_owned)
+    parse(token, TokenKind::Workload).ok()?.claims.get("iss")?.as_str().map(str::to_owned)
 }
 
 /// Parses a token without verifying it.
-fn parse(token: &str) -> Result<TokenData<Map<String, Value>>, VerificationError> {
-    if token.len() > MAX_JWT_BYTES {
-        return Err(VerificationError::Invalid("it is larger than 16 KiB"));
+fn parse(token: &str, kind: TokenKind) -> Result<TokenData<Map<String, Value>>, VerificationError> {
+    let (max_bytes, too_large) = match kind {
+        TokenKind::Id => (
+            MAX_ID_TOKEN_BYTES,
+            "the ID token is larger than 2 MiB: have the provider name fewer groups in it",
+        ),
+        TokenKind::Logout | TokenKind::Workload => (MAX_JWT_BYTES, "it is larger than 16 KiB"),
+    };
+    if token.len() > max_bytes {
+        return Err(VerificationError::Invalid(too_large));
     }
     let parsed: TokenData<Map<String, Value>> = jsonwebtoken::dangerous::insecure_decode(token)
         .map_err(|_| VerificationError::Invalid("it is not a signed token (JWT)"))?;
@@ -278,21 +288,38 @@ mod tests {
             json!({}),
             json!({ "alg": "ES256", "crit": ["exp"] }),
         ] {
-            assert!(parse(&token(header.clone())).is_err(), "{header}");
+            assert!(parse(&token(header.clone()), TokenKind::Id).is_err(), "{header}");
         }
-        assert!(parse(&token(json!({ "alg": "ES256" }))).is_ok());
+        assert!(parse(&token(json!({ "alg": "ES256" })), TokenKind::Id).is_ok());
         for text in ["", ".", "..", "a.b", "a.b.c.d", "ä.b.c"] {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(parse(text, TokenKind::Id).is_err(), "{text}");
         }
-        assert!(parse(&"a".repeat(MAX_JWT_BYTES + 1)).is_err());
+    }
+
+    /// A provider may name thousands of groups in an ID token. Anybody may send the other tokens.
+    #[test]
+    fn only_an_id_token_may_be_large() {
+        let body = json!({ "groups": vec!["a1b2c3d4-0000-4000-8000-000000000000"; 10_000] });
+        let [header, body] =
+            [json!({ "alg": "ES256" }), body].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
+        let large = format!("{header}.{body}.c2ln");
+        assert!(parse(&large, TokenKind::Id).is_ok());
+        for kind in [TokenKind::Logout, TokenKind::Workload] {
+            assert!(parse(&large, kind).is_err());
+        }
+        let larger = format!("{header}.{}.c2ln", body.repeat(5));
+        match parse(&larger, TokenKind::Id) {
+            Err(VerificationError::Invalid(why)) => assert!(why.contains("2 MiB"), "{why}"),
+            other => panic!("{other:?}"),
+        }
     }
 
     proptest! {
         #[test]
         fn no_token_causes_a_panic(text in "[A-Za-z0-9_.-]{0,80}|.{0,40}", json in ".{0,60}") {
-            let _ = parse(&text);
+            let _ = parse(&text, TokenKind::Id);
             let part = URL_SAFE_NO_PAD.encode(&json);
-            let _ = parse(&format!("{part}.{part}.{part}"));
+            let _ = parse(&format!("{part}.{part}.{part}"), TokenKind::Id);
         }
 
         #[test]
