@@ -85,11 +85,11 @@ catalogue! {
     ResumeWorkspace,
     /// The resumption of a workspace has completed.
     WorkspaceResumed,
-    /// An object of a workspace was found deleted or altered.
+    /// An object of a workspace was found deleted or altered, or one of a tenant is not restored yet.
     DriftFound,
-    /// The broker restored such an object.
+    /// The broker restored an object of a workspace or tenant that others deleted or altered.
     DriftRepaired,
-    /// Somebody else restored such an object.
+    /// Somebody else restored an object of a workspace.
     DriftEnded,
     /// Old rows were deleted, as configured by `audit.retention_days`.
     CutAuditTrail,

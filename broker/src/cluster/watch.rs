@@ -51,11 +51,12 @@ impl<T> Watched<T> {
 }
 
 impl Cluster {
-    /// Watches the metadata of all objects of a kind that carry a label, until the watch fails.
-    /// Begins anew by itself if the API server no longer has the events since the last one.
+    /// Watches the metadata of all objects of a kind that a label selector selects, such as the name
+    /// of a label, until the watch fails. Begins anew by itself if the API server no longer has the
+    /// events since the last one.
     pub async fn watch_labelled<K>(
         &self,
-        label: &str,
+        selector: &str,
         mut visit: impl FnMut(Watched<ObjectMeta>) + Send,
     ) -> ClusterError
     where
@@ -63,7 +64,7 @@ impl Cluster {
     {
         let api: Api<PartialObjectMeta<K>> = Api::all(self.watch_client());
         let visit = |event: Watched<PartialObjectMeta<K>>| visit(event.map(|it| it.metadata));
-        follow(api, config(Some(label)), visit).await
+        follow(api, config(Some(selector)), visit).await
     }
 
     /// Watches all objects of a custom resource, until the watch fails.

@@ -182,6 +182,16 @@ impl Condition {
         Self::new(ConditionType::QuotaExceeded, "OverQuota", message)
     }
 
+    /// The quota was set below the number of namespaces that the tenant had.
+    pub fn quota_lowered(tenant: &TenantName, used: usize, quota: u32) -> Self {
+        let message = format!(
+            "tenant {tenant} has {used} namespaces and a quota of {quota}: they stay with their \
+             rights, and it gets no further one; delete some, or raise \
+             spec.namespaceOptions.quota"
+        );
+        Self::new(ConditionType::QuotaExceeded, "QuotaBelowUse", message)
+    }
+
     /// Namespaces carry the label of the tenant and cannot be its own.
     pub fn namespace_conflict(tenant: &TenantName, namespaces: &[&str]) -> Self {
         let namespaces = list(namespaces.iter(), ", ");
@@ -249,6 +259,7 @@ mod tests {
             (Condition::name_taken(&solar(), ApiGroup::Capsule), "capsule.clastix.io"),
             (Condition::home_taken(&solar()), "tenant-solar"),
             (Condition::quota_exceeded(&solar(), &["solar-6"], 5), "solar-6"),
+            (Condition::quota_lowered(&solar(), 3, 2), "quota of 2"),
             (Condition::namespace_conflict(&solar(), &["lunar-x"]), "lunar-x"),
             (Condition::apply_failed(&solar(), &["RoleBinding x".to_owned()]), "RoleBinding x"),
         ] {

@@ -12,7 +12,6 @@ use super::{
     TenantController,
     error::ReconcileError,
     identify::{RACE_INTERVAL, UNKNOWN_INTERVAL},
-    snapshot::Snapshot,
     withdraw::{Withdrawal, is_binding_of},
 };
 use crate::{
@@ -73,12 +72,13 @@ impl TenantController {
         // does it.
         self.delete_own_bindings(row).await?;
         self.end_memberships(row).await?;
+        self.drift.set_complete(&row.name, true);
         tracing::info!(tenant = %row.name, "tenant closed, because its object is gone");
         Ok(())
     }
 
     async fn delete_own_bindings(&self, row: &TenantRow) -> Result<(), ReconcileError> {
-        let snapshot = Snapshot::read(&self.cluster, &row.name).await?;
+        let snapshot = self.snapshot(&row.name).await?;
         let bindings = snapshot.others([]).filter(|object| is_binding_of(&row.name, object));
         let withdrawals: Vec<Withdrawal<'_>> = bindings.map(Withdrawal::Delete).collect();
         match self.withdraw(withdrawals).await.into_iter().next() {

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::{
     IN_FLIGHT_TIMEOUT, TenantController,
+    drift::{Drift, drift_of},
     error::ReconcileError,
     grant::Granted,
     identify::{RACE_INTERVAL, UNKNOWN_INTERVAL},
@@ -106,7 +107,7 @@ impl TenantController {
         let live = async {
             // The rows have to be older than the snapshot.
             let rows = self.tenants.namespace_rows(row.id).await?;
-            let snapshot = Snapshot::read(&self.cluster, &row.name).await?;
+            let snapshot = self.snapshot(&row.name).await?;
             Ok::<_, ReconcileError>((rows, snapshot))
         };
         let (object, (rows, mut snapshot)) = tokio::try_join!(object, live)?;
@@ -124,7 +125,7 @@ impl TenantController {
         if row.status == TenantStatus::Resuming {
             let resumed = Box::pin(self.resume_namespaces(&row, &rows, &snapshot)).await?;
             outcome.failures.extend(resumed);
-            snapshot = Snapshot::read(&self.cluster, &row.name).await?;
+            snapshot = self.snapshot(&row.name).await?;
         }
         let unreadable = snapshot.leave_out(&unreadable);
         match Tenant::parse(row.name.as_str(), &object.data["spec"]) {
@@ -135,7 +136,8 @@ impl TenantController {
                 outcome.conditions.push(Condition::invalid(row.name.as_str(), &faults));
             }
             Ok(tenant) => {
-                let work = self.carry_out(&row, &tenant, rows, &snapshot, &mut outcome);
+                let of = (&row, &object);
+                let work = self.carry_out(of, &tenant, rows, &snapshot, &mut outcome);
                 Box::pin(work).await?;
             }
         }
@@ -165,6 +167,7 @@ impl TenantController {
         if !written {
             outcome.again(RACE_INTERVAL);
         }
+        self.drift.set_complete(&row.name, outcome.run() == Run::Done);
         Ok(outcome.run())
     }
 
@@ -172,7 +175,7 @@ impl TenantController {
     /// last the amounts of quotas.
     async fn carry_out(
         &self,
-        row: &TenantRow,
+        (row, object): (&TenantRow, &DynamicObject),
         tenant: &Tenant,
         rows: Vec<NamespaceRow>,
         snapshot: &Snapshot,
@@ -201,6 +204,7 @@ impl TenantController {
             desired.home.clear();
         }
         outcome.conditions.append(&mut desired.conditions);
+        let drift = self.drift_in((row, object), snapshot, &desired, &outcome.namespaces);
         let failures = self.grant_all(snapshot, &desired, is_suspended, outcome).await?;
         outcome.failures.extend(failures);
         // Rights go before amounts are divided, because a tenant that uses its quota again and again
@@ -209,6 +213,7 @@ impl TenantController {
         for (what, error) in withdrawn {
             outcome.failures.push(format!("{what}: {}", error_chain(&error)));
         }
+        self.record_drift(&row.name, drift, &outcome.failures).await?;
         let is_claimed =
             outcome.namespaces.allowed.values().any(|it| *it == NamespaceStatus::Creating);
         if is_suspended && is_claimed {
@@ -248,6 +253,21 @@ impl TenantController {
             None => self.cluster.home_state(&home, tenant).await?,
         };
         Ok(state == HomeState::Foreign)
+    }
+
+    /// What others deleted or altered. A namespace that is new has not had all of its objects yet.
+    fn drift_in(
+        &self,
+        (row, object): (&TenantRow, &DynamicObject),
+        snapshot: &Snapshot,
+        desired: &Desired,
+        namespaces: &TenantNamespaces,
+    ) -> Vec<Drift> {
+        let (was_settled, home) = (self.was_settled(row, object), home_name(&row.name));
+        let is_active = |name: &str| namespaces.allowed.get(name) == Some(&NamespaceStatus::Active);
+        drift_of(&row.name, snapshot, desired, |name| {
+            was_settled && (name == home || is_active(name))
+        })
     }
 
     /// Adds what is missing in the home, and then in all namespaces. Namespaces with all of their

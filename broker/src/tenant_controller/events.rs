@@ -10,12 +10,15 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::core::v1::{Namespace, ResourceQuota},
+    api::{
+        core::v1::{Namespace, ResourceQuota},
+        rbac::v1::RoleBinding,
+    },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::api::DynamicObject;
 use serde::de::DeserializeOwned;
-use tenant_shared::TENANT_LABEL;
+use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 
 use super::{
     TenantController, balance,
@@ -101,6 +104,23 @@ impl TenantController {
         }
     }
 
+    /// Watches the metadata of all RoleBindings but those of personal workspaces: one that others
+    /// made in a namespace of a tenant need not have its label.
+    pub(super) async fn watch_bindings(self: Arc<Self>) {
+        let mut retry = WatchRetry::new(RoleBinding::NAME);
+        loop {
+            let visit = |event: Watched<ObjectMeta>| {
+                if let Some(namespace) = self.foreign_bindings.visit(&event) {
+                    self.add_tenant_of_namespace(namespace);
+                }
+                self.labelled_event(&mut retry, &event);
+            };
+            let selector = format!("!{WORKSPACE_LABEL}");
+            let error = self.cluster.watch_labelled::<RoleBinding>(&selector, visit).await;
+            retry.wait(error.into()).await;
+        }
+    }
+
     /// Watches the ResourceQuotas of tenants with their amounts. Most of their events are uses of
     /// the quota, which are no reason to reconcile.
     pub(super) async fn watch_quotas(self: Arc<Self>) {
@@ -175,6 +195,15 @@ impl TenantController {
         }
         if let Some(name) = TenantName::of_object(object).filter(|name| self.is_known(name)) {
             self.queue.add_after(name, pause);
+        }
+    }
+
+    /// Adds the tenant of a namespace or home, if it is known. A namespace that is not known yet is
+    /// a reason of its own later.
+    fn add_tenant_of_namespace(&self, namespace: &str) {
+        let tenant = self.cache.tenant_of_namespace(namespace);
+        if let Some(tenant) = tenant.filter(|tenant| self.is_known(tenant)) {
+            self.queue.add(tenant);
         }
     }
 

@@ -22,6 +22,8 @@
 //! | `converge` | one tenant whose lease is held |
 //! | `namespaces`, `members` | which namespaces and persons belong to it |
 //! | `snapshot`, `apply`, `grant`, `withdraw`, `balance` | live objects, and their changes |
+//! | `foreign_bindings` | RoleBindings that others made under names of the broker |
+//! | `drift` | what others deleted or altered, for the audit trail |
 //! | `create`, `creations` | a namespace that a person requested |
 //! | `suspend` | suspension and resumption |
 //! | `report` | the status of the object |
@@ -34,8 +36,10 @@ mod close;
 mod converge;
 mod create;
 mod creations;
+mod drift;
 mod error;
 mod events;
+mod foreign_bindings;
 mod grant;
 mod identify;
 mod lease;
@@ -58,7 +62,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::{core::v1::LimitRange, rbac::v1::RoleBinding};
+use k8s_openapi::api::core::v1::LimitRange;
 use tokio::{sync::Notify, task::JoinSet};
 use uuid::Uuid;
 
@@ -75,6 +79,8 @@ use crate::{
     workspace::Workspaces,
 };
 use creations::Creations;
+use drift::DriftLog;
+use foreign_bindings::ForeignBindings;
 use members::UnnamedMembers;
 use queue::Queue;
 
@@ -126,6 +132,8 @@ pub struct TenantController {
     queue: Queue,
     creations: Creations,
     unnamed_members: UnnamedMembers,
+    foreign_bindings: ForeignBindings,
+    drift: DriftLog,
     /// All tenants have to be reconciled, because events may have been missed.
     resync: Notify,
     /// Names of the open rows at the last resync.
@@ -143,6 +151,8 @@ impl TenantController {
             queue: Queue::default(),
             creations: Creations::default(),
             unnamed_members: UnnamedMembers::default(),
+            foreign_bindings: ForeignBindings::default(),
+            drift: DriftLog::default(),
             resync: Notify::new(),
             open_tenants: RwLock::default(),
             db: dependencies.db,
@@ -168,7 +178,7 @@ impl TenantController {
             tasks.spawn(Arc::clone(&self).watch_tenants(group));
         }
         tasks.spawn(Arc::clone(&self).watch_namespaces());
-        tasks.spawn(Arc::clone(&self).watch_labelled::<RoleBinding>());
+        tasks.spawn(Arc::clone(&self).watch_bindings());
         tasks.spawn(Arc::clone(&self).watch_labelled::<LimitRange>());
         tasks.spawn(Arc::clone(&self).watch_quotas());
         tasks.spawn(Arc::clone(&self).poll_database());

@@ -121,9 +121,15 @@ impl TenantNamespaces {
     /// The conditions about namespaces without rights.
     pub(super) fn conditions(&self, tenant: &Tenant) -> Vec<Condition> {
         let mut conditions = Vec::new();
+        let used = self.allowed.len() + self.terminating.len();
+        let quota = tenant.namespace_options.quota;
+        if let Some(quota) = quota.filter(|quota| usize::try_from(*quota).is_ok_and(|it| used > it))
+        {
+            conditions.push(Condition::quota_lowered(&tenant.name, used, quota));
+        }
         if !self.over_quota.is_empty() {
             let over: Vec<&str> = self.over_quota.iter().map(String::as_str).collect();
-            let quota = tenant.namespace_options.quota.unwrap_or_default();
+            let quota = quota.unwrap_or_default();
             conditions.push(Condition::quota_exceeded(&tenant.name, &over, quota));
         }
         if !self.conflicts.is_empty() {
@@ -339,6 +345,24 @@ mod tests {
         assert_eq!(left(&seen), Some(1_900), "its age is that of the claim");
         assert_eq!(left(&made(Active, 0)), None);
         assert_eq!(left(&row(Creating, None, 0)), None, "it was made at the API server");
+    }
+
+    /// Rights that somebody has are not taken away by a quota.
+    #[test]
+    fn a_quota_below_the_number_of_namespaces_is_reported() {
+        let tenant = |quota: u32| {
+            let spec = json!({"owners": [{"kind": "User", "name": "alice"}],
+                "namespaceOptions": {"quota": quota}});
+            Tenant::parse("solar", &spec).unwrap()
+        };
+        let namespaces = TenantNamespaces {
+            allowed: [("solar-a".to_owned(), Active)].into(),
+            terminating: vec!["solar-b".to_owned()],
+            ..TenantNamespaces::default()
+        };
+        assert!(namespaces.conditions(&tenant(2)).is_empty());
+        let conditions = namespaces.conditions(&tenant(1));
+        assert_eq!(conditions, [Condition::quota_lowered(&tenant(1).name, 2, 1)]);
     }
 
     /// The size of the status keeps a Tenant with namespaces from being deleted.

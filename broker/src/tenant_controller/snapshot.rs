@@ -8,11 +8,11 @@ use k8s_openapi::api::{
     rbac::v1::RoleBinding,
 };
 use kube::ResourceExt as _;
-use tenant_shared::TENANT_LABEL;
+use tenant_shared::{HOME_LABEL, TENANT_LABEL, WORKSPACE_LABEL};
 
 use crate::{
     cluster::{Cluster, ClusterError, Compared as _, Object},
-    tenant::{TenantName, role_binding_name},
+    tenant::{TenantName, home_name, role_binding_name},
 };
 
 /// Kind, namespace and name of an object; the namespace of a namespace is empty.
@@ -47,9 +47,28 @@ impl Snapshot {
         Ok(Self::new(namespaces.chain(quotas).chain(limits).chain(bindings)))
     }
 
+    /// Adds an object, or replaces the one with its kind and name.
+    pub(super) fn extend(&mut self, objects: impl IntoIterator<Item = Object>) {
+        self.objects.extend(objects.into_iter().map(|object| (key(&object), object)));
+    }
+
+    /// Whether a namespace of this snapshot is the home of the tenant, or may be one of its
+    /// namespaces. One with the name of the home and without its labels is neither, nor is that of a
+    /// personal workspace.
+    pub(super) fn belongs_to(&self, tenant: &TenantName, name: &str) -> bool {
+        let found = self.objects.get(&(Namespace::NAME, String::new(), name.to_owned()));
+        let labels = found.and_then(|namespace| namespace.metadata().labels.as_ref());
+        labels.is_some_and(|labels| {
+            !labels.contains_key(WORKSPACE_LABEL)
+                && (name != home_name(tenant) || labels.contains_key(HOME_LABEL))
+        })
+    }
+
     /// A snapshot of these objects.
     pub(super) fn new(objects: impl IntoIterator<Item = Object>) -> Self {
-        Self { objects: objects.into_iter().map(|object| (key(&object), object)).collect() }
+        let mut snapshot = Self::default();
+        snapshot.extend(objects);
+        snapshot
     }
 
     /// Leaves out the objects of these namespaces. Returns the names of those that exist.

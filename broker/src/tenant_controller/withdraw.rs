@@ -3,7 +3,7 @@
 //! done.
 
 use futures_util::{StreamExt as _, stream};
-use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE};
+use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE, TENANT_OWNER_ROLE};
 
 use super::{
     TenantController,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cluster::{ClusterError, Object},
-    tenant::{Desired, TenantName},
+    tenant::{Desired, TenantName, home_name},
 };
 
 /// Requests for one tenant that are in flight.
@@ -61,10 +61,14 @@ pub(super) fn withdrawals<'a>(
     narrower.chain(others.map(Withdrawal::Delete)).collect()
 }
 
-/// Whether an object is a RoleBinding that the broker made for this tenant. The label `managed-by`
-/// does not count, because other tools overwrite it.
+/// Whether an object is a RoleBinding that the broker alone writes for this tenant: by its name, or
+/// because it makes owners. Labels do not count, because others write them, too.
 pub(super) fn is_binding_of(tenant: &TenantName, object: &Object) -> bool {
-    matches!(object, Object::RoleBinding(_)) && is_binding_name(tenant, name_of(object))
+    let Object::RoleBinding(binding) = object else { return false };
+    let (kind, role) = (binding.role_ref.kind.as_str(), binding.role_ref.name.as_str());
+    let makes_owners = (kind, role) == ("ClusterRole", TENANT_OWNER_ROLE)
+        && namespace_of(object) == home_name(tenant);
+    makes_owners || is_binding_name(tenant, name_of(object))
 }
 
 fn is_managed(object: &Object) -> bool {
@@ -205,6 +209,27 @@ mod tests {
             binding("solar-a", "tenant-lunar-view", &["x"], &labels()),
         ];
         assert!(taken(live, &[("solar-a", &[])]).is_empty());
+    }
+
+    /// The Tenant alone says who owns it.
+    #[test]
+    fn a_binding_that_makes_owners_goes_whatever_its_name_is() {
+        let bound = |namespace, role: &str| match binding(namespace, "own", &["x"], &json!({})) {
+            Object::RoleBinding(mut binding) => {
+                role.clone_into(&mut binding.role_ref.name);
+                Object::RoleBinding(binding)
+            }
+            other => other,
+        };
+        let live = vec![bound("tenant-solar", TENANT_OWNER_ROLE)];
+        assert_eq!(taken(live, &[]), ["RoleBinding own in tenant-solar"]);
+        for (namespace, role) in [
+            ("tenant-solar", "view"),
+            ("tenant-lunar", TENANT_OWNER_ROLE),
+            ("solar-a", TENANT_OWNER_ROLE),
+        ] {
+            assert!(taken(vec![bound(namespace, role)], &[]).is_empty(), "{namespace} {role}");
+        }
     }
 
     #[test]

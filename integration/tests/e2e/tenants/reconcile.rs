@@ -177,6 +177,22 @@ async fn changes_by_others_are_undone(world: &World, admin: &Kubectl) {
     // The broker may be faster; then its binding is there already.
     with_object(admin, &["create"], other.to_string()).await;
     until_bound(world, PRODUCTION, "view", &["joe"]).await;
+    bindings_under_names_of_the_broker_are_deleted(world, admin).await;
+}
+
+/// They do not have the label of the tenant, so that its lists do not have them.
+async fn bindings_under_names_of_the_broker_are_deleted(world: &World, admin: &Kubectl) {
+    for (namespace, name, role) in [
+        (PRODUCTION, "tenant-solar-edit", "edit"),
+        ("tenant-solar", "tenant-solar-view", "view"),
+        ("tenant-solar", "others", "tenant-owner"),
+    ] {
+        let clusterrole = format!("--clusterrole={role}");
+        let create = ["create", "rolebinding", name, &clusterrole, "--user=mallory"];
+        let create = [&create[..], &["-n", namespace]].concat();
+        admin.run(create).await.unwrap().success().unwrap();
+        until(world, &["rolebinding", name, "-n", namespace], Value::is_null).await;
+    }
 }
 
 async fn an_owner_who_is_removed_loses_the_rights(world: &World, admin: &Kubectl) {

@@ -1,0 +1,367 @@
+//! Drift of tenants: objects that others deleted or altered. The controller changes them back, and
+//! this puts that on record in the audit trail.
+//!
+//! A change that follows from the Tenant, its members or the settings is no drift. What a run finds
+//! is drift if the last status says that everything was as this generation of the Tenant says, and
+//! always for an object that the broker cannot have made.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::DynamicObject;
+use tenant_shared::{MEMBER_PREFIX, TENANT_LABEL};
+use tokio::time::Instant;
+
+use super::{
+    TenantController,
+    apply::namespace_change,
+    snapshot::{Snapshot, name_of, namespace_of},
+    withdraw::{Withdrawal, title, withdrawals},
+};
+use crate::{
+    audit::{self, Action},
+    cluster::{Difference, Object},
+    tenant::{Desired, TenantName, TenantRow, TenantStatus, home_name},
+};
+
+/// How long a difference of an object is not recorded again: somebody may alter it again and again.
+const RECORD_INTERVAL: Duration = Duration::from_mins(1);
+/// Differences that one run records at most; the log has all.
+const MAX_RECORDED: usize = 50;
+
+/// An object that is not as desired, and how.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Drift {
+    kind: &'static str,
+    /// Kind, name and namespace, as failures have it.
+    title: String,
+    difference: Difference,
+}
+
+impl Drift {
+    fn new(object: &Object, difference: Difference) -> Self {
+        Self { kind: object.kind(), title: title(object), difference }
+    }
+
+    /// Describes it for the audit trail.
+    fn text(&self, tenant: &TenantName) -> String {
+        let what = match self.difference {
+            Difference::Unexpected => "is not desired",
+            other => other.text(),
+        };
+        format!("{} of tenant {tenant} {what}", self.title)
+    }
+}
+
+/// Whether a run changed an object back.
+type IsRepaired = bool;
+
+/// What was recorded a moment ago, and the tenants whose objects a run has not completed.
+#[derive(Debug, Default)]
+pub(super) struct DriftLog(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    recorded: BTreeMap<(Drift, IsRepaired), Instant>,
+    incomplete: BTreeSet<TenantName>,
+}
+
+impl DriftLog {
+    /// Takes down whether a run completed all objects of a tenant.
+    pub(super) fn set_complete(&self, tenant: &TenantName, is_complete: bool) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_complete {
+            state.incomplete.remove(tenant);
+        } else {
+            state.incomplete.insert(tenant.clone());
+        }
+    }
+
+    fn is_complete(&self, tenant: &TenantName) -> bool {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        !state.incomplete.contains(tenant)
+    }
+
+    /// Leaves out what was recorded a moment ago.
+    fn to_record(
+        &self,
+        mut found: Vec<(Drift, IsRepaired)>,
+        now: Instant,
+    ) -> Vec<(Drift, IsRepaired)> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.recorded.retain(|_, at| now.saturating_duration_since(*at) < RECORD_INTERVAL);
+        found.retain(|drift| !state.recorded.contains_key(drift));
+        found.truncate(MAX_RECORDED);
+        state.recorded.extend(found.iter().map(|drift| (drift.clone(), now)));
+        found
+    }
+}
+
+/// Finds drift. `is_settled` says of a namespace or home whether it had all of its objects.
+pub(super) fn drift_of(
+    tenant: &TenantName,
+    snapshot: &Snapshot,
+    desired: &Desired,
+    is_settled: impl Fn(&str) -> bool,
+) -> Vec<Drift> {
+    let wanted = desired.home.iter().chain(desired.namespaces.values().flatten());
+    let altered = wanted.filter_map(|wanted| {
+        let live = snapshot.get(wanted);
+        let difference = difference(tenant, live, wanted, desired)?;
+        let is_made_by_others =
+            matches!(difference, Difference::Foreign | Difference::Role | Difference::Replaced);
+        let is_drift = is_made_by_others || is_settled(namespace_of(wanted));
+        is_drift.then(|| Drift::new(wanted, difference))
+    });
+    let all = withdrawals(tenant, snapshot, desired);
+    let added = all.iter().filter_map(|withdrawal| match withdrawal {
+        Withdrawal::Delete(object) => {
+            let is_drift = !has_label(tenant, object) || is_settled(namespace_of(object));
+            is_drift.then(|| Drift::new(object, Difference::Unexpected))
+        }
+        Withdrawal::Narrow { .. } => None,
+    });
+    altered.chain(added).collect()
+}
+
+/// How an object differs by what others did. The broker itself divides the amounts of quotas for the
+/// whole tenant, and members come and go.
+fn difference(
+    tenant: &TenantName,
+    live: Option<&Object>,
+    wanted: &Object,
+    desired: &Desired,
+) -> Option<Difference> {
+    let Some(live) = live else { return Some(Difference::Missing) };
+    if let (Object::Namespace(live), Object::Namespace(wanted)) = (live, wanted) {
+        if live.metadata.deletion_timestamp.is_some() {
+            return Some(Difference::Terminating);
+        }
+        let (labels, annotations) = namespace_change(live, wanted);
+        let is_altered = !labels.is_empty() || !annotations.is_empty();
+        return is_altered.then_some(Difference::Metadata);
+    }
+    match live.difference(wanted)? {
+        Difference::Terminating => None,
+        Difference::Spec if desired.shared_quotas.contains_key(name_of(wanted)) => None,
+        Difference::Subjects => match (live, wanted) {
+            (Object::RoleBinding(live), Object::RoleBinding(wanted)) => {
+                let is_altered = others(tenant, live) != others(tenant, wanted);
+                is_altered.then_some(Difference::Subjects)
+            }
+            _ => None,
+        },
+        other => Some(other),
+    }
+}
+
+/// The subjects of a binding that are no members.
+fn others<'a>(
+    tenant: &TenantName,
+    binding: &'a RoleBinding,
+) -> BTreeSet<(&'a str, Option<&'a str>, &'a str)> {
+    let home = home_name(tenant);
+    let all = binding.subjects.iter().flatten();
+    let all = all.map(|it| (it.kind.as_str(), it.namespace.as_deref(), it.name.as_str()));
+    all.filter(|(kind, namespace, name)| {
+        let is_member = *kind == "ServiceAccount" && name.starts_with(MEMBER_PREFIX);
+        !is_member || *namespace != Some(home.as_str())
+    })
+    .collect()
+}
+
+fn has_label(tenant: &TenantName, object: &Object) -> bool {
+    let labels = object.metadata().labels.as_ref();
+    labels.and_then(|labels| labels.get(TENANT_LABEL)).is_some_and(|it| it == tenant.as_str())
+}
+
+/// Whether the last status says that all was as the present specification says.
+fn was_ready(object: &DynamicObject) -> bool {
+    let status = &object.data["status"];
+    status["observedGeneration"].as_i64() == object.metadata.generation
+        && status["state"] == "Active"
+}
+
+impl TenantController {
+    /// Whether all objects of a tenant were there after the last run on this specification.
+    pub(super) fn was_settled(&self, row: &TenantRow, object: &DynamicObject) -> bool {
+        row.status == TenantStatus::Active && was_ready(object) && self.drift.is_complete(&row.name)
+    }
+
+    /// Records drift, as repaired if it is not among the failures and the object is not being
+    /// deleted.
+    ///
+    /// # Errors
+    /// The database failed; the repairs are in the log.
+    pub(super) async fn record_drift(
+        &self,
+        tenant: &TenantName,
+        found: Vec<Drift>,
+        failures: &[String],
+    ) -> sqlx::Result<()> {
+        let is_repaired = |drift: &Drift| {
+            let has_failed = failures.iter().any(|it| it.starts_with(drift.title.as_str()));
+            drift.difference != Difference::Terminating && !has_failed
+        };
+        let found = found.into_iter().map(|drift| {
+            let is_repaired = is_repaired(&drift);
+            (drift, is_repaired)
+        });
+        let found = self.drift.to_record(found.collect(), Instant::now());
+        if found.is_empty() {
+            return Ok(());
+        }
+        let action = |is_repaired: IsRepaired| {
+            if is_repaired { Action::DriftRepaired } else { Action::DriftFound }
+        };
+        let mut tx = self.db.begin().await?;
+        for (drift, is_repaired) in &found {
+            let reason = Some(drift.text(tenant));
+            let event = audit::Event { reason, ..audit::Event::success(action(*is_repaired)) };
+            audit::record(&mut tx, &self.clock, event).await?;
+        }
+        tx.commit().await?;
+        for (Drift { kind, difference, .. }, is_repaired) in &found {
+            self.metrics.action(action(*is_repaired).as_str(), "success");
+            self.metrics.drift_found(kind, difference.as_str());
+            if *is_repaired {
+                self.metrics.drift_repaired(kind, difference.as_str());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        tenant_controller::testing::Fixture,
+        testing::{On, on_both_engines},
+    };
+
+    on_both_engines!(repaired_drift_is_recorded_once_a_minute,);
+
+    const GROUP: &str = "rbac.authorization.k8s.io";
+
+    fn binding(name: &str, users: &[&str], label: Option<&str>) -> Object {
+        let subject = |user: &&str| match user.strip_prefix('+') {
+            Some(member) => {
+                json!({"kind": "ServiceAccount", "namespace": "tenant-solar", "name": member})
+            }
+            None => json!({"kind": "User", "name": user, "apiGroup": GROUP}),
+        };
+        let subjects: Vec<Value> = users.iter().map(subject).collect();
+        let labels = label.map(|tenant| json!({TENANT_LABEL: tenant}));
+        let binding = json!({
+            "metadata": {"name": name, "namespace": "solar-a", "labels": labels},
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"},
+            "subjects": subjects,
+        });
+        Object::RoleBinding(serde_json::from_value(binding).unwrap())
+    }
+
+    fn quota(name: &str, pods: &str) -> Object {
+        let metadata = json!({"name": name, "namespace": "solar-a",
+            "labels": {TENANT_LABEL: "solar", "app.kubernetes.io/managed-by": "tenant-broker"}});
+        let quota = json!({"metadata": metadata, "spec": {"hard": {"pods": pods}}});
+        Object::ResourceQuota(serde_json::from_value(quota).unwrap())
+    }
+
+    /// Names and differences of the drift of one namespace, in which a view of alice and three pods
+    /// are desired. The first quota is for the whole tenant.
+    fn found(live: Vec<Object>, settled: bool) -> Vec<(String, Difference)> {
+        let solar = "solar".parse().unwrap();
+        let wanted = vec![
+            quota("tenant-quota-0", "0"),
+            quota("tenant-quota-1", "3"),
+            binding("tenant-solar-view", &["alice"], Some("solar")),
+        ];
+        let pods = BTreeMap::from([("pods".to_owned(), Quantity("9".to_owned()))]);
+        let desired = Desired {
+            home: Vec::new(),
+            namespaces: BTreeMap::from([("solar-a".to_owned(), wanted)]),
+            shared_quotas: BTreeMap::from([("tenant-quota-0".to_owned(), pods)]),
+            conditions: Vec::new(),
+        };
+        let drift = drift_of(&solar, &Snapshot::new(live), &desired, |_| settled);
+        let mut found: Vec<_> = drift.into_iter().map(|it| (it.title, it.difference)).collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn what_others_changed_is_drift_once_a_namespace_had_all_objects() {
+        let as_desired = || vec![quota("tenant-quota-0", "0"), quota("tenant-quota-1", "3")];
+        let with = |binding: Object| as_desired().into_iter().chain([binding]).collect();
+        let name = "tenant-solar-view";
+        let ours = |users: &[&str]| binding(name, users, Some("solar"));
+        let title = format!("RoleBinding {name} in solar-a");
+        let one = |difference| vec![(title.clone(), difference)];
+        for (live, expected) in [
+            (with(ours(&["alice"])), vec![]),
+            // A member came.
+            (with(ours(&["alice", "+member-1"])), vec![]),
+            (as_desired(), one(Difference::Missing)),
+            (with(ours(&["alice", "mallory"])), one(Difference::Subjects)),
+            (with(ours(&[])), one(Difference::Subjects)),
+        ] {
+            assert_eq!(found(live.clone(), true), expected, "{live:?}");
+            assert!(found(live, false).is_empty(), "it may be new");
+        }
+        // Made by others for sure.
+        let foreign = with(binding(name, &["alice"], None));
+        assert_eq!(found(foreign, false), one(Difference::Foreign));
+        let mut added = with(ours(&["alice"]));
+        added.push(binding("tenant-solar-edit", &["mallory"], None));
+        let title = "RoleBinding tenant-solar-edit in solar-a".to_owned();
+        assert_eq!(found(added, false), [(title, Difference::Unexpected)]);
+    }
+
+    #[test]
+    fn amounts_that_the_broker_divides_are_no_drift_and_others_are() {
+        let view = binding("tenant-solar-view", &["alice"], Some("solar"));
+        let live = vec![quota("tenant-quota-0", "7"), quota("tenant-quota-1", "99"), view];
+        let title = "ResourceQuota tenant-quota-1 in solar-a".to_owned();
+        assert_eq!(found(live, true), [(title, Difference::Spec)]);
+    }
+
+    #[test]
+    fn a_status_of_another_generation_says_nothing() {
+        let object = |generation: i64, status: Value| -> DynamicObject {
+            let metadata = json!({"name": "solar", "generation": generation});
+            let object = json!({"apiVersion": "x/v1", "kind": "Tenant", "metadata": metadata,
+                "status": status});
+            serde_json::from_value(object).unwrap()
+        };
+        let status = json!({"observedGeneration": 2, "state": "Active"});
+        assert!(was_ready(&object(2, status.clone())));
+        assert!(!was_ready(&object(3, status)));
+        assert!(!was_ready(&object(2, json!({"observedGeneration": 2, "state": "Degraded"}))));
+        assert!(!was_ready(&object(1, Value::Null)));
+    }
+
+    async fn repaired_drift_is_recorded_once_a_minute(on: On) {
+        const REPAIRED: &str = "SELECT COUNT(*) FROM audit_logs WHERE action = 'DriftRepaired'";
+        const FOUND: &str = "SELECT COUNT(*) FROM audit_logs WHERE action = 'DriftFound'";
+        let fixture = Fixture::new(on).await;
+        let solar = "solar".parse().unwrap();
+        let drift = |name: &str| Drift::new(&quota(name, "1"), Difference::Missing);
+        let found = || vec![drift("tenant-quota-0"), drift("tenant-quota-1")];
+        let failures = [format!("{}: forbidden", drift("tenant-quota-1").title)];
+        let (controller, storage) = (&fixture.controller, &fixture.storage);
+        controller.record_drift(&solar, found(), &failures).await.unwrap();
+        assert_eq!((storage.number(REPAIRED).await, storage.number(FOUND).await), (1, 1));
+        for _ in 0..2 {
+            controller.record_drift(&solar, found(), &[]).await.unwrap();
+            assert_eq!((storage.number(REPAIRED).await, storage.number(FOUND).await), (2, 1));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! RoleBindings that others made under names of the broker, or that make somebody an owner: they do
+//! not have the label of the tenant, so lists by that label do not find them.
+//!
+//! The policies let administrators alone write them. A run reads those in the namespaces of its
+//! tenant, and then treats them as the objects that it lists.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use k8s_openapi::{api::rbac::v1::RoleBinding, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use uuid::Uuid;
+
+use super::{
+    TenantController,
+    snapshot::{Snapshot, is_binding_name},
+    withdraw::is_binding_of,
+};
+use crate::{
+    cluster::{ClusterError, Object, Watched},
+    tenant::{TenantName, home_name, owner_binding_name, tenant_of_home},
+};
+
+/// Prefix of the names of all RoleBindings that the broker makes for tenants.
+const PREFIX: &str = "tenant-";
+/// RoleBindings that are kept at most. Namespaces that are no tenant's may have any number of them.
+const MAX_KEPT: usize = 10_000;
+/// RoleBindings that a run reads at most. The next one reads others, because these are gone then.
+const MAX_READ: usize = 100;
+
+/// Namespace and name.
+type Key = (String, String);
+
+/// The names of RoleBindings that may be foreign, as the watch passes them.
+#[derive(Debug, Default)]
+pub(super) struct ForeignBindings(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    bindings: BTreeSet<Key>,
+    /// Those of a list that is not complete.
+    list: Option<BTreeSet<Key>>,
+}
+
+impl ForeignBindings {
+    /// Takes an event over. Returns the namespace of a RoleBinding that may be foreign.
+    pub(super) fn visit<'a>(&self, event: &'a Watched<ObjectMeta>) -> Option<&'a str> {
+        let mut kept = self.lock();
+        match event {
+            Watched::Listing => kept.list = Some(BTreeSet::new()),
+            Watched::Listed => kept.bindings = kept.list.take().unwrap_or_default(),
+            Watched::Changed(binding) if may_be_foreign(binding) => {
+                let Kept { bindings, list } = &mut *kept;
+                for all in [Some(bindings), list.as_mut()].into_iter().flatten() {
+                    if all.len() < MAX_KEPT {
+                        all.insert(key(binding));
+                    }
+                }
+                return binding.namespace.as_deref();
+            }
+            Watched::Changed(binding) | Watched::Deleted(binding) => {
+                kept.bindings.remove(&key(binding));
+            }
+        }
+        None
+    }
+
+    /// Those in the namespaces and the home of a tenant that concern it by their name, or are in its
+    /// home.
+    fn of_tenant(&self, tenant: &TenantName, snapshot: &Snapshot) -> Vec<Key> {
+        let home = home_name(tenant);
+        let kept = self.lock();
+        let concerns = |(namespace, name): &&Key| {
+            snapshot.belongs_to(tenant, namespace)
+                && (*namespace == home || is_binding_name(tenant, name))
+        };
+        kept.bindings.iter().filter(concerns).take(MAX_READ).cloned().collect()
+    }
+
+    /// No code panics while it has the lock.
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TenantController {
+    /// The objects of a tenant, with RoleBindings that others made under its names or that make
+    /// owners.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub(super) async fn snapshot(&self, tenant: &TenantName) -> Result<Snapshot, ClusterError> {
+        let mut snapshot = Snapshot::read(&self.cluster, tenant).await?;
+        for (namespace, name) in self.foreign_bindings.of_tenant(tenant, &snapshot) {
+            let metadata =
+                ObjectMeta { namespace: Some(namespace), name: Some(name), ..Default::default() };
+            let named = RoleBinding { metadata, ..RoleBinding::default() };
+            let live = self.cluster.get_object(&Object::RoleBinding(Box::new(named))).await?;
+            snapshot.extend(live.filter(|live| is_binding_of(tenant, live)));
+        }
+        Ok(snapshot)
+    }
+}
+
+/// Whether a RoleBinding may be foreign: whose tenant it is in, the watch does not say.
+fn may_be_foreign(binding: &ObjectMeta) -> bool {
+    let name = binding.name.as_deref().unwrap_or_default();
+    let namespace = binding.namespace.as_deref().unwrap_or_default();
+    let tenant = TenantName::of_object(binding);
+    if let Some(home) = tenant_of_home(namespace) {
+        let is_own = name == owner_binding_name(&home) && tenant == Some(home);
+        return !is_own;
+    }
+    let is_personal = namespace.strip_prefix(PREFIX).is_some_and(|id| Uuid::try_parse(id).is_ok());
+    let is_labelled = tenant.is_some_and(|tenant| is_binding_name(&tenant, name));
+    name.starts_with(PREFIX) && !is_labelled && !is_personal
+}
+
+fn key(binding: &ObjectMeta) -> Key {
+    (binding.namespace.clone().unwrap_or_default(), binding.name.clone().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tenant_shared::{HOME_LABEL, TENANT_LABEL, WORKSPACE_LABEL};
+
+    use super::*;
+
+    fn binding(namespace: &str, name: &str, tenant: Option<&str>) -> ObjectMeta {
+        let labels = tenant.map(|tenant| json!({TENANT_LABEL: tenant}));
+        let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
+        serde_json::from_value(metadata).unwrap()
+    }
+
+    #[test]
+    fn bindings_under_names_of_the_broker_without_its_label_may_be_foreign() {
+        let person = format!("tenant-{}", Uuid::from_u128(7));
+        for (namespace, name, tenant, expected) in [
+            ("solar-a", "tenant-solar-view", None, true),
+            ("solar-a", "tenant-solar-view", Some("solar"), false),
+            ("solar-a", "tenant-solar-view", Some("lunar"), true),
+            ("solar-a", "own", None, false),
+            ("tenant-solar", "tenant-solar-tenant-owner", Some("solar"), false),
+            ("tenant-solar", "tenant-solar-tenant-owner", None, true),
+            ("tenant-solar", "tenant-solar-view", Some("solar"), true),
+            ("tenant-solar", "own", Some("solar"), true),
+            ("tenant-solar", "own", None, true),
+            (person.as_str(), "tenant-solar-view", None, false),
+        ] {
+            let metadata = binding(namespace, name, tenant);
+            assert_eq!(may_be_foreign(&metadata), expected, "{metadata:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_replaces_what_was_known_before_it() {
+        let (foreign, solar) = (ForeignBindings::default(), "solar".parse().unwrap());
+        let namespace = |name: &str, labels: serde_json::Value| {
+            let namespace = json!({"metadata": {"name": name, "labels": labels}});
+            Object::Namespace(serde_json::from_value(namespace).unwrap())
+        };
+        let labels = json!({TENANT_LABEL: "solar"});
+        let home = json!({TENANT_LABEL: "solar", HOME_LABEL: "true"});
+        let person = json!({TENANT_LABEL: "solar", WORKSPACE_LABEL: "x"});
+        let snapshot = Snapshot::new([
+            namespace("solar-a", labels.clone()),
+            namespace("solar-p", person),
+            namespace("tenant-solar", home),
+        ]);
+        let of = || -> Vec<String> {
+            let all = foreign.of_tenant(&solar, &snapshot);
+            all.into_iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect()
+        };
+        let visit = |event| foreign.visit(&event).map(str::to_owned);
+        let view = |namespace| binding(namespace, "tenant-solar-view", None);
+        assert_eq!(visit(Watched::Changed(view("solar-a"))), Some("solar-a".to_owned()));
+        for other in [view("solar-p"), view("other"), binding("solar-a", "tenant-x", None)] {
+            visit(Watched::Changed(other));
+        }
+        assert_eq!(of(), ["solar-a/tenant-solar-view"]);
+        visit(Watched::Changed(binding("solar-a", "tenant-solar-view", Some("solar"))));
+        assert_eq!(of(), Vec::<String>::new());
+        visit(Watched::Changed(view("solar-a")));
+        visit(Watched::Listing);
+        visit(Watched::Changed(binding("tenant-solar", "own", None)));
+        assert_eq!(of(), ["solar-a/tenant-solar-view", "tenant-solar/own"]);
+        visit(Watched::Listed);
+        assert_eq!(of(), ["tenant-solar/own"]);
+        visit(Watched::Deleted(binding("tenant-solar", "own", None)));
+        assert_eq!(of(), Vec::<String>::new());
+        // Without its label a home is somebody else's namespace.
+        visit(Watched::Changed(binding("tenant-solar", "own", None)));
+        let taken = Snapshot::new([namespace("tenant-solar", labels)]);
+        assert_eq!(foreign.of_tenant(&solar, &taken), Vec::new());
+    }
+}

@@ -1,0 +1,392 @@
+//! Drift and GitOps: an administrator deletes, alters and adds objects of a tenant, and a tool
+//! applies its files again and again.
+
+use std::collections::BTreeMap;
+
+use http::{Method, StatusCode};
+use integration::api::Api;
+use integration::kubectl::Kubectl;
+use integration::probe::{self, Probe};
+use integration::world::World;
+use kube::api::{Api as KubeApi, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::cluster::{group, role_binding, user};
+use super::reconcile::{
+    PRODUCTION, RECONCILE_TIMEOUT, create_namespace, has_condition, subjects, until, until_status,
+};
+use super::{TENANT_BROKER, until_served, with_object};
+
+const HOME: &str = "tenant-solar";
+const TENANT: &str = "tenant-broker.io/tenant";
+/// How often a tool applies the same file.
+const APPLIED: usize = 100;
+
+/// A tenant of alice with a namespace, in a cluster that the broker compares every second.
+struct Scene {
+    world: World,
+    admin: Kubectl,
+    operator: Api,
+    /// ServiceAccount of alice's membership.
+    account: String,
+}
+
+/// The Tenant. It has no limit ranges.
+fn solar() -> Value {
+    json!({
+        "apiVersion": TENANT_BROKER.1,
+        "kind": "Tenant",
+        "metadata": {"name": "solar"},
+        "spec": {
+            "owners": [{"kind": "User", "name": "alice@example.com"}],
+            "additionalRoleBindings": [
+                {"clusterRoleName": "view", "subjects": [group("developers")]},
+            ],
+            "namespaceOptions": {
+                "quota": 5,
+                "additionalMetadata": {
+                    "labels": {"team": "sun"}, "annotations": {"example.com/cost": "7"},
+                },
+            },
+            "resourceQuotas": {"scope": "Namespace", "items": [{"hard": {"pods": "4"}}]},
+        },
+    })
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
+        let world =
+            builder.setting("drift_seconds", 1).setting("sweep_seconds", 1).start().await.unwrap();
+        let admin = world.admin_kubectl().unwrap();
+        until_served(&admin, TENANT_BROKER).await;
+        with_object(&admin, &["apply"], solar().to_string()).await.success().unwrap();
+        until_status(&world, |status| status["state"] == "Active").await;
+        let alice = world.person("alice").await.unwrap();
+        let api = alice.api().await.unwrap();
+        let joined = api.request(Method::POST, "tenants/solar/members").unwrap();
+        assert_eq!(joined.send().await.unwrap().status(), StatusCode::CREATED);
+        let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
+        let account = format!("member-{}", alice.id());
+        let scene = Self { world, admin, operator, account };
+        create_namespace(&scene.admin, PRODUCTION).await;
+        scene.until_ready().await;
+        scene
+    }
+
+    /// Waits until the broker has made everything, and has looked at it once more.
+    async fn until_ready(&self) {
+        let status = |status: &Value| status["state"] == "Active" && status["size"] == 1;
+        until_status(&self.world, status).await;
+        self.until_bound(PRODUCTION, "view", &["developers"]).await;
+        self.rounds(2).await;
+    }
+
+    async fn run(&self, args: &[&str]) {
+        self.admin.run(args).await.unwrap().success().unwrap();
+    }
+
+    async fn make(&self, object: &Value) {
+        with_object(&self.admin, &["create"], object.to_string()).await.success().unwrap();
+    }
+
+    /// Waits until a role has exactly these subjects, and the binding has the label of the tenant.
+    async fn until_bound(&self, namespace: &str, role: &str, expected: &[&str]) {
+        let name = format!("tenant-solar-{role}");
+        until(&self.world, &["rolebinding", &name, "-n", namespace], |binding| {
+            subjects(binding) == expected.iter().copied().collect()
+                && binding["metadata"]["labels"][TENANT] == "solar"
+        })
+        .await;
+    }
+
+    async fn until_gone(&self, kind: &str, name: &str, namespace: &str) {
+        until(&self.world, &[kind, name, "-n", namespace], Value::is_null).await;
+    }
+
+    /// Waits until the audit trail has this reason for a repair.
+    async fn until_recorded(&self, reason: &str) {
+        self.until_action("DriftRepaired", |recorded| recorded == reason).await;
+    }
+
+    /// Waits until the audit trail has such a reason for this action.
+    async fn until_action(&self, action: &str, holds: impl Fn(&str) -> bool) {
+        probe::until(action, RECONCILE_TIMEOUT, || async {
+            let page = self.operator.audit_logs(&format!("action={action}&limit=100")).await?;
+            let reasons: Vec<_> = page.items.into_iter().filter_map(|it| it.reason).collect();
+            let is_recorded = reasons.iter().any(|recorded| holds(recorded));
+            Ok(if is_recorded { Probe::Ready(()) } else { Probe::NotYet(format!("{reasons:?}")) })
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Waits for this many further runs on tenants in which nothing was left to do.
+    async fn rounds(&self, count: u64) {
+        const NAME: &str = "tenant_broker_tenant_reconciles_total{outcome=\"done\"} ";
+        let done = async || {
+            let text = self.world.broker().metrics().await.unwrap();
+            let line = text.lines().find_map(|line| line.strip_prefix(NAME));
+            line.map_or(0, |number| number.parse::<u64>().unwrap())
+        };
+        let before = done().await;
+        probe::until("rounds", RECONCILE_TIMEOUT, || async {
+            let now = done().await;
+            let is_over = now >= before + count;
+            Ok(if is_over { Probe::Ready(()) } else { Probe::NotYet(now.to_string()) })
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_an_administrator_changes_is_undone_or_reported_and_on_record() {
+    let scene = Scene::start().await;
+    a_tool_that_applies_the_same_changes_nothing(&scene).await;
+    bindings_of_a_namespace_come_back(&scene).await;
+    limits_of_a_namespace_come_back(&scene).await;
+    a_namespace_is_restored_or_reported(&scene).await;
+    the_status_is_restored(&scene).await;
+    bindings_and_accounts_of_the_home_come_back(&scene).await;
+    the_home_is_reported_or_made_again(&scene).await;
+}
+
+async fn bindings_of_a_namespace_come_back(scene: &Scene) {
+    let admins = ["alice@example.com", scene.account.as_str()];
+    let of = |name: &str, what: &str| {
+        format!("RoleBinding {name} in {PRODUCTION} of tenant solar {what}")
+    };
+    scene.run(&["delete", "rolebinding", "tenant-solar-admin", "-n", PRODUCTION]).await;
+    scene.until_bound(PRODUCTION, "admin", &admins).await;
+    scene.until_recorded(&of("tenant-solar-admin", "does not exist")).await;
+
+    let view = ["rolebinding", "tenant-solar-view", "-n", PRODUCTION];
+    let mallory = json!({"subjects": [group("developers"), user("mallory")]}).to_string();
+    let patch = [&["patch"][..], &view, &["--type=merge", "-p", &mallory]].concat();
+    scene.run(&patch).await;
+    scene.until_bound(PRODUCTION, "view", &["developers"]).await;
+    scene.until_recorded(&of("tenant-solar-view", "binds somebody else")).await;
+
+    let unlabel = [&["label"][..], &view, &["tenant-broker.io/tenant-"]].concat();
+    scene.run(&unlabel).await;
+    scene.until_bound(PRODUCTION, "view", &["developers"]).await;
+    let foreign = of("tenant-solar-view", "exists and is not managed by the broker");
+    scene.until_recorded(&foreign).await;
+
+    // Under names of the broker, without its label or with that of another tenant. One that an
+    // owner could have made stays.
+    let mut bindings = ["edit", "lister"].map(|role| {
+        let name = format!("tenant-solar-{role}");
+        role_binding(PRODUCTION, &name, "edit", &json!([user("mallory")]))
+    });
+    bindings[1]["metadata"]["labels"] = json!({TENANT: "lunar"});
+    for binding in &bindings {
+        scene.make(binding).await;
+    }
+    scene.make(&role_binding(PRODUCTION, "own", "edit", &json!([user("bob")]))).await;
+    for name in ["tenant-solar-edit", "tenant-solar-lister"] {
+        scene.until_gone("rolebinding", name, PRODUCTION).await;
+        scene.until_recorded(&of(name, "is not desired")).await;
+    }
+    let own = ["rolebinding", "own", "-n", PRODUCTION];
+    assert!(crate::object(&scene.world, &own).await.unwrap().is_some());
+}
+
+async fn limits_of_a_namespace_come_back(scene: &Scene) {
+    let quota = ["resourcequota", "tenant-quota-0", "-n", PRODUCTION];
+    let amount = |quota: &Value| quota["spec"]["hard"]["pods"].clone();
+    let of = |name: &str, what: &str| format!("{name} in {PRODUCTION} of tenant solar {what}");
+    scene.run(&[&["delete"][..], &quota].concat()).await;
+    until(&scene.world, &quota, |quota| amount(quota) == "4").await;
+    scene.until_recorded(&of("ResourceQuota tenant-quota-0", "does not exist")).await;
+    // The bindings waited for the quota to be enforced; the namespace is complete again.
+    scene.rounds(2).await;
+    let more = r#"{"spec":{"hard":{"pods":"400"}}}"#;
+    scene.run(&[&["patch"][..], &quota, &["-p", more]].concat()).await;
+    until(&scene.world, &quota, |quota| amount(quota) == "4").await;
+    scene.until_recorded(&of("ResourceQuota tenant-quota-0", "has another spec")).await;
+
+    let labels = json!({TENANT: "solar", "app.kubernetes.io/managed-by": "tenant-broker"});
+    let metadata =
+        |name: &str| json!({"name": name, "namespace": PRODUCTION, "labels": labels.clone()});
+    let limits = json!([{"type": "Container", "default": {"memory": "1Gi"}}]);
+    for object in [
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata("tenant-quota-7"),
+            "spec": {"hard": {"pods": "1"}}}),
+        json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata("tenant-limits-7"),
+            "spec": {"limits": limits}}),
+    ] {
+        scene.make(&object).await;
+        let (kind, name) =
+            (object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
+        scene.until_gone(kind, name, PRODUCTION).await;
+        scene.until_recorded(&of(&format!("{kind} {name}"), "is not desired")).await;
+    }
+}
+
+async fn a_namespace_is_restored_or_reported(scene: &Scene) {
+    let namespace = ["namespace", PRODUCTION];
+    let relabel = |label: &'static str| ["label", "namespace", PRODUCTION, "--overwrite", label];
+    scene.run(&relabel("team=moon")).await;
+    until(&scene.world, &namespace, |it| it["metadata"]["labels"]["team"] == "sun").await;
+    let title = format!("Namespace {PRODUCTION} in {PRODUCTION} of tenant solar");
+    scene.until_recorded(&format!("{title} has other labels or annotations")).await;
+
+    // The broker may not change these, so the status has them.
+    for (change, back) in [
+        (
+            "pod-security.kubernetes.io/enforce=privileged",
+            "pod-security.kubernetes.io/enforce=restricted",
+        ),
+        ("tenant-broker.io/suspended=true", "tenant-broker.io/suspended-"),
+    ] {
+        scene.run(&relabel(change)).await;
+        until_status(&scene.world, |status| {
+            status["state"] == "Degraded" && has_condition(status, "ApplyFailed")
+        })
+        .await;
+        scene.run(&relabel(back)).await;
+        until_status(&scene.world, |status| status["state"] == "Active").await;
+    }
+
+    // A namespace that is taken out of the tenant keeps nobody's rights.
+    scene.run(&relabel("tenant-broker.io/tenant-")).await;
+    for role in ["admin", "view"] {
+        scene.until_gone("rolebinding", &format!("tenant-solar-{role}"), PRODUCTION).await;
+    }
+    until_status(&scene.world, |status| status["size"] == 0).await;
+    scene.run(&relabel("tenant-broker.io/tenant=solar")).await;
+    scene.until_ready().await;
+}
+
+/// Otherwise a Tenant with namespaces could be deleted.
+async fn the_status_is_restored(scene: &Scene) {
+    let none = r#"{"status":{"size":0,"namespaces":[]}}"#;
+    let patch = ["patch", TENANT_BROKER.0, "solar", "--subresource=status", "--type=merge", "-p"];
+    scene.run(&[&patch[..], &[none]].concat()).await;
+    until_status(&scene.world, |status| {
+        status["size"] == 1 && status["namespaces"] == json!([PRODUCTION])
+    })
+    .await;
+}
+
+async fn bindings_and_accounts_of_the_home_come_back(scene: &Scene) {
+    let owners = ["alice@example.com", scene.account.as_str()];
+    let owner = "tenant-solar-tenant-owner";
+    let of =
+        |name: &str, what: &str| format!("RoleBinding {name} in {HOME} of tenant solar {what}");
+    scene.rounds(2).await;
+    scene.run(&["delete", "rolebinding", owner, "-n", HOME]).await;
+    scene.until_bound(HOME, "tenant-owner", &owners).await;
+    scene.until_recorded(&of(owner, "does not exist")).await;
+    let mallory = json!({"subjects": [user("mallory")]}).to_string();
+    scene.run(&["patch", "rolebinding", owner, "-n", HOME, "--type=merge", "-p", &mallory]).await;
+    scene.until_bound(HOME, "tenant-owner", &owners).await;
+    scene.until_recorded(&of(owner, "binds somebody else")).await;
+
+    // The Tenant alone says who owns it.
+    for (name, role) in [("backdoor", "tenant-owner"), ("tenant-solar-view", "view")] {
+        scene.make(&role_binding(HOME, name, role, &json!([user("mallory")]))).await;
+        scene.until_gone("rolebinding", name, HOME).await;
+        scene.until_recorded(&of(name, "is not desired")).await;
+    }
+    let others = role_binding(HOME, "monitoring", "view", &json!([group("monitoring")]));
+    scene.make(&others).await;
+
+    let account = ["serviceaccount", scene.account.as_str(), "-n", HOME];
+    let before = crate::object(&scene.world, &account).await.unwrap().unwrap();
+    scene.run(&[&["delete"][..], &account].concat()).await;
+    until(&scene.world, &account, |it| {
+        !it.is_null() && it["metadata"]["uid"] != before["metadata"]["uid"]
+    })
+    .await;
+    scene.until_recorded("ServiceAccount does not exist").await;
+    let kept = ["rolebinding", "monitoring", "-n", HOME];
+    assert!(crate::object(&scene.world, &kept).await.unwrap().is_some(), "it makes no owner");
+}
+
+async fn the_home_is_reported_or_made_again(scene: &Scene) {
+    scene.run(&["label", "namespace", HOME, "tenant-broker.io/home-"]).await;
+    until_status(&scene.world, |status| has_condition(status, "HomeTaken")).await;
+    scene.run(&["label", "namespace", HOME, "tenant-broker.io/home=true"]).await;
+    scene.until_ready().await;
+    scene.run(&["delete", "namespace", HOME]).await;
+    let owners = ["alice@example.com", scene.account.as_str()];
+    scene.until_bound(HOME, "tenant-owner", &owners).await;
+    until(&scene.world, &["serviceaccount", &scene.account, "-n", HOME], |it| !it.is_null()).await;
+    scene.until_ready().await;
+    // It is found while its deletion takes time.
+    let title = format!("Namespace {HOME} in {HOME} of tenant solar is being deleted");
+    scene.until_action("DriftFound", |recorded| recorded == title).await;
+}
+
+/// Versions of all objects of the tenant.
+async fn versions(scene: &Scene) -> BTreeMap<String, Value> {
+    let mut versions = BTreeMap::new();
+    let kinds = "namespaces,rolebindings,resourcequotas,limitranges,serviceaccounts";
+    let label = format!("{TENANT}=solar");
+    let mut objects = crate::object_list(&scene.world, &[kinds, "-A", "-l", &label]).await.unwrap();
+    objects.push(super::tenant(&scene.admin, TENANT_BROKER, "solar").await);
+    for object in objects {
+        let metadata = &object["metadata"];
+        let name = format!("{} {} {}", object["kind"], metadata["namespace"], metadata["name"]);
+        versions.insert(name, metadata["resourceVersion"].clone());
+    }
+    versions
+}
+
+/// Number of the broker's writes so far. Access reviews are written, too, and store nothing.
+fn writes(scene: &Scene) -> usize {
+    let events = scene.world.cluster().audit_events(r#""username":"tenant-broker""#).unwrap();
+    let is_write = |event: &&Value| {
+        let verb = event["verb"].as_str().unwrap_or_default();
+        let group = event["objectRef"]["apiGroup"].as_str().unwrap_or_default();
+        ["create", "update", "patch", "delete", "deletecollection"].contains(&verb)
+            && group != "authorization.k8s.io"
+    };
+    events.iter().filter(is_write).count()
+}
+
+async fn a_tool_that_applies_the_same_changes_nothing(scene: &Scene) {
+    let client = scene.world.cluster().admin().await.unwrap();
+    let kind = GroupVersionKind::gvk("tenant-broker.io", "v1alpha1", "Tenant");
+    let tenants: KubeApi<DynamicObject> = KubeApi::all_with(client, &ApiResource::from_gvk(&kind));
+    let tool = PatchParams::apply("gitops");
+    // Without `force`, so a field of another manager would be a conflict.
+    let apply = async || tenants.patch("solar", &tool, &Patch::Apply(solar())).await.unwrap();
+    apply().await;
+    scene.rounds(2).await;
+    let (before, written) = (versions(scene).await, writes(scene));
+    assert!(before.len() > 8 && written > 0, "{before:?} {written}");
+    for _ in 0..APPLIED {
+        apply().await;
+    }
+    scene.rounds(3).await;
+    assert_eq!(versions(scene).await, before);
+    assert_eq!(writes(scene), written, "the broker wrote something");
+
+    // The tool and the broker own fields of their own, also after the status changed.
+    create_namespace(&scene.admin, "solar-second").await;
+    until_status(&scene.world, |status| status["size"] == 2).await;
+    let applied = apply().await;
+    let managers: Vec<_> = applied.metadata.managed_fields.iter().flatten().collect();
+    let of_status = managers.iter().find(|it| it.subresource.as_deref() == Some("status"));
+    let of_status = of_status.and_then(|it| it.manager.as_deref());
+    assert_ne!(of_status, None, "{managers:?}");
+    assert_ne!(of_status, Some("gitops"));
+    // So do a tool that labels a namespace, and the broker, which adds a label of the Tenant.
+    let labelled = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "solar-second", "labels": {"stage": "test"}}});
+    let server_side = ["apply", "--server-side", "--field-manager=gitops"];
+    for _ in 0..3 {
+        with_object(&scene.admin, &server_side, labelled.to_string()).await.success().unwrap();
+        until(&scene.world, &["namespace", "solar-second"], |namespace| {
+            let labels = &namespace["metadata"]["labels"];
+            labels["stage"] == "test" && labels["team"] == "sun"
+        })
+        .await;
+    }
+    scene.run(&["delete", "namespace", "solar-second"]).await;
+    scene.until_ready().await;
+}
