@@ -9,6 +9,7 @@ mod cluster_lists;
 mod creation;
 mod deletion;
 mod direct_namespaces;
+mod document;
 mod drift;
 mod fence;
 mod gateway;
