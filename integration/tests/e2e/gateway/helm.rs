@@ -33,7 +33,7 @@ spec:
 "#;
 
 /// Writes a small chart and returns its path.
-fn chart(folder: &Path) -> PathBuf {
+pub(crate) fn chart(folder: &Path) -> PathBuf {
     let chart = folder.join("shop");
     std::fs::create_dir_all(chart.join("templates")).unwrap();
     for (file, text) in [

@@ -3,7 +3,7 @@
 mod browser;
 mod clocks;
 mod defects;
-mod helm;
+pub(crate) mod helm;
 mod kubectl_proxy;
 mod limits;
 mod misbehaving;

@@ -218,6 +218,27 @@ async fn others_are_refused_or_unlabelled(cluster: &TenantCluster) {
     let mallory = cluster.person("mallory", None);
     is_refused(&send(&mallory, TRY, &solar).await, "a stranger", "cannot create resource");
 
+    // A program with the name of an owner's in another namespace, and one of a tenant's namespace.
+    let namesake =
+        ["clusterrolebinding", "namesakes", "--clusterrole=tenant-namespace-provisioner"];
+    let subject = ["--serviceaccount=others:robot"];
+    cluster.as_admin(&[&["create"][..], &namesake, &subject].concat()).await;
+    for (account, text) in [
+        ("--as=system:serviceaccount:others:robot", NO_TENANT),
+        ("--as=system:serviceaccount:solar-x:default", "cannot create resource"),
+    ] {
+        let command: Vec<&str> = TRY.iter().copied().chain([account]).collect();
+        probe::until("the refusal of a program", RIGHTS_TIMEOUT, || async {
+            let tried = cluster.admin.run_with_input(&command, solar.to_string()).await?;
+            assert!(!tried.status.success(), "{account}: {tried:?}");
+            // The right to create namespaces was just given to the first one.
+            let is_expected = tried.stderr.contains(text);
+            Ok(if is_expected { Probe::Ready(()) } else { Probe::NotYet(tried.stderr) })
+        })
+        .await
+        .unwrap();
+    }
+
     // Somebody who may delete every namespace also creates those of nobody.
     let mary = cluster.person("mary", None);
     cluster.give("mary", "manager", "create,delete", "namespaces").await;

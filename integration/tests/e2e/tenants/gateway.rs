@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use integration::api::Api;
+use integration::helm::Helm;
 use integration::kubectl::Kubectl;
 use integration::person::Person;
 use integration::world::World;
 use serde_json::{Value, json};
 use tenant_shared::SuspendRequest;
 
+use super::gateway_attacks;
 use super::reconcile::until;
 use super::{TENANT_BROKER, until_served, with_object};
+use crate::gateway::helm::chart;
 use crate::gateway::{GATEWAY, through_the_gateway};
 
 /// Limit of the time until kubectl has printed something, or ends.
@@ -23,6 +26,7 @@ struct Scene {
     world: World,
     admin: Kubectl,
     alice: Person,
+    viewer: Person,
     carol: Person,
 }
 
@@ -34,11 +38,12 @@ impl Scene {
         until_served(&admin, TENANT_BROKER).await;
         let alice = through_the_gateway(&world, "alice").await;
         let carol = through_the_gateway(&world, "carol").await;
+        let viewer = world.person("bob").await.unwrap();
         for (tenant, owner) in [("solar", alice.email()), ("lunar", carol.email())] {
             apply(&admin, tenant, &[owner, "bob@example.com"]).await;
             until(&world, &[TENANT_BROKER.0, tenant], |it| it["status"]["state"] == "Active").await;
         }
-        Self { world, admin, alice, carol }
+        Self { world, admin, alice, viewer, carol }
     }
 }
 
@@ -102,6 +107,8 @@ async fn owners_use_their_namespaces_with_kubectl() {
     reviews_say_what_the_gateway_does(&scene).await;
     a_file_with_a_namespace_and_its_objects_is_applied(&scene).await;
     a_viewer_without_a_workspace_becomes_a_member(&scene).await;
+    attacks_are_refused(&scene).await;
+    helm_creates_the_namespace_of_a_release(&scene).await;
     a_deletion_returns(&scene).await;
     a_suspension_ends_a_watch(&scene).await;
 }
@@ -212,8 +219,7 @@ async fn a_file_with_a_namespace_and_its_objects_is_applied(scene: &Scene) {
 }
 
 async fn a_viewer_without_a_workspace_becomes_a_member(scene: &Scene) {
-    let bob = scene.world.person("bob").await.unwrap();
-    let api = bob.api().await.unwrap();
+    let api = scene.viewer.api().await.unwrap();
     let (status, list) = send(&api, Method::GET, NAMESPACES, None).await;
     assert_eq!((status, &list["kind"]), (StatusCode::OK, &json!("NamespaceList")), "{list}");
     let names = list["items"].as_array().unwrap().iter().map(|it| &it["metadata"]["name"]);
@@ -227,6 +233,41 @@ async fn a_viewer_without_a_workspace_becomes_a_member(scene: &Scene) {
     let object = json!({"metadata": {"name": "solar-c"}});
     let (status, refused) = send(&api, Method::POST, NAMESPACES, Some(object)).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
+}
+
+async fn attacks_are_refused(scene: &Scene) {
+    // Otherwise the quota would refuse what other rules have to refuse.
+    succeeds(scene.alice.kubectl(), &["delete", "namespace", "solar-b"]).await;
+    let api = async |name: &str| scene.world.person(name).await.unwrap().api().await.unwrap();
+    let people = [
+        ("owner of solar", scene.alice.api().await.unwrap()),
+        ("viewer of solar", scene.viewer.api().await.unwrap()),
+        ("owner of lunar", scene.carol.api().await.unwrap()),
+        ("nobody of solar", api("eve").await),
+    ];
+    gateway_attacks::are_refused(&scene.world, &people).await;
+}
+
+async fn helm_creates_the_namespace_of_a_release(scene: &Scene) {
+    let kubectl = scene.alice.kubectl();
+    let helm = Helm::for_kubectl(kubectl).await.unwrap();
+    let chart = chart(scene.alice.home());
+    let chart = chart.to_str().unwrap();
+    let release = ["shop", chart, "--namespace", "solar-b", "--create-namespace"];
+    helm.run([&["install"][..], &release].concat()).await.unwrap().success().unwrap();
+    assert_eq!(listed(kubectl, &[]).await, ["solar-a", "solar-b"]);
+    let again = [&["upgrade", "--install"][..], &release].concat();
+    helm.run(again).await.unwrap().success().unwrap();
+    let found = ["get", "configmap", "shop", "-n", "solar-b", "-o", "name"];
+    assert_eq!(succeeds(kubectl, &found).await, "configmap/shop\n");
+    // The name of another tenant's namespace.
+    let other = ["install", "shop", chart, "--namespace", "lunar-x", "--create-namespace"];
+    let refused = helm.run(other).await.unwrap();
+    assert!(
+        refused.stderr.contains("namespace names of tenant solar begin with solar-"),
+        "{refused:?}"
+    );
+    helm.run(["uninstall", "shop", "--namespace", "solar-b"]).await.unwrap().success().unwrap();
 }
 
 async fn a_deletion_returns(scene: &Scene) {

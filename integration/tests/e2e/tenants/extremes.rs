@@ -1,0 +1,226 @@
+//! Input that the API server accepts and that the broker answers with a condition or a refusal: very
+//! large, very often, and with names at the limits.
+
+use std::time::{Duration, Instant};
+
+use http::{Method, StatusCode};
+use integration::api::Api;
+use integration::kubectl::Kubectl;
+use integration::probe::{self, Probe};
+use integration::world::World;
+use kube::api::{Api as KubeApi, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::cluster::user;
+use super::reconcile::{
+    RECONCILE_TIMEOUT, has_condition, subjects, until, until_bound, until_status, world,
+};
+use super::{TENANT_BROKER, until_served, with_object};
+
+const ALICE: &str = "alice@example.com";
+/// Changes of a Tenant one after the other, and how many at a time.
+const CHANGES: usize = 300;
+const CONCURRENT_CHANGES: usize = 10;
+
+struct Scene {
+    world: World,
+    admin: Kubectl,
+    alice: Api,
+}
+
+impl Scene {
+    async fn apply(&self, name: &str, fields: &Value) {
+        let mut spec = json!({"owners": [{"kind": "User", "name": ALICE}]});
+        for (field, value) in fields.as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let object = json!({"apiVersion": TENANT_BROKER.1, "kind": "Tenant",
+            "metadata": {"name": name}, "spec": spec});
+        // The annotation of a client-side apply has at most 256 KiB.
+        let command = ["apply", "--server-side"];
+        with_object(&self.admin, &command, object.to_string()).await.success().unwrap();
+    }
+
+    async fn create_namespace(&self, tenant: &str, name: &str) -> (StatusCode, String) {
+        let path = format!("tenants/{tenant}/namespaces");
+        let request = self.alice.request(Method::POST, &path).unwrap();
+        let answer = request.json(&json!({"name": name})).send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    }
+
+    async fn until_condition(&self, tenant: &str, kind: &str, text: &str) {
+        until(&self.world, &[TENANT_BROKER.0, tenant], |tenant| {
+            let status = &tenant["status"];
+            has_condition(status, kind) && status.to_string().contains(text)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn extreme_input_gets_a_clear_answer_and_leaves_others_alone() {
+    let world = world().await;
+    let admin = world.admin_kubectl().unwrap();
+    until_served(&admin, TENANT_BROKER).await;
+    let alice = world.person("alice").await.unwrap().api().await.unwrap();
+    let scene = Scene { world, admin, alice };
+    scene.apply("solar", &json!({})).await;
+    until_status(&scene.world, |status| status["state"] == "Active").await;
+    names_of_namespaces_are_checked(&scene).await;
+    roles_and_quotas_that_cannot_be_carried_out_are_conditions(&scene).await;
+    a_tenant_of_a_megabyte_harms_nobody_else(&scene).await;
+    a_tenant_that_changes_all_the_time_ends_as_its_last_version_says(&scene).await;
+}
+
+async fn names_of_namespaces_are_checked(scene: &Scene) {
+    let rule = "1 to 63 lower case letters";
+    let longest = format!("solar-{}", "x".repeat(57));
+    let (longer, dots) = (format!("{longest}x"), "solar-a.b".to_owned());
+    for (name, text) in [
+        (longer.as_str(), rule),
+        ("solar-Production", rule),
+        ("SOLAR-production", rule),
+        ("solar-", rule),
+        (dots.as_str(), rule),
+        ("", rule),
+        ("solar", "begin with solar-"),
+        ("solarium-x", "begin with solar-"),
+        ("tenant-solar", "reserved for the broker"),
+    ] {
+        let (status, text_of) = scene.create_namespace("solar", name).await;
+        assert!(status.is_client_error() && text_of.contains(text), "{name}: {status} {text_of}");
+        // A body that breaks a limit of the API itself is refused as well.
+        assert_ne!(status, StatusCode::NOT_FOUND, "{name}: {text_of}");
+    }
+    let (status, made) = scene.create_namespace("solar", &longest).await;
+    assert_eq!(status, StatusCode::CREATED, "{made}");
+    until_bound_to_alice(scene, &longest).await;
+    let listed = crate::object_list(&scene.world, &["namespaces"]).await.unwrap();
+    let of_solar = |it: &&Value| it["metadata"]["labels"]["tenant-broker.io/tenant"] == "solar";
+    assert_eq!(listed.iter().filter(of_solar).count(), 2, "the home and the longest name");
+
+    // The name of a namespace belongs to the tenant with the longest name that it begins with.
+    scene.apply("solar-wind", &json!({})).await;
+    until(&scene.world, &[TENANT_BROKER.0, "solar-wind"], |it| it["status"]["state"] == "Active")
+        .await;
+    let (status, refused) = scene.create_namespace("solar", "solar-wind-x").await;
+    assert!(
+        status.is_client_error() && refused.contains("belong to tenant solar-wind"),
+        "{refused}"
+    );
+    // The label of a tenant that does not exist.
+    let (status, refused) = scene.create_namespace("stellar", "stellar-x").await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "{refused}");
+}
+
+async fn until_bound_to_alice(scene: &Scene, namespace: &str) {
+    until(&scene.world, &["rolebinding", "tenant-solar-admin", "-n", namespace], |binding| {
+        subjects(binding).contains(ALICE)
+    })
+    .await;
+}
+
+async fn roles_and_quotas_that_cannot_be_carried_out_are_conditions(scene: &Scene) {
+    let bind = |role: &str| json!({"clusterRoleName": role, "subjects": [user("bob")]});
+    let bindings = json!([bind("secret-reader"), bind("edit")]);
+    scene.apply("solar", &json!({"additionalRoleBindings": bindings})).await;
+    scene.until_condition("solar", "RoleNotAllowed", "secret-reader").await;
+    let namespace = format!("solar-{}", "x".repeat(57));
+    until_bound(&scene.world, &namespace, "edit", &["bob"]).await;
+    until_bound(&scene.world, &namespace, "secret-reader", &[]).await;
+
+    let (status, made) = scene.create_namespace("solar", "solar-second").await;
+    assert_eq!(status, StatusCode::CREATED, "{made}");
+    scene.apply("solar", &json!({"namespaceOptions": {"quota": 1}})).await;
+    scene.until_condition("solar", "QuotaExceeded", "has 2 namespaces and a quota of 1").await;
+    until_bound_to_alice(scene, "solar-second").await;
+    let (status, refused) = scene.create_namespace("solar", "solar-third").await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
+    scene.apply("solar", &json!({"namespaceOptions": {"quota": 5}})).await;
+    until_status(&scene.world, |status| status["state"] == "Active").await;
+}
+
+/// All subjects of a role are in one RoleBinding, which is then larger than the API server accepts.
+async fn a_tenant_of_a_megabyte_harms_nobody_else(scene: &Scene) {
+    let name = |number: usize| format!("{number:05}{}", "u".repeat(300));
+    let subjects = |first: usize| -> Vec<Value> {
+        (first * 256..(first + 1) * 256).map(|number| user(&name(number))).collect()
+    };
+    let bindings: Vec<Value> = (0..10)
+        .map(|number| json!({"clusterRoleName": "view", "subjects": subjects(number)}))
+        .collect();
+    let large = json!({"additionalRoleBindings": bindings});
+    assert!(large.to_string().len() > 900_000);
+    scene.apply("large", &large).await;
+    let active = |tenant: &Value| tenant["status"]["state"] == "Active";
+    until(&scene.world, &[TENANT_BROKER.0, "large"], active).await;
+    let (status, answer) = scene.create_namespace("large", "large-a").await;
+    let bound = ["rolebinding", "tenant-large-view", "-n", "large-a"];
+    if status == StatusCode::CREATED {
+        until(&scene.world, &bound, |it| super::reconcile::subjects(it).len() == 2560).await;
+    } else {
+        scene.until_condition("large", "ApplyFailed", "RoleBinding tenant-large-view").await;
+        assert!(status.is_server_error() || status == StatusCode::ACCEPTED, "{status} {answer}");
+    }
+    // The other tenant goes on, and so does the large one once it is smaller.
+    let (status, made) = scene.create_namespace("solar", "solar-beside").await;
+    assert_eq!(status, StatusCode::CREATED, "{made}");
+    let smaller = json!({"additionalRoleBindings": [
+        {"clusterRoleName": "view", "subjects": [user("bob")]}]});
+    scene.apply("large", &smaller).await;
+    until(&scene.world, &bound, |it| super::reconcile::subjects(it) == ["bob"].into()).await;
+    until(&scene.world, &[TENANT_BROKER.0, "large"], active).await;
+}
+
+/// Number of runs on tenants so far.
+async fn runs(world: &World) -> u64 {
+    let text = world.broker().metrics().await.unwrap();
+    let name = "tenant_broker_tenant_reconciles_total{";
+    let runs = text.lines().filter(|line| line.starts_with(name));
+    runs.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+async fn a_tenant_that_changes_all_the_time_ends_as_its_last_version_says(scene: &Scene) {
+    let client = scene.world.cluster().admin().await.unwrap();
+    let kind = GroupVersionKind::gvk("tenant-broker.io", "v1alpha1", "Tenant");
+    let tenants: KubeApi<DynamicObject> = KubeApi::all_with(client, &ApiResource::from_gvk(&kind));
+    let owners = |number: usize| {
+        let user =
+            json!({"kind": "User", "name": format!("user-{number}"), "clusterRoles": ["view"]});
+        json!({"spec": {"owners": [{"kind": "User", "name": ALICE}, user]}})
+    };
+    let (before, began) = (runs(&scene.world).await, Instant::now());
+    let tenants = &tenants;
+    let change = |number: usize| {
+        let patch = Patch::Merge(owners(number));
+        async move {
+            tenants.patch("solar", &PatchParams::default(), &patch).await.unwrap();
+        }
+    };
+    for first in (0..CHANGES).step_by(CONCURRENT_CHANGES) {
+        let batch = (first..first + CONCURRENT_CHANGES).map(change);
+        futures_util::future::join_all(batch).await;
+    }
+    change(CHANGES).await;
+    let last = format!("user-{CHANGES}");
+    until_bound(&scene.world, "solar-second", "view", &[&last]).await;
+    until_status(&scene.world, |status| status["state"] == "Active").await;
+    // There are at most ten runs a second on each of the three tenants.
+    let made = u128::from(runs(&scene.world).await - before);
+    let limit = 3 * (began.elapsed().as_millis() / 100 + 10);
+    assert!(made < limit, "{made} runs for {CHANGES} changes, and not less than {limit}");
+    // And then it is quiet: no run follows from what the broker itself wrote.
+    let quiet = async || {
+        let version = super::tenant(&scene.admin, TENANT_BROKER, "solar").await;
+        (version["metadata"]["resourceVersion"].clone(), runs(&scene.world).await)
+    };
+    probe::until("no more runs", RECONCILE_TIMEOUT, || async {
+        let seen = quiet().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let later = quiet().await;
+        let is_quiet = seen == later;
+        Ok(if is_quiet { Probe::Ready(()) } else { Probe::NotYet(format!("{seen:?} {later:?}")) })
+    })
+    .await
+    .unwrap();
+}
