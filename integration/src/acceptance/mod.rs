@@ -5,6 +5,7 @@ pub mod conformance;
 pub mod keycloak;
 pub mod restore;
 pub mod streams;
+pub mod tenants;
 pub mod upgrade;
 pub mod watches;
 

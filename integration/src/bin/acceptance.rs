@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use integration::acceptance::tenants::{self, TenantsRun};
 use integration::acceptance::{conformance, keycloak, restore, streams, upgrade, watches};
 use integration::progress::say;
 
@@ -39,6 +40,21 @@ enum Part {
         /// Idle time in minutes
         #[arg(long, default_value_t = 11)]
         minutes: u64,
+    },
+    /// Rights in random Tenants, first requests in new namespaces, and crashes of the broker
+    Tenants {
+        /// Number of random changes, after each of which everybody's rights are compared
+        #[arg(long, default_value_t = 100)]
+        changes: usize,
+        /// Number of namespaces with a first request each
+        #[arg(long, default_value_t = 500)]
+        namespaces: usize,
+        /// Number of crashes
+        #[arg(long, default_value_t = 100)]
+        crashes: usize,
+        /// Seed of the random numbers, to repeat a run; by default another one each time
+        #[arg(long)]
+        seed: Option<u64>,
     },
     /// Rolling upgrade of two replicas from another version of the broker, while people work
     Upgrade {
@@ -77,9 +93,21 @@ async fn run(args: &Args) -> Result<()> {
         Part::Keycloak => Box::pin(keycloak::run()).await,
         Part::Restore { workspaces, real } => Box::pin(restore::run(workspaces, real)).await,
         Part::Streams { minutes } => Box::pin(streams::run(Duration::from_mins(minutes))).await,
+        Part::Tenants { changes, namespaces, crashes, seed } => {
+            let seed = match seed {
+                Some(seed) => seed,
+                None => random_seed()?,
+            };
+            Box::pin(tenants::run(TenantsRun { changes, namespaces, crashes, seed })).await
+        }
         Part::Upgrade { ref from } => Box::pin(upgrade::run(from)).await,
         Part::Watches { minutes, watches } => {
             Box::pin(watches::run(watches, Duration::from_mins(minutes))).await
         }
     }
+}
+
+fn random_seed() -> Result<u64> {
+    let bytes = integration::random::bytes(4)?;
+    Ok(bytes.into_iter().fold(0, |seed, byte| (seed << 8) | u64::from(byte)))
 }

@@ -1,0 +1,63 @@
+//! Acceptance of tenants: long random runs against the API server. The end-to-end tests make short
+//! ones.
+
+mod crashes;
+mod first_request;
+mod fixture;
+mod rights;
+mod rng;
+
+use anyhow::Result;
+
+pub use crashes::check_crashes;
+pub use first_request::check_first_requests;
+pub use fixture::{ClusterClient, Credential, Fixture, RECONCILE_TIMEOUT, SignedIn};
+pub use rights::check_rights;
+pub use rng::Rng;
+
+use super::step;
+use crate::progress::say;
+use crate::world::World;
+
+/// People of the random Tenants.
+const PEOPLE: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
+/// The random Tenants.
+const TENANTS: [&str; 3] = ["solar", "lunar", "wind"];
+
+/// The size of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct TenantsRun {
+    /// Random changes of random Tenants.
+    pub changes: usize,
+    /// Namespaces with a first request each.
+    pub namespaces: usize,
+    /// Crashes of the broker.
+    pub crashes: usize,
+    /// Seed of all random numbers.
+    pub seed: u64,
+}
+
+/// Runs all parts.
+///
+/// # Errors
+/// A check fails; the error names the step and the seed.
+pub async fn run(size: TenantsRun) -> Result<()> {
+    let TenantsRun { changes, namespaces, crashes, seed } = size;
+    say(&format!("tenants, with the seed {seed}"));
+    let builder = World::builder().setting("log.level", "info").setting("drift_seconds", 3600);
+    let start = Fixture::start(builder.clone().postgres().replicas(2));
+    let fixture = step("start the control plane and two replicas", Box::pin(start)).await?;
+    let what = format!("rights of everybody after {changes} random changes");
+    let rights = check_rights(&fixture, seed, changes, &PEOPLE, &TENANTS);
+    step(&what, Box::pin(rights)).await?;
+    let owner = fixture.person("owner").await?;
+    let what = format!("first requests in {namespaces} namespaces");
+    step(&what, check_first_requests(&fixture, &owner, "first", namespaces)).await?;
+    drop(fixture);
+    let fixture = Fixture::start(builder);
+    let fixture = step("start a control plane and a broker", Box::pin(fixture)).await?;
+    let what = format!("{crashes} crashes of the broker");
+    step(&what, Box::pin(check_crashes(&fixture, seed, crashes))).await?;
+    say("tenants: passed");
+    Ok(())
+}
