@@ -20,6 +20,7 @@ mod installation;
 mod lifecycle;
 mod manifests;
 mod membership;
+mod races;
 mod random;
 mod reconcile;
 mod rest;
