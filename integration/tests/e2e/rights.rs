@@ -31,9 +31,9 @@ use crate::tenants::{TENANT_BROKER, until_served, with_object};
 const RIGHTS_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit of a repair; the broker checks for drift every second.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(10);
-const RBAC: &str = "rbac.authorization.k8s.io";
+pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 const NETWORKING: &str = "networking.k8s.io";
-const ADMISSION: &str = "admissionregistration.k8s.io";
+pub(crate) const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// A workflow of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,11 @@ const NEEDED: [(&str, &str, &str, Workflow); 30] = [
     ("get", ADMISSION, "validatingadmissionpolicies", Start),
     ("get", ADMISSION, "validatingadmissionpolicybindings", Start),
 ];
+
+/// Whether a workflow of personal workspaces needs a right.
+pub(crate) fn is_needed(verb: &str, group: &str, resource: &str) -> bool {
+    NEEDED.iter().any(|needed| (needed.0, needed.1, needed.2) == (verb, group, resource))
+}
 
 #[tokio::test]
 async fn every_right_is_needed() {
@@ -236,15 +241,15 @@ async fn the_rights_to_list_for_members_of_tenants_are_needed() {
 
 /// One verb on one resource, possibly for one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Right {
-    verb: String,
-    group: String,
-    resource: String,
-    name: String,
+pub(crate) struct Right {
+    pub(crate) verb: String,
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) name: String,
 }
 
 impl Right {
-    fn is(&self, verb: &str, group: &str, resource: &str) -> bool {
+    pub(crate) fn is(&self, verb: &str, group: &str, resource: &str) -> bool {
         self.verb == verb && self.group == group && self.resource == resource
     }
 
@@ -261,14 +266,14 @@ impl Right {
 }
 
 /// The broker's ClusterRole as it is in the cluster.
-struct Role {
+pub(crate) struct Role {
     api: Api<ClusterRole>,
     broker: kube::Client,
-    rights: Vec<Right>,
+    pub(crate) rights: Vec<Right>,
 }
 
 impl Role {
-    async fn open(world: &World) -> Result<Self> {
+    pub(crate) async fn open(world: &World) -> Result<Self> {
         let api: Api<ClusterRole> = Api::all(world.cluster().admin().await?);
         let broker = client(world.cluster().broker_kubeconfig()).await?;
         let mut rights = Vec::new();
@@ -293,23 +298,25 @@ impl Role {
     }
 
     /// Removes one right, and returns once the API server has noticed.
-    async fn without(&self, right: &Right) -> Result<()> {
-        self.give(|other| other != right, right, false).await
+    pub(crate) async fn without(&self, right: &Right) -> Result<()> {
+        let rights = self.rights.iter().filter(|other| *other != right);
+        self.give(rights.map(Right::rule).collect(), right, false).await
+    }
+
+    /// Limits one right to an object of this name, and returns once the API server has noticed.
+    pub(crate) async fn only_for(&self, right: &Right, name: &str) -> Result<()> {
+        let limited = Right { name: name.to_owned(), ..right.clone() };
+        let rights = self.rights.iter().map(|other| if other == right { &limited } else { other });
+        self.give(rights.map(Right::rule).collect(), right, false).await
     }
 
     /// Restores all rights.
-    async fn whole(&self, missing: &Right) -> Result<()> {
-        self.give(|_| true, missing, true).await
+    pub(crate) async fn whole(&self, missing: &Right) -> Result<()> {
+        self.give(self.rights.iter().map(Right::rule).collect(), missing, true).await
     }
 
-    async fn give(
-        &self,
-        which: impl Fn(&Right) -> bool,
-        changed: &Right,
-        allowed: bool,
-    ) -> Result<()> {
-        let rules: Vec<PolicyRule> =
-            self.rights.iter().filter(|right| which(right)).map(Right::rule).collect();
+    /// Sets the rules, and returns once the API server allows a right, or no longer allows it.
+    async fn give(&self, rules: Vec<PolicyRule>, changed: &Right, allowed: bool) -> Result<()> {
         let patch = Patch::Merge(json!({"rules": rules}));
         self.api.patch("tenant-broker", &PatchParams::default(), &patch).await?;
         let (resource, subresource) =

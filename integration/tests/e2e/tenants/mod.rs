@@ -2,6 +2,7 @@
 
 mod account;
 mod bad_input;
+mod broker_rights;
 mod can_i;
 mod cli;
 mod cluster;
