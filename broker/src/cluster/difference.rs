@@ -23,6 +23,9 @@ use super::{
 /// Labels that the namespace of a tenant has only if they are desired.
 const KEPT_LABELS: [&str; 2] = [BINDINGS_LABEL, TIER_LABEL];
 
+/// Type of a limit that holds for each container.
+const CONTAINER: &str = "Container";
+
 /// How an object differs from the desired one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Difference {
@@ -172,7 +175,9 @@ impl Compared for LimitRange {
         let limits = |range: &Self| range.spec.clone().map(|spec| spec.limits).unwrap_or_default();
         let (actual, wanted) = (limits(self), limits(wanted));
         let same = actual.len() == wanted.len()
-            && actual.iter().zip(&wanted).all(|(actual, wanted)| same_limits(actual, wanted));
+            && actual.iter().zip(&wanted).all(|(actual, wanted)| {
+                same_limits(&with_defaults(actual), &with_defaults(wanted))
+            });
         (!same).then_some(Difference::Spec)
     }
 }
@@ -258,6 +263,29 @@ pub(super) fn same_amounts(one: Option<&Amounts>, other: Option<&Amounts>) -> bo
         && one.iter().all(|(name, amount)| {
             other.get(name).is_some_and(|other| quantity::same(amount, other))
         })
+}
+
+/// The limits with the values that the API server fills in when they are written (Kubernetes,
+/// `SetDefaults_LimitRangeItem`): of containers the default limit is the maximum, and the default
+/// request is the default limit, else the minimum.
+fn with_defaults(item: &LimitRangeItem) -> LimitRangeItem {
+    let mut item = item.clone();
+    if item.type_ != CONTAINER {
+        return item;
+    }
+    let LimitRangeItem { default, default_request, max, min, .. } = &mut item;
+    fill_in(default, max.as_ref());
+    fill_in(default_request, default.as_ref());
+    fill_in(default_request, min.as_ref());
+    item
+}
+
+/// Adds the amounts of the resources that have none.
+fn fill_in(amounts: &mut Option<Amounts>, from: Option<&Amounts>) {
+    let amounts = amounts.get_or_insert_default();
+    for (resource, amount) in from.into_iter().flatten() {
+        amounts.entry(resource.clone()).or_insert_with(|| amount.clone());
+    }
 }
 
 fn same_limits(one: &LimitRangeItem, other: &LimitRangeItem) -> bool {
@@ -364,6 +392,34 @@ mod tests {
             let difference = binding(other).compare(&wanted);
             assert_eq!(difference, Some(Difference::Subjects), "{other:?}");
         }
+    }
+
+    /// The API server fills them in when the object is written, so that comparing without them would
+    /// find a difference for ever.
+    #[test]
+    fn defaults_of_limits_that_the_api_server_fills_in_are_no_difference() {
+        let range = |limits: serde_json::Value| -> LimitRange {
+            serde_json::from_value(serde_json::json!({"spec": {"limits": [limits]}})).unwrap()
+        };
+        let wanted = range(serde_json::json!({
+            "type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"},
+        }));
+        let written = range(serde_json::json!({
+            "type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"},
+            "default": {"cpu": "2"}, "defaultRequest": {"cpu": "2", "memory": "1Mi"},
+        }));
+        assert_eq!(written.compare(&wanted), None);
+        assert_eq!(wanted.compare(&written), None);
+        let altered = range(serde_json::json!({
+            "type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"},
+            "default": {"cpu": "1"}, "defaultRequest": {"cpu": "1", "memory": "1Mi"},
+        }));
+        assert_eq!(altered.compare(&wanted), Some(Difference::Spec));
+        // Limits of pods have no defaults.
+        let pods = range(serde_json::json!({"type": "Pod", "max": {"cpu": "2"}}));
+        let with_default =
+            range(serde_json::json!({"type": "Pod", "max": {"cpu": "2"}, "default": {"cpu": "2"}}));
+        assert_eq!(with_default.compare(&pods), Some(Difference::Spec));
     }
 
     #[test]
