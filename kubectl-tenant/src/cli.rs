@@ -103,7 +103,7 @@ pub(crate) enum Command {
 }
 
 /// Flags of commands that show data.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Shown {
     /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]

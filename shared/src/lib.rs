@@ -39,8 +39,9 @@ pub use session::{
 };
 pub use suspension::{Step, StepResult, SuspendRequest, Suspension};
 pub use tenant::{
-    CreateNamespaceRequest, TenantCondition, TenantInfo, TenantList, TenantMember,
-    TenantMemberList, TenantNamespace, TenantNamespaceList, TenantRole, TenantSuspension,
+    CreateNamespaceRequest, MoveNamespaceRequest, NamespaceMovePlan, TenantCondition, TenantInfo,
+    TenantList, TenantMember, TenantMemberList, TenantNamespace, TenantNamespaceList, TenantRole,
+    TenantSuspension,
 };
 pub use terminal::{escape_json, is_terminal_unsafe, sanitize, sanitize_lines};
 pub use time::WireTime;
@@ -54,10 +55,10 @@ pub use version::{
 };
 pub use well_known::{
     BINDINGS_LABEL, BROKER_ENV, BROWSER_CLIENT_ID, CLUSTER_NAME, CONTEXT_NAME, EXTENSION_NAME,
-    GATEWAY_PATH, GATEWAY_SCOPE, HOME_LABEL, LABEL_PREFIX, MANAGED_BY_LABEL, MANAGED_BY_VALUE,
-    MEMBER_PREFIX, NAMESPACE_DELETER_ROLE, PLUGIN_CLIENT_ID, PLUGIN_COMMAND, ROLE_BINDING_NAME,
-    SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE, TIER_LABEL,
-    TOKEN_SECRET_PREFIX, WORKSPACE_LABEL, tenant_namespace,
+    FORMER_TENANT_LABEL, GATEWAY_PATH, GATEWAY_SCOPE, HOME_LABEL, LABEL_PREFIX, MANAGED_BY_LABEL,
+    MANAGED_BY_VALUE, MEMBER_PREFIX, NAMESPACE_DELETER_ROLE, PLUGIN_CLIENT_ID, PLUGIN_COMMAND,
+    ROLE_BINDING_NAME, SERVICE_ACCOUNT_NAME, SUSPENDED_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE,
+    TENANT_UID_LABEL, TIER_LABEL, TOKEN_SECRET_PREFIX, WORKSPACE_LABEL, tenant_namespace,
 };
 pub use workspace::{
     Drift, InitRequest, Quota, Unfinished, Workspace, WorkspaceList, WorkspaceStatus,

@@ -37,6 +37,8 @@ pub enum Code {
     NamespaceConflict,
     /// 409: a namespace of this name exists.
     NamespaceExists,
+    /// 409: the namespace may not be moved into the tenant.
+    NamespaceMoveRefused,
     /// 409: the workspace is suspended.
     WorkspaceSuspended,
     /// 409: the owner of the workspace is suspended.
@@ -90,6 +92,7 @@ impl Code {
             Self::TierConflict => "tier_conflict",
             Self::NamespaceConflict => "namespace_conflict",
             Self::NamespaceExists => "namespace_exists",
+            Self::NamespaceMoveRefused => "namespace_move_refused",
             Self::WorkspaceSuspended => "workspace_suspended",
             Self::OwnerSuspended => "owner_suspended",
             Self::TenantNotActive => "tenant_not_active",
@@ -124,6 +127,7 @@ impl Code {
             Self::TierConflict
             | Self::NamespaceConflict
             | Self::NamespaceExists
+            | Self::NamespaceMoveRefused
             | Self::WorkspaceSuspended
             | Self::OwnerSuspended
             | Self::TenantNotActive
@@ -156,6 +160,7 @@ impl Code {
             Self::TierConflict => "The workspace has another tier",
             Self::NamespaceConflict => "Conflicting object in the cluster",
             Self::NamespaceExists => "The namespace exists already",
+            Self::NamespaceMoveRefused => "The namespace may not be moved",
             Self::WorkspaceSuspended => "The workspace is suspended",
             Self::OwnerSuspended => "The owner of the workspace is suspended",
             Self::TenantNotActive => "The tenant is not active",
@@ -232,6 +237,7 @@ mod tests {
             Code::NotTenantOwner,
             Code::NamespaceQuotaExceeded,
             Code::NamespaceExists,
+            Code::NamespaceMoveRefused,
             Code::TenantNotActive,
             Code::TokenLifetimeRefused,
             Code::StorageUnavailable,

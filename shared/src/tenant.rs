@@ -142,6 +142,55 @@ pub struct CreateNamespaceRequest {
     pub annotations: BTreeMap<String, String>,
 }
 
+/// Response body of `GET /tenants/{name}/moves/{namespace}`: what the move of a namespace into the
+/// tenant changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+pub struct NamespaceMovePlan {
+    /// Name of the namespace.
+    pub namespace: String,
+    /// `metadata.uid` of the namespace.
+    pub namespace_uid: String,
+    /// `metadata.resourceVersion` of the namespace that the plan was made from.
+    pub resource_version: String,
+    /// The tenant that has the namespace; absent if none has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub from: Option<String>,
+    /// The tenant that had the namespace until its Tenant was deleted; absent for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(skip_serializing_if_is_none))]
+    pub former: Option<String>,
+    /// The tenant that gets the namespace.
+    pub to: String,
+    /// Labels that an administrator of the cluster sets on the namespace after the announcement.
+    pub labels: BTreeMap<String, String>,
+    /// What changes, for people.
+    pub changes: Vec<String>,
+    /// Why the namespace cannot be moved, and what to do; empty if it can.
+    pub refusals: Vec<String>,
+}
+
+/// Request body of `POST /tenants/{name}/moves/{namespace}`: what the plan said, so that a namespace
+/// that changed meanwhile is not moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
+#[cfg_attr(feature = "openapi", oai(deny_unknown_fields))]
+pub struct MoveNamespaceRequest {
+    /// `namespace_uid` of the plan.
+    #[cfg_attr(feature = "openapi", oai(validator(min_length = 1, max_length = 64)))]
+    pub namespace_uid: String,
+    /// `from` of the plan; absent if no tenant has the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(validator(max_length = 40)))]
+    pub from: Option<String>,
+    /// Reason, for the audit trail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", oai(validator(max_length = 1000)))]
+    pub reason: Option<String>,
+}
+
 /// Response body of the suspension and of the resumption of a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]

@@ -27,6 +27,11 @@ pub const WORKSPACE_LABEL: &str = "tenant-broker.io/workspace";
 /// on the objects that the broker makes in them. The namespace of a personal workspace does not
 /// have it, and those of tenants do not have [`WORKSPACE_LABEL`].
 pub const TENANT_LABEL: &str = "tenant-broker.io/tenant";
+/// Label with the uid of the Tenant that an administrator gave a namespace to. Only administrators of
+/// the policies write it, so it shows that one of them moved the namespace into that tenant.
+pub const TENANT_UID_LABEL: &str = "tenant-broker.io/tenant-uid";
+/// Label with the name of the tenant that a namespace belonged to until the Tenant was deleted.
+pub const FORMER_TENANT_LABEL: &str = "tenant-broker.io/former-tenant";
 /// Label with the value `"true"` on the home of a tenant, the namespace `tenant-NAME`.
 pub const HOME_LABEL: &str = "tenant-broker.io/home";
 /// Label with the value `"any"` on the namespaces of a tenant whose owners may bind users and groups

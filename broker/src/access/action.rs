@@ -59,6 +59,8 @@ actions! {
     JoinTenant: Owner, ResourceAction;
     /// Suspend or resume tenants.
     SuspendTenants: Administrator, GeneralAction;
+    /// Move namespaces into tenants.
+    MoveNamespaces: Administrator, GeneralAction;
     /// See everybody's workspaces and audit rows, and all tenants.
     ReadEverything: Administrator, GeneralAction;
     /// See, suspend, resume and rename users, give them groups and end their sessions.

@@ -81,6 +81,26 @@
 //! }
 //! ```
 //!
+//! Moving a namespace into a tenant. The permit to see all tenants is not enough:
+//!
+//! ```no_run
+//! # use tenant_broker::{access::*, identity::Caller, tenant::TenantName, tenant_operations::*};
+//! async fn plan(tenants: TenantOperations, caller: Caller, to: TenantName) -> Result<(), TenantError> {
+//!     let permit = authorize_all::<MoveNamespaces>(&caller)?;
+//!     tenants.plan_move(&permit, &to, "solar-a").await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! # use tenant_broker::{access::*, identity::Caller, tenant::TenantName, tenant_operations::*};
+//! async fn plan(tenants: TenantOperations, caller: Caller, to: TenantName) -> Result<(), TenantError> {
+//!     let permit = authorize_all::<ReadEverything>(&caller)?;
+//!     tenants.plan_move(&permit, &to, "solar-a").await?;
+//!     Ok(())
+//! }
+//! ```
+//!
 //! Nobody is authorized to use every workspace:
 //!
 //! ```compile_fail,E0277

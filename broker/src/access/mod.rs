@@ -12,6 +12,7 @@
 //! | become a member of a tenant that names one | themselves | themselves | themselves |
 //! | see what was issued, revoke one credential | yes | yes | 404 |
 //! | suspend, resume a workspace or a tenant | 403 | yes | 403 |
+//! | move a namespace into a tenant | 403 | yes | 403 |
 //! | see everybody's workspaces and audit rows, and all tenants | 403 | yes | 403 |
 //! | see, find, suspend, resume and rename users, give them groups, end their sessions | 403 | yes | 403 |
 //!
@@ -33,8 +34,9 @@ use tenant_shared::Role;
 use uuid::Uuid;
 
 pub use action::{
-    Action, CreateWorkspace, GeneralAction, JoinTenant, ManageUsers, ReadEverything, ReadWorkspace,
-    ResourceAction, RevokeCredentials, Rule, SuspendTenants, SuspendWorkspaces, UseWorkspace,
+    Action, CreateWorkspace, GeneralAction, JoinTenant, ManageUsers, MoveNamespaces,
+    ReadEverything, ReadWorkspace, ResourceAction, RevokeCredentials, Rule, SuspendTenants,
+    SuspendWorkspaces, UseWorkspace,
 };
 pub use permit::{Everything, Permit};
 

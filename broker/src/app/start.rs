@@ -294,6 +294,7 @@ impl PartBuilder<'_> {
             person_rules: self.config.person_rules.clone(),
             settings: self.config.tenants.clone(),
             default_tier: DEFAULT_TIER.to_owned(),
+            tiers: self.config.tiers.clone(),
         });
         (controller, operations)
     }

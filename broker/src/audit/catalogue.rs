@@ -61,6 +61,10 @@ catalogue! {
     LeaveTenant,
     /// A namespace of a tenant was requested, or refused.
     CreateNamespace,
+    /// An administrator announced that a namespace goes to a tenant, or was refused.
+    MoveNamespace,
+    /// A namespace went to the tenant that an administrator announced, or lost the RoleBindings from before.
+    NamespaceMoved,
     /// An administrator suspended a tenant, or was refused.
     SuspendTenant,
     /// An administrator resumed a tenant, or was refused.

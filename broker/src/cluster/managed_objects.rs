@@ -129,7 +129,11 @@ impl Cluster {
     /// Whether the API server enforces every limit of a ResourceQuota. Quota admission reads
     /// `status.hard`, which the quota controller writes some time after the quota is created, and
     /// admits every resource that is not in it.
-    async fn quota_is_enforced(&self, namespace: &str, name: &str) -> Result<bool, ClusterError> {
+    pub(super) async fn quota_is_enforced(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, ClusterError> {
         let api: Api<ResourceQuota> = Api::namespaced(self.client(), namespace);
         let quota = api.get(name).await?;
         let wanted = quota.spec.and_then(|spec| spec.hard);

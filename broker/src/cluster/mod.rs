@@ -18,6 +18,7 @@ mod kubernetes_user;
 mod labels;
 mod live_object;
 mod managed_objects;
+mod moved_namespace;
 mod namespace_ownership;
 mod object;
 mod own_reads;
@@ -51,6 +52,7 @@ pub use labels::{
     POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN, labels_of,
     labels_of_tenant,
 };
+pub use moved_namespace::binds_outsiders;
 pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
 pub use object::{EnsuredObject, Object, ObjectComparison};
 pub use own_reads::{

@@ -29,6 +29,8 @@ pub(super) enum CloseReason {
     /// A watch with the broker's own credential shows something else now: the caller lost or gained
     /// a tenant, or a Tenant grants other lists.
     TenantsChanged = 6,
+    /// The namespace of the request is no longer that of the membership it was sent with.
+    NamespaceMoved = 7,
 }
 
 impl CloseReason {
@@ -41,6 +43,7 @@ impl CloseReason {
             Self::Stopping => "broker stopping",
             Self::DatabaseUnavailable => "database unavailable",
             Self::TenantsChanged => "tenants changed",
+            Self::NamespaceMoved => "namespace moved",
         }
     }
 }
@@ -101,7 +104,8 @@ impl CancelHandle {
             3 => Some(CloseReason::Revoked),
             4 => Some(CloseReason::Stopping),
             5 => Some(CloseReason::DatabaseUnavailable),
-            _ => Some(CloseReason::TenantsChanged),
+            6 => Some(CloseReason::TenantsChanged),
+            _ => Some(CloseReason::NamespaceMoved),
         }
     }
 

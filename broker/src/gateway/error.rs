@@ -77,6 +77,10 @@ pub(super) fn cancelled_request(reason: CloseReason) -> ApiError {
             let text = "your tenants just changed; send the request again";
             ApiError::new(Code::WorkspaceNotReady, text).retry_after(1)
         }
+        CloseReason::NamespaceMoved => {
+            let text = "the namespace went to another tenant";
+            ApiError::new(Code::Forbidden, text)
+        }
         CloseReason::Stopping | CloseReason::DatabaseUnavailable => ApiError::new(
             Code::StorageUnavailable,
             "the broker cannot continue this request; send it again",

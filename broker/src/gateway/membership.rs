@@ -15,6 +15,7 @@ use super::{
     interception::own_resource,
     path::Target,
     principals::{Principal, Workspace},
+    streams::Placement,
 };
 use crate::{
     cluster::{Cluster, OwnResource},
@@ -22,6 +23,7 @@ use crate::{
     identity::PresentedCredential,
     tenant::{TenantName, longest_prefix},
     tenant_operations::TenantError,
+    workspace::Active,
 };
 
 /// Memberships that a request needs and the caller does not have.
@@ -88,6 +90,19 @@ impl Gateway {
             // It may be new, or about to be created.
             None => longest_prefix(tenants, namespace),
         }
+    }
+
+    /// The namespace and the tenant of a request that is sent with a membership.
+    pub(super) fn placement(
+        &self,
+        active: &Active,
+        namespace: Option<&str>,
+    ) -> Option<Arc<Placement>> {
+        let tenants = self.tenants.as_ref()?;
+        let tenant: TenantName = active.permit().resource().tenant_name()?.parse().ok()?;
+        let namespace = namespace?.to_owned();
+        let was_known = tenants.is_namespace_of(&namespace, &tenant).is_some();
+        Some(Arc::new(Placement { namespace, tenant, was_known }))
     }
 
     /// Whether the broker knows this namespace as one of the principal's.

@@ -222,7 +222,8 @@ impl Gateway {
         let mut tasks = JoinSet::new();
         tasks.spawn(watcher.clone().watch_revocations(notifications));
         if let Some(tenants) = watcher.tenants.clone() {
-            tasks.spawn(watcher.clone().watch_tenants(tenants));
+            tasks.spawn(watcher.clone().watch_tenants(tenants.clone()));
+            tasks.spawn(watcher.clone().watch_moves(tenants));
         }
         tasks.spawn(watcher.reconcile_streams());
         tasks.spawn(self.clone().flush_usage());

@@ -86,7 +86,8 @@ impl Gateway {
             return Err(ApiError::new(Code::InvalidRequest, text));
         }
         let view = own_read_view(&interception, target.kind, &principal, cluster);
-        let stream = stream_info(&principal, active, target.kind, view);
+        let placement = self.placement(active, target.namespace);
+        let stream = StreamInfo { placement, ..stream_info(&principal, active, target.kind, view) };
         let verb = Verb::of_request(&parts.method, &target);
         let in_flight = self.admit_or_delay(stream, verb, active, info).await?;
         let mut call = UpstreamCall {
@@ -257,6 +258,7 @@ fn stream_info(
         session: principal.caller.session_id(),
         credential: None,
         view,
+        placement: None,
     }
 }
 

@@ -36,6 +36,27 @@ pub(super) struct StreamInfo {
     pub(super) credential: Option<Arc<str>>,
     /// The view of a watch with the broker's own credential; `None` for other requests.
     pub(super) view: Option<Arc<OwnReadView>>,
+    /// The namespace of a request that is sent with a membership; `None` for other requests.
+    pub(super) placement: Option<Arc<Placement>>,
+}
+
+/// A namespace in which a member of a tenant acts. The API server does not end a stream when the
+/// rights in the namespace end.
+#[derive(Debug)]
+pub(super) struct Placement {
+    pub(super) namespace: String,
+    /// The tenant of the membership.
+    pub(super) tenant: TenantName,
+    /// Whether the broker knew at the start that the namespace is the tenant's. It may be new.
+    pub(super) was_known: bool,
+}
+
+impl Placement {
+    /// Whether the namespace left the tenant. `is_its` says whether it is the tenant's now; `None` if
+    /// it is no tenant's.
+    pub(super) fn is_over(&self, is_its: Option<bool>) -> bool {
+        is_its.map_or(self.was_known, |is_its| !is_its)
+    }
 }
 
 /// A watch that is sent with the broker's own credential. The API server does not know that it
@@ -177,7 +198,23 @@ mod tests {
             session: Uuid::from_u128(session),
             credential: None,
             view: None,
+            placement: None,
         }
+    }
+
+    #[test]
+    fn a_placement_is_over_when_its_namespace_is_another_tenants() {
+        let placement = |was_known| Placement {
+            namespace: "solar-a".to_owned(),
+            tenant: "solar".parse().unwrap(),
+            was_known,
+        };
+        for was_known in [true, false] {
+            assert!(!placement(was_known).is_over(Some(true)));
+            assert!(placement(was_known).is_over(Some(false)));
+        }
+        assert!(placement(true).is_over(None));
+        assert!(!placement(false).is_over(None), "the broker does not know it yet");
     }
 
     #[test]

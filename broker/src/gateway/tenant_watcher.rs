@@ -1,6 +1,6 @@
 //! Closes watches with the broker's own credential that show something else now, because their caller
 //! lost or gained a tenant, or a Tenant grants other lists or selects other nodes. Clients then list
-//! again.
+//! again. Also closes requests in namespaces that went to another tenant.
 //!
 //! Suspended memberships and ended sessions are noticed by [`super::revocation_watcher`]. This
 //! compares by state, at once after a change that this replica knows of, and all watches from time to
@@ -14,7 +14,11 @@ use std::{
 
 use uuid::Uuid;
 
-use super::{Gateway, cancel::CloseReason, streams::OwnReadView};
+use super::{
+    Gateway,
+    cancel::CloseReason,
+    streams::{OwnReadView, Placement},
+};
 use crate::{
     base::{
         clock::ticks,
@@ -33,6 +37,9 @@ const AFTER_CHANGE: Duration = Duration::from_secs(3);
 /// How far each look back at changes of persons reaches, in milliseconds, because a change is stamped
 /// before its transaction commits, and the clocks of replicas differ.
 const OVERLAP_MS: i64 = 10_000;
+
+/// How often the namespaces of requests are compared with the broker's copy of their labels.
+const MOVES_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The scope of a watch ([`OwnReadView::scope`]).
 type Scope = (Uuid, Option<Uuid>);
@@ -100,6 +107,27 @@ impl Gateway {
                 tracing::info!(
                     streams = closed,
                     "streams closed because the tenants of their users changed"
+                );
+            }
+        }
+    }
+
+    /// Closes requests in namespaces that left the tenant of the membership, until the task is
+    /// aborted.
+    pub(super) async fn watch_moves(self, tenants: TenantOperations) {
+        let mut ticks = ticks(MOVES_INTERVAL);
+        loop {
+            ticks.tick().await;
+            let closed = self.streams.close(CloseReason::NamespaceMoved, |info| {
+                info.placement.as_deref().is_some_and(|placement| {
+                    let Placement { namespace, tenant, .. } = placement;
+                    placement.is_over(tenants.is_namespace_of(namespace, tenant))
+                })
+            });
+            if closed > 0 {
+                tracing::info!(
+                    streams = closed,
+                    "streams closed because their namespaces left the tenants of their users"
                 );
             }
         }

@@ -192,15 +192,32 @@ impl Condition {
         Self::new(ConditionType::QuotaExceeded, "QuotaBelowUse", message)
     }
 
-    /// Namespaces carry the label of the tenant and cannot be its own.
-    pub fn namespace_conflict(tenant: &TenantName, namespaces: &[&str]) -> Self {
-        let namespaces = list(namespaces.iter(), ", ");
-        let message = format!(
-            "these namespaces have the label of tenant {tenant}, but another name than it may use \
-             or another owner, so nobody has rights in them; delete them, or let an administrator \
-             remove the label: {namespaces}"
-        );
-        Self::new(ConditionType::NamespaceConflict, "NotItsOwn", message)
+    /// Namespaces carry the label of the tenant and cannot be its own, or are its own and carry the
+    /// label of another one.
+    pub fn namespace_conflict(
+        tenant: &TenantName,
+        conflicts: &[&str],
+        relabelled: &[&str],
+    ) -> Self {
+        let mut messages = Vec::new();
+        if !conflicts.is_empty() {
+            let namespaces = list(conflicts.iter(), ", ");
+            messages.push(format!(
+                "these namespaces have the label of tenant {tenant}, but another name than it may \
+                 use or another owner, so nobody has rights in them; delete them, or let an \
+                 administrator adopt them (kubectl tenant namespaces adopt) or remove the label: \
+                 {namespaces}"
+            ));
+        }
+        if !relabelled.is_empty() {
+            let namespaces = list(relabelled.iter(), ", ");
+            messages.push(format!(
+                "these namespaces of tenant {tenant} have the label of another tenant, so nobody \
+                 has rights in them; let an administrator restore the label, or transfer them \
+                 (kubectl tenant namespaces transfer): {namespaces}"
+            ));
+        }
+        Self::new(ConditionType::NamespaceConflict, "NotItsOwn", messages.join("; "))
     }
 
     /// The API server refused objects; the failures name them.
@@ -260,7 +277,8 @@ mod tests {
             (Condition::home_taken(&solar()), "tenant-solar"),
             (Condition::quota_exceeded(&solar(), &["solar-6"], 5), "solar-6"),
             (Condition::quota_lowered(&solar(), 3, 2), "quota of 2"),
-            (Condition::namespace_conflict(&solar(), &["lunar-x"]), "lunar-x"),
+            (Condition::namespace_conflict(&solar(), &["lunar-x"], &[]), "lunar-x"),
+            (Condition::namespace_conflict(&solar(), &[], &["solar-x"]), "solar-x"),
             (Condition::apply_failed(&solar(), &["RoleBinding x".to_owned()]), "RoleBinding x"),
         ] {
             let text = &condition.message;

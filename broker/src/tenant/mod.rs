@@ -12,7 +12,7 @@
 //! | `shares` | amounts of a quota for the whole tenant, by namespace |
 //! | `conditions`, `status` | the status of an object |
 //! | `cache` | Tenants and names of namespaces in memory |
-//! | `settings`, `store` | settings; the tables `tenants` and `tenant_namespaces` |
+//! | `settings`, `store` | settings; the tables `tenants`, `tenant_namespaces` and `namespace_moves` |
 //!
 //! This module decides and stores. The module `tenant_controller` reads and writes the cluster.
 
@@ -47,14 +47,16 @@ pub use cache::{CachedTenant, NamespaceFeed, TenantCache, TenantFeed};
 pub use cluster_role_name::{ClusterRoleName, ClusterRoleNameError};
 pub use conditions::{Condition, ConditionType};
 pub use definition::custom_resource_definition;
-pub use desired::{Desired, Inputs, Member, NODE_SELECTOR_ANNOTATION, desired_state};
+pub use desired::{
+    Desired, Inputs, Member, NODE_SELECTOR_ANNOTATION, desired_state, pod_security_of,
+};
 pub use fault::Fault;
 pub use metadata::{MissingMetadata, check_requested_metadata, check_required_metadata};
 pub use metadata_key::LAST_APPLIED_ANNOTATION;
 pub use name::{TenantName, TenantNameError, is_reserved_home, tenant_name_rules};
 pub use names::{
-    NamespaceNameError, check_namespace_name, home_name, is_namespace_name, limits_name,
-    longest_prefix, member_account_name, owner_binding_name, prefixes_of, quota_name,
+    NamespaceNameError, check_namespace_name, home_name, is_limits_name, is_namespace_name,
+    limits_name, longest_prefix, member_account_name, owner_binding_name, prefixes_of, quota_name,
     role_binding_name, tenant_of_home,
 };
 pub use parse::{
@@ -67,8 +69,8 @@ pub use settings::TenantSettings;
 pub use shares::{ObservedQuota, QuotaChange, lower_shares, raise_shares};
 pub use status::{StatusInputs, tenant_status};
 pub use store::{
-    Claim, NamespaceRow, NamespaceRows, NamespaceStatus, Observed, Orphan, TenantRow, TenantStatus,
-    Tenants,
+    Announcement, Claim, MoveRefusal, MoveState, NamespaceMove, NamespaceRow, NamespaceRows,
+    NamespaceStatus, Observed, Orphan, TenantRow, TenantStatus, Tenants,
 };
 pub(crate) use store::{get_or_create_personal, lock_active_tenant};
 pub use subject::{Subject, SubjectError};

@@ -69,6 +69,13 @@ pub fn limits_name(index: usize) -> String {
     format!("{PREFIX}limits-{index}")
 }
 
+/// Whether a ResourceQuota or LimitRange has a name that the broker gives.
+pub fn is_limits_name(name: &str) -> bool {
+    let rest = name.strip_prefix(PREFIX).unwrap_or_default();
+    let number = rest.strip_prefix("quota-").or_else(|| rest.strip_prefix("limits-"));
+    number.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Name of the ServiceAccount of a member in the home.
 pub fn member_account_name(user: Uuid) -> String {
     format!("{MEMBER_PREFIX}{user}")

@@ -5,6 +5,7 @@
 //! | does not exist | created |
 //! | has another spec or other subjects | changed with the version that was read |
 //! | binds another role, or has other scopes | replaced, because these fields are immutable |
+//! | is a limit of the tenant that had the namespace before | changed, so that the namespace is never without limits |
 //! | was made by others under a name of the broker | replaced |
 //! | namespace | its labels and annotations are changed; never those of tenant and Pod Security |
 
@@ -12,8 +13,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use tenant_shared::{
-    BINDINGS_LABEL, HOME_LABEL, MANAGED_BY_LABEL, SUSPENDED_LABEL, TENANT_LABEL, TIER_LABEL,
-    WORKSPACE_LABEL,
+    BINDINGS_LABEL, FORMER_TENANT_LABEL, HOME_LABEL, MANAGED_BY_LABEL, SUSPENDED_LABEL,
+    TENANT_LABEL, TENANT_UID_LABEL, TIER_LABEL, WORKSPACE_LABEL,
 };
 
 use super::snapshot::{name_of, namespace_of};
@@ -25,10 +26,16 @@ use crate::{
 /// How often a change begins anew because somebody changed the object meanwhile.
 const MAX_ATTEMPTS: u32 = 3;
 /// Labels of a namespace that the broker does not change: they decide which policies apply to it.
-const FIXED_LABELS: [&str; 5] =
-    [MANAGED_BY_LABEL, TENANT_LABEL, HOME_LABEL, WORKSPACE_LABEL, SUSPENDED_LABEL];
+const FIXED_LABELS: [&str; 6] = [
+    MANAGED_BY_LABEL,
+    TENANT_LABEL,
+    TENANT_UID_LABEL,
+    HOME_LABEL,
+    WORKSPACE_LABEL,
+    SUSPENDED_LABEL,
+];
 /// Labels that a namespace has only if they are desired.
-const OPTIONAL_LABELS: [&str; 2] = [BINDINGS_LABEL, TIER_LABEL];
+const OPTIONAL_LABELS: [&str; 3] = [BINDINGS_LABEL, TIER_LABEL, FORMER_TENANT_LABEL];
 /// Pod Security levels, the weakest first (Kubernetes, "Pod Security Standards").
 const POD_SECURITY_LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
 
@@ -46,6 +53,12 @@ fn change_of(live: Option<&Object>, wanted: &Object) -> Change {
     match live.difference(wanted) {
         None => Change::Keep,
         Some(Difference::Missing) => Change::Create,
+        // The namespace was moved. The limits of the earlier tenant hold until they are changed.
+        Some(Difference::Foreign)
+            if is_limit_of_other_tenant(live) && !has_other_scopes(live, wanted) =>
+        {
+            Change::Update
+        }
         Some(
             Difference::Foreign
             | Difference::Replaced
@@ -114,6 +127,19 @@ pub(super) async fn ensure(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Whether an object is a ResourceQuota or LimitRange that the broker made for another tenant, and
+/// nobody decides on its end.
+fn is_limit_of_other_tenant(live: &Object) -> bool {
+    let metadata = live.metadata();
+    let has = |label: &str| metadata.labels.as_ref().is_some_and(|all| all.contains_key(label));
+    matches!(live, Object::ResourceQuota(_) | Object::LimitRange(_))
+        && has(TENANT_LABEL)
+        && !has(WORKSPACE_LABEL)
+        && metadata.deletion_timestamp.is_none()
+        && metadata.finalizers.as_ref().is_none_or(Vec::is_empty)
+        && metadata.owner_references.as_ref().is_none_or(Vec::is_empty)
 }
 
 /// Whether a quota has other scopes than the desired one. They are immutable.
@@ -265,6 +291,35 @@ mod tests {
         assert_eq!(change_of(Some(&other), &wanted), Change::Update);
         let scoped = quota(json!({"hard": {"pods": "1"}, "scopes": ["Terminating"]}));
         assert_eq!(change_of(Some(&scoped), &wanted), Change::Replace);
+    }
+
+    /// A replacement would leave the namespace without limits for a moment.
+    #[test]
+    fn limits_of_the_tenant_that_had_a_namespace_are_changed_in_place() {
+        let of = |tenant: &str, metadata: Value, spec: &Value| {
+            let mut quota = quota(spec, &json!({}));
+            quota.metadata = serde_json::from_value(metadata).unwrap();
+            let label = (TENANT_LABEL.to_owned(), tenant.to_owned());
+            quota.metadata.labels.get_or_insert_default().extend([label]);
+            Object::ResourceQuota(Box::new(quota))
+        };
+        let pods = json!({"hard": {"pods": "2"}});
+        let wanted = of("lunar", json!({}), &pods);
+        for (metadata, spec, change) in [
+            (json!({}), &pods, Change::Update),
+            (json!({"finalizers": ["example.com/x"]}), &pods, Change::Replace),
+            (json!({"labels": {WORKSPACE_LABEL: "x"}}), &pods, Change::Replace),
+            (
+                json!({}),
+                &json!({"hard": {"pods": "2"}, "scopes": ["Terminating"]}),
+                Change::Replace,
+            ),
+        ] {
+            let live = of("solar", metadata, spec);
+            assert_eq!(change_of(Some(&live), &wanted), change, "{live:?}");
+        }
+        let others = Object::ResourceQuota(Box::new(quota(&pods, &json!({}))));
+        assert_eq!(change_of(Some(&others), &wanted), Change::Replace);
     }
 
     #[test]

@@ -28,6 +28,8 @@ const POLL_OVERLAP_MS: i64 = 30_000;
 enum Changed {
     /// The status of a tenant.
     Status(TenantName),
+    /// A namespace is to go to this tenant, or from it.
+    Move { namespace: String, tenant: Uuid },
     /// A membership began, ended or got another status.
     Membership { tenant: Uuid, workspace: Uuid },
     /// The user name or the groups of a user.
@@ -79,7 +81,7 @@ impl TenantController {
                 Changed::Status(name) => {
                     names.insert(name.clone());
                 }
-                Changed::Membership { tenant, .. } => {
+                Changed::Membership { tenant, .. } | Changed::Move { tenant, .. } => {
                     tenants.insert(*tenant);
                 }
                 Changed::Person(user) => {
@@ -96,6 +98,12 @@ impl TenantController {
     async fn changes_since(&self, since: i64) -> sqlx::Result<Changes> {
         let tenants = self.tenants.changed_since(since).await?;
         let tenants = tenants.into_iter().map(|(name, at)| (Changed::Status(name), at));
+        let moves = self.tenants.moves_changed_since(since).await?;
+        let moves = moves.into_iter().flat_map(|(namespace, tenants, at)| {
+            tenants
+                .into_iter()
+                .map(move |tenant| (Changed::Move { namespace: namespace.clone(), tenant }, at))
+        });
         let memberships = self.workspaces.changed_memberships(since).await?;
         let memberships = memberships.into_iter().map(|membership| {
             let (tenant, workspace) = (membership.tenant, membership.workspace);
@@ -103,7 +111,7 @@ impl TenantController {
         });
         let persons = identity::persons_changed_since(&self.db, since).await?;
         let persons = persons.into_iter().map(|(user, at)| (Changed::Person(user), at));
-        Ok(tenants.chain(memberships).chain(persons).collect())
+        Ok(tenants.chain(moves).chain(memberships).chain(persons).collect())
     }
 }
 

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::api::ObjectMeta;
-use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
+use tenant_shared::{FORMER_TENANT_LABEL, TENANT_LABEL, WORKSPACE_LABEL};
 
 use super::{
     TenantController,
@@ -36,7 +36,8 @@ const MAX_LEFTOVERS: usize = 1_000;
 /// A namespace with the label of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LabelledNamespace {
-    tenant: String,
+    /// Whether it has the label of the tenant that it belonged to.
+    is_marked_kept: bool,
     /// Whether it is also labelled as that of a personal workspace.
     is_workspace: bool,
     /// In milliseconds since 1970.
@@ -67,6 +68,9 @@ impl TenantController {
     async fn clean_up(&self) {
         if let Err(error) = self.tenants.purge().await {
             log_failure("rows of namespaces that are gone", &error.into());
+        }
+        if let Err(error) = self.tenants.purge_moves().await {
+            log_failure("announcements of moves", &error.into());
         }
         if let Err(error) = Box::pin(self.end_memberships_of_closed()).await {
             log_failure("memberships in closed tenants", &error);
@@ -110,6 +114,12 @@ impl TenantController {
                     namespace = orphan.namespace,
                     "namespace of a closed tenant is gone, so its name is free"
                 );
+            }
+        }
+        for orphan in &orphans {
+            let is_unmarked = |it: &LabelledNamespace| !it.is_marked_kept && !it.is_workspace;
+            if namespaces.get(&orphan.namespace).is_some_and(is_unmarked) {
+                self.mark_kept(&orphan.namespace, &orphan.tenant).await;
             }
         }
         Box::pin(self.delete_leftovers(&namespaces)).await
@@ -188,24 +198,24 @@ fn log_failure(step: &str, error: &ReconcileError) {
 
 /// A namespace with the label of a tenant, by name.
 fn labelled(metadata: &ObjectMeta) -> Option<(String, LabelledNamespace)> {
-    let labels = metadata.labels.as_ref()?;
+    let labels = metadata.labels.as_ref().filter(|labels| labels.contains_key(TENANT_LABEL))?;
     let created = metadata.creation_timestamp.as_ref();
     let namespace = LabelledNamespace {
-        tenant: labels.get(TENANT_LABEL)?.clone(),
+        is_marked_kept: labels.contains_key(FORMER_TENANT_LABEL),
         is_workspace: labels.contains_key(WORKSPACE_LABEL),
         created_at: created.map_or(0, |created| created.0.as_millisecond()),
     };
     Some((metadata.name.clone()?, namespace))
 }
 
-/// Whether an orphaned namespace is gone, is no longer labelled as that of its tenant, or was made
-/// again.
+/// Whether an orphaned namespace is gone, is no longer labelled as that of a tenant, or was made
+/// again. The label of another tenant is not enough: an administrator has to move it.
 fn is_released(orphan: &Orphan, namespaces: &LabelledNamespaces, now: i64) -> bool {
     let grace_end = orphan.orphaned_at.saturating_add(ORPHAN_GRACE_MS);
     now >= grace_end
-        && namespaces.get(&orphan.namespace).is_none_or(|namespace| {
-            namespace.tenant != orphan.tenant || namespace.created_at > grace_end
-        })
+        && namespaces
+            .get(&orphan.namespace)
+            .is_none_or(|namespace| namespace.created_at > grace_end)
 }
 
 /// A binding with a name that the broker gives and its tenant, if it is in a namespace of a tenant,
@@ -270,7 +280,7 @@ mod tests {
         assert_eq!(there.len(), 2);
         for (name, orphaned_at, expected) in [
             ("solar-a", MADE_AT, false),
-            ("solar-b", MADE_AT, true),
+            ("solar-b", MADE_AT, false),
             ("solar-c", MADE_AT, true),
             ("solar-d", MADE_AT, true),
             // Made again after its tenant was closed.

@@ -1,22 +1,27 @@
 //! The end of a tenant whose object was deleted, or was deleted and made again.
 //!
-//! Its namespaces stay, without bindings of the broker. Limits stay as well, because programs in the
-//! namespaces go on.
+//! Its namespaces stay, without bindings of the broker, and with a label that names the tenant.
+//! Limits stay as well, because programs in the namespaces go on.
 //!
 //! The API server deletes the objects of a definition together with it. Nobody decided on the end of
 //! a tenant then, so none is closed.
 
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
+use tenant_shared::{FORMER_TENANT_LABEL, TENANT_LABEL, WORKSPACE_LABEL};
+
 use super::{
     TenantController,
+    apply::MetadataChange,
     error::ReconcileError,
     identify::{RACE_INTERVAL, UNKNOWN_INTERVAL},
-    withdraw::{Withdrawal, is_binding_of},
+    withdraw::{MAX_IN_FLIGHT, Withdrawal, is_binding_of},
 };
 use crate::{
-    cluster::{CustomObject, DefinitionState},
-    tenant::TenantRow,
+    base::error_chain,
+    cluster::{ClusterError, CustomObject, DefinitionState},
+    tenant::{NamespaceStatus, TenantRow},
 };
 
 impl TenantController {
@@ -74,7 +79,38 @@ impl TenantController {
         self.end_memberships(row).await?;
         self.drift.set_complete(&row.name, true);
         tracing::info!(tenant = %row.name, "tenant closed, because its object is gone");
+        let kept = self.tenants.namespaces(row.id).await?;
+        let marks: Vec<_> = kept
+            .iter()
+            .filter(|kept| kept.status == NamespaceStatus::Orphaned)
+            .map(|kept| self.mark_kept(&kept.name, row.name.as_str()))
+            .collect();
+        stream::iter(marks).buffer_unordered(MAX_IN_FLIGHT).collect::<Vec<()>>().await;
         Ok(())
+    }
+
+    /// Labels a namespace that outlived its tenant, so that administrators find it. The cleanup
+    /// repeats what fails.
+    pub(super) async fn mark_kept(&self, namespace: &str, tenant: &str) {
+        let marked = async {
+            let Some(live) = self.cluster.namespace(namespace).await? else { return Ok(()) };
+            let labels = live.metadata.labels.as_ref();
+            let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
+            if !has(TENANT_LABEL) || has(WORKSPACE_LABEL) || has(FORMER_TENANT_LABEL) {
+                return Ok(());
+            }
+            let label = (FORMER_TENANT_LABEL.to_owned(), Some(tenant.to_owned()));
+            let (labels, none) = (MetadataChange::from([label]), MetadataChange::new());
+            self.cluster.patch_namespace(&live, &labels, &none).await.map(drop)
+        };
+        if let Err::<(), ClusterError>(error) = marked.await {
+            tracing::warn!(
+                tenant,
+                namespace,
+                error = error_chain(&error),
+                "a namespace that outlived its tenant was not labelled; it is tried again"
+            );
+        }
     }
 
     async fn delete_own_bindings(&self, row: &TenantRow) -> Result<(), ReconcileError> {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DynamicObject;
 use uuid::Uuid;
 
@@ -26,7 +27,7 @@ use crate::{
     cluster::{CustomObject, HomeState},
     tenant::{
         Condition, Desired, Inputs, NamespaceRow, NamespaceRows, NamespaceStatus, Tenant,
-        TenantRow, TenantStatus, desired_state, home_name,
+        TenantName, TenantRow, TenantStatus, desired_state, home_name,
     },
 };
 
@@ -128,6 +129,7 @@ impl TenantController {
             snapshot = self.snapshot(&row.name).await?;
         }
         let unreadable = snapshot.leave_out(&unreadable);
+        let relabelled = self.relabelled(&row, &rows, &snapshot).await?;
         match Tenant::parse(row.name.as_str(), &object.data["spec"]) {
             Err(faults) => {
                 // The namespaces are there, and a status without any would allow the deletion.
@@ -137,10 +139,13 @@ impl TenantController {
             }
             Ok(tenant) => {
                 let of = (&row, &object);
-                let work = self.carry_out(of, &tenant, rows, &snapshot, &mut outcome);
+                let known = (rows, &relabelled);
+                let work = self.carry_out(of, &tenant, known, &snapshot, &mut outcome);
                 Box::pin(work).await?;
             }
         }
+        let failures = Box::pin(self.hand_over(&row, &relabelled)).await?;
+        outcome.failures.extend(failures);
         outcome.namespaces.unreadable = unreadable;
         if outcome.failures.is_empty() {
             self.advance(&mut row, TenantStatus::Resuming, TenantStatus::Active).await?;
@@ -177,12 +182,12 @@ impl TenantController {
         &self,
         (row, object): (&TenantRow, &DynamicObject),
         tenant: &Tenant,
-        rows: Vec<NamespaceRow>,
+        known: (Vec<NamespaceRow>, &BTreeMap<String, Namespace>),
         snapshot: &Snapshot,
         outcome: &mut Outcome,
     ) -> Result<(), ReconcileError> {
         let is_suspended = is_suspension(row.status);
-        outcome.namespaces = self.claim_namespaces(row, tenant, rows, snapshot).await?;
+        outcome.namespaces = self.claim_namespaces(row, tenant, known, snapshot).await?;
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
         let members = self.members(row).await?;
         // A foreign home is never adopted, because a binding in it would count as ownership.
@@ -205,7 +210,7 @@ impl TenantController {
         }
         outcome.conditions.append(&mut desired.conditions);
         let drift = self.drift_in((row, object), snapshot, &desired, &outcome.namespaces);
-        let failures = self.grant_all(snapshot, &desired, is_suspended, outcome).await?;
+        let failures = self.grant_all(&row.name, snapshot, &desired, is_suspended, outcome).await?;
         outcome.failures.extend(failures);
         // Rights go before amounts are divided, because a tenant that uses its quota again and again
         // could keep a run busy with that.
@@ -274,13 +279,14 @@ impl TenantController {
     /// objects become active. Returns what failed.
     async fn grant_all(
         &self,
+        tenant: &TenantName,
         snapshot: &Snapshot,
         desired: &Desired,
         is_suspended: bool,
         outcome: &mut Outcome,
     ) -> Result<Vec<String>, ReconcileError> {
         let shared: BTreeSet<&str> = desired.shared_quotas.keys().map(String::as_str).collect();
-        let home = Box::pin(self.grant(snapshot, &desired.home, &shared, is_suspended)).await;
+        let home = Box::pin(self.grant(snapshot, &desired.home, &shared, is_suspended, None)).await;
         let mut failures = home.failures;
         let left_to_request = outcome.namespaces.left_to_request.clone();
         let requests: Vec<_> = desired
@@ -289,12 +295,13 @@ impl TenantController {
             .map(|(name, wanted)| {
                 // A suspension waits for no request.
                 let is_left = !is_suspended && left_to_request.contains_key(name);
+                let incoming = outcome.namespaces.incoming.get(name);
                 let shared = &shared;
                 Box::pin(async move {
                     let granted = if is_left {
                         self.reduce_all(snapshot, wanted).await
                     } else {
-                        self.grant(snapshot, wanted, shared, is_suspended).await
+                        self.grant(snapshot, wanted, shared, is_suspended, incoming).await
                     };
                     (name, granted)
                 })
@@ -307,6 +314,12 @@ impl TenantController {
             if granted.is_complete() && status == Some(&NamespaceStatus::Creating) {
                 let (creating, active) = ([NamespaceStatus::Creating], NamespaceStatus::Active);
                 self.tenants.set_namespace_status(name, &creating, active).await?;
+            }
+            if granted.is_complete()
+                && let Some(complete) = outcome.namespaces.incoming.get(name)
+                && let Err(error) = self.end_move(tenant, complete).await
+            {
+                failures.push(format!("limits from before in {name}: {}", error_chain(&error)));
             }
             if granted.waits {
                 let left = left_to_request.get(name).copied();

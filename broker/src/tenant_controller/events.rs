@@ -83,6 +83,13 @@ impl TenantController {
         let mut retry = WatchRetry::new(Namespace::NAME);
         loop {
             let visit = |event: Watched<ObjectMeta>| {
+                // The label may have been that of another tenant until now.
+                if let Watched::Changed(object) | Watched::Deleted(object) = &event
+                    && let Some(name) = &object.name
+                    && let Some(tenant) = self.cache.tenant_of_namespace(name)
+                {
+                    self.queue.add(tenant);
+                }
                 feed.visit(&event);
                 self.labelled_event(&mut retry, &event);
             };

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     base::error_chain,
     cluster::{ClusterError, Object, is_marked_suspended},
+    tenant::{MoveState, NamespaceMove},
 };
 
 /// How long the quota controller may take until a new quota limits its namespace, in milliseconds,
@@ -58,18 +59,27 @@ impl TenantController {
     }
 
     /// Adds what the desired objects of one namespace have more than the live ones. Amounts of the
-    /// quotas in `shared` are not changed, because they are divided between namespaces.
+    /// quotas in `shared` are not changed, because they are divided between namespaces. In a
+    /// namespace that comes from elsewhere the bindings from before go in between.
     pub(super) async fn grant(
         &self,
         snapshot: &Snapshot,
         wanted: &[Object],
         shared: &BTreeSet<&str>,
         is_suspended: bool,
+        incoming: Option<&NamespaceMove>,
     ) -> Granted {
         let mut granted = Granted::default();
+        let mut to_clear = incoming.filter(|it| it.state != MoveState::Cleared);
         for object in wanted {
             let live = snapshot.get(object);
             let is_right = matches!(object, Object::RoleBinding(_));
+            if is_right
+                && granted.is_complete()
+                && let Some(received) = to_clear.take()
+            {
+                Box::pin(self.clear(received, wanted, &mut granted)).await;
+            }
             if is_right && (!granted.is_complete() || only_grants_more(live, object)) {
                 if let Err(error) = self.reduce(live, object).await {
                     granted.fail(object, &error);
@@ -96,6 +106,11 @@ impl TenantController {
             } else if let Object::ResourceQuota(_) = object {
                 self.check_enforcement(live, object, &mut granted);
             }
+        }
+        if granted.is_complete()
+            && let Some(received) = to_clear
+        {
+            Box::pin(self.clear(received, wanted, &mut granted)).await;
         }
         granted
     }

@@ -21,6 +21,7 @@
 //! | `cleanup` | what is left of tenants that are gone |
 //! | `converge` | one tenant whose lease is held |
 //! | `namespaces`, `members` | which namespaces and persons belong to it |
+//! | `moves` | namespaces that go from one tenant to another |
 //! | `snapshot`, `apply`, `grant`, `withdraw`, `balance` | live objects, and their changes |
 //! | `foreign_bindings` | RoleBindings that others made under names of the broker |
 //! | `drift` | what others deleted or altered, for the audit trail |
@@ -44,6 +45,7 @@ mod grant;
 mod identify;
 mod lease;
 mod members;
+mod moves;
 mod namespaces;
 mod queue;
 mod reconcile;

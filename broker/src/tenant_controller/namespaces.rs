@@ -4,6 +4,7 @@
 //! | row | in the cluster | becomes |
 //! |---|---|---|
 //! | none, gone, over the quota | exists | claimed, as far as name and quota allow it |
+//! | any but gone and orphaned | has the label of another tenant | nothing: see `moves` |
 //! | creating, active | exists | it may have rights; a new one gets them by the request that created it |
 //! | creating, active | is being deleted | terminating |
 //! | terminating | exists again | creating |
@@ -20,7 +21,7 @@ use tenant_shared::{HOME_LABEL, WORKSPACE_LABEL};
 
 use super::{TenantController, error::ReconcileError, snapshot::Snapshot};
 use crate::tenant::{
-    Claim, Condition, NamespaceRow, NamespaceStatus, Tenant, TenantName, TenantRow,
+    Claim, Condition, NamespaceMove, NamespaceRow, NamespaceStatus, Tenant, TenantName, TenantRow,
     check_namespace_name, home_name, longest_prefix,
 };
 
@@ -46,6 +47,10 @@ pub(super) struct TenantNamespaces {
     pub(super) over_quota: Vec<String>,
     /// Those that carry the label of the tenant, and are not its own.
     pub(super) conflicts: Vec<String>,
+    /// Its own that carry the label of another tenant.
+    pub(super) relabelled: Vec<String>,
+    /// Moves into the tenant that have begun, by namespace.
+    pub(super) incoming: BTreeMap<String, NamespaceMove>,
     /// Those whose rows this version cannot read. They are left alone.
     pub(super) unreadable: Vec<String>,
 }
@@ -111,10 +116,18 @@ fn is_terminating(namespace: &Namespace) -> bool {
     namespace.metadata.deletion_timestamp.is_some() || phase == Some("Terminating")
 }
 
+/// Whether a namespace is also a home or that of a personal workspace.
+fn has_labels_of_others(live: Option<&Namespace>) -> bool {
+    let labels = live.and_then(|live| live.metadata.labels.as_ref());
+    let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
+    has(HOME_LABEL) || has(WORKSPACE_LABEL)
+}
+
 impl TenantNamespaces {
     /// Number of namespaces and their names, for the status.
     pub(super) fn names(&self) -> Vec<&str> {
-        let others = self.terminating.iter().chain(&self.over_quota).chain(&self.unreadable);
+        let others = self.terminating.iter().chain(&self.over_quota).chain(&self.relabelled);
+        let others = others.chain(&self.unreadable);
         self.allowed.keys().chain(others).map(String::as_str).collect()
     }
 
@@ -132,9 +145,11 @@ impl TenantNamespaces {
             let quota = quota.unwrap_or_default();
             conditions.push(Condition::quota_exceeded(&tenant.name, &over, quota));
         }
-        if !self.conflicts.is_empty() {
+        if !self.conflicts.is_empty() || !self.relabelled.is_empty() {
             let conflicts: Vec<&str> = self.conflicts.iter().map(String::as_str).collect();
-            conditions.push(Condition::namespace_conflict(&tenant.name, &conflicts));
+            let relabelled: Vec<&str> = self.relabelled.iter().map(String::as_str).collect();
+            let condition = Condition::namespace_conflict(&tenant.name, &conflicts, &relabelled);
+            conditions.push(condition);
         }
         conditions
     }
@@ -143,7 +158,7 @@ impl TenantNamespaces {
 impl TenantController {
     /// Brings the rows of a tenant's namespaces up to date, and claims namespaces that were made at
     /// the API server. The rows have to be older than the snapshot, so that a namespace that was
-    /// created in between is not taken for one that is gone.
+    /// created in between is not taken for one that is gone. Relabelled ones are left alone.
     ///
     /// # Errors
     /// The database failed.
@@ -151,7 +166,7 @@ impl TenantController {
         &self,
         row: &TenantRow,
         tenant: &Tenant,
-        rows: Vec<NamespaceRow>,
+        (rows, relabelled): (Vec<NamespaceRow>, &BTreeMap<String, Namespace>),
         snapshot: &Snapshot,
     ) -> Result<TenantNamespaces, ReconcileError> {
         let home = home_name(&row.name);
@@ -160,10 +175,18 @@ impl TenantController {
         for (name, live) in snapshot.namespaces().filter(|(name, _)| *name != home) {
             places.entry(name.to_owned()).or_default().1 = Some(live);
         }
-        let mut namespaces = TenantNamespaces::default();
+        let moves = self.tenants.moves_into(row.id).await?;
+        let moves: BTreeMap<String, NamespaceMove> =
+            moves.into_iter().map(|it| (it.namespace.clone(), it)).collect();
+        let incoming = self.incoming(&moves, snapshot).await?;
+        let mut namespaces = TenantNamespaces { incoming, ..TenantNamespaces::default() };
         let mut to_claim = Vec::new();
         let now = self.clock.now_ms();
         for (name, (known, live)) in places {
+            if relabelled.contains_key(&name) {
+                namespaces.relabelled.push(name);
+                continue;
+            }
             match step(known.as_ref(), live, now) {
                 Step::Allow => {
                     if live.is_some() && known.as_ref().is_some_and(is_unseen) {
@@ -201,35 +224,42 @@ impl TenantController {
         let open =
             if to_claim.is_empty() { BTreeSet::new() } else { self.tenants.open_names().await? };
         for (name, known, live) in to_claim {
-            if self.may_have(tenant, &name, live, &open) {
+            if let (Some(announced), Some(live)) = (moves.get(&name), live)
+                && let Some(begun) = self.receive(row, announced, live).await?
+            {
+                namespaces.incoming.insert(name.clone(), begun);
+            }
+            let has_come = namespaces.incoming.contains_key(&name);
+            if !has_labels_of_others(live) && (has_come || self.may_have(tenant, &name, &open)) {
                 let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
                 self.claim(row, tenant, name, is_recorded, &mut namespaces).await?;
             } else {
+                self.queue_holder(row, &name).await?;
                 namespaces.conflicts.push(name);
             }
         }
         Ok(namespaces)
     }
 
-    /// Whether a namespace with the label of a tenant may be its own, by its name, its labels, and
-    /// the names of the other tenants.
-    fn may_have(
-        &self,
-        tenant: &Tenant,
-        name: &str,
-        live: Option<&Namespace>,
-        open: &BTreeSet<TenantName>,
-    ) -> bool {
-        let labels = live.and_then(|live| live.metadata.labels.as_ref());
-        let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
-        if has(HOME_LABEL) || has(WORKSPACE_LABEL) {
-            return false;
-        }
+    /// Whether a namespace with the label of a tenant may be its own, by its name and the names of
+    /// the other tenants.
+    fn may_have(&self, tenant: &Tenant, name: &str, open: &BTreeSet<TenantName>) -> bool {
         if check_namespace_name(tenant, name, &self.settings).is_err() {
             return false;
         }
         let owner = longest_prefix(open, name);
         owner.is_none_or(|owner| *owner == tenant.name)
+    }
+
+    /// Adds the open tenant that has a namespace to the queue, because it may not know that the label
+    /// of the namespace changed.
+    async fn queue_holder(&self, row: &TenantRow, namespace: &str) -> Result<(), ReconcileError> {
+        let holder = self.tenants.namespace_row(namespace).await?.map(|held| held.tenant_id);
+        let holder: Vec<_> = holder.into_iter().filter(|holder| *holder != row.id).collect();
+        for name in self.tenants.names_of(&holder).await? {
+            self.queue.add(name);
+        }
+        Ok(())
     }
 
     async fn claim(
@@ -249,7 +279,10 @@ impl TenantController {
             Claim::Exists(claimed) if claimed.status.counts() => {
                 namespaces.allowed.insert(name, claimed.status);
             }
-            Claim::Exists(_) | Claim::OtherTenant => namespaces.conflicts.push(name),
+            Claim::Exists(_) | Claim::OtherTenant => {
+                self.queue_holder(row, &name).await?;
+                namespaces.conflicts.push(name);
+            }
             Claim::QuotaExceeded { used, quota } => {
                 if !is_recorded {
                     self.tenants.record_over_quota(row.id, &name).await?;

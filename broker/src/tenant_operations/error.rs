@@ -79,6 +79,17 @@ pub enum TenantError {
         #[source]
         cause: Cause,
     },
+    /// The cluster has no namespace of this name.
+    #[error("there is no namespace {0} in the cluster")]
+    NoNamespace(String),
+    /// The namespace may not be moved, or not as the request says.
+    #[error("the namespace {namespace} was not moved: {reason}")]
+    MoveRefused {
+        /// Name of the namespace.
+        namespace: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The caller owns no tenant.
     #[error("you own no tenant, and only owners make namespaces; ask an administrator")]
     NoTenant,
@@ -129,6 +140,8 @@ impl TenantError {
             Self::NotFound
             | Self::InvalidMetadata(_)
             | Self::Unfinished { .. }
+            | Self::NoNamespace(_)
+            | Self::MoveRefused { .. }
             | Self::NoTenant
             | Self::AmbiguousTenant(_)
             | Self::NotReady { .. }

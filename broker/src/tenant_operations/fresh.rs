@@ -67,6 +67,19 @@ impl TenantOperations {
         caller: &Caller,
         row: TenantRow,
     ) -> Result<FreshTenant, TenantError> {
+        let (tenant, is_terminating) = self.read_object(&row).await?;
+        let rights = rights_of(&tenant, &self.person(caller).await?, &self.settings);
+        if !rights.is_member() {
+            return Err(WorkspaceError::NotMember(row.name.to_string()).into());
+        }
+        Ok(FreshTenant { row, tenant, rights, is_terminating })
+    }
+
+    /// Reads the Tenant of a row from the API server, and whether it is being deleted.
+    ///
+    /// # Errors
+    /// [`TenantError::NotFound`] if the object is gone; the Tenant is not valid or cannot be read.
+    pub(super) async fn read_object(&self, row: &TenantRow) -> Result<(Tenant, bool), TenantError> {
         let object = self.cluster.get_custom(&row.group.resource(), row.name.as_str()).await?;
         let object = match object {
             CustomObject::Found(object)
@@ -88,11 +101,6 @@ impl TenantOperations {
                          out; its condition Invalid says which one",
             });
         };
-        let rights = rights_of(&tenant, &self.person(caller).await?, &self.settings);
-        if !rights.is_member() {
-            return Err(WorkspaceError::NotMember(row.name.to_string()).into());
-        }
-        let is_terminating = object.metadata.deletion_timestamp.is_some();
-        Ok(FreshTenant { row, tenant, rights, is_terminating })
+        Ok((tenant, object.metadata.deletion_timestamp.is_some()))
     }
 }

@@ -24,6 +24,8 @@ mod fresh;
 mod join;
 mod list;
 mod members;
+mod move_namespace;
+mod move_plan;
 mod suspend;
 mod viewer;
 
@@ -40,6 +42,7 @@ use crate::{
     identity::{self, PersonRules},
     tenant::{TenantCache, TenantName, TenantSettings, Tenants},
     tenant_controller::TenantController,
+    tier::Tiers,
     workspace::Workspaces,
 };
 
@@ -68,6 +71,8 @@ pub struct Dependencies {
     pub settings: TenantSettings,
     /// Tier of the members of a tenant that names none.
     pub default_tier: String,
+    /// The tiers that Tenants name.
+    pub tiers: Tiers,
 }
 
 /// The service for tenants. Clones share everything.
@@ -83,6 +88,7 @@ pub struct TenantOperations {
     person_rules: Arc<PersonRules>,
     settings: Arc<TenantSettings>,
     default_tier: Arc<str>,
+    tiers: Tiers,
     tenants: Tenants,
     /// The rows on the share of the database for suspensions.
     suspensions: Tenants,
@@ -106,6 +112,7 @@ impl TenantOperations {
             person_rules: Arc::new(dependencies.person_rules),
             settings: Arc::new(dependencies.settings),
             default_tier: dependencies.default_tier.into(),
+            tiers: dependencies.tiers,
         }
     }
 
@@ -126,5 +133,10 @@ impl TenantOperations {
     /// The tenant that a namespace of the cluster belongs to, by its label. Also that of a home.
     pub fn tenant_of_namespace(&self, namespace: &str) -> Option<TenantName> {
         self.cache.tenant_of_namespace(namespace)
+    }
+
+    /// Whether a namespace has the label of this tenant; `None` if it has that of none.
+    pub fn is_namespace_of(&self, namespace: &str, tenant: &TenantName) -> Option<bool> {
+        self.cache.is_namespace_of(namespace, tenant)
     }
 }

@@ -93,6 +93,7 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
     ("identities", "identity"),
     ("tenants", "tenant"),
     ("tenant_namespaces", "tenant"),
+    ("namespace_moves", "tenant"),
     ("workspaces", "workspace"),
     ("drifts", "workspace"),
     ("issued_credentials", "credential"),

@@ -39,6 +39,7 @@ const FIELDS: &[(&str, &str)] = &[
         "files that are used together, by [the name](operations.md#files-that-are-read-again) of \
          their setting",
     ),
+    ("from_tenant", "name of the tenant that the namespace belonged to"),
     ("group", "API group of the kind; empty for a kind of Kubernetes"),
     ("issuances", "number of issuances whose tokens are dropped"),
     ("kid", "identifier of a signing key, as in the published keys"),

@@ -101,10 +101,10 @@ impl<'a> Source<'a> {
             (["credentials", "revoke"], "id") => {
                 Some(Self::Credentials(line.value_of("workspace")))
             }
-            (["namespaces", "delete"] | ["use" | "why"], "namespace") => {
+            (["namespaces", "delete" | "transfer"] | ["use" | "why"], "namespace") => {
                 Some(Self::Namespaces(line.value_of("tenant")))
             }
-            (_, "tenant") => Some(Self::Tenants),
+            (_, "tenant" | "to") => Some(Self::Tenants),
             (_, "workspace") => Some(Self::Workspaces),
             (_, "user") => Some(Self::Users),
             _ => None,

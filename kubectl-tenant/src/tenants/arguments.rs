@@ -75,6 +75,10 @@ pub(crate) enum NamespacesAction {
     Create(CreateNamespace),
     /// Delete a namespace with everything in it
     Delete(DeleteNamespace),
+    /// Give a tenant a namespace that is no tenant's, with your kubeconfig (administrators)
+    Adopt(AdoptNamespace),
+    /// Move a namespace from one tenant to another, with your kubeconfig (administrators)
+    Transfer(TransferNamespace),
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +130,55 @@ pub(crate) struct DeleteNamespace {
     /// How long to wait
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) timeout: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdoptNamespace {
+    /// Name of the namespace
+    #[arg(value_parser = dns_label)]
+    pub(crate) namespace: String,
+    /// Tenant that gets the namespace
+    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    pub(crate) tenant: String,
+    #[command(flatten)]
+    pub(crate) flags: MoveFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TransferNamespace {
+    /// Name of the namespace
+    #[arg(value_parser = dns_label)]
+    pub(crate) namespace: String,
+    /// Tenant that gets the namespace
+    #[arg(long, value_name = "NAME", value_parser = dns_label)]
+    pub(crate) to: String,
+    #[command(flatten)]
+    pub(crate) flags: MoveFlags,
+}
+
+/// Flags of a command that moves a namespace.
+#[derive(Debug, Default, Args)]
+pub(crate) struct MoveFlags {
+    /// Only print what would change
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Reason, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// Kubeconfig of an administrator of the cluster [default: that of kubectl]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) kubeconfig: Option<String>,
+    /// Context of that kubeconfig [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// How long to wait until the tenant has the namespace
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub(crate) timeout: u32,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
 }
 
 #[derive(Debug, Args)]

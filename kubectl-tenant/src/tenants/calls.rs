@@ -3,8 +3,8 @@
 
 use http::Method;
 use tenant_shared::{
-    CreateNamespaceRequest, TenantInfo, TenantList, TenantMemberList, TenantNamespace,
-    TenantNamespaceList, TenantSuspension, Workspace,
+    CreateNamespaceRequest, MoveNamespaceRequest, NamespaceMovePlan, TenantInfo, TenantList,
+    TenantMemberList, TenantNamespace, TenantNamespaceList, TenantSuspension, Workspace,
 };
 
 use crate::{
@@ -47,6 +47,27 @@ impl Broker {
         let body = json_body(request)?;
         let path = format!("/tenants/{tenant}/namespaces");
         self.parse(&self.call(Method::POST, &path, Some(body)).await?)
+    }
+
+    /// What the move of a namespace into a tenant changes, for administrators.
+    pub(super) async fn move_plan(
+        &self,
+        tenant: &str,
+        namespace: &str,
+    ) -> Result<NamespaceMovePlan, Error> {
+        let path = format!("/tenants/{tenant}/moves/{namespace}");
+        self.parse(&self.call(Method::GET, &path, None).await?)
+    }
+
+    /// Announces the move of a namespace into a tenant.
+    pub(super) async fn announce_move(
+        &self,
+        tenant: &str,
+        namespace: &str,
+        request: &MoveNamespaceRequest,
+    ) -> Result<NamespaceMovePlan, Error> {
+        let path = format!("/tenants/{tenant}/moves/{namespace}");
+        self.parse(&self.call(Method::POST, &path, Some(json_body(request)?)).await?)
     }
 
     /// Suspends or resumes a tenant; `verb` is `suspend` or `resume`.

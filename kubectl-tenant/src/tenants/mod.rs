@@ -7,7 +7,7 @@
 //! | `choose` | which of a person's tenants a namespace belongs to |
 //! | `membership` | becoming a member of a tenant |
 //! | `list`, `suspension` | `tenants` |
-//! | `namespaces`, `deletion` | `namespaces` |
+//! | `namespaces`, `deletion`, `moves` | `namespaces` |
 //! | `use_tenant` | `use` |
 //! | `why` | `why`: the parser of the API server's reason, and the explanation |
 //! | `import` | `import`: the documents of a file, their translation, and the report |
@@ -19,6 +19,7 @@ mod deletion;
 mod import;
 mod list;
 mod membership;
+mod moves;
 mod namespaces;
 mod suspension;
 mod use_tenant;

@@ -1,11 +1,11 @@
-//! The command `namespaces`: lists, creates and deletes the namespaces of tenants.
+//! The command `namespaces`: lists, creates, deletes and moves the namespaces of tenants.
 
 use serde::Serialize;
 use tenant_shared::{CreateNamespaceRequest, TenantNamespace};
 
 use super::{
     arguments::{CreateNamespace, ListedNamespaces, Namespaces as Options, NamespacesAction},
-    choose, deletion,
+    choose, deletion, moves,
 };
 use crate::{
     account::Account, broker::Broker, error::Error, output, runtime, store::AccountFlags,
@@ -37,6 +37,8 @@ pub(crate) fn namespaces(
         Some(NamespacesAction::List(listed)) => list(flags, listed, world),
         Some(NamespacesAction::Create(create)) => create_namespace(flags, create, world),
         Some(NamespacesAction::Delete(delete)) => deletion::delete(flags, delete, world),
+        Some(NamespacesAction::Adopt(adopt)) => moves::adopt(flags, adopt, world),
+        Some(NamespacesAction::Transfer(transfer)) => moves::transfer(flags, transfer, world),
     }
 }
 

@@ -149,12 +149,18 @@ fn tenants_and_their_namespaces_are_completed() {
         &["tenants", "members", ""],
         &["namespaces", "--tenant", ""],
         &["namespaces", "create", "--tenant="],
+        &["namespaces", "transfer", "solar-a", "--to", ""],
+        &["namespaces", "adopt", "legacy", "--tenant", ""],
     ] {
         assert_eq!(complete(&home, words), all, "{words:?}");
     }
     assert_eq!(broker.requests().len(), 1, "the others used the cache");
     let both = "lunar-a\tlunar, active\nsolar-a\tsolar, active\n:4\n";
-    for words in [&["namespaces", "delete", ""][..], &["why", "get", "pods", "-n", ""]] {
+    for words in [
+        &["namespaces", "delete", ""][..],
+        &["namespaces", "transfer", ""],
+        &["why", "get", "pods", "-n", ""],
+    ] {
         assert_eq!(complete(&home, words), both, "{words:?}");
     }
     let one = "solar-a\tsolar, active\n:4\n";

@@ -353,3 +353,30 @@ fn tenants_are_translated() {
     let missing = run(&mut home.command(&["import", "-f", "/nonexistent/file"]));
     assert!(missing.failed(1).contains("cannot read /nonexistent/file"), "{missing:?}");
 }
+
+/// The plan is printed, and neither the broker nor the cluster is asked to change anything.
+#[test]
+fn a_refused_move_is_neither_announced_nor_labelled() {
+    let (home, broker) = signed_in(|request| {
+        (request.path == "/api/v1/tenants/lunar/moves/solar-a").then(|| {
+            json_response(
+                200,
+                &json!({
+                    "namespace": "solar-a", "namespace_uid": "u", "resource_version": "7",
+                    "from": "solar", "to": "lunar", "labels": {}, "changes": ["something"],
+                    "refusals": ["tenant solar is suspended: resume it"],
+                }),
+            )
+        })
+    });
+    let transfer = ["namespaces", "transfer", "solar-a", "--to", "lunar", "--yes"];
+    let output = command(&home, &transfer);
+    assert_eq!(output.code, 5, "{output:?}");
+    assert!(output.stderr.contains("tenant solar is suspended: resume it"), "{output:?}");
+    assert!(output.stdout.contains("solar-a: tenant solar -> tenant lunar"), "{output:?}");
+    assert!(output.stdout.contains("- something"), "{output:?}");
+    let output = command(&home, &[&transfer[..], &["-o", "json"]].concat());
+    let document: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(document["refusals"], json!(["tenant solar is suspended: resume it"]));
+    assert_eq!(changes(&broker), []);
+}

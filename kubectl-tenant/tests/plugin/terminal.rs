@@ -104,6 +104,14 @@ fn data(path: &str) -> StubResponse {
         "/api/v1/tenants/solar/namespaces" => page(json!({
             "name": HOSTILE, "status": HOSTILE, "created_at": "2026-01-01T00:00:00Z",
         })),
+        "/api/v1/tenants/solar/moves/legacy" => json_response(
+            200,
+            &json!({
+                "namespace": HOSTILE, "namespace_uid": "u", "resource_version": "1",
+                "from": HOSTILE, "to": HOSTILE, "labels": {HOSTILE: HOSTILE},
+                "changes": [HOSTILE], "refusals": [HOSTILE],
+            }),
+        ),
         "/api/v1/tenants/solar/suspend" => json_response(
             200,
             &json!({
@@ -152,6 +160,7 @@ fn hostile_data_cannot_control_the_terminal() {
         "tenants members solar",
         "tenants suspend solar --wait 0",
         "namespaces --tenant solar",
+        "namespaces adopt legacy --tenant solar --dry-run",
     ] {
         for format in ["table", "json", "yaml"] {
             let args: Vec<&str> = command.split(' ').chain(["-o", format]).collect();

@@ -2,8 +2,8 @@
 //! It computes from the label with the tenant's name what a namespace may be called.
 
 use tenant_shared::{
-    BINDINGS_LABEL, HOME_LABEL, LABEL_PREFIX, MANAGED_BY_LABEL, MANAGED_BY_VALUE, SUSPENDED_LABEL,
-    TENANT_LABEL, TIER_LABEL,
+    BINDINGS_LABEL, FORMER_TENANT_LABEL, HOME_LABEL, LABEL_PREFIX, MANAGED_BY_LABEL,
+    MANAGED_BY_VALUE, SUSPENDED_LABEL, TENANT_LABEL, TIER_LABEL,
 };
 
 use super::{
@@ -183,7 +183,7 @@ fn refuse_changed_labels(parameters: &Parameters) -> (String, Message) {
         "(k == {} || !variables.home && (k in {} || !(k.startsWith({}) || k.startsWith({}) || k == \
          {})))",
         quoted(SUSPENDED_LABEL),
-        quoted_list(&[TIER_LABEL, BINDINGS_LABEL]),
+        quoted_list(&[TIER_LABEL, BINDINGS_LABEL, FORMER_TENANT_LABEL]),
         quoted(LABEL_PREFIX),
         quoted(POD_SECURITY_PREFIX),
         quoted(MANAGED_BY_LABEL),

@@ -2,7 +2,9 @@
 //! (`tenant-broker-fence-tenant-objects`). It computes from labels of the namespace what the broker
 //! may write there; whether the Tenant says so is for the broker's drift detection.
 
-use tenant_shared::{HOME_LABEL, SUSPENDED_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE};
+use tenant_shared::{
+    HOME_LABEL, SUSPENDED_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE, TENANT_UID_LABEL,
+};
 
 use super::{IS_BINDING, only_revokes};
 use crate::{
@@ -70,13 +72,16 @@ fn variables() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Validation: the namespace has a name that the broker may give a namespace of its tenant. In
-/// others it may revoke access.
+/// Validation: the namespace has a name that the broker may give a namespace of its tenant, or a
+/// label with which an administrator gave it that namespace. In others it may revoke access.
 fn require_namespace_of_tenant(parameters: &Parameters) -> (String, Message) {
     let prefix = if parameters.tenants.free_names {
-        ""
+        String::new()
     } else {
-        "request.namespace.startsWith(variables.tenant + \"-\") && "
+        format!(
+            "(request.namespace.startsWith(variables.tenant + \"-\") || {}) && ",
+            has_label("namespaceObject", TENANT_UID_LABEL)
+        )
     };
     (
         format!(
@@ -86,7 +91,8 @@ fn require_namespace_of_tenant(parameters: &Parameters) -> (String, Message) {
         ),
         Message::Built(
             "\"the broker may not write in namespace \" + request.namespace + \": it is neither \
-             the home of tenant \" + variables.tenant + \" nor a namespace with its prefix\""
+             the home of tenant \" + variables.tenant + \" nor a namespace with its prefix, or one \
+             that an administrator gave it\""
                 .to_owned(),
             "the broker may write in homes tenant-NAME and namespaces NAME-* of tenants only"
                 .to_owned(),

@@ -60,6 +60,10 @@ impl Contents {
         self.namespaces.get(namespace).cloned()
     }
 
+    pub(super) fn is_namespace_of(&self, namespace: &str, tenant: &TenantName) -> Option<bool> {
+        self.namespaces.get(namespace).map(|known| known == tenant)
+    }
+
     pub(super) fn all(&self) -> Vec<Arc<CachedTenant>> {
         self.tenants.values().cloned().collect()
     }

@@ -64,6 +64,11 @@ impl TenantCache {
         self.read().revision()
     }
 
+    /// Whether a namespace has the label of this tenant; `None` if it has that of none.
+    pub fn is_namespace_of(&self, namespace: &str, tenant: &TenantName) -> Option<bool> {
+        self.read().is_namespace_of(namespace, tenant)
+    }
+
     /// All Tenants, by name.
     pub fn all(&self) -> Vec<Arc<CachedTenant>> {
         self.read().all()

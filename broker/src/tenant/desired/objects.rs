@@ -56,7 +56,7 @@ pub(super) fn namespace(inputs: &Inputs<'_>, name: &str) -> Object {
     if let Some(tier) = tenant.tier.as_deref().filter(|tier| inputs.tiers.get(tier).is_some()) {
         labels.insert(TIER_LABEL.to_owned(), tier.to_owned());
     }
-    set_pod_security(&mut labels, pod_security(tenant.tier.as_deref(), inputs.tiers));
+    set_pod_security(&mut labels, pod_security_of(tenant, inputs.tiers));
     if tenant.bindings == Bindings::Any {
         labels.insert(BINDINGS_LABEL.to_owned(), "any".to_owned());
     }
@@ -75,13 +75,13 @@ pub(super) fn namespace(inputs: &Inputs<'_>, name: &str) -> Object {
     Object::Namespace(Box::new(Namespace { metadata, ..Namespace::default() }))
 }
 
-/// The level of the tier. Without a tier it is the widest level of the tiers, because the broker
+/// The Pod Security level of the namespaces of a tenant: that of its tier. Without a tier it is the widest level of the tiers, because the broker
 /// policies allow no other ones. With a tier that is not configured it is the strictest one, because
 /// the level of a namespace is never changed.
-fn pod_security<'a>(tier: Option<&str>, tiers: &'a Tiers) -> &'a str {
+pub fn pod_security_of<'a>(tenant: &Tenant, tiers: &'a Tiers) -> &'a str {
     // `baseline` sorts before `restricted`.
     let levels = tiers.pod_security_levels();
-    let level = match tier {
+    let level = match tenant.tier.as_deref() {
         None => levels.first().copied(),
         Some(name) => tiers
             .get(name)

@@ -186,7 +186,7 @@ async fn lock_tenant(tx: &mut Tx, id: Uuid) -> sqlx::Result<()> {
 }
 
 /// The row of a namespace, locked until the transaction ends.
-async fn lock_namespace(tx: &mut Tx, name: &str) -> sqlx::Result<Option<NamespaceRow>> {
+pub(super) async fn lock_namespace(tx: &mut Tx, name: &str) -> sqlx::Result<Option<NamespaceRow>> {
     let locked = on_engine!(tx.connection(), c =>
         sqlx::query(LOCK_NAMESPACE).bind(name).execute(c).await.map(|done| done.rows_affected()))?;
     if locked == 0 {

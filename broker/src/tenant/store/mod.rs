@@ -1,11 +1,12 @@
-//! Tables `tenants` and `tenant_namespaces`: the rows behind the objects of the kind `Tenant`, and
-//! the namespaces that belong to them.
+//! Tables `tenants`, `tenant_namespaces` and `namespace_moves`: the rows behind the objects of the
+//! kind `Tenant`, the namespaces that belong to them, and announced moves of namespaces.
 //!
 //! A transaction that changes both locks the row of the tenant first and then those of namespaces,
 //! so that two of them never wait for each other. `UPDATE … SET status = status` locks a row on both
 //! engines.
 
 mod claim;
+mod moves;
 mod namespace_row;
 mod namespaces;
 mod observe;
@@ -23,6 +24,7 @@ use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 pub use claim::Claim;
+pub use moves::{Announcement, MoveRefusal, MoveState, NamespaceMove};
 pub use namespace_row::{NamespaceRow, NamespaceRows, NamespaceStatus};
 pub use observe::Observed;
 pub use orphans::Orphan;

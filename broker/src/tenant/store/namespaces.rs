@@ -54,6 +54,17 @@ impl Tenants {
         Ok(NamespaceRows::decode(stored))
     }
 
+    /// The row of a namespace, whosever it is.
+    ///
+    /// # Errors
+    /// The database failed, or the row has a value that this version does not know.
+    pub async fn namespace_row(&self, name: &str) -> sqlx::Result<Option<NamespaceRow>> {
+        let stored: Option<StoredNamespace> = on_engine!(self.db.reader(), pool =>
+            sqlx::query_as(select_namespace!("WHERE name = $1"))
+                .bind(name).fetch_optional(pool).await)?;
+        stored.map(NamespaceRow::try_from).transpose()
+    }
+
     /// Records that a namespace which is being created exists in the cluster. If it disappears, it
     /// was deleted, and is not created again. Does nothing if that is recorded already.
     ///

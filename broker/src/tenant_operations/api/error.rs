@@ -14,7 +14,7 @@ use crate::{
 impl From<TenantError> for ApiError {
     fn from(error: TenantError) -> Self {
         let code = match error {
-            TenantError::NotFound => Code::NotFound,
+            TenantError::NotFound | TenantError::NoNamespace(_) => Code::NotFound,
             TenantError::NotOwner { .. } | TenantError::NoTenant => Code::NotTenantOwner,
             TenantError::AmbiguousTenant(_) => Code::Forbidden,
             TenantError::NotActive { .. } => Code::TenantNotActive,
@@ -23,6 +23,7 @@ impl From<TenantError> for ApiError {
             | TenantError::InvalidMetadata(_) => Code::InvalidRequest,
             TenantError::QuotaExceeded { .. } => Code::NamespaceQuotaExceeded,
             TenantError::NamespaceExists(_) => Code::NamespaceExists,
+            TenantError::MoveRefused { .. } => Code::NamespaceMoveRefused,
             TenantError::NotReady { .. } => Code::WorkspaceNotReady,
             TenantError::NotCreated { .. } => {
                 record_field(Field::Cause, error_chain(&error));

@@ -1,26 +1,41 @@
 //! HTTP API of tenants: `/tenants`.
 
+mod announce_move;
 mod create_namespace;
 mod error;
 mod join;
 mod list;
 mod list_members;
 mod list_namespaces;
+mod plan_move;
 mod resume;
 mod service;
 mod show;
 mod suspend;
 
 use self::{
-    create_namespace::CreateNamespace, join::Join, list::List, list_members::ListMembers,
-    list_namespaces::ListNamespaces, resume::Resume, service::TenantService, show::Show,
-    suspend::Suspend,
+    announce_move::AnnounceMove, create_namespace::CreateNamespace, join::Join, list::List,
+    list_members::ListMembers, list_namespaces::ListNamespaces, plan_move::PlanMove,
+    resume::Resume, service::TenantService, show::Show, suspend::Suspend,
 };
-use super::TenantOperations;
+use tenant_shared::is_dns_label;
+
+use super::{TenantError, TenantOperations};
+use crate::{http::ApiError, tenant::NamespaceNameError};
 
 /// Operations on tenants.
-pub type TenantApi =
-    (List, Show, ListMembers, Join, ListNamespaces, CreateNamespace, Suspend, Resume);
+pub type TenantApi = (
+    List,
+    Show,
+    ListMembers,
+    Join,
+    ListNamespaces,
+    CreateNamespace,
+    PlanMove,
+    AnnounceMove,
+    Suspend,
+    Resume,
+);
 
 /// The operations of this service. `None` without `tenants.enabled`: they answer 404 then.
 pub fn api(tenants: Option<TenantOperations>) -> TenantApi {
@@ -32,7 +47,21 @@ pub fn api(tenants: Option<TenantOperations>) -> TenantApi {
         Join { tenants: tenants.clone() },
         ListNamespaces { tenants: tenants.clone() },
         CreateNamespace { tenants: tenants.clone() },
+        PlanMove { tenants: tenants.clone() },
+        AnnounceMove { tenants: tenants.clone() },
         Suspend { tenants: tenants.clone() },
         Resume { tenants },
     )
+}
+
+/// The name of a namespace in a path.
+///
+/// # Errors
+/// 400: no namespace can have this name.
+fn namespace_name(name: &str) -> Result<&str, ApiError> {
+    if is_dns_label(name) {
+        Ok(name)
+    } else {
+        Err(TenantError::InvalidName(NamespaceNameError::Malformed).into())
+    }
 }

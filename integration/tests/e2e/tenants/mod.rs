@@ -1,6 +1,7 @@
 //! The definitions of the kind `Tenant`: what the API server accepts, fills in, shows and refuses.
 
 mod account;
+mod adoption;
 mod bad_input;
 mod broker_rights;
 mod can_i;

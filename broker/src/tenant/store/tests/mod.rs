@@ -1,6 +1,7 @@
 //! Rows of tenants and namespaces on both engines.
 
 mod model;
+mod moves;
 mod races;
 mod suspension;
 

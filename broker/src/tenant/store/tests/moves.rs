@@ -1,0 +1,185 @@
+//! Moves of namespaces between tenants.
+
+use super::*;
+use crate::audit::{Action, Event};
+
+on_both_engines!(
+    a_move_is_announced_received_cleared_and_finished,
+    only_the_namespace_of_the_named_tenant_is_moved,
+    a_tenant_that_is_not_active_neither_gives_nor_gets_a_namespace,
+    the_namespace_of_a_closed_tenant_is_adopted,
+    an_announcement_ends,
+    a_move_that_has_begun_is_not_replaced,
+    of_two_replicas_one_receives_a_namespace,
+);
+
+const NAMESPACE: &str = "solar-a";
+const ROWS: &str = "SELECT COUNT(*) FROM audit_logs WHERE action = 'MoveNamespace'";
+const MOVED: &str = "SELECT COUNT(*) FROM audit_logs WHERE action = 'NamespaceMoved'";
+
+fn announcement(storage: &Storage, from: Option<Uuid>, to: Uuid) -> Announcement {
+    Announcement {
+        namespace: NAMESPACE.to_owned(),
+        namespace_uid: "n-1".to_owned(),
+        from_tenant: from,
+        to_tenant: to,
+        requested_by: Uuid::nil(),
+        expires_at: storage.clock.now_ms() + 1_000,
+        events: vec![Event::success(Action::MoveNamespace); 2],
+    }
+}
+
+fn moved() -> Vec<Event> {
+    vec![Event::success(Action::NamespaceMoved)]
+}
+
+/// Two tenants, the first of which has the namespace.
+async fn two_tenants(tenants: &Tenants, storage: &Storage) -> (TenantRow, TenantRow) {
+    let (solar, lunar) = (open(tenants, "solar").await, open(tenants, "lunar").await);
+    assert_eq!(claim(tenants, solar.id, NAMESPACE, 5).await, Claim::Created);
+    storage.clock.advance(5);
+    tenants.record_namespace_seen(NAMESPACE).await.unwrap();
+    (solar, lunar)
+}
+
+async fn announced(tenants: &Tenants, announcement: Announcement) -> NamespaceMove {
+    assert_eq!(tenants.announce_move(announcement).await.unwrap(), Ok(()));
+    tenants.move_of(NAMESPACE).await.unwrap().unwrap()
+}
+
+async fn a_move_is_announced_received_cleared_and_finished(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, lunar) = two_tenants(&tenants, &storage).await;
+    let begun = announced(&tenants, announcement(&storage, Some(solar.id), lunar.id)).await;
+    assert_eq!(begun.state, MoveState::Announced);
+    assert_eq!(storage.number(ROWS).await, 2);
+    assert_eq!(statuses(&tenants, lunar.id).await, [], "an announcement moves nothing");
+    let changed = tenants.moves_changed_since(0).await.unwrap();
+    let expected = (NAMESPACE.to_owned(), vec![solar.id, lunar.id], storage.clock.now_ms());
+    assert_eq!(changed, [expected]);
+
+    storage.clock.advance(5);
+    assert_eq!(tenants.receive_namespace(&begun, moved()).await.unwrap(), Ok(()));
+    assert_eq!(statuses(&tenants, solar.id).await, []);
+    let over = (NAMESPACE.to_owned(), NamespaceStatus::OverQuota);
+    assert_eq!(statuses(&tenants, lunar.id).await, [over], "it is counted by a claim only");
+    let received = tenants.moves_into(lunar.id).await.unwrap();
+    assert_eq!(received, [NamespaceMove { state: MoveState::Received, ..begun.clone() }]);
+    let again = tenants.receive_namespace(&begun, moved()).await.unwrap();
+    assert_eq!(again, Err(MoveRefusal::OtherHolder));
+    assert_eq!(storage.number(MOVED).await, 1);
+
+    assert!(matches!(claim(&tenants, lunar.id, NAMESPACE, 5).await, Claim::Exists(_)));
+    for _ in 0..2 {
+        let event = Some(Event::success(Action::NamespaceMoved));
+        tenants.record_cleared(&begun, event).await.unwrap();
+    }
+    assert_eq!(storage.number(MOVED).await, 2, "it is recorded once");
+    let cleared = tenants.move_of(NAMESPACE).await.unwrap().unwrap();
+    assert_eq!(cleared.state, MoveState::Cleared);
+    tenants.finish_move(&cleared).await.unwrap();
+    assert_eq!(tenants.move_of(NAMESPACE).await.unwrap(), None);
+}
+
+async fn only_the_namespace_of_the_named_tenant_is_moved(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, lunar) = two_tenants(&tenants, &storage).await;
+    let mars = open(&tenants, "mars").await;
+    for (from, to) in [(None, lunar.id), (Some(mars.id), lunar.id), (Some(solar.id), solar.id)] {
+        let refused = tenants.announce_move(announcement(&storage, from, to)).await.unwrap();
+        assert_eq!(refused, Err(MoveRefusal::OtherHolder), "{from:?} {to}");
+    }
+    assert_eq!(storage.number(ROWS).await, 0);
+    // It is deleted after the announcement.
+    let begun = announced(&tenants, announcement(&storage, Some(solar.id), lunar.id)).await;
+    let (creating, gone) = ([NamespaceStatus::Creating], NamespaceStatus::Gone);
+    assert!(tenants.set_namespace_status(NAMESPACE, &creating, gone).await.unwrap());
+    let refused = tenants.receive_namespace(&begun, moved()).await.unwrap();
+    assert_eq!(refused, Err(MoveRefusal::OtherHolder));
+    assert_eq!(storage.number(MOVED).await, 0);
+}
+
+async fn a_tenant_that_is_not_active_neither_gives_nor_gets_a_namespace(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, lunar) = two_tenants(&tenants, &storage).await;
+    let begun = announced(&tenants, announcement(&storage, Some(solar.id), lunar.id)).await;
+    for row in [&solar, &lunar] {
+        let (active, suspended) = (TenantStatus::Active, TenantStatus::Suspended);
+        assert!(tenants.advance(row.id, active, suspended).await.unwrap());
+        let refusal = Err(MoveRefusal::NotActive(row.id));
+        let again = announcement(&storage, Some(solar.id), lunar.id);
+        assert_eq!(tenants.announce_move(again).await.unwrap(), refusal);
+        assert_eq!(tenants.receive_namespace(&begun, moved()).await.unwrap(), refusal);
+        assert!(tenants.advance(row.id, suspended, active).await.unwrap());
+    }
+    assert_eq!(tenants.receive_namespace(&begun, moved()).await.unwrap(), Ok(()));
+}
+
+async fn the_namespace_of_a_closed_tenant_is_adopted(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, lunar) = two_tenants(&tenants, &storage).await;
+    tenants.close(solar.id).await.unwrap();
+    let again = open_again(&tenants).await;
+    for to in [lunar.id, again.id] {
+        let begun = announced(&tenants, announcement(&storage, Some(solar.id), to)).await;
+        assert_eq!(begun.to_tenant, to, "a later announcement replaces an earlier one");
+    }
+    let begun = tenants.move_of(NAMESPACE).await.unwrap().unwrap();
+    assert_eq!(tenants.receive_namespace(&begun, moved()).await.unwrap(), Ok(()));
+    assert_eq!(statuses(&tenants, again.id).await.len(), 1);
+}
+
+async fn open_again(tenants: &Tenants) -> TenantRow {
+    match tenants.observe(&name("solar"), OURS, "uid-2").await.unwrap() {
+        Observed::Current(row) => row,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn an_announcement_ends(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, lunar) = two_tenants(&tenants, &storage).await;
+    let begun = announced(&tenants, announcement(&storage, Some(solar.id), lunar.id)).await;
+    storage.clock.advance(999);
+    tenants.purge_moves().await.unwrap();
+    assert!(tenants.move_of(NAMESPACE).await.unwrap().is_some());
+    storage.clock.advance(1);
+    let refused = tenants.receive_namespace(&begun, moved()).await.unwrap();
+    assert_eq!(refused, Err(MoveRefusal::OtherMove));
+    tenants.purge_moves().await.unwrap();
+    assert_eq!(tenants.move_of(NAMESPACE).await.unwrap(), None);
+}
+
+async fn a_move_that_has_begun_is_not_replaced(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, lunar) = two_tenants(&tenants, &storage).await;
+    let begun = announced(&tenants, announcement(&storage, Some(solar.id), lunar.id)).await;
+    assert_eq!(tenants.receive_namespace(&begun, moved()).await.unwrap(), Ok(()));
+    let back = announcement(&storage, Some(lunar.id), solar.id);
+    assert_eq!(tenants.announce_move(back).await.unwrap(), Err(MoveRefusal::OtherMove));
+    // It does not end by time, only with its tenant.
+    storage.clock.advance(1_000_000);
+    tenants.purge_moves().await.unwrap();
+    assert!(tenants.move_of(NAMESPACE).await.unwrap().is_some());
+    tenants.close(lunar.id).await.unwrap();
+    tenants.purge_moves().await.unwrap();
+    assert_eq!(tenants.move_of(NAMESPACE).await.unwrap(), None);
+}
+
+async fn of_two_replicas_one_receives_a_namespace(on: On) {
+    let storage = Storage::new(on).await;
+    let tenants = tenants(&storage);
+    let (solar, lunar) = two_tenants(&tenants, &storage).await;
+    let begun = announced(&tenants, announcement(&storage, Some(solar.id), lunar.id)).await;
+    let attempts = (0..8).map(|_| tenants.receive_namespace(&begun, moved()));
+    let results = futures_util::future::join_all(attempts).await;
+    let received = results.into_iter().filter(|it| matches!(it, Ok(Ok(())))).count();
+    assert_eq!(received, 1);
+    assert_eq!(storage.number(MOVED).await, 1);
+}

@@ -1,0 +1,450 @@
+//! Moves of namespaces into tenants, as an administrator announced them.
+//!
+//! A move needs an announcement in the database and the labels of the new tenant on the namespace,
+//! which only administrators of the cluster can write: neither the broker's credential nor a request
+//! to the broker moves a namespace alone. The order keeps the rights of two tenants apart, and the
+//! namespace is never without limits:
+//!
+//! 1. The tenant that has the namespace, under its own lease, deletes all RoleBindings and gives the
+//!    row away. Its limits stay.
+//! 2. The new tenant, under its lease, makes its limits, those with the same name in place. Once
+//!    they are enforced and no binding from before is left, it gives rights.
+//! 3. Limits of the earlier tenant that are left over are deleted last.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt as _, stream};
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
+use kube::ResourceExt as _;
+use tenant_shared::{TENANT_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL};
+
+use super::{
+    TenantController,
+    error::ReconcileError,
+    grant::Granted,
+    snapshot::{Snapshot, name_of},
+    withdraw::{MAX_IN_FLIGHT, title},
+};
+use crate::{
+    audit::{self, Action},
+    base::error_chain,
+    cluster::{ClusterError, Object, binds_outsiders},
+    tenant::{
+        MoveState, NamespaceMove, NamespaceRow, NamespaceStatus, TenantName, TenantRow,
+        TenantStatus, is_limits_name,
+    },
+};
+
+/// A namespace that was created by this much after its row changed is another one of that name, in
+/// milliseconds. Clocks of the API server and the broker differ.
+const MADE_AGAIN_MS: i64 = 30_000;
+/// Bindings and subjects that an audit row names.
+const MAX_NAMED: usize = 20;
+
+impl TenantController {
+    /// The namespaces of a tenant that exist without its label, because somebody gave them that of
+    /// another tenant. One that has no such label any more is the tenant's no longer.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub(super) async fn relabelled(
+        &self,
+        row: &TenantRow,
+        rows: &[NamespaceRow],
+        snapshot: &Snapshot,
+    ) -> Result<BTreeMap<String, Namespace>, ReconcileError> {
+        let present: BTreeSet<&str> = snapshot.namespaces().map(|(name, _)| name).collect();
+        let requests: Vec<_> = rows
+            .iter()
+            .filter(|row| may_be_relabelled(row) && !present.contains(row.name.as_str()))
+            .map(|row| async move {
+                let live = self.cluster.namespace(&row.name).await?;
+                Ok(live
+                    .filter(|live| is_same_namespace(row, live))
+                    .map(|it| (row.name.clone(), it)))
+            })
+            .collect();
+        let found: Vec<Result<_, ClusterError>> =
+            stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        let mut relabelled = BTreeMap::new();
+        for found in found {
+            relabelled.extend(found?);
+        }
+        if !relabelled.is_empty() {
+            let namespaces = relabelled.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            tracing::debug!(
+                tenant = %row.name, namespace = namespaces,
+                "namespaces of a tenant have the label of another one"
+            );
+        }
+        Ok(relabelled)
+    }
+
+    /// Gives relabelled namespaces to the tenants that administrators announced. Returns what
+    /// failed, for people.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(super) async fn hand_over(
+        &self,
+        row: &TenantRow,
+        relabelled: &BTreeMap<String, Namespace>,
+    ) -> Result<Vec<String>, ReconcileError> {
+        let mut failures = Vec::new();
+        // A suspended tenant keeps its namespaces, or a move would end the suspension of people.
+        if row.status != TenantStatus::Active {
+            return Ok(failures);
+        }
+        for (name, live) in relabelled {
+            let announced = self.tenants.move_of(name).await?;
+            let Some(announced) = announced.filter(|it| it.from_tenant == Some(row.id)) else {
+                continue;
+            };
+            let Some(to) = self.tenants.by_id(announced.to_tenant).await? else { continue };
+            if !self.may_begin(&announced, &to, live) {
+                continue;
+            }
+            match self.cluster.delete_bindings_from_before(name, |_| true).await {
+                Ok(deleted) => {
+                    self.begin_move(&announced, Some(row), &to, &deleted).await?;
+                }
+                Err(error) => {
+                    failures.push(format!("RoleBindings in {name}: {}", error_chain(&error)));
+                }
+            }
+        }
+        Ok(failures)
+    }
+
+    /// Takes the row of a namespace that no open tenant has. Returns the move if it has begun.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(super) async fn receive(
+        &self,
+        row: &TenantRow,
+        announced: &NamespaceMove,
+        live: &Namespace,
+    ) -> Result<Option<NamespaceMove>, ReconcileError> {
+        if !self.may_begin(announced, row, live) {
+            return Ok(None);
+        }
+        let former = match announced.from_tenant {
+            Some(former) => self.tenants.by_id(former).await?,
+            None => None,
+        };
+        // An open one gives the namespace away itself, after its rights have ended.
+        if former.as_ref().is_some_and(|former| former.status != TenantStatus::Closed) {
+            return Ok(None);
+        }
+        let has_begun = self.begin_move(announced, former.as_ref(), row, &[]).await?;
+        Ok(has_begun.then(|| NamespaceMove { state: MoveState::Received, ..announced.clone() }))
+    }
+
+    /// Whether an administrator labelled the namespace for this announcement.
+    fn may_begin(&self, announced: &NamespaceMove, to: &TenantRow, live: &Namespace) -> bool {
+        announced.state == MoveState::Announced
+            && announced.to_tenant == to.id
+            && announced.expires_at > self.clock.now_ms()
+            && to.status == TenantStatus::Active
+            && is_confirmed(announced, to, live)
+    }
+
+    /// Gives the row away. Returns false if the announcement or a tenant changed meanwhile.
+    async fn begin_move(
+        &self,
+        announced: &NamespaceMove,
+        from: Option<&TenantRow>,
+        to: &TenantRow,
+        deleted: &[RoleBinding],
+    ) -> Result<bool, ReconcileError> {
+        let events = moved_events(announced, from, to, deleted);
+        if let Err(refusal) = self.tenants.receive_namespace(announced, events).await? {
+            tracing::warn!(
+                tenant = %to.name, namespace = announced.namespace, error = %refusal,
+                "an announced move of a namespace was not carried out"
+            );
+            return Ok(false);
+        }
+        tracing::info!(
+            tenant = %to.name,
+            namespace = announced.namespace,
+            from_tenant = from.map(|from| from.name.to_string()),
+            "namespace moved to another tenant"
+        );
+        self.metrics.action(Action::NamespaceMoved.as_str(), "success");
+        self.queue.add(to.name.clone());
+        Ok(true)
+    }
+
+    /// The moves into a tenant that have begun. Those of namespaces that are gone are ended.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub(super) async fn incoming(
+        &self,
+        moves: &BTreeMap<String, NamespaceMove>,
+        snapshot: &Snapshot,
+    ) -> Result<BTreeMap<String, NamespaceMove>, ReconcileError> {
+        let live: BTreeMap<&str, &Namespace> = snapshot.namespaces().collect();
+        let mut incoming = BTreeMap::new();
+        let begun = moves.iter().filter(|(_, it)| it.state != MoveState::Announced);
+        for (name, begun) in begun {
+            let is_it = |live: &Namespace| live.metadata.uid.as_ref() == Some(&begun.namespace_uid);
+            if live.get(name.as_str()).is_some_and(|live| is_it(live)) {
+                incoming.insert(name.clone(), begun.clone());
+            } else if !self.cluster.namespace(name).await?.is_some_and(|live| is_it(&live)) {
+                self.tenants.finish_move(begun).await?;
+            }
+        }
+        Ok(incoming)
+    }
+
+    /// Deletes the bindings from before, once the limits of the new tenant hold. Nobody has rights
+    /// of the new tenant until then.
+    pub(super) async fn clear(
+        &self,
+        received: &NamespaceMove,
+        wanted: &[Object],
+        granted: &mut Granted,
+    ) {
+        let namespace = &received.namespace;
+        let quotas: BTreeSet<&str> = wanted
+            .iter()
+            .filter(|object| matches!(object, Object::ResourceQuota(_)))
+            .map(name_of)
+            .collect();
+        match self.cluster.are_quotas_enforced(namespace, &quotas).await {
+            Ok(true) => {}
+            Ok(false) => {
+                granted.waits = true;
+                return;
+            }
+            Err(error) => return granted.failures.push(failure(namespace, &error)),
+        }
+        // Pods of an earlier tenant go on, and would keep what their accounts may do.
+        let was_tenants = received.from_tenant.is_some();
+        let goes = |binding: &RoleBinding| was_tenants || binds_outsiders(binding);
+        let deleted = match self.cluster.delete_bindings_from_before(namespace, goes).await {
+            Ok(deleted) => deleted,
+            Err(error) => return granted.failures.push(failure(namespace, &error)),
+        };
+        let event = (!deleted.is_empty()).then(|| audit::Event {
+            user_id: Some(received.requested_by),
+            reason: Some(format!(
+                "namespace {namespace}: RoleBindings from before deleted: {}",
+                names_of_bindings(&deleted)
+            )),
+            ..audit::Event::success(Action::NamespaceMoved)
+        });
+        if let Err(error) = self.tenants.record_cleared(received, event).await {
+            granted.failures.push(format!("the move of {namespace}: {}", error_chain(&error)));
+        }
+    }
+
+    /// Deletes what is left of the limits from before, and ends the move.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub(super) async fn end_move(
+        &self,
+        tenant: &TenantName,
+        complete: &NamespaceMove,
+    ) -> Result<(), ReconcileError> {
+        let namespace = &complete.namespace;
+        let left = self
+            .cluster
+            .limits_of_other_tenants(namespace, tenant.as_str(), is_limits_name)
+            .await?;
+        for object in &left {
+            tracing::info!(
+                tenant = %tenant, object = title(object),
+                "limits of the tenant that had a namespace deleted"
+            );
+            self.cluster.delete_object(object).await?;
+        }
+        self.tenants.finish_move(complete).await?;
+        Ok(())
+    }
+}
+
+/// Whether the namespace of a row may exist with the label of another tenant. The broker makes one
+/// whose creation was not finished.
+fn may_be_relabelled(row: &NamespaceRow) -> bool {
+    use NamespaceStatus::{Active, Creating, OverQuota, Terminating};
+    match row.status {
+        Creating => row.made_by.is_none() || row.was_seen(),
+        Active | OverQuota | Terminating => true,
+        NamespaceStatus::Gone | NamespaceStatus::Orphaned => false,
+    }
+}
+
+/// Whether a namespace without the label of its tenant is that of the row. Without the label of any
+/// tenant it was let go, and one that is much newer than the row was made again.
+fn is_same_namespace(row: &NamespaceRow, live: &Namespace) -> bool {
+    let labels = live.metadata.labels.as_ref();
+    let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
+    let created = live.metadata.creation_timestamp.as_ref();
+    let created = created.map_or(0, |created| created.0.as_millisecond());
+    has(TENANT_LABEL)
+        && !has(WORKSPACE_LABEL)
+        && created <= row.change_at.saturating_add(MADE_AGAIN_MS)
+}
+
+/// Whether the namespace is the announced one, and has the labels of the new tenant.
+fn is_confirmed(announced: &NamespaceMove, to: &TenantRow, live: &Namespace) -> bool {
+    let labels = live.metadata.labels.as_ref();
+    let is = |label: &str, value: &str| {
+        labels.and_then(|labels| labels.get(label)).is_some_and(|it| it == value)
+    };
+    live.metadata.uid.as_ref() == Some(&announced.namespace_uid)
+        && live.metadata.deletion_timestamp.is_none()
+        && is(TENANT_LABEL, to.name.as_str())
+        && is(TENANT_UID_LABEL, &to.object_uid)
+}
+
+fn failure(namespace: &str, error: &ClusterError) -> String {
+    format!("bindings from before in {namespace}: {}", error_chain(error))
+}
+
+/// The audit rows of a move: one for each tenant.
+fn moved_events(
+    moved: &NamespaceMove,
+    from: Option<&TenantRow>,
+    to: &TenantRow,
+    deleted: &[RoleBinding],
+) -> Vec<audit::Event> {
+    let event = |reason: String| audit::Event {
+        user_id: Some(moved.requested_by),
+        reason: Some(reason),
+        ..audit::Event::success(Action::NamespaceMoved)
+    };
+    let (namespace, uid, to) = (&moved.namespace, &moved.namespace_uid, &to.name);
+    let was = from.map_or_else(|| "no tenant".to_owned(), |from| format!("tenant {}", from.name));
+    let mut events =
+        vec![event(format!("tenant {to}: namespace {namespace} (uid {uid}) received from {was}"))];
+    if let Some(from) = from {
+        events.push(event(format!(
+            "tenant {}: namespace {namespace} (uid {uid}) went to tenant {to}; RoleBindings \
+             deleted: {}",
+            from.name,
+            names_of_bindings(deleted)
+        )));
+    }
+    events
+}
+
+/// RoleBindings with roles and subjects, for people.
+pub(super) fn names_of_bindings(bindings: &[RoleBinding]) -> String {
+    let text = |binding: &RoleBinding| {
+        let all = binding.subjects.iter().flatten();
+        let subjects: Vec<String> = all
+            .take(MAX_NAMED)
+            .map(|subject| format!("{} {}", subject.kind, subject.name))
+            .collect();
+        let role = &binding.role_ref;
+        format!("{} ({} {}: {})", binding.name_any(), role.kind, role.name, subjects.join(", "))
+    };
+    let mut texts: Vec<String> = bindings.iter().take(MAX_NAMED).map(text).collect();
+    if let Some(more) = bindings.len().checked_sub(MAX_NAMED).filter(|more| *more > 0) {
+        texts.push(format!("{more} more"));
+    }
+    if texts.is_empty() { "none".to_owned() } else { texts.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::tenant::ApiGroup;
+
+    fn namespace(metadata: Value) -> Namespace {
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    fn announced() -> NamespaceMove {
+        NamespaceMove {
+            namespace: "solar-a".to_owned(),
+            namespace_uid: "n-1".to_owned(),
+            from_tenant: None,
+            to_tenant: Uuid::nil(),
+            requested_by: Uuid::nil(),
+            state: MoveState::Announced,
+            expires_at: 0,
+        }
+    }
+
+    fn lunar() -> TenantRow {
+        TenantRow {
+            id: Uuid::nil(),
+            name: "lunar".parse().unwrap(),
+            group: ApiGroup::TenantBroker,
+            object_uid: "t-1".to_owned(),
+            status: TenantStatus::Active,
+            status_changed_at: 0,
+            created_at: 0,
+        }
+    }
+
+    #[test]
+    fn both_labels_and_the_uid_of_the_namespace_confirm_a_move() {
+        let labels = json!({TENANT_LABEL: "lunar", TENANT_UID_LABEL: "t-1"});
+        let confirmed =
+            |metadata: Value| is_confirmed(&announced(), &lunar(), &namespace(metadata));
+        assert!(confirmed(json!({"uid": "n-1", "labels": labels})));
+        for metadata in [
+            json!({"uid": "n-2", "labels": labels}),
+            json!({"uid": "n-1", "labels": {TENANT_LABEL: "lunar"}}),
+            json!({"uid": "n-1", "labels": {TENANT_LABEL: "lunar", TENANT_UID_LABEL: "t-2"}}),
+            json!({"uid": "n-1", "labels": {TENANT_LABEL: "solar", TENANT_UID_LABEL: "t-1"}}),
+            json!({"uid": "n-1", "labels": labels, "deletionTimestamp": "2026-01-02T03:04:05Z"}),
+        ] {
+            assert!(!confirmed(metadata.clone()), "{metadata}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_with_the_label_of_another_tenant_stays_in_its_row() {
+        let row = NamespaceRow {
+            name: "solar-a".to_owned(),
+            tenant_id: Uuid::nil(),
+            status: NamespaceStatus::Active,
+            made_by: None,
+            created_at: 1_767_323_045_000,
+            change_at: 1_767_323_045_000,
+        };
+        let is_same = |labels: Value, created: &str| {
+            let live = namespace(json!({"labels": labels, "creationTimestamp": created}));
+            is_same_namespace(&row, &live)
+        };
+        let lunar = json!({TENANT_LABEL: "lunar"});
+        let (then, later) = ("2026-01-02T03:04:05Z", "2026-01-02T03:04:36Z");
+        assert!(is_same(lunar.clone(), then));
+        assert!(!is_same(lunar, later), "it was deleted and made again");
+        assert!(!is_same(json!({}), then), "an administrator let it go");
+        assert!(!is_same(json!({TENANT_LABEL: "lunar", WORKSPACE_LABEL: "x"}), then));
+    }
+
+    #[test]
+    fn audit_rows_name_both_tenants_and_the_subjects() {
+        let solar = TenantRow { name: "solar".parse().unwrap(), ..lunar() };
+        let binding: RoleBinding = serde_json::from_value(json!({
+            "metadata": {"name": "own"},
+            "roleRef": {"apiGroup": "", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "User", "name": "bob"}],
+        }))
+        .unwrap();
+        let events = moved_events(&announced(), Some(&solar), &lunar(), &[binding]);
+        let reasons: Vec<&str> = events.iter().filter_map(|it| it.reason.as_deref()).collect();
+        assert_eq!(
+            reasons,
+            [
+                "tenant lunar: namespace solar-a (uid n-1) received from tenant solar",
+                "tenant solar: namespace solar-a (uid n-1) went to tenant lunar; RoleBindings \
+                 deleted: own (ClusterRole view: User bob)",
+            ]
+        );
+    }
+}

@@ -1,0 +1,330 @@
+//! The plan of a move of a namespace into a tenant: what changes, and why it is refused. It reads the
+//! cluster and changes nothing.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::{
+    core::v1::{LimitRange, Namespace, ResourceQuota},
+    rbac::v1::RoleBinding,
+};
+use kube::ResourceExt as _;
+use regex::Regex;
+use tenant_shared::{
+    HOME_LABEL, NamespaceMovePlan, SUSPENDED_LABEL, TENANT_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL,
+};
+
+use super::{TenantOperations, error::TenantError};
+use crate::{
+    access::{MoveNamespaces, Permit},
+    cluster::{POD_SECURITY, binds_outsiders},
+    tenant::{
+        MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus, QuotaScope, Tenant,
+        TenantName, TenantRow, TenantStatus, check_namespace_name, is_limits_name, limits_name,
+        pod_security_of, quota_name,
+    },
+};
+
+/// Objects of a kind that a plan names.
+const MAX_NAMED: usize = 50;
+
+/// A plan with the rows that it was made from.
+#[derive(Debug)]
+pub(super) struct PlannedMove {
+    pub(super) to: TenantRow,
+    /// The tenant that has the namespace, or had it.
+    pub(super) from: Option<TenantRow>,
+    pub(super) plan: NamespaceMovePlan,
+}
+
+/// What a plan is made from.
+struct Facts<'a> {
+    tenant: &'a Tenant,
+    to: &'a TenantRow,
+    from: Option<&'a TenantRow>,
+    row: Option<&'a NamespaceRow>,
+    live: &'a Namespace,
+    bindings: &'a [RoleBinding],
+    quotas: &'a [ResourceQuota],
+    ranges: &'a [LimitRange],
+}
+
+impl TenantOperations {
+    /// What the move of a namespace into a tenant changes.
+    ///
+    /// # Errors
+    /// There is no such tenant or namespace, the Tenant cannot be read, or the cluster or the
+    /// database failed.
+    #[tracing::instrument(level = "debug", skip_all, fields(tenant = %to))]
+    pub async fn plan_move(
+        &self,
+        _: &Permit<MoveNamespaces>,
+        to: &TenantName,
+        namespace: &str,
+    ) -> Result<NamespaceMovePlan, TenantError> {
+        Ok(Box::pin(self.plan(to, namespace)).await?.plan)
+    }
+
+    pub(super) async fn plan(
+        &self,
+        to: &TenantName,
+        namespace: &str,
+    ) -> Result<PlannedMove, TenantError> {
+        let to = self.tenants.by_name(to).await?.ok_or(TenantError::NotFound)?;
+        let (tenant, is_terminating) = self.read_object(&to).await?;
+        let missing = || TenantError::NoNamespace(namespace.to_owned());
+        let live = self.cluster.namespace(namespace).await?.ok_or_else(missing)?;
+        let row = self.tenants.namespace_row(namespace).await?;
+        let row = row.filter(|row| row.status != NamespaceStatus::Gone);
+        let from = match &row {
+            Some(row) => self.tenants.by_id(row.tenant_id).await?,
+            None => None,
+        };
+        let (bindings, quotas, ranges) = tokio::try_join!(
+            self.cluster.list_in_namespace::<RoleBinding>(namespace, ""),
+            self.cluster.list_in_namespace::<ResourceQuota>(namespace, ""),
+            self.cluster.list_in_namespace::<LimitRange>(namespace, ""),
+        )?;
+        let facts = Facts {
+            tenant: &tenant,
+            to: &to,
+            from: from.as_ref(),
+            row: row.as_ref(),
+            live: &live,
+            bindings: &bindings,
+            quotas: &quotas,
+            ranges: &ranges,
+        };
+        let mut refusals = facts.refusals(&self.settings.protected_names);
+        if to.status != TenantStatus::Active || is_terminating {
+            refusals.push(format!("tenant {} is suspended or is being deleted", to.name));
+        }
+        let begun = self.tenants.move_of(namespace).await?;
+        if begun.is_some_and(|begun| begun.state != MoveState::Announced) {
+            refusals.push(
+                "a move of the namespace is being carried out: wait, or restore the labels of it"
+                    .into(),
+            );
+        }
+        let level = pod_security_of(&tenant, &self.tiers);
+        let mut changes = facts.changes();
+        if check_namespace_name(&tenant, namespace, &self.settings).is_err() {
+            changes.push(format!(
+                "name: {namespace} does not begin with {}-, and stays as it is",
+                to.name
+            ));
+        }
+        let used = self.tenants.namespaces(to.id).await?;
+        let used = used.iter().filter(|row| row.status.counts()).count();
+        match tenant.namespace_options.quota.and_then(|quota| usize::try_from(quota).ok()) {
+            Some(quota) if used >= quota => refusals.push(format!(
+                "exceeded namespace quota: tenant {} has {used} of {quota}",
+                to.name
+            )),
+            Some(quota) => {
+                changes.push(format!("namespaces of tenant {}: {} of {quota}", to.name, used + 1))
+            }
+            None => {}
+        }
+        let mut labels = BTreeMap::from([
+            (TENANT_LABEL.to_owned(), to.name.to_string()),
+            (TENANT_UID_LABEL.to_owned(), to.object_uid.clone()),
+        ]);
+        if let Some(change) = weaker_level(&live, level) {
+            labels.insert(POD_SECURITY.to_owned(), level.to_owned());
+            changes.push(change);
+        }
+        let is_former = from.as_ref().is_some_and(|from| from.status == TenantStatus::Closed);
+        let name = from.as_ref().map(|from| from.name.to_string());
+        let plan = NamespaceMovePlan {
+            namespace: namespace.to_owned(),
+            namespace_uid: live.uid().unwrap_or_default(),
+            resource_version: live.resource_version().unwrap_or_default(),
+            from: name.clone().filter(|_| !is_former),
+            former: name.filter(|_| is_former),
+            to: to.name.to_string(),
+            labels,
+            changes,
+            refusals,
+        };
+        Ok(PlannedMove { to, from, plan })
+    }
+}
+
+impl Facts<'_> {
+    fn has_label(&self, label: &str) -> bool {
+        self.live.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
+    }
+
+    fn refusals(&self, protected_names: &str) -> Vec<String> {
+        let mut refusals = Vec::new();
+        let mut refuse_if = |is_so: bool, text: String| {
+            if is_so {
+                refusals.push(text);
+            }
+        };
+        let name = self.live.name_any();
+        let metadata = &self.live.metadata;
+        let is_protected = Regex::new(protected_names).map_or(true, |it| it.is_match(&name));
+        refuse_if(
+            is_protected,
+            format!("the operator protects the name {name} (tenants.protected_names)"),
+        );
+        refuse_if(
+            name.starts_with("tenant-") || self.has_label(HOME_LABEL),
+            "namespaces tenant-* are homes of tenants and namespaces of persons".to_owned(),
+        );
+        refuse_if(
+            self.has_label(WORKSPACE_LABEL),
+            "the namespace is that of a personal workspace".to_owned(),
+        );
+        let phase = self.live.status.as_ref().and_then(|status| status.phase.as_deref());
+        refuse_if(
+            metadata.deletion_timestamp.is_some() || phase == Some("Terminating"),
+            "the namespace is being deleted".to_owned(),
+        );
+        refuse_if(
+            self.has_label(SUSPENDED_LABEL),
+            format!(
+                "the namespace is suspended: resume its tenant, or remove the label \
+                 {SUSPENDED_LABEL} if it has none"
+            ),
+        );
+        refuse_if(
+            metadata.finalizers.as_ref().is_some_and(|all| !all.is_empty()),
+            "the namespace has finalizers, which decide when it is gone: remove them".to_owned(),
+        );
+        refuse_if(
+            metadata.owner_references.as_ref().is_some_and(|all| !all.is_empty()),
+            "the namespace has owner references, so it goes with its owner: remove them".to_owned(),
+        );
+        if let Some(from) = self.from.filter(|from| from.status != TenantStatus::Closed) {
+            refuse_if(
+                from.id == self.to.id,
+                format!("the namespace is one of tenant {} already", self.to.name),
+            );
+            refuse_if(
+                from.status != TenantStatus::Active,
+                format!("tenant {} is suspended: resume it, or delete the Tenant", from.name),
+            );
+        }
+        let is_new =
+            |row: &NamespaceRow| row.status == NamespaceStatus::Creating && !row.was_seen();
+        refuse_if(
+            self.row.is_some_and(is_new),
+            "the namespace is still being created; try again".to_owned(),
+        );
+        refusals.extend(self.limits_in_the_way());
+        refusals
+    }
+
+    /// Limits of others with the broker's names, and quotas that cannot be changed in place. They
+    /// would leave the namespace without a limit for a moment.
+    fn limits_in_the_way(&self) -> Vec<String> {
+        let mut refusals = Vec::new();
+        let foreign = |labels: &BTreeMap<String, String>| !labels.contains_key(TENANT_LABEL);
+        let quotas = self.quotas.iter().filter(|it| foreign(it.labels())).map(|it| it.name_any());
+        let ranges = self.ranges.iter().filter(|it| foreign(it.labels())).map(|it| it.name_any());
+        for name in quotas.chain(ranges).filter(|name| is_limits_name(name)) {
+            refusals.push(format!(
+                "{name} has a name of the broker and was made by others: give it another name"
+            ));
+        }
+        for (index, wanted) in self.tenant.quotas.iter().enumerate() {
+            let name = quota_name(index);
+            let Some(live) = self.quotas.iter().find(|quota| quota.name_any() == name) else {
+                continue;
+            };
+            let spec = live.spec.clone().unwrap_or_default();
+            if spec.scopes.unwrap_or_default() != wanted.scopes
+                || spec.scope_selector != wanted.scope_selector
+            {
+                refusals.push(format!(
+                    "ResourceQuota {name} has other scopes than in tenant {}, and they cannot be \
+                     changed: order the items of spec.resourceQuotas alike",
+                    self.to.name
+                ));
+            }
+        }
+        refusals
+    }
+
+    fn changes(&self) -> Vec<String> {
+        let was_tenants = self.row.is_some();
+        let (go, stay): (Vec<&RoleBinding>, Vec<&RoleBinding>) =
+            self.bindings.iter().partition(|binding| was_tenants || binds_outsiders(binding));
+        let names = |all: &[&RoleBinding]| named(all.iter().map(|binding| described(binding)));
+        let mut changes = Vec::new();
+        if !go.is_empty() {
+            changes.push(format!("RoleBindings that are deleted: {}", names(&go)));
+        }
+        if !stay.is_empty() {
+            changes.push(format!(
+                "RoleBindings of programs in the namespace that stay: {}",
+                names(&stay)
+            ));
+        }
+        let (quotas, ranges) = (&self.tenant.quotas, &self.tenant.limit_ranges);
+        let new: Vec<String> =
+            (0..quotas.len()).map(quota_name).chain((0..ranges.len()).map(limits_name)).collect();
+        if !new.is_empty() {
+            let scope = match self.tenant.quota_scope {
+                QuotaScope::Tenant if !quotas.is_empty() => {
+                    ", with a share of the amounts of the whole tenant"
+                }
+                _ => "",
+            };
+            changes.push(format!("limits of tenant {}: {}{scope}", self.to.name, new.join(", ")));
+        }
+        let live = self.quotas.iter().map(|it| it.name_any());
+        let live = live.chain(self.ranges.iter().map(|it| it.name_any()));
+        let (old, others): (Vec<String>, Vec<String>) =
+            live.filter(|name| !new.contains(name)).partition(|name| is_limits_name(name));
+        if !old.is_empty() {
+            changes.push(format!("limits that are deleted last: {}", named(old.into_iter())));
+        }
+        if !others.is_empty() {
+            changes.push(format!("limits of others that stay: {}", named(others.into_iter())));
+        }
+        if self.live.annotations().contains_key(NODE_SELECTOR_ANNOTATION)
+            && self.tenant.node_selector.is_empty()
+        {
+            changes.push(format!("annotation that stays: {NODE_SELECTOR_ANNOTATION}"));
+        }
+        changes
+            .push("pods, Secrets and other objects in the namespace stay, and pods go on".into());
+        changes
+    }
+}
+
+/// A change if the namespace enforces a weaker Pod Security level than this one.
+fn weaker_level(live: &Namespace, level: &str) -> Option<String> {
+    const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
+    let strength = |level: &str| LEVELS.iter().position(|known| *known == level).unwrap_or(0);
+    let now = live.labels().get(POD_SECURITY).map_or("", String::as_str);
+    (strength(now) < strength(level)).then(|| {
+        let was = if now.is_empty() { "none" } else { now };
+        format!("Pod Security level: {level} (was: {was}); pods that break it run until they end")
+    })
+}
+
+fn described(binding: &RoleBinding) -> String {
+    let subjects: Vec<String> = binding
+        .subjects
+        .iter()
+        .flatten()
+        .take(MAX_NAMED)
+        .map(|subject| format!("{} {}", subject.kind, subject.name))
+        .collect();
+    let role = &binding.role_ref;
+    format!("{} ({} {}: {})", binding.name_any(), role.kind, role.name, subjects.join(", "))
+}
+
+/// The first names, and the number of the others.
+fn named(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(MAX_NAMED);
+    let mut text = names.take(MAX_NAMED).collect::<Vec<_>>().join("; ");
+    if more > 0 {
+        text.push_str(&format!("; {more} more"));
+    }
+    text
+}

@@ -1,0 +1,86 @@
+//! People who work in a namespace while it goes to another tenant, through the gateway.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use integration::api::Api;
+use integration::probe::{self, Probe};
+use integration::world::World;
+use serde_json::json;
+
+use super::{Scene, builder};
+use crate::gateway::{GATEWAY, through_the_gateway};
+
+const NAMESPACE: &str = "solar-a";
+/// Limit of the time until a stream ends.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Whether a person may list ConfigMaps of the namespace.
+async fn may_list(api: &Api) -> bool {
+    let path = format!("{GATEWAY}/api/v1/namespaces/{NAMESPACE}/configmaps");
+    let answer = api.request(Method::GET, &path).unwrap().send().await.unwrap();
+    answer.status() == StatusCode::OK
+}
+
+async fn until_allowed(api: &Api, expected: bool) {
+    probe::until("the right", super::RECONCILE_TIMEOUT, || async {
+        let is_so = may_list(api).await == expected;
+        Ok(if is_so { Probe::Ready(()) } else { Probe::NotYet(format!("not {expected}")) })
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn the_rights_and_streams_of_former_members_end_before_others_have_rights() {
+    let scene = Scene::start(builder().tls()).await;
+    let people = people(&scene.world).await;
+    let [alice, carol] = &people;
+    let pods = |pods: &str| json!({"hard": {"pods": pods}});
+    scene.apply("solar", "alice@example.com", &[pods("4")], "Namespace").await;
+    scene.apply("lunar", "carol@example.com", &[pods("3")], "Namespace").await;
+    scene.namespace_of("solar", NAMESPACE, "alice@example.com").await;
+    until_allowed(alice, true).await;
+    assert!(!may_list(carol).await);
+
+    let path = format!("{GATEWAY}/api/v1/namespaces/{NAMESPACE}/configmaps?watch=1");
+    let mut watch = alice.request(Method::GET, &path).unwrap().send().await.unwrap();
+    assert_eq!(watch.status(), StatusCode::OK);
+    let has_right = Arc::new([AtomicBool::new(true), AtomicBool::new(false)]);
+    let ended = Arc::new(AtomicBool::new(false));
+    // Carol's first success comes after Alice's last one.
+    let prober = {
+        let (alice, carol) = (alice.clone(), carol.clone());
+        let (seen, ended) = (Arc::clone(&has_right), Arc::clone(&ended));
+        tokio::spawn(async move {
+            while !ended.load(Ordering::SeqCst) {
+                let carols = may_list(&carol).await;
+                if carols {
+                    seen[1].store(true, Ordering::SeqCst);
+                }
+                if may_list(&alice).await {
+                    assert!(!seen[1].load(Ordering::SeqCst), "both have rights");
+                }
+            }
+        })
+    };
+    let plan = scene.announce("lunar", NAMESPACE).await;
+    scene.label(&plan).await;
+    until_allowed(carol, true).await;
+    let end = async { while let Ok(Some(_)) = watch.chunk().await {} };
+    tokio::time::timeout(STREAM_TIMEOUT, end).await.expect("the watch ends");
+    ended.store(true, Ordering::SeqCst);
+    prober.await.unwrap();
+    until_allowed(alice, false).await;
+    assert!(has_right[1].load(Ordering::SeqCst), "the prober saw the new right");
+    let log = scene.world.broker().log().unwrap();
+    assert!(log.contains("namespace moved"), "{log}");
+}
+
+async fn people(world: &World) -> [Api; 2] {
+    let alice = through_the_gateway(world, "alice").await.api().await.unwrap();
+    let carol = through_the_gateway(world, "carol").await.api().await.unwrap();
+    [alice, carol]
+}

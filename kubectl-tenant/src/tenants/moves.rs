@@ -1,0 +1,258 @@
+//! The commands `namespaces adopt` and `namespaces transfer`: an administrator moves a namespace into
+//! a tenant.
+//!
+//! The broker plans and announces the move, and its own credential may not carry it out. Therefore
+//! the labels are written with kubectl and the credential of the administrator's kubeconfig.
+
+use std::{
+    fmt::Write as _,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::json;
+use tenant_shared::{MoveNamespaceRequest, NamespaceMovePlan};
+use tokio::time::Instant;
+
+use super::arguments::{AdoptNamespace, MoveFlags, TransferNamespace};
+use crate::{
+    account::Account, broker::Broker, error::Error, http::TOTAL_TIMEOUT, output, runtime,
+    store::AccountFlags, world::World,
+};
+
+/// Interval at which the broker is asked whether the namespace arrived.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Status of a namespace in which the members of its tenant have their rights.
+const ACTIVE: &str = "active";
+/// Bytes of an answer to a question.
+const MAX_ANSWER_BYTES: u64 = 64;
+
+/// A move that a person asked for.
+struct Wanted<'a> {
+    namespace: &'a str,
+    to: &'a str,
+    /// Whether another tenant has the namespace.
+    is_transfer: bool,
+    flags: &'a MoveFlags,
+}
+
+/// Runs `namespaces adopt`.
+pub(super) fn adopt(
+    flags: &AccountFlags,
+    options: &AdoptNamespace,
+    world: &mut World,
+) -> Result<(), Error> {
+    let AdoptNamespace { namespace, tenant: to, flags: move_flags } = options;
+    run(flags, &Wanted { namespace, to, is_transfer: false, flags: move_flags }, world)
+}
+
+/// Runs `namespaces transfer`.
+pub(super) fn transfer(
+    flags: &AccountFlags,
+    options: &TransferNamespace,
+    world: &mut World,
+) -> Result<(), Error> {
+    let TransferNamespace { namespace, to, flags: move_flags } = options;
+    run(flags, &Wanted { namespace, to, is_transfer: true, flags: move_flags }, world)
+}
+
+fn run(flags: &AccountFlags, wanted: &Wanted<'_>, world: &mut World) -> Result<(), Error> {
+    let account = Account::open(flags, world)?;
+    let (namespace, to) = (wanted.namespace, wanted.to);
+    let plan = runtime::block_on(account.broker.move_plan(to, namespace))??;
+    output::show(world, wanted.flags.shown.output, &plan, text)?;
+    check(wanted, &plan)?;
+    // The API server decides on the rights of the kubeconfig before anything is announced.
+    kubectl_patch(wanted.flags, &plan, true)?;
+    if wanted.flags.dry_run {
+        world.say("Dry run: nothing was changed.");
+        return Ok(());
+    }
+    confirm(wanted, world)?;
+    let request = MoveNamespaceRequest {
+        namespace_uid: plan.namespace_uid.clone(),
+        from: plan.from.clone(),
+        reason: wanted.flags.reason.clone(),
+    };
+    // The time for an answer does not count.
+    let deadline = Instant::now() + Duration::from_secs(wanted.flags.timeout.into());
+    let broker = account.broker.with_deadline(deadline + TOTAL_TIMEOUT);
+    let announced = runtime::block_on(broker.announce_move(to, namespace, &request))??;
+    kubectl_patch(wanted.flags, &NamespaceMovePlan { labels: announced.labels, ..plan }, false)?;
+    world.say(format!("Namespace {namespace} goes to tenant {to} …"));
+    runtime::block_on(wait(&broker, wanted, deadline))??;
+    world.say(format!("Namespace {namespace} is one of tenant {to}."));
+    Ok(())
+}
+
+/// Checks that the move is possible, and that the command fits.
+fn check(wanted: &Wanted<'_>, plan: &NamespaceMovePlan) -> Result<(), Error> {
+    let (namespace, to) = (wanted.namespace, wanted.to);
+    if !plan.refusals.is_empty() {
+        let reasons = plan.refusals.join("; ");
+        return Err(Error::refused(format!("namespace {namespace} cannot be moved: {reasons}")));
+    }
+    match (&plan.from, wanted.is_transfer) {
+        (Some(from), false) => {
+            Err(Error::refused(format!("namespace {namespace} is one of tenant {from}"))
+                .hint(format!("kubectl tenant namespaces transfer {namespace} --to {to}")))
+        }
+        (None, true) => Err(Error::refused(format!("namespace {namespace} is no tenant's"))
+            .hint(format!("kubectl tenant namespaces adopt {namespace} --tenant {to}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Asks the person, unless they said yes already.
+fn confirm(wanted: &Wanted<'_>, world: &World) -> Result<(), Error> {
+    if wanted.flags.yes {
+        return Ok(());
+    }
+    if !(world.stdin_is_terminal)() {
+        return Err(Error::usage("nobody can be asked here; --yes moves the namespace"));
+    }
+    let question = format!("Move namespace {} into tenant {}? [y/N] ", wanted.namespace, wanted.to);
+    world.stderr.write(&question);
+    let answer = world.stdin.line(MAX_ANSWER_BYTES);
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        Ok(())
+    } else {
+        Err(Error::other("nothing was changed"))
+    }
+}
+
+/// Sets the labels of a plan with the administrator's kubeconfig, if the namespace is still as it was
+/// planned.
+fn kubectl_patch(
+    flags: &MoveFlags,
+    plan: &NamespaceMovePlan,
+    is_dry_run: bool,
+) -> Result<(), Error> {
+    let metadata = json!({
+        "uid": plan.namespace_uid,
+        "resourceVersion": plan.resource_version,
+        "labels": plan.labels,
+    });
+    let patch = json!({ "metadata": metadata }).to_string();
+    let mut command = Command::new("kubectl");
+    for (flag, value) in [("--kubeconfig", &flags.kubeconfig), ("--context", &flags.context)] {
+        if let Some(value) = value {
+            command.arg(format!("{flag}={value}"));
+        }
+    }
+    command.args(["patch", "namespace", &plan.namespace, "--type=merge", "-o", "name"]);
+    command.arg(format!("--patch={patch}"));
+    if is_dry_run {
+        command.arg("--dry-run=server");
+    }
+    let finished = command.stdin(Stdio::null()).output().map_err(|error| {
+        Error::other(format!("cannot run kubectl: {error}"))
+            .hint("the labels are written with kubectl; it has to be on PATH")
+    })?;
+    if finished.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&finished.stderr);
+    let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let error = Error::refused(format!("kubectl did not label the namespace: {}", said.join("; ")));
+    Err(if is_dry_run {
+        error.hint("name a kubeconfig of an administrator of the cluster: --kubeconfig, --context")
+    } else {
+        error.hint("nothing moves without the labels; run the command again")
+    })
+}
+
+/// Polls until the new tenant has the namespace with all rights.
+async fn wait(broker: &Broker, wanted: &Wanted<'_>, deadline: Instant) -> Result<(), Error> {
+    loop {
+        let namespaces = broker.tenant_namespaces(wanted.to).await?.items;
+        let found = namespaces.iter().find(|it| it.name == wanted.namespace);
+        if found.is_some_and(|it| it.status == ACTIVE) {
+            return Ok(());
+        }
+        if Instant::now() + POLL_INTERVAL > deadline {
+            let status = found.map_or("not the tenant's yet", |it| it.status.as_str());
+            return Err(Error::unreachable(format!(
+                "namespace {} is {status}; the move is not complete",
+                wanted.namespace
+            ))
+            .hint(format!(
+                "the broker continues by itself: kubectl tenant namespaces --tenant {to} and \
+                 kubectl tenant tenants get {to} show the state",
+                to = wanted.to
+            )));
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// A plan for people.
+fn text(plan: &NamespaceMovePlan) -> String {
+    let was = match (&plan.from, &plan.former) {
+        (Some(from), _) => format!("tenant {from}"),
+        (None, Some(former)) => format!("no tenant (until its deletion {former})"),
+        (None, None) => "no tenant".to_owned(),
+    };
+    let head = format!("namespace {}: {was} -> tenant {}", plan.namespace, plan.to);
+    let mut text = format!("{}\n", output::sanitize(&head));
+    for (title, lines) in [("changes", &plan.changes), ("refused", &plan.refusals)] {
+        if !lines.is_empty() {
+            let _ = writeln!(text, "{title}:");
+        }
+        for line in lines {
+            let _ = writeln!(text, "- {}", output::sanitize(line));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::error::Kind;
+
+    fn plan(from: Option<&str>, refusals: &[&str]) -> NamespaceMovePlan {
+        NamespaceMovePlan {
+            namespace: "solar-a".to_owned(),
+            namespace_uid: "n-1".to_owned(),
+            resource_version: "7".to_owned(),
+            from: from.map(str::to_owned),
+            former: None,
+            to: "lunar".to_owned(),
+            labels: BTreeMap::new(),
+            changes: vec!["RoleBindings that are deleted: own\u{1b}[2J".to_owned()],
+            refusals: refusals.iter().map(|text| (*text).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_plan_is_printed_without_control_characters() {
+        let printed = text(&plan(Some("solar"), &["it is suspended"]));
+        let expected = "namespace solar-a: tenant solar -> tenant lunar\nchanges:\n- RoleBindings \
+                        that are deleted: own";
+        assert!(printed.starts_with(expected), "{printed:?}");
+        assert!(printed.ends_with("refused:\n- it is suspended\n"), "{printed:?}");
+        assert!(!printed.contains('\u{1b}'), "{printed:?}");
+    }
+
+    #[test]
+    fn the_command_has_to_fit_the_plan() {
+        let flags = MoveFlags::default();
+        let wanted =
+            |is_transfer| Wanted { namespace: "solar-a", to: "lunar", is_transfer, flags: &flags };
+        assert!(check(&wanted(true), &plan(Some("solar"), &[])).is_ok());
+        assert!(check(&wanted(false), &plan(None, &[])).is_ok());
+        for (is_transfer, plan, text) in [
+            (false, plan(Some("solar"), &[]), "namespaces transfer solar-a --to lunar"),
+            (true, plan(None, &[]), "namespaces adopt solar-a --tenant lunar"),
+            (true, plan(Some("solar"), &["tenant solar is suspended"]), "solar is suspended"),
+        ] {
+            let error = check(&wanted(is_transfer), &plan).unwrap_err();
+            assert_eq!(error.kind, Kind::Refused);
+            let all = format!("{error} {}", error.hint.clone().unwrap_or_default());
+            assert!(all.contains(text), "{all}");
+        }
+    }
+}
