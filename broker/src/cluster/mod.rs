@@ -52,7 +52,7 @@ pub use labels::{
     POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN, labels_of,
     labels_of_tenant,
 };
-pub use moved_namespace::binds_outsiders;
+pub use moved_namespace::{binds_outsiders, describe_bindings};
 pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
 pub use object::{EnsuredObject, Object, ObjectComparison};
 pub use own_reads::{

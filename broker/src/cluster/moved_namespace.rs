@@ -19,6 +19,8 @@ const MAX_ROUNDS: u32 = 20;
 const ROUND_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 500;
+/// Characters of a text about RoleBindings. Audit rows have it.
+const MAX_TEXT_CHARS: usize = 8_000;
 /// Deletions that are in flight.
 const MAX_IN_FLIGHT: usize = 8;
 
@@ -28,6 +30,35 @@ pub fn binds_outsiders(binding: &RoleBinding) -> bool {
     binding.subjects.iter().flatten().any(|subject| {
         subject.kind != "ServiceAccount" || subject.namespace.as_deref() != namespace
     })
+}
+
+/// RoleBindings with their roles and subjects, for people; at most [`MAX_TEXT_CHARS`] characters.
+pub fn describe_bindings<'a>(bindings: impl IntoIterator<Item = &'a RoleBinding>) -> String {
+    let mut text = String::new();
+    let mut left_out = 0;
+    for binding in bindings {
+        let subjects: Vec<String> = binding
+            .subjects
+            .iter()
+            .flatten()
+            .map(|subject| format!("{} {}", subject.kind, subject.name))
+            .collect();
+        let (role, subjects) = (&binding.role_ref, subjects.join(", "));
+        let one = format!("{} ({} {}: {subjects})", binding.name_any(), role.kind, role.name);
+        if text.chars().count() + one.chars().count() > MAX_TEXT_CHARS {
+            left_out += 1;
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(&one);
+    }
+    match (left_out, text.is_empty()) {
+        (0, true) => "none".to_owned(),
+        (0, false) => text,
+        (_, _) => format!("{text} and {left_out} more"),
+    }
 }
 
 impl Cluster {
@@ -146,6 +177,26 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_text_about_bindings_names_subjects_and_says_how_many_it_leaves_out() {
+        let binding = |name: &str| -> RoleBinding {
+            serde_json::from_value(json!({
+                "metadata": {"name": name},
+                "roleRef": {"apiGroup": "", "kind": "ClusterRole", "name": "view"},
+                "subjects": [{"kind": "User", "name": "bob"}, {"kind": "Group", "name": "dev"}],
+            }))
+            .unwrap()
+        };
+        assert_eq!(describe_bindings([]), "none");
+        let two = [binding("a"), binding("b")];
+        let expected = "a (ClusterRole view: User bob, Group dev); b (ClusterRole view: User bob, \
+                        Group dev)";
+        assert_eq!(describe_bindings(&two), expected);
+        let many = vec![binding(&"x".repeat(250)); 100];
+        let text = describe_bindings(&many);
+        assert!(text.len() < MAX_TEXT_CHARS + 100 && text.ends_with(" more"), "{text}");
+    }
 
     #[test]
     fn only_accounts_of_the_namespace_are_no_outsiders() {

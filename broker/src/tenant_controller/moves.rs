@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
-use kube::ResourceExt as _;
 use tenant_shared::{TENANT_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL};
 
 use super::{
@@ -28,7 +27,7 @@ use super::{
 use crate::{
     audit::{self, Action},
     base::error_chain,
-    cluster::{ClusterError, Object, binds_outsiders},
+    cluster::{ClusterError, Object, binds_outsiders, describe_bindings},
     tenant::{
         MoveState, NamespaceMove, NamespaceRow, NamespaceStatus, TenantName, TenantRow,
         TenantStatus, is_limits_name,
@@ -38,8 +37,6 @@ use crate::{
 /// A namespace that was created by this much after its row changed is another one of that name, in
 /// milliseconds. Clocks of the API server and the broker differ.
 const MADE_AGAIN_MS: i64 = 30_000;
-/// Bindings and subjects that an audit row names.
-const MAX_NAMED: usize = 20;
 
 impl TenantController {
     /// The namespaces of a tenant that exist without its label, because somebody gave them that of
@@ -233,7 +230,7 @@ impl TenantController {
             user_id: Some(received.requested_by),
             reason: Some(format!(
                 "namespace {namespace}: RoleBindings from before deleted: {}",
-                names_of_bindings(&deleted)
+                describe_bindings(&deleted)
             )),
             ..audit::Event::success(Action::NamespaceMoved)
         });
@@ -328,28 +325,10 @@ fn moved_events(
             "tenant {}: namespace {namespace} (uid {uid}) went to tenant {to}; RoleBindings \
              deleted: {}",
             from.name,
-            names_of_bindings(deleted)
+            describe_bindings(deleted)
         )));
     }
     events
-}
-
-/// RoleBindings with roles and subjects, for people.
-pub(super) fn names_of_bindings(bindings: &[RoleBinding]) -> String {
-    let text = |binding: &RoleBinding| {
-        let all = binding.subjects.iter().flatten();
-        let subjects: Vec<String> = all
-            .take(MAX_NAMED)
-            .map(|subject| format!("{} {}", subject.kind, subject.name))
-            .collect();
-        let role = &binding.role_ref;
-        format!("{} ({} {}: {})", binding.name_any(), role.kind, role.name, subjects.join(", "))
-    };
-    let mut texts: Vec<String> = bindings.iter().take(MAX_NAMED).map(text).collect();
-    if let Some(more) = bindings.len().checked_sub(MAX_NAMED).filter(|more| *more > 0) {
-        texts.push(format!("{more} more"));
-    }
-    if texts.is_empty() { "none".to_owned() } else { texts.join("; ") }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     core::v1::{LimitRange, Namespace, ResourceQuota},
     rbac::v1::RoleBinding,
 };
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use regex::Regex;
 use tenant_shared::{
     HOME_LABEL, NamespaceMovePlan, SUSPENDED_LABEL, TENANT_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL,
@@ -16,7 +16,7 @@ use tenant_shared::{
 use super::{TenantOperations, error::TenantError};
 use crate::{
     access::{MoveNamespaces, Permit},
-    cluster::{POD_SECURITY, binds_outsiders},
+    cluster::{POD_SECURITY, binds_outsiders, describe_bindings},
     tenant::{
         MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus, QuotaScope, Tenant,
         TenantName, TenantRow, TenantStatus, check_namespace_name, is_limits_name, limits_name,
@@ -121,7 +121,7 @@ impl TenantOperations {
                 to.name
             )),
             Some(quota) => {
-                changes.push(format!("namespaces of tenant {}: {} of {quota}", to.name, used + 1))
+                changes.push(format!("namespaces of tenant {}: {} of {quota}", to.name, used + 1));
             }
             None => {}
         }
@@ -143,7 +143,8 @@ impl TenantOperations {
             former: name.filter(|_| is_former),
             to: to.name.to_string(),
             labels,
-            changes,
+            // Administrators of the broker learn nothing about namespaces of others.
+            changes: if refusals.is_empty() { changes } else { Vec::new() },
             refusals,
         };
         Ok(PlannedMove { to, from, plan })
@@ -222,8 +223,10 @@ impl Facts<'_> {
     fn limits_in_the_way(&self) -> Vec<String> {
         let mut refusals = Vec::new();
         let foreign = |labels: &BTreeMap<String, String>| !labels.contains_key(TENANT_LABEL);
-        let quotas = self.quotas.iter().filter(|it| foreign(it.labels())).map(|it| it.name_any());
-        let ranges = self.ranges.iter().filter(|it| foreign(it.labels())).map(|it| it.name_any());
+        let quotas =
+            self.quotas.iter().filter(|it| foreign(it.labels())).map(ResourceExt::name_any);
+        let ranges =
+            self.ranges.iter().filter(|it| foreign(it.labels())).map(ResourceExt::name_any);
         for name in quotas.chain(ranges).filter(|name| is_limits_name(name)) {
             refusals.push(format!(
                 "{name} has a name of the broker and was made by others: give it another name"
@@ -252,7 +255,7 @@ impl Facts<'_> {
         let was_tenants = self.row.is_some();
         let (go, stay): (Vec<&RoleBinding>, Vec<&RoleBinding>) =
             self.bindings.iter().partition(|binding| was_tenants || binds_outsiders(binding));
-        let names = |all: &[&RoleBinding]| named(all.iter().map(|binding| described(binding)));
+        let names = |all: &[&RoleBinding]| describe_bindings(all.iter().copied());
         let mut changes = Vec::new();
         if !go.is_empty() {
             changes.push(format!("RoleBindings that are deleted: {}", names(&go)));
@@ -275,15 +278,15 @@ impl Facts<'_> {
             };
             changes.push(format!("limits of tenant {}: {}{scope}", self.to.name, new.join(", ")));
         }
-        let live = self.quotas.iter().map(|it| it.name_any());
-        let live = live.chain(self.ranges.iter().map(|it| it.name_any()));
+        let live = self.quotas.iter().map(ResourceExt::name_any);
+        let live = live.chain(self.ranges.iter().map(ResourceExt::name_any));
         let (old, others): (Vec<String>, Vec<String>) =
             live.filter(|name| !new.contains(name)).partition(|name| is_limits_name(name));
         if !old.is_empty() {
-            changes.push(format!("limits that are deleted last: {}", named(old.into_iter())));
+            changes.push(format!("limits that are deleted last: {}", named(&old)));
         }
         if !others.is_empty() {
-            changes.push(format!("limits of others that stay: {}", named(others.into_iter())));
+            changes.push(format!("limits of others that stay: {}", named(&others)));
         }
         if self.live.annotations().contains_key(NODE_SELECTOR_ANNOTATION)
             && self.tenant.node_selector.is_empty()
@@ -307,24 +310,11 @@ fn weaker_level(live: &Namespace, level: &str) -> Option<String> {
     })
 }
 
-fn described(binding: &RoleBinding) -> String {
-    let subjects: Vec<String> = binding
-        .subjects
-        .iter()
-        .flatten()
-        .take(MAX_NAMED)
-        .map(|subject| format!("{} {}", subject.kind, subject.name))
-        .collect();
-    let role = &binding.role_ref;
-    format!("{} ({} {}: {})", binding.name_any(), role.kind, role.name, subjects.join(", "))
-}
-
 /// The first names, and the number of the others.
-fn named(names: impl ExactSizeIterator<Item = String>) -> String {
-    let more = names.len().saturating_sub(MAX_NAMED);
-    let mut text = names.take(MAX_NAMED).collect::<Vec<_>>().join("; ");
-    if more > 0 {
-        text.push_str(&format!("; {more} more"));
+fn named(names: &[String]) -> String {
+    let first = names[..names.len().min(MAX_NAMED)].join("; ");
+    match names.len().saturating_sub(MAX_NAMED) {
+        0 => first,
+        more => format!("{first}; {more} more"),
     }
-    text
 }
