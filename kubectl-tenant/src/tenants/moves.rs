@@ -11,7 +11,7 @@ use std::{
 };
 
 use serde_json::json;
-use tenant_shared::{MoveNamespaceRequest, NamespaceMovePlan};
+use tenant_shared::{MoveNamespaceRequest, NamespaceMovePlan, TENANT_LABEL, TENANT_UID_LABEL};
 use tokio::time::Instant;
 
 use super::arguments::{AdoptNamespace, MoveFlags, TransferNamespace};
@@ -24,6 +24,8 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Status of a namespace in which the members of its tenant have their rights.
 const ACTIVE: &str = "active";
+/// Label with the Pod Security level that a namespace enforces.
+const POD_SECURITY_LABEL: &str = "pod-security.kubernetes.io/enforce";
 /// Bytes of an answer to a question.
 const MAX_ANSWER_BYTES: u64 = 64;
 
@@ -62,6 +64,7 @@ fn run(flags: &AccountFlags, wanted: &Wanted<'_>, world: &mut World) -> Result<(
     let plan = runtime::block_on(account.broker.move_plan(to, namespace))??;
     output::show(world, wanted.flags.shown.output, &plan, text)?;
     check(wanted, &plan)?;
+    check_answer(wanted, &plan)?;
     // The API server decides on the rights of the kubeconfig before anything is announced.
     kubectl_patch(wanted.flags, &plan, true)?;
     if wanted.flags.dry_run {
@@ -78,7 +81,12 @@ fn run(flags: &AccountFlags, wanted: &Wanted<'_>, world: &mut World) -> Result<(
     let deadline = Instant::now() + Duration::from_secs(wanted.flags.timeout.into());
     let broker = account.broker.with_deadline(deadline + TOTAL_TIMEOUT);
     let announced = runtime::block_on(broker.announce_move(to, namespace, &request))??;
-    kubectl_patch(wanted.flags, &NamespaceMovePlan { labels: announced.labels, ..plan }, false)?;
+    if announced.labels != plan.labels {
+        return Err(
+            Error::refused("the Tenant changed since the plan was made").hint("run it again")
+        );
+    }
+    kubectl_patch(wanted.flags, &plan, false)?;
     world.say(format!("Namespace {namespace} goes to tenant {to} …"));
     runtime::block_on(wait(&broker, wanted, deadline))??;
     world.say(format!("Namespace {namespace} is one of tenant {to}."));
@@ -100,6 +108,26 @@ fn check(wanted: &Wanted<'_>, plan: &NamespaceMovePlan) -> Result<(), Error> {
         (None, true) => Err(Error::refused(format!("namespace {namespace} is no tenant's"))
             .hint(format!("kubectl tenant namespaces adopt {namespace} --tenant {to}"))),
         _ => Ok(()),
+    }
+}
+
+/// Checks that the broker asks for nothing but the move, because the labels are written with the
+/// rights of an administrator of the cluster, which the broker does not have.
+fn check_answer(wanted: &Wanted<'_>, plan: &NamespaceMovePlan) -> Result<(), Error> {
+    let is_expected = |(label, value): (&String, &String)| match label.as_str() {
+        TENANT_LABEL => value == wanted.to,
+        TENANT_UID_LABEL => !value.is_empty(),
+        POD_SECURITY_LABEL => matches!(value.as_str(), "baseline" | "restricted"),
+        _ => false,
+    };
+    let has_both = [TENANT_LABEL, TENANT_UID_LABEL].iter().all(|it| plan.labels.contains_key(*it));
+    let is_about_it = plan.namespace == wanted.namespace && plan.to == wanted.to;
+    if is_about_it && has_both && plan.labels.iter().all(is_expected) {
+        Ok(())
+    } else {
+        Err(Error::other(
+            "the broker asks for labels that the move does not need; nothing was changed",
+        ))
     }
 }
 
@@ -235,6 +263,37 @@ mod tests {
         assert!(printed.starts_with(expected), "{printed:?}");
         assert!(printed.ends_with("refused:\n- it is suspended\n"), "{printed:?}");
         assert!(!printed.contains('\u{1b}'), "{printed:?}");
+    }
+
+    /// A broker that somebody took over must not use the rights of the administrator.
+    #[test]
+    fn only_the_labels_of_the_move_are_written() {
+        let flags = MoveFlags::default();
+        let wanted = Wanted { namespace: "solar-a", to: "lunar", is_transfer: true, flags: &flags };
+        let labels = |more: &[(&str, &str)]| -> BTreeMap<String, String> {
+            [(TENANT_LABEL, "lunar"), (TENANT_UID_LABEL, "t-1")]
+                .iter()
+                .chain(more)
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect()
+        };
+        let good = |more: &[(&str, &str)]| NamespaceMovePlan {
+            labels: labels(more),
+            ..plan(Some("solar"), &[])
+        };
+        assert!(check_answer(&wanted, &good(&[])).is_ok());
+        assert!(check_answer(&wanted, &good(&[(POD_SECURITY_LABEL, "restricted")])).is_ok());
+        for bad in [
+            good(&[(POD_SECURITY_LABEL, "privileged")]),
+            good(&[("tenant-broker.io/home", "true")]),
+            good(&[(TENANT_LABEL, "mars")]),
+            NamespaceMovePlan { namespace: "kube-system".to_owned(), ..good(&[]) },
+            NamespaceMovePlan { namespace: "--kubeconfig=x".to_owned(), ..good(&[]) },
+            NamespaceMovePlan { to: "mars".to_owned(), ..good(&[]) },
+            plan(Some("solar"), &[]),
+        ] {
+            assert!(check_answer(&wanted, &bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]
