@@ -8,10 +8,10 @@ use reqwest::{Client, RequestBuilder, Response};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use tenant_shared::{
-    AuditPage, Code, CreateNamespaceRequest, Credential, CredentialPage, InitRequest, Me, Problem,
-    Revocation, SuspendRequest, Suspension, TenantInfo, TenantList, TenantMemberList,
-    TenantNamespace, TenantNamespaceList, TenantSuspension, Usage, UserSuspension, Workspace,
-    WorkspaceList,
+    ApplyTenantRequest, AuditPage, Code, CreateNamespaceRequest, CreateTenantRequest, Credential,
+    CredentialPage, InitRequest, Me, Problem, Revocation, SuspendRequest, Suspension,
+    TenantDeletion, TenantInfo, TenantList, TenantMemberList, TenantNamespace, TenantNamespaceList,
+    TenantObject, TenantSuspension, TenantWrite, Usage, UserSuspension, Workspace, WorkspaceList,
 };
 use url::Url;
 use uuid::Uuid;
@@ -321,6 +321,51 @@ impl Api {
         let path = format!("tenants/{name}/resume");
         let request = self.request(Method::POST, &path).map_err(ApiError::Broken)?;
         read(send(request.json(body)).await?).await
+    }
+
+    /// `GET /tenants/{name}/spec`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn tenant_spec(&self, name: &str) -> Result<TenantObject, ApiError> {
+        self.get(&format!("tenants/{name}/spec")).await
+    }
+
+    /// `POST /tenants` with this query, for example `dry_run=true`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn create_tenant(
+        &self,
+        body: &CreateTenantRequest,
+        query: &str,
+    ) -> Result<TenantWrite, ApiError> {
+        let path = format!("tenants?{query}");
+        let request = self.request(Method::POST, &path).map_err(ApiError::Broken)?;
+        read(send(request.json(body)).await?).await
+    }
+
+    /// `PUT /tenants/{name}` with this query, for example `force=true`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn apply_tenant(
+        &self,
+        name: &str,
+        body: &ApplyTenantRequest,
+        query: &str,
+    ) -> Result<TenantWrite, ApiError> {
+        let path = format!("tenants/{name}?{query}");
+        let request = self.request(Method::PUT, &path).map_err(ApiError::Broken)?;
+        read(send(request.json(body)).await?).await
+    }
+
+    /// `DELETE /tenants/{name}` with this query, for example `namespaces=keep`.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub async fn delete_tenant(&self, name: &str, query: &str) -> Result<TenantDeletion, ApiError> {
+        self.call(Method::DELETE, &format!("tenants/{name}?{query}")).await
     }
 
     /// `GET /me`.

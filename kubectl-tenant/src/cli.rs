@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Init(Init),
     /// List your workspaces
     Workspaces(Workspaces),
-    /// List tenants and their members, suspend and resume them
+    /// List tenants and their members; create, change, delete, suspend and resume them
     Tenants(Tenants),
     /// List, create and delete the namespaces of your tenants
     Namespaces(Namespaces),

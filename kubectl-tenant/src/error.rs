@@ -3,6 +3,7 @@
 use std::{fmt, io, path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use tenant_shared::Code;
 
 use crate::{account_key::AccountKey, output};
 
@@ -47,6 +48,8 @@ pub(crate) struct Error {
     /// How long the broker asks to wait before the same request is sent again (RFC 9110 section
     /// 10.2.3).
     pub(crate) retry_after: Option<Duration>,
+    /// Code of the broker's refusal.
+    pub(crate) code: Option<Code>,
 }
 
 impl Error {
@@ -57,6 +60,7 @@ impl Error {
             message: output::sanitize_message(&message.into()),
             hint: None,
             retry_after: None,
+            code: None,
         }
     }
 

@@ -196,8 +196,8 @@ impl Http {
             ))
             .hint("check the address; a proxy or a captive portal may be in between");
         };
-        let id = request_id(&problem);
-        match problem.code() {
+        let (id, code) = (request_id(&problem), problem.code());
+        let error = match code {
             Code::Unauthenticated => Error::sign_in(&self.account, problem.detail),
             Code::WorkspaceSuspended => Error::refused(format!("the workspace is suspended{id}"))
                 .hint(format!("ask an administrator of {}", self.account.broker)),
@@ -212,14 +212,19 @@ impl Http {
             Code::NotTenantOwner
             | Code::NamespaceQuotaExceeded
             | Code::NamespaceExists
-            | Code::TenantNotActive => Error::refused(format!("{}{id}", problem.detail)),
+            | Code::TenantNotActive
+            | Code::TenantExists
+            | Code::TenantNotEmpty
+            | Code::TenantChanged
+            | Code::FieldConflict => Error::refused(format!("{}{id}", problem.detail)),
             Code::NotFound => Error::refused(format!("not found: {}{id}", problem.detail))
                 .hint("list your workspaces: kubectl tenant workspaces; your tenants: kubectl tenant tenants"),
             _ => Error::refused(format!(
                 "the broker refused ({}): {}{id}",
                 problem.code, problem.detail
             )),
-        }
+        };
+        Error { code: Some(code), ..error }
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) const ENVIRONMENT: &[(&str, &str)] = &[
     ("TENANT_BROKER_CA", "PEM file to trust besides the system's certificates"),
     ("TENANT_AUTO_LOGIN", "1: get-token may open a browser when kubectl is interactive"),
     ("BROWSER", "command line that shows a page; %s or the end gets the address"),
+    ("KUBE_EDITOR, EDITOR", "command line of the editor for tenants edit; else vi"),
     ("KUBECONFIG", "kubeconfig files; the first existing one is changed"),
     ("HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "proxies; never used for a broker on this machine"),
     (

@@ -14,6 +14,7 @@ mod revocation;
 mod session;
 mod suspension;
 mod tenant;
+mod tenant_write;
 mod terminal;
 mod time;
 mod usage;
@@ -42,6 +43,10 @@ pub use tenant::{
     CreateNamespaceRequest, MoveNamespaceRequest, NamespaceMovePlan, TenantCondition, TenantInfo,
     TenantList, TenantMember, TenantMemberList, TenantNamespace, TenantNamespaceList, TenantRole,
     TenantSuspension,
+};
+pub use tenant_write::{
+    ApplyTenantRequest, CreateTenantRequest, NamespacesOnDelete, TenantDeletion, TenantObject,
+    TenantWrite, TenantWriteResult,
 };
 pub use terminal::{escape_json, is_terminal_unsafe, sanitize, sanitize_lines};
 pub use time::WireTime;

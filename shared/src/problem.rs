@@ -45,6 +45,15 @@ pub enum Code {
     OwnerSuspended,
     /// 409: the tenant is suspended, or is being deleted.
     TenantNotActive,
+    /// 409: a Tenant of this name exists.
+    TenantExists,
+    /// 409: the Tenant has namespaces, so it is not deleted.
+    TenantNotEmpty,
+    /// 409: the Tenant is not the one that the request names, or was changed meanwhile.
+    TenantChanged,
+    /// 409: another field manager of the cluster, such as a GitOps tool, has set a field that the
+    /// request would change.
+    FieldConflict,
     /// 409: the workspace is not in a state that allows this yet; retry.
     WorkspaceNotReady,
     /// 409: another user has the e-mail address.
@@ -96,6 +105,10 @@ impl Code {
             Self::WorkspaceSuspended => "workspace_suspended",
             Self::OwnerSuspended => "owner_suspended",
             Self::TenantNotActive => "tenant_not_active",
+            Self::TenantExists => "tenant_exists",
+            Self::TenantNotEmpty => "tenant_not_empty",
+            Self::TenantChanged => "tenant_changed",
+            Self::FieldConflict => "field_conflict",
             Self::WorkspaceNotReady => "workspace_not_ready",
             Self::EmailTaken => "email_taken",
             Self::ProviderDecides => "provider_decides",
@@ -131,6 +144,10 @@ impl Code {
             | Self::WorkspaceSuspended
             | Self::OwnerSuspended
             | Self::TenantNotActive
+            | Self::TenantExists
+            | Self::TenantNotEmpty
+            | Self::TenantChanged
+            | Self::FieldConflict
             | Self::WorkspaceNotReady
             | Self::EmailTaken
             | Self::ProviderDecides => 409,
@@ -164,6 +181,10 @@ impl Code {
             Self::WorkspaceSuspended => "The workspace is suspended",
             Self::OwnerSuspended => "The owner of the workspace is suspended",
             Self::TenantNotActive => "The tenant is not active",
+            Self::TenantExists => "The Tenant exists already",
+            Self::TenantNotEmpty => "The Tenant has namespaces",
+            Self::TenantChanged => "The Tenant was changed",
+            Self::FieldConflict => "Another field manager has set the field",
             Self::WorkspaceNotReady => "The workspace is not ready",
             Self::EmailTaken => "Another user has the e-mail address",
             Self::ProviderDecides => "The sign-in provider decides on this",
@@ -239,6 +260,10 @@ mod tests {
             Code::NamespaceExists,
             Code::NamespaceMoveRefused,
             Code::TenantNotActive,
+            Code::TenantExists,
+            Code::TenantNotEmpty,
+            Code::TenantChanged,
+            Code::FieldConflict,
             Code::TokenLifetimeRefused,
             Code::StorageUnavailable,
         ] {

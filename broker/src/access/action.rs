@@ -61,6 +61,8 @@ actions! {
     SuspendTenants: Administrator, GeneralAction;
     /// Move namespaces into tenants.
     MoveNamespaces: Administrator, GeneralAction;
+    /// Read, create, change and delete the objects of the kind `Tenant`.
+    ManageTenants: Administrator, GeneralAction;
     /// See everybody's workspaces and audit rows, and all tenants.
     ReadEverything: Administrator, GeneralAction;
     /// See, suspend, resume and rename users, give them groups and end their sessions.

@@ -13,6 +13,7 @@
 //! | see what was issued, revoke one credential | yes | yes | 404 |
 //! | suspend, resume a workspace or a tenant | 403 | yes | 403 |
 //! | move a namespace into a tenant | 403 | yes | 403 |
+//! | read, create, change and delete objects of the kind `Tenant` | 403 | yes | 403 |
 //! | see everybody's workspaces and audit rows, and all tenants | 403 | yes | 403 |
 //! | see, find, suspend, resume and rename users, give them groups, end their sessions | 403 | yes | 403 |
 //!
@@ -34,7 +35,7 @@ use tenant_shared::Role;
 use uuid::Uuid;
 
 pub use action::{
-    Action, CreateWorkspace, GeneralAction, JoinTenant, ManageUsers, MoveNamespaces,
+    Action, CreateWorkspace, GeneralAction, JoinTenant, ManageTenants, ManageUsers, MoveNamespaces,
     ReadEverything, ReadWorkspace, ResourceAction, RevokeCredentials, Rule, SuspendTenants,
     SuspendWorkspaces, UseWorkspace,
 };

@@ -65,6 +65,12 @@ catalogue! {
     MoveNamespace,
     /// A namespace went to the tenant that an administrator announced, or lost the RoleBindings from before.
     NamespaceMoved,
+    /// An administrator requested the creation of a Tenant, or was refused.
+    CreateTenant,
+    /// An administrator requested a change of a Tenant, or was refused.
+    ChangeTenant,
+    /// An administrator requested the deletion of a Tenant, or was refused.
+    DeleteTenant,
     /// An administrator suspended a tenant, or was refused.
     SuspendTenant,
     /// An administrator resumed a tenant, or was refused.

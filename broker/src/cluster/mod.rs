@@ -8,6 +8,7 @@
 mod connections;
 mod credential_files;
 mod custom_resource;
+mod custom_write;
 mod difference;
 mod discovery;
 mod dry_run;
@@ -17,6 +18,7 @@ mod home;
 mod kubernetes_user;
 mod labels;
 mod live_object;
+mod managed_fields;
 mod managed_objects;
 mod moved_namespace;
 mod namespace_ownership;
@@ -42,6 +44,7 @@ use tokio::task::JoinError;
 pub use connections::CREDENTIAL_FILES;
 use connections::{Connections, CredentialFiles};
 pub use custom_resource::{CustomObject, CustomResource, DefinitionState};
+pub use custom_write::{CustomWriteError, Persistence};
 pub use difference::{Compared, DRIFT_KINDS, Difference, is_marked_suspended};
 pub use dry_run::{AccessReview, DryRunResult, ServerFacts, SomeWorkspace};
 pub use error::ClusterError;
@@ -52,6 +55,7 @@ pub use labels::{
     POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN, labels_of,
     labels_of_tenant,
 };
+pub use managed_fields::{FieldConflict, field_conflicts};
 pub use moved_namespace::{binds_outsiders, describe_bindings};
 pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
 pub use object::{EnsuredObject, Object, ObjectComparison};

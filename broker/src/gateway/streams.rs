@@ -14,7 +14,7 @@ use super::{
     shown::Shown,
     tokens::Token,
 };
-use crate::identity::Caller;
+use crate::{identity::Caller, tenant::TenantName};
 
 /// How often [`Streams::drained`] looks whether requests are in flight.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -29,7 +29,7 @@ pub(super) struct CorsPolicy {
 
 /// The policy of the HTTP API.
 pub(super) static API: CorsPolicy = CorsPolicy {
-    methods: &["GET", "POST", "DELETE"],
+    methods: &["GET", "POST", "PUT", "DELETE"],
     request_headers: &["content-type", "authorization"],
     exposed: HeaderValue::from_static("x-request-id, retry-after, content-disposition"),
     refuses_foreign: true,
@@ -182,7 +182,8 @@ mod tests {
         for (method, names, permitted) in [
             ("POST", "Content-Type, Authorization", true),
             ("DELETE", "", true),
-            ("PUT", "", false),
+            ("PUT", "", true),
+            ("PATCH", "", false),
             ("POST", "x-other", false),
         ] {
             let preflight = headers("https://app.example", method, names);

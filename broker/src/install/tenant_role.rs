@@ -65,9 +65,9 @@ pub(super) fn rules(parameters: &Parameters) -> Vec<Rule> {
     rules.push(definition_rule());
     for group in parameters.tenant_groups() {
         rules.extend(kind_rules(*group));
-        if tenants.write {
-            rules.push(write_rule(*group));
-        }
+    }
+    if tenants.write {
+        rules.push(write_rule());
     }
     rules.extend(tenants.cluster_lists.iter().map(|list| list_rule(*list)));
     rules
@@ -157,11 +157,12 @@ fn kind_rules(group: ApiGroup) -> [Rule; 2] {
     ]
 }
 
-/// The rule for Tenants that administrators write through the API of the broker.
-fn write_rule(group: ApiGroup) -> Rule {
+/// The rule for Tenants that administrators write through the API of the broker. It only reads those
+/// of Capsule's group.
+fn write_rule() -> Rule {
     rule(
         "create, change and delete Tenants for administrators of the broker (tenants.write)",
-        group.name(),
+        ApiGroup::TenantBroker.name(),
         ["tenants"],
         vec![],
         &["create", "update", "delete"],

@@ -11,6 +11,12 @@ const DESCRIPTIVE_DOMAIN: &str = "app.kubernetes.io";
 /// The annotation in which `kubectl apply` keeps the file that it applied. It steers nothing.
 pub const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// Annotation of a Tenant that says what its deletion does.
+pub const ON_DELETE_ANNOTATION: &str = "tenant-broker.io/on-delete";
+/// Value of [`ON_DELETE_ANNOTATION`]: the namespaces stay, so the Tenant may be deleted although it
+/// has some.
+pub const KEEP_NAMESPACES: &str = "keep-namespaces";
+
 /// Whether a key is a name that Kubernetes accepts (`metadata.labels`), and steers neither the
 /// cluster nor the broker.
 pub(super) fn may_be_set(key: &str) -> bool {

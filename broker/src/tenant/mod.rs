@@ -52,7 +52,7 @@ pub use desired::{
 };
 pub use fault::Fault;
 pub use metadata::{MissingMetadata, check_requested_metadata, check_required_metadata};
-pub use metadata_key::LAST_APPLIED_ANNOTATION;
+pub use metadata_key::{KEEP_NAMESPACES, LAST_APPLIED_ANNOTATION, ON_DELETE_ANNOTATION};
 pub use name::{TenantName, TenantNameError, is_reserved_home, tenant_name_rules};
 pub use names::{
     NamespaceNameError, check_namespace_name, home_name, is_limits_name, is_namespace_name,

@@ -138,7 +138,7 @@ impl TenantController {
                 outcome.conditions.push(Condition::invalid(row.name.as_str(), &faults));
             }
             Ok(tenant) => {
-                let of = (&row, &object);
+                let of = (&row, &*object);
                 let known = (rows, &relabelled);
                 let work = self.carry_out(of, &tenant, known, &snapshot, &mut outcome);
                 Box::pin(work).await?;

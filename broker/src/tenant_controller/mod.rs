@@ -76,7 +76,10 @@ use crate::{
     base::{clock::Clock, db::Db, telemetry::Metrics},
     cluster::Cluster,
     identity::PersonRules,
-    tenant::{ApiGroup, TenantCache, TenantName, TenantSettings, Tenants},
+    tenant::{
+        ApiGroup, Condition, Inputs, Tenant, TenantCache, TenantName, TenantSettings, Tenants,
+        desired_state,
+    },
     tier::Tiers,
     workspace::Workspaces,
 };
@@ -195,6 +198,19 @@ impl TenantController {
         {
             std::panic::resume_unwind(error.into_panic());
         }
+    }
+
+    /// What of a Tenant the settings do not allow, or the broker does not carry out.
+    pub fn conditions_of(&self, tenant: &Tenant) -> Vec<Condition> {
+        let inputs = Inputs {
+            tenant,
+            suspended: false,
+            members: &[],
+            namespaces: &[],
+            settings: &self.settings,
+            tiers: &self.tiers,
+        };
+        desired_state(&inputs).conditions
     }
 
     /// Adds a tenant to the queue of this process.

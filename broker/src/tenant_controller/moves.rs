@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use crate::tenant::ApiGroup;
 
-    fn namespace(metadata: Value) -> Namespace {
+    fn namespace(metadata: &Value) -> Namespace {
         serde_json::from_value(json!({"metadata": metadata})).unwrap()
     }
 
@@ -371,7 +371,7 @@ mod tests {
     fn both_labels_and_the_uid_of_the_namespace_confirm_a_move() {
         let labels = json!({TENANT_LABEL: "lunar", TENANT_UID_LABEL: "t-1"});
         let confirmed =
-            |metadata: Value| is_confirmed(&announced(), &lunar(), &namespace(metadata));
+            |metadata: Value| is_confirmed(&announced(), &lunar(), &namespace(&metadata));
         assert!(confirmed(json!({"uid": "n-1", "labels": labels})));
         for metadata in [
             json!({"uid": "n-2", "labels": labels}),
@@ -395,7 +395,7 @@ mod tests {
             change_at: 1_767_323_045_000,
         };
         let is_same = |labels: Value, created: &str| {
-            let live = namespace(json!({"labels": labels, "creationTimestamp": created}));
+            let live = namespace(&json!({"labels": labels, "creationTimestamp": created}));
             is_same_namespace(&row, &live)
         };
         let lunar = json!({TENANT_LABEL: "lunar"});

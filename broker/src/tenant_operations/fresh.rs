@@ -67,7 +67,7 @@ impl TenantOperations {
         caller: &Caller,
         row: TenantRow,
     ) -> Result<FreshTenant, TenantError> {
-        let (tenant, is_terminating) = self.read_object(&row).await?;
+        let (tenant, is_terminating) = self.read_tenant(&row).await?;
         let rights = rights_of(&tenant, &self.person(caller).await?, &self.settings);
         if !rights.is_member() {
             return Err(WorkspaceError::NotMember(row.name.to_string()).into());
@@ -79,7 +79,7 @@ impl TenantOperations {
     ///
     /// # Errors
     /// [`TenantError::NotFound`] if the object is gone; the Tenant is not valid or cannot be read.
-    pub(super) async fn read_object(&self, row: &TenantRow) -> Result<(Tenant, bool), TenantError> {
+    pub(super) async fn read_tenant(&self, row: &TenantRow) -> Result<(Tenant, bool), TenantError> {
         let object = self.cluster.get_custom(&row.group.resource(), row.name.as_str()).await?;
         let object = match object {
             CustomObject::Found(object)

@@ -1,5 +1,5 @@
 //! Operations on tenants that people request: lists, membership, creation of namespaces, and for
-//! administrators suspension and resumption.
+//! administrators suspension, resumption, and writes of Tenants.
 //!
 //! The copy of the Tenants in [`TenantCache`] answers reads and chooses tenants. Rights are decided
 //! on a Tenant that the API server returned just now (`fresh`). Decisions are recorded before the
@@ -13,9 +13,12 @@
 //! | `list`, `members` | reads |
 //! | `join`, `bound` | membership |
 //! | `choose`, `create` | creation of namespaces |
+//! | `authorize` | authorization of what administrators do |
 //! | `suspend` | suspension and resumption |
+//! | `write` | creation, change and deletion of Tenants |
 
 pub mod api;
+mod authorize;
 mod bound;
 mod choose;
 mod create;
@@ -28,6 +31,7 @@ mod move_namespace;
 mod move_plan;
 mod suspend;
 mod viewer;
+mod write;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -35,6 +39,7 @@ use uuid::Uuid;
 
 pub use error::TenantError;
 pub use list::CallerTenants;
+pub use write::{DeleteOptions, TenantWriteError, WriteOptions};
 
 use crate::{
     base::{clock::Clock, db::Db, telemetry::Metrics},

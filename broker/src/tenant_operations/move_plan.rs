@@ -70,7 +70,7 @@ impl TenantOperations {
         namespace: &str,
     ) -> Result<PlannedMove, TenantError> {
         let to = self.tenants.by_name(to).await?.ok_or(TenantError::NotFound)?;
-        let (tenant, is_terminating) = self.read_object(&to).await?;
+        let (tenant, is_terminating) = self.read_tenant(&to).await?;
         let missing = || TenantError::NoNamespace(namespace.to_owned());
         let live = self.cluster.namespace(namespace).await?.ok_or_else(missing)?;
         let row = self.tenants.namespace_row(namespace).await?;

@@ -26,7 +26,7 @@ pub(crate) const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "tenant_operations",
-        "operations on tenants that people request: membership, namespaces, suspension",
+        "operations on tenants that people request: membership, namespaces, suspension, writes of Tenants",
     ),
     ("user", "management of users by administrators"),
     ("tier_role", "permissions that the tiers' ClusterRoles really grant"),

@@ -15,8 +15,8 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use sqlx::Connection as _;
 use tenant_shared::{
-    ROLE_BINDING_NAME, RevocationState, RevokedBy, SERVICE_ACCOUNT_NAME, StepResult,
-    SuspendRequest, WorkspaceStatus,
+    ApplyTenantRequest, ROLE_BINDING_NAME, RevocationState, RevokedBy, SERVICE_ACCOUNT_NAME,
+    StepResult, SuspendRequest, WorkspaceStatus,
 };
 use uuid::Uuid;
 
@@ -237,6 +237,56 @@ async fn the_rights_to_list_for_members_of_tenants_are_needed() {
         }
         role.whole(right).await.unwrap();
     }
+}
+
+/// The API group of Tenants that the broker writes.
+const TENANTS: &str = "tenant-broker.io";
+
+/// The rights on Tenants that are there with `tenants.write` alone.
+fn writes_of_tenants(role: &Role) -> Vec<&Right> {
+    let is_write = |right: &&Right| {
+        right.resource == "tenants" && !["get", "list", "watch"].contains(&right.verb.as_str())
+    };
+    role.rights.iter().filter(is_write).collect()
+}
+
+#[tokio::test]
+async fn the_rights_to_write_tenants_are_needed_and_absent_without_the_setting() {
+    let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
+    let world = builder.installed("tenants.write", true).start().await.unwrap();
+    let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
+    let role = Role::open(&world).await.unwrap();
+    let rights = writes_of_tenants(&role);
+    let verbs: Vec<&str> = rights.iter().map(|right| right.verb.as_str()).collect();
+    assert_eq!(verbs, ["create", "update", "delete"]);
+    assert!(rights.iter().all(|right| right.group == TENANTS && right.name.is_empty()));
+    let spec = |quota: u32| {
+        let owner = json!({"kind": "User", "name": "alice"});
+        json!({"owners": [owner], "namespaceOptions": {"quota": quota}})
+    };
+    let apply = async |name: &str, quota: u32| {
+        let request = ApplyTenantRequest { spec: spec(quota), ..ApplyTenantRequest::default() };
+        operator.apply_tenant(name, &request, "").await.map(drop)
+    };
+    apply("solar", 1).await.unwrap();
+    for right in rights {
+        role.without(right).await.unwrap();
+        let run = async || match right.verb.as_str() {
+            "create" => apply("lunar", 1).await,
+            "update" => apply("solar", 2).await,
+            _ => operator.delete_tenant("solar", "").await.map(drop),
+        };
+        let refused = super::refused(run().await);
+        assert_eq!(refused.status, http::StatusCode::FORBIDDEN, "{refused}");
+        assert!(refused.body.contains("cannot"), "the text of the API server: {refused}");
+        role.whole(right).await.unwrap();
+        run().await.unwrap();
+    }
+
+    let settings = World::builder().own_control_plane().installed("tenants.enabled", true);
+    let world = settings.start().await.unwrap();
+    let role = Role::open(&world).await.unwrap();
+    assert!(writes_of_tenants(&role).is_empty(), "{:?}", writes_of_tenants(&role));
 }
 
 /// One verb on one resource, possibly for one name.

@@ -55,6 +55,7 @@ impl CachedFailure {
             message: self.message.clone(),
             hint: self.hint.clone(),
             retry_after: None,
+            code: None,
         }
     }
 

@@ -45,7 +45,7 @@ fn run(line: &str, url: &str) -> io::Result<()> {
 }
 
 /// Splits a command line into words: quotes group, a backslash escapes the next character.
-fn split_words(line: &str) -> Vec<String> {
+pub(crate) fn split_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub(crate) use browser::open_browser;
+pub(crate) use browser::{open_browser, split_words};
 pub(crate) use command::login;
 
 use crate::{

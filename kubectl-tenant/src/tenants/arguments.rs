@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Subcommand, ValueHint};
-use tenant_shared::is_dns_label;
+use clap::{ArgAction, Args, Subcommand, ValueEnum, ValueHint};
+use tenant_shared::{NamespacesOnDelete, is_dns_label};
 
 use super::why::ResourceTarget;
 use crate::{
@@ -28,6 +28,14 @@ pub(crate) enum TenantsAction {
     Get(NamedTenant),
     /// List the members of a tenant (owners and administrators)
     Members(NamedTenant),
+    /// Create a Tenant, from flags or a file (administrators)
+    Create(CreateTenant),
+    /// Make Tenants as a file says (administrators)
+    Apply(ApplyTenants),
+    /// Change a Tenant in your editor (administrators)
+    Edit(EditTenant),
+    /// Delete a Tenant: its people lose the rights that it gives them (administrators)
+    Delete(DeleteTenant),
     /// Suspend a tenant: nobody has rights in its namespaces any more (administrators)
     Suspend(SuspendTenant),
     /// Resume a suspended tenant (administrators)
@@ -39,6 +47,124 @@ pub(crate) struct NamedTenant {
     /// Name of the tenant
     #[arg(value_parser = dns_label)]
     pub(crate) tenant: String,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+/// What a command does without writing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    /// Write
+    #[default]
+    None,
+    /// Read the flags or the file only; the broker is not asked
+    Client,
+    /// Let the broker and the API server validate
+    Server,
+}
+
+/// What becomes of the namespaces of a deleted Tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeptNamespaces {
+    /// The Tenant is not deleted if it has any
+    #[default]
+    Refuse,
+    /// They stay, with everything in them
+    Keep,
+}
+
+impl From<KeptNamespaces> for NamespacesOnDelete {
+    fn from(namespaces: KeptNamespaces) -> Self {
+        match namespaces {
+            KeptNamespaces::Refuse => Self::Refuse,
+            KeptNamespaces::Keep => Self::Keep,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateTenant {
+    /// Name of the tenant: at most 40 lower case letters, digits and dashes
+    #[arg(value_parser = dns_label, required_unless_present = "file", conflicts_with = "file")]
+    pub(crate) name: Option<String>,
+    /// User who owns it, by the name that Tenants have for people; repeat it for several
+    #[arg(long = "owner", value_name = "USER", conflicts_with = "file")]
+    pub(crate) owners: Vec<String>,
+    /// Group that owns it; repeat it for several
+    #[arg(long = "owner-group", value_name = "GROUP", conflicts_with = "file")]
+    pub(crate) owner_groups: Vec<String>,
+    /// ServiceAccount that owns it; repeat it for several
+    #[arg(long = "owner-service-account", value_name = "NAMESPACE:NAME", value_parser = service_account, conflicts_with = "file")]
+    pub(crate) owner_service_accounts: Vec<(String, String)>,
+    /// How many namespaces it may have [default: no limit]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "file")]
+    pub(crate) quota: Option<u32>,
+    /// Tier of its namespaces
+    #[arg(long, value_name = "TIER", conflicts_with = "file")]
+    pub(crate) tier: Option<String>,
+    /// YAML file with Tenants, instead of the flags; - is standard input
+    #[arg(short = 'f', long = "filename", id = "file", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
+    /// Write nothing: with client and -o yaml print the Tenant for kubectl or Git
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub(crate) dry_run: DryRun,
+    /// Reason, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyTenants {
+    /// YAML file with Tenants; - is standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+    /// Write nothing
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub(crate) dry_run: DryRun,
+    /// Also change fields that other field managers have set, such as a GitOps tool
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
+    /// Reason, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EditTenant {
+    /// Name of the tenant
+    #[arg(value_parser = dns_label)]
+    pub(crate) tenant: String,
+    /// Also change fields that other field managers have set, such as a GitOps tool
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
+    /// Reason, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteTenant {
+    /// Name of the tenant
+    #[arg(value_parser = dns_label)]
+    pub(crate) tenant: String,
+    /// What becomes of its namespaces
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
+    pub(crate) namespaces: KeptNamespaces,
+    /// Do not ask for a confirmation
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Delete nothing: let the broker check
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Reason, for the audit trail
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }
@@ -233,6 +359,16 @@ fn dns_label(text: &str) -> Result<String, String> {
         Err("a name has 1 to 63 lower case letters, digits and dashes, and begins and ends with a \
              letter or digit"
             .to_owned())
+    }
+}
+
+/// Parses a ServiceAccount: its namespace, a colon and its name.
+fn service_account(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((namespace, name)) if is_dns_label(namespace) && !name.is_empty() => {
+            Ok((namespace.to_owned(), name.to_owned()))
+        }
+        _ => Err("write NAMESPACE:NAME".to_owned()),
     }
 }
 

@@ -3,14 +3,34 @@
 
 use http::Method;
 use tenant_shared::{
-    CreateNamespaceRequest, MoveNamespaceRequest, NamespaceMovePlan, TenantInfo, TenantList,
-    TenantMemberList, TenantNamespace, TenantNamespaceList, TenantSuspension, Workspace,
+    ApplyTenantRequest, CreateNamespaceRequest, CreateTenantRequest, MoveNamespaceRequest,
+    NamespaceMovePlan, NamespacesOnDelete, TenantDeletion, TenantInfo, TenantList,
+    TenantMemberList, TenantNamespace, TenantNamespaceList, TenantObject, TenantSuspension,
+    TenantWrite, Workspace,
 };
+use url::form_urlencoded::Serializer;
 
 use crate::{
     broker::{Broker, json_body},
     error::Error,
 };
+
+/// How a Tenant is applied.
+#[derive(Clone, Copy)]
+pub(super) struct ApplyFlags {
+    pub(super) dry_run: bool,
+    /// Whether fields of other field managers are changed.
+    pub(super) force: bool,
+}
+
+/// How a Tenant is deleted.
+pub(super) struct DeletionFlags<'a> {
+    pub(super) namespaces: NamespacesOnDelete,
+    /// Precondition: the Tenant has this uid.
+    pub(super) uid: Option<&'a str>,
+    pub(super) dry_run: bool,
+    pub(super) reason: Option<&'a str>,
+}
 
 impl Broker {
     /// Lists the tenants that this user may see.
@@ -78,5 +98,49 @@ impl Broker {
         reason: Option<&str>,
     ) -> Result<TenantSuspension, Error> {
         self.post_reason(&format!("/tenants/{name}/{verb}"), reason).await
+    }
+
+    /// Returns a Tenant as the API server has it, for administrators.
+    pub(super) async fn tenant_spec(&self, name: &str) -> Result<TenantObject, Error> {
+        self.parse(&self.call(Method::GET, &format!("/tenants/{name}/spec"), None).await?)
+    }
+
+    /// Creates a Tenant.
+    pub(super) async fn create_tenant(
+        &self,
+        request: &CreateTenantRequest,
+        dry_run: bool,
+    ) -> Result<TenantWrite, Error> {
+        let body = json_body(request)?;
+        let path = format!("/tenants?dry_run={dry_run}");
+        self.parse(&self.call(Method::POST, &path, Some(body)).await?)
+    }
+
+    /// Creates a Tenant, or replaces its specification.
+    pub(super) async fn apply_tenant(
+        &self,
+        name: &str,
+        request: &ApplyTenantRequest,
+        flags: ApplyFlags,
+    ) -> Result<TenantWrite, Error> {
+        let body = json_body(request)?;
+        let ApplyFlags { dry_run, force } = flags;
+        let path = format!("/tenants/{name}?dry_run={dry_run}&force={force}");
+        self.parse(&self.call(Method::PUT, &path, Some(body)).await?)
+    }
+
+    /// Deletes a Tenant.
+    pub(super) async fn delete_tenant(
+        &self,
+        name: &str,
+        flags: &DeletionFlags<'_>,
+    ) -> Result<TenantDeletion, Error> {
+        let mut query = Serializer::new(String::new());
+        query.append_pair("namespaces", flags.namespaces.as_str());
+        query.append_pair("dry_run", if flags.dry_run { "true" } else { "false" });
+        query.extend_pairs(flags.uid.map(|uid| ("uid", uid)));
+        query.extend_pairs(flags.reason.map(|reason| ("reason", reason)));
+        let path = format!("/tenants/{name}?{}", query.finish());
+        self.parse(&self.call(Method::DELETE, &path, None).await?)
     }
 }

@@ -4,7 +4,7 @@ use tenant_shared::{TenantInfo, TenantMember, TenantRole};
 
 use super::{
     arguments::{NamedTenant, Tenants as Options, TenantsAction},
-    suspension,
+    suspension, write,
 };
 use crate::{
     account::Account, cli::Shown, error::Error, output, runtime, store::AccountFlags, world::World,
@@ -21,6 +21,10 @@ pub(crate) fn tenants(
         Some(TenantsAction::List(shown)) => list(flags, *shown, world),
         Some(TenantsAction::Get(named)) => get(flags, named, world),
         Some(TenantsAction::Members(named)) => members(flags, named, world),
+        Some(TenantsAction::Create(options)) => write::create(flags, options, world),
+        Some(TenantsAction::Apply(options)) => write::apply(flags, options, world),
+        Some(TenantsAction::Edit(options)) => write::edit(flags, options, world),
+        Some(TenantsAction::Delete(options)) => write::delete(flags, options, world),
         Some(TenantsAction::Suspend(options)) => suspension::suspend(flags, options, world),
         Some(TenantsAction::Resume(options)) => suspension::resume(flags, options, world),
     }

@@ -6,24 +6,29 @@
 //! | `calls` | the calls of the broker's API |
 //! | `choose` | which of a person's tenants a namespace belongs to |
 //! | `membership` | becoming a member of a tenant |
-//! | `list`, `suspension` | `tenants` |
+//! | `list`, `suspension`, `write` | `tenants` |
 //! | `namespaces`, `deletion`, `moves` | `namespaces` |
 //! | `use_tenant` | `use` |
 //! | `why` | `why`: the parser of the API server's reason, and the explanation |
-//! | `import` | `import`: the documents of a file, their translation, and the report |
+//! | `import` | `import`: the translation, and the report |
+//! | `input_file`, `documents`, `render` | YAML files: their text, their objects, and how objects are written |
 
 pub(crate) mod arguments;
 mod calls;
 mod choose;
 mod deletion;
+mod documents;
 mod import;
+mod input_file;
 mod list;
 mod membership;
 mod moves;
 mod namespaces;
+mod render;
 mod suspension;
 mod use_tenant;
 mod why;
+mod write;
 
 pub(crate) use choose::own_tenants;
 pub(crate) use import::import;

@@ -147,6 +147,8 @@ fn tenants_and_their_namespaces_are_completed() {
         &["use", ""][..],
         &["tenants", "get", ""],
         &["tenants", "members", ""],
+        &["tenants", "edit", ""],
+        &["tenants", "delete", ""],
         &["namespaces", "--tenant", ""],
         &["namespaces", "create", "--tenant="],
         &["namespaces", "transfer", "solar-a", "--to", ""],

@@ -380,3 +380,173 @@ fn a_refused_move_is_neither_announced_nor_labelled() {
     assert_eq!(document["refusals"], json!(["tenant solar is suspended: resume it"]));
     assert_eq!(changes(&broker), []);
 }
+
+/// Responds like a broker that writes Tenants, for an administrator. It refuses the quota 0.
+fn writes(request: &RecordedRequest) -> Option<StubResponse> {
+    let path = request.path.split('?').next().unwrap();
+    let spec = json!({
+        "owners": [{"kind": "User", "name": "alice"}], "namespaceOptions": {"quota": 3},
+    });
+    let object = json!({
+        "name": "solar", "api_group": "tenant-broker.io", "uid": "u1", "generation": 7, "spec": spec,
+    });
+    let write = |result: &str| {
+        json_response(
+            200,
+            &json!({
+                "result": result, "dry_run": false, "tenant": object, "conditions": [],
+                "changes": ["spec.namespaceOptions.quota: 3 -> \u{1b}[2J5"],
+            }),
+        )
+    };
+    let body: Value = serde_json::from_str(&request.body).unwrap_or_default();
+    match (request.method.as_str(), path) {
+        ("GET", "/api/v1/tenants/solar/spec") => Some(json_response(200, &object)),
+        ("PUT", "/api/v1/tenants/solar") if body["spec"]["namespaceOptions"]["quota"] == 0 => {
+            Some(problem(400, "invalid_request"))
+        }
+        ("PUT", "/api/v1/tenants/solar") => Some(write("configured")),
+        ("PUT", _) if path.starts_with("/api/v1/tenants/") => Some(problem(409, "field_conflict")),
+        ("DELETE", "/api/v1/tenants/solar") => Some(json_response(
+            200,
+            &json!({
+                "name": "solar", "uid": "u1", "dry_run": request.path.contains("dry_run=true"),
+                "is_terminating": false, "kept_namespaces": ["solar-a"],
+            }),
+        )),
+        _ => None,
+    }
+}
+
+/// Writes an editor, a shell script that gets the file, and runs `tenants edit solar` with it.
+fn edit(home: &Home, script: &str) -> CommandOutput {
+    let path = home.path("editor.sh");
+    std::fs::write(&path, script).unwrap();
+    let mut command = home.command(&["tenants", "edit", "solar"]);
+    let editor = format!("sh '{}'", path.display());
+    let temporary = home.path("tmp");
+    std::fs::create_dir_all(&temporary).unwrap();
+    run(command
+        .env("TENANT_BROKER_URL", &home.broker)
+        .env("EDITOR", editor)
+        .env("TMPDIR", temporary))
+}
+
+/// Names of the folders of edited files that are left.
+fn kept(home: &Home) -> Vec<std::path::PathBuf> {
+    let folders = std::fs::read_dir(home.path("tmp")).unwrap();
+    folders.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn an_edit_sends_the_version_that_was_opened() {
+    let (home, broker) = signed_in(writes);
+    let output = edit(&home, "sed -i 's/quota: 3/quota: 5/' \"$1\"\n");
+    assert_eq!(output.stdout, "tenant solar configured\n", "{output:?}");
+    assert!(output.stderr.contains("solar: spec.namespaceOptions.quota: 3 -> "), "{output:?}");
+    assert!(!output.stderr.contains('\u{1b}'), "{output:?}");
+    let (line, body) = changes(&broker).remove(0);
+    assert_eq!(line, "PUT /api/v1/tenants/solar?dry_run=false&force=false");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((&body["uid"], &body["generation"]), (&json!("u1"), &json!(7)));
+    assert_eq!(body["spec"]["namespaceOptions"]["quota"], 5);
+    assert!(kept(&home).is_empty());
+}
+
+#[test]
+fn an_edit_without_a_change_sends_nothing() {
+    let (home, broker) = signed_in(writes);
+    for script in ["true\n", ": > \"$1\"\n", "printf '# only a comment' > \"$1\"\n"] {
+        let output = edit(&home, script);
+        assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{output:?}");
+        assert!(output.stderr.contains("Edit cancelled"), "{output:?}");
+    }
+    assert!(changes(&broker).is_empty() && kept(&home).is_empty());
+}
+
+#[test]
+fn a_refused_edit_is_opened_again_and_kept_if_it_is_not_corrected() {
+    let (home, broker) = signed_in(writes);
+    let correct = "if grep -q '^# The change was not accepted' \"$1\"\n\
+                   then sed -i 's/quota: 0/quota: 6/' \"$1\"\n\
+                   else sed -i 's/quota: 3/quota: 0/' \"$1\"\nfi\n";
+    let output = edit(&home, correct);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "tenant solar configured\n"));
+    assert_eq!(changes(&broker).len(), 2);
+    assert!(kept(&home).is_empty());
+
+    for (script, code) in [
+        ("sed -i 's/quota: 3/quota: 0/' \"$1\"\n", 5),
+        ("sed -i 's/name: solar/name: lunar/' \"$1\"\n", 1),
+        ("grep -q '^{' \"$1\" || echo '{' >> \"$1\"\n", 1),
+        ("echo 'x: [' >> \"$1\"; exit 3\n", 1),
+    ] {
+        let output = edit(&home, script);
+        assert_eq!((output.code, output.stdout.as_str()), (code, ""), "{script}: {output:?}");
+        let folder = kept(&home).remove(0);
+        let file = folder.join("solar.yaml");
+        let line = format!("your text is in {}", file.display());
+        assert!(output.stderr.contains(&line), "{script}: {output:?}");
+        let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&folder).unwrap());
+        assert_eq!(mode & 0o777, 0o700);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn a_missing_editor_is_named() {
+    let (home, _broker) = signed_in(writes);
+    let mut command = home.command(&["tenants", "edit", "solar"]);
+    let output = run(command
+        .env("TENANT_BROKER_URL", &home.broker)
+        .env("KUBE_EDITOR", "/nonexistent/editor -w"));
+    let error = output.failed(1);
+    assert!(error.contains("cannot run the editor /nonexistent/editor"), "{error}");
+    assert!(error.contains("KUBE_EDITOR"), "{error}");
+}
+
+#[test]
+fn a_deletion_is_about_the_tenant_that_was_confirmed() {
+    let (home, broker) = signed_in(writes);
+    // Standard input is no terminal.
+    let output = command(&home, &["tenants", "delete", "solar"]);
+    assert!(output.failed(2).contains("--yes"), "{output:?}");
+    assert!(changes(&broker).is_empty());
+    let args = ["tenants", "delete", "solar", "--namespaces=keep", "--yes", "--reason", "a&b"];
+    let output = command(&home, &args);
+    assert_eq!(output.stdout, "tenant solar deleted\n", "{output:?}");
+    assert!(output.stderr.contains("namespace solar-a stays"), "{output:?}");
+    let lines: Vec<String> = changes(&broker).into_iter().map(|(line, _)| line).collect();
+    let path = "DELETE /api/v1/tenants/solar?namespaces=keep";
+    assert_eq!(
+        lines,
+        [
+            format!("{path}&dry_run=true&reason=a%26b"),
+            format!("{path}&dry_run=false&uid=u1&reason=a%26b"),
+        ]
+    );
+}
+
+#[test]
+fn each_tenant_of_a_file_is_applied() {
+    let (home, broker) = signed_in(writes);
+    let file = home.path("tenants.yaml");
+    let manifest = |name: &str| {
+        format!(
+            "apiVersion: tenant-broker.io/v1alpha1\nkind: Tenant\nmetadata: {{name: {name}, labels: \
+             {{a: b}}}}\nspec: {{owners: [{{kind: User, name: alice}}]}}\n---\n"
+        )
+    };
+    std::fs::write(&file, manifest("lunar") + &manifest("solar") + &manifest("mars")).unwrap();
+    let args = ["tenants", "apply", "-f", file.to_str().unwrap()];
+    let output = command(&home, &args);
+    assert_eq!((output.code, output.stdout.as_str()), (5, "tenant solar configured\n"));
+    assert!(output.stderr.contains("Tenants that were not applied: lunar, mars"), "{output:?}");
+    assert!(output.stderr.contains("use kubectl for metadata.labels"), "{output:?}");
+    assert_eq!(changes(&broker).len(), 3);
+    let dry = command(&home, &[&args[..], &["--dry-run=client"]].concat());
+    assert_eq!(dry.stdout.lines().count(), 3, "{dry:?}");
+    assert_eq!(changes(&broker).len(), 3);
+    std::fs::write(&file, "apiVersion: v1\nkind: Pod\n").unwrap();
+    assert!(command(&home, &args).failed(1).contains("document 1 is no Tenant"));
+}

@@ -1,6 +1,6 @@
 //! The union of label selectors of several tenants, as one label selector. Pure.
 //!
-//! The requirements of a label selector are ANDed (API concepts, "Label selectors"), so that only
+//! The requirements of a label selector are joined with AND (API concepts, "Label selectors"), so that only
 //! some unions are label selectors: those of selectors that have the same keys and together every
 //! combination of their values. `{pool: a}` and `{pool: b}` are `pool in (a,b)`; `{pool: a}` and
 //! `{zone: b}` are no selector at all.
@@ -195,15 +195,12 @@ mod tests {
     /// Whether an object with these labels is selected, as the API server decides it.
     fn selects(requirements: &str, object: &RequiredLabels) -> bool {
         super::super::selector::parse(requirements).unwrap().iter().all(|requirement| {
-            match requirement.split_once(" in ") {
-                Some((key, values)) => {
-                    let values = values.trim_matches(['(', ')']);
-                    object.get(key).is_some_and(|value| values.split(',').any(|it| it == value))
-                }
-                None => {
-                    let (key, value) = requirement.split_once('=').unwrap();
-                    object.get(key).is_some_and(|it| it == value)
-                }
+            if let Some((key, values)) = requirement.split_once(" in ") {
+                let values = values.trim_matches(['(', ')']);
+                object.get(key).is_some_and(|value| values.split(',').any(|it| it == value))
+            } else {
+                let (key, value) = requirement.split_once('=').unwrap();
+                object.get(key).is_some_and(|it| it == value)
             }
         })
     }

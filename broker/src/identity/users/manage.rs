@@ -108,7 +108,7 @@ UPDATE users SET status = status WHERE id = $1 AND status = $2 AND role = 'admin
 
 /// Locks the row of a user until the transaction ends. Returns whether the user is an active
 /// administrator, which they then stay until that end.
-async fn lock_administrator(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
+pub(crate) async fn lock_administrator(tx: &mut Tx, id: Uuid) -> sqlx::Result<bool> {
     on_engine!(tx.connection(), c => sqlx::query(LOCK_ADMINISTRATOR)
         .bind(id).bind(ACTIVE)
         .execute(c).await.map(|done| done.rows_affected() == 1))

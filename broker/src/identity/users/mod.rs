@@ -11,8 +11,8 @@ pub(super) use self::{
 };
 pub(crate) use self::{
     manage::{
-        UserRow, by_name, change_as_administrator, emails, exists, find, list, set_active,
-        set_email, set_suspended,
+        UserRow, by_name, change_as_administrator, emails, exists, find, list, lock_administrator,
+        set_active, set_email, set_suspended,
     },
     sign_in::lock_if_active,
 };

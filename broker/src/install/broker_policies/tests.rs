@@ -55,6 +55,24 @@ fn the_manifest_with_tenants() {
     insta::assert_snapshot!(manifest(&with_tenants(TenantSettings::default())));
 }
 
+/// With `tenants.write` the broker writes Tenants of its own group, and of their metadata one
+/// annotation.
+#[test]
+fn the_policy_and_the_rights_with_which_the_broker_writes_tenants() {
+    let write = TenantSettings { write: true, ..TenantSettings::default() };
+    let parameters = Parameters { capsule_api: true, ..with_tenants(write) };
+    for verb in ["create", "update", "delete", "patch", "deletecollection"] {
+        let expected = ["create", "update", "delete"].contains(&verb);
+        assert_eq!(has(&parameters, verb, "tenant-broker.io", "tenants", ""), expected, "{verb}");
+        assert!(!has(&parameters, verb, "capsule.clastix.io", "tenants", ""), "{verb}");
+        let without = with_tenants(TenantSettings::default());
+        assert!(!has(&without, verb, "tenant-broker.io", "tenants", ""), "{verb}");
+    }
+    let policies = parameters.policies();
+    let policy = named(&policies, "tenant-broker-fence-tenants");
+    insta::assert_snapshot!(serde_norway::to_string(&policy.policy().spec).unwrap());
+}
+
 #[test]
 fn a_policy_for_managed_namespaces_has_a_binding_for_each_label() {
     let policies = with_tenants(TenantSettings::default()).policies();

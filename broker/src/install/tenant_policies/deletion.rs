@@ -6,20 +6,16 @@ use crate::{
         policy::{Message, Namespaces, Policy, rule},
         quoted,
     },
-    tenant::ApiGroup,
+    tenant::{ApiGroup, KEEP_NAMESPACES, ON_DELETE_ANNOTATION},
 };
-
-/// Annotation of a Tenant that says what its deletion does.
-const ON_DELETE: &str = "tenant-broker.io/on-delete";
-/// Value of [`ON_DELETE`]: the namespaces stay.
-const KEEP_NAMESPACES: &str = "keep-namespaces";
 
 /// The policy for the Tenants of one API group. It exempts nobody, because it protects from a
 /// mistake, and administrators make the mistake: the annotation is the way past it.
 pub(super) fn policy(group: ApiGroup) -> Policy {
     let size = "oldObject.?status.?size.orValue(0)";
     let advice = format!(
-        "delete them first, or let them stay with the annotation {ON_DELETE}={KEEP_NAMESPACES}"
+        "delete them first, or let them stay with the annotation \
+         {ON_DELETE_ANNOTATION}={KEEP_NAMESPACES}"
     );
     Policy {
         name: match group {
@@ -35,7 +31,7 @@ pub(super) fn policy(group: ApiGroup) -> Policy {
         validations: vec![(
             format!(
                 "{size} == 0 || oldObject.metadata.?annotations[{}].orValue(\"\") == {}",
-                quoted(ON_DELETE),
+                quoted(ON_DELETE_ANNOTATION),
                 quoted(KEEP_NAMESPACES)
             ),
             Message::Built(

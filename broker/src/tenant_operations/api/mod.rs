@@ -1,7 +1,10 @@
 //! HTTP API of tenants: `/tenants`.
 
 mod announce_move;
+mod apply;
+mod create;
 mod create_namespace;
+mod delete;
 mod error;
 mod join;
 mod list;
@@ -11,12 +14,15 @@ mod plan_move;
 mod resume;
 mod service;
 mod show;
+mod show_spec;
 mod suspend;
+mod write_error;
 
 use self::{
-    announce_move::AnnounceMove, create_namespace::CreateNamespace, join::Join, list::List,
-    list_members::ListMembers, list_namespaces::ListNamespaces, plan_move::PlanMove,
-    resume::Resume, service::TenantService, show::Show, suspend::Suspend,
+    announce_move::AnnounceMove, apply::Apply, create::Create, create_namespace::CreateNamespace,
+    delete::Delete, join::Join, list::List, list_members::ListMembers,
+    list_namespaces::ListNamespaces, plan_move::PlanMove, resume::Resume, service::TenantService,
+    show::Show, show_spec::ShowSpec, suspend::Suspend,
 };
 use tenant_shared::is_dns_label;
 
@@ -35,6 +41,10 @@ pub type TenantApi = (
     AnnounceMove,
     Suspend,
     Resume,
+    Create,
+    ShowSpec,
+    Apply,
+    Delete,
 );
 
 /// The operations of this service. `None` without `tenants.enabled`: they answer 404 then.
@@ -50,7 +60,11 @@ pub fn api(tenants: Option<TenantOperations>) -> TenantApi {
         PlanMove { tenants: tenants.clone() },
         AnnounceMove { tenants: tenants.clone() },
         Suspend { tenants: tenants.clone() },
-        Resume { tenants },
+        Resume { tenants: tenants.clone() },
+        Create { tenants: tenants.clone() },
+        ShowSpec { tenants: tenants.clone() },
+        Apply { tenants: tenants.clone() },
+        Delete { tenants },
     )
 }
 

@@ -107,9 +107,10 @@ fn spec(is_changed: bool) -> Value {
 }
 
 /// Subjects of the bindings of a specification, with the ServiceAccount of the owner's membership.
-fn roles(is_changed: bool, member: Option<String>) -> Roles {
+fn roles(is_changed: bool, member: Option<&str>) -> Roles {
     let named = |name: &str| BTreeSet::from([name.to_owned()]);
-    let with_member = |name: &str| named(name).into_iter().chain(member.clone()).collect();
+    let with_member =
+        |name: &str| named(name).into_iter().chain(member.map(str::to_owned)).collect();
     let (owners, viewers) = if is_changed {
         (named(SUCCESSOR), with_member(OWNER))
     } else {
@@ -280,7 +281,7 @@ async fn fault(fixture: &Fixture, owner: &SignedIn, expected: &Expected) -> Resu
     if is_member != has_account {
         return Ok(Some(format!("a ServiceAccount of the owner: {has_account}; {members:?}")));
     }
-    let roles = roles(expected.is_changed, is_member.then_some(account));
+    let roles = roles(expected.is_changed, is_member.then_some(&*account));
     let mut desired = BTreeMap::new();
     for (role, subjects) in &roles {
         for namespace in &live {

@@ -143,11 +143,11 @@ impl Fixture {
     /// The API server refuses.
     pub async fn delete_and_keep_namespaces(&self, tenant: &str) -> Result<()> {
         let annotation = json!({"tenant-broker.io/on-delete": "keep-namespaces"});
-        let patch = json!({"metadata": {"annotations": annotation}});
+        let change = json!({"metadata": {"annotations": annotation}});
         let path = format!("{TENANTS}/{tenant}");
         let request = self.cluster.request(&Credential::Administrator, &Method::PATCH, &path)?;
         let request =
-            request.header("content-type", "application/merge-patch+json").body(patch.to_string());
+            request.header("content-type", "application/merge-patch+json").body(change.to_string());
         let (status, body) = answer(request).await?;
         ensure!(status.is_success(), "{status}: {body}");
         let (status, body) = self.cluster.admin(Method::DELETE, &path, None).await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A generator of random numbers (SplitMix64).
+/// A generator of random numbers (`SplitMix64`).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 

@@ -25,8 +25,8 @@ const WARM_UP_REQUESTS: usize = 10;
 pub(super) async fn list(testbed: &TenantTestbed, plan: TenantPlan) -> Result<Measured> {
     let lister = testbed.member("lister", &[]).await?;
     // The first list makes the membership.
-    let listed = testbed.gateway(&lister)?.get(NAMESPACES).await?;
-    let found = listed["items"].as_array().map_or(0, Vec::len);
+    let answer = testbed.gateway(&lister)?.get(NAMESPACES).await?;
+    let found = answer["items"].as_array().map_or(0, Vec::len);
     ensure!(found == SMALL, "an owner of {SMALL} namespaces lists {found}");
     let (gateway, admin) = (testbed.gateway_route(&lister)?, testbed.admin_route().await?);
     let path = format!("/{NAMESPACES}");

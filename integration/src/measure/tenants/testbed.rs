@@ -304,8 +304,8 @@ impl TenantTestbed {
         let namespace = super::population::namespace_of(BIG, 0);
         let path = format!("{}/tenant-{BIG}-view", role_bindings(&namespace));
         let annotations = json!({"measure.example.com/round": round.to_string()});
-        let patch = json!({"metadata": {"annotations": annotations}});
-        self.admin.succeed(Method::PATCH, &path, Some(&patch)).await.map(drop)
+        let change = json!({"metadata": {"annotations": annotations}});
+        self.admin.succeed(Method::PATCH, &path, Some(&change)).await.map(drop)
     }
 }
 

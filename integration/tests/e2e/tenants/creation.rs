@@ -71,9 +71,10 @@ async fn a_creation_that_a_crash_interrupts_is_finished() {
         proxy.clear();
         world.broker().crash_and_restart().await.unwrap();
         probe::until("the namespace to be complete", RECONCILE_TIMEOUT, || async {
-            let listed = api.tenant_namespaces(SOLAR).await?;
-            let row = listed.items.iter().find(|row| row.name == name);
-            let is_active = row.is_some_and(|row| row.status == "active");
+            // A refusal until the broker has read the Tenants.
+            let listed = api.tenant_namespaces(SOLAR).await;
+            let mut rows = listed.iter().flat_map(|listed| &listed.items);
+            let is_active = rows.any(|row| row.name == name && row.status == "active");
             Ok(if is_active { Probe::Ready(()) } else { Probe::NotYet(format!("{listed:?}")) })
         })
         .await
@@ -92,7 +93,7 @@ async fn a_repeated_creation_waits_until_the_namespace_is_complete() {
         .within(1..=count);
     let rule = world.proxy().unwrap().add(rule);
     api.create_tenant_namespace(SOLAR, FIRST).await.expect_err("no RoleBinding was made");
-    assert_eq!((rule.fired(), made(&world, FIRST).await), (count, vec![1, 1, 0]));
+    assert_eq!(rule.fired(), count);
     let again = api.create_tenant_namespace(SOLAR, FIRST).await.unwrap();
     assert_eq!((again.name.as_str(), again.status.as_str()), (FIRST, "active"));
     assert_eq!(made(&world, FIRST).await, [1, 1, 2]);

@@ -41,11 +41,11 @@ fn apply(path: impl Into<String>, body: Value) -> Attempt {
     Attempt { body: Some(("application/apply-patch+yaml", body)), ..attempt(Method::PATCH, path) }
 }
 
-fn labels(labels: Value) -> Value {
+fn labels(labels: &Value) -> Value {
     json!({"metadata": {"labels": labels}})
 }
 
-fn namespace(name: &str, metadata: Value) -> Value {
+fn namespace(name: &str, metadata: &Value) -> Value {
     let mut object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
     object["metadata"]["name"] = json!(name);
     object
@@ -67,14 +67,12 @@ fn of_namespaces() -> Vec<Attempt> {
     let mut attempts = vec![attempt(Method::DELETE, "api/v1/namespaces")];
     for name in ["solar-a", "lunar-a", "tenant-solar", "kube-system"] {
         let path = format!("api/v1/namespaces/{name}");
-        let moved = namespace(
-            name,
-            labels(json!({"tenant-broker.io/tenant": "lunar"}))["metadata"].clone(),
-        );
+        let moved =
+            namespace(name, &labels(&json!({"tenant-broker.io/tenant": "lunar"}))["metadata"]);
         attempts.extend([
-            patch(&path, labels(json!({"tenant-broker.io/tenant": "lunar"}))),
-            patch(&path, labels(json!({"tenant-broker.io/tenant": null}))),
-            patch(&path, labels(json!({"pod-security.kubernetes.io/enforce": "privileged"}))),
+            patch(&path, labels(&json!({"tenant-broker.io/tenant": "lunar"}))),
+            patch(&path, labels(&json!({"tenant-broker.io/tenant": null}))),
+            patch(&path, labels(&json!({"pod-security.kubernetes.io/enforce": "privileged"}))),
             patch(
                 &path,
                 json!({"metadata": {"annotations":
@@ -84,7 +82,7 @@ fn of_namespaces() -> Vec<Attempt> {
             apply(&path, moved.clone()),
             put(&path, moved.clone()),
             put(format!("{path}/finalize"), moved.clone()),
-            patch(format!("{path}/status"), labels(json!({"team": "x"}))),
+            patch(format!("{path}/status"), labels(&json!({"team": "x"}))),
             put(format!("{path}/status"), moved),
         ]);
     }
@@ -154,7 +152,8 @@ fn of_bindings() -> Vec<Attempt> {
 
 /// New namespaces that squat on names, or whose metadata decides something.
 fn of_creations() -> Vec<Attempt> {
-    let create = |name: &str, metadata: Value| post("api/v1/namespaces", namespace(name, metadata));
+    let create =
+        |name: &str, metadata: Value| post("api/v1/namespaces", namespace(name, &metadata));
     let none = || json!({});
     let labelled = |key: &str, value: &str| json!({"labels": {key: value}});
     vec![

@@ -27,6 +27,7 @@ mod random;
 mod reconcile;
 mod rest;
 mod suspension;
+mod write;
 
 use std::time::Duration;
 

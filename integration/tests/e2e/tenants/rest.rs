@@ -11,7 +11,9 @@ use integration::probe::{self, Probe};
 use integration::world::World;
 use secrecy::SecretString;
 use serde_json::{Value, json};
-use tenant_shared::{Code, StepResult, SuspendRequest, TenantInfo};
+use tenant_shared::{
+    ApplyTenantRequest, Code, CreateTenantRequest, StepResult, SuspendRequest, TenantInfo,
+};
 use uuid::Uuid;
 
 use super::reconcile::{RECONCILE_TIMEOUT, world};
@@ -125,6 +127,7 @@ async fn owners_members_administrators_and_machines_use_tenants() {
     refusals_have_codes_and_say_what_to_do(&scene).await;
     an_unknown_tenant_is_not_told_from_one_of_others(&scene).await;
     an_administrator_sees_all_tenants(&scene).await;
+    tenants_are_not_written_without_the_setting(&scene).await;
     a_machine_reads_the_tenant_of_its_membership_only(&scene).await;
     a_suspended_tenant_is_of_no_use_until_it_is_resumed(&scene).await;
 }
@@ -249,6 +252,24 @@ async fn an_administrator_sees_all_tenants(scene: &Scene) {
     assert_eq!(members, [("alice@example.com", true), ("vera@example.com", true)]);
 }
 
+async fn tenants_are_not_written_without_the_setting(scene: &Scene) {
+    let read = scene.operator.tenant_spec(SOLAR).await.unwrap();
+    let create =
+        CreateTenantRequest { name: "stellar".to_owned(), spec: read.spec.clone(), reason: None };
+    let apply = ApplyTenantRequest { spec: read.spec, ..ApplyTenantRequest::default() };
+    for (api, text) in [(&scene.operator, "tenants.write"), (&scene.owner, "administrator")] {
+        for refusal in [
+            refused(api.create_tenant(&create, "").await),
+            refused(api.create_tenant(&create, "dry_run=true").await),
+            refused(api.apply_tenant(SOLAR, &apply, "").await),
+            refused(api.delete_tenant(SOLAR, "namespaces=keep").await),
+        ] {
+            assert_eq!((refusal.status, refusal.code()), (StatusCode::FORBIDDEN, Code::Forbidden));
+            assert!(refusal.body.contains(text), "{refusal}");
+        }
+    }
+}
+
 async fn a_machine_reads_the_tenant_of_its_membership_only(scene: &Scene) {
     let membership = scene.membership().await.to_string();
     accept_builder(&scene.world, "default", &membership).await;
@@ -263,6 +284,8 @@ async fn a_machine_reads_the_tenant_of_its_membership_only(scene: &Scene) {
     assert_eq!(machine.tenant_namespaces(SOLAR).await.unwrap().items.len(), 3);
     assert_eq!(refused(machine.tenant(LUNAR).await).code(), Code::NotFound);
     assert_eq!(refused(machine.tenant_members(SOLAR).await).code(), Code::Forbidden);
+    assert_eq!(refused(machine.tenant_spec(SOLAR).await).code(), Code::Forbidden);
+    assert_eq!(refused(machine.delete_tenant(SOLAR, "").await).code(), Code::Forbidden);
     assert_eq!(refused(machine.join_tenant(SOLAR).await).code(), Code::Forbidden);
     let created = machine.create_tenant_namespace(SOLAR, "solar-machine").await;
     assert_eq!(refused(created).code(), Code::Forbidden);

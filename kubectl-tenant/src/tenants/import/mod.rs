@@ -1,32 +1,18 @@
 //! The command `import`: translates Tenants of `capsule.clastix.io` into those of this project, and
 //! reports what the broker does not carry out. It asks neither the broker nor the cluster.
 
-mod documents;
 mod fields;
 mod not_carried_out;
-mod render;
 mod translate;
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::Path,
-};
-
 use self::translate::Translation;
-use super::arguments::Import;
-use crate::{
-    error::Error,
-    world::{Input, World},
-};
-
-/// Maximum size of a file.
-const MAX_FILE_BYTES: u64 = 1024 * 1024;
+use super::{arguments::Import, documents, input_file, render};
+use crate::{error::Error, world::World};
 
 /// Runs `import`.
 pub(crate) fn import(options: &Import, world: &mut World) -> Result<(), Error> {
     let name = options.file.display().to_string();
-    let text = read(&options.file, &world.stdin)?;
+    let text = input_file::read(&options.file, &world.stdin)?;
     let in_file = |error: Error| Error { message: format!("{name}: {}", error.message), ..error };
     let mut output = Vec::new();
     for object in documents::read(&text).map_err(in_file)? {
@@ -52,26 +38,6 @@ pub(crate) fn import(options: &Import, world: &mut World) -> Result<(), Error> {
     world.print(&output.join("---\n"))?;
     world.say(format!("Tenants translated: {count}; apply them: kubectl apply -f -"));
     Ok(())
-}
-
-/// Reads a file, or standard input if its name is `-`.
-fn read(path: &Path, stdin: &Input) -> Result<String, Error> {
-    let unreadable = |error: io::Error| Error::file("read", path, &error);
-    let limit = MAX_FILE_BYTES + 1;
-    let bytes = if path == Path::new("-") {
-        stdin.bytes(limit).map_err(unreadable)?
-    } else {
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(unreadable)?;
-        file.take(limit).read_to_end(&mut bytes).map_err(unreadable)?;
-        bytes
-    };
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
-        return Err(Error::other(format!("{} has more than 1 MiB", path.display()))
-            .hint("split it, and translate the parts one after the other"));
-    }
-    String::from_utf8(bytes)
-        .map_err(|_| Error::other(format!("{} is not a UTF-8 text", path.display())))
 }
 
 /// Reports what the broker does not carry out of a Tenant.

@@ -1,5 +1,5 @@
 //! Rights of everybody in random Tenants, and after each of many random changes, compared with a
-//! model: what SelfSubjectRulesReview names, which requests succeed at the API server, and which
+//! model: what `SelfSubjectRulesReview` names, which requests succeed at the API server, and which
 //! through the gateway of each replica.
 
 mod change;
@@ -354,22 +354,22 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Where SelfSubjectRulesReview and the model differ.
+    /// Where `SelfSubjectRulesReview` and the model differ.
     async fn differences(
         &self,
         pairs: &[(Identity, usize, Credential, String)],
     ) -> Result<Vec<String>> {
         let compared = pairs.iter().map(|(who, _, credential, namespace)| async move {
-            let rules = rules_of(self.fixture.cluster(), credential, namespace).await?;
+            let found = rules_of(self.fixture.cluster(), credential, namespace).await?;
             let mut more = Vec::new();
             let roles = self.model.roles(who, namespace);
             let expected = union(&roles, &self.rules)?;
-            for rule in rules.difference(&expected) {
+            for rule in found.difference(&expected) {
                 if !is_review(rule)? {
                     more.push(rule);
                 }
             }
-            let less: Vec<_> = expected.difference(&rules).collect();
+            let less: Vec<_> = expected.difference(&found).collect();
             let is_equal = more.is_empty() && less.is_empty();
             let text = || {
                 let (few, lacks) = (more.iter().take(3), less.iter().take(3));

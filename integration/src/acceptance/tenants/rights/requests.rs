@@ -79,7 +79,7 @@ impl Request {
     }
 }
 
-/// The rules that SelfSubjectRulesReview names; none for a token that is not valid.
+/// The rules that `SelfSubjectRulesReview` names; none for a token that is not valid.
 ///
 /// # Errors
 /// There is no response, or another one than 201 and 401.
@@ -160,11 +160,13 @@ fn single_rules(rules: &Value) -> Rules {
 /// One of them is not known.
 pub(super) fn union(
     roles: &BTreeSet<&'static str>,
-    rules: &BTreeMap<&'static str, Rules>,
+    rules_by_role: &BTreeMap<&'static str, Rules>,
 ) -> Result<Rules> {
     let mut all = Rules::new();
     for role in roles {
-        all.extend(rules.get(role).with_context(|| format!("the role {role}"))?.iter().cloned());
+        all.extend(
+            rules_by_role.get(role).with_context(|| format!("the role {role}"))?.iter().cloned(),
+        );
     }
     Ok(all)
 }

@@ -123,7 +123,9 @@ async fn it_is_transferred(scene: &Scene, operator: &Person) {
         assert_eq!(after["metadata"]["labels"]["tenant-broker.io/tenant"], "lunar");
     }
     assert_eq!(after[0]["spec"]["hard"]["pods"], "3");
-    scene.until(&["resourcequota", "tenant-quota-1", "-n", NAMESPACE], |it| it.is_null()).await;
+    scene
+        .until(&["resourcequota", "tenant-quota-1", "-n", NAMESPACE], serde_json::Value::is_null)
+        .await;
     for action in ["MoveNamespace", "NamespaceMoved"] {
         let reasons = scene.reasons(action).await;
         for text in ["tenant lunar: namespace legacy", "tenant solar: namespace legacy"] {

@@ -15,7 +15,7 @@ use crate::gateway::{GATEWAY, through_the_gateway};
 
 const NAMESPACE: &str = "solar-a";
 /// Limit of the time until a stream ends.
-const STREAM_TIMEOUT: Duration = Duration::from_secs(60);
+const STREAM_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Whether a person may list ConfigMaps of the namespace.
 async fn may_list(api: &Api) -> bool {

@@ -59,7 +59,7 @@ rules:
   resources: ["servicemonitors"]
   verbs: ["get", "list", "watch"]
 "#;
-const ARGOPROJ: &str = r#"
+const ARGOPROJ: &str = r"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
@@ -78,7 +78,7 @@ rules:
   - update
   - patch
   - delete
-"#;
+";
 
 /// Bill, who is an administrator of the cluster, and the people whom he gives a tenant.
 struct Story {

@@ -4,12 +4,13 @@
 //! The broker is stopped, so that nothing acts on the Tenants of this cluster. Requests are dry
 //! runs, so their order does not matter.
 
+mod kind;
 mod namespaces;
 mod objects;
 
 use integration::control_plane::client;
 use integration::kubectl::Kubectl;
-use integration::world::World;
+use integration::world::{World, WorldBuilder};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -166,6 +167,10 @@ fn account(namespace: &str, name: &str) -> Value {
 /// have a binding of the broker, and one of an owner.
 async fn cluster() -> (World, Kubectl) {
     let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
+    cluster_of(builder).await
+}
+
+async fn cluster_of(builder: WorldBuilder) -> (World, Kubectl) {
     let world = builder.start().await.unwrap();
     world.broker().stop().await.unwrap();
     let admin = world.admin_kubectl().unwrap();

@@ -23,7 +23,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Object>, Error> {
         let place = format!("document {}", index + 1);
         if index >= MAX_DOCUMENTS {
             return Err(Error::other(format!("there are more than {MAX_DOCUMENTS} documents"))
-                .hint("split the file, and translate the parts one after the other"));
+                .hint("split the file"));
         }
         let invalid = |error: serde_norway::Error| {
             // The position counts from the beginning of the file.

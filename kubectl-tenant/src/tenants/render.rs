@@ -1,4 +1,4 @@
-//! The text of a translated Tenant.
+//! The YAML text of a Tenant for kubectl and for people.
 
 use serde_norway::Value;
 
