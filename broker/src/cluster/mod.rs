@@ -56,7 +56,7 @@ pub use labels::{
     labels_of_tenant,
 };
 pub use managed_fields::{FieldConflict, field_conflicts};
-pub use moved_namespace::{binds_outsiders, describe_bindings};
+pub use moved_namespace::{BindingsText, binds_outsiders};
 pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
 pub use object::{EnsuredObject, Object, ObjectComparison};
 pub use own_reads::{

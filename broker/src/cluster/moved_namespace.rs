@@ -1,13 +1,16 @@
 //! Objects in a namespace that goes from one tenant to another: bindings and limits from before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, fmt, future::ready};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::{
     core::v1::{LimitRange, ResourceQuota},
     rbac::v1::RoleBinding,
 };
-use kube::{Api, Resource, ResourceExt as _, api::ListParams};
+use kube::{
+    Api, Resource, ResourceExt as _,
+    api::{ListParams, ObjectList},
+};
 use serde::de::DeserializeOwned;
 use tenant_shared::TENANT_LABEL;
 
@@ -19,6 +22,12 @@ const MAX_ROUNDS: u32 = 20;
 const ROUND_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 /// Objects per page of a list.
 const PAGE_SIZE: u32 = 500;
+/// RoleBindings per page.
+const BINDINGS_PAGE_SIZE: u32 = 20;
+/// Subjects of one RoleBinding that a text names.
+const MAX_SUBJECTS: usize = 20;
+/// Characters of a name in a text.
+const MAX_NAME_CHARS: usize = 100;
 /// Characters of a text about RoleBindings. Audit rows have it.
 const MAX_TEXT_CHARS: usize = 8_000;
 /// Deletions that are in flight.
@@ -32,33 +41,74 @@ pub fn binds_outsiders(binding: &RoleBinding) -> bool {
     })
 }
 
-/// RoleBindings with their roles and subjects, for people; at most [`MAX_TEXT_CHARS`] characters.
-pub fn describe_bindings<'a>(bindings: impl IntoIterator<Item = &'a RoleBinding>) -> String {
-    let mut text = String::new();
-    let mut left_out = 0;
-    for binding in bindings {
-        let subjects: Vec<String> = binding
-            .subjects
+/// RoleBindings with their roles and subjects, for people. It keeps at most [`MAX_TEXT_CHARS`]
+/// characters, and counts the others. Names are quoted, and cut to [`MAX_NAME_CHARS`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BindingsText {
+    text: String,
+    chars: usize,
+    left_out: usize,
+}
+
+impl BindingsText {
+    /// The text about these RoleBindings.
+    #[cfg(test)]
+    pub(crate) fn of<'a>(bindings: impl IntoIterator<Item = &'a RoleBinding>) -> Self {
+        let mut text = Self::default();
+        bindings.into_iter().for_each(|binding| text.add(binding));
+        text
+    }
+
+    /// Whether there was no RoleBinding.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.left_out == 0
+    }
+
+    fn add(&mut self, binding: &RoleBinding) {
+        let all = binding.subjects.as_deref().unwrap_or_default();
+        let mut subjects: Vec<String> = all
             .iter()
-            .flatten()
-            .map(|subject| format!("{} {}", subject.kind, subject.name))
+            .take(MAX_SUBJECTS)
+            .map(|subject| format!("{} {}", subject.kind, quoted(&subject.name)))
             .collect();
-        let (role, subjects) = (&binding.role_ref, subjects.join(", "));
-        let one = format!("{} ({} {}: {subjects})", binding.name_any(), role.kind, role.name);
-        if text.chars().count() + one.chars().count() > MAX_TEXT_CHARS {
-            left_out += 1;
-            continue;
+        if all.len() > MAX_SUBJECTS {
+            subjects.push(format!("{} more", all.len() - MAX_SUBJECTS));
         }
-        if !text.is_empty() {
-            text.push_str("; ");
+        let (name, role, subjects) =
+            (quoted(&binding.name_any()), &binding.role_ref, subjects.join(", "));
+        let one = format!("{name} ({} {}: {subjects})", role.kind, quoted(&role.name));
+        let chars = one.chars().count();
+        // A list of another API server may have it once more.
+        if self.text.contains(&one) {
+            return;
         }
-        text.push_str(&one);
+        if self.chars + chars > MAX_TEXT_CHARS {
+            self.left_out += 1;
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.push_str("; ");
+        }
+        self.text.push_str(&one);
+        self.chars += chars + 2;
     }
-    match (left_out, text.is_empty()) {
-        (0, true) => "none".to_owned(),
-        (0, false) => text,
-        (_, _) => format!("{text} and {left_out} more"),
+}
+
+impl fmt::Display for BindingsText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.left_out, self.text.is_empty()) {
+            (0, true) => f.write_str("none"),
+            (0, false) => f.write_str(&self.text),
+            (more, _) => write!(f, "{} and {more} more", self.text),
+        }
     }
+}
+
+/// The first characters of a name, because the API server accepts nearly any name for RBAC objects.
+fn quoted(name: &str) -> String {
+    let first: String = name.chars().take(MAX_NAME_CHARS).collect();
+    let more = if first.len() < name.len() { "…" } else { "" };
+    format!("{first:?}{more}")
 }
 
 impl Cluster {
@@ -90,8 +140,31 @@ impl Cluster {
         }
     }
 
+    /// Texts about the RoleBindings of a namespace for which `goes` holds, and about the others.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub async fn describe_bindings(
+        &self,
+        namespace: &str,
+        goes: impl Fn(&RoleBinding) -> bool,
+    ) -> Result<(BindingsText, BindingsText), ClusterError> {
+        let (mut go, mut stay) = (BindingsText::default(), BindingsText::default());
+        let mut next = None;
+        loop {
+            let page = self.page_of_bindings(namespace, next).await?;
+            for binding in &page.items {
+                if goes(binding) { go.add(binding) } else { stay.add(binding) }
+            }
+            next = page.metadata.continue_.filter(|token| !token.is_empty());
+            if next.is_none() {
+                return Ok((go, stay));
+            }
+        }
+    }
+
     /// Deletes the RoleBindings of a namespace for which `goes` holds, until two lists in a row have
-    /// none. Returns those that were deleted.
+    /// none. Returns a text about those that were deleted.
     ///
     /// # Errors
     /// A request failed; [`ClusterError::Conflict`] if somebody makes such bindings again and again.
@@ -99,37 +172,65 @@ impl Cluster {
         &self,
         namespace: &str,
         goes: impl Fn(&RoleBinding) -> bool,
-    ) -> Result<Vec<RoleBinding>, ClusterError> {
-        let mut deleted: BTreeMap<String, RoleBinding> = BTreeMap::new();
+    ) -> Result<BindingsText, ClusterError> {
+        let mut deleted = BindingsText::default();
         let mut empty_lists = 0;
         for round in 0..MAX_ROUNDS {
             if round > 0 {
                 tokio::time::sleep(ROUND_INTERVAL).await;
             }
-            let all: Vec<RoleBinding> = self.list_in_namespace(namespace, "").await?;
-            let left: Vec<RoleBinding> = all.into_iter().filter(&goes).collect();
-            if left.is_empty() {
-                empty_lists += 1;
-                if empty_lists == 2 {
-                    return Ok(deleted.into_values().collect());
-                }
+            if self.delete_listed_bindings(namespace, &goes, &mut deleted).await? > 0 {
+                empty_lists = 0;
                 continue;
             }
-            empty_lists = 0;
-            let deletions: Vec<_> = left
-                .into_iter()
-                .map(|binding| async move {
-                    let (name, uid) = (binding.name_any(), binding.uid());
-                    self.delete_role_binding(namespace, &name, uid.as_deref()).await?;
-                    Ok::<_, ClusterError>(binding)
-                })
-                .collect();
-            let gone: Vec<RoleBinding> =
-                stream::iter(deletions).buffer_unordered(MAX_IN_FLIGHT).try_collect().await?;
-            deleted.extend(gone.into_iter().map(|it| (it.uid().unwrap_or_default(), it)));
+            empty_lists += 1;
+            if empty_lists == 2 {
+                return Ok(deleted);
+            }
         }
         let text = format!("RoleBindings in {namespace} are made again and again");
         Err(ClusterError::Conflict(text))
+    }
+
+    /// Deletes the RoleBindings of one list, page by page. Returns their number.
+    async fn delete_listed_bindings(
+        &self,
+        namespace: &str,
+        goes: &impl Fn(&RoleBinding) -> bool,
+        deleted: &mut BindingsText,
+    ) -> Result<usize, ClusterError> {
+        let (mut number, mut next) = (0, None);
+        loop {
+            let mut page = self.page_of_bindings(namespace, next).await?;
+            page.items.retain(goes);
+            let names: Vec<_> = page.items.iter().map(|it| (it.name_any(), it.uid())).collect();
+            let deletions: Vec<_> = names
+                .into_iter()
+                .map(|(name, uid)| async move {
+                    self.delete_role_binding(namespace, &name, uid.as_deref()).await
+                })
+                .collect();
+            let deletions = stream::iter(deletions).buffer_unordered(MAX_IN_FLIGHT);
+            deletions.try_for_each(|()| ready(Ok(()))).await?;
+            page.items.iter().for_each(|binding| deleted.add(binding));
+            number += page.items.len();
+            next = page.metadata.continue_.filter(|token| !token.is_empty());
+            if next.is_none() {
+                return Ok(number);
+            }
+        }
+    }
+
+    /// A page of the RoleBindings of a namespace. Owners make any number of them, with up to a
+    /// megabyte each, so no more than a page is in memory.
+    async fn page_of_bindings(
+        &self,
+        namespace: &str,
+        next: Option<String>,
+    ) -> Result<ObjectList<RoleBinding>, ClusterError> {
+        let api: Api<RoleBinding> = Api::namespaced(self.client(), namespace);
+        let page = ListParams { continue_token: next, ..ListParams::default() };
+        Ok(api.list(&page.limit(BINDINGS_PAGE_SIZE)).await?)
     }
 
     /// The ResourceQuotas and LimitRanges in a namespace that the broker made for other tenants than
@@ -188,13 +289,20 @@ mod tests {
             }))
             .unwrap()
         };
-        assert_eq!(describe_bindings([]), "none");
-        let two = [binding("a"), binding("b")];
-        let expected = "a (ClusterRole view: User bob, Group dev); b (ClusterRole view: User bob, \
-                        Group dev)";
-        assert_eq!(describe_bindings(&two), expected);
-        let many = vec![binding(&"x".repeat(250)); 100];
-        let text = describe_bindings(&many);
+        let text = |bindings: &[RoleBinding]| BindingsText::of(bindings).to_string();
+        assert_eq!(text(&[]), "none");
+        let two = [binding("a"), binding("b\u{1b}"), binding("a")];
+        let expected = "\"a\" (ClusterRole \"view\": User \"bob\", Group \"dev\"); \"b\\u{1b}\" \
+                        (ClusterRole \"view\": User \"bob\", Group \"dev\")";
+        assert_eq!(text(&two), expected, "each binding is named once");
+        let long = format!("\"{}\"… (", "x".repeat(100));
+        assert!(text(&[binding(&"x".repeat(250))]).starts_with(&long));
+        let mut crowd = binding("a");
+        let subject = crowd.subjects.as_ref().unwrap()[0].clone();
+        crowd.subjects = Some(vec![subject; 1_000]);
+        assert!(text(&[crowd]).ends_with(", 980 more)"));
+        let many: Vec<_> = (0..1_000).map(|n| binding(&format!("{n}{}", "x".repeat(99)))).collect();
+        let text = text(&many);
         assert!(text.len() < MAX_TEXT_CHARS + 100 && text.ends_with(" more"), "{text}");
     }
 

@@ -117,6 +117,15 @@ impl Subject {
             _ => Err(SubjectError::Namespace),
         }
     }
+
+    /// Whether this is a ServiceAccount of a namespace, or the group of all of them.
+    pub fn is_account_of(&self, of: &str) -> bool {
+        match self {
+            Self::User(_) => false,
+            Self::Group(name) => name.strip_prefix(SERVICE_ACCOUNTS_OF) == Some(of),
+            Self::ServiceAccount { namespace, .. } => namespace == of,
+        }
+    }
 }
 
 /// As a Tenant names owners: kind and name.

@@ -336,7 +336,7 @@ mod tests {
         let (solar, tenants) = (fixture.tenant("solar").await, &fixture.controller.tenants);
         tenants.claim_namespace(solar.id, "solar-a", None, None).await.unwrap();
         let (creating, gone) = ([NamespaceStatus::Creating], NamespaceStatus::Gone);
-        assert!(tenants.set_namespace_status("solar-a", &creating, gone).await.unwrap());
+        assert!(tenants.set_namespace_status(solar.id, "solar-a", &creating, gone).await.unwrap());
         fixture.controller.clean_up().await;
         assert_eq!(fixture.storage.number(ROWS).await, 1);
         fixture.storage.clock.advance(31 * 24 * 60 * 60 * 1000);

@@ -27,7 +27,7 @@ use crate::{
     cluster::{CustomObject, HomeState},
     tenant::{
         Condition, Desired, Inputs, NamespaceRow, NamespaceRows, NamespaceStatus, Tenant,
-        TenantName, TenantRow, TenantStatus, desired_state, home_name,
+        TenantRow, TenantStatus, desired_state, home_name,
     },
 };
 
@@ -210,7 +210,7 @@ impl TenantController {
         }
         outcome.conditions.append(&mut desired.conditions);
         let drift = self.drift_in((row, object), snapshot, &desired, &outcome.namespaces);
-        let failures = self.grant_all(&row.name, snapshot, &desired, is_suspended, outcome).await?;
+        let failures = self.grant_all(row, snapshot, &desired, is_suspended, outcome).await?;
         outcome.failures.extend(failures);
         // Rights go before amounts are divided, because a tenant that uses its quota again and again
         // could keep a run busy with that.
@@ -279,7 +279,7 @@ impl TenantController {
     /// objects become active. Returns what failed.
     async fn grant_all(
         &self,
-        tenant: &TenantName,
+        row: &TenantRow,
         snapshot: &Snapshot,
         desired: &Desired,
         is_suspended: bool,
@@ -313,11 +313,11 @@ impl TenantController {
             let status = outcome.namespaces.allowed.get(name);
             if granted.is_complete() && status == Some(&NamespaceStatus::Creating) {
                 let (creating, active) = ([NamespaceStatus::Creating], NamespaceStatus::Active);
-                self.tenants.set_namespace_status(name, &creating, active).await?;
+                self.tenants.set_namespace_status(row.id, name, &creating, active).await?;
             }
             if granted.is_complete()
                 && let Some(complete) = outcome.namespaces.incoming.get(name)
-                && let Err(error) = self.end_move(tenant, complete).await
+                && let Err(error) = self.end_move(&row.name, complete).await
             {
                 failures.push(format!("limits from before in {name}: {}", error_chain(&error)));
             }

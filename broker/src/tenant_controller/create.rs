@@ -133,7 +133,7 @@ impl TenantController {
         }
         filled.map_err(|error| unfinished(error.into()))?;
         let (creating, active) = ([NamespaceStatus::Creating], NamespaceStatus::Active);
-        let recorded = self.tenants.set_namespace_status(name, &creating, active).await;
+        let recorded = self.tenants.set_namespace_status(row.id, name, &creating, active).await;
         if !recorded.map_err(|error| unfinished(error.into()))? {
             self.require_counted(row, name, &new).await?;
         }

@@ -21,15 +21,16 @@ use super::{
     TenantController,
     error::ReconcileError,
     grant::Granted,
+    namespaces::has_labels_of_others,
     snapshot::{Snapshot, name_of},
     withdraw::{MAX_IN_FLIGHT, title},
 };
 use crate::{
     audit::{self, Action},
     base::error_chain,
-    cluster::{ClusterError, Object, binds_outsiders, describe_bindings},
+    cluster::{BindingsText, ClusterError, CustomObject, Object, binds_outsiders},
     tenant::{
-        MoveState, NamespaceMove, NamespaceRow, NamespaceStatus, TenantName, TenantRow,
+        MoveState, NamespaceMove, NamespaceRow, NamespaceStatus, Tenant, TenantName, TenantRow,
         TenantStatus, is_limits_name,
     },
 };
@@ -101,16 +102,65 @@ impl TenantController {
             if !self.may_begin(&announced, &to, live) {
                 continue;
             }
-            match self.cluster.delete_bindings_from_before(name, |_| true).await {
-                Ok(deleted) => {
-                    self.begin_move(&announced, Some(row), &to, &deleted).await?;
-                }
-                Err(error) => {
-                    failures.push(format!("RoleBindings in {name}: {}", error_chain(&error)));
-                }
+            let handed_over = Box::pin(self.hand_over_one(row, &announced, &to)).await;
+            if let Err(failure) = handed_over {
+                failures.push(format!("the move of {name} to tenant {}: {failure}", to.name));
             }
         }
         Ok(failures)
+    }
+
+    /// Gives one namespace to another tenant, if it has room for it. Returns what failed, for people.
+    async fn hand_over_one(
+        &self,
+        row: &TenantRow,
+        announced: &NamespaceMove,
+        to: &TenantRow,
+    ) -> Result<(), String> {
+        let name = &announced.namespace;
+        let quota = self.quota_of(to).await?;
+        let used = self.tenants.namespaces(to.id).await.map_err(|error| error_chain(&error))?;
+        let used = used.iter().filter(|row| row.status.counts()).count();
+        if let Some(quota) =
+            quota.filter(|quota| usize::try_from(*quota).is_ok_and(|it| used >= it))
+        {
+            return Err(format!("exceeded namespace quota: the tenant has {used} of {quota}"));
+        }
+        let is_announced = self.is_still_announced(announced, to).await;
+        if !is_announced.map_err(|error| error_chain(&error))? {
+            return Ok(());
+        }
+        let deleted = self.cluster.delete_bindings_from_before(name, |_| true).await;
+        let deleted = deleted.map_err(|error| error_chain(&error))?;
+        let begun = self.begin_move(announced, (Some(row), to), quota, &deleted).await;
+        begun.map(drop).map_err(|error| error_chain(&error))
+    }
+
+    /// The namespace quota of a tenant, as its Tenant says now.
+    async fn quota_of(&self, tenant: &TenantRow) -> Result<Option<u32>, String> {
+        let found = self.cluster.get_custom(&tenant.group.resource(), tenant.name.as_str()).await;
+        match found.map_err(|error| error_chain(&error))? {
+            CustomObject::Found(object)
+                if object.metadata.uid.as_deref() == Some(tenant.object_uid.as_str()) =>
+            {
+                Tenant::parse(tenant.name.as_str(), &object.data["spec"])
+                    .map(|tenant| tenant.namespace_options.quota)
+                    .map_err(|_| "the Tenant breaks rules of its definition".to_owned())
+            }
+            _ => Err("the Tenant cannot be read".to_owned()),
+        }
+    }
+
+    /// Whether a move may still begin, with the namespace and the announcement read again.
+    async fn is_still_announced(
+        &self,
+        announced: &NamespaceMove,
+        to: &TenantRow,
+    ) -> Result<bool, ReconcileError> {
+        let live = self.cluster.namespace(&announced.namespace).await?;
+        let may_begin = live.is_some_and(|live| self.may_begin(announced, to, &live));
+        let now = self.tenants.move_of(&announced.namespace).await?;
+        Ok(may_begin && now.as_ref() == Some(announced))
     }
 
     /// Takes the row of a namespace that no open tenant has. Returns the move if it has begun.
@@ -119,7 +169,7 @@ impl TenantController {
     /// The database failed.
     pub(super) async fn receive(
         &self,
-        row: &TenantRow,
+        (row, tenant): (&TenantRow, &Tenant),
         announced: &NamespaceMove,
         live: &Namespace,
     ) -> Result<Option<NamespaceMove>, ReconcileError> {
@@ -134,7 +184,9 @@ impl TenantController {
         if former.as_ref().is_some_and(|former| former.status != TenantStatus::Closed) {
             return Ok(None);
         }
-        let has_begun = self.begin_move(announced, former.as_ref(), row, &[]).await?;
+        let (tenants, quota) = ((former.as_ref(), row), tenant.namespace_options.quota);
+        let none = BindingsText::default();
+        let has_begun = self.begin_move(announced, tenants, quota, &none).await?;
         Ok(has_begun.then(|| NamespaceMove { state: MoveState::Received, ..announced.clone() }))
     }
 
@@ -147,16 +199,20 @@ impl TenantController {
             && is_confirmed(announced, to, live)
     }
 
-    /// Gives the row away. Returns false if the announcement or a tenant changed meanwhile.
+    /// Gives the row away. Returns false if the namespace, the announcement or a tenant changed
+    /// meanwhile, or if the new tenant has no room.
     async fn begin_move(
         &self,
         announced: &NamespaceMove,
-        from: Option<&TenantRow>,
-        to: &TenantRow,
-        deleted: &[RoleBinding],
+        (from, to): (Option<&TenantRow>, &TenantRow),
+        quota: Option<u32>,
+        deleted: &BindingsText,
     ) -> Result<bool, ReconcileError> {
+        if !self.is_still_announced(announced, to).await? {
+            return Ok(false);
+        }
         let events = moved_events(announced, from, to, deleted);
-        if let Err(refusal) = self.tenants.receive_namespace(announced, events).await? {
+        if let Err(refusal) = self.tenants.receive_namespace(announced, quota, events).await? {
             tracing::warn!(
                 tenant = %to.name, namespace = announced.namespace, error = %refusal,
                 "an announced move of a namespace was not carried out"
@@ -229,8 +285,7 @@ impl TenantController {
         let event = (!deleted.is_empty()).then(|| audit::Event {
             user_id: Some(received.requested_by),
             reason: Some(format!(
-                "namespace {namespace}: RoleBindings from before deleted: {}",
-                describe_bindings(&deleted)
+                "namespace {namespace}: RoleBindings from before deleted: {deleted}"
             )),
             ..audit::Event::success(Action::NamespaceMoved)
         });
@@ -267,7 +322,7 @@ impl TenantController {
 
 /// Whether the namespace of a row may exist with the label of another tenant. The broker makes one
 /// whose creation was not finished.
-fn may_be_relabelled(row: &NamespaceRow) -> bool {
+pub(super) fn may_be_relabelled(row: &NamespaceRow) -> bool {
     use NamespaceStatus::{Active, Creating, OverQuota, Terminating};
     match row.status {
         Creating => row.made_by.is_none() || row.was_seen(),
@@ -278,7 +333,7 @@ fn may_be_relabelled(row: &NamespaceRow) -> bool {
 
 /// Whether a namespace without the label of its tenant is that of the row. Without the label of any
 /// tenant it was let go, and one that is much newer than the row was made again.
-fn is_same_namespace(row: &NamespaceRow, live: &Namespace) -> bool {
+pub(super) fn is_same_namespace(row: &NamespaceRow, live: &Namespace) -> bool {
     let labels = live.metadata.labels.as_ref();
     let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
     let created = live.metadata.creation_timestamp.as_ref();
@@ -296,6 +351,7 @@ fn is_confirmed(announced: &NamespaceMove, to: &TenantRow, live: &Namespace) -> 
     };
     live.metadata.uid.as_ref() == Some(&announced.namespace_uid)
         && live.metadata.deletion_timestamp.is_none()
+        && !has_labels_of_others(Some(live))
         && is(TENANT_LABEL, to.name.as_str())
         && is(TENANT_UID_LABEL, &to.object_uid)
 }
@@ -309,7 +365,7 @@ fn moved_events(
     moved: &NamespaceMove,
     from: Option<&TenantRow>,
     to: &TenantRow,
-    deleted: &[RoleBinding],
+    deleted: &BindingsText,
 ) -> Vec<audit::Event> {
     let event = |reason: String| audit::Event {
         user_id: Some(moved.requested_by),
@@ -323,9 +379,8 @@ fn moved_events(
     if let Some(from) = from {
         events.push(event(format!(
             "tenant {}: namespace {namespace} (uid {uid}) went to tenant {to}; RoleBindings \
-             deleted: {}",
+             deleted: {deleted}",
             from.name,
-            describe_bindings(deleted)
         )));
     }
     events
@@ -379,6 +434,9 @@ mod tests {
             json!({"uid": "n-1", "labels": {TENANT_LABEL: "lunar", TENANT_UID_LABEL: "t-2"}}),
             json!({"uid": "n-1", "labels": {TENANT_LABEL: "solar", TENANT_UID_LABEL: "t-1"}}),
             json!({"uid": "n-1", "labels": labels, "deletionTimestamp": "2026-01-02T03:04:05Z"}),
+            json!({"uid": "n-1", "labels": {
+                TENANT_LABEL: "lunar", TENANT_UID_LABEL: "t-1", WORKSPACE_LABEL: "x",
+            }}),
         ] {
             assert!(!confirmed(metadata.clone()), "{metadata}");
         }
@@ -415,14 +473,15 @@ mod tests {
             "subjects": [{"kind": "User", "name": "bob"}],
         }))
         .unwrap();
-        let events = moved_events(&announced(), Some(&solar), &lunar(), &[binding]);
+        let deleted = BindingsText::of([&binding]);
+        let events = moved_events(&announced(), Some(&solar), &lunar(), &deleted);
         let reasons: Vec<&str> = events.iter().filter_map(|it| it.reason.as_deref()).collect();
         assert_eq!(
             reasons,
             [
                 "tenant lunar: namespace solar-a (uid n-1) received from tenant solar",
                 "tenant solar: namespace solar-a (uid n-1) went to tenant lunar; RoleBindings \
-                 deleted: own (ClusterRole view: User bob)",
+                 deleted: \"own\" (ClusterRole \"view\": User \"bob\")",
             ]
         );
     }

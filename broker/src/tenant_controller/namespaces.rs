@@ -3,7 +3,8 @@
 //!
 //! | row | in the cluster | becomes |
 //! |---|---|---|
-//! | none, gone, over the quota | exists | claimed, as far as name and quota allow it |
+//! | over the quota | exists | claimed, as far as name and quota allow it |
+//! | none, gone | exists | the same, unless it has a move, or the label of one: see `moves` |
 //! | any but gone and orphaned | has the label of another tenant | nothing: see `moves` |
 //! | creating, active | exists | it may have rights; a new one gets them by the request that created it |
 //! | creating, active | is being deleted | terminating |
@@ -17,7 +18,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Namespace;
-use tenant_shared::{HOME_LABEL, WORKSPACE_LABEL};
+use tenant_shared::{HOME_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL};
 
 use super::{TenantController, error::ReconcileError, snapshot::Snapshot};
 use crate::tenant::{
@@ -117,10 +118,16 @@ fn is_terminating(namespace: &Namespace) -> bool {
 }
 
 /// Whether a namespace is also a home or that of a personal workspace.
-fn has_labels_of_others(live: Option<&Namespace>) -> bool {
+pub(super) fn has_labels_of_others(live: Option<&Namespace>) -> bool {
     let labels = live.and_then(|live| live.metadata.labels.as_ref());
     let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
     has(HOME_LABEL) || has(WORKSPACE_LABEL)
+}
+
+/// Whether a namespace has the label that an administrator sets for a move.
+fn has_label_of_a_move(live: Option<&Namespace>) -> bool {
+    let labels = live.and_then(|live| live.metadata.labels.as_ref());
+    labels.is_some_and(|labels| labels.contains_key(TENANT_UID_LABEL))
 }
 
 impl TenantNamespaces {
@@ -190,7 +197,7 @@ impl TenantController {
             match step(known.as_ref(), live, now) {
                 Step::Allow => {
                     if live.is_some() && known.as_ref().is_some_and(is_unseen) {
-                        self.tenants.record_namespace_seen(&name).await?;
+                        self.tenants.record_namespace_seen(row.id, &name).await?;
                     }
                     let left = known.as_ref().filter(|_| live.is_some());
                     if let Some(left) = left.and_then(|row| time_of_request(row, now)) {
@@ -201,7 +208,7 @@ impl TenantController {
                 }
                 Step::Set(status) => {
                     let from: Vec<_> = known.iter().map(|row| row.status).collect();
-                    self.tenants.set_namespace_status(&name, &from, status).await?;
+                    self.tenants.set_namespace_status(row.id, &name, &from, status).await?;
                     match status {
                         NamespaceStatus::Creating => {
                             namespaces.allowed.insert(name, status);
@@ -225,13 +232,20 @@ impl TenantController {
             if to_claim.is_empty() { BTreeSet::new() } else { self.tenants.open_names().await? };
         for (name, known, live) in to_claim {
             if let (Some(announced), Some(live)) = (moves.get(&name), live)
-                && let Some(begun) = self.receive(row, announced, live).await?
+                && let Some(begun) = self.receive((row, tenant), announced, live).await?
             {
                 namespaces.incoming.insert(name.clone(), begun);
             }
-            let has_come = namespaces.incoming.contains_key(&name);
-            if !has_labels_of_others(live) && (has_come || self.may_have(tenant, &name, &open)) {
-                let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
+            let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
+            let may_claim = if has_labels_of_others(live) {
+                false
+            } else if namespaces.incoming.contains_key(&name) {
+                true
+            } else {
+                self.may_have(tenant, &name, &open)
+                    && (is_recorded || !self.is_of_a_move(&name, live).await?)
+            };
+            if may_claim {
                 self.claim(row, tenant, name, is_recorded, &mut namespaces).await?;
             } else {
                 self.queue_holder(row, &name).await?;
@@ -249,6 +263,16 @@ impl TenantController {
         }
         let owner = longest_prefix(open, name);
         owner.is_none_or(|owner| *owner == tenant.name)
+    }
+
+    /// Whether a namespace takes part in a move, or did. Only the move itself gives such a namespace
+    /// to a tenant, or its labels alone would be enough.
+    async fn is_of_a_move(
+        &self,
+        name: &str,
+        live: Option<&Namespace>,
+    ) -> Result<bool, ReconcileError> {
+        Ok(has_label_of_a_move(live) || self.tenants.move_of(name).await?.is_some())
     }
 
     /// Adds the open tenant that has a namespace to the queue, because it may not know that the label
@@ -322,6 +346,17 @@ mod tests {
     fn live(phase: &str) -> Namespace {
         serde_json::from_value(json!({"metadata": {"name": "solar-a"}, "status": {"phase": phase}}))
             .unwrap()
+    }
+
+    #[test]
+    fn a_namespace_with_the_label_of_a_move_is_not_claimed_by_its_name() {
+        let has_label = |labels: serde_json::Value| {
+            let live = serde_json::from_value(json!({"metadata": {"labels": labels}})).unwrap();
+            has_label_of_a_move(Some(&live))
+        };
+        assert!(has_label(json!({TENANT_UID_LABEL: "t-1"})));
+        assert!(!has_label(json!({"tenant-broker.io/tenant": "solar"})));
+        assert!(!has_label_of_a_move(None));
     }
 
     #[test]

@@ -9,7 +9,10 @@
 //! ServiceAccounts that no member can use any more. Each step is tried whatever becomes of the
 //! others.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Namespace;
@@ -17,7 +20,11 @@ use tenant_shared::{HOME_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE, WORKSPACE_LABEL
 use uuid::Uuid;
 
 use super::{
-    TenantController, error::ReconcileError, schedule::Run, snapshot::Snapshot,
+    TenantController,
+    error::ReconcileError,
+    moves::{is_same_namespace, may_be_relabelled},
+    schedule::Run,
+    snapshot::Snapshot,
     withdraw::MAX_IN_FLIGHT,
 };
 use crate::{
@@ -160,7 +167,9 @@ impl TenantController {
         let home = home_name(&row.name);
         let rows = self.tenants.namespaces(row.id).await?;
         let members = self.begin_in_home(row, &home);
-        let requests: Vec<_> = names_of(&rows).map(|name| self.begin_in(row, name)).collect();
+        let requests: Vec<_> = with_rights(&rows)
+            .map(|namespace| self.begin_in(row, &namespace.name, Some(namespace)))
+            .collect();
         let namespaces =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect::<Vec<Begun>>();
         let ((begun, failure), mut all) = tokio::join!(Box::pin(members), Box::pin(namespaces));
@@ -187,14 +196,19 @@ impl TenantController {
     /// The home has its label before the members lose their ServiceAccounts, so that nobody gets
     /// another one.
     async fn begin_in_home(&self, row: &TenantRow, home: &str) -> (Begun, Option<String>) {
-        let begun = self.begin_in(row, home).await;
+        let begun = self.begin_in(row, home, None).await;
         (begun, Box::pin(self.revoke_members(row)).await)
     }
 
     /// Labels a namespace, and deletes the bindings that the broker makes in it, by their names.
-    async fn begin_in(&self, row: &TenantRow, name: &str) -> Begun {
+    async fn begin_in(
+        &self,
+        row: &TenantRow,
+        name: &str,
+        namespace: Option<&NamespaceRow>,
+    ) -> Begun {
         let mut failures = Vec::new();
-        let is_ours = match self.label(row, name).await {
+        let is_ours = match self.label(row, name, namespace).await {
             Ok(is_ours) => is_ours,
             // The names of the bindings are nobody else's.
             Err(error) => {
@@ -221,9 +235,17 @@ impl TenantController {
     }
 
     /// Labels a namespace as suspended. Returns false if it does not exist or is not the tenant's.
-    async fn label(&self, row: &TenantRow, name: &str) -> Result<bool, ClusterError> {
+    async fn label(
+        &self,
+        row: &TenantRow,
+        name: &str,
+        namespace: Option<&NamespaceRow>,
+    ) -> Result<bool, ClusterError> {
         let live = self.cluster.namespace(name).await?;
-        let Some(live) = live.filter(|live| is_of(live, name, &row.name)) else {
+        let is_ours = |live: &Namespace| {
+            is_of(live, name, &row.name) || namespace.is_some_and(|row| is_relabelled(row, live))
+        };
+        let Some(live) = live.filter(is_ours) else {
             return Ok(false);
         };
         if !is_marked_suspended(&live) {
@@ -283,7 +305,7 @@ impl TenantController {
     /// members have ServiceAccounts again. Returns what failed, for people.
     ///
     /// # Errors
-    /// The database failed.
+    /// The database failed, or a relabelled namespace could not be read.
     pub(super) async fn resume_namespaces(
         &self,
         row: &TenantRow,
@@ -291,10 +313,20 @@ impl TenantController {
         snapshot: &Snapshot,
     ) -> Result<Vec<String>, ReconcileError> {
         let home = home_name(&row.name);
-        let ours: BTreeSet<&str> = names_of(rows).chain([home.as_str()]).collect();
-        let marked = snapshot.namespaces().filter(|(name, live)| {
-            is_marked_suspended(live) && ours.contains(name) && is_of(live, name, &row.name)
-        });
+        let ours: BTreeMap<&str, &NamespaceRow> =
+            with_rights(rows).map(|row| (row.name.as_str(), row)).collect();
+        let is_ours = |name: &str, live: &Namespace| {
+            let of_row = ours.get(name);
+            (of_row.is_some() || name == home) && is_of(live, name, &row.name)
+                || of_row.is_some_and(|row| is_relabelled(row, live))
+        };
+        // A suspension reached those with the label of another tenant as well.
+        let relabelled = self.relabelled(row, rows, snapshot).await?;
+        let elsewhere = relabelled.iter().map(|(name, live)| (name.as_str(), live));
+        let marked = snapshot
+            .namespaces()
+            .chain(elsewhere)
+            .filter(|(name, live)| is_marked_suspended(live) && is_ours(name, live));
         let (homes, others): (Vec<_>, Vec<_>) = marked.partition(|(name, _)| *name == home);
         let mut failures = Vec::new();
         for (name, live) in homes {
@@ -317,10 +349,16 @@ impl TenantController {
     }
 }
 
-/// Names of the namespaces that a tenant has, in which somebody may have rights.
-fn names_of(rows: &[NamespaceRow]) -> impl Iterator<Item = &str> {
+/// The namespaces that a tenant has, in which somebody may have rights.
+fn with_rights(rows: &[NamespaceRow]) -> impl Iterator<Item = &NamespaceRow> {
     use NamespaceStatus::{Gone, Orphaned};
-    rows.iter().filter(|row| !matches!(row.status, Gone | Orphaned)).map(|row| row.name.as_str())
+    rows.iter().filter(|row| !matches!(row.status, Gone | Orphaned))
+}
+
+/// Whether this is the namespace of a row with the label of another tenant. Its bindings count,
+/// because only a move gives it away, and a suspended tenant gives nothing.
+fn is_relabelled(row: &NamespaceRow, live: &Namespace) -> bool {
+    may_be_relabelled(row) && is_same_namespace(row, live)
 }
 
 /// Whether a namespace is the home of a tenant, or one of its namespaces. One of that name may have
@@ -381,6 +419,32 @@ mod tests {
     }
 
     #[test]
+    fn namespaces_with_the_label_of_another_tenant_are_suspended_too() {
+        let row = |status| NamespaceRow {
+            name: "solar-a".to_owned(),
+            tenant_id: Uuid::nil(),
+            status,
+            made_by: Some(Uuid::nil()),
+            created_at: 1_767_323_045_000,
+            change_at: 1_767_323_045_000,
+        };
+        let is_ours = |status, labels: Value, created: &str| {
+            let metadata = json!({"labels": labels, "creationTimestamp": created});
+            let live = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            is_relabelled(&row(status), &live)
+        };
+        let (then, later) = ("2026-01-02T03:04:05Z", "2026-01-02T03:04:36Z");
+        let (active, lunar) = (NamespaceStatus::Active, json!({TENANT_LABEL: "lunar"}));
+        assert!(is_ours(active, lunar.clone(), then));
+        assert!(is_ours(NamespaceStatus::OverQuota, lunar.clone(), then));
+        assert!(!is_ours(active, lunar.clone(), later), "it was made again");
+        assert!(!is_ours(active, json!({}), then), "an administrator let it go");
+        assert!(!is_ours(active, json!({TENANT_LABEL: "lunar", WORKSPACE_LABEL: "x"}), then));
+        assert!(!is_ours(NamespaceStatus::Creating, lunar.clone(), then), "it was never seen");
+        assert!(!is_ours(NamespaceStatus::Gone, lunar, then));
+    }
+
+    #[test]
     fn namespaces_that_are_gone_are_left_out() {
         let rows: Vec<NamespaceRow> = NamespaceStatus::ALL
             .map(|status| NamespaceRow {
@@ -392,7 +456,7 @@ mod tests {
                 change_at: 0,
             })
             .into();
-        let names: Vec<&str> = names_of(&rows).collect();
+        let names: Vec<&str> = with_rights(&rows).map(|row| row.name.as_str()).collect();
         let expected = ["solar-creating", "solar-active", "solar-over_quota", "solar-terminating"];
         assert_eq!(names, expected);
     }

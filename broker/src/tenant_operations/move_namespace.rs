@@ -5,10 +5,10 @@ use tenant_shared::{MoveNamespaceRequest, NamespaceMovePlan};
 
 use super::{TenantOperations, error::TenantError, move_plan::PlannedMove};
 use crate::{
-    access::{self, MoveNamespaces, Permit},
+    access::{self, AccessError, MoveNamespaces, Permit},
     audit::{self, Action},
     identity::Caller,
-    tenant::{Announcement, TenantName},
+    tenant::{Announcement, MoveRefusal, TenantName},
 };
 
 /// How long an announcement counts, in milliseconds.
@@ -84,8 +84,10 @@ impl TenantOperations {
             expires_at: self.clock.now_ms() + ANNOUNCEMENT_TTL_MS,
             events: announced_events(permit.caller(), planned, request.reason.as_deref()),
         };
-        let recorded = self.tenants.announce_move(announcement).await?;
-        Ok(recorded.map_err(|refusal| refusal.to_string()))
+        match self.tenants.announce_move(announcement).await? {
+            Err(MoveRefusal::NotAdministrator) => Err(AccessError::NotAdministrator.into()),
+            recorded => Ok(recorded.map_err(|refusal| refusal.to_string())),
+        }
     }
 
     async fn record_refused_move(

@@ -16,7 +16,7 @@ use tenant_shared::{
 use super::{TenantOperations, error::TenantError};
 use crate::{
     access::{MoveNamespaces, Permit},
-    cluster::{POD_SECURITY, binds_outsiders, describe_bindings},
+    cluster::{BindingsText, POD_SECURITY, binds_outsiders},
     tenant::{
         MoveState, NODE_SELECTOR_ANNOTATION, NamespaceRow, NamespaceStatus, QuotaScope, Tenant,
         TenantName, TenantRow, TenantStatus, check_namespace_name, is_limits_name, limits_name,
@@ -24,6 +24,8 @@ use crate::{
     },
 };
 
+/// Label with the version of Kubernetes whose Pod Security rules a namespace enforces.
+const POD_SECURITY_VERSION: &str = "pod-security.kubernetes.io/enforce-version";
 /// Objects of a kind that a plan names.
 const MAX_NAMED: usize = 50;
 
@@ -43,7 +45,8 @@ struct Facts<'a> {
     from: Option<&'a TenantRow>,
     row: Option<&'a NamespaceRow>,
     live: &'a Namespace,
-    bindings: &'a [RoleBinding],
+    /// RoleBindings that are deleted, and those that stay.
+    bindings: (BindingsText, BindingsText),
     quotas: &'a [ResourceQuota],
     ranges: &'a [LimitRange],
 }
@@ -79,8 +82,10 @@ impl TenantOperations {
             Some(row) => self.tenants.by_id(row.tenant_id).await?,
             None => None,
         };
+        let was_tenants = row.is_some();
+        let goes = move |binding: &RoleBinding| was_tenants || binds_outsiders(binding);
         let (bindings, quotas, ranges) = tokio::try_join!(
-            self.cluster.list_in_namespace::<RoleBinding>(namespace, ""),
+            self.cluster.describe_bindings(namespace, goes),
             self.cluster.list_in_namespace::<ResourceQuota>(namespace, ""),
             self.cluster.list_in_namespace::<LimitRange>(namespace, ""),
         )?;
@@ -90,11 +95,12 @@ impl TenantOperations {
             from: from.as_ref(),
             row: row.as_ref(),
             live: &live,
-            bindings: &bindings,
+            bindings,
             quotas: &quotas,
             ranges: &ranges,
         };
         let mut refusals = facts.refusals(&self.settings.protected_names);
+        refusals.extend(self.account_rights_elsewhere(&to.name, namespace));
         if to.status != TenantStatus::Active || is_terminating {
             refusals.push(format!("tenant {} is suspended or is being deleted", to.name));
         }
@@ -149,6 +155,34 @@ impl TenantOperations {
         };
         Ok(PlannedMove { to, from, plan })
     }
+
+    /// A refusal if Tenants other than the new one name ServiceAccounts of the namespace: the people
+    /// of the new tenant can start pods with these accounts.
+    fn account_rights_elsewhere(&self, to: &TenantName, namespace: &str) -> Option<String> {
+        if !self.cache.is_synced() {
+            return Some("the broker has not read all Tenants yet; try again".to_owned());
+        }
+        let all = self.cache.all();
+        let others = all.iter().map(|cached| &cached.tenant).filter(|tenant| tenant.name != *to);
+        let others: Vec<String> = others
+            .filter(|tenant| names_accounts_of(tenant, namespace))
+            .map(|tenant| tenant.name.to_string())
+            .collect();
+        (!others.is_empty()).then(|| {
+            format!(
+                "Tenants name ServiceAccounts of the namespace, whose rights would go to tenant \
+                 {to}: remove them from spec.owners and spec.additionalRoleBindings of {}",
+                named(&others)
+            )
+        })
+    }
+}
+
+/// Whether a Tenant gives rights to ServiceAccounts of a namespace.
+fn names_accounts_of(tenant: &Tenant, namespace: &str) -> bool {
+    let owners = tenant.owners.iter().map(|owner| &owner.subject);
+    let others = tenant.additional_role_bindings.iter().flat_map(|binding| &binding.subjects);
+    owners.chain(others).any(|subject| subject.is_account_of(namespace))
 }
 
 impl Facts<'_> {
@@ -214,6 +248,11 @@ impl Facts<'_> {
             self.row.is_some_and(is_new),
             "the namespace is still being created; try again".to_owned(),
         );
+        let version = self.live.labels().get(POD_SECURITY_VERSION);
+        refuse_if(
+            version.is_some_and(|version| version != "latest"),
+            format!("the label {POD_SECURITY_VERSION} pins old rules of Pod Security: remove it"),
+        );
         refusals.extend(self.limits_in_the_way());
         refusals
     }
@@ -252,19 +291,13 @@ impl Facts<'_> {
     }
 
     fn changes(&self) -> Vec<String> {
-        let was_tenants = self.row.is_some();
-        let (go, stay): (Vec<&RoleBinding>, Vec<&RoleBinding>) =
-            self.bindings.iter().partition(|binding| was_tenants || binds_outsiders(binding));
-        let names = |all: &[&RoleBinding]| describe_bindings(all.iter().copied());
+        let (go, stay) = &self.bindings;
         let mut changes = Vec::new();
         if !go.is_empty() {
-            changes.push(format!("RoleBindings that are deleted: {}", names(&go)));
+            changes.push(format!("RoleBindings that are deleted: {go}"));
         }
         if !stay.is_empty() {
-            changes.push(format!(
-                "RoleBindings of programs in the namespace that stay: {}",
-                names(&stay)
-            ));
+            changes.push(format!("RoleBindings of programs in the namespace that stay: {stay}"));
         }
         let (quotas, ranges) = (&self.tenant.quotas, &self.tenant.limit_ranges);
         let new: Vec<String> =
@@ -288,15 +321,24 @@ impl Facts<'_> {
         if !others.is_empty() {
             changes.push(format!("limits of others that stay: {}", named(&others)));
         }
-        if self.live.annotations().contains_key(NODE_SELECTOR_ANNOTATION)
-            && self.tenant.node_selector.is_empty()
-        {
-            changes.push(format!("annotation that stays: {NODE_SELECTOR_ANNOTATION}"));
+        let is_replaced =
+            |key: &str| key == NODE_SELECTOR_ANNOTATION && !self.tenant.node_selector.is_empty();
+        let kept = self.live.annotations().keys();
+        let kept: Vec<String> =
+            kept.filter(|key| is_of_kubernetes(key) && !is_replaced(key)).cloned().collect();
+        if !kept.is_empty() {
+            changes.push(format!("annotations of Kubernetes that stay: {}", named(&kept)));
         }
         changes
             .push("pods, Secrets and other objects in the namespace stay, and pods go on".into());
         changes
     }
+}
+
+/// Whether Kubernetes reserves the prefix of a key: `kubernetes.io`, or a domain below it.
+fn is_of_kubernetes(key: &str) -> bool {
+    let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
+    prefix == "kubernetes.io" || prefix.ends_with(".kubernetes.io")
 }
 
 /// A change if the namespace enforces a weaker Pod Security level than this one.
@@ -316,5 +358,54 @@ fn named(names: &[String]) -> String {
     match names.len().saturating_sub(MAX_NAMED) {
         0 => first,
         more => format!("{first}; {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn only_accounts_of_the_namespace_itself_are_refused() {
+        let names = |spec: Value| {
+            let tenant = Tenant::parse("lunar", &spec).unwrap();
+            names_accounts_of(&tenant, "solar-a")
+        };
+        let owner = |kind: &str, name: &str| json!({"owners": [{"kind": kind, "name": name}]});
+        let bound = |subject: Value| {
+            let binding = json!({"clusterRoleName": "view", "subjects": [subject]});
+            json!({
+                "owners": [{"kind": "User", "name": "alice"}],
+                "additionalRoleBindings": [binding],
+            })
+        };
+        let account = |namespace: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": "x"});
+        for (spec, expected) in [
+            (owner("User", "solar-a"), false),
+            (owner("ServiceAccount", "system:serviceaccount:solar-a:robot"), true),
+            (owner("ServiceAccount", "system:serviceaccount:solar-ab:robot"), false),
+            (owner("Group", "system:serviceaccounts:solar-a"), true),
+            (owner("Group", "system:serviceaccounts:solar-ab"), false),
+            (bound(account("solar-a")), true),
+            (bound(account("solar-b")), false),
+            (bound(json!({"kind": "Group", "name": "system:serviceaccounts:solar-a"})), true),
+        ] {
+            assert_eq!(names(spec.clone()), expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn keys_of_kubernetes_are_told_from_others() {
+        for (key, expected) in [
+            ("scheduler.alpha.kubernetes.io/defaultTolerations", true),
+            ("kubernetes.io/x", true),
+            ("mykubernetes.io/x", false),
+            ("example.com/kubernetes.io", false),
+            ("kubernetes.io", false),
+        ] {
+            assert_eq!(is_of_kubernetes(key), expected, "{key}");
+        }
     }
 }

@@ -109,7 +109,6 @@ impl Tenants {
         made_by: Option<Uuid>,
         quota: Option<u32>,
     ) -> sqlx::Result<Claim> {
-        let quota = quota.map_or(most_namespaces(), |quota| quota.min(most_namespaces()));
         let existing = match lock_namespace(tx, name).await? {
             Some(row) if row.status != NamespaceStatus::Gone && row.tenant_id != tenant => {
                 return Ok(Claim::OtherTenant);
@@ -121,7 +120,7 @@ impl Tenants {
             }
             existing => existing,
         };
-        let used = count(tx, COUNT, tenant).await?;
+        let (used, quota) = room_of(tx, tenant, quota).await?;
         if used >= quota {
             return Ok(Claim::QuotaExceeded { used, quota });
         }
@@ -177,6 +176,17 @@ impl Tenants {
 /// How many namespaces a tenant has at most.
 fn most_namespaces() -> u32 {
     u32::try_from(MAX_NAMESPACES).unwrap_or(u32::MAX)
+}
+
+/// The namespaces of a tenant that are counted, and the limit. They stay like this until the
+/// transaction ends if it has locked the row of the tenant.
+pub(super) async fn room_of(
+    tx: &mut Tx,
+    tenant: Uuid,
+    quota: Option<u32>,
+) -> sqlx::Result<(u32, u32)> {
+    let quota = quota.map_or(most_namespaces(), |quota| quota.min(most_namespaces()));
+    Ok((count(tx, COUNT, tenant).await?, quota))
 }
 
 async fn lock_tenant(tx: &mut Tx, id: Uuid) -> sqlx::Result<()> {

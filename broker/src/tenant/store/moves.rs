@@ -12,11 +12,15 @@
 
 use uuid::Uuid;
 
-use super::{NamespaceStatus, Tenants, claim::lock_namespace, lock_active_tenant, undecodable};
-use crate::{audit, base::db::Tx, on_engine};
+use super::{
+    NamespaceStatus, Tenants,
+    claim::{lock_namespace, room_of},
+    lock_active_tenant, undecodable,
+};
+use crate::{audit, base::db::Tx, identity::users::lock_administrator, on_engine};
 
-/// Moves of one tenant that a run reads. Others are carried out once these are done.
-const MAX_MOVES: i64 = 1_000;
+/// Announced moves of one tenant that a run reads. Others are carried out once these are done.
+pub(super) const MAX_ANNOUNCED: i64 = 1_000;
 
 /// How far a move is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +88,17 @@ pub enum MoveRefusal {
     /// Another move of the namespace is being carried out, or the announcement ended.
     #[error("the announcement ended, or another move of the namespace is being carried out")]
     OtherMove,
+    /// The tenant has as many namespaces as it may have.
+    #[error("exceeded namespace quota: the tenant has {used} of {quota}")]
+    QuotaExceeded {
+        /// Namespaces that are counted.
+        used: u32,
+        /// The limit.
+        quota: u32,
+    },
+    /// Who announced the move is no active administrator any more.
+    #[error("only an administrator announces a move")]
+    NotAdministrator,
 }
 
 const SELECT: &str = "\
@@ -92,7 +107,10 @@ FROM namespace_moves WHERE namespace = $1";
 
 const SELECT_TO: &str = "\
 SELECT namespace, namespace_uid, from_tenant, to_tenant, requested_by, state, expires_at \
-FROM namespace_moves WHERE to_tenant = $1 ORDER BY namespace LIMIT $2";
+FROM namespace_moves WHERE to_tenant = $1 AND (state <> 'announced' OR namespace IN ( \
+  SELECT namespace FROM namespace_moves WHERE to_tenant = $1 AND state = 'announced' \
+  ORDER BY namespace LIMIT $2)) \
+ORDER BY namespace";
 
 /// Takes the place of an announcement that was not carried out.
 const ANNOUNCE: &str = "\
@@ -112,12 +130,12 @@ WHERE namespace = $1 AND namespace_uid = $2 AND to_tenant = $3 AND requested_by 
 const CHANGED_SINCE: &str = "\
 SELECT namespace, from_tenant, to_tenant, changed_at FROM namespace_moves WHERE changed_at > $1";
 
-/// Not counted until the new tenant claims it.
+/// Counted, because the caller checked the quota of the new tenant, whose row is locked.
 const TAKE_OVER: &str = "\
 INSERT INTO tenant_namespaces (name, tenant_id, status, made_by, created_at, change_at) \
-VALUES ($1, $2, 'over_quota', NULL, $3, $3) \
+VALUES ($1, $2, 'creating', NULL, $3, $3) \
 ON CONFLICT (name) DO UPDATE SET \
-  tenant_id = $2, status = 'over_quota', made_by = NULL, created_at = $3, change_at = $3";
+  tenant_id = $2, status = 'creating', made_by = NULL, created_at = $3, change_at = $3";
 
 const CLEAR: &str = "\
 UPDATE namespace_moves SET state = 'cleared' \
@@ -168,8 +186,11 @@ impl Tenants {
         &self,
         announcement: Announcement,
     ) -> sqlx::Result<Result<(), MoveRefusal>> {
-        let Announcement { namespace, from_tenant, to_tenant, .. } = &announcement;
+        let Announcement { namespace, from_tenant, to_tenant, requested_by, .. } = &announcement;
         let mut tx = self.db.begin().await?;
+        if !lock_administrator(&mut tx, *requested_by).await? {
+            return Ok(Err(MoveRefusal::NotAdministrator));
+        }
         if let Err(refusal) = self.lock_move(&mut tx, namespace, *from_tenant, *to_tenant).await? {
             return Ok(Err(refusal));
         }
@@ -198,13 +219,13 @@ impl Tenants {
         stored.map(NamespaceMove::try_from).transpose()
     }
 
-    /// The moves into a tenant, by namespace.
+    /// The moves into a tenant, by namespace: all that have begun, and at most 1,000 others.
     ///
     /// # Errors
     /// As [`Self::move_of`].
     pub async fn moves_into(&self, tenant: Uuid) -> sqlx::Result<Vec<NamespaceMove>> {
         let stored: Vec<StoredMove> = on_engine!(self.db.reader(), pool =>
-            sqlx::query_as(SELECT_TO).bind(tenant).bind(MAX_MOVES).fetch_all(pool).await)?;
+            sqlx::query_as(SELECT_TO).bind(tenant).bind(MAX_ANNOUNCED).fetch_all(pool).await)?;
         stored.into_iter().map(NamespaceMove::try_from).collect()
     }
 
@@ -228,13 +249,15 @@ impl Tenants {
     /// Gives the row of a namespace to the new tenant of an announced move, with these events in the
     /// same transaction. The caller holds the lease of the tenant that has the namespace, whose
     /// bindings in it are gone, or of the new one if nobody has it; and the namespace has the labels
-    /// of the new tenant. The new tenant has to claim it, because this does not count it.
+    /// of the new tenant. It is counted in the quota of the new tenant; if there is no room, no row
+    /// is changed.
     ///
     /// # Errors
     /// As [`Self::announce_move`].
     pub async fn receive_namespace(
         &self,
         announced: &NamespaceMove,
+        quota: Option<u32>,
         events: Vec<audit::Event>,
     ) -> sqlx::Result<Result<(), MoveRefusal>> {
         let NamespaceMove { namespace, from_tenant, to_tenant, .. } = announced;
@@ -242,6 +265,10 @@ impl Tenants {
         let mut tx = self.db.begin().await?;
         if let Err(refusal) = self.lock_move(&mut tx, namespace, *from_tenant, *to_tenant).await? {
             return Ok(Err(refusal));
+        }
+        let (used, quota) = room_of(&mut tx, *to_tenant, quota).await?;
+        if used >= quota {
+            return Ok(Err(MoveRefusal::QuotaExceeded { used, quota }));
         }
         let begun = on_engine!(tx.connection(), c => sqlx::query(BEGIN)
             .bind(namespace).bind(&announced.namespace_uid).bind(*to_tenant)

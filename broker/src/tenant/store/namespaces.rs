@@ -13,13 +13,13 @@ const GONE_RETENTION_MS: i64 = 30 * 24 * 60 * 60 * 1000;
 
 const SET_STATUS: &str = "\
 UPDATE tenant_namespaces SET status = $2, change_at = $3 \
-WHERE name = $1 AND status IN ($4, $5, $6, $7, $8, $9)";
+WHERE name = $1 AND tenant_id = $10 AND status IN ($4, $5, $6, $7, $8, $9)";
 
 /// The time differs from that of the claim, whatever the clocks of the replicas say.
 const SET_SEEN: &str = "\
 UPDATE tenant_namespaces SET \
   change_at = CASE WHEN created_at < $2 THEN $2 ELSE created_at + 1 END \
-WHERE name = $1 AND status = 'creating' AND change_at = created_at";
+WHERE name = $1 AND tenant_id = $3 AND status = 'creating' AND change_at = created_at";
 
 const RELEASE: &str = "DELETE FROM tenant_namespaces WHERE name = $1";
 
@@ -65,27 +65,30 @@ impl Tenants {
         stored.map(NamespaceRow::try_from).transpose()
     }
 
-    /// Records that a namespace which is being created exists in the cluster. If it disappears, it
-    /// was deleted, and is not created again. Does nothing if that is recorded already.
+    /// Records that a namespace of a tenant which is being created exists in the cluster. If it
+    /// disappears, it was deleted, and is not created again. Does nothing if that is recorded
+    /// already, or if another tenant has the namespace.
     ///
     /// # Errors
     /// The database failed.
-    pub async fn record_namespace_seen(&self, name: &str) -> sqlx::Result<()> {
+    pub async fn record_namespace_seen(&self, tenant: Uuid, name: &str) -> sqlx::Result<()> {
         let now = self.clock.now_ms();
         let mut tx = self.db.begin().await?;
-        on_engine!(tx.connection(), c =>
-            sqlx::query(SET_SEEN).bind(name).bind(now).execute(c).await.map(drop))?;
+        on_engine!(tx.connection(), c => sqlx::query(SET_SEEN)
+            .bind(name).bind(now).bind(tenant)
+            .execute(c).await.map(drop))?;
         tx.commit().await
     }
 
-    /// Sets the status of a namespace that is in one of these; `false` if it is in none of them, or
-    /// has no row. A namespace that is not counted becomes one that is counted by a claim only, so
+    /// Sets the status of a namespace of a tenant that is in one of these; `false` if it is in none
+    /// of them, or if the tenant has no such row. A namespace that is not counted becomes one that is counted by a claim only, so
     /// `from` statuses that are not counted are ignored if `to` is.
     ///
     /// # Errors
     /// The database failed.
     pub async fn set_namespace_status(
         &self,
+        tenant: Uuid,
         name: &str,
         from: &[NamespaceStatus],
         to: NamespaceStatus,
@@ -102,6 +105,7 @@ impl Tenants {
         let changed = on_engine!(tx.connection(), c => sqlx::query(SET_STATUS)
             .bind(name).bind(to.as_str()).bind(self.clock.now_ms())
             .bind(from(0)).bind(from(1)).bind(from(2)).bind(from(3)).bind(from(4)).bind(from(5))
+            .bind(tenant)
             .execute(c).await.map(|done| done.rows_affected()))?;
         tx.commit().await?;
         Ok(changed == 1)

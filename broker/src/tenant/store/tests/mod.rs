@@ -158,7 +158,7 @@ async fn a_closed_tenant_gives_its_name_up(on: On) {
     for (namespace, to) in
         [("solar-b", NamespaceStatus::Gone), ("solar-c", NamespaceStatus::Terminating)]
     {
-        assert!(tenants.set_namespace_status(namespace, creating, to).await.unwrap());
+        assert!(tenants.set_namespace_status(solar.id, namespace, creating, to).await.unwrap());
     }
     tenants.close(solar.id).await.unwrap();
     let closed = tenants.by_id(solar.id).await.unwrap().unwrap();
@@ -335,10 +335,10 @@ async fn a_claimed_namespace_has_the_claimed_values(on: On) {
     storage.clock.advance(5);
     assert_eq!(claim(&tenants, row.id, "solar-a", 0).await, Claim::Exists(expected.clone()));
     let (creating, active) = ([NamespaceStatus::Creating], NamespaceStatus::Active);
-    assert!(tenants.set_namespace_status("solar-a", &creating, active).await.unwrap());
-    assert!(!tenants.set_namespace_status("solar-a", &creating, active).await.unwrap());
-    assert!(!tenants.set_namespace_status("solar-b", &creating, active).await.unwrap());
-    assert!(!tenants.set_namespace_status("solar-a", &[], active).await.unwrap());
+    assert!(tenants.set_namespace_status(row.id, "solar-a", &creating, active).await.unwrap());
+    assert!(!tenants.set_namespace_status(row.id, "solar-a", &creating, active).await.unwrap());
+    assert!(!tenants.set_namespace_status(row.id, "solar-b", &creating, active).await.unwrap());
+    assert!(!tenants.set_namespace_status(row.id, "solar-a", &[], active).await.unwrap());
     let expected = NamespaceRow { status: active, change_at: now + 5, ..expected };
     assert_eq!(claim(&tenants, row.id, "solar-a", 1).await, Claim::Exists(expected));
     for _ in 0..2 {
@@ -358,9 +358,11 @@ async fn terminating_namespaces_count_and_gone_ones_do_not(on: On) {
     assert_eq!(claim(&tenants, row.id, "solar-c", 2).await, full);
     let any = NamespaceStatus::ALL;
     let terminating = NamespaceStatus::Terminating;
-    assert!(tenants.set_namespace_status("solar-a", &any, terminating).await.unwrap());
+    assert!(tenants.set_namespace_status(row.id, "solar-a", &any, terminating).await.unwrap());
     assert_eq!(claim(&tenants, row.id, "solar-c", 2).await, full);
-    assert!(tenants.set_namespace_status("solar-a", &any, NamespaceStatus::Gone).await.unwrap());
+    assert!(
+        tenants.set_namespace_status(row.id, "solar-a", &any, NamespaceStatus::Gone).await.unwrap()
+    );
     assert_eq!(claim(&tenants, row.id, "solar-c", 2).await, Claim::Created);
     assert_eq!(claim(&tenants, row.id, "solar-a", 2).await, full, "it has to be counted again");
     // Nobody has the name of a namespace that is gone.
@@ -445,13 +447,16 @@ async fn only_a_claim_has_a_namespace_counted(on: On) {
         for to in all {
             assert_eq!(claim(&tenants, row.id, "solar-a", 1).await, Claim::Created);
             let creating = [NamespaceStatus::Creating];
-            assert!(tenants.set_namespace_status("solar-a", &creating, from).await.unwrap());
-            let changed = tenants.set_namespace_status("solar-a", &[from], to).await.unwrap();
+            assert!(
+                tenants.set_namespace_status(row.id, "solar-a", &creating, from).await.unwrap()
+            );
+            let changed =
+                tenants.set_namespace_status(row.id, "solar-a", &[from], to).await.unwrap();
             assert_eq!(changed, from.counts() || !to.counts(), "{from:?} to {to:?}");
             let now = if changed { to } else { from };
             assert_eq!(statuses(&tenants, row.id).await, [("solar-a".to_owned(), now)]);
             let others: Vec<_> = all.into_iter().filter(|status| *status != now).collect();
-            assert!(!tenants.set_namespace_status("solar-a", &others, to).await.unwrap());
+            assert!(!tenants.set_namespace_status(row.id, "solar-a", &others, to).await.unwrap());
             tenants.release_namespace("solar-a").await.unwrap();
         }
     }
@@ -465,7 +470,7 @@ async fn the_statuses_in_statements_are_those_that_count(on: On) {
         assert_eq!(NamespaceStatus::parse(status.as_str()), Some(status));
         assert_eq!(claim(&tenants, row.id, "solar-a", 1).await, Claim::Created);
         let creating = [NamespaceStatus::Creating];
-        assert!(tenants.set_namespace_status("solar-a", &creating, status).await.unwrap());
+        assert!(tenants.set_namespace_status(row.id, "solar-a", &creating, status).await.unwrap());
         let next = claim(&tenants, row.id, "solar-b", 1).await;
         assert_eq!(next == Claim::Created, !status.counts(), "{status:?}");
         for namespace in ["solar-a", "solar-b"] {
@@ -488,7 +493,7 @@ async fn rows_of_namespaces_that_are_gone_expire(on: On) {
         ("solar-c", NamespaceStatus::Active),
     ] {
         assert_eq!(claim(&tenants, row.id, namespace, 9).await, Claim::Created);
-        assert!(tenants.set_namespace_status(namespace, &creating, to).await.unwrap());
+        assert!(tenants.set_namespace_status(row.id, namespace, &creating, to).await.unwrap());
     }
     let month = 30 * 24 * 60 * 60 * 1000;
     for (later, left) in [(month - 1, 3), (1, 2), (month, 2)] {
@@ -556,15 +561,15 @@ async fn a_row_of_a_namespace_says_whether_it_was_seen(on: On) {
         assert_eq!(was_seen().await, [false]);
         storage.clock.advance(later);
         for _ in 0..2 {
-            tenants.record_namespace_seen("solar-a").await.unwrap();
+            tenants.record_namespace_seen(row.id, "solar-a").await.unwrap();
             assert_eq!(was_seen().await, [true], "after {later} ms");
         }
         let (creating, gone) = ([NamespaceStatus::Creating], NamespaceStatus::Gone);
-        assert!(tenants.set_namespace_status("solar-a", &creating, gone).await.unwrap());
+        assert!(tenants.set_namespace_status(row.id, "solar-a", &creating, gone).await.unwrap());
     }
     let before = tenants.namespaces(row.id).await.unwrap();
     storage.clock.advance(5);
-    tenants.record_namespace_seen("solar-a").await.unwrap();
+    tenants.record_namespace_seen(row.id, "solar-a").await.unwrap();
     assert_eq!(tenants.namespaces(row.id).await.unwrap(), before, "it is not being created");
 }
 

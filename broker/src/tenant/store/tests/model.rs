@@ -198,7 +198,12 @@ impl Case {
             }
             Call::SetStatus { namespace, from, to } => {
                 let text = self.namespace(namespace);
-                let set = self.tenants.set_namespace_status(&text, &from, to).await.unwrap();
+                let holder = model.namespaces.get(&namespace).map(|(id, _)| *id);
+                let holder = holder.unwrap_or_default();
+                let other = self.tenants.set_namespace_status(Uuid::max(), &text, &from, to).await;
+                prop_assert!(!other.unwrap(), "it is the namespace of another tenant");
+                let set = self.tenants.set_namespace_status(holder, &text, &from, to).await;
+                let set = set.unwrap();
                 let expected = match model.namespaces.get_mut(&namespace) {
                     Some((_, status))
                         if from.contains(status) && (status.counts() || !to.counts()) =>

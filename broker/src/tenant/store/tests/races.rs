@@ -127,7 +127,8 @@ async fn claims_that_exchange_gone_names_do_not_block_each_other(on: On) {
             let namespace = format!("shared-{owner}-{n}");
             assert_eq!(claim(&replicas[0], row.id, &namespace, 100).await, Claim::Created);
             let (creating, gone) = ([NamespaceStatus::Creating], NamespaceStatus::Gone);
-            assert!(replicas[0].set_namespace_status(&namespace, &creating, gone).await.unwrap());
+            let set = replicas[0].set_namespace_status(row.id, &namespace, &creating, gone).await;
+            assert!(set.unwrap());
         }
     }
     let claims = run_concurrently((0..16).map(|n| {

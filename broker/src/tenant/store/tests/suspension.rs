@@ -163,9 +163,9 @@ async fn only_the_own_claim_that_is_creating_is_released(on: On) {
         assert!(!tenants.release_claim(tenant, "solar-a", user).await.unwrap());
     }
     let (creating, active) = (NamespaceStatus::Creating, NamespaceStatus::Active);
-    assert!(tenants.set_namespace_status("solar-a", &[creating], active).await.unwrap());
+    assert!(tenants.set_namespace_status(solar.id, "solar-a", &[creating], active).await.unwrap());
     assert!(!tenants.release_claim(solar.id, "solar-a", user).await.unwrap(), "it is active");
-    assert!(tenants.set_namespace_status("solar-a", &[active], creating).await.unwrap());
+    assert!(tenants.set_namespace_status(solar.id, "solar-a", &[active], creating).await.unwrap());
     assert!(tenants.release_claim(solar.id, "solar-a", user).await.unwrap());
     assert!(!tenants.release_claim(solar.id, "solar-a", user).await.unwrap());
     assert!(tenants.namespaces(solar.id).await.unwrap().is_empty());

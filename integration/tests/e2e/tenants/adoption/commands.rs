@@ -66,8 +66,8 @@ async fn a_dry_run_changes_nothing(scene: &Scene, operator: &Person) {
         run(operator, scene, &["adopt", NAMESPACE, "--tenant", "solar", "--dry-run"]).await;
     let texts = [
         "no tenant -> tenant solar",
-        "RoleBindings that are deleted: people (ClusterRole view: User bob)",
-        "stay: program (ClusterRole view: ServiceAccount robot)",
+        r#"RoleBindings that are deleted: "people" (ClusterRole "view": User "bob")"#,
+        r#"stay: "program" (ClusterRole "view": ServiceAccount "robot")"#,
         "limits of tenant solar: tenant-quota-0, tenant-quota-1, tenant-limits-0",
         "limits of others that stay: operator",
         "does not begin with solar-",
@@ -101,7 +101,7 @@ async fn a_foreign_namespace_is_adopted(scene: &Scene, operator: &Person) {
     let moved = scene.reasons("NamespaceMoved").await;
     let names = |text: &str| moved.iter().any(|reason| reason.contains(text));
     assert!(names("tenant solar: namespace legacy"), "{moved:?}");
-    assert!(names("people (ClusterRole view: User bob)"), "{moved:?}");
+    assert!(names(r#""people" (ClusterRole "view": User "bob")"#), "{moved:?}");
 }
 
 async fn it_is_transferred(scene: &Scene, operator: &Person) {
