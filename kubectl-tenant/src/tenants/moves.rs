@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tenant_shared::{MoveNamespaceRequest, NamespaceMovePlan, TENANT_LABEL, TENANT_UID_LABEL};
 use tokio::time::Instant;
 
@@ -26,6 +26,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const ACTIVE: &str = "active";
 /// Label with the Pod Security level that a namespace enforces.
 const POD_SECURITY_LABEL: &str = "pod-security.kubernetes.io/enforce";
+/// Hint of a request that the rights of the kubeconfig may not suffice for.
+const ADMINISTRATOR_HINT: &str =
+    "name a kubeconfig of an administrator of the cluster: --kubeconfig, --context";
 /// Bytes of an answer to a question.
 const MAX_ANSWER_BYTES: u64 = 64;
 
@@ -65,6 +68,7 @@ fn run(flags: &AccountFlags, wanted: &Wanted<'_>, world: &mut World) -> Result<(
     output::show(world, wanted.flags.shown.output, &plan, text)?;
     check(wanted, &plan)?;
     check_answer(wanted, &plan)?;
+    check_level(wanted.flags, &plan)?;
     // The API server decides on the rights of the kubeconfig before anything is announced.
     kubectl_patch(wanted.flags, &plan, true)?;
     if wanted.flags.dry_run {
@@ -121,7 +125,11 @@ fn check_answer(wanted: &Wanted<'_>, plan: &NamespaceMovePlan) -> Result<(), Err
         _ => false,
     };
     let has_both = [TENANT_LABEL, TENANT_UID_LABEL].iter().all(|it| plan.labels.contains_key(*it));
-    let is_about_it = plan.namespace == wanted.namespace && plan.to == wanted.to;
+    // kubectl changes whatever namespace it finds if these are empty.
+    let is_about_it = plan.namespace == wanted.namespace
+        && plan.to == wanted.to
+        && !plan.namespace_uid.is_empty()
+        && !plan.resource_version.is_empty();
     if is_about_it && has_both && plan.labels.iter().all(is_expected) {
         Ok(())
     } else {
@@ -129,6 +137,40 @@ fn check_answer(wanted: &Wanted<'_>, plan: &NamespaceMovePlan) -> Result<(), Err
             "the broker asks for labels that the move does not need; nothing was changed",
         ))
     }
+}
+
+/// Checks that the plan weakens no Pod Security level. The patch is refused if the namespace changes
+/// after this, because it has the same `resourceVersion`.
+fn check_level(flags: &MoveFlags, plan: &NamespaceMovePlan) -> Result<(), Error> {
+    let Some(level) = plan.labels.get(POD_SECURITY_LABEL) else { return Ok(()) };
+    let mut command = kubectl(flags);
+    command.args(["get", "namespace", &plan.namespace, "-o", "json"]);
+    let live = run_kubectl(command, "did not return the namespace")
+        .map_err(|error| error.hint(ADMINISTRATOR_HINT))?;
+    let live: Value = serde_json::from_slice(&live)
+        .map_err(|error| Error::other(format!("kubectl did not return a namespace: {error}")))?;
+    let metadata = &live["metadata"];
+    if metadata["uid"] != plan.namespace_uid.as_str()
+        || metadata["resourceVersion"] != plan.resource_version.as_str()
+    {
+        return Err(Error::refused(
+            "the namespace changed since the plan was made, or is one of \
+                                   another cluster",
+        )
+        .hint("run it again, with the kubeconfig of the broker's cluster"));
+    }
+    if is_stricter(level, metadata["labels"][POD_SECURITY_LABEL].as_str().unwrap_or_default()) {
+        Ok(())
+    } else {
+        Err(Error::other("the broker asks for a weaker Pod Security level; nothing was changed"))
+    }
+}
+
+/// Whether a Pod Security level is stricter than another one.
+fn is_stricter(level: &str, than: &str) -> bool {
+    const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
+    let strength = |level: &str| LEVELS.iter().position(|known| *known == level).unwrap_or(0);
+    strength(level) > strength(than)
 }
 
 /// Asks the person, unless they said yes already.
@@ -162,32 +204,43 @@ fn kubectl_patch(
         "labels": plan.labels,
     });
     let patch = json!({ "metadata": metadata }).to_string();
+    let mut command = kubectl(flags);
+    command.args(["patch", "namespace", &plan.namespace, "--type=merge", "-o", "name"]);
+    command.arg(format!("--patch={patch}"));
+    if is_dry_run {
+        command.arg("--dry-run=server");
+    }
+    let hint = if is_dry_run {
+        ADMINISTRATOR_HINT
+    } else {
+        "nothing moves without the labels; run the command again"
+    };
+    let labelled = run_kubectl(command, "did not label the namespace");
+    labelled.map(drop).map_err(|error| error.hint(hint))
+}
+
+/// kubectl with the kubeconfig of the administrator.
+fn kubectl(flags: &MoveFlags) -> Command {
     let mut command = Command::new("kubectl");
     for (flag, value) in [("--kubeconfig", &flags.kubeconfig), ("--context", &flags.context)] {
         if let Some(value) = value {
             command.arg(format!("{flag}={value}"));
         }
     }
-    command.args(["patch", "namespace", &plan.namespace, "--type=merge", "-o", "name"]);
-    command.arg(format!("--patch={patch}"));
-    if is_dry_run {
-        command.arg("--dry-run=server");
-    }
+    command
+}
+
+/// Runs kubectl, and returns its output. `failure` says what it did not do.
+fn run_kubectl(mut command: Command, failure: &str) -> Result<Vec<u8>, Error> {
     let finished = command.stdin(Stdio::null()).output().map_err(|error| {
-        Error::other(format!("cannot run kubectl: {error}"))
-            .hint("the labels are written with kubectl; it has to be on PATH")
+        Error::other(format!("cannot run kubectl: {error}; it has to be on PATH"))
     })?;
     if finished.status.success() {
-        return Ok(());
+        return Ok(finished.stdout);
     }
     let said = String::from_utf8_lossy(&finished.stderr);
     let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let error = Error::refused(format!("kubectl did not label the namespace: {}", said.join("; ")));
-    Err(if is_dry_run {
-        error.hint("name a kubeconfig of an administrator of the cluster: --kubeconfig, --context")
-    } else {
-        error.hint("nothing moves without the labels; run the command again")
-    })
+    Err(Error::refused(format!("kubectl {failure}: {}", said.join("; "))))
 }
 
 /// Polls until the new tenant has the namespace with all rights.
@@ -290,9 +343,25 @@ mod tests {
             NamespaceMovePlan { namespace: "kube-system".to_owned(), ..good(&[]) },
             NamespaceMovePlan { namespace: "--kubeconfig=x".to_owned(), ..good(&[]) },
             NamespaceMovePlan { to: "mars".to_owned(), ..good(&[]) },
+            NamespaceMovePlan { namespace_uid: String::new(), ..good(&[]) },
+            NamespaceMovePlan { resource_version: String::new(), ..good(&[]) },
             plan(Some("solar"), &[]),
         ] {
             assert!(check_answer(&wanted, &bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_level_is_only_made_stricter() {
+        for (level, than, expected) in [
+            ("restricted", "baseline", true),
+            ("baseline", "privileged", true),
+            ("baseline", "", true),
+            ("baseline", "restricted", false),
+            ("restricted", "restricted", false),
+            ("privileged", "", false),
+        ] {
+            assert_eq!(is_stricter(level, than), expected, "{level} {than}");
         }
     }
 

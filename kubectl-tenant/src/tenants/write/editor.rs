@@ -1,7 +1,9 @@
 //! The editor of `tenants edit`, and the file that it opens.
 
 use std::{
+    fs::Permissions,
     io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -31,6 +33,7 @@ impl EditedFile {
     pub(super) fn new(name: &str) -> Result<Self, Error> {
         let folder = tempfile::Builder::new()
             .prefix("kubectl-tenant-edit-")
+            .permissions(Permissions::from_mode(0o700))
             .tempdir()
             .map_err(|error| Error::file("write in", &std::env::temp_dir(), &error))?;
         let path = folder.path().join(format!("{name}.yaml"));
@@ -66,5 +69,17 @@ fn run(env: &Env, path: &Path) -> Result<(), Error> {
         Ok(())
     } else {
         Err(Error::other(format!("the editor {program} failed: {status}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_user_can_open_the_folder() {
+        let file = EditedFile::new("solar").unwrap();
+        let mode = file.folder.path().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
     }
 }
