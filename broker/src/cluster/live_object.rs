@@ -27,11 +27,9 @@ use serde_json::{Value, json};
 use super::{
     Cluster, ClusterError, Object,
     difference::{Compared, Difference},
+    page_size,
     revoke::{delete_if_exists, remove_finalizers, segment},
 };
-
-/// Objects per page of a list.
-const PAGE_SIZE: u32 = 500;
 
 impl Object {
     /// The metadata of the object.
@@ -116,7 +114,7 @@ impl Cluster {
     {
         let api: Api<K> = Api::all(self.client());
         let selector = format!("{label}={value}");
-        let all = ListParams::default().labels(&selector).limit(PAGE_SIZE);
+        let all = ListParams::default().labels(&selector).limit(page_size::listed::<K>());
         let (mut objects, mut next) = (Vec::new(), None);
         loop {
             let page = api.list(&ListParams { continue_token: next, ..all.clone() }).await?;

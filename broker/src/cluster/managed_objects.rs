@@ -14,10 +14,9 @@ use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 use super::{
     Cluster, ClusterError,
     difference::{Compared, is_marked_suspended, same_amounts},
+    page_size,
 };
 
-/// Objects per page; no more are in memory at a time.
-const PAGE_SIZE: u32 = 500;
 /// How long the API server may take to enforce a new quota.
 const QUOTA_TIMEOUT: Duration = Duration::from_secs(5);
 /// First interval between two reads of a quota's status. It doubles up to
@@ -59,7 +58,7 @@ impl Cluster {
         K: Compared + Clone + DeserializeOwned + std::fmt::Debug,
     {
         let api: Api<K> = Api::all(self.client());
-        let all = ListParams::default().labels(label).limit(PAGE_SIZE);
+        let all = ListParams::default().labels(label).limit(page_size::listed::<K>());
         let mut next = None;
         loop {
             let params = ListParams { continue_token: next, ..all.clone() };

@@ -24,6 +24,7 @@ mod moved_namespace;
 mod namespace_ownership;
 mod object;
 mod own_reads;
+mod page_size;
 mod quantity;
 mod registry;
 mod revoke;

@@ -19,14 +19,12 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tenant_shared::{ROLE_BINDING_NAME, SUSPENDED_LABEL};
 
-use super::{Cluster, ClusterError};
+use super::{Cluster, ClusterError, page_size};
 
 /// The number of list requests for RoleBindings until two in a row have to be empty.
-const MAX_ROUNDS: u32 = 50;
+const MAX_ROUNDS: u32 = 500;
 /// Pause between rounds, because another API server may lag behind by as much.
 const ROUND_INTERVAL: Duration = Duration::from_millis(50);
-/// RoleBindings per round.
-const MAX_LISTED: u32 = 500;
 /// RoleBindings that are deleted or lose their finalizers concurrently. It is the number that the
 /// quota allows, so that a slow admission webhook delays the broker once.
 const MAX_IN_FLIGHT: usize = 20;
@@ -109,14 +107,17 @@ impl Cluster {
 
 /// Deletes RoleBindings in rounds until two lists are empty. Returns how many were deleted.
 async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<usize, ClusterError> {
-    let (mut empty_lists, mut deleted) = (0, 0);
+    let (mut empty_lists, mut deleted, mut next) = (0, 0, None);
     for round in 0..MAX_ROUNDS {
         if round > 0 {
             tokio::time::sleep(ROUND_INTERVAL).await;
         }
-        let left = api.list_metadata(&ListParams::default().limit(MAX_LISTED)).await?.items;
+        let page = ListParams { continue_token: next.take(), ..ListParams::default() };
+        let is_first_page = page.continue_token.is_none();
+        let page = api.list_metadata(&page.limit(page_size::ROLE_BINDINGS)).await?;
+        let (left, further) = (page.items, page.metadata.continue_);
         if left.is_empty() {
-            empty_lists += 1;
+            empty_lists += u32::from(is_first_page);
             if empty_lists == 2 {
                 return Ok(deleted);
             }
@@ -128,8 +129,13 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<usize, Cl
             .buffer_unordered(MAX_IN_FLIGHT)
             .collect()
             .await;
-        // As long as some are deleted, the next round tries the others again.
+        // As long as some are deleted, the next round tries the others again. A page of bindings that
+        // cannot be deleted does not protect those behind it.
         if results.iter().all(Result::is_err) {
+            next = further.filter(|token| !token.is_empty());
+            if next.is_some() {
+                continue;
+            }
             return results.into_iter().collect::<Result<(), _>>().map(|()| deleted);
         }
         deleted += results.iter().filter(|result| result.is_ok()).count();

@@ -10,10 +10,7 @@ use serde::de::DeserializeOwned;
 use tenant_shared::{TENANT_LABEL, TIER_LABEL, WORKSPACE_LABEL};
 use uuid::Uuid;
 
-use super::{Cluster, ClusterError};
-
-/// Objects per page; no more are in memory at a time.
-const PAGE_SIZE: u32 = 500;
+use super::{Cluster, ClusterError, page_size};
 
 /// A RoleBinding that a delete request would not remove at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +90,8 @@ impl Cluster {
         let api: Api<K> = Api::all(self.client());
         let mut next = None;
         loop {
-            let page = ListParams { continue_token: next, ..selected.clone() }.limit(PAGE_SIZE);
+            let page = ListParams { continue_token: next, ..selected.clone() }
+                .limit(page_size::listed::<K>());
             let page = api.list_metadata(&page).await?;
             page.items.into_iter().for_each(&mut visit);
             next = page.metadata.continue_.filter(|token| !token.is_empty());

@@ -15,7 +15,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{Cluster, ClusterError, CustomResource};
+use super::{Cluster, ClusterError, CustomResource, page_size};
 
 /// After this time the API server ends a watch, and the broker continues it with a new request. It
 /// is shorter than [`super::WATCH_READ_TIMEOUT`].
@@ -64,7 +64,9 @@ impl Cluster {
     {
         let api: Api<PartialObjectMeta<K>> = Api::all(self.watch_client());
         let visit = |event: Watched<PartialObjectMeta<K>>| visit(event.map(|it| it.metadata));
-        follow(api, config(Some(selector)), visit).await
+        let config =
+            Config { page_size: Some(page_size::watched::<K>()), ..config(Some(selector)) };
+        follow(api, config, visit).await
     }
 
     /// Watches all objects of a custom resource, until the watch fails.

@@ -30,8 +30,13 @@ use crate::{
 
 /// How long a difference of an object is not recorded again: somebody may alter it again and again.
 const RECORD_INTERVAL: Duration = Duration::from_mins(1);
-/// Differences that one run records at most; the log has all.
+/// Differences that one run records at most. A row says how many are left out.
 const MAX_RECORDED: usize = 50;
+/// Differences of a tenant that are recorded per [`BUDGET_INTERVAL`] at most. Somebody could fill the
+/// audit trail otherwise.
+const MAX_RECORDED_OF_TENANT: usize = 200;
+/// How long what was recorded counts.
+const BUDGET_INTERVAL: Duration = Duration::from_hours(1);
 
 /// An object that is not as desired, and how.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +50,16 @@ pub(super) struct Drift {
 impl Drift {
     fn new(object: &Object, difference: Difference) -> Self {
         Self { kind: object.kind(), title: title(object), difference }
+    }
+
+    /// Whether others made the object, or what is there instead of it.
+    fn is_made_by_others(&self) -> bool {
+        is_made_by_others(self.difference) || self.difference == Difference::Unexpected
+    }
+
+    /// Whether a failure is about the object. It begins with the title of its object and a colon.
+    fn is_in(&self, failure: &str) -> bool {
+        failure.strip_prefix(self.title.as_str()).is_some_and(|rest| rest.starts_with(": "))
     }
 
     /// Describes it for the audit trail.
@@ -67,7 +82,25 @@ pub(super) struct DriftLog(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     recorded: BTreeMap<(Drift, IsRepaired), Instant>,
+    budgets: BTreeMap<TenantName, Budget>,
     incomplete: BTreeSet<TenantName>,
+}
+
+/// What was recorded of a tenant since a time.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    since: Instant,
+    recorded: usize,
+    /// Whether a row says that the rest is left out.
+    is_exhausted: bool,
+}
+
+/// What is put on record after a run.
+#[derive(Debug, Default)]
+struct Record {
+    found: Vec<(Drift, IsRepaired)>,
+    /// The number of those that have no row. A row says so, unless it is 0.
+    left_out: usize,
 }
 
 impl DriftLog {
@@ -86,18 +119,36 @@ impl DriftLog {
         !state.incomplete.contains(tenant)
     }
 
-    /// Leaves out what was recorded a moment ago.
+    /// Decides what of a tenant is put on record: not what was recorded a moment ago, what others made
+    /// first, and no more than a run and the tenant may have.
     fn to_record(
         &self,
+        tenant: &TenantName,
         mut found: Vec<(Drift, IsRepaired)>,
         now: Instant,
-    ) -> Vec<(Drift, IsRepaired)> {
+    ) -> Record {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.recorded.retain(|_, at| now.saturating_duration_since(*at) < RECORD_INTERVAL);
+        state.budgets.retain(|_, it| now.saturating_duration_since(it.since) < BUDGET_INTERVAL);
         found.retain(|drift| !state.recorded.contains_key(drift));
-        found.truncate(MAX_RECORDED);
-        state.recorded.extend(found.iter().map(|drift| (drift.clone(), now)));
-        found
+        found.sort_by_key(|(drift, _)| !drift.is_made_by_others());
+        let budget = state.budgets.get(tenant);
+        let used = budget.map_or(0, |budget| budget.recorded);
+        let most = MAX_RECORDED.min(MAX_RECORDED_OF_TENANT.saturating_sub(used));
+        let is_on_record = budget.is_some_and(|budget| budget.is_exhausted);
+        let left_out = if is_on_record { 0 } else { found.len().saturating_sub(most) };
+        found.truncate(most);
+        Record { found, left_out }
+    }
+
+    /// Takes down what was put on record.
+    fn set_recorded(&self, tenant: &TenantName, record: &Record, now: Instant) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.recorded.extend(record.found.iter().map(|drift| (drift.clone(), now)));
+        let new = Budget { since: now, recorded: 0, is_exhausted: false };
+        let budget = state.budgets.entry(tenant.clone()).or_insert(new);
+        budget.recorded += record.found.len();
+        budget.is_exhausted |= record.left_out > 0 && budget.recorded >= MAX_RECORDED_OF_TENANT;
     }
 }
 
@@ -112,9 +163,7 @@ pub(super) fn drift_of(
     let altered = wanted.filter_map(|wanted| {
         let live = snapshot.get(wanted);
         let difference = difference(tenant, live, wanted, desired)?;
-        let is_made_by_others =
-            matches!(difference, Difference::Foreign | Difference::Role | Difference::Replaced);
-        let is_drift = is_made_by_others || is_settled(namespace_of(wanted));
+        let is_drift = is_made_by_others(difference) || is_settled(namespace_of(wanted));
         is_drift.then(|| Drift::new(wanted, difference))
     });
     let all = withdrawals(tenant, snapshot, desired);
@@ -126,6 +175,11 @@ pub(super) fn drift_of(
         Withdrawal::Narrow { .. } => None,
     });
     altered.chain(added).collect()
+}
+
+/// Whether others made the object that is there instead of a desired one.
+fn is_made_by_others(difference: Difference) -> bool {
+    matches!(difference, Difference::Foreign | Difference::Role | Difference::Replaced)
 }
 
 /// How an object differs by what others did. The broker itself divides the amounts of quotas for the
@@ -204,28 +258,36 @@ impl TenantController {
         failures: &[String],
     ) -> sqlx::Result<()> {
         let is_repaired = |drift: &Drift| {
-            let has_failed = failures.iter().any(|it| it.starts_with(drift.title.as_str()));
+            let has_failed = failures.iter().any(|failure| drift.is_in(failure));
             drift.difference != Difference::Terminating && !has_failed
         };
         let found = found.into_iter().map(|drift| {
             let is_repaired = is_repaired(&drift);
             (drift, is_repaired)
         });
-        let found = self.drift.to_record(found.collect(), Instant::now());
-        if found.is_empty() {
+        let now = Instant::now();
+        let record = self.drift.to_record(tenant, found.collect(), now);
+        let Record { found, left_out } = &record;
+        if found.is_empty() && *left_out == 0 {
             return Ok(());
         }
         let action = |is_repaired: IsRepaired| {
             if is_repaired { Action::DriftRepaired } else { Action::DriftFound }
         };
         let mut tx = self.db.begin().await?;
-        for (drift, is_repaired) in &found {
-            let reason = Some(drift.text(tenant));
-            let event = audit::Event { reason, ..audit::Event::success(action(*is_repaired)) };
+        let rows = found.iter().map(|(drift, is_repaired)| (drift.text(tenant), *is_repaired));
+        let summary = (*left_out > 0).then(|| (left_out_text(tenant, *left_out), false));
+        for (reason, is_repaired) in rows.chain(summary) {
+            let success = audit::Event::success(action(is_repaired));
+            let event = audit::Event { reason: Some(reason), ..success };
             audit::record(&mut tx, &self.clock, event).await?;
         }
         tx.commit().await?;
-        for (Drift { kind, difference, .. }, is_repaired) in &found {
+        self.drift.set_recorded(tenant, &record, now);
+        if *left_out > 0 {
+            self.metrics.action(action(false).as_str(), "success");
+        }
+        for (Drift { kind, difference, .. }, is_repaired) in found {
             self.metrics.action(action(*is_repaired).as_str(), "success");
             self.metrics.drift_found(kind, difference.as_str());
             if *is_repaired {
@@ -234,6 +296,14 @@ impl TenantController {
         }
         Ok(())
     }
+}
+
+/// Describes for the audit trail what has no row.
+fn left_out_text(tenant: &TenantName, number: usize) -> String {
+    format!(
+        "{number} more objects of tenant {tenant} were altered; at most {MAX_RECORDED} are recorded at \
+         once, and {MAX_RECORDED_OF_TENANT} an hour"
+    )
 }
 
 #[cfg(test)]
@@ -247,7 +317,7 @@ mod tests {
         testing::{On, on_both_engines},
     };
 
-    on_both_engines!(repaired_drift_is_recorded_once_a_minute,);
+    on_both_engines!(repaired_drift_is_recorded_once_a_minute, what_has_no_row_is_counted_in_one,);
 
     const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -346,6 +416,67 @@ mod tests {
         assert!(!was_ready(&object(3, status)));
         assert!(!was_ready(&object(2, json!({"observedGeneration": 2, "state": "Degraded"}))));
         assert!(!was_ready(&object(1, Value::Null)));
+    }
+
+    fn missing(number: usize) -> Drift {
+        Drift::new(&quota(&format!("tenant-quota-{number}"), "1"), Difference::Missing)
+    }
+
+    #[test]
+    fn a_tenant_has_a_number_of_rows_an_hour_and_one_about_the_rest() {
+        let (log, start) = (DriftLog::default(), Instant::now());
+        let [solar, lunar] = ["solar", "lunar"].map(|name| name.parse::<TenantName>().unwrap());
+        let record = |tenant: &TenantName, numbers: std::ops::Range<usize>, minutes: u64| {
+            let now = start + Duration::from_mins(minutes);
+            let found = numbers.map(|number| (missing(number), true)).collect();
+            let record = log.to_record(tenant, found, now);
+            log.set_recorded(tenant, &record, now);
+            (record.found.len(), record.left_out)
+        };
+        assert_eq!(record(&solar, 0..60, 0), (50, 10));
+        assert_eq!(record(&solar, 0..60, 0), (10, 0));
+        assert_eq!(record(&solar, 60..100, 0), (40, 0));
+        assert_eq!(record(&solar, 100..150, 0), (50, 0));
+        assert_eq!(record(&solar, 150..220, 0), (50, 20));
+        assert_eq!(record(&solar, 200..230, 0), (0, 0), "a row says so already");
+        assert_eq!(record(&lunar, 300..310, 0), (10, 0));
+        assert_eq!(record(&solar, 200..230, 60), (30, 0));
+    }
+
+    #[test]
+    fn what_others_made_comes_first_and_counts_once_it_is_on_record() {
+        let (log, now) = (DriftLog::default(), Instant::now());
+        let solar = "solar".parse().unwrap();
+        let added = Drift::new(&binding("tenant-solar-x", &[], None), Difference::Unexpected);
+        let mut found: Vec<_> = (0..MAX_RECORDED).map(|number| (missing(number), true)).collect();
+        found.push((added.clone(), true));
+        for _ in 0..2 {
+            // The transaction may fail.
+            let record = log.to_record(&solar, found.clone(), now);
+            assert_eq!((record.found.len(), record.left_out), (MAX_RECORDED, 1));
+            assert_eq!(record.found[0].0, added);
+        }
+    }
+
+    #[test]
+    fn a_failure_is_about_the_object_of_the_whole_title() {
+        let drift = missing(1);
+        assert!(drift.is_in("ResourceQuota tenant-quota-1 in solar-a: forbidden"));
+        assert!(!drift.is_in("ResourceQuota tenant-quota-1 in solar-a-b: forbidden"));
+        assert!(!drift.is_in("amounts of quotas: conflict"));
+    }
+
+    async fn what_has_no_row_is_counted_in_one(on: On) {
+        const ROWS: &str = "SELECT COUNT(*) FROM audit_logs WHERE action LIKE 'Drift%'";
+        const LEFT_OUT: &str = "SELECT COUNT(*) FROM audit_logs WHERE action = 'DriftFound' \
+                                AND reason LIKE '7 more objects of tenant solar%'";
+        let fixture = Fixture::new(on).await;
+        let found = (0..MAX_RECORDED + 7).map(missing).collect();
+        let solar = "solar".parse().unwrap();
+        fixture.controller.record_drift(&solar, found, &[]).await.unwrap();
+        let (rows, left_out) =
+            (fixture.storage.number(ROWS).await, fixture.storage.number(LEFT_OUT).await);
+        assert_eq!((rows, left_out), (51, 1));
     }
 
     async fn repaired_drift_is_recorded_once_a_minute(on: On) {

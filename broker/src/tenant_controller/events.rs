@@ -27,7 +27,7 @@ use super::{
 use crate::{
     base::{clock::ticks, error_chain},
     cluster::{AccessReview, ClusterError, Compared, Watched},
-    tenant::{ApiGroup, NamespaceFeed, TenantFeed, TenantName},
+    tenant::{ApiGroup, NamespaceFeed, TenantFeed, TenantName, tenant_of_home},
 };
 
 /// Pause before the amounts of a quota that is nearly exhausted are divided again.
@@ -117,7 +117,8 @@ impl TenantController {
         let mut retry = WatchRetry::new(RoleBinding::NAME);
         loop {
             let visit = |event: Watched<ObjectMeta>| {
-                if let Some(namespace) = self.foreign_bindings.visit(&event) {
+                let is_tenants = |namespace: &str| self.is_of_tenant(namespace);
+                if let Some(namespace) = self.foreign_bindings.visit(&event, is_tenants) {
                     self.add_tenant_of_namespace(namespace);
                 }
                 self.labelled_event(&mut retry, &event);
@@ -191,16 +192,23 @@ impl TenantController {
         self.resync.notify_one();
     }
 
-    /// Adds the tenant of the label of an object. Whoever makes objects may write any label, so that
-    /// unknown names would fill the queue. A tenant that is not known yet is added by the event of
-    /// its Tenant or by the resync after the first list. A namespace that a request of this process
-    /// is creating adds its tenant when the request ends.
+    /// Adds the tenant of an object with the label of a tenant. Whoever makes objects may write any
+    /// label, so the object counts for the tenant of its namespace, and unknown names would fill the
+    /// queue. A tenant that is not known yet is added by the event of its Tenant or by the resync
+    /// after the first list, and that of a namespace which is not known yet by the event of the
+    /// namespace. A namespace that a request of this process is creating adds its tenant when the
+    /// request ends.
     fn add_labelled(&self, object: &ObjectMeta, pause: Duration) {
         let namespace = object.namespace.as_ref().or(object.name.as_ref());
         if namespace.is_some_and(|namespace| self.creations.contains(namespace)) {
             return;
         }
-        if let Some(name) = TenantName::of_object(object).filter(|name| self.is_known(name)) {
+        let Some(labelled) = TenantName::of_object(object) else { return };
+        let tenant = match &object.namespace {
+            Some(namespace) => self.cache.tenant_of_namespace(namespace),
+            None => Some(labelled),
+        };
+        if let Some(name) = tenant.filter(|name| self.is_known(name)) {
             self.queue.add_after(name, pause);
         }
     }
@@ -212,6 +220,11 @@ impl TenantController {
         if let Some(tenant) = tenant.filter(|tenant| self.is_known(tenant)) {
             self.queue.add(tenant);
         }
+    }
+
+    /// Whether a namespace is one of a tenant, as far as this process knows, or has the name of a home.
+    fn is_of_tenant(&self, namespace: &str) -> bool {
+        tenant_of_home(namespace).is_some() || self.cache.tenant_of_namespace(namespace).is_some()
     }
 
     /// Whether there is an object of this name, or was an open row at the last resync.
@@ -308,6 +321,32 @@ mod tests {
         TenantFeed::new(controller.cache.clone(), group).visit(&Watched::Changed(object));
         *controller.open_tenants.write().unwrap() = ["lunar".parse().unwrap()].into();
         assert_eq!(visit_all(), 2);
+    }
+
+    /// An owner would keep the runs of others busy.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_binding_causes_a_run_of_the_tenant_of_its_namespace_whatever_its_label() {
+        let storage = Storage::new(On::Sqlite).await;
+        let controller = TenantController::for_tests(&storage).await;
+        *controller.open_tenants.write().unwrap() =
+            ["lunar", "solar"].map(|name| name.parse().unwrap()).into();
+        let metadata = |namespace: Option<&str>, name: &str, tenant: &str| -> ObjectMeta {
+            let labels = json!({TENANT_LABEL: tenant});
+            let metadata = json!({"namespace": namespace, "name": name, "labels": labels});
+            serde_json::from_value(metadata).unwrap()
+        };
+        let namespace = metadata(None, "solar-a", "solar");
+        NamespaceFeed::new(controller.cache.clone()).visit(&Watched::Changed(namespace));
+        let mut retry = WatchRetry::new("RoleBinding");
+        let mut queued_after = |namespace, tenant| {
+            let binding = metadata(Some(namespace), "view", tenant);
+            controller.labelled_event(&mut retry, &Watched::Changed(binding));
+            controller.queue.len()
+        };
+        assert_eq!(queued_after("elsewhere", "lunar"), 0);
+        assert_eq!(queued_after("solar-a", "lunar"), 1);
+        // It is in the queue already, so that was not the other tenant.
+        assert_eq!(queued_after("solar-a", "solar"), 1);
     }
 
     #[test]

@@ -41,20 +41,31 @@ struct Kept {
     bindings: BTreeSet<Key>,
     /// Those of a list that is not complete.
     list: Option<BTreeSet<Key>>,
+    /// Whether the log says that some are left out.
+    is_logged: bool,
 }
 
 impl ForeignBindings {
-    /// Takes an event over. Returns the namespace of a RoleBinding that may be foreign.
-    pub(super) fn visit<'a>(&self, event: &'a Watched<ObjectMeta>) -> Option<&'a str> {
+    /// Takes an event over. Returns the namespace of a RoleBinding that may be foreign. Once
+    /// [`MAX_KEPT`] are kept, only those in namespaces for which `is_tenants` holds are.
+    pub(super) fn visit<'a>(
+        &self,
+        event: &'a Watched<ObjectMeta>,
+        is_tenants: impl Fn(&str) -> bool,
+    ) -> Option<&'a str> {
         let mut kept = self.lock();
         match event {
             Watched::Listing => kept.list = Some(BTreeSet::new()),
             Watched::Listed => kept.bindings = kept.list.take().unwrap_or_default(),
             Watched::Changed(binding) if may_be_foreign(binding) => {
-                let Kept { bindings, list } = &mut *kept;
+                let Kept { bindings, list, is_logged } = &mut *kept;
                 for all in [Some(bindings), list.as_mut()].into_iter().flatten() {
-                    if all.len() < MAX_KEPT {
-                        all.insert(key(binding));
+                    if !insert(all, key(binding), &is_tenants) && !*is_logged {
+                        *is_logged = true;
+                        tracing::warn!(
+                            "too many RoleBindings named tenant-* that the broker did not make; \
+                             those outside of tenants' namespaces are left out"
+                        );
                     }
                 }
                 return binding.namespace.as_deref();
@@ -117,6 +128,22 @@ fn may_be_foreign(binding: &ObjectMeta) -> bool {
     name.starts_with(PREFIX) && !is_labelled && !is_personal
 }
 
+/// Keeps a RoleBinding. Without a place, those outside of tenants' namespaces give way to one in such
+/// a namespace. Returns false if one is left out.
+fn insert(all: &mut BTreeSet<Key>, key: Key, is_tenants: impl Fn(&str) -> bool) -> bool {
+    if all.len() < MAX_KEPT || all.contains(&key) {
+        all.insert(key);
+        return true;
+    }
+    if is_tenants(&key.0) {
+        all.retain(|(namespace, _)| is_tenants(namespace));
+        if all.len() < MAX_KEPT {
+            all.insert(key);
+        }
+    }
+    false
+}
+
 fn key(binding: &ObjectMeta) -> Key {
     (binding.namespace.clone().unwrap_or_default(), binding.name.clone().unwrap_or_default())
 }
@@ -155,6 +182,19 @@ mod tests {
     }
 
     #[test]
+    fn bindings_in_namespaces_of_tenants_are_kept_when_there_are_too_many() {
+        let key = |namespace: &str, number: usize| (namespace.to_owned(), number.to_string());
+        let is_tenants = |namespace: &str| namespace == "solar-a";
+        let mut all: BTreeSet<Key> = (1..MAX_KEPT).map(|number| key("other", number)).collect();
+        assert!(insert(&mut all, key("solar-a", 0), is_tenants));
+        assert!(insert(&mut all, key("solar-a", 0), is_tenants), "it is kept already");
+        assert!(!insert(&mut all, key("other", 0), is_tenants));
+        assert_eq!(all.len(), MAX_KEPT);
+        assert!(!insert(&mut all, key("solar-a", 1), is_tenants));
+        assert_eq!(all, [key("solar-a", 0), key("solar-a", 1)].into());
+    }
+
+    #[test]
     fn a_list_replaces_what_was_known_before_it() {
         let (foreign, solar) = (ForeignBindings::default(), "solar".parse().unwrap());
         let namespace = |name: &str, labels: serde_json::Value| {
@@ -173,7 +213,7 @@ mod tests {
             let all = foreign.of_tenant(&solar, &snapshot);
             all.into_iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect()
         };
-        let visit = |event| foreign.visit(&event).map(str::to_owned);
+        let visit = |event| foreign.visit(&event, |_| true).map(str::to_owned);
         let view = |namespace| binding(namespace, "tenant-solar-view", None);
         assert_eq!(visit(Watched::Changed(view("solar-a"))), Some("solar-a".to_owned()));
         for other in [view("solar-p"), view("other"), binding("solar-a", "tenant-x", None)] {
