@@ -26,8 +26,8 @@ pub(super) enum CloseReason {
     Stopping = 4,
     /// The database has not responded for so long that revocations may have been missed.
     DatabaseUnavailable = 5,
-    /// A watch with the broker's own credential shows something else now: the caller lost or gained
-    /// a tenant, or a Tenant grants other lists.
+    /// A list or watch with the broker's own credential shows something else now: the caller lost or
+    /// gained a tenant, or a Tenant grants other lists.
     TenantsChanged = 6,
     /// The namespace of the request is no longer that of the membership it was sent with.
     NamespaceMoved = 7,

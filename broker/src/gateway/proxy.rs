@@ -85,7 +85,7 @@ impl Gateway {
             let text = "a request that asks for an upgrade may not have a body";
             return Err(ApiError::new(Code::InvalidRequest, text));
         }
-        let view = own_read_view(&interception, target.kind, &principal, cluster);
+        let view = own_read_view(&interception, &principal, cluster);
         let placement = self.placement(active, target.namespace);
         let stream = StreamInfo { placement, ..stream_info(&principal, active, target.kind, view) };
         let verb = Verb::of_request(&parts.method, &target);
@@ -262,21 +262,19 @@ fn stream_info(
     }
 }
 
-/// The view of a watch with the broker's own credential, so that it is closed when that changes.
+/// The view of a list or watch with the broker's own credential, so that it is closed when that
+/// changes or a membership ends that grants it.
 fn own_read_view(
     interception: &Interception,
-    kind: Kind,
     principal: &Principal,
     cluster: &Cluster,
 ) -> Option<Arc<OwnReadView>> {
     let Interception::OwnRead(own) = interception else { return None };
-    (kind == Kind::Watch).then(|| {
-        Arc::new(OwnReadView {
-            caller: principal.caller.clone(),
-            memberships: principal.memberships(cluster.name(), own.shown.tenants()),
-            shown: own.shown.clone(),
-        })
-    })
+    Some(Arc::new(OwnReadView {
+        caller: principal.caller.clone(),
+        memberships: principal.memberships(cluster.name(), own.shown.tenants()),
+        shown: own.shown.clone(),
+    }))
 }
 
 /// The response to a read of a namespace that is none of the caller's, as if it did not exist. Tools

@@ -34,7 +34,7 @@ pub(super) struct StreamInfo {
     pub(super) session: Uuid,
     /// `jti` of the token that it is sent with, once it has one.
     pub(super) credential: Option<Arc<str>>,
-    /// The view of a watch with the broker's own credential; `None` for other requests.
+    /// The view of a list or watch with the broker's own credential; `None` for other requests.
     pub(super) view: Option<Arc<OwnReadView>>,
     /// The namespace of a request that is sent with a membership; `None` for other requests.
     pub(super) placement: Option<Arc<Placement>>,
@@ -59,20 +59,20 @@ impl Placement {
     }
 }
 
-/// A watch that is sent with the broker's own credential. The API server does not know that it
+/// A list or watch that is sent with the broker's own credential. The API server does not know that it
 /// depends on the memberships of the caller.
 #[derive(Debug)]
 pub(super) struct OwnReadView {
-    /// Who watches.
+    /// Who lists or watches.
     pub(super) caller: Caller,
-    /// What the watch shows.
+    /// What it shows.
     pub(super) shown: Shown,
     /// The caller's memberships in the tenants that give the caller the right to it.
     pub(super) memberships: Vec<Uuid>,
 }
 
 impl OwnReadView {
-    /// The user, and the only workspace of the session if it is restricted to one. Watches of the
+    /// The user, and the only workspace of the session if it is restricted to one. Reads of the
     /// same resource and scope show the same objects.
     pub(super) fn scope(&self) -> (Uuid, Option<Uuid>) {
         (self.caller.user_id(), self.caller.only_workspace())
@@ -143,7 +143,7 @@ impl Streams {
         self.table().open.values().filter(|(info, _)| info.kind == kind).count()
     }
 
-    /// The views of all watches with the broker's own credential.
+    /// The views of all lists and watches with the broker's own credential.
     pub(super) fn views(&self) -> Vec<Arc<OwnReadView>> {
         self.table().open.values().filter_map(|(info, _)| info.view.clone()).collect()
     }

@@ -12,8 +12,7 @@ use super::{
 use crate::{
     cluster::{ClusterList, OwnResource},
     http::ApiError,
-    identity::Caller,
-    tenant::longest_prefix,
+    tenant::{TenantName, longest_prefix},
     tenant_operations::TenantOperations,
 };
 
@@ -64,7 +63,7 @@ pub(super) async fn reason_to_allow(
                 || gateway.is_own_namespace(principal, call.cluster, &asked.name));
         return Ok(is_listed.then_some(LISTS_NAMESPACES));
     }
-    if asked.verb == "create" && may_create(tenants, &principal.caller, &asked.name).await? {
+    if asked.verb == "create" && may_create(call, tenants, &asked.name).await? {
         return Ok(Some(CREATES_NAMESPACES));
     }
     Ok(None)
@@ -90,7 +89,7 @@ pub(super) async fn further_rules(call: &UpstreamCall<'_>) -> Result<Vec<Value>,
         .filter(|resource| principal.shown(cluster.name(), *resource).read("", false).is_ok());
     let mut rules: Vec<Value> =
         shown.map(|it| rule(&["list", "watch"], it.group(), it.resource())).collect();
-    if may_create(tenants, &principal.caller, "").await? {
+    if may_create(call, tenants, "").await? {
         rules.push(rule(&["create"], "", "namespaces"));
     }
     Ok(rules)
@@ -109,12 +108,27 @@ async fn is_listed(call: &UpstreamCall<'_>, list: ClusterList) -> Result<bool, A
     Ok(principal.shown(cluster.name(), resource).read("", false).is_ok())
 }
 
-/// Whether the caller owns a tenant; for a name, whether it is one of that tenant.
+/// Whether the caller owns an active tenant, and their membership in it is not suspended; for a name,
+/// whether it is one of that tenant.
 async fn may_create(
+    call: &UpstreamCall<'_>,
     tenants: &TenantOperations,
-    caller: &Caller,
     name: &str,
 ) -> Result<bool, ApiError> {
-    let owned = tenants.owned_by(caller).await?;
-    Ok(if name.is_empty() { !owned.is_empty() } else { longest_prefix(&owned, name).is_some() })
+    let (principal, cluster) = (call.principal, call.cluster.name());
+    let owned = tenants.owned_by(&principal.caller).await?;
+    let candidates: Vec<&TenantName> = if name.is_empty() {
+        owned.iter().collect()
+    } else {
+        longest_prefix(&owned, name).into_iter().collect()
+    };
+    for tenant in candidates {
+        // An owner who is no member becomes one.
+        let is_suspended = principal.membership(cluster, tenant).is_some()
+            && !principal.is_active_member(cluster, tenant);
+        if !is_suspended && tenants.is_active(tenant).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

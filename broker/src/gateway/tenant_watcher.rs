@@ -1,6 +1,6 @@
-//! Closes watches with the broker's own credential that show something else now, because their caller
-//! lost or gained a tenant, or a Tenant grants other lists or selects other nodes. Clients then list
-//! again. Also closes requests in namespaces that went to another tenant.
+//! Closes lists and watches with the broker's own credential that show something else now, because
+//! their caller lost or gained a tenant, or a Tenant grants other lists or selects other nodes. Clients
+//! then list again. Also closes requests in namespaces that went to another tenant.
 //!
 //! Suspended memberships and ended sessions are noticed by [`super::revocation_watcher`]. This
 //! compares by state, at once after a change that this replica knows of, and all watches from time to
@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::{StreamExt as _, stream};
 use uuid::Uuid;
 
 use super::{
@@ -37,6 +38,9 @@ const AFTER_CHANGE: Duration = Duration::from_secs(3);
 /// How far each look back at changes of persons reaches, in milliseconds, because a change is stamped
 /// before its transaction commits, and the clocks of replicas differ.
 const OVERLAP_MS: i64 = 10_000;
+
+/// Persons who are compared at once, each with a connection to the database.
+const MAX_COMPARED_AT_ONCE: usize = 16;
 
 /// How often the namespaces of requests are compared with the broker's copy of their labels.
 const MOVES_INTERVAL: Duration = Duration::from_millis(250);
@@ -152,26 +156,32 @@ impl Gateway {
 
     /// Closes the watches that do not show what a new one shows; returns their number.
     async fn close_changed_views(&self, due: &Due) -> usize {
-        let mut closed = 0;
-        for (scope, view) in self.open_views(due) {
-            let read = Box::pin(self.principals.read(view.caller.clone(), Instant::now()));
-            // The next comparison asks again. Streams end if the database stays away.
-            let Ok(Ok(principal)) = tokio::time::timeout(OPERATION_TIMEOUT, read).await else {
-                continue;
-            };
-            if !principal.are_tenants_known() {
-                continue;
-            }
-            let cluster = self.clusters.for_new_workspaces().name();
-            let is_changed = |view: &OwnReadView| {
-                view.scope() == scope
-                    && view.shown != principal.shown(cluster, view.shown.resource())
-            };
-            closed += self.streams.close(CloseReason::TenantsChanged, |info| {
-                info.view.as_deref().is_some_and(is_changed)
-            });
+        let comparisons: Vec<_> = self
+            .open_views(due)
+            .into_iter()
+            .map(|(scope, view)| self.close_changed_views_of(scope, view))
+            .collect();
+        let closed: Vec<usize> =
+            stream::iter(comparisons).buffer_unordered(MAX_COMPARED_AT_ONCE).collect().await;
+        closed.into_iter().sum()
+    }
+
+    /// As [`Self::close_changed_views`], for one scope, of which this is a view.
+    async fn close_changed_views_of(&self, scope: Scope, view: Arc<OwnReadView>) -> usize {
+        let read = Box::pin(self.principals.read(view.caller.clone(), Instant::now()));
+        // The next comparison asks again. Streams end if the database stays away.
+        let Ok(Ok(principal)) = tokio::time::timeout(OPERATION_TIMEOUT, read).await else {
+            return 0;
+        };
+        if !principal.are_tenants_known() {
+            return 0;
         }
-        closed
+        let cluster = self.clusters.for_new_workspaces().name();
+        let is_changed = |view: &OwnReadView| {
+            view.scope() == scope && view.shown != principal.shown(cluster, view.shown.resource())
+        };
+        self.streams
+            .close(CloseReason::TenantsChanged, |info| info.view.as_deref().is_some_and(is_changed))
     }
 }
 

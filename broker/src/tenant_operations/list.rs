@@ -117,6 +117,15 @@ impl TenantOperations {
         Ok(owned.map(|(cached, _)| cached.tenant.name.clone()).collect())
     }
 
+    /// Whether people may get rights in a tenant: it is not suspended, and its object is not gone.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn is_active(&self, name: &TenantName) -> Result<bool, TenantError> {
+        let row = self.tenants.by_name(name).await?;
+        Ok(row.is_some_and(|row| row.status == TenantStatus::Active))
+    }
+
     /// A tenant with a valid object.
     fn info(&self, viewer: &Viewer, cached: &CachedTenant) -> TenantInfo {
         let tenant = &cached.tenant;
