@@ -52,7 +52,8 @@ impl TenantOperations {
     /// # Errors
     /// [`TenantError::NotFound`], also if the caller may not see the tenant; the caller does not own
     /// it; the tenant, the user or the membership is suspended; name, labels or annotations are not
-    /// allowed; the quota is exceeded; the namespace exists; or the cluster or the database failed.
+    /// allowed; the quota is exceeded; the namespace exists; too many creations of the caller are
+    /// under way; or the cluster or the database failed.
     #[tracing::instrument(level = "debug", skip_all, fields(tenant = %tenant))]
     pub async fn create_namespace(
         &self,
@@ -62,10 +63,14 @@ impl TenantOperations {
     ) -> Result<Namespace, TenantError> {
         // The creation goes on if the client disconnects: the controller knows neither labels nor
         // annotations of the request, and whether the tenant is still active is checked at the end.
+        let turn = self.creations.turn(caller.user_id()).await?;
         let creation = {
             let (operations, caller) = (self.clone(), caller.clone());
             let (tenant, request) = (tenant.clone(), request.clone());
-            async move { operations.create(&caller, &tenant, &request).await }
+            async move {
+                let _turn = turn;
+                operations.create(&caller, &tenant, &request).await
+            }
         };
         let created = match tokio::spawn(creation.in_current_span()).await {
             Ok(created) => created,
@@ -220,8 +225,8 @@ impl TenantOperations {
     async fn until_complete(&self, tenant: Uuid, name: &str) -> Result<(), TenantError> {
         let complete = async {
             loop {
-                let rows = self.tenants.namespaces(tenant).await?;
-                match rows.iter().find(|row| row.name == name).map(|row| row.status) {
+                let row = self.tenants.namespace_row(name).await?;
+                match row.filter(|row| row.tenant_id == tenant).map(|row| row.status) {
                     Some(NamespaceStatus::Creating) => {}
                     Some(NamespaceStatus::Active) => return Ok(()),
                     _ => return Err(TenantError::NamespaceExists(name.to_owned())),

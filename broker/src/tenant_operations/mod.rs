@@ -12,7 +12,7 @@
 //! | `fresh` | the Tenant that decides on a right |
 //! | `list`, `members` | reads |
 //! | `join`, `bound` | membership |
-//! | `choose`, `create` | creation of namespaces |
+//! | `choose`, `create`, `creation_turns` | creation of namespaces |
 //! | `authorize` | authorization of what administrators do |
 //! | `suspend` | suspension and resumption |
 //! | `write` | creation, change and deletion of Tenants |
@@ -22,6 +22,7 @@ mod authorize;
 mod bound;
 mod choose;
 mod create;
+mod creation_turns;
 mod error;
 mod fresh;
 mod join;
@@ -50,6 +51,7 @@ use crate::{
     tier::Tiers,
     workspace::Workspaces,
 };
+use creation_turns::CreationTurns;
 
 /// The dependencies of [`TenantOperations`].
 #[derive(Debug)]
@@ -95,6 +97,7 @@ pub struct TenantOperations {
     default_tier: Arc<str>,
     tiers: Tiers,
     tenants: Tenants,
+    creations: CreationTurns,
     /// The rows on the share of the database for suspensions.
     suspensions: Tenants,
 }
@@ -106,6 +109,7 @@ impl TenantOperations {
             dependencies;
         Self {
             tenants: Tenants::new(db.clone(), clock.clone()),
+            creations: CreationTurns::default(),
             suspensions: Tenants::new(authority, clock.clone()),
             db,
             clock,
