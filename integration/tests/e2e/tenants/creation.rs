@@ -1,13 +1,11 @@
-//! Creations of namespaces that are interrupted: the controller finishes them.
+//! A creation of a namespace that is repeated after a failure.
 
 use http::{Method, StatusCode};
 use integration::api::Api;
 use integration::fault_proxy::{Fault, Rule};
-use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::json;
 
-use super::reconcile::RECONCILE_TIMEOUT;
 use super::rest::{SOLAR, until_active};
 use super::{TENANT_BROKER, until_served, with_object};
 
@@ -51,36 +49,6 @@ async fn made(world: &World, namespace: &str) -> Vec<usize> {
         counts.push(crate::object_list(world, &args).await.unwrap().len());
     }
     counts
-}
-
-#[tokio::test]
-async fn a_creation_that_a_crash_interrupts_is_finished() {
-    let (world, api) = world().await;
-    let proxy = world.proxy().unwrap();
-    for (number, (path_end, _)) in REQUESTS.into_iter().enumerate() {
-        let name = format!("solar-{number}");
-        let broker = world.broker().clone();
-        let kill = move |_| {
-            broker.kill();
-            std::future::ready(())
-        };
-        let rule = Rule::new(Fault::after(kill));
-        let rule = proxy.add(rule.when(move |seen| seen.is(&Method::POST, path_end)).nth(1));
-        api.create_tenant_namespace(SOLAR, &name).await.expect_err("the broker was killed");
-        assert_eq!(rule.fired(), 1, "killed at {path_end}");
-        proxy.clear();
-        world.broker().crash_and_restart().await.unwrap();
-        probe::until("the namespace to be complete", RECONCILE_TIMEOUT, || async {
-            // A refusal until the broker has read the Tenants.
-            let listed = api.tenant_namespaces(SOLAR).await;
-            let mut rows = listed.iter().flat_map(|listed| &listed.items);
-            let is_active = rows.any(|row| row.name == name && row.status == "active");
-            Ok(if is_active { Probe::Ready(()) } else { Probe::NotYet(format!("{listed:?}")) })
-        })
-        .await
-        .unwrap();
-        assert_eq!(made(&world, &name).await, [1, 1, 2], "after {path_end}");
-    }
 }
 
 /// The answer must not say that the owner has rights before they have them.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use integration::api::Api;
-use integration::helm::Helm;
 use integration::kubectl::Kubectl;
 use integration::person::Person;
 use integration::world::World;
@@ -14,7 +13,6 @@ use tenant_shared::SuspendRequest;
 use super::gateway_attacks;
 use super::reconcile::until;
 use super::{TENANT_BROKER, until_served, with_object};
-use crate::gateway::helm::chart;
 use crate::gateway::{GATEWAY, through_the_gateway};
 
 /// Limit of the time until kubectl has printed something, or ends.
@@ -108,7 +106,6 @@ async fn owners_use_their_namespaces_with_kubectl() {
     a_file_with_a_namespace_and_its_objects_is_applied(&scene).await;
     a_viewer_without_a_workspace_becomes_a_member(&scene).await;
     attacks_are_refused(&scene).await;
-    helm_creates_the_namespace_of_a_release(&scene).await;
     a_deletion_returns(&scene).await;
     a_suspension_ends_a_watch(&scene).await;
 }
@@ -248,30 +245,9 @@ async fn attacks_are_refused(scene: &Scene) {
     gateway_attacks::are_refused(&scene.world, &people).await;
 }
 
-async fn helm_creates_the_namespace_of_a_release(scene: &Scene) {
-    let kubectl = scene.alice.kubectl();
-    let helm = Helm::for_kubectl(kubectl).await.unwrap();
-    let chart = chart(scene.alice.home());
-    let chart = chart.to_str().unwrap();
-    let release = ["shop", chart, "--namespace", "solar-b", "--create-namespace"];
-    helm.run([&["install"][..], &release].concat()).await.unwrap().success().unwrap();
-    assert_eq!(listed(kubectl, &[]).await, ["solar-a", "solar-b"]);
-    let again = [&["upgrade", "--install"][..], &release].concat();
-    helm.run(again).await.unwrap().success().unwrap();
-    let found = ["get", "configmap", "shop", "-n", "solar-b", "-o", "name"];
-    assert_eq!(succeeds(kubectl, &found).await, "configmap/shop\n");
-    // The name of another tenant's namespace.
-    let other = ["install", "shop", chart, "--namespace", "lunar-x", "--create-namespace"];
-    let refused = helm.run(other).await.unwrap();
-    assert!(
-        refused.stderr.contains("namespace names of tenant solar begin with solar-"),
-        "{refused:?}"
-    );
-    helm.run(["uninstall", "shop", "--namespace", "solar-b"]).await.unwrap().success().unwrap();
-}
-
 async fn a_deletion_returns(scene: &Scene) {
     let kubectl = scene.alice.kubectl();
+    succeeds(kubectl, &["create", "namespace", "solar-b"]).await;
     succeeds(kubectl, &["delete", "namespace", "solar-b"]).await;
     assert_eq!(listed(kubectl, &[]).await, ["solar-a"]);
     fails(kubectl, &["get", "namespace", "solar-b"], &["NotFound"]).await;

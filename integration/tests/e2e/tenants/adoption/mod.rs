@@ -19,7 +19,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// A world with the tenants `solar` of alice and `lunar` of carol, who are users of the cluster, and
 /// an administrator of the broker.
-struct Scene {
+struct Fixture {
     world: World,
     admin: Kubectl,
     operator: Api,
@@ -31,17 +31,17 @@ fn builder() -> WorldBuilder {
     builder.setting("drift_seconds", 3600)
 }
 
-impl Scene {
+impl Fixture {
     async fn start(builder: WorldBuilder) -> Self {
         let world = builder.start().await.unwrap();
         let admin = world.admin_kubectl().unwrap();
         until_served(&admin, TENANT_BROKER).await;
         let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
-        let scene = Self { world, admin, operator };
+        let fixture = Self { world, admin, operator };
         let pods = |pods: &str| json!({"hard": {"pods": pods}});
-        scene.apply("solar", "alice", &[pods("4"), pods("9")], "Namespace").await;
-        scene.apply("lunar", "carol", &[pods("3")], "Namespace").await;
-        scene
+        fixture.apply("solar", "alice", &[pods("4"), pods("9")], "Namespace").await;
+        fixture.apply("lunar", "carol", &[pods("3")], "Namespace").await;
+        fixture
     }
 
     /// Applies a Tenant with an owner and quotas, and waits until it works.

@@ -10,7 +10,7 @@ use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::json;
 
-use super::{Scene, builder};
+use super::{Fixture, builder};
 use crate::gateway::{GATEWAY, through_the_gateway};
 
 const NAMESPACE: &str = "solar-a";
@@ -35,13 +35,13 @@ async fn until_allowed(api: &Api, expected: bool) {
 
 #[tokio::test]
 async fn the_rights_and_streams_of_former_members_end_before_others_have_rights() {
-    let scene = Scene::start(builder().tls()).await;
-    let people = people(&scene.world).await;
+    let fixture = Fixture::start(builder().tls()).await;
+    let people = people(&fixture.world).await;
     let [alice, carol] = &people;
     let pods = |pods: &str| json!({"hard": {"pods": pods}});
-    scene.apply("solar", "alice@example.com", &[pods("4")], "Namespace").await;
-    scene.apply("lunar", "carol@example.com", &[pods("3")], "Namespace").await;
-    scene.namespace_of("solar", NAMESPACE, "alice@example.com").await;
+    fixture.apply("solar", "alice@example.com", &[pods("4")], "Namespace").await;
+    fixture.apply("lunar", "carol@example.com", &[pods("3")], "Namespace").await;
+    fixture.namespace_of("solar", NAMESPACE, "alice@example.com").await;
     until_allowed(alice, true).await;
     assert!(!may_list(carol).await);
 
@@ -66,8 +66,8 @@ async fn the_rights_and_streams_of_former_members_end_before_others_have_rights(
             }
         })
     };
-    let plan = scene.announce("lunar", NAMESPACE).await;
-    scene.label(&plan).await;
+    let plan = fixture.announce("lunar", NAMESPACE).await;
+    fixture.label(&plan).await;
     until_allowed(carol, true).await;
     let end = async { while let Ok(Some(_)) = watch.chunk().await {} };
     tokio::time::timeout(STREAM_TIMEOUT, end).await.expect("the watch ends");
@@ -75,7 +75,7 @@ async fn the_rights_and_streams_of_former_members_end_before_others_have_rights(
     prober.await.unwrap();
     until_allowed(alice, false).await;
     assert!(has_right[1].load(Ordering::SeqCst), "the prober saw the new right");
-    let log = scene.world.broker().log().unwrap();
+    let log = fixture.world.broker().log().unwrap();
     assert!(log.contains("namespace moved"), "{log}");
 }
 
