@@ -9,6 +9,7 @@ mod audit;
 mod credential;
 mod exec_credential;
 mod name;
+mod pod_security;
 mod problem;
 mod revocation;
 mod session;
@@ -29,6 +30,7 @@ pub use exec_credential::{
     ExecApiVersion, ExecCredential, ExecCredentialStatus, ExecInfo, ExecInfoError,
 };
 pub use name::{MAX_NAME_BYTES, Name, NameError, is_dns_label};
+pub use pod_security::{POD_SECURITY, is_stricter_pod_security};
 pub use problem::{Code, PROBLEM_CONTENT_TYPE, Problem};
 pub use revocation::{
     CredentialId, CredentialIdError, CredentialInfo, CredentialKind, CredentialPage,

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use kube::Resource;
+pub use tenant_shared::POD_SECURITY;
 use tenant_shared::{MANAGED_BY_LABEL, MANAGED_BY_VALUE, TENANT_LABEL, WORKSPACE_LABEL};
 
 /// Prefix of the labels that decide over Pod Security (Kubernetes, "Pod Security Admission").
 pub const POD_SECURITY_PREFIX: &str = "pod-security.kubernetes.io/";
-/// The label with the Pod Security level that a namespace enforces.
-pub const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 /// The label with the Pod Security level that a namespace warns of.
 pub const POD_SECURITY_WARN: &str = "pod-security.kubernetes.io/warn";
 /// The strictest Pod Security level.

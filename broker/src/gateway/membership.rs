@@ -15,7 +15,7 @@ use super::{
     interception::own_resource,
     path::Target,
     principals::{Principal, Workspace},
-    streams::Placement,
+    streams::MemberNamespace,
 };
 use crate::{
     cluster::{Cluster, OwnResource},
@@ -93,16 +93,16 @@ impl Gateway {
     }
 
     /// The namespace and the tenant of a request that is sent with a membership.
-    pub(super) fn placement(
+    pub(super) fn member_namespace(
         &self,
         active: &Active,
         namespace: Option<&str>,
-    ) -> Option<Arc<Placement>> {
+    ) -> Option<Arc<MemberNamespace>> {
         let tenants = self.tenants.as_ref()?;
         let tenant: TenantName = active.permit().resource().tenant_name()?.parse().ok()?;
         let namespace = namespace?.to_owned();
         let was_known = tenants.is_namespace_of(&namespace, &tenant).is_some();
-        Some(Arc::new(Placement { namespace, tenant, was_known }))
+        Some(Arc::new(MemberNamespace { namespace, tenant, was_known }))
     }
 
     /// Whether the broker knows this namespace as one of the principal's.

@@ -17,7 +17,7 @@ use super::{
     interception::{self, Interception},
     kubernetes_status, namespace_creation,
     namespace_refusal::{NamespaceRefusal, RefusalReason},
-    path::{self, Kind, Target},
+    path::{self, Target},
     principals::Principal,
     request::UpstreamRequest,
     response,
@@ -86,8 +86,7 @@ impl Gateway {
             return Err(ApiError::new(Code::InvalidRequest, text));
         }
         let view = own_read_view(&interception, &principal, cluster);
-        let placement = self.placement(active, target.namespace);
-        let stream = StreamInfo { placement, ..stream_info(&principal, active, target.kind, view) };
+        let stream = self.stream_info(&principal, active, &target, view);
         let verb = Verb::of_request(&parts.method, &target);
         let in_flight = self.admit_or_delay(stream, verb, active, info).await?;
         let mut call = UpstreamCall {
@@ -242,23 +241,24 @@ impl Gateway {
             Err((exceeded, limiter)) => Err(exceeded.delayed_error(&limiter.limits).await),
         }
     }
-}
 
-fn stream_info(
-    principal: &Principal,
-    active: &Active,
-    kind: Kind,
-    view: Option<Arc<OwnReadView>>,
-) -> StreamInfo {
-    StreamInfo {
-        kind,
-        workspace: active.workspace_id(),
-        service_account: Arc::clone(active.service_account_uid()),
-        user: principal.caller.user_id(),
-        session: principal.caller.session_id(),
-        credential: None,
-        view,
-        placement: None,
+    fn stream_info(
+        &self,
+        principal: &Principal,
+        active: &Active,
+        target: &Target<'_>,
+        view: Option<Arc<OwnReadView>>,
+    ) -> StreamInfo {
+        StreamInfo {
+            kind: target.kind,
+            workspace: active.workspace_id(),
+            service_account: Arc::clone(active.service_account_uid()),
+            user: principal.caller.user_id(),
+            session: principal.caller.session_id(),
+            credential: None,
+            view,
+            member_namespace: self.member_namespace(active, target.namespace),
+        }
     }
 }
 

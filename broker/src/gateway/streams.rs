@@ -37,13 +37,13 @@ pub(super) struct StreamInfo {
     /// The view of a list or watch with the broker's own credential; `None` for other requests.
     pub(super) view: Option<Arc<OwnReadView>>,
     /// The namespace of a request that is sent with a membership; `None` for other requests.
-    pub(super) placement: Option<Arc<Placement>>,
+    pub(super) member_namespace: Option<Arc<MemberNamespace>>,
 }
 
 /// A namespace in which a member of a tenant acts. The API server does not end a stream when the
 /// rights in the namespace end.
 #[derive(Debug)]
-pub(super) struct Placement {
+pub(super) struct MemberNamespace {
     pub(super) namespace: String,
     /// The tenant of the membership.
     pub(super) tenant: TenantName,
@@ -51,10 +51,10 @@ pub(super) struct Placement {
     pub(super) was_known: bool,
 }
 
-impl Placement {
+impl MemberNamespace {
     /// Whether the namespace left the tenant. `is_its` says whether it is the tenant's now; `None` if
     /// it is no tenant's.
-    pub(super) fn is_over(&self, is_its: Option<bool>) -> bool {
+    pub(super) fn has_left(&self, is_its: Option<bool>) -> bool {
         is_its.map_or(self.was_known, |is_its| !is_its)
     }
 }
@@ -198,23 +198,23 @@ mod tests {
             session: Uuid::from_u128(session),
             credential: None,
             view: None,
-            placement: None,
+            member_namespace: None,
         }
     }
 
     #[test]
-    fn a_placement_is_over_when_its_namespace_is_another_tenants() {
-        let placement = |was_known| Placement {
+    fn a_member_namespace_is_left_when_it_is_another_tenants() {
+        let member_namespace = |was_known| MemberNamespace {
             namespace: "solar-a".to_owned(),
             tenant: "solar".parse().unwrap(),
             was_known,
         };
         for was_known in [true, false] {
-            assert!(!placement(was_known).is_over(Some(true)));
-            assert!(placement(was_known).is_over(Some(false)));
+            assert!(!member_namespace(was_known).has_left(Some(true)));
+            assert!(member_namespace(was_known).has_left(Some(false)));
         }
-        assert!(placement(true).is_over(None));
-        assert!(!placement(false).is_over(None), "the broker does not know it yet");
+        assert!(member_namespace(true).has_left(None));
+        assert!(!member_namespace(false).has_left(None), "the broker does not know it yet");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::{
     Gateway,
     cancel::CloseReason,
-    streams::{OwnReadView, Placement},
+    streams::{MemberNamespace, OwnReadView},
 };
 use crate::{
     base::{
@@ -123,9 +123,9 @@ impl Gateway {
         loop {
             ticks.tick().await;
             let closed = self.streams.close(CloseReason::NamespaceMoved, |info| {
-                info.placement.as_deref().is_some_and(|placement| {
-                    let Placement { namespace, tenant, .. } = placement;
-                    placement.is_over(tenants.is_namespace_of(namespace, tenant))
+                info.member_namespace.as_deref().is_some_and(|member_namespace| {
+                    let MemberNamespace { namespace, tenant, .. } = member_namespace;
+                    member_namespace.has_left(tenants.is_namespace_of(namespace, tenant))
                 })
             });
             if closed > 0 {

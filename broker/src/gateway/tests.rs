@@ -64,7 +64,7 @@ pub(super) fn stream_info() -> StreamInfo {
         session: Uuid::from_u128(3),
         credential: None,
         view: None,
-        placement: None,
+        member_namespace: None,
     }
 }
 

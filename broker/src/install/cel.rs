@@ -30,6 +30,14 @@ pub(super) const SYSTEM_USERS: [&str; 3] =
 pub(super) const SYSTEM_GROUPS: [&str; 3] =
     ["system:masters", "system:nodes", "system:serviceaccounts:kube-system"];
 
+/// Whether a write leaves a list in the metadata as it is, which a new object does not have, as CEL.
+pub(super) fn is_list_unchanged(field: &str) -> String {
+    format!(
+        "object.metadata.?{field}.orValue([]) == (request.operation == \"CREATE\" ? [] : \
+         oldObject.metadata.?{field}.orValue([]))"
+    )
+}
+
 /// The labels of which a managed namespace has one: that of a personal workspace, and that of a
 /// tenant where there are tenants.
 fn managed_labels(parameters: &Parameters) -> &'static [&'static str] {

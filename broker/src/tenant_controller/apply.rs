@@ -12,9 +12,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
+use kube::ResourceExt as _;
 use tenant_shared::{
     BINDINGS_LABEL, FORMER_TENANT_LABEL, HOME_LABEL, MANAGED_BY_LABEL, SUSPENDED_LABEL,
-    TENANT_LABEL, TENANT_UID_LABEL, TIER_LABEL, WORKSPACE_LABEL,
+    TENANT_LABEL, TENANT_UID_LABEL, TIER_LABEL, WORKSPACE_LABEL, is_stricter_pod_security,
 };
 
 use super::snapshot::{name_of, namespace_of};
@@ -36,8 +37,6 @@ const FIXED_LABELS: [&str; 6] = [
 ];
 /// Labels that a namespace has only if they are desired.
 const OPTIONAL_LABELS: [&str; 3] = [BINDINGS_LABEL, TIER_LABEL, FORMER_TENANT_LABEL];
-/// Pod Security levels, the weakest first (Kubernetes, "Pod Security Standards").
-const POD_SECURITY_LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
 
 /// What an object needs to be as desired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,8 +128,8 @@ pub(super) async fn ensure(
     }
 }
 
-/// Whether an object is a ResourceQuota or LimitRange that the broker made for another tenant, and
-/// nobody decides on its end.
+/// Whether an object is a ResourceQuota or LimitRange that the broker made for another tenant, is not
+/// being deleted, and has neither finalizers nor owner references.
 fn is_limit_of_other_tenant(live: &Object) -> bool {
     let metadata = live.metadata();
     let has = |label: &str| metadata.labels.as_ref().is_some_and(|all| all.contains_key(label));
@@ -216,12 +215,10 @@ fn missing(
 /// Whether a namespace enforces a weaker Pod Security level than the desired one. The broker may
 /// not change the level.
 pub(super) fn has_weaker_pod_security(live: &Namespace, wanted: &Namespace) -> bool {
-    let level = |namespace: &Namespace| {
-        let labels = namespace.metadata.labels.as_ref();
-        let level = labels.and_then(|labels| labels.get(POD_SECURITY));
-        level.and_then(|level| POD_SECURITY_LEVELS.iter().position(|known| known == level))
-    };
-    level(live).unwrap_or(0) < level(wanted).unwrap_or(0)
+    fn level(namespace: &Namespace) -> Option<&str> {
+        namespace.labels().get(POD_SECURITY).map(String::as_str)
+    }
+    is_stricter_pod_security(level(wanted), level(live))
 }
 
 #[cfg(test)]

@@ -48,8 +48,7 @@ impl TenantController {
         let resource = row.group.resource();
         match self.cluster.get_custom(&resource, row.name.as_str()).await? {
             CustomObject::Found(object) => {
-                let is_same = object.metadata.uid.as_deref() == Some(row.object_uid.as_str());
-                return Ok(is_same.then_some(RACE_INTERVAL));
+                return Ok(row.is_row_of(&object.metadata).then_some(RACE_INTERVAL));
             }
             CustomObject::Unknown => return Ok(Some(UNKNOWN_INTERVAL)),
             CustomObject::Missing => {}

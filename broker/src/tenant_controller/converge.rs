@@ -113,11 +113,7 @@ impl TenantController {
         };
         let (object, (rows, mut snapshot)) = tokio::try_join!(object, live)?;
         let object = match object {
-            CustomObject::Found(object)
-                if object.metadata.uid.as_deref() == Some(row.object_uid.as_str()) =>
-            {
-                object
-            }
+            CustomObject::Found(object) if row.is_row_of(&object.metadata) => object,
             CustomObject::Found(_) | CustomObject::Missing => return Ok(None),
             CustomObject::Unknown => return Ok(Some(Run::Again(UNKNOWN_INTERVAL))),
         };

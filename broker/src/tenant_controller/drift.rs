@@ -104,7 +104,7 @@ struct Record {
 }
 
 impl DriftLog {
-    /// Takes down whether a run completed all objects of a tenant.
+    /// Records whether a run completed all objects of a tenant.
     pub(super) fn set_complete(&self, tenant: &TenantName, is_complete: bool) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if is_complete {
@@ -141,7 +141,7 @@ impl DriftLog {
         Record { found, left_out }
     }
 
-    /// Takes down what was put on record.
+    /// Remembers what was put on record.
     fn set_recorded(&self, tenant: &TenantName, record: &Record, now: Instant) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.recorded.extend(record.found.iter().map(|drift| (drift.clone(), now)));

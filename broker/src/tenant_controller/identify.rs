@@ -153,7 +153,7 @@ impl TenantController {
 }
 
 fn is_of((group, object): &Candidate, row: &TenantRow) -> bool {
-    *group == row.group && object.metadata.uid.as_deref() == Some(row.object_uid.as_str())
+    *group == row.group && row.is_row_of(&object.metadata)
 }
 
 /// Whether a group has Tenants that count, by its definition and the permission to read them. The

@@ -70,6 +70,7 @@ use uuid::Uuid;
 
 pub use create::CreateNamespaceError;
 pub use error::ReconcileError;
+pub use namespaces::is_terminating;
 pub use reconcile::RECONCILE_OUTCOMES;
 
 use crate::{

@@ -119,8 +119,8 @@ impl TenantController {
     ) -> Result<(), String> {
         let name = &announced.namespace;
         let quota = self.quota_of(to).await?;
-        let used = self.tenants.namespaces(to.id).await.map_err(|error| error_chain(&error))?;
-        let used = used.iter().filter(|row| row.status.counts()).count();
+        let used = self.tenants.counted_namespaces(to.id).await;
+        let used = used.map_err(|error| error_chain(&error))?;
         if let Some(quota) =
             quota.filter(|quota| usize::try_from(*quota).is_ok_and(|it| used >= it))
         {
@@ -140,9 +140,7 @@ impl TenantController {
     async fn quota_of(&self, tenant: &TenantRow) -> Result<Option<u32>, String> {
         let found = self.cluster.get_custom(&tenant.group.resource(), tenant.name.as_str()).await;
         match found.map_err(|error| error_chain(&error))? {
-            CustomObject::Found(object)
-                if object.metadata.uid.as_deref() == Some(tenant.object_uid.as_str()) =>
-            {
+            CustomObject::Found(object) if tenant.is_row_of(&object.metadata) => {
                 Tenant::parse(tenant.name.as_str(), &object.data["spec"])
                     .map(|tenant| tenant.namespace_options.quota)
                     .map_err(|_| "the Tenant breaks rules of its definition".to_owned())

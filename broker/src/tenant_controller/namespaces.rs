@@ -112,7 +112,8 @@ fn time_of_request(row: &NamespaceRow, now: i64) -> Option<Duration> {
     REQUEST_GRACE.checked_sub(age).filter(|left| !left.is_zero())
 }
 
-fn is_terminating(namespace: &Namespace) -> bool {
+/// Whether a namespace is being deleted.
+pub fn is_terminating(namespace: &Namespace) -> bool {
     let phase = namespace.status.as_ref().and_then(|status| status.phase.as_deref());
     namespace.metadata.deletion_timestamp.is_some() || phase == Some("Terminating")
 }

@@ -56,8 +56,7 @@ impl Snapshot {
     /// namespaces. One with the name of the home and without its labels is neither, nor is that of a
     /// personal workspace.
     pub(super) fn belongs_to(&self, tenant: &TenantName, name: &str) -> bool {
-        let found = self.objects.get(&(Namespace::NAME, String::new(), name.to_owned()));
-        let labels = found.and_then(|namespace| namespace.metadata().labels.as_ref());
+        let labels = self.namespace(name).and_then(|found| found.metadata.labels.as_ref());
         labels.is_some_and(|labels| {
             !labels.contains_key(WORKSPACE_LABEL)
                 && (name != home_name(tenant) || labels.contains_key(HOME_LABEL))

@@ -82,11 +82,7 @@ impl TenantOperations {
     pub(super) async fn read_tenant(&self, row: &TenantRow) -> Result<(Tenant, bool), TenantError> {
         let object = self.cluster.get_custom(&row.group.resource(), row.name.as_str()).await?;
         let object = match object {
-            CustomObject::Found(object)
-                if object.metadata.uid.as_deref() == Some(row.object_uid.as_str()) =>
-            {
-                object
-            }
+            CustomObject::Found(object) if row.is_row_of(&object.metadata) => object,
             CustomObject::Found(_) | CustomObject::Missing => return Err(TenantError::NotFound),
             CustomObject::Unknown => {
                 return Err(TenantError::NotReady {

@@ -10,7 +10,8 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use regex::Regex;
 use tenant_shared::{
-    HOME_LABEL, NamespaceMovePlan, SUSPENDED_LABEL, TENANT_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL,
+    HOME_LABEL, NamespaceMovePlan, SUSPENDED_LABEL, TENANT_LABEL, TENANT_UID_LABEL,
+    WORKSPACE_LABEL, is_stricter_pod_security,
 };
 
 use super::{TenantOperations, error::TenantError};
@@ -22,6 +23,7 @@ use crate::{
         TenantName, TenantRow, TenantStatus, check_namespace_name, is_limits_name, limits_name,
         pod_security_of, quota_name,
     },
+    tenant_controller::is_terminating,
 };
 
 /// Label with the version of Kubernetes whose Pod Security rules a namespace enforces.
@@ -119,8 +121,7 @@ impl TenantOperations {
                 to.name
             ));
         }
-        let used = self.tenants.namespaces(to.id).await?;
-        let used = used.iter().filter(|row| row.status.counts()).count();
+        let used = self.tenants.counted_namespaces(to.id).await?;
         match tenant.namespace_options.quota.and_then(|quota| usize::try_from(quota).ok()) {
             Some(quota) if used >= quota => refusals.push(format!(
                 "exceeded namespace quota: tenant {} has {used} of {quota}",
@@ -212,11 +213,7 @@ impl Facts<'_> {
             self.has_label(WORKSPACE_LABEL),
             "the namespace is that of a personal workspace".to_owned(),
         );
-        let phase = self.live.status.as_ref().and_then(|status| status.phase.as_deref());
-        refuse_if(
-            metadata.deletion_timestamp.is_some() || phase == Some("Terminating"),
-            "the namespace is being deleted".to_owned(),
-        );
+        refuse_if(is_terminating(self.live), "the namespace is being deleted".to_owned());
         refuse_if(
             self.has_label(SUSPENDED_LABEL),
             format!(
@@ -253,13 +250,13 @@ impl Facts<'_> {
             version.is_some_and(|version| version != "latest"),
             format!("the label {POD_SECURITY_VERSION} pins old rules of Pod Security: remove it"),
         );
-        refusals.extend(self.limits_in_the_way());
+        refusals.extend(self.conflicting_limits());
         refusals
     }
 
     /// Limits of others with the broker's names, and quotas that cannot be changed in place. They
     /// would leave the namespace without a limit for a moment.
-    fn limits_in_the_way(&self) -> Vec<String> {
+    fn conflicting_limits(&self) -> Vec<String> {
         let mut refusals = Vec::new();
         let foreign = |labels: &BTreeMap<String, String>| !labels.contains_key(TENANT_LABEL);
         let quotas =
@@ -343,11 +340,9 @@ fn is_of_kubernetes(key: &str) -> bool {
 
 /// A change if the namespace enforces a weaker Pod Security level than this one.
 fn weaker_level(live: &Namespace, level: &str) -> Option<String> {
-    const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
-    let strength = |level: &str| LEVELS.iter().position(|known| *known == level).unwrap_or(0);
-    let now = live.labels().get(POD_SECURITY).map_or("", String::as_str);
-    (strength(now) < strength(level)).then(|| {
-        let was = if now.is_empty() { "none" } else { now };
+    let now = live.labels().get(POD_SECURITY).map(String::as_str);
+    is_stricter_pod_security(Some(level), now).then(|| {
+        let was = now.filter(|now| !now.is_empty()).unwrap_or("none");
         format!("Pod Security level: {level} (was: {was}); pods that break it run until they end")
     })
 }

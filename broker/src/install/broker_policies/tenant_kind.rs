@@ -3,7 +3,7 @@
 use crate::{
     install::{
         Parameters,
-        cel::{WRITE_OPERATIONS, adds_no, broker_only, fixed},
+        cel::{WRITE_OPERATIONS, adds_no, broker_only, fixed, is_list_unchanged},
         policy::{Message, Namespaces, Policy, rule},
         quoted,
     },
@@ -87,17 +87,11 @@ fn own_group_only() -> (String, Message) {
 
 /// Validation: a write leaves finalizers and owners as they are; a new Tenant has none.
 fn refuse_finalizers_and_owners() -> (String, Message) {
-    let unchanged = |field: &str| {
-        format!(
-            "object.metadata.?{field}.orValue([]) == (request.operation == \"CREATE\" ? [] : \
-             oldObject.metadata.?{field}.orValue([]))"
-        )
-    };
     (
         format!(
             "request.operation == \"DELETE\" || ({} && {})",
-            unchanged("finalizers"),
-            unchanged("ownerReferences"),
+            is_list_unchanged("finalizers"),
+            is_list_unchanged("ownerReferences"),
         ),
         fixed("the broker changes no finalizers and no owners of Tenants"),
     )

@@ -14,7 +14,7 @@ use crate::{
     cluster::{POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN},
     install::{
         Parameters,
-        cel::{WRITE_OPERATIONS, fixed, has_label, label},
+        cel::{WRITE_OPERATIONS, fixed, has_label, is_list_unchanged, label},
         policy::{Message, Namespaces, Policy, rule},
         quoted, quoted_list,
     },
@@ -158,19 +158,13 @@ fn refuse_other_labels() -> (String, Message) {
 
 /// Validation: a write leaves finalizers, owners and `spec` as they are; a new namespace has none.
 fn refuse_finalizers_and_owners() -> (String, Message) {
-    let unchanged = |field: &str| {
-        format!(
-            "object.metadata.?{field}.orValue([]) == (request.operation == \"CREATE\" ? [] : \
-             oldObject.metadata.?{field}.orValue([]))"
-        )
-    };
     (
         format!(
             "request.operation == \"DELETE\" || ({} && {} && (request.operation == \"CREATE\" ? \
              object.?spec.finalizers.orValue([]).all(f, f == \"kubernetes\") : object.spec == \
              oldObject.spec))",
-            unchanged("finalizers"),
-            unchanged("ownerReferences"),
+            is_list_unchanged("finalizers"),
+            is_list_unchanged("ownerReferences"),
         ),
         fixed("the broker changes no finalizers and no owners of namespaces"),
     )

@@ -38,6 +38,15 @@ impl Tenants {
         Ok(self.namespace_rows(tenant).await?.rows)
     }
 
+    /// The number of namespaces of a tenant that count for its quota.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn counted_namespaces(&self, tenant: Uuid) -> sqlx::Result<usize> {
+        let namespaces = self.namespaces(tenant).await?;
+        Ok(namespaces.iter().filter(|row| row.status.counts()).count())
+    }
+
     /// The namespaces of a tenant, in any status. At most 20,000: as many as a tenant can have,
     /// counted and beyond its quota. Where there are more, some that are gone are left out.
     ///

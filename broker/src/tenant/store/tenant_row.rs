@@ -1,5 +1,6 @@
 //! Rows of `tenants` that have, or had, an object in the cluster.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use uuid::Uuid;
 
 use super::undecodable;
@@ -72,6 +73,12 @@ pub struct TenantRow {
 }
 
 impl TenantRow {
+    /// Whether this is the row of the object with this metadata. An object that was deleted and made
+    /// again has another uid.
+    pub fn is_row_of(&self, object: &ObjectMeta) -> bool {
+        object.uid.as_deref() == Some(self.object_uid.as_str())
+    }
+
     /// Name of the lease under which one replica at a time works on the tenant.
     pub fn lease_name(&self) -> String {
         format!("tenant/{}", self.id)

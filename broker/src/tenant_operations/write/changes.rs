@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::truncated;
+
 /// Changes that are named.
 const MAX_CHANGES: usize = 20;
 /// Characters of a value.
@@ -32,7 +34,9 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, all: &mut 
         {
             compare_subjects(path, before, after, all);
         }
-        (before, after) => all.push(format!("{path}: {} -> {}", shown(before), shown(after))),
+        (before, after) => {
+            all.push(format!("{path}: {} -> {}", value_text(before), value_text(after)));
+        }
     }
 }
 
@@ -59,18 +63,13 @@ fn compare_subjects(path: &str, before: &[Value], after: &[Value], all: &mut Vec
     }
 }
 
-fn shown(value: Option<&Value>) -> String {
+fn value_text(value: Option<&Value>) -> String {
     let text = match value {
         None | Some(Value::Null) => return "none".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    let mut characters = text.chars();
-    let mut short: String = characters.by_ref().take(MAX_VALUE_CHARS).collect();
-    if characters.next().is_some() {
-        short.push('…');
-    }
-    short
+    truncated(text.chars(), MAX_VALUE_CHARS)
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ impl TenantOperations {
             .filter_map(|name| name.as_str().map(str::to_owned))
             .collect();
         let row = self.tenants.by_name(name).await?;
-        if let Some(row) = row.filter(|row| Some(&row.object_uid) == live.metadata.uid.as_ref()) {
+        if let Some(row) = row.filter(|row| row.is_row_of(&live.metadata)) {
             let rows = self.tenants.namespaces(row.id).await?.into_iter();
             names.extend(rows.filter(|row| row.status.counts()).map(|row| row.name));
         }

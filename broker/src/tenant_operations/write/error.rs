@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::TenantError;
+use super::{TenantError, truncated};
 use crate::{
     access::AccessError,
     cluster::{ClusterError, CustomWriteError, FieldConflict},
@@ -146,12 +146,7 @@ fn list(texts: impl ExactSizeIterator<Item = String>) -> String {
 
 /// A text of the request or of the cluster, on one line and of limited length.
 fn text(text: &str) -> String {
-    let mut characters = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut short: String = characters.by_ref().take(MAX_CHARS).collect();
-    if characters.next().is_some() {
-        short.push('…');
-    }
-    short
+    truncated(text.chars().map(|c| if c.is_control() { ' ' } else { c }), MAX_CHARS)
 }
 
 #[cfg(test)]

@@ -165,6 +165,15 @@ fn shortened(text: &str) -> String {
     text.chars().take(MAX_REASON_CHARS).map(printable).collect()
 }
 
+/// The first characters of a text, and an ellipsis if there are more.
+fn truncated(mut text: impl Iterator<Item = char>, max_chars: usize) -> String {
+    let mut first: String = text.by_ref().take(max_chars).collect();
+    if text.next().is_some() {
+        first.push('…');
+    }
+    first
+}
+
 /// The result of a write by its audited action.
 fn result_of(action: Action) -> TenantWriteResult {
     match action {

@@ -22,13 +22,13 @@ const ALICE: &str = "alice@example.com";
 const CHANGES: usize = 300;
 const CONCURRENT_CHANGES: usize = 10;
 
-struct Scene {
+struct Fixture {
     world: World,
     admin: Kubectl,
     alice: Api,
 }
 
-impl Scene {
+impl Fixture {
     async fn apply(&self, name: &str, fields: &Value) {
         let mut spec = json!({"owners": [{"kind": "User", "name": ALICE}]});
         for (field, value) in fields.as_object().unwrap() {
@@ -63,16 +63,16 @@ async fn extreme_input_gets_a_clear_answer_and_leaves_others_alone() {
     let admin = world.admin_kubectl().unwrap();
     until_served(&admin, TENANT_BROKER).await;
     let alice = world.person("alice").await.unwrap().api().await.unwrap();
-    let scene = Scene { world, admin, alice };
-    scene.apply("solar", &json!({})).await;
-    until_status(&scene.world, |status| status["state"] == "Active").await;
-    names_of_namespaces_are_checked(&scene).await;
-    roles_and_quotas_that_cannot_be_carried_out_are_conditions(&scene).await;
-    a_tenant_of_a_megabyte_harms_nobody_else(&scene).await;
-    a_tenant_that_changes_all_the_time_ends_as_its_last_version_says(&scene).await;
+    let fixture = Fixture { world, admin, alice };
+    fixture.apply("solar", &json!({})).await;
+    until_status(&fixture.world, |status| status["state"] == "Active").await;
+    names_of_namespaces_are_checked(&fixture).await;
+    roles_and_quotas_that_cannot_be_carried_out_are_conditions(&fixture).await;
+    a_tenant_of_a_megabyte_harms_nobody_else(&fixture).await;
+    a_tenant_that_changes_all_the_time_ends_as_its_last_version_says(&fixture).await;
 }
 
-async fn names_of_namespaces_are_checked(scene: &Scene) {
+async fn names_of_namespaces_are_checked(fixture: &Fixture) {
     let rule = "1 to 63 lower case letters";
     let longest = format!("solar-{}", "x".repeat(57));
     let (longer, dots) = (format!("{longest}x"), "solar-a.b".to_owned());
@@ -87,63 +87,63 @@ async fn names_of_namespaces_are_checked(scene: &Scene) {
         ("solarium-x", "begin with solar-"),
         ("tenant-solar", "reserved for the broker"),
     ] {
-        let (status, text_of) = scene.create_namespace("solar", name).await;
+        let (status, text_of) = fixture.create_namespace("solar", name).await;
         // A body that breaks a limit of the API itself is refused before the rules of names.
         let is_named =
             text_of.contains(text) || text_of.contains("field `name` verification failed");
         assert!(status.is_client_error() && is_named, "{name}: {status} {text_of}");
         assert_ne!(status, StatusCode::NOT_FOUND, "{name}: {text_of}");
     }
-    let (status, made) = scene.create_namespace("solar", &longest).await;
+    let (status, made) = fixture.create_namespace("solar", &longest).await;
     assert_eq!(status, StatusCode::CREATED, "{made}");
-    until_bound_to_alice(scene, &longest).await;
-    let listed = crate::object_list(&scene.world, &["namespaces"]).await.unwrap();
+    until_bound_to_alice(fixture, &longest).await;
+    let listed = crate::object_list(&fixture.world, &["namespaces"]).await.unwrap();
     let of_solar = |it: &&Value| it["metadata"]["labels"]["tenant-broker.io/tenant"] == "solar";
     assert_eq!(listed.iter().filter(of_solar).count(), 2, "the home and the longest name");
 
     // The name of a namespace belongs to the tenant with the longest name that it begins with.
-    scene.apply("solar-wind", &json!({})).await;
-    until(&scene.world, &[TENANT_BROKER.0, "solar-wind"], |it| it["status"]["state"] == "Active")
+    fixture.apply("solar-wind", &json!({})).await;
+    until(&fixture.world, &[TENANT_BROKER.0, "solar-wind"], |it| it["status"]["state"] == "Active")
         .await;
-    let (status, refused) = scene.create_namespace("solar", "solar-wind-x").await;
+    let (status, refused) = fixture.create_namespace("solar", "solar-wind-x").await;
     assert!(
         status.is_client_error() && refused.contains("belong to tenant solar-wind"),
         "{refused}"
     );
     // The label of a tenant that does not exist.
-    let (status, refused) = scene.create_namespace("stellar", "stellar-x").await;
+    let (status, refused) = fixture.create_namespace("stellar", "stellar-x").await;
     assert_eq!(status, StatusCode::NOT_FOUND, "{refused}");
 }
 
-async fn until_bound_to_alice(scene: &Scene, namespace: &str) {
-    until(&scene.world, &["rolebinding", "tenant-solar-admin", "-n", namespace], |binding| {
+async fn until_bound_to_alice(fixture: &Fixture, namespace: &str) {
+    until(&fixture.world, &["rolebinding", "tenant-solar-admin", "-n", namespace], |binding| {
         subjects(binding).contains(ALICE)
     })
     .await;
 }
 
-async fn roles_and_quotas_that_cannot_be_carried_out_are_conditions(scene: &Scene) {
+async fn roles_and_quotas_that_cannot_be_carried_out_are_conditions(fixture: &Fixture) {
     let bind = |role: &str| json!({"clusterRoleName": role, "subjects": [user("bob")]});
     let bindings = json!([bind("secret-reader"), bind("edit")]);
-    scene.apply("solar", &json!({"additionalRoleBindings": bindings})).await;
-    scene.until_condition("solar", "RoleNotAllowed", "secret-reader").await;
+    fixture.apply("solar", &json!({"additionalRoleBindings": bindings})).await;
+    fixture.until_condition("solar", "RoleNotAllowed", "secret-reader").await;
     let namespace = format!("solar-{}", "x".repeat(57));
-    until_bound(&scene.world, &namespace, "edit", &["bob"]).await;
-    until_bound(&scene.world, &namespace, "secret-reader", &[]).await;
+    until_bound(&fixture.world, &namespace, "edit", &["bob"]).await;
+    until_bound(&fixture.world, &namespace, "secret-reader", &[]).await;
 
-    let (status, made) = scene.create_namespace("solar", "solar-second").await;
+    let (status, made) = fixture.create_namespace("solar", "solar-second").await;
     assert_eq!(status, StatusCode::CREATED, "{made}");
-    scene.apply("solar", &json!({"namespaceOptions": {"quota": 1}})).await;
-    scene.until_condition("solar", "QuotaExceeded", "has 2 namespaces and a quota of 1").await;
-    until_bound_to_alice(scene, "solar-second").await;
-    let (status, refused) = scene.create_namespace("solar", "solar-third").await;
+    fixture.apply("solar", &json!({"namespaceOptions": {"quota": 1}})).await;
+    fixture.until_condition("solar", "QuotaExceeded", "has 2 namespaces and a quota of 1").await;
+    until_bound_to_alice(fixture, "solar-second").await;
+    let (status, refused) = fixture.create_namespace("solar", "solar-third").await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
-    scene.apply("solar", &json!({"namespaceOptions": {"quota": 5}})).await;
-    until_status(&scene.world, |status| status["state"] == "Active").await;
+    fixture.apply("solar", &json!({"namespaceOptions": {"quota": 5}})).await;
+    until_status(&fixture.world, |status| status["state"] == "Active").await;
 }
 
 /// All subjects of a role are in one RoleBinding, which is then larger than the API server accepts.
-async fn a_tenant_of_a_megabyte_harms_nobody_else(scene: &Scene) {
+async fn a_tenant_of_a_megabyte_harms_nobody_else(fixture: &Fixture) {
     let name = |number: usize| format!("{number:05}{}", "u".repeat(300));
     let subjects = |first: usize| -> Vec<Value> {
         (first * 256..(first + 1) * 256).map(|number| user(&name(number))).collect()
@@ -153,25 +153,25 @@ async fn a_tenant_of_a_megabyte_harms_nobody_else(scene: &Scene) {
         .collect();
     let large = json!({"additionalRoleBindings": bindings});
     assert!(large.to_string().len() > 900_000);
-    scene.apply("large", &large).await;
+    fixture.apply("large", &large).await;
     let active = |tenant: &Value| tenant["status"]["state"] == "Active";
-    until(&scene.world, &[TENANT_BROKER.0, "large"], active).await;
-    let (status, answer) = scene.create_namespace("large", "large-a").await;
+    until(&fixture.world, &[TENANT_BROKER.0, "large"], active).await;
+    let (status, answer) = fixture.create_namespace("large", "large-a").await;
     let bound = ["rolebinding", "tenant-large-view", "-n", "large-a"];
     if status == StatusCode::CREATED {
-        until(&scene.world, &bound, |it| super::reconcile::subjects(it).len() == 2560).await;
+        until(&fixture.world, &bound, |it| super::reconcile::subjects(it).len() == 2560).await;
     } else {
-        scene.until_condition("large", "ApplyFailed", "RoleBinding tenant-large-view").await;
+        fixture.until_condition("large", "ApplyFailed", "RoleBinding tenant-large-view").await;
         assert!(status.is_server_error() || status == StatusCode::ACCEPTED, "{status} {answer}");
     }
     // The other tenant goes on, and so does the large one once it is smaller.
-    let (status, made) = scene.create_namespace("solar", "solar-beside").await;
+    let (status, made) = fixture.create_namespace("solar", "solar-beside").await;
     assert_eq!(status, StatusCode::CREATED, "{made}");
     let smaller = json!({"additionalRoleBindings": [
         {"clusterRoleName": "view", "subjects": [user("bob")]}]});
-    scene.apply("large", &smaller).await;
-    until(&scene.world, &bound, |it| super::reconcile::subjects(it) == ["bob"].into()).await;
-    until(&scene.world, &[TENANT_BROKER.0, "large"], active).await;
+    fixture.apply("large", &smaller).await;
+    until(&fixture.world, &bound, |it| super::reconcile::subjects(it) == ["bob"].into()).await;
+    until(&fixture.world, &[TENANT_BROKER.0, "large"], active).await;
 }
 
 /// Number of runs on tenants so far.
@@ -182,8 +182,8 @@ async fn runs(world: &World) -> u64 {
     runs.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
-async fn a_tenant_that_changes_all_the_time_ends_as_its_last_version_says(scene: &Scene) {
-    let client = scene.world.cluster().admin().await.unwrap();
+async fn a_tenant_that_changes_all_the_time_ends_as_its_last_version_says(fixture: &Fixture) {
+    let client = fixture.world.cluster().admin().await.unwrap();
     let kind = GroupVersionKind::gvk("tenant-broker.io", "v1alpha1", "Tenant");
     let tenants: KubeApi<DynamicObject> = KubeApi::all_with(client, &ApiResource::from_gvk(&kind));
     let owners = |number: usize| {
@@ -191,7 +191,7 @@ async fn a_tenant_that_changes_all_the_time_ends_as_its_last_version_says(scene:
             json!({"kind": "User", "name": format!("user-{number}"), "clusterRoles": ["view"]});
         json!({"spec": {"owners": [{"kind": "User", "name": ALICE}, user]}})
     };
-    let (before, began) = (runs(&scene.world).await, Instant::now());
+    let (before, began) = (runs(&fixture.world).await, Instant::now());
     let tenants = &tenants;
     let change = |number: usize| {
         let patch = Patch::Merge(owners(number));
@@ -205,16 +205,16 @@ async fn a_tenant_that_changes_all_the_time_ends_as_its_last_version_says(scene:
     }
     change(CHANGES).await;
     let last = format!("user-{CHANGES}");
-    until_bound(&scene.world, "solar-second", "view", &[&last]).await;
-    until_status(&scene.world, |status| status["state"] == "Active").await;
+    until_bound(&fixture.world, "solar-second", "view", &[&last]).await;
+    until_status(&fixture.world, |status| status["state"] == "Active").await;
     // There are at most ten runs a second on each of the three tenants.
-    let made = u128::from(runs(&scene.world).await - before);
+    let made = u128::from(runs(&fixture.world).await - before);
     let limit = 3 * (began.elapsed().as_millis() / 100 + 10);
     assert!(made < limit, "{made} runs for {CHANGES} changes, and not less than {limit}");
     // And then it is quiet: no run follows from what the broker itself wrote.
     let quiet = async || {
-        let version = super::tenant(&scene.admin, TENANT_BROKER, "solar").await;
-        (version["metadata"]["resourceVersion"].clone(), runs(&scene.world).await)
+        let version = super::tenant(&fixture.admin, TENANT_BROKER, "solar").await;
+        (version["metadata"]["resourceVersion"].clone(), runs(&fixture.world).await)
     };
     probe::until("no more runs", RECONCILE_TIMEOUT, || async {
         let seen = quiet().await;

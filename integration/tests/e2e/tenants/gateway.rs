@@ -20,7 +20,7 @@ const KUBECTL_TIMEOUT: Duration = Duration::from_secs(30);
 const NAMESPACES: &str = "api/v1/namespaces";
 
 /// A world with two tenants: alice owns `solar`, and bob may look at it; carol owns `lunar`.
-struct Scene {
+struct Fixture {
     world: World,
     admin: Kubectl,
     alice: Person,
@@ -28,7 +28,7 @@ struct Scene {
     carol: Person,
 }
 
-impl Scene {
+impl Fixture {
     async fn start() -> Self {
         let builder = World::builder().own_control_plane().installed("tenants.enabled", true).tls();
         let world = builder.setting("drift_seconds", 3600).start().await.unwrap();
@@ -98,20 +98,20 @@ async fn send(api: &Api, method: Method, path: &str, body: Option<Value>) -> (St
 
 #[tokio::test]
 async fn owners_use_their_namespaces_with_kubectl() {
-    let scene = Scene::start().await;
-    a_namespace_works_at_once(&scene).await;
-    what_the_api_server_would_refuse_is_refused_alike(&scene).await;
-    namespaces_of_others_do_not_exist(&scene).await;
-    reviews_say_what_the_gateway_does(&scene).await;
-    a_file_with_a_namespace_and_its_objects_is_applied(&scene).await;
-    a_viewer_without_a_workspace_becomes_a_member(&scene).await;
-    attacks_are_refused(&scene).await;
-    a_deletion_returns(&scene).await;
-    a_suspension_ends_a_watch(&scene).await;
+    let fixture = Fixture::start().await;
+    a_namespace_works_at_once(&fixture).await;
+    what_the_api_server_would_refuse_is_refused_alike(&fixture).await;
+    namespaces_of_others_do_not_exist(&fixture).await;
+    reviews_say_what_the_gateway_does(&fixture).await;
+    a_file_with_a_namespace_and_its_objects_is_applied(&fixture).await;
+    a_viewer_without_a_workspace_becomes_a_member(&fixture).await;
+    attacks_are_refused(&fixture).await;
+    a_deletion_returns(&fixture).await;
+    a_suspension_ends_a_watch(&fixture).await;
 }
 
-async fn a_namespace_works_at_once(scene: &Scene) {
-    let kubectl = scene.alice.kubectl();
+async fn a_namespace_works_at_once(fixture: &Fixture) {
+    let kubectl = fixture.alice.kubectl();
     assert_eq!(listed(kubectl, &[]).await, Vec::<String>::new());
     succeeds(kubectl, &["create", "namespace", "solar-a"]).await;
     let made = ["create", "configmap", "notes", "--from-literal=a=b", "-n", "solar-a"];
@@ -122,18 +122,19 @@ async fn a_namespace_works_at_once(scene: &Scene) {
     assert!(table.starts_with("NAME") && table.lines().count() == 2, "{table}");
     // The personal workspace stays what the context names.
     succeeds(kubectl, &["get", "configmaps"]).await;
-    succeeds(kubectl, &["get", "namespace", &scene.alice.namespace()]).await;
-    let namespace = crate::object(&scene.world, &["namespace", "solar-a"]).await.unwrap().unwrap();
+    succeeds(kubectl, &["get", "namespace", &fixture.alice.namespace()]).await;
+    let namespace =
+        crate::object(&fixture.world, &["namespace", "solar-a"]).await.unwrap().unwrap();
     assert_eq!(namespace["metadata"]["labels"]["tenant-broker.io/tenant"], "solar");
 }
 
-async fn what_the_api_server_would_refuse_is_refused_alike(scene: &Scene) {
-    let kubectl = scene.alice.kubectl();
+async fn what_the_api_server_would_refuse_is_refused_alike(fixture: &Fixture) {
+    let kubectl = fixture.alice.kubectl();
     fails(kubectl, &["create", "namespace", "solar-a"], &["AlreadyExists"]).await;
     let rule = "namespace names of tenant solar begin with solar-";
     fails(kubectl, &["create", "namespace", "stellar-a"], &[rule]).await;
     fails(kubectl, &["create", "namespace", "solar-b", "--dry-run=server"], &["dryRun"]).await;
-    let api = scene.alice.api().await.unwrap();
+    let api = fixture.alice.api().await.unwrap();
     for (metadata, status) in [
         (json!({"name": "solar-b", "finalizers": ["example.com/x"]}), 422),
         (json!({"name": "solar-b", "labels": {"pod-security.kubernetes.io/enforce": "x"}}), 422),
@@ -147,10 +148,10 @@ async fn what_the_api_server_would_refuse_is_refused_alike(scene: &Scene) {
     assert_eq!(listed(kubectl, &[]).await, ["solar-a"]);
 }
 
-async fn namespaces_of_others_do_not_exist(scene: &Scene) {
-    succeeds(scene.carol.kubectl(), &["create", "namespace", "lunar-a"]).await;
-    assert_eq!(listed(scene.carol.kubectl(), &[]).await, ["lunar-a"]);
-    let kubectl = scene.alice.kubectl();
+async fn namespaces_of_others_do_not_exist(fixture: &Fixture) {
+    succeeds(fixture.carol.kubectl(), &["create", "namespace", "lunar-a"]).await;
+    assert_eq!(listed(fixture.carol.kubectl(), &[]).await, ["lunar-a"]);
+    let kubectl = fixture.alice.kubectl();
     for name in ["lunar-a", "kube-system", "tenant-lunar", "solar-none"] {
         fails(kubectl, &["get", "namespace", name], &["NotFound"]).await;
     }
@@ -162,7 +163,7 @@ async fn namespaces_of_others_do_not_exist(scene: &Scene) {
     let field = ["--field-selector", "metadata.name=lunar-a"];
     assert!(listed(kubectl, &field).await.is_empty());
     // The gateway does not send what would end its own selector.
-    let api = scene.alice.api().await.unwrap();
+    let api = fixture.alice.api().await.unwrap();
     for selector in ["a)", "a),b in (c", "a,", "a%7Cb"] {
         let path = format!("{NAMESPACES}?labelSelector={}", selector.replace(',', "%2C"));
         let (status, answer) = send(&api, Method::GET, &path, None).await;
@@ -170,15 +171,15 @@ async fn namespaces_of_others_do_not_exist(scene: &Scene) {
     }
 }
 
-async fn reviews_say_what_the_gateway_does(scene: &Scene) {
-    let mallory = through_the_gateway(&scene.world, "mallory").await;
+async fn reviews_say_what_the_gateway_does(fixture: &Fixture) {
+    let mallory = through_the_gateway(&fixture.world, "mallory").await;
     for (person, args, answer) in [
-        (&scene.alice, &["create", "namespaces"][..], "yes"),
-        (&scene.alice, &["list", "namespaces", "-A"], "yes"),
-        (&scene.alice, &["watch", "namespaces", "-A"], "yes"),
-        (&scene.alice, &["create", "pods", "-n", "solar-a"], "yes"),
-        (&scene.alice, &["create", "pods", "-n", "lunar-a"], "no"),
-        (&scene.alice, &["list", "nodes"], "no"),
+        (&fixture.alice, &["create", "namespaces"][..], "yes"),
+        (&fixture.alice, &["list", "namespaces", "-A"], "yes"),
+        (&fixture.alice, &["watch", "namespaces", "-A"], "yes"),
+        (&fixture.alice, &["create", "pods", "-n", "solar-a"], "yes"),
+        (&fixture.alice, &["create", "pods", "-n", "lunar-a"], "no"),
+        (&fixture.alice, &["list", "nodes"], "no"),
         (&mallory, &["create", "namespaces"], "no"),
         (&mallory, &["list", "namespaces", "-A"], "yes"),
     ] {
@@ -187,12 +188,12 @@ async fn reviews_say_what_the_gateway_does(scene: &Scene) {
         assert_eq!(said.stdout.trim(), answer, "{args:?}: {said:?}");
     }
     let rules =
-        succeeds(scene.alice.kubectl(), &["auth", "can-i", "--list", "-n", "solar-a"]).await;
+        succeeds(fixture.alice.kubectl(), &["auth", "can-i", "--list", "-n", "solar-a"]).await;
     assert!(rules.contains("deployments.apps"), "{rules}");
 }
 
-async fn a_file_with_a_namespace_and_its_objects_is_applied(scene: &Scene) {
-    let kubectl = scene.alice.kubectl();
+async fn a_file_with_a_namespace_and_its_objects_is_applied(fixture: &Fixture) {
+    let kubectl = fixture.alice.kubectl();
     let watch = kubectl.spawn(["get", "namespaces", "-w"]).unwrap();
     let seen = async |text: &str| {
         watch.until_stdout(text, KUBECTL_TIMEOUT, |said| said.contains(text)).await.unwrap()
@@ -215,8 +216,8 @@ async fn a_file_with_a_namespace_and_its_objects_is_applied(scene: &Scene) {
     fails(kubectl, &["create", "namespace", "solar-c"], &["Forbidden", quota]).await;
 }
 
-async fn a_viewer_without_a_workspace_becomes_a_member(scene: &Scene) {
-    let api = scene.viewer.api().await.unwrap();
+async fn a_viewer_without_a_workspace_becomes_a_member(fixture: &Fixture) {
+    let api = fixture.viewer.api().await.unwrap();
     let (status, list) = send(&api, Method::GET, NAMESPACES, None).await;
     assert_eq!((status, &list["kind"]), (StatusCode::OK, &json!("NamespaceList")), "{list}");
     let names = list["items"].as_array().unwrap().iter().map(|it| &it["metadata"]["name"]);
@@ -232,38 +233,38 @@ async fn a_viewer_without_a_workspace_becomes_a_member(scene: &Scene) {
     assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
 }
 
-async fn attacks_are_refused(scene: &Scene) {
+async fn attacks_are_refused(fixture: &Fixture) {
     // Otherwise the quota would refuse what other rules have to refuse.
-    succeeds(scene.alice.kubectl(), &["delete", "namespace", "solar-b"]).await;
-    let api = async |name: &str| scene.world.person(name).await.unwrap().api().await.unwrap();
+    succeeds(fixture.alice.kubectl(), &["delete", "namespace", "solar-b"]).await;
+    let api = async |name: &str| fixture.world.person(name).await.unwrap().api().await.unwrap();
     let people = [
-        ("owner of solar", scene.alice.api().await.unwrap()),
-        ("viewer of solar", scene.viewer.api().await.unwrap()),
-        ("owner of lunar", scene.carol.api().await.unwrap()),
+        ("owner of solar", fixture.alice.api().await.unwrap()),
+        ("viewer of solar", fixture.viewer.api().await.unwrap()),
+        ("owner of lunar", fixture.carol.api().await.unwrap()),
         ("nobody of solar", api("eve").await),
     ];
-    gateway_attacks::are_refused(&scene.world, &people).await;
+    gateway_attacks::are_refused(&fixture.world, &people).await;
 }
 
-async fn a_deletion_returns(scene: &Scene) {
-    let kubectl = scene.alice.kubectl();
+async fn a_deletion_returns(fixture: &Fixture) {
+    let kubectl = fixture.alice.kubectl();
     succeeds(kubectl, &["create", "namespace", "solar-b"]).await;
     succeeds(kubectl, &["delete", "namespace", "solar-b"]).await;
     assert_eq!(listed(kubectl, &[]).await, ["solar-a"]);
     fails(kubectl, &["get", "namespace", "solar-b"], &["NotFound"]).await;
 }
 
-async fn a_suspension_ends_a_watch(scene: &Scene) {
-    let watch = scene.alice.kubectl().spawn(["get", "namespaces", "-w"]).unwrap();
+async fn a_suspension_ends_a_watch(fixture: &Fixture) {
+    let watch = fixture.alice.kubectl().spawn(["get", "namespaces", "-w"]).unwrap();
     watch.until_stdout("a list", KUBECTL_TIMEOUT, |said| said.contains("solar-a")).await.unwrap();
-    let others = scene.carol.kubectl().spawn(["get", "namespaces", "-w"]).unwrap();
+    let others = fixture.carol.kubectl().spawn(["get", "namespaces", "-w"]).unwrap();
     others.until_stdout("a list", KUBECTL_TIMEOUT, |said| said.contains("lunar-a")).await.unwrap();
-    let operator = scene.world.administrator("operator").await.unwrap().api().await.unwrap();
+    let operator = fixture.world.administrator("operator").await.unwrap().api().await.unwrap();
     let reason = SuspendRequest { reason: Some("leak".to_owned()) };
-    operator.suspend_user(scene.alice.id(), &reason).await.unwrap();
+    operator.suspend_user(fixture.alice.id(), &reason).await.unwrap();
     watch.finish(KUBECTL_TIMEOUT).await.unwrap();
     assert!(others.process().status().is_none(), "another person's watch goes on");
     // A tenant that is lost closes the watch too, although no session or workspace is suspended.
-    apply(&scene.admin, "lunar", &["nobody@example.com", "bob@example.com"]).await;
+    apply(&fixture.admin, "lunar", &["nobody@example.com", "bob@example.com"]).await;
     others.finish(KUBECTL_TIMEOUT).await.unwrap();
 }

@@ -17,7 +17,7 @@ const CAROL: &str = "carol@example.com";
 const FIRST: &str = "solar-a";
 
 /// A world with the people of the test, and their sessions.
-struct Scene {
+struct Fixture {
     world: World,
     admin: Kubectl,
     alice: (Person, Api),
@@ -27,7 +27,7 @@ struct Scene {
     operator: Api,
 }
 
-impl Scene {
+impl Fixture {
     async fn start() -> Self {
         let world = world().await;
         let admin = world.admin_kubectl().unwrap();
@@ -108,11 +108,11 @@ async fn create(api: &Api, name: &str, labels: Value) -> (StatusCode, Value) {
 }
 
 /// Suspends or resumes the tenant until it has a state.
-async fn until_state(scene: &Scene, operation: &str, state: &str) -> Value {
+async fn until_state(fixture: &Fixture, operation: &str, state: &str) -> Value {
     let path = format!("tenants/solar/{operation}");
     probe::until(&path, RECONCILE_TIMEOUT, || async {
         let body = Some(json!({"reason": "test"}));
-        let (_, answer) = call(&scene.operator, Method::POST, &path, body).await;
+        let (_, answer) = call(&fixture.operator, Method::POST, &path, body).await;
         let is_so = answer["state"] == state;
         Ok(if is_so { Probe::Ready(answer) } else { Probe::NotYet(answer.to_string()) })
     })
@@ -122,21 +122,21 @@ async fn until_state(scene: &Scene, operation: &str, state: &str) -> Value {
 
 #[tokio::test]
 async fn people_whom_a_tenant_names_become_members() {
-    let scene = Scene::start().await;
-    scene.apply(ALICE).await;
-    until_status(&scene.world, |status| status["state"] == "Active").await;
-    an_owner_joins_by_user_name_and_makes_a_namespace(&scene).await;
-    a_person_joins_by_group(&scene).await;
-    a_stranger_learns_nothing(&scene).await;
-    only_owners_and_administrators_see_the_members(&scene).await;
-    refused_namespaces_change_nothing(&scene).await;
-    a_suspended_tenant_has_no_members_with_rights(&scene).await;
-    a_suspended_user_loses_the_rights(&scene).await;
-    rights_end_with_the_owner_entry(&scene).await;
+    let fixture = Fixture::start().await;
+    fixture.apply(ALICE).await;
+    until_status(&fixture.world, |status| status["state"] == "Active").await;
+    an_owner_joins_by_user_name_and_makes_a_namespace(&fixture).await;
+    a_person_joins_by_group(&fixture).await;
+    a_stranger_learns_nothing(&fixture).await;
+    only_owners_and_administrators_see_the_members(&fixture).await;
+    refused_namespaces_change_nothing(&fixture).await;
+    a_suspended_tenant_has_no_members_with_rights(&fixture).await;
+    a_suspended_user_loses_the_rights(&fixture).await;
+    rights_end_with_the_owner_entry(&fixture).await;
 }
 
-async fn an_owner_joins_by_user_name_and_makes_a_namespace(scene: &Scene) {
-    let (alice, api) = &scene.alice;
+async fn an_owner_joins_by_user_name_and_makes_a_namespace(fixture: &Fixture) {
+    let (alice, api) = &fixture.alice;
     let (status, joined) = join(api).await;
     assert_eq!(status, StatusCode::CREATED, "{joined}");
     assert_eq!((&joined["tenant"], &joined["status"]), (&json!("solar"), &json!("provisioned")));
@@ -146,13 +146,13 @@ async fn an_owner_joins_by_user_name_and_makes_a_namespace(scene: &Scene) {
     let (status, made) = create(api, FIRST, json!({"team": "a"})).await;
     assert_eq!((status, &made["name"]), (StatusCode::CREATED, &json!(FIRST)), "{made}");
     assert_eq!(made["made_by"], json!(alice.id()));
-    let namespace = crate::object(&scene.world, &["namespace", FIRST]).await.unwrap().unwrap();
+    let namespace = crate::object(&fixture.world, &["namespace", FIRST]).await.unwrap().unwrap();
     let labels = &namespace["metadata"]["labels"];
     assert_eq!(
         (&labels["tenant-broker.io/tenant"], &labels["team"]),
         (&json!("solar"), &json!("a"))
     );
-    scene.until_allowed(alice.id(), "create", true).await;
+    fixture.until_allowed(alice.id(), "create", true).await;
 
     let (_, seen) = get(api, "tenants/solar").await;
     assert_eq!((&seen["is_owner"], &seen["workspace"]), (&json!(true), &joined["id"]), "{seen}");
@@ -163,23 +163,23 @@ async fn an_owner_joins_by_user_name_and_makes_a_namespace(scene: &Scene) {
     assert_eq!((&listed["items"][0]["name"], &listed["quota"]), (&json!(FIRST), &json!(2)));
 }
 
-async fn a_person_joins_by_group(scene: &Scene) {
-    let (bob, api) = &scene.bob;
+async fn a_person_joins_by_group(fixture: &Fixture) {
+    let (bob, api) = &fixture.bob;
     let (status, joined) = join(api).await;
     assert_eq!(status, StatusCode::CREATED, "{joined}");
     let name = ["rolebinding", "tenant-solar-view", "-n", FIRST];
     let account = format!("member-{}", bob.id());
-    until(&scene.world, &name, |binding| subjects(binding).contains(account.as_str())).await;
-    scene.until_allowed(bob.id(), "list", true).await;
-    scene.until_allowed(bob.id(), "create", false).await;
+    until(&fixture.world, &name, |binding| subjects(binding).contains(account.as_str())).await;
+    fixture.until_allowed(bob.id(), "list", true).await;
+    fixture.until_allowed(bob.id(), "create", false).await;
     let (_, seen) = get(api, "tenants/solar").await;
     assert_eq!(seen["is_owner"], json!(false), "{seen}");
     let (status, refused) = create(api, "solar-b", json!({})).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
 }
 
-async fn a_stranger_learns_nothing(scene: &Scene) {
-    let (stranger, api) = &scene.stranger;
+async fn a_stranger_learns_nothing(fixture: &Fixture) {
+    let (stranger, api) = &fixture.stranger;
     let (status, listed) = get(api, "tenants").await;
     assert_eq!((status, &listed["items"]), (StatusCode::OK, &json!([])));
     let of = async |tenant: &str| {
@@ -200,7 +200,7 @@ async fn a_stranger_learns_nothing(scene: &Scene) {
     assert_eq!(theirs, unknown);
     let account = format!("member-{}", stranger.id());
     let account = ["serviceaccount", &account, "-n", "tenant-solar"];
-    assert_eq!(crate::object(&scene.world, &account).await.unwrap(), None);
+    assert_eq!(crate::object(&fixture.world, &account).await.unwrap(), None);
     for tenant in ["solar", "lunar"] {
         let path = format!("tenants/{tenant}/suspend");
         let (status, refused) = call(api, Method::POST, &path, Some(json!({}))).await;
@@ -208,8 +208,8 @@ async fn a_stranger_learns_nothing(scene: &Scene) {
     }
 }
 
-async fn only_owners_and_administrators_see_the_members(scene: &Scene) {
-    for api in [&scene.alice.1, &scene.operator] {
+async fn only_owners_and_administrators_see_the_members(fixture: &Fixture) {
+    for api in [&fixture.alice.1, &fixture.operator] {
         let (status, members) = get(api, "tenants/solar/members").await;
         assert_eq!(status, StatusCode::OK, "{members}");
         let items = members["items"].as_array().unwrap();
@@ -218,15 +218,15 @@ async fn only_owners_and_administrators_see_the_members(scene: &Scene) {
         let expected: Vec<_> = expected.iter().map(|(email, owner)| (email, owner)).collect();
         assert_eq!(seen, expected);
     }
-    let (status, refused) = get(&scene.bob.1, "tenants/solar/members").await;
+    let (status, refused) = get(&fixture.bob.1, "tenants/solar/members").await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
 }
 
-async fn refused_namespaces_change_nothing(scene: &Scene) {
-    let api = &scene.alice.1;
+async fn refused_namespaces_change_nothing(fixture: &Fixture) {
+    let api = &fixture.alice.1;
     let taken = ["create", "namespace", "solar-taken"];
-    scene.admin.run(taken).await.unwrap().success().unwrap();
-    let before = crate::object(&scene.world, &["namespace", "solar-taken"]).await.unwrap();
+    fixture.admin.run(taken).await.unwrap().success().unwrap();
+    let before = crate::object(&fixture.world, &["namespace", "solar-taken"]).await.unwrap();
     for (name, labels, expected) in [
         ("solar-taken", json!({}), Some(StatusCode::CONFLICT)),
         (FIRST, json!({}), Some(StatusCode::CONFLICT)),
@@ -238,7 +238,7 @@ async fn refused_namespaces_change_nothing(scene: &Scene) {
         assert!(status.is_client_error(), "{name}: {refused}");
         assert!(expected.is_none_or(|expected| status == expected), "{name}: {status} {refused}");
     }
-    let after = crate::object(&scene.world, &["namespace", "solar-taken"]).await.unwrap();
+    let after = crate::object(&fixture.world, &["namespace", "solar-taken"]).await.unwrap();
     assert_eq!(before, after, "a namespace that exists is not touched");
     // None of them counts: there is room for one more, and then no longer.
     let (status, made) = create(api, "solar-b", json!({})).await;
@@ -248,7 +248,7 @@ async fn refused_namespaces_change_nothing(scene: &Scene) {
     let detail = full["detail"].as_str().unwrap();
     assert!(detail.contains("exceeded namespace quota: tenant solar has 2 of 2"), "{detail}");
     let of_action = "audit-logs?action=CreateNamespace&limit=100";
-    let (_, page) = get(&scene.operator, of_action).await;
+    let (_, page) = get(&fixture.operator, of_action).await;
     let entries = page["items"].as_array().unwrap();
     let of = |name: &str, outcome: &str| {
         let reason = format!("namespace {name} of tenant solar");
@@ -262,49 +262,49 @@ async fn refused_namespaces_change_nothing(scene: &Scene) {
     assert_eq!(of("solar-taken", "refused"), 1, "{page}");
 }
 
-async fn a_suspended_tenant_has_no_members_with_rights(scene: &Scene) {
-    let alice = scene.alice.0.id();
-    let suspended = until_state(scene, "suspend", "Suspended").await;
+async fn a_suspended_tenant_has_no_members_with_rights(fixture: &Fixture) {
+    let alice = fixture.alice.0.id();
+    let suspended = until_state(fixture, "suspend", "Suspended").await;
     let steps = suspended["steps"].as_array().unwrap();
     let steps: Vec<_> = steps.iter().map(|step| (&step["step"], &step["result"])).collect();
     let done = json!("done");
     assert_eq!(steps, [(&json!("record"), &done), (&json!("revoke"), &done)]);
-    scene.until_allowed(alice, "list", false).await;
-    let (status, refused) = create(&scene.alice.1, "solar-c", json!({})).await;
+    fixture.until_allowed(alice, "list", false).await;
+    let (status, refused) = create(&fixture.alice.1, "solar-c", json!({})).await;
     assert!(status.is_client_error() && status != StatusCode::NOT_FOUND, "{status} {refused}");
-    let again = until_state(scene, "suspend", "Suspended").await;
+    let again = until_state(fixture, "suspend", "Suspended").await;
     assert_eq!(again["name"], "solar");
     let (status, refused) =
-        call(&scene.alice.1, Method::POST, "tenants/solar/resume", Some(json!({}))).await;
+        call(&fixture.alice.1, Method::POST, "tenants/solar/resume", Some(json!({}))).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{refused}");
 
-    until_state(scene, "resume", "Active").await;
-    scene.until_allowed(alice, "list", true).await;
-    let (_, page) = get(&scene.operator, "audit-logs?action=SuspendTenant&limit=100").await;
+    until_state(fixture, "resume", "Active").await;
+    fixture.until_allowed(alice, "list", true).await;
+    let (_, page) = get(&fixture.operator, "audit-logs?action=SuspendTenant&limit=100").await;
     let entries = page["items"].as_array().unwrap();
     let recorded = entries.iter().filter(|entry| entry["reason"] == "tenant solar: test").count();
     assert_eq!(recorded, 1, "a repeated suspension is not recorded again: {page}");
 }
 
-async fn a_suspended_user_loses_the_rights(scene: &Scene) {
-    let (bob, api) = &scene.bob;
+async fn a_suspended_user_loses_the_rights(fixture: &Fixture) {
+    let (bob, api) = &fixture.bob;
     let path = format!("users/{}/suspend", bob.id());
-    let (status, suspended) = call(&scene.operator, Method::POST, &path, Some(json!({}))).await;
+    let (status, suspended) = call(&fixture.operator, Method::POST, &path, Some(json!({}))).await;
     assert!(status.is_success(), "{suspended}");
-    scene.until_allowed(bob.id(), "list", false).await;
+    fixture.until_allowed(bob.id(), "list", false).await;
     let (status, refused) = join(api).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED, "{refused}");
 }
 
-async fn rights_end_with_the_owner_entry(scene: &Scene) {
-    let (alice, api) = &scene.alice;
-    scene.apply(CAROL).await;
+async fn rights_end_with_the_owner_entry(fixture: &Fixture) {
+    let (alice, api) = &fixture.alice;
+    fixture.apply(CAROL).await;
     // The API server's object decides, so this does not wait for the broker's copy.
     let (status, refused) = create(api, "solar-c", json!({})).await;
     assert!(status.is_client_error(), "{status} {refused}");
-    scene.until_allowed(alice.id(), "list", false).await;
-    let (carol, api) = &scene.carol;
+    fixture.until_allowed(alice.id(), "list", false).await;
+    let (carol, api) = &fixture.carol;
     let (status, joined) = join(api).await;
     assert_eq!(status, StatusCode::CREATED, "{joined}");
-    scene.until_allowed(carol.id(), "create", true).await;
+    fixture.until_allowed(carol.id(), "create", true).await;
 }

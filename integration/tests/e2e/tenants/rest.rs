@@ -59,7 +59,7 @@ pub(super) async fn until_active(api: &Api, name: &str) {
 }
 
 /// Two tenants: alice owns both, vera owns solar with the role `view`, and bob looks at both.
-struct Scene {
+struct Fixture {
     world: World,
     alice: Person,
     owner: Api,
@@ -69,7 +69,7 @@ struct Scene {
     operator: Api,
 }
 
-impl Scene {
+impl Fixture {
     async fn start() -> Self {
         let world = world().await;
         let admin = world.admin_kubectl().unwrap();
@@ -120,20 +120,20 @@ fn role_names(tenant: &TenantInfo) -> Vec<&str> {
 
 #[tokio::test]
 async fn owners_members_administrators_and_machines_use_tenants() {
-    let scene = Scene::start().await;
-    an_owner_joins_and_uses_a_new_namespace_at_once(&scene).await;
-    an_owner_with_the_role_view_creates_a_namespace(&scene).await;
-    a_viewer_is_no_owner(&scene).await;
-    refusals_have_codes_and_say_what_to_do(&scene).await;
-    an_unknown_tenant_is_not_told_from_one_of_others(&scene).await;
-    an_administrator_sees_all_tenants(&scene).await;
-    tenants_are_not_written_without_the_setting(&scene).await;
-    a_machine_reads_the_tenant_of_its_membership_only(&scene).await;
-    a_suspended_tenant_is_of_no_use_until_it_is_resumed(&scene).await;
+    let fixture = Fixture::start().await;
+    an_owner_joins_and_uses_a_new_namespace_at_once(&fixture).await;
+    an_owner_with_the_role_view_creates_a_namespace(&fixture).await;
+    a_viewer_is_no_owner(&fixture).await;
+    refusals_have_codes_and_say_what_to_do(&fixture).await;
+    an_unknown_tenant_is_not_told_from_one_of_others(&fixture).await;
+    an_administrator_sees_all_tenants(&fixture).await;
+    tenants_are_not_written_without_the_setting(&fixture).await;
+    a_machine_reads_the_tenant_of_its_membership_only(&fixture).await;
+    a_suspended_tenant_is_of_no_use_until_it_is_resumed(&fixture).await;
 }
 
-async fn an_owner_joins_and_uses_a_new_namespace_at_once(scene: &Scene) {
-    let api = &scene.owner;
+async fn an_owner_joins_and_uses_a_new_namespace_at_once(fixture: &Fixture) {
+    let api = &fixture.owner;
     let listed = api.tenants().await.unwrap().items;
     assert_eq!(names(&listed), [LUNAR, SOLAR]);
     let solar = &listed[1];
@@ -150,13 +150,13 @@ async fn an_owner_joins_and_uses_a_new_namespace_at_once(scene: &Scene) {
     assert_eq!(membership.tenant.as_deref(), Some(SOLAR));
     let (again, is_new) = api.join_tenant(SOLAR).await.unwrap();
     assert_eq!((again.id, is_new), (membership.id, false));
-    assert_eq!(scene.membership().await, membership.id);
+    assert_eq!(fixture.membership().await, membership.id);
 
     let made = api.create_tenant_namespace(SOLAR, PRODUCTION).await.unwrap();
     assert_eq!((made.name.as_str(), made.status.as_str()), (PRODUCTION, "active"));
-    assert_eq!(made.made_by, Some(scene.alice.id()));
+    assert_eq!(made.made_by, Some(fixture.alice.id()));
     let token = api.credential(membership.id).await.unwrap().token;
-    let created = config_maps(&scene.world, Method::POST, PRODUCTION, &token).await;
+    let created = config_maps(&fixture.world, Method::POST, PRODUCTION, &token).await;
     assert_eq!(created, StatusCode::CREATED);
     let listed = api.tenant_namespaces(SOLAR).await.unwrap();
     assert_eq!(listed.quota, Some(3));
@@ -165,8 +165,8 @@ async fn an_owner_joins_and_uses_a_new_namespace_at_once(scene: &Scene) {
 }
 
 /// Ownership decides on namespaces, and not the ClusterRoles of the owner.
-async fn an_owner_with_the_role_view_creates_a_namespace(scene: &Scene) {
-    let api = &scene.view_only_owner;
+async fn an_owner_with_the_role_view_creates_a_namespace(fixture: &Fixture) {
+    let api = &fixture.view_only_owner;
     let listed = api.tenants().await.unwrap().items;
     assert_eq!(names(&listed), [SOLAR]);
     assert_eq!((listed[0].is_owner, role_names(&listed[0])), (true, vec!["view"]));
@@ -176,13 +176,13 @@ async fn an_owner_with_the_role_view_creates_a_namespace(scene: &Scene) {
     let token = api.credential(membership).await.unwrap().token;
     for (method, expected) in [(Method::GET, StatusCode::OK), (Method::POST, StatusCode::FORBIDDEN)]
     {
-        let status = config_maps(&scene.world, method, "solar-vera", &token).await;
+        let status = config_maps(&fixture.world, method, "solar-vera", &token).await;
         assert_eq!(status, expected);
     }
 }
 
-async fn a_viewer_is_no_owner(scene: &Scene) {
-    let api = &scene.viewer;
+async fn a_viewer_is_no_owner(fixture: &Fixture) {
+    let api = &fixture.viewer;
     let listed = api.tenants().await.unwrap().items;
     assert_eq!(names(&listed), [LUNAR, SOLAR]);
     assert!(listed.iter().all(|tenant| !tenant.is_owner), "{listed:?}");
@@ -194,8 +194,8 @@ async fn a_viewer_is_no_owner(scene: &Scene) {
     assert_eq!((members.status, members.code()), (StatusCode::FORBIDDEN, Code::NotTenantOwner));
 }
 
-async fn refusals_have_codes_and_say_what_to_do(scene: &Scene) {
-    let api = &scene.owner;
+async fn refusals_have_codes_and_say_what_to_do(fixture: &Fixture) {
+    let api = &fixture.owner;
     for (name, status, code, text) in [
         ("lunar-x", 400, Code::InvalidRequest, "namespace names of tenant solar begin with solar-"),
         ("solar-X", 400, Code::InvalidRequest, "lower case"),
@@ -215,12 +215,12 @@ async fn refusals_have_codes_and_say_what_to_do(scene: &Scene) {
     let full = refused(api.create_tenant_namespace(SOLAR, "solar-fourth").await);
     assert_eq!((full.status, full.code()), (StatusCode::FORBIDDEN, Code::NamespaceQuotaExceeded));
     assert!(full.body.contains("exceeded namespace quota: tenant solar has 3 of 3"), "{full}");
-    let fourth = crate::object(&scene.world, &["namespace", "solar-fourth"]).await.unwrap();
+    let fourth = crate::object(&fixture.world, &["namespace", "solar-fourth"]).await.unwrap();
     assert_eq!(fourth, None);
 }
 
-async fn an_unknown_tenant_is_not_told_from_one_of_others(scene: &Scene) {
-    let api = &scene.stranger;
+async fn an_unknown_tenant_is_not_told_from_one_of_others(fixture: &Fixture) {
+    let api = &fixture.stranger;
     assert!(api.tenants().await.unwrap().items.is_empty());
     let details = async |tenant: &str| {
         let refusals = [
@@ -241,8 +241,8 @@ async fn an_unknown_tenant_is_not_told_from_one_of_others(scene: &Scene) {
     assert_eq!(theirs, details("Solar%21").await);
 }
 
-async fn an_administrator_sees_all_tenants(scene: &Scene) {
-    let api = &scene.operator;
+async fn an_administrator_sees_all_tenants(fixture: &Fixture) {
+    let api = &fixture.operator;
     let listed = api.tenants().await.unwrap().items;
     assert_eq!(names(&listed), [LUNAR, SOLAR]);
     assert!(listed.iter().all(|it| !it.is_owner && it.roles.is_empty()), "{listed:?}");
@@ -252,12 +252,12 @@ async fn an_administrator_sees_all_tenants(scene: &Scene) {
     assert_eq!(members, [("alice@example.com", true), ("vera@example.com", true)]);
 }
 
-async fn tenants_are_not_written_without_the_setting(scene: &Scene) {
-    let read = scene.operator.tenant_spec(SOLAR).await.unwrap();
+async fn tenants_are_not_written_without_the_setting(fixture: &Fixture) {
+    let read = fixture.operator.tenant_spec(SOLAR).await.unwrap();
     let create =
         CreateTenantRequest { name: "stellar".to_owned(), spec: read.spec.clone(), reason: None };
     let apply = ApplyTenantRequest { spec: read.spec, ..ApplyTenantRequest::default() };
-    for (api, text) in [(&scene.operator, "tenants.write"), (&scene.owner, "administrator")] {
+    for (api, text) in [(&fixture.operator, "tenants.write"), (&fixture.owner, "administrator")] {
         for refusal in [
             refused(api.create_tenant(&create, "").await),
             refused(api.create_tenant(&create, "dry_run=true").await),
@@ -270,14 +270,14 @@ async fn tenants_are_not_written_without_the_setting(scene: &Scene) {
     }
 }
 
-async fn a_machine_reads_the_tenant_of_its_membership_only(scene: &Scene) {
-    let membership = scene.membership().await.to_string();
-    accept_builder(&scene.world, "default", &membership).await;
-    let token = account_token(&scene.world, "default", "builder", AUDIENCE).await;
-    let (status, answer) = exchange(&scene.world, &membership, &token).await;
+async fn a_machine_reads_the_tenant_of_its_membership_only(fixture: &Fixture) {
+    let membership = fixture.membership().await.to_string();
+    accept_builder(&fixture.world, "default", &membership).await;
+    let token = account_token(&fixture.world, "default", "builder", AUDIENCE).await;
+    let (status, answer) = exchange(&fixture.world, &membership, &token).await;
     assert_eq!(status, StatusCode::OK, "{answer}");
     let token = SecretString::from(answer["access_token"].as_str().unwrap().to_owned());
-    let machine = scene.world.anonymous_api().unwrap().with_token(token);
+    let machine = fixture.world.anonymous_api().unwrap().with_token(token);
     // The broker was restarted, and reads the Tenants again.
     until_active(&machine, SOLAR).await;
     assert_eq!(names(&machine.tenants().await.unwrap().items), [SOLAR]);
@@ -293,9 +293,9 @@ async fn a_machine_reads_the_tenant_of_its_membership_only(scene: &Scene) {
     assert_eq!(refused(suspended).code(), Code::Forbidden);
 }
 
-async fn a_suspended_tenant_is_of_no_use_until_it_is_resumed(scene: &Scene) {
-    let (owner, operator) = (&scene.owner, &scene.operator);
-    let membership = scene.membership().await;
+async fn a_suspended_tenant_is_of_no_use_until_it_is_resumed(fixture: &Fixture) {
+    let (owner, operator) = (&fixture.owner, &fixture.operator);
+    let membership = fixture.membership().await;
     let token = owner.credential(membership).await.unwrap().token;
     let reason = SuspendRequest { reason: Some("leaked laptop".to_owned()) };
     let refusal = refused(owner.suspend_tenant(SOLAR, &reason).await);
@@ -316,7 +316,7 @@ async fn a_suspended_tenant_is_of_no_use_until_it_is_resumed(scene: &Scene) {
     assert_eq!(refused(owner.credential(membership).await).status, StatusCode::CONFLICT);
     // The API server's copies of labels and bindings may lag for some milliseconds.
     probe::until("the API server's refusal", RECONCILE_TIMEOUT, || async {
-        let status = config_maps(&scene.world, Method::POST, PRODUCTION, &token).await;
+        let status = config_maps(&fixture.world, Method::POST, PRODUCTION, &token).await;
         let is_refused = [StatusCode::FORBIDDEN, StatusCode::UNAUTHORIZED].contains(&status);
         Ok(if is_refused { Probe::Ready(()) } else { Probe::NotYet(status.to_string()) })
     })
@@ -336,13 +336,13 @@ async fn a_suspended_tenant_is_of_no_use_until_it_is_resumed(scene: &Scene) {
             Ok(credential) => credential,
             Err(error) => return Ok(Probe::NotYet(error.to_string())),
         };
-        let status = config_maps(&scene.world, Method::POST, PRODUCTION, &credential.token).await;
+        let status = config_maps(&fixture.world, Method::POST, PRODUCTION, &credential.token).await;
         let is_created = status == StatusCode::CREATED;
         Ok(if is_created { Probe::Ready(()) } else { Probe::NotYet(status.to_string()) })
     })
     .await
     .unwrap();
-    let old = config_maps(&scene.world, Method::GET, PRODUCTION, &token).await;
+    let old = config_maps(&fixture.world, Method::GET, PRODUCTION, &token).await;
     assert_eq!(old, StatusCode::UNAUTHORIZED, "a token from before the suspension");
 
     let entries = operator.audit_logs("action=SuspendTenant&limit=100").await.unwrap().items;
