@@ -54,6 +54,7 @@ pub(super) struct Dependencies {
 #[derive(Debug)]
 pub(super) struct Background {
     loops: Loops,
+    tenant_controller: Option<Arc<TenantController>>,
     sealer: Sealer,
 }
 
@@ -89,10 +90,10 @@ impl Background {
         loops.spawn("check of tiers' roles", tier_roles.run());
         loops.spawn("drift detection", drift_loop(workspaces, config.drift_seconds));
         loops.spawn("reading of changed files", reloader.run());
-        if let Some(controller) = tenant_controller {
+        if let Some(controller) = tenant_controller.clone() {
             loops.spawn("reconciliation of tenants", controller.run());
         }
-        Self { loops, sealer }
+        Self { loops, tenant_controller, sealer }
     }
 
     /// Waits until one of the loops ends by itself, which only a panic causes.
@@ -102,6 +103,9 @@ impl Background {
 
     /// Stops all loops, and seals the audit rows of the last requests.
     pub(super) async fn stop(mut self) {
+        if let Some(controller) = &self.tenant_controller {
+            controller.finish_runs().await;
+        }
         self.loops.shutdown().await;
         // If this fails, another replica or the next start seals them.
         if let Err(error) = self.sealer.seal_all().await {

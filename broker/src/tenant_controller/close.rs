@@ -21,7 +21,7 @@ use super::{
 use crate::{
     base::error_chain,
     cluster::{ClusterError, CustomObject, DefinitionState},
-    tenant::{NamespaceStatus, TenantRow},
+    tenant::{NamespaceStatus, TenantRow, TenantStatus},
 };
 
 impl TenantController {
@@ -45,6 +45,13 @@ impl TenantController {
     /// held, so no other replica changes what this says: one that read the object before may have
     /// seen an earlier one.
     async fn reason_to_wait(&self, row: &TenantRow) -> Result<Option<Duration>, ReconcileError> {
+        // A suspension takes more away than the end of a tenant does, such as bindings that owners
+        // made, and it ends with the row.
+        let current = self.tenants.by_id(row.id).await?;
+        if current.is_some_and(|current| current.status == TenantStatus::Suspending) {
+            tracing::warn!(tenant = %row.name, "tenant not closed before its suspension is done");
+            return Ok(Some(RACE_INTERVAL));
+        }
         let resource = row.group.resource();
         match self.cluster.get_custom(&resource, row.name.as_str()).await? {
             CustomObject::Found(object) => {
@@ -120,5 +127,28 @@ impl TenantController {
             Some((_, error)) => Err(error.into()),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        audit::{self, Action},
+        tenant_controller::{error::ReconcileError, identify::RACE_INTERVAL, testing::Fixture},
+        testing::{On, on_both_engines},
+    };
+
+    on_both_engines!(a_tenant_is_not_closed_before_its_suspension_is_done);
+
+    async fn a_tenant_is_not_closed_before_its_suspension_is_done(on: On) {
+        let fixture = Fixture::new(on).await;
+        let row = fixture.tenant("solar").await;
+        // The cluster of the fixture refuses connections.
+        let closed = fixture.controller.close(&row).await;
+        assert!(matches!(closed, Err(ReconcileError::Cluster(_))), "{closed:?}");
+        let event = audit::Event::success(Action::SuspendTenant);
+        assert!(fixture.controller.tenants.begin_suspension(row.id, event).await.unwrap());
+        // `row` was read before.
+        assert_eq!(fixture.controller.close(&row).await.unwrap(), Some(RACE_INTERVAL));
     }
 }

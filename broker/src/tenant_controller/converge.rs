@@ -8,6 +8,7 @@ use std::{
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DynamicObject;
+use tenant_shared::TENANT_LABEL;
 use uuid::Uuid;
 
 use super::{
@@ -27,7 +28,7 @@ use crate::{
     cluster::{CustomObject, HomeState},
     tenant::{
         Condition, Desired, Inputs, NamespaceRow, NamespaceRows, NamespaceStatus, Tenant,
-        TenantRow, TenantStatus, desired_state, home_name,
+        TenantName, TenantRow, TenantStatus, desired_state, home_name,
     },
 };
 
@@ -185,6 +186,9 @@ impl TenantController {
         let is_suspended = is_suspension(row.status);
         outcome.namespaces = self.claim_namespaces(row, tenant, known, snapshot).await?;
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
+        if !outcome.namespaces.unclaimed.is_empty() {
+            outcome.again(Duration::ZERO);
+        }
         let members = self.members(row).await?;
         // A foreign home is never adopted, because a binding in it would count as ownership.
         let is_home_taken = self.is_home_taken(row, snapshot).await?;
@@ -317,6 +321,9 @@ impl TenantController {
             {
                 failures.push(format!("limits from before in {name}: {}", error_chain(&error)));
             }
+            if granted.is_name_taken {
+                self.release_taken(row, name).await?;
+            }
             if granted.waits {
                 let left = left_to_request.get(name).copied();
                 outcome.again(left.unwrap_or(ENFORCEMENT_INTERVAL));
@@ -325,6 +332,31 @@ impl TenantController {
         }
         Ok(failures)
     }
+
+    /// Ends the claim of a namespace that was never created, if somebody else has one of that name.
+    /// Its creation would fail in every run.
+    async fn release_taken(&self, row: &TenantRow, name: &str) -> Result<(), ReconcileError> {
+        let is_foreign = match self.cluster.namespace(name).await {
+            Ok(live) => live.is_some_and(|live| !has_label_of(&live, &row.name)),
+            // The next run asks again.
+            Err(_) => false,
+        };
+        if is_foreign {
+            let (creating, gone) = ([NamespaceStatus::Creating], NamespaceStatus::Gone);
+            self.tenants.set_namespace_status(row.id, name, &creating, gone).await?;
+            tracing::warn!(
+                tenant = %row.name, namespace = name,
+                "claim of a namespace released, because somebody else created one of that name"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Whether a namespace has the label of a tenant.
+fn has_label_of(live: &Namespace, tenant: &TenantName) -> bool {
+    let labels = live.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(TENANT_LABEL)).is_some_and(|it| it == tenant.as_str())
 }
 
 /// How long the amounts of quotas are left as they are; `None` if they may be divided. A run that a

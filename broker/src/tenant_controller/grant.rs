@@ -32,6 +32,8 @@ pub(super) struct Granted {
     pub(super) failures: Vec<String>,
     /// Nothing failed, but the quotas of the namespace do not limit it yet.
     pub(super) waits: bool,
+    /// The namespace could not be created, because one of that name exists.
+    pub(super) is_name_taken: bool,
 }
 
 impl Granted {
@@ -101,6 +103,7 @@ impl TenantController {
                 granted.fail(object, &error);
                 // Nothing can be created in a namespace that does not exist.
                 if matches!(object, Object::Namespace(_)) && live.is_none() {
+                    granted.is_name_taken = matches!(error, ClusterError::Conflict(_));
                     return granted;
                 }
             } else if let Object::ResourceQuota(_) = object {

@@ -17,6 +17,7 @@
 //! | `changes` | changes in the database, as names in the queue |
 //! | `queue`, `schedule` | the queue, with its pauses |
 //! | `reconcile`, `lease` | one run: lease, time limit, log, metrics |
+//! | `runs` | the runs under way, which end before the broker stops |
 //! | `identify`, `close` | which object is the tenant, and the end of one whose object is gone |
 //! | `cleanup` | what is left of tenants that are gone |
 //! | `converge` | one tenant whose lease is held |
@@ -50,6 +51,7 @@ mod namespaces;
 mod queue;
 mod reconcile;
 mod report;
+mod runs;
 mod schedule;
 mod snapshot;
 mod suspend;
@@ -70,7 +72,7 @@ use uuid::Uuid;
 
 pub use create::CreateNamespaceError;
 pub use error::ReconcileError;
-pub use namespaces::is_terminating;
+pub use namespaces::{has_label_of_a_move, is_terminating};
 pub use reconcile::RECONCILE_OUTCOMES;
 
 use crate::{
@@ -89,9 +91,12 @@ use drift::DriftLog;
 use foreign_bindings::ForeignBindings;
 use members::UnnamedMembers;
 use queue::Queue;
+use runs::Runs;
 
 /// Tenants that this process reconciles concurrently.
 const WORKERS: usize = 4;
+/// How long runs under way may take when the broker stops. Most take less than a second.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a request without an answer may still be carried out: longer than the API server may
 /// stay silent. Until then amounts of quotas are not divided again.
 const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(16);
@@ -136,6 +141,7 @@ pub struct TenantController {
     metrics: Metrics,
     resync_interval: Duration,
     queue: Queue,
+    runs: Runs,
     creations: Creations,
     unnamed_members: UnnamedMembers,
     foreign_bindings: ForeignBindings,
@@ -155,6 +161,7 @@ impl TenantController {
             tenants: Tenants::new(dependencies.db.clone(), dependencies.clock.clone()),
             replica: dependencies.clock.random_id(),
             queue: Queue::default(),
+            runs: Runs::default(),
             creations: Creations::default(),
             unnamed_members: UnnamedMembers::default(),
             foreign_bindings: ForeignBindings::default(),
@@ -174,7 +181,8 @@ impl TenantController {
         }
     }
 
-    /// Watches and reconciles until the future is dropped. A lease that is held then expires.
+    /// Watches and reconciles until the future is dropped. A lease that is held then expires, so
+    /// [`Self::finish_runs`] comes first.
     ///
     /// # Panics
     /// One of its tasks panicked.
@@ -199,6 +207,13 @@ impl TenantController {
         {
             std::panic::resume_unwind(error.into_panic());
         }
+    }
+
+    /// Begins no more runs, and waits until those under way have released their leases: another
+    /// replica, or this one after its restart, would wait until these expire. After [`STOP_TIMEOUT`]
+    /// the rest is left to that.
+    pub async fn finish_runs(&self) {
+        self.runs.stop(STOP_TIMEOUT).await;
     }
 
     /// What of a Tenant the settings do not allow, or the broker does not carry out.

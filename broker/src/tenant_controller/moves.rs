@@ -130,10 +130,36 @@ impl TenantController {
         if !is_announced.map_err(|error| error_chain(&error))? {
             return Ok(());
         }
-        let deleted = self.cluster.delete_bindings_from_before(name, |_| true).await;
-        let deleted = deleted.map_err(|error| error_chain(&error))?;
-        let begun = self.begin_move(announced, (Some(row), to), quota, &deleted).await;
+        let mut deleted = BindingsText::default();
+        let gone = self.cluster.delete_bindings_from_before(name, |_| true, &mut deleted).await;
+        let begun = match gone {
+            Ok(()) => self.begin_move(announced, (Some(row), to), quota, &deleted).await,
+            Err(error) => Err(error.into()),
+        };
+        // The row of a move that has begun names them.
+        if !matches!(begun, Ok(true)) {
+            self.record_deleted(announced, Some(&row.name), &deleted).await;
+        }
         begun.map(drop).map_err(|error| error_chain(&error))
+    }
+
+    /// Records RoleBindings that a move deleted before it failed or was called off.
+    async fn record_deleted(
+        &self,
+        moved: &NamespaceMove,
+        tenant: Option<&TenantName>,
+        deleted: &BindingsText,
+    ) {
+        if deleted.is_empty() {
+            return;
+        }
+        let event = deleted_event(moved, tenant, deleted);
+        if let Err(error) = audit::record_in_own_tx(&self.db, &self.clock, event).await {
+            tracing::error!(
+                namespace = moved.namespace, bindings = %deleted, error = error_chain(&error),
+                "no audit row about deleted RoleBindings, because the database failed"
+            );
+        }
     }
 
     /// The namespace quota of a tenant, as its Tenant says now.
@@ -276,17 +302,13 @@ impl TenantController {
         // Pods of an earlier tenant go on, and would keep what their accounts may do.
         let was_tenants = received.from_tenant.is_some();
         let goes = |binding: &RoleBinding| was_tenants || binds_outsiders(binding);
-        let deleted = match self.cluster.delete_bindings_from_before(namespace, goes).await {
-            Ok(deleted) => deleted,
-            Err(error) => return granted.failures.push(failure(namespace, &error)),
-        };
-        let event = (!deleted.is_empty()).then(|| audit::Event {
-            user_id: Some(received.requested_by),
-            reason: Some(format!(
-                "namespace {namespace}: RoleBindings from before deleted: {deleted}"
-            )),
-            ..audit::Event::success(Action::NamespaceMoved)
-        });
+        let mut deleted = BindingsText::default();
+        let gone = self.cluster.delete_bindings_from_before(namespace, goes, &mut deleted).await;
+        if let Err(error) = gone {
+            self.record_deleted(received, None, &deleted).await;
+            return granted.failures.push(failure(namespace, &error));
+        }
+        let event = (!deleted.is_empty()).then(|| deleted_event(received, None, &deleted));
         if let Err(error) = self.tenants.record_cleared(received, event).await {
             granted.failures.push(format!("the move of {namespace}: {}", error_chain(&error)));
         }
@@ -356,6 +378,23 @@ fn is_confirmed(announced: &NamespaceMove, to: &TenantRow, live: &Namespace) -> 
 
 fn failure(namespace: &str, error: &ClusterError) -> String {
     format!("bindings from before in {namespace}: {}", error_chain(error))
+}
+
+/// The audit row about RoleBindings that a move deleted.
+fn deleted_event(
+    moved: &NamespaceMove,
+    tenant: Option<&TenantName>,
+    deleted: &BindingsText,
+) -> audit::Event {
+    let of = tenant.map(|tenant| format!("tenant {tenant}: ")).unwrap_or_default();
+    let namespace = &moved.namespace;
+    audit::Event {
+        user_id: Some(moved.requested_by),
+        reason: Some(format!(
+            "{of}namespace {namespace}: RoleBindings from before deleted: {deleted}"
+        )),
+        ..audit::Event::success(Action::NamespaceMoved)
+    }
 }
 
 /// The audit rows of a move: one for each tenant.

@@ -34,6 +34,10 @@ const CREATION_GRACE: Duration = Duration::from_secs(15);
 /// them at the same time would delay the request, because both would have conflicts.
 const REQUEST_GRACE: Duration = Duration::from_secs(2);
 
+/// Namespaces that one run claims, each in a transaction. Owners may create any number at the API
+/// server, and rights that somebody lost are taken away after the claims of a run.
+const MAX_CLAIMS: usize = 200;
+
 /// The namespaces of a tenant by what may be done with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TenantNamespaces {
@@ -52,6 +56,8 @@ pub(super) struct TenantNamespaces {
     pub(super) relabelled: Vec<String>,
     /// Moves into the tenant that have begun, by namespace.
     pub(super) incoming: BTreeMap<String, NamespaceMove>,
+    /// Those that a later run claims, because one claims [`MAX_CLAIMS`] at most.
+    pub(super) unclaimed: Vec<String>,
     /// Those whose rows this version cannot read. They are left alone.
     pub(super) unreadable: Vec<String>,
 }
@@ -126,8 +132,8 @@ pub(super) fn has_labels_of_others(live: Option<&Namespace>) -> bool {
 }
 
 /// Whether a namespace has the label that an administrator sets for a move.
-fn has_label_of_a_move(live: Option<&Namespace>) -> bool {
-    let labels = live.and_then(|live| live.metadata.labels.as_ref());
+pub fn has_label_of_a_move(live: &Namespace) -> bool {
+    let labels = live.metadata.labels.as_ref();
     labels.is_some_and(|labels| labels.contains_key(TENANT_UID_LABEL))
 }
 
@@ -135,7 +141,7 @@ impl TenantNamespaces {
     /// Number of namespaces and their names, for the status.
     pub(super) fn names(&self) -> Vec<&str> {
         let others = self.terminating.iter().chain(&self.over_quota).chain(&self.relabelled);
-        let others = others.chain(&self.unreadable);
+        let others = others.chain(&self.unclaimed).chain(&self.unreadable);
         self.allowed.keys().chain(others).map(String::as_str).collect()
     }
 
@@ -195,6 +201,7 @@ impl TenantController {
                 namespaces.relabelled.push(name);
                 continue;
             }
+            let known = self.without_claim_of_a_move(known, live).await?;
             match step(known.as_ref(), live, now) {
                 Step::Allow => {
                     if live.is_some() && known.as_ref().is_some_and(is_unseen) {
@@ -231,13 +238,20 @@ impl TenantController {
         // After the others, because one that is gone may leave room.
         let open =
             if to_claim.is_empty() { BTreeSet::new() } else { self.tenants.open_names().await? };
+        let mut claims = 0;
         for (name, known, live) in to_claim {
+            let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
+            if claims == MAX_CLAIMS || is_recorded && !namespaces.over_quota.is_empty() {
+                if is_recorded { &mut namespaces.over_quota } else { &mut namespaces.unclaimed }
+                    .push(name);
+                continue;
+            }
+            claims += 1;
             if let (Some(announced), Some(live)) = (moves.get(&name), live)
                 && let Some(begun) = self.receive((row, tenant), announced, live).await?
             {
                 namespaces.incoming.insert(name.clone(), begun);
             }
-            let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
             let may_claim = if has_labels_of_others(live) {
                 false
             } else if namespaces.incoming.contains_key(&name) {
@@ -273,7 +287,24 @@ impl TenantController {
         name: &str,
         live: Option<&Namespace>,
     ) -> Result<bool, ReconcileError> {
-        Ok(has_label_of_a_move(live) || self.tenants.move_of(name).await?.is_some())
+        Ok(live.is_some_and(has_label_of_a_move) || self.tenants.move_of(name).await?.is_some())
+    }
+
+    /// The row of a namespace, unless a request claimed a namespace that has the label of a move. It
+    /// was not created by that request, so the claim is released.
+    async fn without_claim_of_a_move(
+        &self,
+        known: Option<NamespaceRow>,
+        live: Option<&Namespace>,
+    ) -> Result<Option<NamespaceRow>, ReconcileError> {
+        if let Some((row, user)) = known.as_ref().and_then(|row| Some((row, row.made_by?)))
+            && is_unseen(row)
+            && live.is_some_and(has_label_of_a_move)
+        {
+            self.tenants.release_claim(row.tenant_id, &row.name, user).await?;
+            return Ok(None);
+        }
+        Ok(known)
     }
 
     /// Adds the open tenant that has a namespace to the queue, because it may not know that the label
@@ -327,9 +358,16 @@ impl TenantController {
 mod tests {
     use NamespaceStatus::{Active, Creating, Gone, Orphaned, OverQuota, Terminating};
     use serde_json::json;
+    use tenant_shared::TENANT_LABEL;
     use uuid::Uuid;
 
     use super::*;
+    use crate::{
+        audit::{self, Action},
+        cluster::Object,
+        tenant_controller::testing::Fixture,
+        testing::{On, on_both_engines},
+    };
 
     const NOW: i64 = 1_000_000;
 
@@ -349,15 +387,85 @@ mod tests {
             .unwrap()
     }
 
+    on_both_engines!(
+        one_run_claims_a_limited_number_of_namespaces,
+        a_request_does_not_claim_a_namespace_with_the_label_of_a_move,
+    );
+
+    fn tenant(spec: &serde_json::Value) -> Tenant {
+        Tenant::parse("solar", spec).unwrap()
+    }
+
+    fn labelled(names: impl IntoIterator<Item = String>, labels: &serde_json::Value) -> Snapshot {
+        Snapshot::new(names.into_iter().map(|name| {
+            let metadata = json!({"name": name, "labels": labels});
+            Object::Namespace(serde_json::from_value(json!({"metadata": metadata})).unwrap())
+        }))
+    }
+
+    /// Claims what is not claimed yet.
+    async fn claim(
+        Fixture { controller, .. }: &Fixture,
+        row: &TenantRow,
+        tenant: &Tenant,
+        live: &Snapshot,
+    ) -> TenantNamespaces {
+        let rows = controller.tenants.namespace_rows(row.id).await.unwrap().rows;
+        controller.claim_namespaces(row, tenant, (rows, &BTreeMap::new()), live).await.unwrap()
+    }
+
+    /// Rights are taken away after the claims, so these must not fill the time of a run.
+    async fn one_run_claims_a_limited_number_of_namespaces(on: On) {
+        let fixture = Fixture::new(on).await;
+        let row = fixture.tenant("solar").await;
+        let names = || (0..MAX_CLAIMS + 50).map(|number| format!("solar-{number:04}"));
+        let live = labelled(names(), &json!({TENANT_LABEL: "solar"}));
+        let owners = json!({"owners": [{"kind": "User", "name": "alice"}]});
+        let claimed = claim(&fixture, &row, &tenant(&owners), &live).await;
+        assert_eq!((claimed.allowed.len(), claimed.unclaimed.len()), (MAX_CLAIMS, 50));
+        assert_eq!(claimed.names().len(), MAX_CLAIMS + 50, "all are in the status");
+        let claimed = claim(&fixture, &row, &tenant(&owners), &live).await;
+        assert_eq!((claimed.allowed.len(), claimed.unclaimed.len()), (MAX_CLAIMS + 50, 0));
+        // Beyond a quota they are claimed in no run.
+        let row = fixture.tenant("lunar").await;
+        let names = || (0..MAX_CLAIMS + 50).map(|number| format!("lunar-{number:04}"));
+        let live = labelled(names(), &json!({TENANT_LABEL: "lunar"}));
+        let spec = json!({"owners": owners["owners"], "namespaceOptions": {"quota": 3}});
+        let lunar = Tenant::parse("lunar", &spec).unwrap();
+        for (over_quota, unclaimed) in [(MAX_CLAIMS - 3, 50), (MAX_CLAIMS + 47, 0)] {
+            let claimed = claim(&fixture, &row, &lunar, &live).await;
+            let counts = (claimed.allowed.len(), claimed.over_quota.len(), claimed.unclaimed.len());
+            assert_eq!(counts, (3, over_quota, unclaimed));
+        }
+    }
+
+    /// Its bindings from before would stay, and the audit trail would say that it was created.
+    async fn a_request_does_not_claim_a_namespace_with_the_label_of_a_move(on: On) {
+        let fixture = Fixture::new(on).await;
+        let row = fixture.tenant("solar").await;
+        let user = fixture.storage.user().await;
+        let event = audit::Event::success(Action::CreateNamespace);
+        let claimed =
+            fixture.controller.tenants.claim_for_user(row.id, "solar-a", user, None, event);
+        assert!(matches!(claimed.await.unwrap(), Some(Claim::Created)));
+        let labels = json!({TENANT_LABEL: "solar", TENANT_UID_LABEL: row.object_uid});
+        let live = labelled(["solar-a".to_owned()], &labels);
+        let owners = json!({"owners": [{"kind": "User", "name": "alice"}]});
+        let claimed = claim(&fixture, &row, &tenant(&owners), &live).await;
+        assert_eq!(claimed.conflicts, ["solar-a"]);
+        assert!(claimed.allowed.is_empty(), "{claimed:?}");
+        assert_eq!(fixture.controller.tenants.namespace_row("solar-a").await.unwrap(), None);
+    }
+
     #[test]
     fn a_namespace_with_the_label_of_a_move_is_not_claimed_by_its_name() {
         let has_label = |labels: serde_json::Value| {
             let live = serde_json::from_value(json!({"metadata": {"labels": labels}})).unwrap();
-            has_label_of_a_move(Some(&live))
+            has_label_of_a_move(&live)
         };
         assert!(has_label(json!({TENANT_UID_LABEL: "t-1"})));
         assert!(!has_label(json!({"tenant-broker.io/tenant": "solar"})));
-        assert!(!has_label_of_a_move(None));
+        assert!(!has_label(json!({})));
     }
 
     #[test]

@@ -28,10 +28,11 @@ const LEASE_RETRY: Duration = Duration::from_secs(2);
 pub const RECONCILE_OUTCOMES: [&str; 3] = ["done", "again", "failed"];
 
 impl TenantController {
-    /// Reconciles one tenant of the queue after the other.
+    /// Reconciles one tenant of the queue after the other, until the broker stops.
     pub(super) async fn work(self: Arc<Self>) {
         loop {
             let name = self.queue.next().await;
+            let _run = self.runs.begin().await;
             let span = tracing::debug_span!("reconcile", tenant = %name);
             let began = Instant::now();
             let result = self.run_with_timeout(&name).instrument(span).await;

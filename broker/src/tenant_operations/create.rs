@@ -19,7 +19,7 @@ use crate::{
         Claim, NamespaceNameError, NamespaceStatus, Tenant, TenantName, check_namespace_name,
         check_requested_metadata, check_required_metadata, prefixes_of,
     },
-    tenant_controller::CreateNamespaceError,
+    tenant_controller::{CreateNamespaceError, has_label_of_a_move},
 };
 
 /// Characters of the name of a namespace in an audit row.
@@ -191,9 +191,9 @@ impl TenantOperations {
         let (row, namespace) = (&fresh.row, name.to_owned());
         match error {
             CreateNamespaceError::Exists(_) => match self.live_namespace(name).await? {
-                // Only the tenant's namespaces carry its label: the policies see to it. Without the
-                // row this one would not count, and another request may be about to fill it.
-                Some(live) if is_of(&live, &row.name) => {
+                // Without the row it would not count, and another request may be about to fill it.
+                // One that an administrator labelled for a move becomes the tenant's only by that.
+                Some(live) if is_of(&live, &row.name) && !has_label_of_a_move(&live) => {
                     if is_retry {
                         self.until_complete(row.id, name).await?;
                         Ok(live)

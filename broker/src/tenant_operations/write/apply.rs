@@ -104,7 +104,7 @@ impl TenantOperations {
         if options.dry_run {
             return Ok(response(result_of(action), &checked, changes));
         }
-        self.record_change(write, action, &changes).await?;
+        self.record_change(write, action, (spec_of(live), spec_of(&checked)), &changes).await?;
         let object = replace(Persistence::Persist).await?;
         self.controller.reconcile_soon(&tenant.name);
         Ok(response(result_of(action), &object, changes))

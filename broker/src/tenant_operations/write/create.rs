@@ -4,8 +4,11 @@ use serde_json::json;
 use tenant_shared::{CreateTenantRequest, TenantWrite};
 
 use super::{
-    PendingWrite, TenantOperations, TenantWriteError, WriteOptions, changes::changes, is_conflict,
-    object::to_api, result_of,
+    PendingWrite, TenantOperations, TenantWriteError, WriteOptions,
+    changes::changes,
+    is_conflict,
+    object::{spec_of, to_api},
+    result_of,
 };
 use crate::{
     access::{ManageTenants, Permit},
@@ -72,9 +75,12 @@ impl TenantOperations {
         let (resource, name) = (group.resource(), tenant.name.as_str());
         let create = |persistence| self.cluster.create_custom(&resource, name, spec, persistence);
         let mut object = create(Persistence::DryRun).await?;
-        let changes = changes(&json!({}), spec);
+        let none = json!({});
+        let changes = changes(&none, spec);
         if !options.dry_run {
-            self.record_change(write, action, &changes).await?;
+            // The object has the roles that the definition gives owners by default.
+            let rights = (&none, spec_of(&object));
+            self.record_change(write, action, rights, &changes).await?;
             object = create(Persistence::Persist).await?;
             self.controller.reconcile_soon(&tenant.name);
         }

@@ -79,7 +79,7 @@ impl TenantOperations {
         };
         if !options.dry_run {
             let kept = format!("namespaces that stay: {}", deletion.kept_namespaces.len());
-            let reason = reason_of(name, &[kept], options.reason.as_deref());
+            let reason = reason_of(name, "", &[kept], options.reason.as_deref());
             self.record_write(permit, Action::DeleteTenant, reason).await?;
             deletion.is_terminating = self.delete_object(live, options.namespaces).await?;
             self.controller.reconcile_soon(name);

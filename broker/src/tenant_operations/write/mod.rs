@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `create`, `apply`, `delete`, `read` | the operations |
 //! | `object` | the object of a tenant in the cluster, and its form in the API |
-//! | `changes` | differences between two specifications |
+//! | `changes`, `rights` | differences between two specifications, and in whose rights |
 
 mod apply;
 mod changes;
@@ -18,12 +18,15 @@ mod delete;
 mod error;
 mod object;
 mod read;
+mod rights;
 
 pub use delete::DeleteOptions;
 pub use error::TenantWriteError;
 
 use serde_json::Value;
 use tenant_shared::{TenantCondition, TenantWriteResult};
+
+use rights::changed_rights;
 
 use super::{TenantOperations, error::TenantError};
 use crate::{
@@ -103,14 +106,17 @@ impl TenantOperations {
         Ok(())
     }
 
-    /// Commits the audit row of a write of `spec`, unless an earlier attempt did.
+    /// Commits the audit row of a write of `spec`, unless an earlier attempt did. The row names whose
+    /// rights change before anything else.
     async fn record_change(
         &self,
         write: &mut PendingWrite<'_>,
         action: Action,
+        (before, after): (&Value, &Value),
         changes: &[String],
     ) -> Result<(), TenantWriteError> {
-        let reason = reason_of(&write.tenant.name, changes, write.reason);
+        let rights = changed_rights(before, after);
+        let reason = reason_of(&write.tenant.name, &rights, changes, write.reason);
         if write.recorded.as_ref() != Some(&reason) {
             self.record_write(write.permit, action, reason.clone()).await?;
             write.recorded = Some(reason);
@@ -146,18 +152,16 @@ fn is_conflict(error: &TenantWriteError) -> bool {
 }
 
 /// The text of an audit row: what is done to the Tenant, and why.
-fn reason_of(name: &TenantName, changes: &[String], reason: Option<&str>) -> String {
+fn reason_of(name: &TenantName, rights: &str, changes: &[String], reason: Option<&str>) -> String {
     let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    let text = if changes.is_empty() {
-        format!("tenant {name}{why}")
-    } else {
-        format!("tenant {name}{why} ({})", changes.join("; "))
-    };
-    shortened(&text)
+    let rights = if rights.is_empty() { String::new() } else { format!(" [{rights}]") };
+    let changes =
+        if changes.is_empty() { String::new() } else { format!(" ({})", changes.join("; ")) };
+    shortened(&format!("tenant {name}{why}{rights}{changes}"))
 }
 
 /// Characters of a reason in the audit trail.
-const MAX_REASON_CHARS: usize = 2000;
+const MAX_REASON_CHARS: usize = 12_000;
 
 /// A text without control characters, of limited length.
 fn shortened(text: &str) -> String {
@@ -189,12 +193,15 @@ mod tests {
     #[test]
     fn the_audit_row_has_the_reason_and_the_change_and_is_limited() {
         let solar: TenantName = "solar".parse().unwrap();
-        assert_eq!(reason_of(&solar, &[], None), "tenant solar");
+        assert_eq!(reason_of(&solar, "", &[], None), "tenant solar");
         let changes = ["spec.tier: basic -> gold".to_owned()];
         assert_eq!(
-            reason_of(&solar, &changes, Some("ticket 7\n")),
-            "tenant solar: ticket 7\u{fffd} (spec.tier: basic -> gold)"
+            reason_of(&solar, "User \"joe\" gets admin", &changes, Some("ticket 7\n")),
+            "tenant solar: ticket 7\u{fffd} [User \"joe\" gets admin] (spec.tier: basic -> gold)"
         );
-        assert_eq!(reason_of(&solar, &["x".repeat(9000)], None).chars().count(), MAX_REASON_CHARS);
+        assert_eq!(
+            reason_of(&solar, "", &["x".repeat(20_000)], None).chars().count(),
+            MAX_REASON_CHARS
+        );
     }
 }

@@ -46,7 +46,11 @@ async fn a_tenant_is_created_and_carried_out(admin: &Kubectl, operator: &Api, al
     until_active(alice, SOLAR).await;
     let row = rows(operator, "CreateTenant").await.remove(0);
     let reason = row.reason.unwrap();
-    assert!(reason.starts_with("tenant solar: ticket 7 (spec."), "{reason}");
+    let rights = format!(
+        "tenant solar: ticket 7 [User {ALICE:?} gets admin; User {ALICE:?} gets \
+         tenant-namespace-deleter] (spec."
+    );
+    assert!(reason.starts_with(&rights), "{reason}");
     assert_eq!(row.outcome, "success");
 
     let again = refused(operator.create_tenant(&request, "").await);
@@ -81,7 +85,11 @@ async fn an_applied_tenant_is_changed_once(admin: &Kubectl, operator: &Api) {
     let live = tenant(admin, TENANT_BROKER, SOLAR).await;
     assert_eq!(live["spec"], written.tenant.spec);
     let reason = rows(operator, "ChangeTenant").await.remove(0).reason.unwrap();
-    assert!(reason.starts_with("tenant solar: more (spec.namespaceOptions.quota: 3 -> 4; "));
+    let rights = format!(
+        "tenant solar: more [User {ALICE:?} loses tenant-namespace-deleter] \
+         (spec.namespaceOptions.quota: 3 -> 4; "
+    );
+    assert!(reason.starts_with(&rights), "{reason}");
 
     // Nothing is written or recorded again. The controller may still write the status.
     let again = operator.apply_tenant(SOLAR, &apply(wanted), "").await.unwrap();
