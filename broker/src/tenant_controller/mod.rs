@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `events`, `watch_retry` | watches of the cluster, as names in the queue |
 //! | `changes` | changes in the database, as names in the queue |
-//! | `queue`, `schedule` | the queue, with its pauses |
+//! | `queue`, `schedule` | the queue, with its pauses; suspensions have workers of their own |
 //! | `reconcile`, `lease` | one run: lease, time limit, log, metrics |
 //! | `identify`, `close` | which object is the tenant, and the end of one whose object is gone |
 //! | `cleanup` | what is left of tenants that are gone |
@@ -92,6 +92,8 @@ use queue::Queue;
 
 /// Tenants that this process reconciles concurrently.
 const WORKERS: usize = 4;
+/// Tenants whose suspension this process enforces concurrently, besides those.
+const SUSPENSION_WORKERS: usize = 4;
 /// How long a request without an answer may still be carried out: longer than the API server may
 /// stay silent. Until then amounts of quotas are not divided again.
 const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(16);
@@ -193,6 +195,9 @@ impl TenantController {
         for _ in 0..WORKERS {
             tasks.spawn(Arc::clone(&self).work());
         }
+        for _ in 0..SUSPENSION_WORKERS {
+            tasks.spawn(Arc::clone(&self).enforce_suspensions());
+        }
         // No task ends by itself.
         if let Some(Err(error)) = tasks.join_next().await
             && error.is_panic()
@@ -217,5 +222,11 @@ impl TenantController {
     /// Adds a tenant to the queue of this process.
     pub fn reconcile_soon(&self, tenant: &TenantName) {
         self.queue.add(tenant.clone());
+    }
+
+    /// Adds a tenant that was suspended to the queue of this process. It waits for no run on another
+    /// tenant.
+    pub fn suspend_soon(&self, tenant: &TenantName) {
+        self.queue.add_suspension(tenant.clone());
     }
 }
