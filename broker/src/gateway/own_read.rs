@@ -24,6 +24,11 @@ impl UpstreamCall<'_> {
         headers: &HeaderMap,
         info: &RequestInfo,
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {
+        if self.gateway.are_tenants_out_of_date() {
+            let text = "the broker cannot watch Tenants or namespaces, so it does not know what you \
+                        may list; try again later";
+            return Err(ApiError::new(Code::ClusterUnavailable, text));
+        }
         let user = self.principal.caller.user_id();
         let permit = tokio::select! {
             biased;
