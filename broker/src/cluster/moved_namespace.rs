@@ -1,8 +1,8 @@
 //! Objects in a namespace that goes from one tenant to another: bindings and limits from before.
 
-use std::{collections::BTreeSet, fmt, future::ready};
+use std::{collections::BTreeSet, fmt};
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::{
     core::v1::{LimitRange, ResourceQuota},
     rbac::v1::RoleBinding,
@@ -164,7 +164,7 @@ impl Cluster {
     }
 
     /// Deletes the RoleBindings of a namespace for which `goes` holds, until two lists in a row have
-    /// none. Returns a text about those that were deleted.
+    /// none. Adds those that were deleted to a text, also if others could not be deleted.
     ///
     /// # Errors
     /// A request failed; [`ClusterError::Conflict`] if somebody makes such bindings again and again.
@@ -172,20 +172,20 @@ impl Cluster {
         &self,
         namespace: &str,
         goes: impl Fn(&RoleBinding) -> bool,
-    ) -> Result<BindingsText, ClusterError> {
-        let mut deleted = BindingsText::default();
+        deleted: &mut BindingsText,
+    ) -> Result<(), ClusterError> {
         let mut empty_lists = 0;
         for round in 0..MAX_ROUNDS {
             if round > 0 {
                 tokio::time::sleep(ROUND_INTERVAL).await;
             }
-            if self.delete_listed_bindings(namespace, &goes, &mut deleted).await? > 0 {
+            if self.delete_listed_bindings(namespace, &goes, deleted).await? > 0 {
                 empty_lists = 0;
                 continue;
             }
             empty_lists += 1;
             if empty_lists == 2 {
-                return Ok(deleted);
+                return Ok(());
             }
         }
         let text = format!("RoleBindings in {namespace} are made again and again");
@@ -203,17 +203,27 @@ impl Cluster {
         loop {
             let mut page = self.page_of_bindings(namespace, next).await?;
             page.items.retain(goes);
-            let names: Vec<_> = page.items.iter().map(|it| (it.name_any(), it.uid())).collect();
-            let deletions: Vec<_> = names
+            number += page.items.len();
+            let deletions: Vec<_> = page
+                .items
                 .into_iter()
-                .map(|(name, uid)| async move {
-                    self.delete_role_binding(namespace, &name, uid.as_deref()).await
+                .map(|binding| async move {
+                    let (name, uid) = (binding.name_any(), binding.uid());
+                    let result = self.delete_role_binding(namespace, &name, uid.as_deref()).await;
+                    result.map(|()| binding)
                 })
                 .collect();
-            let deletions = stream::iter(deletions).buffer_unordered(MAX_IN_FLIGHT);
-            deletions.try_for_each(|()| ready(Ok(()))).await?;
-            page.items.iter().for_each(|binding| deleted.add(binding));
-            number += page.items.len();
+            let results: Vec<_> = stream::iter(deletions).buffered(MAX_IN_FLIGHT).collect().await;
+            let mut failure = None;
+            for result in results {
+                match result {
+                    Ok(binding) => deleted.add(&binding),
+                    Err(error) => failure = failure.or(Some(error)),
+                }
+            }
+            if let Some(error) = failure {
+                return Err(error);
+            }
             next = page.metadata.continue_.filter(|token| !token.is_empty());
             if next.is_none() {
                 return Ok(number);

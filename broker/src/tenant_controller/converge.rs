@@ -47,6 +47,8 @@ struct Outcome {
     failures: Vec<String>,
     /// The earliest reason for another run.
     again: Option<Duration>,
+    /// The namespaces, with the home, in which everything is as desired.
+    settled: BTreeSet<String>,
 }
 
 impl Outcome {
@@ -168,8 +170,12 @@ impl TenantController {
         if !written {
             outcome.again(RACE_INTERVAL);
         }
-        self.drift.set_complete(&row.name, outcome.run() == Run::Done);
-        Ok(outcome.run())
+        // The rights of a tenant that is suspended or resumed change without drift.
+        let run = outcome.run();
+        let is_active = row.status == TenantStatus::Active;
+        let settled = if is_active { outcome.settled } else { BTreeSet::new() };
+        self.drift.set_settled(&row.name, object, settled);
+        Ok(run)
     }
 
     /// Claims namespaces, and brings all objects to the desired state: additions, withdrawals, and
@@ -212,6 +218,7 @@ impl TenantController {
         // could keep a run busy with that.
         let withdrawn = self.withdraw(withdrawals(&row.name, snapshot, &desired)).await;
         for (what, error) in withdrawn {
+            outcome.settled.retain(|namespace| !what.ends_with(&format!(" in {namespace}")));
             outcome.failures.push(format!("{what}: {}", error_chain(&error)));
         }
         self.record_drift(&row.name, drift, &outcome.failures).await?;
@@ -264,10 +271,10 @@ impl TenantController {
         desired: &Desired,
         namespaces: &TenantNamespaces,
     ) -> Vec<Drift> {
-        let (was_settled, home) = (self.was_settled(row, object), home_name(&row.name));
+        let home = home_name(&row.name);
         let is_active = |name: &str| namespaces.allowed.get(name) == Some(&NamespaceStatus::Active);
         drift_of(&row.name, snapshot, desired, |name| {
-            was_settled && (name == home || is_active(name))
+            (name == home || is_active(name)) && self.was_settled(row, object, name)
         })
     }
 
@@ -283,6 +290,9 @@ impl TenantController {
     ) -> Result<Vec<String>, ReconcileError> {
         let shared: BTreeSet<&str> = desired.shared_quotas.keys().map(String::as_str).collect();
         let home = Box::pin(self.grant(snapshot, &desired.home, &shared, is_suspended, None)).await;
+        if home.is_complete() {
+            outcome.settled.insert(home_name(&row.name));
+        }
         let mut failures = home.failures;
         let left_to_request = outcome.namespaces.left_to_request.clone();
         let requests: Vec<_> = desired
@@ -306,6 +316,9 @@ impl TenantController {
         let results: BTreeMap<&String, Granted> =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
         for (name, granted) in results {
+            if granted.is_complete() {
+                outcome.settled.insert(name.clone());
+            }
             let status = outcome.namespaces.allowed.get(name);
             if granted.is_complete() && status == Some(&NamespaceStatus::Creating) {
                 let (creating, active) = ([NamespaceStatus::Creating], NamespaceStatus::Active);

@@ -130,10 +130,47 @@ impl TenantController {
         if !is_announced.map_err(|error| error_chain(&error))? {
             return Ok(());
         }
-        let deleted = self.cluster.delete_bindings_from_before(name, |_| true).await;
-        let deleted = deleted.map_err(|error| error_chain(&error))?;
-        let begun = self.begin_move(announced, (Some(row), to), quota, &deleted).await;
+        let mut deleted = BindingsText::default();
+        let all = self.cluster.delete_bindings_from_before(name, |_| true, &mut deleted).await;
+        let begun = match all {
+            Ok(()) => self.begin_move(announced, (Some(row), to), quota, &deleted).await,
+            Err(error) => Err(error.into()),
+        };
+        if !matches!(begun, Ok(true)) {
+            let text = format!(
+                "tenant {}: namespace {name} (uid {}) did not go to tenant {} yet; RoleBindings \
+                 deleted: {deleted}",
+                row.name, announced.namespace_uid, to.name,
+            );
+            self.record_deleted(announced, &deleted, text).await;
+        }
         begun.map(drop).map_err(|error| error_chain(&error))
+    }
+
+    /// Records RoleBindings that were deleted for a move that is not complete, if there are any. The
+    /// next attempt does not find them.
+    async fn record_deleted(&self, of: &NamespaceMove, deleted: &BindingsText, reason: String) {
+        if deleted.is_empty() {
+            return;
+        }
+        let event = audit::Event {
+            user_id: Some(of.requested_by),
+            reason: Some(reason),
+            ..audit::Event::success(Action::NamespaceMoved)
+        };
+        let recorded = async {
+            let mut tx = self.db.begin().await?;
+            audit::record(&mut tx, &self.clock, event).await?;
+            tx.commit().await
+        };
+        if let Err(error) = recorded.await {
+            tracing::error!(
+                namespace = of.namespace,
+                bindings = %deleted,
+                error = error_chain(&error),
+                "RoleBindings were deleted for a move, and that was not recorded"
+            );
+        }
     }
 
     /// The namespace quota of a tenant, as its Tenant says now.
@@ -276,15 +313,16 @@ impl TenantController {
         // Pods of an earlier tenant go on, and would keep what their accounts may do.
         let was_tenants = received.from_tenant.is_some();
         let goes = |binding: &RoleBinding| was_tenants || binds_outsiders(binding);
-        let deleted = match self.cluster.delete_bindings_from_before(namespace, goes).await {
-            Ok(deleted) => deleted,
-            Err(error) => return granted.failures.push(failure(namespace, &error)),
-        };
+        let mut deleted = BindingsText::default();
+        let all = self.cluster.delete_bindings_from_before(namespace, goes, &mut deleted).await;
+        let text = format!("namespace {namespace}: RoleBindings from before deleted: {deleted}");
+        if let Err(error) = all {
+            self.record_deleted(received, &deleted, text).await;
+            return granted.failures.push(failure(namespace, &error));
+        }
         let event = (!deleted.is_empty()).then(|| audit::Event {
             user_id: Some(received.requested_by),
-            reason: Some(format!(
-                "namespace {namespace}: RoleBindings from before deleted: {deleted}"
-            )),
+            reason: Some(text),
             ..audit::Event::success(Action::NamespaceMoved)
         });
         if let Err(error) = self.tenants.record_cleared(received, event).await {

@@ -246,6 +246,14 @@ async fn a_namespace_is_restored_or_reported(fixture: &Fixture) {
             status["state"] == "Degraded" && has_condition(status, "ApplyFailed")
         })
         .await;
+        // A failure in this namespace hides nothing in others.
+        let owner = "tenant-solar-tenant-owner";
+        fixture.run(&["delete", "rolebinding", owner, "-n", HOME]).await;
+        fixture
+            .until_bound(HOME, "tenant-owner", &["alice@example.com", fixture.account.as_str()])
+            .await;
+        let row = format!("RoleBinding {owner} in {HOME} of tenant solar does not exist");
+        fixture.until_recorded(&row).await;
         fixture.run(&relabel(back)).await;
         until_status(&fixture.world, |status| status["state"] == "Active").await;
     }
