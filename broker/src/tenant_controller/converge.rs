@@ -6,7 +6,6 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DynamicObject;
 use uuid::Uuid;
 
@@ -16,6 +15,7 @@ use super::{
     error::ReconcileError,
     grant::Granted,
     identify::{RACE_INTERVAL, UNKNOWN_INTERVAL},
+    moves::Unlabelled,
     namespaces::TenantNamespaces,
     schedule::Run,
     snapshot::Snapshot,
@@ -37,6 +37,10 @@ const ENFORCEMENT_INTERVAL: Duration = Duration::from_millis(250);
 const BALANCE_INTERVAL: Duration = Duration::from_millis(100);
 /// Failures that the status names.
 const MAX_FAILURES: usize = 20;
+
+/// Follows the failure to take away a binding in a namespace without the label of a tenant.
+const LET_GO_ADVICE: &str = "; the namespace has no label of the tenant any more, so delete the \
+                             RoleBinding, or put the label tenant-broker.io/tenant back";
 
 /// What a run found and did.
 #[derive(Debug, Default)]
@@ -127,7 +131,7 @@ impl TenantController {
             snapshot = self.snapshot(&row.name).await?;
         }
         let unreadable = snapshot.leave_out(&unreadable);
-        let relabelled = self.relabelled(&row, &rows, &snapshot).await?;
+        let unlabelled = self.unlabelled(&row, &rows, &snapshot).await?;
         match Tenant::parse(row.name.as_str(), &object.data["spec"]) {
             Err(faults) => {
                 // The namespaces are there, and a status without any would allow the deletion.
@@ -137,12 +141,12 @@ impl TenantController {
             }
             Ok(tenant) => {
                 let of = (&row, &*object);
-                let known = (rows, &relabelled);
+                let known = (rows, &unlabelled);
                 let work = self.carry_out(of, &tenant, known, &snapshot, &mut outcome);
                 Box::pin(work).await?;
             }
         }
-        let failures = Box::pin(self.hand_over(&row, &relabelled)).await?;
+        let failures = Box::pin(self.hand_over(&row, &unlabelled.relabelled)).await?;
         outcome.failures.extend(failures);
         outcome.namespaces.unreadable = unreadable;
         if outcome.failures.is_empty() {
@@ -184,11 +188,12 @@ impl TenantController {
         &self,
         (row, object): (&TenantRow, &DynamicObject),
         tenant: &Tenant,
-        known: (Vec<NamespaceRow>, &BTreeMap<String, Namespace>),
+        (rows, unlabelled): (Vec<NamespaceRow>, &Unlabelled),
         snapshot: &Snapshot,
         outcome: &mut Outcome,
     ) -> Result<(), ReconcileError> {
         let is_suspended = is_suspension(row.status);
+        let known = (rows, &unlabelled.relabelled);
         outcome.namespaces = self.claim_namespaces(row, tenant, known, snapshot).await?;
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
         let members = self.members(row).await?;
@@ -211,7 +216,8 @@ impl TenantController {
             desired.home.clear();
         }
         outcome.conditions.append(&mut desired.conditions);
-        let drift = self.drift_in((row, object), snapshot, &desired, &outcome.namespaces);
+        let mut drift = self.drift_in((row, object), snapshot, &desired, &outcome.namespaces);
+        drift.extend(unlabelled.let_go.iter().map(|name| Drift::let_go(name)));
         let failures = self.grant_all(row, snapshot, &desired, is_suspended, outcome).await?;
         outcome.failures.extend(failures);
         // Rights go before amounts are divided, because a tenant that uses its quota again and again
@@ -219,7 +225,10 @@ impl TenantController {
         let withdrawn = self.withdraw(withdrawals(&row.name, snapshot, &desired)).await;
         for (what, error) in withdrawn {
             outcome.settled.retain(|namespace| !what.ends_with(&format!(" in {namespace}")));
-            outcome.failures.push(format!("{what}: {}", error_chain(&error)));
+            let text = error_chain(&error);
+            let let_go = unlabelled.let_go.iter().any(|it| what.ends_with(&format!(" in {it}")));
+            let advice = if let_go { LET_GO_ADVICE } else { "" };
+            outcome.failures.push(format!("{what}: {text}{advice}"));
         }
         self.record_drift(&row.name, drift, &outcome.failures).await?;
         let is_claimed =

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::api::DynamicObject;
 use tenant_shared::{MEMBER_PREFIX, TENANT_LABEL};
 use tokio::time::Instant;
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     audit::{self, Action},
-    cluster::{Difference, Object},
+    cluster::{Compared as _, Difference, Object},
     tenant::{Desired, TenantName, TenantRow, TenantStatus, home_name},
 };
 
@@ -53,6 +53,17 @@ impl Drift {
         Self { kind: object.kind(), title: title(object), difference }
     }
 
+    /// A namespace that lost the label of its tenant.
+    pub(super) fn let_go(namespace: &str) -> Self {
+        let title = format!("{} {namespace}", Namespace::NAME);
+        Self { kind: Namespace::NAME, title, difference: Difference::Foreign }
+    }
+
+    /// Whether it is a namespace that lost the label of its tenant. Nothing puts that back.
+    fn is_let_go(&self) -> bool {
+        self.kind == Namespace::NAME && self.difference == Difference::Foreign
+    }
+
     /// Whether others made the object, or what is there instead of it.
     fn is_made_by_others(&self) -> bool {
         is_made_by_others(self.difference) || self.difference == Difference::Unexpected
@@ -66,6 +77,7 @@ impl Drift {
     /// Describes it for the audit trail.
     fn text(&self, tenant: &TenantName) -> String {
         let what = match self.difference {
+            _ if self.is_let_go() => "has its label no longer, so it is let go without rights",
             Difference::Unexpected => "is not desired",
             other => other.text(),
         };
@@ -296,7 +308,7 @@ impl TenantController {
     ) -> sqlx::Result<()> {
         let is_repaired = |drift: &Drift| {
             let has_failed = failures.iter().any(|failure| drift.is_in(failure));
-            drift.difference != Difference::Terminating && !has_failed
+            drift.difference != Difference::Terminating && !drift.is_let_go() && !has_failed
         };
         let found = found.into_iter().map(|drift| {
             let is_repaired = is_repaired(&drift);

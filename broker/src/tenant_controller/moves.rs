@@ -21,7 +21,7 @@ use super::{
     TenantController,
     error::ReconcileError,
     grant::Granted,
-    namespaces::has_labels_of_others,
+    namespaces::{has_labels_of_others, is_terminating},
     snapshot::{Snapshot, name_of},
     withdraw::{MAX_IN_FLIGHT, title},
 };
@@ -39,34 +39,52 @@ use crate::{
 /// milliseconds. Clocks of the API server and the broker differ.
 const MADE_AGAIN_MS: i64 = 30_000;
 
+/// The namespaces of a tenant that exist without its label.
+#[derive(Debug, Default)]
+pub(super) struct Unlabelled {
+    /// Those that somebody gave the label of another tenant.
+    pub(super) relabelled: BTreeMap<String, Namespace>,
+    /// Those without the label of any tenant, which are the tenant's no longer.
+    pub(super) let_go: BTreeSet<String>,
+}
+
 impl TenantController {
-    /// The namespaces of a tenant that exist without its label, because somebody gave them that of
-    /// another tenant. One that has no such label any more is the tenant's no longer.
+    /// The namespaces of a tenant that exist without its label.
     ///
     /// # Errors
     /// A request failed.
-    pub(super) async fn relabelled(
+    pub(super) async fn unlabelled(
         &self,
         row: &TenantRow,
         rows: &[NamespaceRow],
         snapshot: &Snapshot,
-    ) -> Result<BTreeMap<String, Namespace>, ReconcileError> {
+    ) -> Result<Unlabelled, ReconcileError> {
         let present: BTreeSet<&str> = snapshot.namespaces().map(|(name, _)| name).collect();
         let requests: Vec<_> = rows
             .iter()
             .filter(|row| may_be_relabelled(row) && !present.contains(row.name.as_str()))
             .map(|row| async move {
                 let live = self.cluster.namespace(&row.name).await?;
-                Ok(live
-                    .filter(|live| is_same_namespace(row, live))
-                    .map(|it| (row.name.clone(), it)))
+                Ok(live.map(|live| (row, live)))
             })
             .collect();
         let found: Vec<Result<_, ClusterError>> =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        let mut relabelled = BTreeMap::new();
+        let (mut relabelled, mut let_go) = (BTreeMap::new(), BTreeSet::new());
         for found in found {
-            relabelled.extend(found?);
+            let Some((row, live)) = found? else { continue };
+            if is_same_namespace(row, &live) {
+                relabelled.insert(row.name.clone(), live);
+            } else if is_let_go(row, &live) {
+                let_go.insert(row.name.clone());
+            }
+        }
+        if !let_go.is_empty() {
+            let namespaces = let_go.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            tracing::warn!(
+                tenant = %row.name, namespace = namespaces,
+                "namespaces of a tenant have its label no longer, so they are let go"
+            );
         }
         if !relabelled.is_empty() {
             let namespaces = relabelled.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -75,7 +93,7 @@ impl TenantController {
                 "namespaces of a tenant have the label of another one"
             );
         }
-        Ok(relabelled)
+        Ok(Unlabelled { relabelled, let_go })
     }
 
     /// Gives relabelled namespaces to the tenants that administrators announced. Returns what
@@ -370,13 +388,24 @@ pub(super) fn may_be_relabelled(row: &NamespaceRow) -> bool {
 /// Whether a namespace without the label of its tenant is that of the row. Without the label of any
 /// tenant it was let go, and one that is much newer than the row was made again.
 pub(super) fn is_same_namespace(row: &NamespaceRow, live: &Namespace) -> bool {
-    let labels = live.metadata.labels.as_ref();
-    let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
+    has_label(live, TENANT_LABEL) && !has_label(live, WORKSPACE_LABEL) && is_as_old(row, live)
+}
+
+/// Whether a namespace is that of a row, and somebody removed the label of its tenant.
+fn is_let_go(row: &NamespaceRow, live: &Namespace) -> bool {
+    let is_managed = has_label(live, TENANT_LABEL) || has_label(live, WORKSPACE_LABEL);
+    !is_managed && !is_terminating(live) && is_as_old(row, live)
+}
+
+fn has_label(live: &Namespace, label: &str) -> bool {
+    live.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
+}
+
+/// Whether a namespace was made before its row changed last, so is not another one of the name.
+fn is_as_old(row: &NamespaceRow, live: &Namespace) -> bool {
     let created = live.metadata.creation_timestamp.as_ref();
     let created = created.map_or(0, |created| created.0.as_millisecond());
-    has(TENANT_LABEL)
-        && !has(WORKSPACE_LABEL)
-        && created <= row.change_at.saturating_add(MADE_AGAIN_MS)
+    created <= row.change_at.saturating_add(MADE_AGAIN_MS)
 }
 
 /// Whether the namespace is the announced one, and has the labels of the new tenant.
@@ -497,6 +526,14 @@ mod tests {
         assert!(is_same(lunar.clone(), then));
         assert!(!is_same(lunar, later), "it was deleted and made again");
         assert!(!is_same(json!({}), then), "an administrator let it go");
+        let let_go = |labels: Value, created: &str| {
+            is_let_go(&row, &namespace(&json!({"labels": labels, "creationTimestamp": created})))
+        };
+        assert!(let_go(json!({"a": "b"}), then));
+        assert!(!let_go(json!({"a": "b"}), later), "it was deleted and made again");
+        for label in [TENANT_LABEL, WORKSPACE_LABEL] {
+            assert!(!let_go(json!({label: "lunar"}), then), "{label}");
+        }
         assert!(!is_same(json!({TENANT_LABEL: "lunar", WORKSPACE_LABEL: "x"}), then));
     }
 
