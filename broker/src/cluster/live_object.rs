@@ -19,7 +19,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
+    api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -27,7 +27,6 @@ use serde_json::{Value, json};
 use super::{
     Cluster, ClusterError, Object,
     difference::{Compared, Difference},
-    page_size,
     revoke::{delete_if_exists, remove_finalizers, segment},
 };
 
@@ -87,45 +86,6 @@ impl Object {
 }
 
 impl Cluster {
-    /// All objects of a kind with this value of a label, in all namespaces.
-    ///
-    /// # Errors
-    /// A request failed.
-    pub async fn list_with_label<K>(&self, label: &str, value: &str) -> Result<Vec<K>, ClusterError>
-    where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-    {
-        self.list_selected(label, value, |_| true).await
-    }
-
-    /// As [`Self::list_with_label`], without the objects that `keep` refuses. They are dropped with
-    /// their page, so any number of them does not fill the memory.
-    ///
-    /// # Errors
-    /// As [`Self::list_with_label`].
-    pub async fn list_selected<K>(
-        &self,
-        label: &str,
-        value: &str,
-        keep: impl Fn(&K) -> bool,
-    ) -> Result<Vec<K>, ClusterError>
-    where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
-    {
-        let api: Api<K> = Api::all(self.client());
-        let selector = format!("{label}={value}");
-        let all = ListParams::default().labels(&selector).limit(page_size::listed::<K>());
-        let (mut objects, mut next) = (Vec::new(), None);
-        loop {
-            let page = api.list(&ListParams { continue_token: next, ..all.clone() }).await?;
-            objects.extend(page.items.into_iter().filter(&keep));
-            next = page.metadata.continue_.filter(|token| !token.is_empty());
-            if next.is_none() {
-                return Ok(objects);
-            }
-        }
-    }
-
     /// Gets a namespace; `None` if it does not exist.
     ///
     /// # Errors

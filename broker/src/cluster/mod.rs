@@ -29,6 +29,7 @@ mod quantity;
 mod registry;
 mod revoke;
 mod secret;
+mod selected;
 mod self_review;
 mod settings;
 mod tenants;

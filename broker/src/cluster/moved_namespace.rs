@@ -164,7 +164,7 @@ impl Cluster {
     }
 
     /// Deletes the RoleBindings of a namespace for which `goes` holds, until two lists in a row have
-    /// none. `deleted` names those that were deleted, also if this fails.
+    /// none. Adds those that were deleted to a text, also if others could not be deleted.
     ///
     /// # Errors
     /// A request failed; [`ClusterError::Conflict`] if somebody makes such bindings again and again.
@@ -216,11 +216,15 @@ impl Cluster {
                     result.map(|()| binding)
                 })
                 .collect();
-            let results: Vec<Result<RoleBinding, ClusterError>> =
-                stream::iter(deletions).buffered(MAX_IN_FLIGHT).collect().await;
-            let (gone, failed): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
-            gone.iter().flatten().for_each(|binding| deleted.add(binding));
-            if let Some(Err(error)) = failed.into_iter().next() {
+            let results: Vec<_> = stream::iter(deletions).buffered(MAX_IN_FLIGHT).collect().await;
+            let mut failure = None;
+            for result in results {
+                match result {
+                    Ok(binding) => deleted.add(&binding),
+                    Err(error) => failure = failure.or(Some(error)),
+                }
+            }
+            if let Some(error) = failure {
                 return Err(error);
             }
             next = page.metadata.continue_.filter(|token| !token.is_empty());

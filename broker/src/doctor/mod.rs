@@ -49,6 +49,7 @@ async fn run_checks(
     if parameters.tenants.enabled {
         tenant_objects::definition(cluster, checks).await?;
         tenant_objects::labels(cluster, checks).await?;
+        tenant_objects::labelled_bindings(cluster, checks).await?;
         tenant_objects::lists(cluster, parameters, checks).await;
     }
     facts::tokens(cluster, clock, checks).await

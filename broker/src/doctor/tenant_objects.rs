@@ -1,8 +1,12 @@
-//! Checks of Tenants: their definition, and namespaces with the label of one that does not exist.
+//! Checks of Tenants: their definition, namespaces with the label of one that does not exist, and
+//! RoleBindings of others with that label.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::{
+    api::{core::v1::Namespace, rbac::v1::RoleBinding},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use tenant_shared::{TENANT_LABEL, WORKSPACE_LABEL};
 
 use super::{Check, tenants::MAX_NAMED};
@@ -10,7 +14,7 @@ use crate::{
     base::error_chain,
     cluster::{Cluster, ClusterError, DefinitionState, OwnRead, ReadClient, RequiredLabels},
     install::Parameters,
-    tenant::ApiGroup,
+    tenant::{ApiGroup, TenantName, role_binding_name},
 };
 
 /// A label that no node has.
@@ -93,6 +97,48 @@ pub(super) async fn labels(cluster: &Cluster, checks: &mut Vec<Check>) -> Result
     Ok(())
 }
 
+/// Finds RoleBindings with the label of a tenant that the broker did not make: they make its lists
+/// longer. The policy `tenant-guard-labels` refuses new ones.
+pub(super) async fn labelled_bindings(
+    cluster: &Cluster,
+    checks: &mut Vec<Check>,
+) -> Result<(), ClusterError> {
+    let mut others: BTreeMap<String, usize> = BTreeMap::new();
+    cluster
+        .list_metadata_of_tenants::<RoleBinding>(|metadata| {
+            if !is_of_broker(&metadata) {
+                *others.entry(metadata.namespace.unwrap_or_default()).or_default() += 1;
+            }
+        })
+        .await?;
+    checks.push(labelled_bindings_check(&others));
+    Ok(())
+}
+
+/// Whether a RoleBinding has the name that the broker gives one of the tenant of its label.
+fn is_of_broker(binding: &ObjectMeta) -> bool {
+    let name = binding.name.as_deref().unwrap_or_default();
+    TenantName::of_object(binding)
+        .is_some_and(|tenant| name.starts_with(&role_binding_name(&tenant, "")))
+}
+
+fn labelled_bindings_check(others: &BTreeMap<String, usize>) -> Check {
+    let title = "only the broker's RoleBindings have the label of a tenant";
+    if others.is_empty() {
+        return Check::passed(title, "");
+    }
+    let named: Vec<&str> = others.keys().map(String::as_str).take(MAX_NAMED).collect();
+    Check::warned(
+        title,
+        format!(
+            "{} others have it, in namespaces {}: they slow down what the broker does for the \
+             tenant; remove the label {TENANT_LABEL} from them",
+            others.values().sum::<usize>(),
+            named.join(", ")
+        ),
+    )
+}
+
 fn label_check(namespaces: &BTreeMap<String, String>, tenants: &BTreeSet<String>) -> Check {
     let title = "the Tenant of every namespace with the label of one exists";
     let without: Vec<&str> = namespaces
@@ -119,8 +165,31 @@ fn label_check(namespaces: &BTreeMap<String, String>, tenants: &BTreeSet<String>
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::doctor::CheckOutcome;
+
+    #[test]
+    fn bindings_with_the_label_under_other_names_are_counted() {
+        let is_ours = |name: &str, tenant: &str| {
+            let labels = json!({TENANT_LABEL: tenant});
+            let metadata = json!({"name": name, "namespace": "solar-a", "labels": labels});
+            is_of_broker(&serde_json::from_value(metadata).unwrap())
+        };
+        assert!(is_ours("tenant-solar-admin", "solar"));
+        for (name, tenant) in [("own", "solar"), ("tenant-solar-admin", "lunar"), ("own", "")] {
+            assert!(!is_ours(name, tenant), "{name}");
+        }
+        assert_eq!(labelled_bindings_check(&BTreeMap::new()).outcome, CheckOutcome::Pass);
+        let check = labelled_bindings_check(&[("a".to_owned(), 2), ("b".to_owned(), 1)].into());
+        assert_eq!(check.outcome, CheckOutcome::Warn);
+        assert!(
+            check.detail.starts_with("3 others have it, in namespaces a, b"),
+            "{}",
+            check.detail
+        );
+    }
 
     #[test]
     fn namespaces_without_a_tenant_are_named() {

@@ -31,6 +31,9 @@ pub(super) enum CloseReason {
     TenantsChanged = 6,
     /// The namespace of the request is no longer that of the membership it was sent with.
     NamespaceMoved = 7,
+    /// The broker's copy of Tenants has been out of date for so long that changes of the caller's
+    /// rights may have been missed.
+    TenantsOutOfDate = 8,
 }
 
 impl CloseReason {
@@ -44,6 +47,7 @@ impl CloseReason {
             Self::DatabaseUnavailable => "database unavailable",
             Self::TenantsChanged => "tenants changed",
             Self::NamespaceMoved => "namespace moved",
+            Self::TenantsOutOfDate => "tenants not known",
         }
     }
 }
@@ -105,7 +109,8 @@ impl CancelHandle {
             4 => Some(CloseReason::Stopping),
             5 => Some(CloseReason::DatabaseUnavailable),
             6 => Some(CloseReason::TenantsChanged),
-            _ => Some(CloseReason::NamespaceMoved),
+            7 => Some(CloseReason::NamespaceMoved),
+            _ => Some(CloseReason::TenantsOutOfDate),
         }
     }
 

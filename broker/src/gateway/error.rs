@@ -81,6 +81,10 @@ pub(super) fn cancelled_request(reason: CloseReason) -> ApiError {
             let text = "the namespace went to another tenant";
             ApiError::new(Code::Forbidden, text)
         }
+        CloseReason::TenantsOutOfDate => ApiError::new(
+            Code::ClusterUnavailable,
+            "the broker cannot watch Tenants or namespaces; try again later",
+        ),
         CloseReason::Stopping | CloseReason::DatabaseUnavailable => ApiError::new(
             Code::StorageUnavailable,
             "the broker cannot continue this request; send it again",

@@ -20,6 +20,7 @@ use super::{
     discard::Discarder,
     error::INCOMPLETE,
     limiter::{BodyMeter, UsageMeter},
+    own_read_limiter::OwnReadPermit,
     streams::{Registration, StreamInfo},
     tokens::Token,
     upload::Upload,
@@ -52,6 +53,8 @@ pub(super) struct InFlightRequest {
     /// Counts against the tenant's limit of concurrent requests or streams, also while data of the
     /// response are unsent.
     permit: Arc<OwnedSemaphorePermit>,
+    /// Counts against the limits of reads with the broker's own credential; `None` for others.
+    own_read: Option<OwnReadPermit>,
     has_ended: bool,
 }
 
@@ -107,6 +110,7 @@ impl InFlightRequest {
             usage_meter,
             metrics,
             permit: Arc::new(permit),
+            own_read: None,
             has_ended: false,
         }
     }
@@ -131,6 +135,11 @@ impl InFlightRequest {
     pub(super) fn set_token(&mut self, token: &Token) {
         self.registration.set_token(token);
         self.credential = Some(Arc::clone(token.credential_id()));
+    }
+
+    /// Has the request count as a read with the broker's own credential until it ends.
+    pub(super) fn set_own_read(&mut self, permit: OwnReadPermit) {
+        self.own_read = Some(permit);
     }
 
     /// Records the status of the response, and that the access-log line is written at the end. The

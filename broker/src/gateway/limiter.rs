@@ -36,8 +36,10 @@ const BURST_SECONDS: u32 = 4;
 /// Delay before a refusal, so that a client that retries in a loop costs other tenants little.
 const REFUSAL_DELAY: Duration = Duration::from_millis(100);
 
+/// Value of the label `limit` for lists and watches with the broker's own credential.
+pub(super) const OWN_READS: &str = "own_reads";
 /// Values of the label `limit` of refused requests in metrics.
-pub const LIMITS: [&str; 3] = ["rate", "at_once", "streams"];
+pub const LIMITS: [&str; 4] = ["rate", "at_once", "streams", OWN_READS];
 
 /// The limit that a request exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ pub(super) enum LimitExceeded {
 impl LimitExceeded {
     /// The value of the label in metrics: one of [`LIMITS`].
     pub(super) fn as_str(self) -> &'static str {
-        let [rate, concurrency, streams] = LIMITS;
+        let [rate, concurrency, streams, _] = LIMITS;
         match self {
             Self::Rate(_) => rate,
             Self::Concurrency => concurrency,

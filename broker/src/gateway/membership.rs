@@ -5,7 +5,7 @@
 //! server decides as for every request with that token. So it does not matter that the broker's copy
 //! of the cluster may lag.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use http::Method;
 use tenant_shared::Code;
@@ -102,7 +102,7 @@ impl Gateway {
         let tenant: TenantName = active.permit().resource().tenant_name()?.parse().ok()?;
         let namespace = namespace?.to_owned();
         let was_known = tenants.is_namespace_of(&namespace, &tenant).is_some();
-        Some(Arc::new(MemberNamespace { namespace, tenant, was_known }))
+        Some(Arc::new(MemberNamespace { namespace, tenant, was_known, began_at: Instant::now() }))
     }
 
     /// Whether the broker knows this namespace as one of the principal's.

@@ -28,6 +28,7 @@ mod namespace_creation;
 mod namespace_object;
 mod namespace_refusal;
 mod own_read;
+mod own_read_limiter;
 mod path;
 mod principals;
 mod proxy;
@@ -58,8 +59,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    cancel::CloseReason, joins::Joins, limiter::TenantLimiters, path::Kind,
-    principals::PrincipalCache, streams::Streams, tokens::TokenCache,
+    cancel::CloseReason, joins::Joins, limiter::TenantLimiters, own_read_limiter::OwnReadLimiter,
+    path::Kind, principals::PrincipalCache, streams::Streams, tokens::TokenCache,
 };
 pub use self::{error::UPSTREAM_ERROR_CAUSES, limiter::LIMITS};
 use crate::{
@@ -114,6 +115,7 @@ pub struct Gateway {
     credentials: Credentials,
     streams: Streams,
     limiters: TenantLimiters,
+    own_reads: OwnReadLimiter,
     db: Db,
     clock: Clock,
     metrics: Metrics,
@@ -192,6 +194,7 @@ impl Gateway {
             credentials,
             streams: Streams::default(),
             limiters: TenantLimiters::default(),
+            own_reads: OwnReadLimiter::default(),
             db,
             clusters,
             identity,

@@ -4,7 +4,7 @@
 use http::{HeaderMap, Response, StatusCode, header};
 use tenant_shared::Code;
 
-use super::{error::cancelled_request, upstream_call::UpstreamCall};
+use super::{error::cancelled_request, limiter::OWN_READS, upstream_call::UpstreamCall};
 use crate::{
     base::request_context::RequestInfo,
     cluster::{OwnRead, ReadClient, UpstreamResponseBody},
@@ -16,13 +16,27 @@ impl UpstreamCall<'_> {
     /// only the known parts of `Accept` are sent.
     ///
     /// # Errors
-    /// The API server does not respond, or refuses the broker; the request is cancelled.
+    /// The API server does not respond, or refuses the broker; too many such reads are in flight; the
+    /// request is cancelled.
     pub(super) async fn read_own(
         &mut self,
         read: &OwnRead,
         headers: &HeaderMap,
         info: &RequestInfo,
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {
+        if self.gateway.are_tenants_out_of_date() {
+            let text = "the broker cannot watch Tenants or namespaces, so it does not know what you \
+                        may list; try again later";
+            return Err(ApiError::new(Code::ClusterUnavailable, text));
+        }
+        let user = self.principal.caller.user_id();
+        let permit = tokio::select! {
+            biased;
+            reason = self.in_flight.closed() => return Err(cancelled_request(reason)),
+            permit = self.gateway.own_reads.acquire(user, self.kind.is_stream()) => permit,
+        };
+        let permit = permit.inspect_err(|_| self.gateway.metrics.throttled(OWN_READS))?;
+        self.in_flight.set_own_read(permit);
         let accept = headers.get(header::ACCEPT);
         let client = ReadClient { accept, request_id: &info.id, address: info.address };
         let response = tokio::select! {

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use uuid::Uuid;
@@ -49,6 +49,8 @@ pub(super) struct MemberNamespace {
     pub(super) tenant: TenantName,
     /// Whether the broker knew at the start that the namespace is the tenant's. It may be new.
     pub(super) was_known: bool,
+    /// When the request began. The API server decided about it a moment later.
+    pub(super) began_at: Instant,
 }
 
 impl MemberNamespace {
@@ -84,6 +86,15 @@ impl StreamInfo {
     pub(super) fn uses(&self, is_it: impl Fn(&Uuid) -> bool) -> bool {
         is_it(&self.workspace)
             || self.view.as_ref().is_some_and(|view| view.memberships.iter().any(is_it))
+    }
+
+    /// Whether the request may show or do what its member no longer has the right to, if the broker
+    /// has not known changes of Tenants for `max_age`. The API server decides about a request when
+    /// it begins, and the broker alone about those with its own credential.
+    pub(super) fn may_outlive_its_right(&self, max_age: Duration, now: Instant) -> bool {
+        let is_old = |it: &MemberNamespace| now.saturating_duration_since(it.began_at) >= max_age;
+        self.view.is_some()
+            || self.kind.is_stream() && self.member_namespace.as_deref().is_some_and(is_old)
     }
 }
 
@@ -208,6 +219,7 @@ mod tests {
             namespace: "solar-a".to_owned(),
             tenant: "solar".parse().unwrap(),
             was_known,
+            began_at: Instant::now(),
         };
         for was_known in [true, false] {
             assert!(!member_namespace(was_known).has_left(Some(true)));
@@ -229,6 +241,29 @@ mod tests {
             assert_eq!(watch.uses(|it| *it == Uuid::from_u128(id)), expected, "{id}");
         }
         assert!(!info(1, 7).uses(|it| *it == Uuid::from_u128(3)));
+    }
+
+    #[test]
+    fn streams_of_members_and_views_may_outlive_their_right() {
+        let (limit, began_at) = (Duration::from_mins(1), Instant::now());
+        let (early, late) = (began_at + Duration::from_secs(59), began_at + limit);
+        let tenant = "solar".parse().unwrap();
+        let of_member =
+            MemberNamespace { namespace: "solar-a".to_owned(), tenant, was_known: true, began_at };
+        let of_member = StreamInfo { member_namespace: Some(Arc::new(of_member)), ..info(1, 7) };
+        assert!(!of_member.may_outlive_its_right(limit, early));
+        assert!(of_member.may_outlive_its_right(limit, late));
+        let call = StreamInfo { kind: Kind::Call, ..of_member };
+        assert!(!call.may_outlive_its_right(limit, late), "the API server ends it");
+        assert!(!info(1, 7).may_outlive_its_right(limit, late), "it is of a personal workspace");
+        let clock = crate::base::clock::Clock::system();
+        let view = OwnReadView {
+            caller: Caller::for_tests(&clock, Uuid::nil(), tenant_shared::Role::User),
+            shown: Shown::nothing(OwnResource::Namespaces),
+            memberships: Vec::new(),
+        };
+        let view = StreamInfo { view: Some(Arc::new(view)), ..info(1, 7) };
+        assert!(view.may_outlive_its_right(limit, early));
     }
 
     #[tokio::test]

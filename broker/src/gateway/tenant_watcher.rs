@@ -45,6 +45,10 @@ const MAX_COMPARED_AT_ONCE: usize = 16;
 /// How often the namespaces of requests are compared with the broker's copy of their labels.
 const MOVES_INTERVAL: Duration = Duration::from_millis(250);
 
+/// How long the broker may not know changes of Tenants and their namespaces until requests of members
+/// end that may outlive their right, and how long streams last from then on.
+const MAX_OUT_OF_DATE: Duration = Duration::from_mins(1);
+
 /// The scope of a watch ([`OwnReadView::scope`]).
 type Scope = (Uuid, Option<Uuid>);
 
@@ -116,12 +120,13 @@ impl Gateway {
         }
     }
 
-    /// Closes requests in namespaces that left the tenant of the membership, until the task is
-    /// aborted.
+    /// Closes requests in namespaces that left the tenant of the membership, and those that may have
+    /// lost their right while the broker does not know changes, until the task is aborted.
     pub(super) async fn watch_moves(self, tenants: TenantOperations) {
         let mut ticks = ticks(MOVES_INTERVAL);
         loop {
             ticks.tick().await;
+            self.close_out_of_date();
             let closed = self.streams.close(CloseReason::NamespaceMoved, |info| {
                 info.member_namespace.as_deref().is_some_and(|member_namespace| {
                     let MemberNamespace { namespace, tenant, .. } = member_namespace;
@@ -134,6 +139,29 @@ impl Gateway {
                     "streams closed because their namespaces left the tenants of their users"
                 );
             }
+        }
+    }
+
+    /// Whether the broker has not known changes of Tenants and their namespaces for so long that
+    /// nothing is shown by its copy.
+    pub(super) fn are_tenants_out_of_date(&self) -> bool {
+        let since = self.tenants.as_ref().and_then(TenantOperations::out_of_date_since);
+        is_out_of_date(since, Instant::now())
+    }
+
+    fn close_out_of_date(&self) {
+        if !self.are_tenants_out_of_date() {
+            return;
+        }
+        let now = Instant::now();
+        let closed = self.streams.close(CloseReason::TenantsOutOfDate, |info| {
+            info.may_outlive_its_right(MAX_OUT_OF_DATE, now)
+        });
+        if closed > 0 {
+            tracing::warn!(
+                streams = closed,
+                "streams of members closed because the broker cannot watch Tenants or namespaces"
+            );
         }
     }
 
@@ -185,9 +213,21 @@ impl Gateway {
     }
 }
 
+fn is_out_of_date(since: Option<Instant>, now: Instant) -> bool {
+    since.is_some_and(|since| now.saturating_duration_since(since) >= MAX_OUT_OF_DATE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_interruption_of_a_watch_ends_nothing() {
+        let since = Instant::now();
+        assert!(!is_out_of_date(None, since));
+        assert!(!is_out_of_date(Some(since), since + Duration::from_secs(59)));
+        assert!(is_out_of_date(Some(since), since + MAX_OUT_OF_DATE));
+    }
 
     #[test]
     fn all_watches_are_compared_after_a_change_and_from_time_to_time() {

@@ -33,9 +33,11 @@ const PRIORITY_LEVELS: [PriorityLevel; 2] = [
         lendable: 0,
         queues: (8, 2),
         precedence: 600,
-        rules: "    - {verbs: [delete, deletecollection, list], apiGroups: [rbac.authorization.k8s.io], \
-                resources: [rolebindings], namespaces: [\"*\"]}\n    \
-                - {verbs: [patch], apiGroups: [\"\"], resources: [namespaces], clusterScope: true, \
+        rules: "    - {verbs: [delete, deletecollection, list, get, patch], apiGroups: \
+                [rbac.authorization.k8s.io], resources: [rolebindings], namespaces: [\"*\"]}\n    \
+                - {verbs: [get, patch], apiGroups: [\"\"], resources: [namespaces], clusterScope: \
+                true, namespaces: [\"*\"]}\n    \
+                - {verbs: [get, delete, patch], apiGroups: [\"\"], resources: [serviceaccounts], \
                 namespaces: [\"*\"]}\n",
     },
     PriorityLevel {

@@ -36,6 +36,14 @@ enum Changed {
     Person(Uuid),
 }
 
+/// The tenants that changes concern.
+#[derive(Debug, Default)]
+struct Concerned {
+    /// Those whose status changed, which may be being suspended.
+    decided: BTreeSet<TenantName>,
+    others: BTreeSet<TenantName>,
+}
+
 /// Changes with their times, in milliseconds since 1970.
 type Changes = BTreeSet<(Changed, i64)>;
 
@@ -51,9 +59,12 @@ impl TenantController {
             ticks.tick().await;
             let now = self.clock.now_ms();
             match self.poll(since, &known).await {
-                Ok((names, changes)) => {
-                    for name in names {
+                Ok((Concerned { decided, others }, changes)) => {
+                    for name in others {
                         self.queue.add(name);
+                    }
+                    for name in decided {
+                        self.queue.add_suspension(name);
                     }
                     known = changes;
                     since = now - POLL_OVERLAP_MS;
@@ -69,17 +80,13 @@ impl TenantController {
     }
 
     /// The tenants with changes that are not known, and all changes since this time.
-    async fn poll(
-        &self,
-        since: i64,
-        known: &Changes,
-    ) -> sqlx::Result<(BTreeSet<TenantName>, Changes)> {
+    async fn poll(&self, since: i64, known: &Changes) -> sqlx::Result<(Concerned, Changes)> {
         let changes = self.changes_since(since).await?;
-        let (mut names, mut tenants) = (BTreeSet::new(), BTreeSet::new());
+        let (mut concerned, mut tenants) = (Concerned::default(), BTreeSet::new());
         for (changed, _) in changes.difference(known) {
             match changed {
                 Changed::Status(name) => {
-                    names.insert(name.clone());
+                    concerned.decided.insert(name.clone());
                 }
                 Changed::Membership { tenant, .. } | Changed::Move { tenant, .. } => {
                     tenants.insert(*tenant);
@@ -91,8 +98,8 @@ impl TenantController {
             }
         }
         let tenants: Vec<Uuid> = tenants.into_iter().collect();
-        names.extend(self.tenants.names_of(&tenants).await?);
-        Ok((names, changes))
+        concerned.others.extend(self.tenants.names_of(&tenants).await?);
+        Ok((concerned, changes))
     }
 
     async fn changes_since(&self, since: i64) -> sqlx::Result<Changes> {
@@ -162,9 +169,9 @@ mod tests {
     /// Polls, and returns the names; the changes are known afterwards.
     async fn poll(controller: &TenantController, known: &mut Changes) -> Vec<String> {
         let since = controller.clock.now_ms() - POLL_OVERLAP_MS;
-        let (names, changes) = controller.poll(since, known).await.unwrap();
+        let (Concerned { decided, others }, changes) = controller.poll(since, known).await.unwrap();
         *known = changes;
-        names.into_iter().map(|name| name.to_string()).collect()
+        decided.union(&others).map(ToString::to_string).collect()
     }
 
     async fn each_change_of_a_status_is_new_once(on: On) {

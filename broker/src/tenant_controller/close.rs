@@ -83,7 +83,7 @@ impl TenantController {
         // does it.
         self.delete_own_bindings(row).await?;
         self.end_memberships(row).await?;
-        self.drift.set_complete(&row.name, true);
+        self.drift.forget(&row.name);
         tracing::info!(tenant = %row.name, "tenant closed, because its object is gone");
         let kept = self.tenants.namespaces(row.id).await?;
         let marks: Vec<_> = kept

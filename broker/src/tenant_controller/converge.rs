@@ -6,7 +6,6 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DynamicObject;
 use tenant_shared::TENANT_LABEL;
 use uuid::Uuid;
@@ -17,6 +16,7 @@ use super::{
     error::ReconcileError,
     grant::Granted,
     identify::{RACE_INTERVAL, UNKNOWN_INTERVAL},
+    moves::Unlabelled,
     namespaces::TenantNamespaces,
     schedule::Run,
     snapshot::Snapshot,
@@ -39,6 +39,10 @@ const BALANCE_INTERVAL: Duration = Duration::from_millis(100);
 /// Failures that the status names.
 const MAX_FAILURES: usize = 20;
 
+/// Follows the failure to take away a binding in a namespace without the label of a tenant.
+const LET_GO_ADVICE: &str = "; the namespace has no label of the tenant any more, so delete the \
+                             RoleBinding, or put the label tenant-broker.io/tenant back";
+
 /// What a run found and did.
 #[derive(Debug, Default)]
 struct Outcome {
@@ -48,6 +52,8 @@ struct Outcome {
     failures: Vec<String>,
     /// The earliest reason for another run.
     again: Option<Duration>,
+    /// The namespaces, with the home, in which everything is as desired.
+    settled: BTreeSet<String>,
 }
 
 impl Outcome {
@@ -126,7 +132,7 @@ impl TenantController {
             snapshot = self.snapshot(&row.name).await?;
         }
         let unreadable = snapshot.leave_out(&unreadable);
-        let relabelled = self.relabelled(&row, &rows, &snapshot).await?;
+        let unlabelled = self.unlabelled(&row, &rows, &snapshot).await?;
         match Tenant::parse(row.name.as_str(), &object.data["spec"]) {
             Err(faults) => {
                 // The namespaces are there, and a status without any would allow the deletion.
@@ -136,12 +142,12 @@ impl TenantController {
             }
             Ok(tenant) => {
                 let of = (&row, &*object);
-                let known = (rows, &relabelled);
+                let known = (rows, &unlabelled);
                 let work = self.carry_out(of, &tenant, known, &snapshot, &mut outcome);
                 Box::pin(work).await?;
             }
         }
-        let failures = Box::pin(self.hand_over(&row, &relabelled)).await?;
+        let failures = Box::pin(self.hand_over(&row, &unlabelled.relabelled)).await?;
         outcome.failures.extend(failures);
         outcome.namespaces.unreadable = unreadable;
         if outcome.failures.is_empty() {
@@ -169,8 +175,12 @@ impl TenantController {
         if !written {
             outcome.again(RACE_INTERVAL);
         }
-        self.drift.set_complete(&row.name, outcome.run() == Run::Done);
-        Ok(outcome.run())
+        // The rights of a tenant that is suspended or resumed change without drift.
+        let run = outcome.run();
+        let is_active = row.status == TenantStatus::Active;
+        let settled = if is_active { outcome.settled } else { BTreeSet::new() };
+        self.drift.set_settled(&row.name, object, settled);
+        Ok(run)
     }
 
     /// Claims namespaces, and brings all objects to the desired state: additions, withdrawals, and
@@ -179,11 +189,12 @@ impl TenantController {
         &self,
         (row, object): (&TenantRow, &DynamicObject),
         tenant: &Tenant,
-        known: (Vec<NamespaceRow>, &BTreeMap<String, Namespace>),
+        (rows, unlabelled): (Vec<NamespaceRow>, &Unlabelled),
         snapshot: &Snapshot,
         outcome: &mut Outcome,
     ) -> Result<(), ReconcileError> {
         let is_suspended = is_suspension(row.status);
+        let known = (rows, &unlabelled.relabelled);
         outcome.namespaces = self.claim_namespaces(row, tenant, known, snapshot).await?;
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
         if !outcome.namespaces.unclaimed.is_empty() {
@@ -209,14 +220,19 @@ impl TenantController {
             desired.home.clear();
         }
         outcome.conditions.append(&mut desired.conditions);
-        let drift = self.drift_in((row, object), snapshot, &desired, &outcome.namespaces);
+        let mut drift = self.drift_in((row, object), snapshot, &desired, &outcome.namespaces);
+        drift.extend(unlabelled.let_go.iter().map(|name| Drift::let_go(name)));
         let failures = self.grant_all(row, snapshot, &desired, is_suspended, outcome).await?;
         outcome.failures.extend(failures);
         // Rights go before amounts are divided, because a tenant that uses its quota again and again
         // could keep a run busy with that.
         let withdrawn = self.withdraw(withdrawals(&row.name, snapshot, &desired)).await;
         for (what, error) in withdrawn {
-            outcome.failures.push(format!("{what}: {}", error_chain(&error)));
+            outcome.settled.retain(|namespace| !what.ends_with(&format!(" in {namespace}")));
+            let text = error_chain(&error);
+            let let_go = unlabelled.let_go.iter().any(|it| what.ends_with(&format!(" in {it}")));
+            let advice = if let_go { LET_GO_ADVICE } else { "" };
+            outcome.failures.push(format!("{what}: {text}{advice}"));
         }
         self.record_drift(&row.name, drift, &outcome.failures).await?;
         let is_claimed =
@@ -268,10 +284,10 @@ impl TenantController {
         desired: &Desired,
         namespaces: &TenantNamespaces,
     ) -> Vec<Drift> {
-        let (was_settled, home) = (self.was_settled(row, object), home_name(&row.name));
+        let home = home_name(&row.name);
         let is_active = |name: &str| namespaces.allowed.get(name) == Some(&NamespaceStatus::Active);
         drift_of(&row.name, snapshot, desired, |name| {
-            was_settled && (name == home || is_active(name))
+            (name == home || is_active(name)) && self.was_settled(row, object, name)
         })
     }
 
@@ -287,6 +303,9 @@ impl TenantController {
     ) -> Result<Vec<String>, ReconcileError> {
         let shared: BTreeSet<&str> = desired.shared_quotas.keys().map(String::as_str).collect();
         let home = Box::pin(self.grant(snapshot, &desired.home, &shared, is_suspended, None)).await;
+        if home.is_complete() {
+            outcome.settled.insert(home_name(&row.name));
+        }
         let mut failures = home.failures;
         let left_to_request = outcome.namespaces.left_to_request.clone();
         let requests: Vec<_> = desired
@@ -310,6 +329,9 @@ impl TenantController {
         let results: BTreeMap<&String, Granted> =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
         for (name, granted) in results {
+            if granted.is_complete() {
+                outcome.settled.insert(name.clone());
+            }
             let status = outcome.namespaces.allowed.get(name);
             if granted.is_complete() && status == Some(&NamespaceStatus::Creating) {
                 let (creating, active) = ([NamespaceStatus::Creating], NamespaceStatus::Active);

@@ -2,16 +2,17 @@
 //! this puts that on record in the audit trail.
 //!
 //! A change that follows from the Tenant, its members or the settings is no drift. What a run finds
-//! is drift if the last status says that everything was as this generation of the Tenant says, and
-//! always for an object that the broker cannot have made.
+//! is drift in a namespace in which the last run of this process on this generation of the Tenant
+//! left everything as desired, whatever is the matter in others, and always for an object that the
+//! broker cannot have made. Before the first run of a process the last status says so.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::api::DynamicObject;
 use tenant_shared::{MEMBER_PREFIX, TENANT_LABEL};
 use tokio::time::Instant;
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     audit::{self, Action},
-    cluster::{Difference, Object},
+    cluster::{Compared as _, Difference, Object},
     tenant::{Desired, TenantName, TenantRow, TenantStatus, home_name},
 };
 
@@ -52,6 +53,17 @@ impl Drift {
         Self { kind: object.kind(), title: title(object), difference }
     }
 
+    /// A namespace that lost the label of its tenant.
+    pub(super) fn let_go(namespace: &str) -> Self {
+        let title = format!("{} {namespace}", Namespace::NAME);
+        Self { kind: Namespace::NAME, title, difference: Difference::Foreign }
+    }
+
+    /// Whether it is a namespace that lost the label of its tenant. Nothing puts that back.
+    fn is_let_go(&self) -> bool {
+        self.kind == Namespace::NAME && self.difference == Difference::Foreign
+    }
+
     /// Whether others made the object, or what is there instead of it.
     fn is_made_by_others(&self) -> bool {
         is_made_by_others(self.difference) || self.difference == Difference::Unexpected
@@ -65,6 +77,7 @@ impl Drift {
     /// Describes it for the audit trail.
     fn text(&self, tenant: &TenantName) -> String {
         let what = match self.difference {
+            _ if self.is_let_go() => "has its label no longer, so it is let go without rights",
             Difference::Unexpected => "is not desired",
             other => other.text(),
         };
@@ -75,7 +88,7 @@ impl Drift {
 /// Whether a run changed an object back.
 type IsRepaired = bool;
 
-/// What was recorded a moment ago, and the tenants whose objects a run has not completed.
+/// What was recorded a moment ago, and where runs left everything as desired.
 #[derive(Debug, Default)]
 pub(super) struct DriftLog(Mutex<State>);
 
@@ -83,7 +96,18 @@ pub(super) struct DriftLog(Mutex<State>);
 struct State {
     recorded: BTreeMap<(Drift, IsRepaired), Instant>,
     budgets: BTreeMap<TenantName, Budget>,
-    incomplete: BTreeSet<TenantName>,
+    settled: BTreeMap<TenantName, Settled>,
+}
+
+/// Version of a specification: uid and generation of the Tenant.
+type Version = (Option<String>, Option<i64>);
+
+/// What the last run on a tenant left as desired.
+#[derive(Clone, Debug)]
+struct Settled {
+    version: Version,
+    /// The namespaces, with the home, in which everything was as this version says.
+    namespaces: BTreeSet<String>,
 }
 
 /// What was recorded of a tenant since a time.
@@ -104,19 +128,33 @@ struct Record {
 }
 
 impl DriftLog {
-    /// Records whether a run completed all objects of a tenant.
-    pub(super) fn set_complete(&self, tenant: &TenantName, is_complete: bool) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_complete {
-            state.incomplete.remove(tenant);
-        } else {
-            state.incomplete.insert(tenant.clone());
-        }
+    /// Records in which namespaces of an active tenant a run left everything as desired.
+    pub(super) fn set_settled(
+        &self,
+        tenant: &TenantName,
+        object: &DynamicObject,
+        namespaces: BTreeSet<String>,
+    ) {
+        let settled = Settled { version: version_of(object), namespaces };
+        self.lock().settled.insert(tenant.clone(), settled);
     }
 
-    fn is_complete(&self, tenant: &TenantName) -> bool {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        !state.incomplete.contains(tenant)
+    /// Forgets what the runs on a tenant left: it is closed.
+    pub(super) fn forget(&self, tenant: &TenantName) {
+        self.lock().settled.remove(tenant);
+    }
+
+    /// Whether a run left everything in a namespace as this version of the Tenant says; `None` if
+    /// this process made no run yet.
+    fn is_settled(&self, tenant: &TenantName, version: &Version, namespace: &str) -> Option<bool> {
+        let state = self.lock();
+        let settled = state.settled.get(tenant)?;
+        Some(settled.version == *version && settled.namespaces.contains(namespace))
+    }
+
+    /// No code panics while it has the lock.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Decides what of a tenant is put on record: not what was recorded a moment ago, what others made
@@ -127,7 +165,7 @@ impl DriftLog {
         mut found: Vec<(Drift, IsRepaired)>,
         now: Instant,
     ) -> Record {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         state.recorded.retain(|_, at| now.saturating_duration_since(*at) < RECORD_INTERVAL);
         state.budgets.retain(|_, it| now.saturating_duration_since(it.since) < BUDGET_INTERVAL);
         found.retain(|drift| !state.recorded.contains_key(drift));
@@ -143,7 +181,7 @@ impl DriftLog {
 
     /// Remembers what was put on record.
     fn set_recorded(&self, tenant: &TenantName, record: &Record, now: Instant) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         state.recorded.extend(record.found.iter().map(|drift| (drift.clone(), now)));
         let new = Budget { since: now, recorded: 0, is_exhausted: false };
         let budget = state.budgets.entry(tenant.clone()).or_insert(new);
@@ -233,6 +271,10 @@ fn has_label(tenant: &TenantName, object: &Object) -> bool {
     labels.and_then(|labels| labels.get(TENANT_LABEL)).is_some_and(|it| it == tenant.as_str())
 }
 
+fn version_of(object: &DynamicObject) -> Version {
+    (object.metadata.uid.clone(), object.metadata.generation)
+}
+
 /// Whether the last status says that all was as the present specification says.
 fn was_ready(object: &DynamicObject) -> bool {
     let status = &object.data["status"];
@@ -241,9 +283,16 @@ fn was_ready(object: &DynamicObject) -> bool {
 }
 
 impl TenantController {
-    /// Whether all objects of a tenant were there after the last run on this specification.
-    pub(super) fn was_settled(&self, row: &TenantRow, object: &DynamicObject) -> bool {
-        row.status == TenantStatus::Active && was_ready(object) && self.drift.is_complete(&row.name)
+    /// Whether all objects of a namespace or home were there after the last run on this
+    /// specification.
+    pub(super) fn was_settled(
+        &self,
+        row: &TenantRow,
+        object: &DynamicObject,
+        namespace: &str,
+    ) -> bool {
+        let settled = self.drift.is_settled(&row.name, &version_of(object), namespace);
+        row.status == TenantStatus::Active && settled.unwrap_or_else(|| was_ready(object))
     }
 
     /// Records drift, as repaired if it is not among the failures and the object is not being
@@ -259,7 +308,7 @@ impl TenantController {
     ) -> sqlx::Result<()> {
         let is_repaired = |drift: &Drift| {
             let has_failed = failures.iter().any(|failure| drift.is_in(failure));
-            drift.difference != Difference::Terminating && !has_failed
+            drift.difference != Difference::Terminating && !drift.is_let_go() && !has_failed
         };
         let found = found.into_iter().map(|drift| {
             let is_repaired = is_repaired(&drift);
@@ -416,6 +465,28 @@ mod tests {
         assert!(!was_ready(&object(3, status)));
         assert!(!was_ready(&object(2, json!({"observedGeneration": 2, "state": "Degraded"}))));
         assert!(!was_ready(&object(1, Value::Null)));
+    }
+
+    /// A failure in another namespace, even one that lasts, hides nothing.
+    #[test]
+    fn a_namespace_is_settled_whatever_is_the_matter_in_others() {
+        let (log, solar) = (DriftLog::default(), "solar".parse().unwrap());
+        let object = |generation: i64| -> DynamicObject {
+            let metadata = json!({"name": "solar", "uid": "1", "generation": generation});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        let is_settled = |generation, namespace| {
+            log.is_settled(&solar, &version_of(&object(generation)), namespace)
+        };
+        assert_eq!(is_settled(1, "solar-a"), None);
+        log.set_settled(&solar, &object(1), ["solar-a".to_owned()].into());
+        assert_eq!(is_settled(1, "solar-a"), Some(true));
+        assert_eq!(is_settled(1, "solar-b"), Some(false));
+        assert_eq!(is_settled(2, "solar-a"), Some(false), "the change is no drift");
+        log.set_settled(&solar, &object(2), BTreeSet::new());
+        assert_eq!(is_settled(2, "solar-a"), Some(false));
+        log.forget(&solar);
+        assert_eq!(is_settled(2, "solar-a"), None);
     }
 
     fn missing(number: usize) -> Drift {

@@ -60,8 +60,9 @@ impl TenantController {
                 Ok(false) => WatchEnd::NotServed,
                 Err(error) => error.into(),
             };
-            if matches!(end, WatchEnd::NotServed) {
-                feed.not_served();
+            match end {
+                WatchEnd::NotServed => feed.not_served(),
+                WatchEnd::Failed(_) => feed.interrupted(),
             }
             retry.wait(end).await;
         }
@@ -94,6 +95,7 @@ impl TenantController {
                 self.labelled_event(&mut retry, &event);
             };
             let error = self.cluster.watch_labelled::<Namespace>(TENANT_LABEL, visit).await;
+            feed.interrupted();
             retry.wait(error.into()).await;
         }
     }

@@ -102,7 +102,8 @@ impl TenantController {
     /// # Errors
     /// A request failed.
     pub(super) async fn snapshot(&self, tenant: &TenantName) -> Result<Snapshot, ClusterError> {
-        let mut snapshot = Snapshot::read(&self.cluster, tenant).await?;
+        let own_bindings = |namespace: &str| self.own_bindings(tenant, namespace);
+        let mut snapshot = Snapshot::read(&self.cluster, tenant, own_bindings).await?;
         for (namespace, name) in self.foreign_bindings.of_tenant(tenant, &snapshot) {
             let metadata =
                 ObjectMeta { namespace: Some(namespace), name: Some(name), ..Default::default() };

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `events`, `watch_retry` | watches of the cluster, as names in the queue |
 //! | `changes` | changes in the database, as names in the queue |
-//! | `queue`, `schedule` | the queue, with its pauses |
+//! | `queue`, `schedule` | the queue, with its pauses; suspensions have workers of their own |
 //! | `reconcile`, `lease` | one run: lease, time limit, log, metrics |
 //! | `runs` | the runs under way, which end before the broker stops |
 //! | `identify`, `close` | which object is the tenant, and the end of one whose object is gone |
@@ -97,6 +97,8 @@ use runs::Runs;
 const WORKERS: usize = 4;
 /// How long runs under way may take when the broker stops. Most take less than a second.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Tenants whose suspension this process enforces concurrently, besides those.
+const SUSPENSION_WORKERS: usize = 4;
 /// How long a request without an answer may still be carried out: longer than the API server may
 /// stay silent. Until then amounts of quotas are not divided again.
 const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(16);
@@ -201,6 +203,9 @@ impl TenantController {
         for _ in 0..WORKERS {
             tasks.spawn(Arc::clone(&self).work());
         }
+        for _ in 0..SUSPENSION_WORKERS {
+            tasks.spawn(Arc::clone(&self).enforce_suspensions());
+        }
         // No task ends by itself.
         if let Some(Err(error)) = tasks.join_next().await
             && error.is_panic()
@@ -232,5 +237,11 @@ impl TenantController {
     /// Adds a tenant to the queue of this process.
     pub fn reconcile_soon(&self, tenant: &TenantName) {
         self.queue.add(tenant.clone());
+    }
+
+    /// Adds a tenant that was suspended to the queue of this process. It waits for no run on another
+    /// tenant.
+    pub fn suspend_soon(&self, tenant: &TenantName) {
+        self.queue.add_suspension(tenant.clone());
     }
 }

@@ -21,7 +21,7 @@ use super::{
     TenantController,
     error::ReconcileError,
     grant::Granted,
-    namespaces::has_labels_of_others,
+    namespaces::{has_labels_of_others, is_terminating},
     snapshot::{Snapshot, name_of},
     withdraw::{MAX_IN_FLIGHT, title},
 };
@@ -39,34 +39,52 @@ use crate::{
 /// milliseconds. Clocks of the API server and the broker differ.
 const MADE_AGAIN_MS: i64 = 30_000;
 
+/// The namespaces of a tenant that exist without its label.
+#[derive(Debug, Default)]
+pub(super) struct Unlabelled {
+    /// Those that somebody gave the label of another tenant.
+    pub(super) relabelled: BTreeMap<String, Namespace>,
+    /// Those without the label of any tenant, which are the tenant's no longer.
+    pub(super) let_go: BTreeSet<String>,
+}
+
 impl TenantController {
-    /// The namespaces of a tenant that exist without its label, because somebody gave them that of
-    /// another tenant. One that has no such label any more is the tenant's no longer.
+    /// The namespaces of a tenant that exist without its label.
     ///
     /// # Errors
     /// A request failed.
-    pub(super) async fn relabelled(
+    pub(super) async fn unlabelled(
         &self,
         row: &TenantRow,
         rows: &[NamespaceRow],
         snapshot: &Snapshot,
-    ) -> Result<BTreeMap<String, Namespace>, ReconcileError> {
+    ) -> Result<Unlabelled, ReconcileError> {
         let present: BTreeSet<&str> = snapshot.namespaces().map(|(name, _)| name).collect();
         let requests: Vec<_> = rows
             .iter()
             .filter(|row| may_be_relabelled(row) && !present.contains(row.name.as_str()))
             .map(|row| async move {
                 let live = self.cluster.namespace(&row.name).await?;
-                Ok(live
-                    .filter(|live| is_same_namespace(row, live))
-                    .map(|it| (row.name.clone(), it)))
+                Ok(live.map(|live| (row, live)))
             })
             .collect();
         let found: Vec<Result<_, ClusterError>> =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        let mut relabelled = BTreeMap::new();
+        let (mut relabelled, mut let_go) = (BTreeMap::new(), BTreeSet::new());
         for found in found {
-            relabelled.extend(found?);
+            let Some((row, live)) = found? else { continue };
+            if is_same_namespace(row, &live) {
+                relabelled.insert(row.name.clone(), live);
+            } else if is_let_go(row, &live) {
+                let_go.insert(row.name.clone());
+            }
+        }
+        if !let_go.is_empty() {
+            let namespaces = let_go.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            tracing::warn!(
+                tenant = %row.name, namespace = namespaces,
+                "namespaces of a tenant have its label no longer, so they are let go"
+            );
         }
         if !relabelled.is_empty() {
             let namespaces = relabelled.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -75,7 +93,7 @@ impl TenantController {
                 "namespaces of a tenant have the label of another one"
             );
         }
-        Ok(relabelled)
+        Ok(Unlabelled { relabelled, let_go })
     }
 
     /// Gives relabelled namespaces to the tenants that administrators announced. Returns what
@@ -131,33 +149,39 @@ impl TenantController {
             return Ok(());
         }
         let mut deleted = BindingsText::default();
-        let gone = self.cluster.delete_bindings_from_before(name, |_| true, &mut deleted).await;
-        let begun = match gone {
+        let all = self.cluster.delete_bindings_from_before(name, |_| true, &mut deleted).await;
+        let begun = match all {
             Ok(()) => self.begin_move(announced, (Some(row), to), quota, &deleted).await,
             Err(error) => Err(error.into()),
         };
-        // The row of a move that has begun names them.
         if !matches!(begun, Ok(true)) {
-            self.record_deleted(announced, Some(&row.name), &deleted).await;
+            let text = format!(
+                "tenant {}: namespace {name} (uid {}) did not go to tenant {} yet; RoleBindings \
+                 deleted: {deleted}",
+                row.name, announced.namespace_uid, to.name,
+            );
+            self.record_deleted(announced, &deleted, text).await;
         }
         begun.map(drop).map_err(|error| error_chain(&error))
     }
 
-    /// Records RoleBindings that a move deleted before it failed or was called off.
-    async fn record_deleted(
-        &self,
-        moved: &NamespaceMove,
-        tenant: Option<&TenantName>,
-        deleted: &BindingsText,
-    ) {
+    /// Records RoleBindings that were deleted for a move that is not complete, if there are any. The
+    /// next attempt does not find them.
+    async fn record_deleted(&self, of: &NamespaceMove, deleted: &BindingsText, reason: String) {
         if deleted.is_empty() {
             return;
         }
-        let event = deleted_event(moved, tenant, deleted);
+        let event = audit::Event {
+            user_id: Some(of.requested_by),
+            reason: Some(reason),
+            ..audit::Event::success(Action::NamespaceMoved)
+        };
         if let Err(error) = audit::record_in_own_tx(&self.db, &self.clock, event).await {
             tracing::error!(
-                namespace = moved.namespace, bindings = %deleted, error = error_chain(&error),
-                "no audit row about deleted RoleBindings, because the database failed"
+                namespace = of.namespace,
+                bindings = %deleted,
+                error = error_chain(&error),
+                "RoleBindings were deleted for a move, and that was not recorded"
             );
         }
     }
@@ -303,12 +327,17 @@ impl TenantController {
         let was_tenants = received.from_tenant.is_some();
         let goes = |binding: &RoleBinding| was_tenants || binds_outsiders(binding);
         let mut deleted = BindingsText::default();
-        let gone = self.cluster.delete_bindings_from_before(namespace, goes, &mut deleted).await;
-        if let Err(error) = gone {
-            self.record_deleted(received, None, &deleted).await;
+        let all = self.cluster.delete_bindings_from_before(namespace, goes, &mut deleted).await;
+        let text = format!("namespace {namespace}: RoleBindings from before deleted: {deleted}");
+        if let Err(error) = all {
+            self.record_deleted(received, &deleted, text).await;
             return granted.failures.push(failure(namespace, &error));
         }
-        let event = (!deleted.is_empty()).then(|| deleted_event(received, None, &deleted));
+        let event = (!deleted.is_empty()).then(|| audit::Event {
+            user_id: Some(received.requested_by),
+            reason: Some(text),
+            ..audit::Event::success(Action::NamespaceMoved)
+        });
         if let Err(error) = self.tenants.record_cleared(received, event).await {
             granted.failures.push(format!("the move of {namespace}: {}", error_chain(&error)));
         }
@@ -354,13 +383,24 @@ pub(super) fn may_be_relabelled(row: &NamespaceRow) -> bool {
 /// Whether a namespace without the label of its tenant is that of the row. Without the label of any
 /// tenant it was let go, and one that is much newer than the row was made again.
 pub(super) fn is_same_namespace(row: &NamespaceRow, live: &Namespace) -> bool {
-    let labels = live.metadata.labels.as_ref();
-    let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
+    has_label(live, TENANT_LABEL) && !has_label(live, WORKSPACE_LABEL) && is_as_old(row, live)
+}
+
+/// Whether a namespace is that of a row, and somebody removed the label of its tenant.
+fn is_let_go(row: &NamespaceRow, live: &Namespace) -> bool {
+    let is_managed = has_label(live, TENANT_LABEL) || has_label(live, WORKSPACE_LABEL);
+    !is_managed && !is_terminating(live) && is_as_old(row, live)
+}
+
+fn has_label(live: &Namespace, label: &str) -> bool {
+    live.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
+}
+
+/// Whether a namespace was made before its row changed last, so is not another one of the name.
+fn is_as_old(row: &NamespaceRow, live: &Namespace) -> bool {
     let created = live.metadata.creation_timestamp.as_ref();
     let created = created.map_or(0, |created| created.0.as_millisecond());
-    has(TENANT_LABEL)
-        && !has(WORKSPACE_LABEL)
-        && created <= row.change_at.saturating_add(MADE_AGAIN_MS)
+    created <= row.change_at.saturating_add(MADE_AGAIN_MS)
 }
 
 /// Whether the namespace is the announced one, and has the labels of the new tenant.
@@ -378,23 +418,6 @@ fn is_confirmed(announced: &NamespaceMove, to: &TenantRow, live: &Namespace) -> 
 
 fn failure(namespace: &str, error: &ClusterError) -> String {
     format!("bindings from before in {namespace}: {}", error_chain(error))
-}
-
-/// The audit row about RoleBindings that a move deleted.
-fn deleted_event(
-    moved: &NamespaceMove,
-    tenant: Option<&TenantName>,
-    deleted: &BindingsText,
-) -> audit::Event {
-    let of = tenant.map(|tenant| format!("tenant {tenant}: ")).unwrap_or_default();
-    let namespace = &moved.namespace;
-    audit::Event {
-        user_id: Some(moved.requested_by),
-        reason: Some(format!(
-            "{of}namespace {namespace}: RoleBindings from before deleted: {deleted}"
-        )),
-        ..audit::Event::success(Action::NamespaceMoved)
-    }
 }
 
 /// The audit rows of a move: one for each tenant.
@@ -498,6 +521,14 @@ mod tests {
         assert!(is_same(lunar.clone(), then));
         assert!(!is_same(lunar, later), "it was deleted and made again");
         assert!(!is_same(json!({}), then), "an administrator let it go");
+        let let_go = |labels: Value, created: &str| {
+            is_let_go(&row, &namespace(&json!({"labels": labels, "creationTimestamp": created})))
+        };
+        assert!(let_go(json!({"a": "b"}), then));
+        assert!(!let_go(json!({"a": "b"}), later), "it was deleted and made again");
+        for label in [TENANT_LABEL, WORKSPACE_LABEL] {
+            assert!(!let_go(json!({label: "lunar"}), then), "{label}");
+        }
         assert!(!is_same(json!({TENANT_LABEL: "lunar", WORKSPACE_LABEL: "x"}), then));
     }
 

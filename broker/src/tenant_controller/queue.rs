@@ -7,15 +7,17 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-use super::schedule::{Run, Schedule};
+use super::schedule::{Run, RunKind, Schedule};
 use crate::tenant::TenantName;
 
 /// A queue that holds each tenant once, until the time of its run has come.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     schedule: Mutex<Schedule>,
-    /// The first time in the schedule may have changed.
-    changed: Notify,
+    /// The first time of an ordinary run may have changed.
+    ordinary_changed: Notify,
+    /// The first time of a run for a suspension may have changed.
+    suspensions_changed: Notify,
 }
 
 impl Queue {
@@ -26,22 +28,29 @@ impl Queue {
 
     /// Adds a tenant that has to be reconciled after this time at the latest.
     pub(super) fn add_after(&self, name: TenantName, pause: Duration) {
-        self.lock().add(name, Instant::now() + pause);
-        self.changed.notify_one();
+        self.lock().add(name, RunKind::Ordinary, Instant::now() + pause);
+        self.notify();
     }
 
-    /// Waits for a tenant whose time has come, and takes it. [`Self::finish`] has to follow.
-    pub(super) async fn next(&self) -> TenantName {
+    /// Adds a tenant that may be being suspended.
+    pub(super) fn add_suspension(&self, name: TenantName) {
+        self.lock().add(name, RunKind::Suspension, Instant::now());
+        self.notify();
+    }
+
+    /// Waits for a tenant whose time has come for a run of this kind, and takes it.
+    /// [`Self::finish`] or [`Self::finish_suspension`] has to follow.
+    pub(super) async fn next(&self, kind: RunKind) -> TenantName {
         loop {
-            let changed = self.changed.notified();
+            let changed = self.changed(kind).notified();
             let next_at = {
                 let mut schedule = self.lock();
-                if let Some(name) = schedule.take(Instant::now()) {
+                if let Some(name) = schedule.take(kind, Instant::now()) {
                     // Another worker may wait for the next one.
-                    self.changed.notify_one();
+                    self.changed(kind).notify_one();
                     return name;
                 }
-                schedule.next_at()
+                schedule.next_at(kind)
             };
             match next_at {
                 Some(at) => {
@@ -52,10 +61,29 @@ impl Queue {
         }
     }
 
-    /// Ends the run on a tenant.
+    /// Ends an ordinary run on a tenant.
     pub(super) fn finish(&self, name: &TenantName, result: Run) {
         self.lock().finish(name, result, Instant::now());
-        self.changed.notify_one();
+        self.notify();
+    }
+
+    /// Ends a run for the suspension of a tenant.
+    pub(super) fn finish_suspension(&self, name: &TenantName) {
+        self.lock().finish_suspension(name, Instant::now());
+        self.notify();
+    }
+
+    fn changed(&self, kind: RunKind) -> &Notify {
+        match kind {
+            RunKind::Ordinary => &self.ordinary_changed,
+            RunKind::Suspension => &self.suspensions_changed,
+        }
+    }
+
+    /// The next run may be of either kind.
+    fn notify(&self) {
+        self.ordinary_changed.notify_one();
+        self.suspensions_changed.notify_one();
     }
 
     /// Number of tenants that wait for their run or are in it.
@@ -93,7 +121,7 @@ mod tests {
         let workers: tokio::task::JoinSet<TenantName> = (0..4)
             .map(|_| {
                 let queue = Arc::clone(&queue);
-                async move { queue.next().await }
+                async move { queue.next(RunKind::Ordinary).await }
             })
             .collect();
         tokio::task::yield_now().await;
@@ -108,13 +136,29 @@ mod tests {
         assert_eq!(queue.len(), 4);
     }
 
+    /// Runs of other tenants may take long.
+    #[tokio::test]
+    async fn a_suspension_needs_no_worker_of_ordinary_runs() {
+        let queue = Arc::new(Queue::default());
+        queue.add(name("solar"));
+        assert_eq!(queue.next(RunKind::Ordinary).await, name("solar"));
+        let worker = {
+            let queue = Arc::clone(&queue);
+            tokio::spawn(async move { queue.next(RunKind::Suspension).await })
+        };
+        tokio::task::yield_now().await;
+        queue.add_suspension(name("lunar"));
+        let taken = tokio::time::timeout(STEP_TIMEOUT, worker).await;
+        assert_eq!(taken.expect("the worker sleeps on").unwrap(), name("lunar"));
+    }
+
     #[tokio::test]
     async fn an_earlier_run_wakes_a_worker_that_waits_for_a_later_one() {
         let queue = Arc::new(Queue::default());
         queue.add_after(name("lunar"), Duration::from_hours(1));
         let worker = tokio::spawn({
             let queue = Arc::clone(&queue);
-            async move { queue.next().await }
+            async move { queue.next(RunKind::Ordinary).await }
         });
         tokio::task::yield_now().await;
         queue.add(name("solar"));

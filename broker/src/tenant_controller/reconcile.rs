@@ -11,7 +11,7 @@ use super::{
     IN_FLIGHT_TIMEOUT, TenantController,
     error::ReconcileError,
     identify::{Identity, RACE_INTERVAL},
-    schedule::Run,
+    schedule::{Run, RunKind},
 };
 use crate::{
     base::error_chain,
@@ -31,7 +31,7 @@ impl TenantController {
     /// Reconciles one tenant of the queue after the other, until the broker stops.
     pub(super) async fn work(self: Arc<Self>) {
         loop {
-            let name = self.queue.next().await;
+            let name = self.queue.next(RunKind::Ordinary).await;
             let _run = self.runs.begin().await;
             let span = tracing::debug_span!("reconcile", tenant = %name);
             let began = Instant::now();
@@ -45,6 +45,28 @@ impl TenantController {
             };
             self.metrics.tenant_reconciled(outcome, began.elapsed());
             self.metrics.set_tenant_queue(self.queue.len());
+        }
+    }
+
+    /// Revokes the rights in one tenant after the other that is being suspended.
+    pub(super) async fn enforce_suspensions(self: Arc<Self>) {
+        loop {
+            let name = self.queue.next(RunKind::Suspension).await;
+            let _run = self.runs.begin().await;
+            let span = tracing::debug_span!("suspension", tenant = %name);
+            let enforced = Box::pin(self.enforce(&name)).instrument(span);
+            let error = match tokio::time::timeout(RUN_TIMEOUT, enforced).await {
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => Some(error_chain(&error)),
+                Err(_) => Some(format!("not done in {RUN_TIMEOUT:?}")),
+            };
+            if let Some(error) = error {
+                tracing::warn!(
+                    tenant = %name, error,
+                    "revoking the rights in a suspended tenant failed; it is tried again"
+                );
+            }
+            self.queue.finish_suspension(&name);
         }
     }
 

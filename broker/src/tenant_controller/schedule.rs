@@ -17,6 +17,16 @@ const MAX_BACKOFF: Duration = Duration::from_mins(5);
 /// the controller changes back.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Which workers take a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunKind {
+    /// A run on all objects of a tenant.
+    Ordinary,
+    /// The enforcement of a suspension, if the tenant is being suspended. Workers of their own take
+    /// it, because ordinary runs on other tenants may take long.
+    Suspension,
+}
+
 /// Result of a run on a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
@@ -28,13 +38,16 @@ pub(super) enum Run {
     Failed,
 }
 
+/// Tenants that wait, in the order of their times.
+type Waiting = BTreeSet<(Instant, TenantName)>;
+
 /// The tenants to be reconciled, each once, with the time of its next run. A tenant on which a run
 /// is under way is not taken a second time.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     entries: BTreeMap<TenantName, Entry>,
-    /// The tenants that wait, in the order of their times.
-    waiting: BTreeSet<(Instant, TenantName)>,
+    ordinary: Waiting,
+    suspensions: Waiting,
 }
 
 #[derive(Debug)]
@@ -44,52 +57,77 @@ struct Entry {
     /// Earliest time of the next run that an event causes; `None` before the first run.
     not_before: Option<Instant>,
     running: bool,
+    /// The kind of the next run.
+    kind: RunKind,
+    /// Whether a run for a suspension was made, and no run since then ended without a failure.
+    was_suspension: bool,
     /// Failed runs since the last one that did not fail.
     failures: u32,
 }
 
 impl Schedule {
-    /// Schedules a run at this time, unless one is scheduled before it.
-    pub(super) fn add(&mut self, name: TenantName, at: Instant) {
+    /// Schedules a run at this time, unless one is scheduled before it. A run for a suspension
+    /// replaces an ordinary one, which follows it.
+    pub(super) fn add(&mut self, name: TenantName, kind: RunKind, at: Instant) {
         let entry = self.entries.entry(name.clone()).or_insert(Entry {
             at: None,
             not_before: None,
             running: false,
+            kind: RunKind::Ordinary,
+            was_suspension: false,
             failures: 0,
         });
         let at = entry.not_before.map_or(at, |earliest| at.max(earliest));
-        if entry.at.is_some_and(|earlier| earlier <= at) {
+        let at = entry.at.map_or(at, |earlier| earlier.min(at));
+        let kind = if kind == RunKind::Suspension { kind } else { entry.kind };
+        if (entry.at, entry.kind) == (Some(at), kind) {
             return;
         }
-        let replaced = entry.at.replace(at);
+        let (replaced, earlier_kind) = (entry.at.replace(at), entry.kind);
+        entry.kind = kind;
         // A tenant on which a run is under way waits again once the run ends.
         if !entry.running {
             if let Some(replaced) = replaced {
-                self.waiting.remove(&(replaced, name.clone()));
+                self.waiting(earlier_kind).remove(&(replaced, name.clone()));
             }
-            self.waiting.insert((at, name));
+            self.waiting(kind).insert((at, name));
         }
     }
 
-    /// Takes the tenant that has waited longest; `None` if the time of none has come.
-    pub(super) fn take(&mut self, now: Instant) -> Option<TenantName> {
-        if self.next_at()? > now {
+    /// Takes the tenant that has waited longest for a run of this kind; `None` if the time of none
+    /// has come.
+    pub(super) fn take(&mut self, kind: RunKind, now: Instant) -> Option<TenantName> {
+        if self.next_at(kind)? > now {
             return None;
         }
-        let (_, name) = self.waiting.pop_first()?;
+        let (_, name) = self.waiting(kind).pop_first()?;
         if let Some(entry) = self.entries.get_mut(&name) {
             entry.at = None;
             entry.running = true;
+            entry.kind = RunKind::Ordinary;
+            entry.was_suspension |= kind == RunKind::Suspension;
         }
         Some(name)
     }
 
-    /// The time of the next run.
-    pub(super) fn next_at(&self) -> Option<Instant> {
-        self.waiting.first().map(|(at, _)| *at)
+    /// The time of the next run of this kind.
+    pub(super) fn next_at(&self, kind: RunKind) -> Option<Instant> {
+        let waiting = match kind {
+            RunKind::Ordinary => &self.ordinary,
+            RunKind::Suspension => &self.suspensions,
+        };
+        waiting.first().map(|(at, _)| *at)
     }
 
-    /// Ends a run on a tenant, and schedules the next one if there is a reason for it.
+    fn waiting(&mut self, kind: RunKind) -> &mut Waiting {
+        match kind {
+            RunKind::Ordinary => &mut self.ordinary,
+            RunKind::Suspension => &mut self.suspensions,
+        }
+    }
+
+    /// Ends a run on a tenant, and schedules the next one if there is a reason for it. One that
+    /// follows a failed suspension is for the suspension again.
     pub(super) fn finish(&mut self, name: &TenantName, result: Run, now: Instant) {
         let Some(entry) = self.entries.get_mut(name) else { return };
         entry.running = false;
@@ -99,19 +137,32 @@ impl Schedule {
             Run::Failed => Some(backoff(entry.failures)),
         };
         let min_pause = if result == Run::Failed {
+            if entry.was_suspension {
+                entry.kind = RunKind::Suspension;
+            }
             entry.failures = entry.failures.saturating_add(1);
             MIN_BACKOFF
         } else {
             entry.failures = 0;
+            entry.was_suspension = false;
             MIN_INTERVAL
         };
         entry.not_before = Some(now + min_pause);
         // Events during the run.
         let event = entry.at.take();
         let next = [event, again.map(|pause| now + pause)].into_iter().flatten().min();
+        let kind = entry.kind;
         if let Some(at) = next {
-            self.add(name.clone(), at);
+            self.add(name.clone(), kind, at);
         }
+    }
+
+    /// Ends a run for a suspension. The ordinary one follows at once, which reports and retries.
+    pub(super) fn finish_suspension(&mut self, name: &TenantName, now: Instant) {
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        entry.running = false;
+        let (kind, at) = (entry.kind, entry.at.take().unwrap_or(now).min(now));
+        self.add(name.clone(), kind, at);
     }
 
     /// Number of tenants that wait for their run or are in it.
@@ -140,6 +191,9 @@ mod tests {
 
     use super::*;
 
+    const ORDINARY: RunKind = RunKind::Ordinary;
+    const SUSPENSION: RunKind = RunKind::Suspension;
+
     fn name(text: &str) -> TenantName {
         text.parse().unwrap()
     }
@@ -149,30 +203,84 @@ mod tests {
     }
 
     #[test]
+    fn a_suspension_replaces_an_ordinary_run_which_follows_it() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        schedule.add(name("solar"), ORDINARY, now);
+        schedule.add(name("solar"), SUSPENSION, now + seconds(5));
+        assert_eq!(schedule.take(ORDINARY, now), None);
+        // An event does not make it an ordinary one again.
+        schedule.add(name("solar"), ORDINARY, now);
+        assert_eq!(schedule.take(SUSPENSION, now), Some(name("solar")));
+        schedule.add(name("solar"), ORDINARY, now);
+        assert_eq!((schedule.len(), schedule.next_at(ORDINARY)), (1, None));
+        schedule.finish_suspension(&name("solar"), now);
+        assert_eq!(schedule.take(ORDINARY, now), Some(name("solar")));
+        schedule.finish(&name("solar"), Run::Done, now);
+        assert_eq!(schedule.len(), 0);
+    }
+
+    #[test]
+    fn a_suspension_waits_for_a_run_on_its_tenant_only() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        for tenant in ["lunar", "solar"] {
+            schedule.add(name(tenant), ORDINARY, now);
+            assert_eq!(schedule.take(ORDINARY, now), Some(name(tenant)));
+        }
+        for tenant in ["lunar", "terra"] {
+            schedule.add(name(tenant), SUSPENSION, now);
+        }
+        assert_eq!(schedule.take(SUSPENSION, now), Some(name("terra")));
+        assert_eq!(schedule.take(SUSPENSION, now), None);
+        schedule.finish(&name("lunar"), Run::Again(seconds(9)), now);
+        let later = now + MIN_INTERVAL;
+        assert_eq!(schedule.take(SUSPENSION, later), Some(name("lunar")));
+    }
+
+    #[test]
+    fn a_failed_run_after_a_suspension_is_one_for_the_suspension_again() {
+        let (mut schedule, now) = (Schedule::default(), Instant::now());
+        schedule.add(name("solar"), SUSPENSION, now);
+        assert_eq!(schedule.take(SUSPENSION, now), Some(name("solar")));
+        schedule.finish_suspension(&name("solar"), now);
+        assert_eq!(schedule.take(ORDINARY, now), Some(name("solar")));
+        schedule.finish(&name("solar"), Run::Failed, now);
+        assert_eq!(schedule.take(ORDINARY, now + seconds(60)), None);
+        let now = now + seconds(60);
+        assert_eq!(schedule.take(SUSPENSION, now), Some(name("solar")));
+        schedule.finish_suspension(&name("solar"), now);
+        assert_eq!(schedule.take(ORDINARY, now), Some(name("solar")));
+        schedule.finish(&name("solar"), Run::Done, now);
+        schedule.add(name("solar"), ORDINARY, now);
+        assert_eq!(schedule.take(ORDINARY, now + seconds(60)), Some(name("solar")));
+        schedule.finish(&name("solar"), Run::Failed, now);
+        assert_eq!(schedule.take(SUSPENSION, now + seconds(600)), None);
+    }
+
+    #[test]
     fn a_tenant_with_many_events_is_taken_once() {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
         for _ in 0..3 {
-            schedule.add(name("solar"), now);
+            schedule.add(name("solar"), ORDINARY, now);
         }
-        schedule.add(name("lunar"), now + seconds(1));
+        schedule.add(name("lunar"), ORDINARY, now + seconds(1));
         assert_eq!(schedule.len(), 2);
-        assert_eq!(schedule.take(now), Some(name("solar")));
-        assert_eq!(schedule.take(now), None);
-        assert_eq!(schedule.next_at(), Some(now + seconds(1)));
-        assert_eq!(schedule.take(now + seconds(1)), Some(name("lunar")));
+        assert_eq!(schedule.take(ORDINARY, now), Some(name("solar")));
+        assert_eq!(schedule.take(ORDINARY, now), None);
+        assert_eq!(schedule.next_at(ORDINARY), Some(now + seconds(1)));
+        assert_eq!(schedule.take(ORDINARY, now + seconds(1)), Some(name("lunar")));
         assert_eq!(schedule.len(), 2, "both runs are under way");
         for tenant in ["solar", "lunar"] {
             schedule.finish(&name(tenant), Run::Done, now);
         }
-        assert_eq!((schedule.len(), schedule.next_at()), (0, None));
+        assert_eq!((schedule.len(), schedule.next_at(ORDINARY)), (0, None));
     }
 
     #[test]
     fn an_earlier_time_replaces_a_later_one() {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
         for (at, next) in [(20, 20), (10, 10), (30, 10)] {
-            schedule.add(name("solar"), now + seconds(at));
-            assert_eq!(schedule.next_at(), Some(now + seconds(next)));
+            schedule.add(name("solar"), ORDINARY, now + seconds(at));
+            assert_eq!(schedule.next_at(ORDINARY), Some(now + seconds(next)));
         }
         assert_eq!(schedule.len(), 1);
     }
@@ -180,57 +288,57 @@ mod tests {
     #[test]
     fn an_event_during_a_run_causes_another_one() {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
-        schedule.add(name("solar"), now);
-        assert_eq!(schedule.take(now), Some(name("solar")));
-        schedule.add(name("solar"), now);
-        assert_eq!(schedule.take(now), None, "the first run is under way");
+        schedule.add(name("solar"), ORDINARY, now);
+        assert_eq!(schedule.take(ORDINARY, now), Some(name("solar")));
+        schedule.add(name("solar"), ORDINARY, now);
+        assert_eq!(schedule.take(ORDINARY, now), None, "the first run is under way");
         schedule.finish(&name("solar"), Run::Done, now);
-        assert_eq!(schedule.take(now), None, "there is a pause between two runs");
-        assert_eq!(schedule.take(now + MIN_INTERVAL), Some(name("solar")));
+        assert_eq!(schedule.take(ORDINARY, now), None, "there is a pause between two runs");
+        assert_eq!(schedule.take(ORDINARY, now + MIN_INTERVAL), Some(name("solar")));
     }
 
     #[test]
     fn failures_are_retried_with_growing_pauses_until_a_run_succeeds() {
         let (mut schedule, mut now) = (Schedule::default(), Instant::now());
-        schedule.add(name("solar"), now);
+        schedule.add(name("solar"), ORDINARY, now);
         for pause in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
-            assert_eq!(schedule.take(now), Some(name("solar")));
+            assert_eq!(schedule.take(ORDINARY, now), Some(name("solar")));
             schedule.finish(&name("solar"), Run::Failed, now);
-            assert_eq!(schedule.next_at(), Some(now + seconds(pause)));
+            assert_eq!(schedule.next_at(ORDINARY), Some(now + seconds(pause)));
             now += seconds(pause);
         }
-        assert_eq!(schedule.take(now), Some(name("solar")));
+        assert_eq!(schedule.take(ORDINARY, now), Some(name("solar")));
         schedule.finish(&name("solar"), Run::Again(seconds(7)), now);
-        assert_eq!(schedule.next_at(), Some(now + seconds(7)));
+        assert_eq!(schedule.next_at(ORDINARY), Some(now + seconds(7)));
         now += seconds(7);
-        assert_eq!(schedule.take(now), Some(name("solar")));
+        assert_eq!(schedule.take(ORDINARY, now), Some(name("solar")));
         schedule.finish(&name("solar"), Run::Failed, now);
-        assert_eq!(schedule.next_at(), Some(now + seconds(1)), "the count began anew");
+        assert_eq!(schedule.next_at(ORDINARY), Some(now + seconds(1)), "the count began anew");
     }
 
     /// Otherwise an object that somebody changes again and again would keep the controller busy.
     #[test]
     fn an_event_shortens_the_pause_after_a_failure_to_a_second() {
         let (mut schedule, mut now) = (Schedule::default(), Instant::now());
-        schedule.add(name("solar"), now);
+        schedule.add(name("solar"), ORDINARY, now);
         for _ in 0..5 {
-            assert_eq!(schedule.take(now), Some(name("solar")));
+            assert_eq!(schedule.take(ORDINARY, now), Some(name("solar")));
             schedule.finish(&name("solar"), Run::Failed, now);
-            now = schedule.next_at().unwrap();
+            now = schedule.next_at(ORDINARY).unwrap();
         }
-        assert_eq!(schedule.take(now), Some(name("solar")));
+        assert_eq!(schedule.take(ORDINARY, now), Some(name("solar")));
         schedule.finish(&name("solar"), Run::Failed, now);
-        assert_eq!(schedule.next_at(), Some(now + seconds(32)));
-        schedule.add(name("solar"), now);
-        assert_eq!(schedule.next_at(), Some(now + MIN_BACKOFF));
+        assert_eq!(schedule.next_at(ORDINARY), Some(now + seconds(32)));
+        schedule.add(name("solar"), ORDINARY, now);
+        assert_eq!(schedule.next_at(ORDINARY), Some(now + MIN_BACKOFF));
     }
 
     #[test]
     fn names_without_work_are_forgotten() {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
-        schedule.add(name("solar"), now);
-        schedule.add(name("lunar"), now);
-        assert_eq!(schedule.take(now), Some(name("lunar")));
+        schedule.add(name("solar"), ORDINARY, now);
+        schedule.add(name("lunar"), ORDINARY, now);
+        assert_eq!(schedule.take(ORDINARY, now), Some(name("lunar")));
         schedule.finish(&name("lunar"), Run::Done, now);
         schedule.prune(now);
         assert_eq!(schedule.entries.len(), 2, "the pause of lunar has not ended");
@@ -240,8 +348,8 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Call {
-        Add { tenant: u8, after: u64 },
-        Take,
+        Add { tenant: u8, kind: RunKind, after: u64 },
+        Take(RunKind),
         Finish { tenant: u8, result: Run },
         Wait(u64),
     }
@@ -252,9 +360,14 @@ mod tests {
             Just(Run::Failed),
             (0..9_u64).prop_map(|after| Run::Again(seconds(after))),
         ];
+        let kind = prop_oneof![Just(ORDINARY), Just(SUSPENSION)];
         prop_oneof![
-            (0..4_u8, 0..9_u64).prop_map(|(tenant, after)| Call::Add { tenant, after }),
-            Just(Call::Take),
+            (0..4_u8, kind.clone(), 0..9_u64).prop_map(|(tenant, kind, after)| Call::Add {
+                tenant,
+                kind,
+                after
+            }),
+            kind.prop_map(Call::Take),
             (0..4_u8, result).prop_map(|(tenant, result)| Call::Finish { tenant, result }),
             (0..20_u64).prop_map(Call::Wait),
         ]
@@ -266,24 +379,32 @@ mod tests {
         fn no_call_loses_or_doubles_a_tenant(calls in proptest::collection::vec(call(), 0..60)) {
             let (mut schedule, mut now) = (Schedule::default(), Instant::now());
             let tenant = |number: u8| name(&format!("t{number}"));
-            let mut running = BTreeSet::new();
+            let mut running = BTreeMap::new();
             let mut wanted = BTreeSet::new();
             for call in calls {
                 match call {
-                    Call::Add { tenant: number, after } => {
-                        schedule.add(tenant(number), now + seconds(after));
+                    Call::Add { tenant: number, kind, after } => {
+                        schedule.add(tenant(number), kind, now + seconds(after));
                         wanted.insert(tenant(number));
                     }
-                    Call::Take => {
-                        if let Some(taken) = schedule.take(now) {
-                            prop_assert!(running.insert(taken.clone()), "{taken} runs already");
+                    Call::Take(kind) => {
+                        if let Some(taken) = schedule.take(kind, now) {
+                            let is_running = running.insert(taken.clone(), kind).is_some();
+                            prop_assert!(!is_running, "{taken} runs already");
                             prop_assert!(wanted.remove(&taken));
                         }
                     }
                     Call::Finish { tenant: number, result } => {
-                        if running.remove(&tenant(number)) {
-                            schedule.finish(&tenant(number), result, now);
-                            if result != Run::Done {
+                        match running.remove(&tenant(number)) {
+                            None => {}
+                            Some(ORDINARY) => {
+                                schedule.finish(&tenant(number), result, now);
+                                if result != Run::Done {
+                                    wanted.insert(tenant(number));
+                                }
+                            }
+                            Some(SUSPENSION) => {
+                                schedule.finish_suspension(&tenant(number), now);
                                 wanted.insert(tenant(number));
                             }
                         }
@@ -291,16 +412,18 @@ mod tests {
                     Call::Wait(after) => now += seconds(after),
                 }
                 schedule.prune(now);
-                let all: BTreeSet<_> = running.union(&wanted).collect();
+                let all: BTreeSet<_> = running.keys().chain(&wanted).collect();
                 prop_assert_eq!(schedule.len(), all.len());
             }
             now += MAX_BACKOFF;
-            for name in std::mem::take(&mut running) {
+            for name in running.into_keys() {
                 schedule.finish(&name, Run::Done, now);
             }
             now += MIN_INTERVAL;
-            while let Some(taken) = schedule.take(now) {
-                prop_assert!(wanted.remove(&taken));
+            for kind in [ORDINARY, SUSPENSION] {
+                while let Some(taken) = schedule.take(kind, now) {
+                    prop_assert!(wanted.remove(&taken));
+                }
             }
             prop_assert!(wanted.is_empty(), "{wanted:?}");
         }

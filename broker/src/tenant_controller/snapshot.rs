@@ -18,6 +18,9 @@ use crate::{
 /// Kind, namespace and name of an object; the namespace of a namespace is empty.
 type Key = (&'static str, String, String);
 
+/// RoleBindings that others gave the label of a tenant, before their list is given up.
+const MAX_OTHERS: usize = 200;
+
 /// All objects with the label of a tenant.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
@@ -26,25 +29,47 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// Reads the namespaces, ResourceQuotas, LimitRanges and RoleBindings of a tenant. RoleBindings
-    /// under names of others are left out, because owners may make any number of them.
+    /// under names of others are left out. If there are many, those of the broker are read by the
+    /// names that it gives in a namespace, so that what a former owner has is found whatever else has
+    /// the label.
     ///
     /// # Errors
     /// A request failed.
-    pub(super) async fn read(cluster: &Cluster, tenant: &TenantName) -> Result<Self, ClusterError> {
+    pub(super) async fn read(
+        cluster: &Cluster,
+        tenant: &TenantName,
+        own_bindings: impl Fn(&str) -> Vec<String>,
+    ) -> Result<Self, ClusterError> {
         let label = tenant.as_str();
+        let is_ours = |binding: &RoleBinding| is_binding_name(tenant, &binding.name_any());
         let (namespaces, quotas, limits, bindings) = tokio::try_join!(
             cluster.list_with_label::<Namespace>(TENANT_LABEL, label),
             cluster.list_with_label::<ResourceQuota>(TENANT_LABEL, label),
             cluster.list_with_label::<LimitRange>(TENANT_LABEL, label),
-            cluster.list_selected(TENANT_LABEL, label, |binding: &RoleBinding| {
-                is_binding_name(tenant, &binding.name_any())
-            }),
+            cluster.list_selected_within(TENANT_LABEL, label, MAX_OTHERS, is_ours),
         )?;
         let namespaces = namespaces.into_iter().map(|it| Object::Namespace(Box::new(it)));
         let quotas = quotas.into_iter().map(|it| Object::ResourceQuota(Box::new(it)));
         let limits = limits.into_iter().map(|it| Object::LimitRange(Box::new(it)));
-        let bindings = bindings.into_iter().map(|it| Object::RoleBinding(Box::new(it)));
-        Ok(Self::new(namespaces.chain(quotas).chain(limits).chain(bindings)))
+        let mut snapshot = Self::new(namespaces.chain(quotas).chain(limits));
+        let bindings = if let Some(bindings) = bindings {
+            bindings
+        } else {
+            tracing::warn!(
+                tenant = %tenant,
+                "many RoleBindings that the broker did not make have the label of a tenant; its own \
+                 are read by name"
+            );
+            let ours = snapshot.namespaces().filter(|(name, _)| snapshot.belongs_to(tenant, name));
+            let keys: Vec<(String, String)> = ours
+                .flat_map(|(namespace, _)| {
+                    own_bindings(namespace).into_iter().map(|name| (namespace.to_owned(), name))
+                })
+                .collect();
+            cluster.role_bindings_named(keys).await?
+        };
+        snapshot.extend(bindings.into_iter().map(|it| Object::RoleBinding(Box::new(it))));
+        Ok(snapshot)
     }
 
     /// Adds an object, or replaces the one with its kind and name.

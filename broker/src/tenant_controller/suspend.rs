@@ -255,8 +255,8 @@ impl TenantController {
     }
 
     /// Names of the RoleBindings that the broker makes in a namespace of a tenant or in its home. A
-    /// role that the settings no longer have is left to the deletion of all bindings.
-    fn own_bindings(&self, tenant: &TenantName, namespace: &str) -> Vec<String> {
+    /// role that the settings no longer have is left to lists.
+    pub(super) fn own_bindings(&self, tenant: &TenantName, namespace: &str) -> Vec<String> {
         if namespace == home_name(tenant) {
             return vec![role_binding_name(tenant, TENANT_OWNER_ROLE)];
         }
@@ -321,7 +321,7 @@ impl TenantController {
                 || of_row.is_some_and(|row| is_relabelled(row, live))
         };
         // A suspension reached those with the label of another tenant as well.
-        let relabelled = self.relabelled(row, rows, snapshot).await?;
+        let relabelled = self.unlabelled(row, rows, snapshot).await?.relabelled;
         let elsewhere = relabelled.iter().map(|(name, live)| (name.as_str(), live));
         let marked = snapshot
             .namespaces()

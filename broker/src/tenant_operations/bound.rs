@@ -14,6 +14,8 @@ use crate::{
 
 /// How long a request waits for the bindings of a new member.
 const BOUND_TIMEOUT: Duration = Duration::from_secs(5);
+/// RoleBindings of others with the label of the tenant, before their list is given up.
+const MAX_OTHERS: usize = 200;
 /// First pause between two looks at the bindings. It doubles up to [`MAX_POLL_INTERVAL`].
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest pause between two looks at the bindings.
@@ -46,13 +48,23 @@ impl TenantOperations {
         let names: BTreeSet<String> =
             fresh.rights.roles.keys().map(|role| role_binding_name(name, role.as_str())).collect();
         // Owners may make any number of others with the label.
+        let keys: Vec<(String, String)> = rows
+            .iter()
+            .filter(|row| row.status == NamespaceStatus::Active)
+            .flat_map(|row| names.iter().map(|name| (row.name.clone(), name.clone())))
+            .collect();
         let is_ours = |binding: &RoleBinding| {
             binding.metadata.name.as_ref().is_some_and(|it| names.contains(it))
         };
         let mut pause = MIN_POLL_INTERVAL;
         loop {
-            let bindings: Vec<RoleBinding> =
-                self.cluster.list_selected(TENANT_LABEL, name.as_str(), is_ours).await?;
+            let cluster = &self.cluster;
+            let listed =
+                cluster.list_selected_within(TENANT_LABEL, name.as_str(), MAX_OTHERS, is_ours);
+            let bindings = match listed.await? {
+                Some(bindings) => bindings,
+                None => cluster.role_bindings_named(keys.clone()).await?,
+            };
             if is_bound(&bindings, name, user) {
                 return Ok(());
             }

@@ -34,7 +34,7 @@ mod suspend;
 mod viewer;
 mod write;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use uuid::Uuid;
 
@@ -147,5 +147,11 @@ impl TenantOperations {
     /// Whether a namespace has the label of this tenant; `None` if it has that of none.
     pub fn is_namespace_of(&self, namespace: &str, tenant: &TenantName) -> Option<bool> {
         self.cache.is_namespace_of(namespace, tenant)
+    }
+
+    /// Since when this process does not know changes of Tenants and their namespaces; `None` if it
+    /// does.
+    pub fn out_of_date_since(&self) -> Option<Instant> {
+        self.cache.interrupted_since()
     }
 }

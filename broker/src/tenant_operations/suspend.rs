@@ -99,7 +99,10 @@ impl TenantOperations {
         if began {
             self.metrics.action(action.as_str(), "success");
         }
-        self.controller.reconcile_soon(name);
+        match action {
+            Action::SuspendTenant => self.controller.suspend_soon(name),
+            _ => self.controller.reconcile_soon(name),
+        }
     }
 
     /// Waits until the controller has carried out a decision, and reports how far it is.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use integration::binaries::Binaries;
+use integration::probe::{self, Probe};
 use integration::process::Finished;
 use integration::world::World;
 
@@ -55,6 +56,7 @@ async fn installed_objects_are_compared_repaired_and_removed_but_tenants_stay() 
     assert!(with.stdout.contains("FlowSchema tenant-broker-kill created"), "{}", with.stdout);
     let there = install(&world, &["--diff", "--flow-schema"]).await.success().unwrap();
     assert_eq!(there.stdout, "");
+    requests_of_a_suspension_have_a_priority_level_of_their_own(&world).await;
     let without = install(&world, &["--apply"]).await.success().unwrap();
     assert!(without.stdout.contains("FlowSchema tenant-broker-kill deleted"), "{}", without.stdout);
 
@@ -68,6 +70,41 @@ async fn installed_objects_are_compared_repaired_and_removed_but_tenants_stay() 
     assert!(role.stderr.contains("NotFound"), "{}", role.stderr);
     // The tenant keeps her own rights.
     alice.kubectl().run(["get", "pods"]).await.unwrap().success().unwrap();
+}
+
+/// The API server names the `FlowSchema` of a request in a header of the response. What does not exist,
+/// or RBAC refuses, has one as well.
+async fn requests_of_a_suspension_have_a_priority_level_of_their_own(world: &World) {
+    let (admin, broker) = (world.admin_kubectl().unwrap(), world.broker_kubectl().unwrap());
+    let mut uids = Vec::new();
+    for name in ["tenant-broker-kill", "tenant-broker"] {
+        let uid = ["get", "flowschema", name, "-o", "jsonpath={.metadata.uid}"];
+        uids.push(admin.run(uid).await.unwrap().success().unwrap().stdout.to_lowercase());
+    }
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let binding = format!("{rbac}/x");
+    let [account, quota] = ["serviceaccounts", "resourcequotas"]
+        .map(|kind| format!("/api/v1/namespaces/default/{kind}/x"));
+    // kubectl sends one request with `--raw`, and asks for nothing else.
+    for (args, uid) in [
+        (["get", "--raw", "/api/v1/namespaces/default", "-v=8"], &uids[0]),
+        (["get", "--raw", rbac, "-v=8"], &uids[0]),
+        (["get", "--raw", &binding, "-v=8"], &uids[0]),
+        (["delete", "--raw", &binding, "-v=8"], &uids[0]),
+        (["get", "--raw", &account, "-v=8"], &uids[0]),
+        (["delete", "--raw", &account, "-v=8"], &uids[0]),
+        (["get", "--raw", &quota, "-v=8"], &uids[1]),
+    ] {
+        // The API server knows a new FlowSchema a moment later.
+        probe::until("the FlowSchema of a request", PRINT_TIMEOUT, || async {
+            let log = broker.run(args).await?.stderr.to_lowercase();
+            let header = log.lines().rfind(|line| line.contains("x-kubernetes-pf-flowschema-uid"));
+            let is_it = header.is_some_and(|line| line.contains(uid.as_str()));
+            Ok(if is_it { Probe::Ready(()) } else { Probe::NotYet(format!("{args:?}: {log}")) })
+        })
+        .await
+        .unwrap();
+    }
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ use super::{
     Parameters,
     cel::{
         MEMBER_PATTERN, OBJECT_NAME, TENANT_NAMESPACE_PATTERN, TENANT_OBJECTS, WRITE_OPERATIONS,
-        adds_no, broker_only, has_label, unmanaged_namespaces,
+        adds_no, broker_only, has_label, label, unmanaged_namespaces,
     },
     network,
     policy::{Message, Policy, rule},
@@ -104,8 +104,8 @@ fn outside(parameters: &Parameters) -> Policy {
     Policy {
         name: "tenant-broker-fence-outside",
         reason: "The broker may not write in namespaces that are not a tenant's. Where somebody \
-                 removed the label of a namespace that has a tenant's name, the broker may revoke \
-                 access but not grant it.",
+                 removed the label of a namespace that has a tenant's name, or in which the broker \
+                 bound somebody, it may revoke access but not grant it.",
         rules: vec![
             rule(
                 "",
@@ -119,11 +119,12 @@ fn outside(parameters: &Parameters) -> Policy {
         variables: vec![],
         validations: vec![(
             format!(
-                "request.operation != \"CREATE\" && {} && ({IS_BINDING} || \
-                 request.resource.resource == \"serviceaccounts\" && {}) && \
+                "request.operation != \"CREATE\" && ({} && ({IS_BINDING} || \
+                 request.resource.resource == \"serviceaccounts\" && {}){}) && \
                  (request.operation == \"DELETE\" || ({}))",
                 has_name_of_broker(parameters),
                 is_own_account(parameters),
+                or_is_own_binding(parameters),
                 only_removes_finalizers(),
             ),
             Message::Built(
@@ -152,6 +153,20 @@ fn has_name_of_broker(parameters: &Parameters) -> String {
     } else {
         format!("request.namespace.matches({})", quoted(TENANT_NAMESPACE_PATTERN))
     }
+}
+
+/// CEL: the alternative that a RoleBinding is one that the broker made for a tenant. An administrator
+/// removed the label of its namespace. Nobody else gives a RoleBinding this label
+/// (`tenant-guard-labels`).
+fn or_is_own_binding(parameters: &Parameters) -> String {
+    if !parameters.tenants.enabled {
+        return String::new();
+    }
+    let tenant = label("oldObject", TENANT_LABEL);
+    format!(
+        " || {IS_BINDING} && {tenant} != \"\" && oldObject.metadata.name == \"tenant-\" + {tenant} + \
+         \"-\" + oldObject.roleRef.name"
+    )
 }
 
 /// CEL: whether the object has the name of a ServiceAccount of the broker.

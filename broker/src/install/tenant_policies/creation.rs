@@ -7,7 +7,10 @@
 
 use tenant_shared::{LABEL_PREFIX, TENANT_LABEL};
 
-use super::{IS_KUBERNETES_ANNOTATION, TENANTS_OF_CALLER, not_system, weakest_level};
+use super::{
+    IS_KUBERNETES_ANNOTATION, MAX_ANNOTATION_CHARS, MAX_ENTRIES, TENANTS_OF_CALLER,
+    has_large_metadata, not_system, weakest_level,
+};
 use crate::{
     cluster::{POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED},
     install::{
@@ -18,11 +21,6 @@ use crate::{
     },
 };
 
-/// Labels, and also annotations, of a namespace, with those that are filled in. Each costs the API
-/// server time in several policies.
-const MAX_ENTRIES: usize = 64;
-/// Characters of the keys and values of all annotations. The API server allows 256 KiB.
-const MAX_ANNOTATION_CHARS: usize = 64 * 1024;
 /// CEL: whether the namespace belongs to no tenant.
 const IS_NO_TENANTS: &str = "variables.tenant == \"\"";
 
@@ -51,17 +49,6 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
     }
 }
 
-/// CEL: whether the namespace has too many labels or annotations, or too large ones.
-fn is_large() -> String {
-    let (labels, annotations) =
-        ("object.metadata.?labels.orValue({})", "object.metadata.?annotations.orValue({})");
-    format!(
-        "{labels}.size() > {MAX_ENTRIES} || {annotations}.size() > {MAX_ENTRIES} || \
-         {annotations}.map(k, size(k) + size(object.metadata.annotations[k])).sum() > \
-         {MAX_ANNOTATION_CHARS}"
-    )
-}
-
 /// Each check of the authorizer is a variable of its own, because it costs 350,000 of the 1,000,000
 /// units that one expression may cost.
 fn variables() -> Vec<(&'static str, String)> {
@@ -74,7 +61,7 @@ fn variables() -> Vec<(&'static str, String)> {
                 .to_owned(),
         ),
         // The validations below go through all labels and annotations, unless they are refused.
-        ("large", is_large()),
+        ("large", has_large_metadata()),
         ("tenant", label("object", TENANT_LABEL)),
         (
             "owner",

@@ -5,13 +5,14 @@
 //! The cluster's own controllers are exempt, and so are users who could change these policies
 //! anyway.
 //!
-//! With `tenants.enabled` there are policies for homes, for the objects in tenants' namespaces and
-//! for the deletion of Tenants, with `tenants.direct_namespaces` also one for the creation of
+//! With `tenants.enabled` there are policies for homes, for the objects in tenants' namespaces, for
+//! labels by which the broker finds its objects, and for the deletion of Tenants, with `tenants.direct_namespaces` also one for the creation of
 //! namespaces.
 
 mod creation;
 mod deletion;
 mod homes;
+mod labels;
 mod namespaces;
 mod objects;
 mod secrets;
@@ -38,6 +39,12 @@ const IS_KUBERNETES_ANNOTATION: &str = "k.contains(\"kubernetes.io/\") && k != \
 pub(super) const TENANTS_OF_CALLER: &str =
     "authorizer.group(\"tenant-broker.io\").resource(\"tenants\")";
 
+/// Labels, and also annotations, of an object of an owner, with those that are filled in. Each costs
+/// the API server time in several policies.
+const MAX_ENTRIES: usize = 64;
+/// Characters of the keys and values of all annotations. The API server allows 256 KiB.
+const MAX_ANNOTATION_CHARS: usize = 64 * 1024;
+
 /// The policies that the broker verifies.
 pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
     let mut policies = vec![
@@ -50,6 +57,7 @@ pub(super) fn policies(parameters: &Parameters) -> Vec<Policy> {
         policies.extend([
             homes::policy(parameters),
             tenant_objects::policy(parameters),
+            labels::policy(parameters),
             deletion::policy(ApiGroup::TenantBroker),
         ]);
     }
@@ -80,6 +88,17 @@ pub(super) fn weakest_level(parameters: &Parameters) -> &'static str {
     let levels = &parameters.pod_security;
     let is_restricted = levels.iter().all(|level| level == POD_SECURITY_RESTRICTED);
     if is_restricted { POD_SECURITY_RESTRICTED } else { "baseline" }
+}
+
+/// CEL: whether an object has too many labels or annotations, or too large ones.
+fn has_large_metadata() -> String {
+    let (labels, annotations) =
+        ("object.metadata.?labels.orValue({})", "object.metadata.?annotations.orValue({})");
+    format!(
+        "{labels}.size() > {MAX_ENTRIES} || {annotations}.size() > {MAX_ENTRIES} || \
+         {annotations}.map(k, size(k) + size(object.metadata.annotations[k])).sum() > \
+         {MAX_ANNOTATION_CHARS}"
+    )
 }
 
 /// CEL: whether each entry of this map in the metadata of `one` is in that of `other`, too, unless

@@ -3,7 +3,10 @@
 
 use tenant_shared::{BINDINGS_LABEL, TENANT_LABEL};
 
-use super::{UNBINDS_OR_OTHER, not_system, refuse_finalizers_of_binding};
+use super::{
+    MAX_ANNOTATION_CHARS, MAX_ENTRIES, UNBINDS_OR_OTHER, has_large_metadata, not_system,
+    refuse_finalizers_of_binding,
+};
 use crate::{
     cluster::RBAC,
     install::{
@@ -44,6 +47,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
         validations: vec![
             refuse_names_of_broker(),
             refuse_many_subjects(),
+            refuse_large_metadata(),
             refuse_foreign_subjects(),
             refuse_finalizers_of_binding(),
             refuse_owners_of_binding(),
@@ -73,6 +77,19 @@ fn refuse_many_subjects() -> (String, Message) {
         &format!(
             "a RoleBinding in a tenant's namespace has at most {MAX_SUBJECTS} subjects, because the \
              API server checks each of them: bind a group, or make several RoleBindings"
+        ),
+    )
+}
+
+/// Validation: a RoleBinding has few labels and annotations, because the broker reads those of all
+/// RoleBindings. The API server limits the values of labels itself.
+fn refuse_large_metadata() -> (String, Message) {
+    unless_administrator(
+        &format!("{UNBINDS_OR_OTHER} || !({})", has_large_metadata()),
+        &format!(
+            "a RoleBinding in a tenant's namespace has at most {MAX_ENTRIES} labels and \
+             {MAX_ENTRIES} annotations, and {MAX_ANNOTATION_CHARS} characters in all annotations \
+             together: leave some out"
         ),
     )
 }

@@ -52,7 +52,12 @@ fn each_setting_adds_its_policies() {
         "tenant-guard-namespaces",
         "tenant-suspended",
     ];
-    let tenants = ["tenant-guard-homes", "tenant-guard-tenant-objects", "tenant-guard-tenants"];
+    let tenants = [
+        "tenant-guard-homes",
+        "tenant-guard-tenant-objects",
+        "tenant-guard-labels",
+        "tenant-guard-tenants",
+    ];
     assert_eq!(names(&policies(&parameters(|_| {}))), personal);
     // Without tenants nobody owns one.
     let useless = parameters(|settings| settings.direct_namespaces = true);

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Instant,
 };
 
 use super::object::{CachedTenant, TenantObject};
@@ -13,6 +14,13 @@ use crate::{
 
 /// Names of Tenants by the name of a user or group.
 type Index = BTreeMap<String, BTreeSet<TenantName>>;
+
+/// A watch that feeds the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Feed {
+    Namespaces,
+    Tenants(ApiGroup),
+}
 
 /// What the cache has.
 #[derive(Debug, Default)]
@@ -28,6 +36,8 @@ pub(super) struct Contents {
     namespaces: BTreeMap<String, TenantName>,
     listed_groups: BTreeSet<ApiGroup>,
     has_listed_namespaces: bool,
+    /// Since when watches have been interrupted.
+    interrupted: BTreeMap<Feed, Instant>,
     /// Number of changes of `tenants` so far, except for those of the status.
     revision: u64,
 }
@@ -36,6 +46,16 @@ impl Contents {
     pub(super) fn is_synced(&self) -> bool {
         self.has_listed_namespaces
             && ApiGroup::ALL.iter().all(|group| self.listed_groups.contains(group))
+    }
+
+    /// Records that a watch is interrupted from this time on, unless it is already.
+    pub(super) fn interrupt(&mut self, feed: Feed, at: Instant) {
+        self.interrupted.entry(feed).or_insert(at);
+    }
+
+    /// Since when a watch has been interrupted.
+    pub(super) fn interrupted_since(&self) -> Option<Instant> {
+        self.interrupted.values().min().copied()
     }
 
     pub(super) fn tenant(&self, name: &TenantName) -> Option<Arc<CachedTenant>> {
@@ -108,6 +128,7 @@ impl Contents {
             self.put(object);
         }
         self.listed_groups.insert(group);
+        self.interrupted.remove(&Feed::Tenants(group));
     }
 
     /// Records the tenant of a namespace; `None` for a namespace that is no tenant's or is gone.
@@ -122,6 +143,7 @@ impl Contents {
     pub(super) fn replace_namespaces(&mut self, namespaces: BTreeMap<String, TenantName>) {
         self.namespaces = namespaces;
         self.has_listed_namespaces = true;
+        self.interrupted.remove(&Feed::Namespaces);
     }
 
     /// Determines which object of a name counts, as the controller does: the one that was created

@@ -1,12 +1,12 @@
 //! Events of watches, as changes of the cache. The objects of a list replace the earlier ones once
 //! the list is complete, so that those that vanished meanwhile leave the cache.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
 
-use super::{TenantCache, object::TenantObject};
+use super::{TenantCache, contents::Feed, object::TenantObject};
 use crate::{
     cluster::Watched,
     tenant::{ApiGroup, TenantName},
@@ -51,6 +51,11 @@ impl TenantFeed {
         }
     }
 
+    /// The watch ended, and has to list all objects again.
+    pub fn interrupted(&mut self) {
+        self.cache.write().interrupt(Feed::Tenants(self.group), Instant::now());
+    }
+
     /// The API server does not serve the group to the broker, so it has no objects.
     pub fn not_served(&mut self) {
         self.list = None;
@@ -70,6 +75,11 @@ impl NamespaceFeed {
     /// A feed of all namespaces.
     pub fn new(cache: TenantCache) -> Self {
         Self { cache, list: None }
+    }
+
+    /// The watch ended, and has to list all objects again.
+    pub fn interrupted(&mut self) {
+        self.cache.write().interrupt(Feed::Namespaces, Instant::now());
     }
 
     /// Takes an event over.

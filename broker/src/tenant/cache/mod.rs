@@ -14,7 +14,10 @@ mod object;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::{
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Instant,
+};
 
 pub use feed::{NamespaceFeed, TenantFeed};
 pub use object::CachedTenant;
@@ -34,6 +37,12 @@ impl TenantCache {
     /// Whether all watches have listed their objects once. Before that, objects may be missing.
     pub fn is_synced(&self) -> bool {
         self.read().is_synced()
+    }
+
+    /// Since when a watch has been interrupted, so that changes since then are not known. A watch
+    /// whose connection hangs is interrupted once that is noticed.
+    pub fn interrupted_since(&self) -> Option<Instant> {
+        self.read().interrupted_since()
     }
 
     /// The Tenant of this name. Of two API groups the older object counts; if that breaks rules of

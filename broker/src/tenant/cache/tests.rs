@@ -346,3 +346,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_interrupted_watch_is_known_until_it_has_listed_all_objects() {
+    let cache = TenantCache::default();
+    let mut tenants = TenantFeed::new(cache.clone(), ApiGroup::TenantBroker);
+    let mut namespaces = NamespaceFeed::new(cache.clone());
+    assert_eq!(cache.interrupted_since(), None);
+    tenants.interrupted();
+    let since = cache.interrupted_since().unwrap();
+    namespaces.interrupted();
+    tenants.interrupted();
+    assert_eq!(cache.interrupted_since(), Some(since), "the first one counts");
+    for event in [Watched::Listing, Watched::Listed] {
+        tenants.visit(&event);
+    }
+    assert!(cache.interrupted_since().is_some_and(|at| at >= since));
+    namespaces.visit(&Watched::Listing);
+    assert!(cache.interrupted_since().is_some());
+    namespaces.visit(&Watched::Listed);
+    assert_eq!(cache.interrupted_since(), None);
+    tenants.interrupted();
+    tenants.not_served();
+    assert_eq!(cache.interrupted_since(), None, "it has no objects");
+}

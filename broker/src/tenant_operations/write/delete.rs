@@ -153,25 +153,29 @@ impl TenantOperations {
             })
             .await?;
         let deleted = self.delete_now(&annotated).await;
-        if let Err(TenantWriteError::Forbidden(_)) = deleted {
+        // Whether a deletion without an answer is carried out, is not known. Without the annotation
+        // the policy refuses it from now on.
+        if deleted.is_err() {
             self.remove_annotation(annotated).await;
         }
         deleted
     }
 
-    /// Undoes the annotation after a refused deletion. A failure is logged only: the deletion may be
-    /// requested again.
+    /// Undoes the annotation after a failed deletion, so that nobody deletes the Tenant with its
+    /// namespaces by mistake. A failure is logged only: the deletion may be requested again.
     async fn remove_annotation(&self, object: DynamicObject) {
         let name = object.name_any();
         let removed = self.change_metadata(object, |object| {
             object.annotations_mut().remove(ON_DELETE_ANNOTATION);
         });
-        if let Err(error) = removed.await {
-            tracing::warn!(
+        match removed.await {
+            // It is gone.
+            Ok(_) | Err(TenantWriteError::Tenant(TenantError::NotFound)) => {}
+            Err(error) => tracing::warn!(
                 tenant = name,
                 error = error_chain(&error),
-                "annotation of a Tenant whose deletion was refused was not removed"
-            );
+                "annotation of a Tenant whose deletion failed was not removed"
+            ),
         }
     }
 

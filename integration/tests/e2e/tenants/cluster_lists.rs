@@ -34,6 +34,9 @@ const COLLECTIONS: [&str; 5] = [
 /// The nodes of the tenant `solar`.
 const SOLAR_NODES: [&str; 2] = ["solar-1", "solar-2"];
 
+/// Watches with the broker's own credential that a person may have open.
+const MAX_WATCHES: usize = 64;
+
 fn builder(lists: &str) -> WorldBuilder {
     let builder = World::builder().own_control_plane().installed("tenants.enabled", true);
     builder.installed("tenants.cluster_lists", lists).setting("drift_seconds", 3600)
@@ -150,6 +153,7 @@ async fn members_list_what_their_tenants_grant() {
     apply_degraded(&world, &owner(alice.email(), &kinds), &pool, "ListNotAllowed").await;
     apply(&world, "solar", &[owner(alice.email(), &kinds[..2])], &pool).await;
 
+    watches_of_a_person_are_limited(&alice).await;
     lists_are_filtered(alice.kubectl()).await;
     others_see_nothing(&world, bob.kubectl()).await;
     reviews_say_what_the_gateway_does(&world, &alice, &bob).await;
@@ -171,6 +175,33 @@ async fn apply_degraded(world: &World, owner: &Value, node_selector: &Value, con
         conditions.into_iter().flatten().any(|it| it["type"] == condition)
     })
     .await;
+}
+
+/// They count besides the limits of each membership.
+async fn watches_of_a_person_are_limited(alice: &Person) {
+    let api = alice.api().await.unwrap();
+    let path = format!("{GATEWAY}/api/v1/nodes?watch=1");
+    let open = async || api.request(Method::GET, &path).unwrap().send().await.unwrap();
+    let mut watches = Vec::new();
+    while watches.len() < MAX_WATCHES {
+        watches.push(open().await);
+    }
+    let statuses = watches.iter().map(reqwest::Response::status);
+    assert!(statuses.eq([StatusCode::OK; MAX_WATCHES]));
+    let refused = open().await;
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let text = refused.text().await.unwrap();
+    assert!(text.contains("more than 64 of yours"), "{text}");
+    // A list is no watch.
+    assert_eq!(Attempt::get("/api/v1/nodes").send(&api).await.0, StatusCode::OK);
+    drop(watches);
+    probe::until("a watch to be free", TIMEOUT, || async {
+        let status = open().await.status();
+        let is_free = status == StatusCode::OK;
+        Ok(if is_free { Probe::Ready(()) } else { Probe::NotYet(status.to_string()) })
+    })
+    .await
+    .unwrap();
 }
 
 async fn lists_are_filtered(alice: &Kubectl) {

@@ -147,6 +147,7 @@ async fn what_an_administrator_changes_is_undone_or_reported_and_on_record() {
     bindings_of_a_namespace_come_back(&fixture).await;
     limits_of_a_namespace_come_back(&fixture).await;
     a_namespace_is_restored_or_reported(&fixture).await;
+    a_namespace_without_its_label_is_let_go_without_rights(&fixture).await;
     the_status_is_restored(&fixture).await;
     bindings_and_accounts_of_the_home_come_back(&fixture).await;
     the_home_is_reported_or_made_again(&fixture).await;
@@ -246,9 +247,40 @@ async fn a_namespace_is_restored_or_reported(fixture: &Fixture) {
             status["state"] == "Degraded" && has_condition(status, "ApplyFailed")
         })
         .await;
+        // A failure in this namespace hides nothing in others.
+        let owner = "tenant-solar-tenant-owner";
+        fixture.run(&["delete", "rolebinding", owner, "-n", HOME]).await;
+        fixture
+            .until_bound(HOME, "tenant-owner", &["alice@example.com", fixture.account.as_str()])
+            .await;
+        let row = format!("RoleBinding {owner} in {HOME} of tenant solar does not exist");
+        fixture.until_recorded(&row).await;
         fixture.run(&relabel(back)).await;
         until_status(&fixture.world, |status| status["state"] == "Active").await;
     }
+}
+
+/// The broker's bindings in it end, and those of others stay. With the label it is the tenant's again.
+async fn a_namespace_without_its_label_is_let_go_without_rights(fixture: &Fixture) {
+    let second = "solar-second";
+    create_namespace(&fixture.admin, second).await;
+    fixture.until_bound(second, "view", &["developers"]).await;
+    fixture.make(&role_binding(second, "own", "edit", &json!([user("bob")]))).await;
+    fixture.run(&["label", "namespace", second, "tenant-broker.io/tenant-"]).await;
+    for role in ["admin", "view"] {
+        fixture.until_gone("rolebinding", &format!("tenant-solar-{role}"), second).await;
+    }
+    let row = format!(
+        "Namespace {second} of tenant solar has its label no longer, so it is let go without rights"
+    );
+    fixture.until_action("DriftFound", |recorded| recorded == row).await;
+    until_status(&fixture.world, |it| it["state"] == "Active" && it["size"] == 1).await;
+    let own = ["rolebinding", "own", "-n", second];
+    assert!(crate::object(&fixture.world, &own).await.unwrap().is_some());
+    fixture.run(&["label", "namespace", second, "tenant-broker.io/tenant=solar"]).await;
+    fixture.until_bound(second, "view", &["developers"]).await;
+    fixture.run(&["delete", "namespace", second]).await;
+    fixture.until_ready().await;
 }
 
 /// Otherwise a Tenant with namespaces could be deleted.

@@ -16,6 +16,8 @@ use super::{TENANT_BROKER, delete, install, until_served, with_object};
 /// half a minute after its tenant was closed at the earliest.
 const LOG_TIMEOUT: Duration = Duration::from_mins(2);
 const GHOST: &str = "ghost-a";
+/// RoleBindings of others with the label of the tenant: more than the broker lists.
+const LABELLED: usize = 300;
 
 async fn until_logged(world: &World, line: &str) {
     probe::until(line, LOG_TIMEOUT, || async {
@@ -73,10 +75,17 @@ async fn what_is_left_of_tenants_is_cleaned_up() {
     apply(&admin, &[ALICE]).await;
     create_namespace(&admin, PRODUCTION).await;
     until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
+    // The binding of the owner is found among them.
+    let others: Vec<Value> = (0..LABELLED)
+        .map(|number| binding(PRODUCTION, &format!("own-{number}"), "solar"))
+        .collect();
+    let others = json!({"apiVersion": "v1", "kind": "List", "items": others});
+    with_object(&admin, &["create"], others.to_string()).await.success().unwrap();
     let keep = "tenant-broker.io/on-delete=keep-namespaces";
     run(&admin, &["annotate", TENANT_BROKER.0, "solar", keep]).await;
     delete(&admin, TENANT_BROKER, "solar").await;
     until_bound(&world, PRODUCTION, "admin", &[]).await;
+    until_logged(&world, "its own are read by name").await;
     run(&admin, &["delete", "namespace", PRODUCTION]).await;
 
     bindings_of_a_tenant_that_does_not_exist_are_deleted(&world, &admin).await;
@@ -90,26 +99,28 @@ async fn what_is_left_of_tenants_is_cleaned_up() {
     until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
 }
 
-/// A RoleBinding with the label of the tenant `ghost`.
-fn binding(name: &str) -> String {
+/// A RoleBinding with the label of a tenant.
+fn binding(namespace: &str, name: &str, tenant: &str) -> Value {
     let group = "rbac.authorization.k8s.io";
-    let object = json!({
+    json!({
         "apiVersion": format!("{group}/v1"),
         "kind": "RoleBinding",
         "metadata": {
-            "name": name, "namespace": GHOST, "labels": {"tenant-broker.io/tenant": "ghost"},
+            "name": name, "namespace": namespace, "labels": {"tenant-broker.io/tenant": tenant},
         },
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "admin"},
         "subjects": [{"apiGroup": group, "kind": "User", "name": "mallory"}],
-    });
-    object.to_string()
+    })
 }
 
 /// A thief of the broker's credential could have left them.
 async fn bindings_of_a_tenant_that_does_not_exist_are_deleted(world: &World, admin: &Kubectl) {
     run(admin, &["create", "namespace", GHOST]).await;
     for name in ["tenant-ghost-admin", "own"] {
-        with_object(admin, &["create"], binding(name)).await.success().unwrap();
+        with_object(admin, &["create"], binding(GHOST, name, "ghost").to_string())
+            .await
+            .success()
+            .unwrap();
     }
     run(admin, &["label", "namespace", GHOST, "tenant-broker.io/tenant=ghost"]).await;
     until(world, &["rolebinding", "tenant-ghost-admin", "-n", GHOST], Value::is_null).await;
@@ -127,6 +138,9 @@ async fn the_doctor_names_namespaces_of_a_tenant_that_does_not_exist(world: &Wor
     let labels = check("the Tenant of every namespace with the label of one exists");
     assert_eq!(labels["outcome"], "warn", "{labels}");
     assert!(labels["detail"].as_str().unwrap().contains(GHOST), "{labels}");
+    let bindings = check("only the broker's RoleBindings have the label of a tenant");
+    assert_eq!(bindings["outcome"], "warn", "{bindings}");
+    assert!(bindings["detail"].as_str().unwrap().contains(GHOST), "{bindings}");
     let definition = check("the API server serves the definition of Tenants");
     assert_eq!(definition["outcome"], "pass", "{definition}");
     let permission = check("may get customresourcedefinitions tenants.capsule.clastix.io");

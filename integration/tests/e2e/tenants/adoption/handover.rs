@@ -3,10 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use http::{Method, StatusCode};
+use integration::fault_proxy::{Fault, Rule};
+use integration::probe::{self, Probe};
 use integration::process::Captured;
 use serde_json::Value;
 
-use super::{Fixture, builder};
+use super::{Fixture, builder, user};
+use crate::tenants::reconcile::RECONCILE_TIMEOUT;
 
 const NAMESPACE: &str = "solar-a";
 
@@ -123,4 +127,35 @@ async fn at_no_moment_have_two_tenants_rights_or_one_without_limits() {
         fixture.until_moved(to, NAMESPACE).await;
     }
     assert_eq!(recorder.check(), 3);
+}
+
+/// The next attempt does not find the RoleBindings that the first one deleted.
+#[tokio::test]
+async fn bindings_that_an_incomplete_move_deletes_are_on_record() {
+    let fixture = Fixture::start(builder().fault_proxy()).await;
+    fixture.namespace_of("solar", NAMESPACE, "alice").await;
+    for name in ["made-by-owner", "stuck"] {
+        fixture.bind(NAMESPACE, name, user("bob")).await;
+    }
+    let stuck = Rule::new(Fault::respond(StatusCode::FORBIDDEN))
+        .when(|sent| sent.is(&Method::DELETE, "/rolebindings/stuck"));
+    fixture.world.proxy().unwrap().add(stuck);
+    let plan = fixture.announce("lunar", NAMESPACE).await;
+    fixture.label(&plan).await;
+    probe::until("the row of the incomplete move", RECONCILE_TIMEOUT, || async {
+        let reasons = fixture.reasons("NamespaceMoved").await;
+        let is_there = reasons.iter().any(|reason| {
+            reason.contains("did not go to tenant lunar yet")
+                && reason.contains("\"made-by-owner\"")
+                && !reason.contains("\"stuck\"")
+        });
+        Ok(if is_there { Probe::Ready(()) } else { Probe::NotYet(format!("{reasons:?}")) })
+    })
+    .await
+    .unwrap();
+    fixture.world.proxy().unwrap().clear();
+    fixture.until_moved("lunar", NAMESPACE).await;
+    let reasons = fixture.reasons("NamespaceMoved").await;
+    let went = reasons.iter().find(|it| it.contains("went to tenant lunar")).unwrap();
+    assert!(went.contains("\"stuck\"") && !went.contains("\"made-by-owner\""), "{went}");
 }

@@ -198,6 +198,13 @@ async fn cluster_of(builder: WorldBuilder) -> (World, Kubectl) {
         objects.push(role_binding(held, "tenant-solar-view", "view", &members));
         objects.push(role_binding(held, "made-by-owner", "cluster-admin", &members));
     }
+    // An administrator removed its label.
+    objects.push(namespace("solar-gone", &json!({"team": "a"})));
+    for (name, role) in
+        [("tenant-solar-view", "view"), ("tenant-solar-other", "view"), ("made-by-owner", "view")]
+    {
+        objects.push(role_binding("solar-gone", name, role, &members));
+    }
     for object in objects {
         with_object(&admin, &["create"], object.to_string()).await.success().unwrap();
     }

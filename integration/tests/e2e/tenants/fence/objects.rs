@@ -127,6 +127,16 @@ pub(super) fn revocations() -> Vec<Attempt> {
         let own = ["rolebinding", "tenant-solar-view", "-n", namespace];
         attempts.push(patch(&own, &emptied, None));
     }
+    // Without the label of the namespace it takes away its own ones only.
+    for (name, refusal) in [
+        ("tenant-solar-view", None),
+        ("tenant-solar-other", Some(OUTSIDE)),
+        ("made-by-owner", Some(OUTSIDE)),
+    ] {
+        attempts.push(delete(&["rolebinding", name, "-n", "solar-gone"], refusal));
+    }
+    let gone = ["rolebinding", "tenant-solar-view", "-n", "solar-gone"];
+    attempts.push(patch(&gone, &emptied, Some(OUTSIDE)));
     let labelled = json!({"metadata": {"labels": {"tenant-broker.io/tenant": "lunar"}}});
     let own = ["rolebinding", "tenant-solar-view", "-n", "solar-prod"];
     attempts.push(patch(&own, &labelled, Some(OBJECTS)));

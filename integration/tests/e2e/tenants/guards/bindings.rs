@@ -58,7 +58,36 @@ pub(super) async fn owners_bind_their_own_programs(cluster: &TenantCluster) {
         }
     }
     long_lists_are_refused(cluster).await;
+    large_metadata_is_refused(cluster).await;
     changes_are_checked_as_creations_are(cluster).await;
+}
+
+async fn large_metadata_is_refused(cluster: &TenantCluster) {
+    let alice = cluster.person("alice", None);
+    let entries = |count: usize| -> Value {
+        let all = (0..count).map(|number| (format!("example.com/{number}"), json!("x")));
+        Value::Object(all.collect())
+    };
+    let with = |metadata: &str, entries: Value| {
+        let mut binding = view(OWN, &account(OWN, "robot"));
+        binding["metadata"][metadata] = entries;
+        binding
+    };
+    let try_it = &["create", "--dry-run=server", "-f", "-"];
+    for (what, binding, is_accepted) in [
+        ("64 labels", with("labels", entries(64)), true),
+        ("65 labels", with("labels", entries(65)), false),
+        ("65 annotations", with("annotations", entries(65)), false),
+        ("a long annotation", with("annotations", json!({"a": "x".repeat(60_000)})), true),
+        ("too long an annotation", with("annotations", json!({"a": "x".repeat(70_000)})), false),
+    ] {
+        let tried = send(&alice, try_it, &binding).await;
+        if is_accepted {
+            assert!(tried.status.success(), "{what}: {}", tried.stderr);
+        } else {
+            is_refused(&tried, what, "has at most 64 labels");
+        }
+    }
 }
 
 async fn long_lists_are_refused(cluster: &TenantCluster) {

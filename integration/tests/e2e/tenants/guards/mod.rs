@@ -2,6 +2,7 @@
 
 mod bindings;
 mod homes;
+mod labels;
 mod namespaces;
 mod network;
 
@@ -27,6 +28,7 @@ async fn the_policies_keep_tenants_to_what_their_owners_may_do() {
     homes::nothing_is_written_in_a_home(&cluster).await;
     bindings::owners_bind_their_own_programs(&cluster).await;
     bindings::objects_of_the_broker_stay(&cluster).await;
+    labels::only_the_broker_labels_what_it_lists(&cluster).await;
     namespaces::metadata_that_decides_stays(&cluster).await;
     network::no_member_writes_a_status_or_binds_a_pod(&cluster).await;
     network::hosts_end_with_the_suffix_also_without_a_tier(&cluster).await;

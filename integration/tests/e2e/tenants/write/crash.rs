@@ -4,7 +4,6 @@ use http::{Method, StatusCode};
 use integration::api::Api;
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
 use integration::world::World;
-use serde_json::json;
 use tenant_shared::{Code, TenantWriteResult};
 
 use super::{SOLAR, TENANT_BROKER, apply, builder, create, outcomes, rows, spec, start, tenant};
@@ -95,14 +94,20 @@ async fn a_deletion_is_repeated(world: &World, operator: &Api) {
     let annotations = &tenant(&admin, TENANT_BROKER, SOLAR).await["metadata"]["annotations"];
     assert_eq!(annotations.get("tenant-broker.io/on-delete"), None, "{annotations}");
 
+    // So is that of one that failed.
+    for fault in [Fault::CutBefore, Fault::respond(StatusCode::INTERNAL_SERVER_ERROR)] {
+        fault_at(world, Method::DELETE, fault);
+        let failed = refused(operator.delete_tenant(SOLAR, "namespaces=keep").await);
+        assert_eq!(failed.code(), Code::ClusterUnavailable, "{failed}");
+        world.proxy().unwrap().clear();
+        let live = tenant(&admin, TENANT_BROKER, SOLAR).await;
+        let annotations = &live["metadata"]["annotations"];
+        assert_eq!(annotations.get("tenant-broker.io/on-delete"), None, "{annotations}");
+    }
     // Killed between the annotation and the deletion.
-    fault_at(world, Method::DELETE, Fault::CutBefore);
-    let failed = refused(operator.delete_tenant(SOLAR, "namespaces=keep").await);
-    assert_eq!(failed.code(), Code::ClusterUnavailable, "{failed}");
-    world.proxy().unwrap().clear();
-    let live = tenant(&admin, TENANT_BROKER, SOLAR).await;
-    let annotations = &live["metadata"]["annotations"];
-    assert_eq!(annotations, &json!({"tenant-broker.io/on-delete": "keep-namespaces"}));
+    let keep = "tenant-broker.io/on-delete=keep-namespaces";
+    let annotate = ["annotate", TENANT_BROKER.0, SOLAR, keep];
+    admin.run(annotate).await.unwrap().success().unwrap();
     operator.delete_tenant(SOLAR, "namespaces=keep").await.unwrap();
     assert_eq!(refused(operator.tenant_spec(SOLAR).await).code(), Code::NotFound);
 }

@@ -1,0 +1,179 @@
+//! Reads of the objects of one tenant: lists by its label, and RoleBindings by name.
+
+use std::fmt::Debug;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::{Api, Resource, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use super::{Cluster, ClusterError, page_size, revoke::segment};
+
+/// RoleBindings that are read concurrently by name.
+const MAX_READS: usize = 8;
+
+impl Cluster {
+    /// All objects of a kind with this value of a label, in all namespaces.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub async fn list_with_label<K>(&self, label: &str, value: &str) -> Result<Vec<K>, ClusterError>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        self.list_selected(label, value, |_| true).await
+    }
+
+    /// As [`Self::list_with_label`], without the objects that `keep` refuses. They are dropped with
+    /// their page, so any number of them does not fill the memory.
+    ///
+    /// # Errors
+    /// As [`Self::list_with_label`].
+    pub async fn list_selected<K>(
+        &self,
+        label: &str,
+        value: &str,
+        keep: impl Fn(&K) -> bool,
+    ) -> Result<Vec<K>, ClusterError>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        let selected = self.list_selected_within(label, value, usize::MAX, keep).await?;
+        Ok(selected.unwrap_or_default())
+    }
+
+    /// As [`Self::list_selected`]. `None` if there are more than `max_others` objects that `keep`
+    /// refuses: others may have made any number of them, and the list takes as long.
+    ///
+    /// # Errors
+    /// As [`Self::list_with_label`].
+    pub async fn list_selected_within<K>(
+        &self,
+        label: &str,
+        value: &str,
+        max_others: usize,
+        keep: impl Fn(&K) -> bool,
+    ) -> Result<Option<Vec<K>>, ClusterError>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        list_within(&Api::all(self.client()), &format!("{label}={value}"), max_others, keep).await
+    }
+
+    /// The RoleBindings that exist among these, by namespace and name.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub async fn role_bindings_named(
+        &self,
+        named: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Vec<RoleBinding>, ClusterError> {
+        let requests: Vec<_> = named
+            .into_iter()
+            .map(|(namespace, name)| {
+                let api: Api<RoleBinding> = Api::namespaced(self.client(), &namespace);
+                async move { api.get_opt(&segment(&name)).await }
+            })
+            .collect();
+        let found: Vec<Option<RoleBinding>> =
+            stream::iter(requests).buffer_unordered(MAX_READS).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+}
+
+async fn list_within<K>(
+    api: &Api<K>,
+    selector: &str,
+    max_others: usize,
+    keep: impl Fn(&K) -> bool,
+) -> Result<Option<Vec<K>>, ClusterError>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let all = ListParams::default().labels(selector).limit(page_size::listed::<K>());
+    let (mut objects, mut others, mut next) = (Vec::new(), 0, None);
+    loop {
+        let page = api.list(&ListParams { continue_token: next, ..all.clone() }).await?;
+        let (listed, kept) = (page.items.len(), objects.len());
+        objects.extend(page.items.into_iter().filter(&keep));
+        others += listed - (objects.len() - kept);
+        next = page.metadata.continue_.filter(|token| !token.is_empty());
+        if next.is_none() {
+            return Ok(Some(objects));
+        }
+        if others > max_others {
+            return Ok(None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        future::{Ready, ready},
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::{Context, Poll},
+    };
+
+    use http::{Request, Response};
+    use kube::{Client, ResourceExt as _, client::Body};
+    use serde_json::json;
+    use tower_service::Service;
+
+    use super::*;
+
+    /// An API server whose list of RoleBindings has this many pages, each with a binding `ours` and
+    /// 49 others. Counts the requests.
+    #[derive(Clone)]
+    struct Pages {
+        count: usize,
+        requests: Arc<AtomicUsize>,
+    }
+
+    impl Service<Request<Body>> for Pages {
+        type Response = Response<String>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<String>, Infallible>>;
+
+        fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _request: Request<Body>) -> Self::Future {
+            let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+            let items: Vec<_> = (0..50)
+                .map(|item| {
+                    let name = if item == 0 { "ours".to_owned() } else { format!("other-{item}") };
+                    let role = json!({"apiGroup": "", "kind": "ClusterRole", "name": "view"});
+                    json!({"metadata": {"namespace": "solar-a", "name": name}, "roleRef": role})
+                })
+                .collect();
+            let token = if number < self.count { "more" } else { "" };
+            let list = json!({"kind": "RoleBindingList", "apiVersion": "rbac.authorization.k8s.io/v1",
+                "metadata": {"continue": token}, "items": items});
+            ready(Ok(Response::new(list.to_string())))
+        }
+    }
+
+    async fn list(pages: usize, max_others: usize) -> (Option<usize>, usize) {
+        let server = Pages { count: pages, requests: Arc::default() };
+        let api: Api<RoleBinding> = Api::all(Client::new(server.clone(), "default"));
+        let is_ours = |binding: &RoleBinding| binding.name_any() == "ours";
+        let listed = list_within(&api, "a=b", max_others, is_ours).await.unwrap();
+        (listed.map(|all| all.len()), server.requests.load(Ordering::Relaxed))
+    }
+
+    /// Owners could make a list take longer than a run.
+    #[tokio::test]
+    async fn a_list_with_many_objects_of_others_is_given_up() {
+        assert_eq!(list(3, 200).await, (Some(3), 3));
+        assert_eq!(list(1000, 200).await, (None, 5));
+        assert_eq!(list(30, usize::MAX).await, (Some(30), 30));
+        // They are all read already.
+        assert_eq!(list(1, 10).await, (Some(1), 1));
+    }
+}
