@@ -6,6 +6,7 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DynamicObject;
 use tenant_shared::TENANT_LABEL;
 use uuid::Uuid;
