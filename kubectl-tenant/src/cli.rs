@@ -110,6 +110,14 @@ pub(crate) struct Shown {
     pub(crate) output: Format,
 }
 
+/// Flag of commands that have a row in the audit trail.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AuditReason {
+    /// Reason, for the audit trail
+    #[arg(id = "reason", long, value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+}
+
 /// Flags of commands that show a list.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Listed {
@@ -236,9 +244,8 @@ pub(crate) enum UsersAction {
     Suspend {
         /// E-mail address or identifier of the user, or namespace of their workspace
         user: Name,
-        /// Reason, for the audit trail
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
+        #[command(flatten)]
+        reason: AuditReason,
         #[command(flatten)]
         shown: Shown,
     },
@@ -246,9 +253,8 @@ pub(crate) enum UsersAction {
     Resume {
         /// E-mail address or identifier of the user, or namespace of their workspace
         user: Name,
-        /// Reason, for the audit trail
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
+        #[command(flatten)]
+        reason: AuditReason,
         #[command(flatten)]
         shown: Shown,
     },
@@ -259,9 +265,8 @@ pub(crate) enum UsersAction {
         /// New address; without it the user gets a placeholder that no mailbox can have
         #[arg(long, value_name = "ADDRESS")]
         email: Option<String>,
-        /// Reason, for the audit trail
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
+        #[command(flatten)]
+        reason: AuditReason,
         #[command(flatten)]
         shown: Shown,
     },
@@ -275,9 +280,8 @@ pub(crate) enum UsersAction {
         /// Take all groups away
         #[arg(long)]
         none: bool,
-        /// Reason, for the audit trail
-        #[arg(long, value_name = "TEXT")]
-        reason: Option<String>,
+        #[command(flatten)]
+        reason: AuditReason,
         #[command(flatten)]
         shown: Shown,
     },
@@ -356,9 +360,8 @@ pub(crate) struct RevokeCredential {
     /// Workspace, if it is not yours: namespace, identifier, or e-mail address of the owner
     #[arg(long, value_name = "WORKSPACE")]
     pub(crate) workspace: Option<Name>,
-    /// Reason, for the audit trail
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) reason: AuditReason,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }
@@ -393,9 +396,8 @@ pub(crate) struct Audit {
 pub(crate) struct Suspend {
     /// Namespace or identifier of the workspace, or e-mail address of its owner
     pub(crate) workspace: Name,
-    /// Reason, for the audit trail
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) reason: AuditReason,
     /// How long to wait for open steps; the broker continues with them in any case
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub(crate) wait: u32,

@@ -51,7 +51,7 @@ fn revoke(
     let broker = &account.broker;
     let revoked = runtime::block_on(async {
         let id = workspace::resolve(broker, options.workspace.as_ref()).await?;
-        broker.revoke_credential(id, &options.id, options.reason.as_deref()).await
+        broker.revoke_credential(id, &options.id, options.reason.text.as_deref()).await
     })??;
     output::show(world, options.shown.output, &revoked, table_of_one)?;
     for line in explanation(&revoked) {

@@ -96,7 +96,7 @@ fn run(
     let deadline = Instant::now() + Duration::from_secs(options.wait.into());
     let broker = account.broker.with_deadline(deadline + crate::http::TOTAL_TIMEOUT);
     let id = runtime::block_on(workspace::resolve(&broker, Some(&options.workspace)))??;
-    let request = broker.set_workspace(id, operation.verb(), options.reason.as_deref());
+    let request = broker.set_workspace(id, operation.verb(), options.reason.text.as_deref());
     match runtime::block_on(request)? {
         Ok(response) => {
             output::show(world, options.shown.output, &response, |it| steps_table(&it.steps))?;

@@ -27,7 +27,7 @@ pub(crate) fn users(
             let account = Account::open(flags, world)?;
             let user = runtime::block_on(async {
                 let id = resolve(&account.broker, user).await?;
-                account.broker.suspend_user(id, reason.as_deref()).await
+                account.broker.suspend_user(id, reason.text.as_deref()).await
             })??;
             output::show(world, shown.output, &user, |it| table(std::slice::from_ref(&it.user)))?;
             world.say("Every session of this user has ended.");
@@ -47,7 +47,7 @@ pub(crate) fn users(
             let account = Account::open(flags, world)?;
             let user = runtime::block_on(async {
                 let id = resolve(&account.broker, user).await?;
-                account.broker.resume_user(id, reason.as_deref()).await
+                account.broker.resume_user(id, reason.text.as_deref()).await
             })??;
             show(&user, shown.output, world)?;
             world.say(
@@ -59,7 +59,7 @@ pub(crate) fn users(
             let account = Account::open(flags, world)?;
             let renamed = runtime::block_on(async {
                 let id = resolve(&account.broker, user).await?;
-                account.broker.change_email(id, email.as_deref(), reason.as_deref()).await
+                account.broker.change_email(id, email.as_deref(), reason.text.as_deref()).await
             })??;
             let id = renamed.id;
             show(&renamed, shown.output, world)?;
@@ -74,7 +74,7 @@ pub(crate) fn users(
             let groups = runtime::block_on(async {
                 let id = resolve(&account.broker, user).await?;
                 if *none || !set.is_empty() {
-                    account.broker.set_groups(id, set, reason.as_deref()).await
+                    account.broker.set_groups(id, set, reason.text.as_deref()).await
                 } else {
                     account.broker.groups(id).await
                 }

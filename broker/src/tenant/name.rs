@@ -4,10 +4,8 @@ use std::{fmt, str::FromStr};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use tenant_shared::TENANT_LABEL;
+use tenant_shared::{TENANT_LABEL, is_dns_label};
 use uuid::Uuid;
-
-use tenant_shared::is_dns_label;
 
 /// Limit of a name, so that `tenant-NAME` and the namespaces `NAME-…` are DNS labels.
 pub(super) const MAX_NAME_LENGTH: usize = 40;
@@ -46,6 +44,12 @@ impl TenantName {
     /// The tenant of an object, by its label. A label that is no name of a tenant is nobody's.
     pub fn of_object(object: &ObjectMeta) -> Option<Self> {
         object.labels.as_ref()?.get(TENANT_LABEL)?.parse().ok()
+    }
+
+    /// Whether an object has the label of this tenant.
+    pub fn is_tenant_of(&self, object: &ObjectMeta) -> bool {
+        let label = object.labels.as_ref().and_then(|labels| labels.get(TENANT_LABEL));
+        label.is_some_and(|label| label == self.as_str())
     }
 }
 
@@ -118,6 +122,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn an_object_is_of_the_tenant_of_its_label() {
+        let solar: TenantName = "solar".parse().unwrap();
+        for (label, expected) in [("solar", true), ("lunar", false)] {
+            let labels = [(TENANT_LABEL.to_owned(), label.to_owned())];
+            let object = ObjectMeta { labels: Some(labels.into()), ..ObjectMeta::default() };
+            assert_eq!(solar.is_tenant_of(&object), expected, "{label}");
+        }
+        assert!(!solar.is_tenant_of(&ObjectMeta::default()));
+    }
 
     #[test]
     fn valid_names_round_trip() {

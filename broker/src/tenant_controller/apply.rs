@@ -177,9 +177,7 @@ pub(super) fn namespace_change(
         |label: &str| !FIXED_LABELS.contains(&label) && !label.starts_with(POD_SECURITY_PREFIX);
     let mut labels =
         missing(live.metadata.labels.as_ref(), wanted.metadata.labels.as_ref(), is_ours);
-    let has = |namespace: &Namespace, label: &str| {
-        namespace.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
-    };
+    let has = |namespace: &Namespace, label: &str| namespace.labels().contains_key(label);
     let added = AddedKeys::read(live);
     for label in added.labels.iter().map(String::as_str).chain(OPTIONAL_LABELS) {
         if has(live, label) && !has(wanted, label) {

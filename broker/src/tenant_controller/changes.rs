@@ -40,7 +40,7 @@ enum Changed {
 #[derive(Debug, Default)]
 struct Concerned {
     /// Those whose status changed, which may be being suspended.
-    decided: BTreeSet<TenantName>,
+    status_changed: BTreeSet<TenantName>,
     others: BTreeSet<TenantName>,
 }
 
@@ -59,11 +59,11 @@ impl TenantController {
             ticks.tick().await;
             let now = self.clock.now_ms();
             match self.poll(since, &known).await {
-                Ok((Concerned { decided, others }, changes)) => {
+                Ok((Concerned { status_changed, others }, changes)) => {
                     for name in others {
                         self.queue.add(name);
                     }
-                    for name in decided {
+                    for name in status_changed {
                         self.queue.add_suspension(name);
                     }
                     known = changes;
@@ -86,7 +86,7 @@ impl TenantController {
         for (changed, _) in changes.difference(known) {
             match changed {
                 Changed::Status(name) => {
-                    concerned.decided.insert(name.clone());
+                    concerned.status_changed.insert(name.clone());
                 }
                 Changed::Membership { tenant, .. } | Changed::Move { tenant, .. } => {
                     tenants.insert(*tenant);
@@ -169,9 +169,10 @@ mod tests {
     /// Polls, and returns the names; the changes are known afterwards.
     async fn poll(controller: &TenantController, known: &mut Changes) -> Vec<String> {
         let since = controller.clock.now_ms() - POLL_OVERLAP_MS;
-        let (Concerned { decided, others }, changes) = controller.poll(since, known).await.unwrap();
+        let (Concerned { status_changed, others }, changes) =
+            controller.poll(since, known).await.unwrap();
         *known = changes;
-        decided.union(&others).map(ToString::to_string).collect()
+        status_changed.union(&others).map(ToString::to_string).collect()
     }
 
     async fn each_change_of_a_status_is_new_once(on: On) {

@@ -14,7 +14,7 @@ use super::{
     TenantController,
     error::ReconcileError,
     identify::NamedObjects,
-    withdraw::{Withdrawal, is_binding_of},
+    withdraw::{Withdrawal, is_binding_of, title},
 };
 use crate::{
     base::{clock::ticks, error_chain, lease::acquire_lease},
@@ -156,8 +156,8 @@ impl TenantController {
                 "bindings deleted in namespaces with the label of a tenant that does not exist"
             );
             let deletions = bindings.iter().map(Withdrawal::Delete).collect();
-            for (what, error) in self.withdraw(deletions).await {
-                log_failure(&what, &error.into());
+            for (object, error) in self.withdraw(deletions).await {
+                log_failure(&title(object), &error.into());
             }
         }
         Ok(())

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
+use kube::ResourceExt as _;
 use tenant_shared::{FORMER_TENANT_LABEL, TENANT_LABEL, WORKSPACE_LABEL};
 
 use super::{
@@ -100,8 +101,7 @@ impl TenantController {
     pub(super) async fn mark_kept(&self, namespace: &str, tenant: &str) {
         let marked = async {
             let Some(live) = self.cluster.namespace(namespace).await? else { return Ok(()) };
-            let labels = live.metadata.labels.as_ref();
-            let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
+            let has = |label: &str| live.labels().contains_key(label);
             if !has(TENANT_LABEL) || has(WORKSPACE_LABEL) || has(FORMER_TENANT_LABEL) {
                 return Ok(());
             }

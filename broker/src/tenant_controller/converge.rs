@@ -6,9 +6,7 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DynamicObject;
-use tenant_shared::TENANT_LABEL;
 use uuid::Uuid;
 
 use super::{
@@ -20,16 +18,16 @@ use super::{
     moves::Unlabelled,
     namespaces::TenantNamespaces,
     schedule::Run,
-    snapshot::Snapshot,
+    snapshot::{Snapshot, namespace_of},
     suspend::{Enforced, is_suspension},
-    withdraw::{MAX_IN_FLIGHT, withdrawals},
+    withdraw::{MAX_IN_FLIGHT, title, withdrawals},
 };
 use crate::{
     base::error_chain,
     cluster::{CustomObject, HomeState},
     tenant::{
         Condition, Desired, Inputs, NamespaceRow, NamespaceRows, NamespaceStatus, Tenant,
-        TenantName, TenantRow, TenantStatus, desired_state, home_name,
+        TenantRow, TenantStatus, desired_state, home_name,
     },
 };
 
@@ -228,12 +226,11 @@ impl TenantController {
         // Rights go before amounts are divided, because a tenant that uses its quota again and again
         // could keep a run busy with that.
         let withdrawn = self.withdraw(withdrawals(&row.name, snapshot, &desired)).await;
-        for (what, error) in withdrawn {
-            outcome.settled.retain(|namespace| !what.ends_with(&format!(" in {namespace}")));
-            let text = error_chain(&error);
-            let let_go = unlabelled.let_go.iter().any(|it| what.ends_with(&format!(" in {it}")));
-            let advice = if let_go { LET_GO_ADVICE } else { "" };
-            outcome.failures.push(format!("{what}: {text}{advice}"));
+        for (object, error) in withdrawn {
+            let (namespace, text) = (namespace_of(object), error_chain(&error));
+            outcome.settled.remove(namespace);
+            let advice = if unlabelled.let_go.contains(namespace) { LET_GO_ADVICE } else { "" };
+            outcome.failures.push(format!("{}: {text}{advice}", title(object)));
         }
         self.record_drift(&row.name, drift, &outcome.failures).await?;
         let is_claimed =
@@ -360,7 +357,7 @@ impl TenantController {
     /// Its creation would fail in every run.
     async fn release_taken(&self, row: &TenantRow, name: &str) -> Result<(), ReconcileError> {
         let is_foreign = match self.cluster.namespace(name).await {
-            Ok(live) => live.is_some_and(|live| !has_label_of(&live, &row.name)),
+            Ok(live) => live.is_some_and(|live| !row.name.is_tenant_of(&live.metadata)),
             // The next run asks again.
             Err(_) => false,
         };
@@ -374,12 +371,6 @@ impl TenantController {
         }
         Ok(())
     }
-}
-
-/// Whether a namespace has the label of a tenant.
-fn has_label_of(live: &Namespace, tenant: &TenantName) -> bool {
-    let labels = live.metadata.labels.as_ref();
-    labels.and_then(|labels| labels.get(TENANT_LABEL)).is_some_and(|it| it == tenant.as_str())
 }
 
 /// How long the amounts of quotas are left as they are; `None` if they may be divided. A run that a

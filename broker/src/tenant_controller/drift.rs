@@ -14,7 +14,7 @@ use std::{
 
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 use kube::api::DynamicObject;
-use tenant_shared::{MEMBER_PREFIX, TENANT_LABEL};
+use tenant_shared::MEMBER_PREFIX;
 use tokio::time::Instant;
 
 use super::{
@@ -207,7 +207,8 @@ pub(super) fn drift_of(
     let all = withdrawals(tenant, snapshot, desired);
     let added = all.iter().filter_map(|withdrawal| match withdrawal {
         Withdrawal::Delete(object) => {
-            let is_drift = !has_label(tenant, object) || is_settled(namespace_of(object));
+            let is_drift =
+                !tenant.is_tenant_of(object.metadata()) || is_settled(namespace_of(object));
             is_drift.then(|| Drift::new(object, Difference::Unexpected))
         }
         Withdrawal::Narrow { .. } => None,
@@ -264,11 +265,6 @@ fn others<'a>(
         !is_member || *namespace != Some(home.as_str())
     })
     .collect()
-}
-
-fn has_label(tenant: &TenantName, object: &Object) -> bool {
-    let labels = object.metadata().labels.as_ref();
-    labels.and_then(|labels| labels.get(TENANT_LABEL)).is_some_and(|it| it == tenant.as_str())
 }
 
 fn version_of(object: &DynamicObject) -> Version {
@@ -359,6 +355,7 @@ fn left_out_text(tenant: &TenantName, number: usize) -> String {
 mod tests {
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
     use serde_json::{Value, json};
+    use tenant_shared::TENANT_LABEL;
 
     use super::*;
     use crate::{

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
+use kube::ResourceExt as _;
 use tenant_shared::{TENANT_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL};
 
 use super::{
@@ -383,17 +384,17 @@ pub(super) fn may_be_relabelled(row: &NamespaceRow) -> bool {
 /// Whether a namespace without the label of its tenant is that of the row. Without the label of any
 /// tenant it was let go, and one that is much newer than the row was made again.
 pub(super) fn is_same_namespace(row: &NamespaceRow, live: &Namespace) -> bool {
-    has_label(live, TENANT_LABEL) && !has_label(live, WORKSPACE_LABEL) && is_as_old(row, live)
+    let labels = live.labels();
+    labels.contains_key(TENANT_LABEL)
+        && !labels.contains_key(WORKSPACE_LABEL)
+        && is_as_old(row, live)
 }
 
 /// Whether a namespace is that of a row, and somebody removed the label of its tenant.
 fn is_let_go(row: &NamespaceRow, live: &Namespace) -> bool {
-    let is_managed = has_label(live, TENANT_LABEL) || has_label(live, WORKSPACE_LABEL);
+    let labels = live.labels();
+    let is_managed = labels.contains_key(TENANT_LABEL) || labels.contains_key(WORKSPACE_LABEL);
     !is_managed && !is_terminating(live) && is_as_old(row, live)
-}
-
-fn has_label(live: &Namespace, label: &str) -> bool {
-    live.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
 }
 
 /// Whether a namespace was made before its row changed last, so is not another one of the name.
@@ -405,15 +406,11 @@ fn is_as_old(row: &NamespaceRow, live: &Namespace) -> bool {
 
 /// Whether the namespace is the announced one, and has the labels of the new tenant.
 fn is_confirmed(announced: &NamespaceMove, to: &TenantRow, live: &Namespace) -> bool {
-    let labels = live.metadata.labels.as_ref();
-    let is = |label: &str, value: &str| {
-        labels.and_then(|labels| labels.get(label)).is_some_and(|it| it == value)
-    };
     live.metadata.uid.as_ref() == Some(&announced.namespace_uid)
         && live.metadata.deletion_timestamp.is_none()
         && !has_labels_of_others(Some(live))
-        && is(TENANT_LABEL, to.name.as_str())
-        && is(TENANT_UID_LABEL, &to.object_uid)
+        && to.name.is_tenant_of(&live.metadata)
+        && live.labels().get(TENANT_UID_LABEL) == Some(&to.object_uid)
 }
 
 fn failure(namespace: &str, error: &ClusterError) -> String {

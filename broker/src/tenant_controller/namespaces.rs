@@ -18,6 +18,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt as _;
 use tenant_shared::{HOME_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL};
 
 use super::{TenantController, error::ReconcileError, snapshot::Snapshot};
@@ -126,15 +127,13 @@ pub fn is_terminating(namespace: &Namespace) -> bool {
 
 /// Whether a namespace is also a home or that of a personal workspace.
 pub(super) fn has_labels_of_others(live: Option<&Namespace>) -> bool {
-    let labels = live.and_then(|live| live.metadata.labels.as_ref());
-    let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
+    let has = |label: &str| live.is_some_and(|live| live.labels().contains_key(label));
     has(HOME_LABEL) || has(WORKSPACE_LABEL)
 }
 
 /// Whether a namespace has the label that an administrator sets for a move.
 pub fn has_label_of_a_move(live: &Namespace) -> bool {
-    let labels = live.metadata.labels.as_ref();
-    labels.is_some_and(|labels| labels.contains_key(TENANT_UID_LABEL))
+    live.labels().contains_key(TENANT_UID_LABEL)
 }
 
 impl TenantNamespaces {

@@ -16,7 +16,7 @@ use std::{
 
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Namespace;
-use tenant_shared::{HOME_LABEL, TENANT_LABEL, TENANT_OWNER_ROLE, WORKSPACE_LABEL};
+use tenant_shared::{HOME_LABEL, TENANT_OWNER_ROLE, WORKSPACE_LABEL};
 use uuid::Uuid;
 
 use super::{
@@ -366,7 +366,7 @@ fn is_relabelled(row: &NamespaceRow, live: &Namespace) -> bool {
 fn is_of(live: &Namespace, name: &str, tenant: &TenantName) -> bool {
     let label = |label: &str| live.metadata.labels.as_ref().and_then(|labels| labels.get(label));
     let has_home = label(HOME_LABEL).is_some_and(|value| value == "true");
-    label(TENANT_LABEL).is_some_and(|value| value == tenant.as_str())
+    tenant.is_tenant_of(&live.metadata)
         && label(WORKSPACE_LABEL).is_none()
         && has_home == (name == home_name(tenant))
 }
@@ -381,6 +381,7 @@ fn failure(namespace: &str, step: &str, error: &ClusterError) -> Option<String> 
 mod tests {
     use kube::core::Status;
     use serde_json::{Value, json};
+    use tenant_shared::TENANT_LABEL;
 
     use super::*;
 

@@ -78,17 +78,20 @@ fn is_managed(object: &Object) -> bool {
 
 impl TenantController {
     /// Takes away everything, whatever fails. Returns the failures with the objects.
-    pub(super) async fn withdraw(
+    pub(super) async fn withdraw<'a>(
         &self,
-        withdrawals: Vec<Withdrawal<'_>>,
-    ) -> Vec<(String, ClusterError)> {
+        withdrawals: Vec<Withdrawal<'a>>,
+    ) -> Vec<(&'a Object, ClusterError)> {
         let requests: Vec<_> = withdrawals.into_iter().map(|it| self.withdraw_one(it)).collect();
         let results: Vec<_> =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
         results.into_iter().filter_map(Result::err).collect()
     }
 
-    async fn withdraw_one(&self, withdrawal: Withdrawal<'_>) -> Result<(), (String, ClusterError)> {
+    async fn withdraw_one<'a>(
+        &self,
+        withdrawal: Withdrawal<'a>,
+    ) -> Result<(), (&'a Object, ClusterError)> {
         let object = withdrawal.object();
         let result = match withdrawal {
             Withdrawal::Delete(object) => {
@@ -104,7 +107,7 @@ impl TenantController {
                 ensure(&self.cluster, Some(live), wanted).await.map(drop)
             }
         };
-        result.map_err(|error| (title(object), error))
+        result.map_err(|error| (object, error))
     }
 }
 

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use tenant_shared::{CreateNamespaceRequest, TENANT_LABEL, WorkspaceStatus};
+use tenant_shared::{CreateNamespaceRequest, WorkspaceStatus};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
@@ -193,7 +193,9 @@ impl TenantOperations {
             CreateNamespaceError::Exists(_) => match self.live_namespace(name).await? {
                 // Without the row it would not count, and another request may be about to fill it.
                 // One that an administrator labelled for a move becomes the tenant's only by that.
-                Some(live) if is_of(&live, &row.name) && !has_label_of_a_move(&live) => {
+                Some(live)
+                    if row.name.is_tenant_of(&live.metadata) && !has_label_of_a_move(&live) =>
+                {
                     if is_retry {
                         self.until_complete(row.id, name).await?;
                         Ok(live)
@@ -268,11 +270,6 @@ fn check_metadata(tenant: &Tenant, request: &CreateNamespaceRequest) -> Result<(
         .map_err(TenantError::MissingMetadata)
 }
 
-fn is_of(namespace: &Namespace, tenant: &TenantName) -> bool {
-    let labels = namespace.metadata.labels.as_ref();
-    labels.and_then(|labels| labels.get(TENANT_LABEL)).is_some_and(|it| it == tenant.as_str())
-}
-
 /// The namespace of an audit row, which has no column for it.
 fn reason_of(tenant: &TenantName, namespace: &str) -> String {
     let printable = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
@@ -283,6 +280,7 @@ fn reason_of(tenant: &TenantName, namespace: &str) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use tenant_shared::TENANT_LABEL;
 
     use super::*;
 
@@ -321,19 +319,6 @@ mod tests {
         }
         let refused = check(&[("env", "prod"), (TENANT_LABEL, "lunar")]).unwrap_err();
         assert!(matches!(refused, TenantError::InvalidMetadata(_)), "{refused}");
-    }
-
-    #[test]
-    fn a_namespace_is_of_the_tenant_of_its_label() {
-        let solar: TenantName = "solar".parse().unwrap();
-        for (labels, expected) in
-            [(json!({TENANT_LABEL: "solar"}), true), (json!({TENANT_LABEL: "lunar"}), false)]
-        {
-            let metadata = json!({"name": "solar-a", "labels": labels});
-            let namespace = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-            assert_eq!(is_of(&namespace, &solar), expected);
-        }
-        assert!(!is_of(&Namespace::default(), &solar));
     }
 
     #[test]

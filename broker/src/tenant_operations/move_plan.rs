@@ -188,7 +188,7 @@ fn names_accounts_of(tenant: &Tenant, namespace: &str) -> bool {
 
 impl Facts<'_> {
     fn has_label(&self, label: &str) -> bool {
-        self.live.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label))
+        self.live.labels().contains_key(label)
     }
 
     fn refusals(&self, protected_names: &str) -> Vec<String> {

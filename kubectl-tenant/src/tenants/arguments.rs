@@ -8,7 +8,7 @@ use tenant_shared::{NamespacesOnDelete, is_dns_label};
 use super::why::ResourceTarget;
 use crate::{
     broker::Mode,
-    cli::{EntryFlags, Shown},
+    cli::{AuditReason, EntryFlags, Shown},
 };
 
 #[derive(Debug, Args)]
@@ -108,9 +108,8 @@ pub(crate) struct CreateTenant {
     /// Write nothing: with client and -o yaml print the Tenant for kubectl or Git
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub(crate) dry_run: DryRun,
-    /// Reason, for the audit trail
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) reason: AuditReason,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }
@@ -126,9 +125,8 @@ pub(crate) struct ApplyTenants {
     /// Also change fields that other field managers have set, such as a GitOps tool
     #[arg(long)]
     pub(crate) force_conflicts: bool,
-    /// Reason, for the audit trail
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) reason: AuditReason,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }
@@ -141,9 +139,8 @@ pub(crate) struct EditTenant {
     /// Also change fields that other field managers have set, such as a GitOps tool
     #[arg(long)]
     pub(crate) force_conflicts: bool,
-    /// Reason, for the audit trail
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) reason: AuditReason,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }
@@ -162,9 +159,8 @@ pub(crate) struct DeleteTenant {
     /// Delete nothing: let the broker check
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Reason, for the audit trail
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) reason: AuditReason,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }
@@ -174,9 +170,8 @@ pub(crate) struct SuspendTenant {
     /// Name of the tenant
     #[arg(value_parser = dns_label)]
     pub(crate) tenant: String,
-    /// Reason, for the audit trail
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) reason: AuditReason,
     /// How long to wait for open steps; the broker continues with them in any case
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub(crate) wait: u32,
@@ -291,9 +286,8 @@ pub(crate) struct MoveFlags {
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Reason, for the audit trail
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) reason: AuditReason,
     /// Kubeconfig of an administrator of the cluster [default: that of kubectl]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) kubeconfig: Option<String>,

@@ -81,7 +81,7 @@ fn run(flags: &AccountFlags, wanted: &Wanted<'_>, world: &mut World) -> Result<(
     let request = MoveNamespaceRequest {
         namespace_uid: plan.namespace_uid.clone(),
         from: plan.from.clone(),
-        reason: wanted.flags.reason.clone(),
+        reason: wanted.flags.reason.text.clone(),
     };
     // The time for an answer does not count.
     let deadline = Instant::now() + Duration::from_secs(wanted.flags.timeout.into());

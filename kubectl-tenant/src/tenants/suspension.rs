@@ -89,7 +89,7 @@ fn run(
     let tenant = &options.tenant;
     let deadline = Instant::now() + Duration::from_secs(options.wait.into());
     let broker = account.broker.with_deadline(deadline + TOTAL_TIMEOUT);
-    let request = broker.set_tenant(tenant, operation.verb(), options.reason.as_deref());
+    let request = broker.set_tenant(tenant, operation.verb(), options.reason.text.as_deref());
     let response = runtime::block_on(request)??;
     output::show(world, options.shown.output, &response, |it| steps_table(&it.steps))?;
     if !is_complete(&response, operation) {

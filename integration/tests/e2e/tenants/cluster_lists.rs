@@ -195,13 +195,7 @@ async fn watches_of_a_person_are_limited(alice: &Person) {
     // A list is no watch.
     assert_eq!(Attempt::get("/api/v1/nodes").send(&api).await.0, StatusCode::OK);
     drop(watches);
-    probe::until("a watch to be free", TIMEOUT, || async {
-        let status = open().await.status();
-        let is_free = status == StatusCode::OK;
-        Ok(if is_free { Probe::Ready(()) } else { Probe::NotYet(status.to_string()) })
-    })
-    .await
-    .unwrap();
+    until_a_watch_is_open(open).await;
 }
 
 async fn lists_are_filtered(alice: &Kubectl) {
@@ -675,10 +669,15 @@ async fn the_limits_of_the_tier_apply(api: &Api) {
     let refused = open().await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     drop(watches);
-    probe::until("a watch to be free", TIMEOUT, || async {
+    until_a_watch_is_open(open).await;
+}
+
+/// Waits until the broker has noticed that earlier watches ended, so that another one is open.
+async fn until_a_watch_is_open(open: impl AsyncFn() -> reqwest::Response) {
+    probe::until("another watch", TIMEOUT, || async {
         let status = open().await.status();
-        let is_free = status == StatusCode::OK;
-        Ok(if is_free { Probe::Ready(()) } else { Probe::NotYet(status.to_string()) })
+        let is_open = status == StatusCode::OK;
+        Ok(if is_open { Probe::Ready(()) } else { Probe::NotYet(status.to_string()) })
     })
     .await
     .unwrap();

@@ -49,7 +49,7 @@ pub(in crate::tenants) fn apply(
     let (mut written, mut refused) = (Vec::new(), Vec::new());
     for manifest in manifests {
         let name = manifest.name.clone();
-        match apply_one(&account.broker, manifest, options.reason.clone(), flags) {
+        match apply_one(&account.broker, manifest, options.reason.text.clone(), flags) {
             Ok(write) => {
                 if options.shown.output == Format::Table {
                     world.print(&output::sanitize_lines(&report::line(&write)))?;

@@ -40,7 +40,7 @@ fn requests(options: &CreateTenant, world: &World) -> Result<Vec<CreateTenantReq
     let request = |name: String, spec: Value| CreateTenantRequest {
         name,
         spec,
-        reason: options.reason.clone(),
+        reason: options.reason.text.clone(),
     };
     match (&options.file, &options.name) {
         (Some(file), _) => {

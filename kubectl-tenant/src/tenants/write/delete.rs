@@ -32,7 +32,7 @@ pub(in crate::tenants) fn delete(
         namespaces: NamespacesOnDelete::from(options.namespaces),
         uid: None,
         dry_run: true,
-        reason: options.reason.as_deref(),
+        reason: options.reason.text.as_deref(),
     };
     // Refuses early, and says which object and which namespaces the confirmation is about.
     let expected = runtime::block_on(broker.delete_tenant(name, &wanted))??;

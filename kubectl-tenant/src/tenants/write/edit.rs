@@ -125,7 +125,7 @@ fn send(
         spec: manifest.spec,
         uid: Some(object.uid.clone()),
         generation: Some(object.generation),
-        reason: options.reason.clone(),
+        reason: options.reason.text.clone(),
     };
     let flags = ApplyFlags { dry_run: false, force: options.force_conflicts };
     let write = runtime::block_on(broker.apply_tenant(&object.name, &request, flags))??;
