@@ -21,7 +21,6 @@ use super::{
     error::INCOMPLETE,
     limiter::{BodyMeter, UsageMeter},
     streams::{Registration, StreamInfo},
-    tokens::Token,
     upload::Upload,
     usage::Direction,
 };
@@ -31,6 +30,7 @@ use crate::{
         request_context::{self, RequestInfo},
         telemetry::Metrics,
     },
+    credential::CachedToken,
     http::{AccessLogLine, ApiError, Details, Forwarded, body},
 };
 
@@ -128,7 +128,7 @@ impl InFlightRequest {
     }
 
     /// Sets the token that the request is sent with.
-    pub(super) fn set_token(&mut self, token: &Token) {
+    pub(super) fn set_token(&mut self, token: &CachedToken) {
         self.registration.set_token(token);
         self.credential = Some(Arc::clone(token.credential_id()));
     }

@@ -45,7 +45,6 @@ mod tenant_review;
 mod tenant_watcher;
 #[cfg(test)]
 mod tests;
-mod tokens;
 mod tunnel;
 mod upload;
 mod upstream_call;
@@ -59,13 +58,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     cancel::CloseReason, joins::Joins, limiter::TenantLimiters, path::Kind,
-    principals::PrincipalCache, streams::Streams, tokens::TokenCache,
+    principals::PrincipalCache, streams::Streams,
 };
 pub use self::{error::UPSTREAM_ERROR_CAUSES, limiter::LIMITS};
 use crate::{
     base::{clock::Clock, db::Db, error_chain, telemetry::Metrics},
     cluster::Clusters,
-    credential::Credentials,
+    credential::{Credentials, TokenCache},
     identity::Identity,
     tenant_operations::TenantOperations,
     workspace::{NotificationReceiver, Workspaces},
@@ -89,8 +88,10 @@ pub struct Dependencies {
     pub identity: Identity,
     /// The workspaces that callers may use.
     pub workspaces: Workspaces,
-    /// Issues the tokens that requests are sent with.
+    /// Lists the credentials that were revoked.
     pub credentials: Credentials,
+    /// The tokens that requests are sent with.
+    pub tokens: TokenCache,
     /// The clusters that requests are forwarded to.
     pub clusters: Clusters,
     /// Source of times and identifiers.
@@ -174,6 +175,7 @@ impl Gateway {
             identity,
             workspaces,
             credentials,
+            tokens,
             clusters,
             clock,
             metrics,
@@ -188,7 +190,7 @@ impl Gateway {
         );
         Self {
             principals,
-            tokens: TokenCache::new(credentials.clone(), clock.clone()),
+            tokens,
             credentials,
             streams: Streams::default(),
             limiters: TenantLimiters::default(),

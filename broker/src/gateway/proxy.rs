@@ -146,6 +146,12 @@ impl Gateway {
                         Ok(not_found(&target, info))
                     }
                     Ok(response)
+                        if interception == Interception::ReadInUnknownNamespace
+                            && response.status() == StatusCode::FORBIDDEN =>
+                    {
+                        Ok(kubernetes_status::object_not_found(&target))
+                    }
+                    Ok(response)
                         if let Interception::UnjoinedNodes(text) = &interception
                             && response.status() == StatusCode::FORBIDDEN =>
                     {

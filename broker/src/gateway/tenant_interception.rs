@@ -25,6 +25,8 @@ enum TenantRequest<'a> {
     List(OwnResource),
     /// A read of the namespace of this name.
     Read(&'a str),
+    /// A read of an object in this namespace.
+    ReadIn(&'a str),
     RulesReview,
 }
 
@@ -36,8 +38,12 @@ fn tenant_request<'a>(method: &Method, target: &Target<'a>) -> Option<TenantRequ
         (&Method::GET, Some(resource)) => Some(TenantRequest::List(resource)),
         (&Method::POST, None) if path == RULES_REVIEWS => Some(TenantRequest::RulesReview),
         (&Method::GET, None) if target.kind == Kind::Call => {
-            let name = path.strip_prefix(NAMESPACES)?.strip_prefix('/')?;
-            (!name.is_empty() && !name.contains('/')).then_some(TenantRequest::Read(name))
+            let name = path.strip_prefix(NAMESPACES).and_then(|rest| rest.strip_prefix('/'));
+            match name.filter(|name| !name.is_empty() && !name.contains('/')) {
+                Some(name) => Some(TenantRequest::Read(name)),
+                None if target.resource == Some("namespaces") => None,
+                None => target.name.and(target.namespace).map(TenantRequest::ReadIn),
+            }
         }
         _ => None,
     }
@@ -65,6 +71,9 @@ impl Gateway {
             TenantRequest::List(resource) => Self::own_read(target, principal, cluster, resource)?,
             TenantRequest::Read(name) => (!self.is_own_namespace(principal, cluster, name))
                 .then_some(Interception::ReadNamespace),
+            TenantRequest::ReadIn(namespace) => self
+                .may_be_created(principal, cluster, namespace)
+                .then_some(Interception::ReadInUnknownNamespace),
             TenantRequest::RulesReview => {
                 let representation = Representation::negotiate(&parts.headers);
                 (representation == Some(Representation::Plain)).then_some(Interception::RulesReview)
@@ -119,6 +128,10 @@ mod tests {
             ("/api/v1/namespaces/a/", None),
             ("/api/v1/namespaces/a/status", None),
             ("/api/v1/namespaces/a/pods", None),
+            ("/api/v1/namespaces/a/pods/p", Some("ReadIn(\"a\")")),
+            ("/apis/apps/v1/namespaces/a/deployments/d", Some("ReadIn(\"a\")")),
+            ("/api/v1/namespaces/a/pods/p?watch=1", None),
+            ("/api/v1/nodes/a", None),
             ("/api/v1/namespacesx", None),
             ("/api/v2/namespaces", None),
             ("/api/v1/watch/namespaces", None),
