@@ -105,8 +105,8 @@ impl Gateway {
                 Box::pin(synthesized::list(&mut call, &outgoing, representation, namespace)).await
             }
             (Interception::CreateNamespace, body) => {
-                let (headers, path) = (&outgoing.headers, target.path_and_query);
-                Box::pin(namespace_creation::respond(&call, headers, path, body, &info.id)).await
+                let headers = &outgoing.headers;
+                Box::pin(namespace_creation::respond(&call, headers, &target, body, &info.id)).await
             }
             (Interception::OwnRead(own), _) => {
                 match Box::pin(call.read_own(&own.read, &outgoing.headers, info)).await {
