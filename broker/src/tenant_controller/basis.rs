@@ -20,7 +20,7 @@ pub(super) struct Basis {
 pub(super) enum BasisState {
     Same,
     /// The specification or a membership changed.
-    Changed(Basis),
+    Changed(Box<Basis>),
     /// The tenant is suspended or closed, or its object is being deleted or is another one.
     NotActive,
 }
@@ -68,12 +68,9 @@ impl TenantController {
         if generation.is_some() && generation == known.generation && members == known.members {
             return Ok(BasisState::Same);
         }
-        match Tenant::parse(name, &object.data["spec"]) {
-            Ok(tenant) => Ok(BasisState::Changed(Basis { tenant, generation, members })),
-            Err(_) => {
-                let what = "the Tenant breaks a rule of its definition".to_owned();
-                Err(ClusterError::Conflict(what).into())
-            }
-        }
+        let tenant = Tenant::parse(name, &object.data["spec"]).map_err(|_| {
+            ClusterError::Conflict("the Tenant breaks a rule of its definition".to_owned())
+        })?;
+        Ok(BasisState::Changed(Box::new(Basis { tenant, generation, members })))
     }
 }

@@ -270,7 +270,7 @@ impl TenantController {
                 BasisState::Changed(changed) => {
                     let fresh = self.objects_of_namespace(&changed, name);
                     let has_limits = fresh.limits == new.limits;
-                    (new, basis) = (fresh, changed);
+                    (new, basis) = (fresh, *changed);
                     if !has_limits {
                         continue;
                     }
@@ -296,7 +296,7 @@ impl TenantController {
             self.delete_bindings(row, &new.bindings).await;
             match after.map_err(|error| unfinished(name, error))? {
                 BasisState::Changed(changed) => {
-                    (new, basis) = (self.objects_of_namespace(&changed, name), changed);
+                    (new, basis) = (self.objects_of_namespace(&changed, name), *changed);
                 }
                 BasisState::Same | BasisState::NotActive => return Err(not_active()),
             }
