@@ -21,7 +21,7 @@ use crate::{
     },
     cluster::{Cluster, Clusters},
     config::Config,
-    credential::{self, Credentials, Ledger},
+    credential::{self, Credentials, Ledger, TokenCache},
     gateway::{self, Gateway},
     http::MergedPaths,
     identity::{self, Identity},
@@ -139,13 +139,15 @@ impl App {
         let (notifier, notifications) = workspace::notification_channel();
         let workspaces = builder.build_workspaces(notifier);
         let credentials = builder.build_credentials(&workspaces);
+        let tokens = TokenCache::new(credentials.clone(), clock.clone());
         let (tenant_controller, tenants) = if config.tenants.enabled {
-            let (controller, operations) = builder.build_tenants(&workspaces);
+            let (controller, operations) = builder.build_tenants(&workspaces, &tokens);
             (Some(controller), Some(operations))
         } else {
             (None, None)
         };
-        let gateway = builder.build_gateway(&identity, &workspaces, &credentials, tenants.clone());
+        let gateway =
+            builder.build_gateway(&identity, &workspaces, &credentials, tokens, tenants.as_ref());
         let parts = ApiParts {
             issuer: &issuer,
             identity: &identity,
@@ -267,7 +269,11 @@ impl PartBuilder<'_> {
     /// Builds the controller of Tenants and the operations on them, which share the copy of the
     /// Tenants. The controller has the share of the database for revocations, because it suspends
     /// tenants.
-    fn build_tenants(&self, workspaces: &Workspaces) -> (Arc<TenantController>, TenantOperations) {
+    fn build_tenants(
+        &self,
+        workspaces: &Workspaces,
+        tokens: &TokenCache,
+    ) -> (Arc<TenantController>, TenantOperations) {
         let cache = TenantCache::default();
         let cluster = self.clusters.for_new_workspaces();
         let controller = Arc::new(TenantController::new(tenant_controller::Dependencies {
@@ -291,6 +297,7 @@ impl PartBuilder<'_> {
             controller: Arc::clone(&controller),
             cache,
             workspaces: workspaces.clone(),
+            tokens: tokens.clone(),
             person_rules: self.config.person_rules.clone(),
             settings: self.config.tenants.clone(),
             default_tier: DEFAULT_TIER.to_owned(),
@@ -304,18 +311,20 @@ impl PartBuilder<'_> {
         identity: &Identity,
         workspaces: &Workspaces,
         credentials: &Credentials,
-        tenants: Option<TenantOperations>,
+        tokens: TokenCache,
+        tenants: Option<&TenantOperations>,
     ) -> Gateway {
         Gateway::new(gateway::Dependencies {
             db: self.shares.signed_in.clone(),
             identity: identity.clone(),
             workspaces: workspaces.clone(),
             credentials: credentials.clone(),
+            tokens,
             clusters: self.clusters.clone(),
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
             own_answers: self.config.gateway_own_answers,
-            tenants,
+            tenants: tenants.cloned(),
         })
     }
 

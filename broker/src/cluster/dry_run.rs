@@ -35,6 +35,29 @@ pub struct AccessReview<'a> {
     pub name: &'a str,
 }
 
+impl AccessReview<'_> {
+    /// The review of this access by whoever sends it.
+    pub(super) fn to_review(self) -> SelfSubjectAccessReview {
+        let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let (resource, subresource) = self.resource.split_once('/').unwrap_or((self.resource, ""));
+        SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    verb: non_empty(self.verb),
+                    group: non_empty(self.group),
+                    resource: non_empty(resource),
+                    subresource: non_empty(subresource),
+                    namespace: non_empty(self.namespace),
+                    name: non_empty(self.name),
+                    ..ResourceAttributes::default()
+                }),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        }
+    }
+}
+
 /// Result of a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DryRunResult {
@@ -81,24 +104,7 @@ impl Cluster {
     /// # Errors
     /// The request failed.
     pub async fn is_allowed(&self, access: AccessReview<'_>) -> Result<bool, ClusterError> {
-        let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let (resource, subresource) =
-            access.resource.split_once('/').unwrap_or((access.resource, ""));
-        let review = SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    verb: non_empty(access.verb),
-                    group: non_empty(access.group),
-                    resource: non_empty(resource),
-                    subresource: non_empty(subresource),
-                    namespace: non_empty(access.namespace),
-                    name: non_empty(access.name),
-                    ..ResourceAttributes::default()
-                }),
-                ..SelfSubjectAccessReviewSpec::default()
-            },
-            ..SelfSubjectAccessReview::default()
-        };
+        let review = access.to_review();
         let api: Api<SelfSubjectAccessReview> = Api::all(self.client());
         let review = api.create(&PostParams::default(), &review).await?;
         Ok(review.status.is_some_and(|status| status.allowed))

@@ -20,6 +20,7 @@ mod labels;
 mod live_object;
 mod managed_fields;
 mod managed_objects;
+mod member_review;
 mod moved_namespace;
 mod namespace_ownership;
 mod object;
@@ -58,6 +59,7 @@ pub use labels::{
     labels_of_tenant,
 };
 pub use managed_fields::{FieldConflict, field_conflicts};
+pub use member_review::MemberReviewError;
 pub use moved_namespace::{BindingsText, binds_outsiders};
 pub use namespace_ownership::{NamespaceOwnership, RecordedUids};
 pub use object::{EnsuredObject, Object, ObjectComparison};

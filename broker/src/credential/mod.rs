@@ -19,6 +19,7 @@ mod secrets;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod token_cache;
 
 use tenant_shared::{CredentialKind, CredentialPage};
 
@@ -28,6 +29,7 @@ pub use ledger::{Ledger, NotRecorded};
 pub use records::RevokedCredential;
 pub use resolve::{InvalidCredentialId, Issuance, resolve_credential};
 pub use revoke::RevokeError;
+pub use token_cache::{CachedToken, TokenCache};
 
 use crate::{
     access::{Permit, ReadWorkspace, Resource as _},

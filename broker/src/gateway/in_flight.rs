@@ -22,7 +22,6 @@ use super::{
     limiter::{BodyMeter, UsageMeter},
     own_read_limiter::OwnReadPermit,
     streams::{Registration, StreamInfo},
-    tokens::Token,
     upload::Upload,
     usage::Direction,
 };
@@ -32,6 +31,7 @@ use crate::{
         request_context::{self, RequestInfo},
         telemetry::Metrics,
     },
+    credential::CachedToken,
     http::{AccessLogLine, ApiError, Details, Forwarded, body},
 };
 
@@ -132,7 +132,7 @@ impl InFlightRequest {
     }
 
     /// Sets the token that the request is sent with.
-    pub(super) fn set_token(&mut self, token: &Token) {
+    pub(super) fn set_token(&mut self, token: &CachedToken) {
         self.registration.set_token(token);
         self.credential = Some(Arc::clone(token.credential_id()));
     }

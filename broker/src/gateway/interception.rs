@@ -50,6 +50,9 @@ pub(super) enum Interception {
     CreateNamespace,
     /// A read of a namespace that may be none of the caller's; a refusal is shown as 404.
     ReadNamespace,
+    /// A read of an object in a namespace that no tenant has yet and one of the caller's may create;
+    /// a refusal is shown as 404.
+    ReadInUnknownNamespace,
 }
 
 /// A request that is sent with the broker's own credential.

@@ -5,6 +5,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::json;
 use tenant_shared::{Code, GATEWAY_PATH};
 
+use super::path::Target;
 use crate::{
     base::request_context::{Field, RequestInfo, record_field},
     http::{ApiError, Body, body},
@@ -102,6 +103,22 @@ fn status_response(failure: &ApiError, request_id: &str, as_text: bool) -> Respo
         );
     }
     response
+}
+
+/// The response to a read of an object that does not exist, with the message of the API server.
+pub(super) fn object_not_found(target: &Target<'_>) -> Response<Bytes> {
+    let (resource, name) = (target.resource.unwrap_or_default(), target.name.unwrap_or_default());
+    let body = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": format!("{resource} \"{name}\" not found"),
+        "reason": "NotFound",
+        "details": {"name": name, "kind": resource},
+        "code": 404,
+    });
+    json(StatusCode::NOT_FOUND, body.to_string())
 }
 
 /// A response of the gateway itself, with this JSON.

@@ -118,6 +118,20 @@ impl Gateway {
             || principal.has_namespace(cluster.name(), namespace)
     }
 
+    /// Whether a namespace has the name of one that a tenant of the principal may create, and the
+    /// broker knows none of this name. What it has does not exist for the principal.
+    pub(super) fn may_be_created(
+        &self,
+        principal: &Principal,
+        cluster: &Cluster,
+        namespace: &str,
+    ) -> bool {
+        let known = self.tenants.as_ref().and_then(|it| it.tenant_of_namespace(namespace));
+        known.is_none()
+            && !principal.has_namespace(cluster.name(), namespace)
+            && longest_prefix(self.tenants_at(principal, cluster), namespace).is_some()
+    }
+
     /// The memberships that a request needs and the caller does not have. A machine is restricted to
     /// the one of its session.
     pub(super) fn missing_membership(

@@ -46,7 +46,6 @@ mod tenant_review;
 mod tenant_watcher;
 #[cfg(test)]
 mod tests;
-mod tokens;
 mod tunnel;
 mod upload;
 mod upstream_call;
@@ -60,13 +59,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     cancel::CloseReason, joins::Joins, limiter::TenantLimiters, own_read_limiter::OwnReadLimiter,
-    path::Kind, principals::PrincipalCache, streams::Streams, tokens::TokenCache,
+    path::Kind, principals::PrincipalCache, streams::Streams,
 };
 pub use self::{error::UPSTREAM_ERROR_CAUSES, limiter::LIMITS};
 use crate::{
     base::{clock::Clock, db::Db, error_chain, telemetry::Metrics},
     cluster::Clusters,
-    credential::Credentials,
+    credential::{Credentials, TokenCache},
     identity::Identity,
     tenant_operations::TenantOperations,
     workspace::{NotificationReceiver, Workspaces},
@@ -90,8 +89,10 @@ pub struct Dependencies {
     pub identity: Identity,
     /// The workspaces that callers may use.
     pub workspaces: Workspaces,
-    /// Issues the tokens that requests are sent with.
+    /// Lists the credentials that were revoked.
     pub credentials: Credentials,
+    /// The tokens that requests are sent with.
+    pub tokens: TokenCache,
     /// The clusters that requests are forwarded to.
     pub clusters: Clusters,
     /// Source of times and identifiers.
@@ -176,6 +177,7 @@ impl Gateway {
             identity,
             workspaces,
             credentials,
+            tokens,
             clusters,
             clock,
             metrics,
@@ -190,7 +192,7 @@ impl Gateway {
         );
         Self {
             principals,
-            tokens: TokenCache::new(credentials.clone(), clock.clone()),
+            tokens,
             credentials,
             streams: Streams::default(),
             limiters: TenantLimiters::default(),

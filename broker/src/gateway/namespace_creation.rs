@@ -16,6 +16,7 @@ use super::{
     kubernetes_status,
     namespace_object::{self, Format, NewNamespace},
     namespace_refusal::{NamespaceRefusal, RefusalReason},
+    path::Target,
     upstream_call::UpstreamCall,
 };
 use crate::{
@@ -53,18 +54,18 @@ impl From<ApiError> for CreationError {
     }
 }
 
-/// Creates the namespace in a request with this query and body. A refusal is a response too.
+/// Creates the namespace in a request for this target, with this body. A refusal is a response too.
 ///
 /// # Errors
 /// The broker, the database or the cluster failed; the body is incomplete; the request is cancelled.
 pub(super) async fn respond(
     call: &UpstreamCall<'_>,
     headers: &HeaderMap,
-    path_and_query: &str,
+    target: &Target<'_>,
     body: Option<Incoming>,
     request_id: &str,
 ) -> Result<Response<Bytes>, ApiError> {
-    match create(call, headers, path_and_query, body).await {
+    match create(call, headers, target, body).await {
         Ok(namespace) => {
             let json =
                 serde_json::to_string(&namespace).map_err(|error| ApiError::internal(&error))?;
@@ -78,14 +79,22 @@ pub(super) async fn respond(
 async fn create(
     call: &UpstreamCall<'_>,
     headers: &HeaderMap,
-    path_and_query: &str,
+    target: &Target<'_>,
     body: Option<Incoming>,
 ) -> Result<Namespace, CreationError> {
     let body = match body {
         Some(body) => call.read_request(body, MAX_BODY_BYTES, "namespace").await?,
         None => Bytes::new(),
     };
-    let new = read_request(headers, path_and_query, &body)?;
+    let new = read_request(headers, target.path_and_query, &body)?;
+    let is_apply = Format::of_request(headers) == Some(Format::Apply);
+    if is_apply != target.name.is_some() {
+        return Err(NamespaceRefusal::new(RefusalReason::UnsupportedMediaType, new.name).into());
+    }
+    if target.name.is_some_and(|name| name != new.name) {
+        let text = "the name in the path is not that of the Namespace".to_owned();
+        return Err(NamespaceRefusal::new(RefusalReason::BadRequest(text), new.name).into());
+    }
     let Some(tenants) = &call.gateway.tenants else {
         let text = "this cluster has no tenants".to_owned();
         return Err(NamespaceRefusal::new(RefusalReason::Forbidden(text), new.name).into());

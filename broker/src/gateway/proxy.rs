@@ -105,8 +105,8 @@ impl Gateway {
                 Box::pin(synthesized::list(&mut call, &outgoing, representation, namespace)).await
             }
             (Interception::CreateNamespace, body) => {
-                let (headers, path) = (&outgoing.headers, target.path_and_query);
-                Box::pin(namespace_creation::respond(&call, headers, path, body, &info.id)).await
+                let headers = &outgoing.headers;
+                Box::pin(namespace_creation::respond(&call, headers, &target, body, &info.id)).await
             }
             (Interception::OwnRead(own), _) => {
                 match Box::pin(call.read_own(&own.read, &outgoing.headers, info)).await {
@@ -140,10 +140,10 @@ impl Gateway {
                 };
                 match call.send(&parts.method, path, &outgoing.headers, body).await {
                     Ok(response)
-                        if interception == Interception::ReadNamespace
+                        if is_shown_as_not_found(&interception)
                             && response.status() == StatusCode::FORBIDDEN =>
                     {
-                        Ok(not_found(&target, info))
+                        Ok(not_found(&interception, &target, info))
                     }
                     Ok(response)
                         if let Interception::UnjoinedNodes(text) = &interception
@@ -277,9 +277,21 @@ fn own_read_view(
     }))
 }
 
-/// The response to a read of a namespace that is none of the caller's, as if it did not exist. Tools
-/// that create what they do not find go on then.
-fn not_found(target: &Target<'_>, info: &RequestInfo) -> Response<Bytes> {
+/// Whether a refusal is shown as 404.
+fn is_shown_as_not_found(interception: &Interception) -> bool {
+    matches!(interception, Interception::ReadNamespace | Interception::ReadInUnknownNamespace)
+}
+
+/// The response to a read of a namespace that is none of the caller's, or of an object in one, as if
+/// it did not exist. Tools that create what they do not find go on then.
+fn not_found(
+    interception: &Interception,
+    target: &Target<'_>,
+    info: &RequestInfo,
+) -> Response<Bytes> {
+    if *interception == Interception::ReadInUnknownNamespace {
+        return kubernetes_status::object_not_found(target);
+    }
     let name = target.name.unwrap_or_default();
     NamespaceRefusal::new(RefusalReason::NotFound, name).response(&info.id)
 }

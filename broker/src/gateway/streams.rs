@@ -12,9 +12,8 @@ use super::{
     cancel::{CancelHandle, CloseReason},
     path::Kind,
     shown::Shown,
-    tokens::Token,
 };
-use crate::{identity::Caller, tenant::TenantName};
+use crate::{credential::CachedToken, identity::Caller, tenant::TenantName};
 
 /// How often [`Streams::drained`] looks whether requests are in flight.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -176,7 +175,7 @@ pub(super) struct Registration {
 impl Registration {
     /// Sets the token that the request is sent with. Its ServiceAccount may have replaced the one
     /// that the request was started with.
-    pub(super) fn set_token(&self, token: &Token) {
+    pub(super) fn set_token(&self, token: &CachedToken) {
         if let Some((info, _)) = self.streams.table().open.get_mut(&self.id) {
             info.credential = Some(Arc::clone(token.credential_id()));
             info.service_account = Arc::clone(token.service_account_uid());

@@ -7,6 +7,7 @@ use tenant_shared::Code;
 use super::{
     Gateway,
     interception::{Interception, NAMESPACES, OwnRequest, Representation, own_resource},
+    namespace_object::Format,
     path::{Kind, Target},
     principals::Principal,
 };
@@ -21,10 +22,14 @@ const RULES_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesrevie
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TenantRequest<'a> {
     Create,
+    /// A change of the namespace of this name.
+    Patch(&'a str),
     /// A list or watch of this resource.
     List(OwnResource),
     /// A read of the namespace of this name.
     Read(&'a str),
+    /// A read of an object in this namespace.
+    ReadIn(&'a str),
     RulesReview,
 }
 
@@ -35,12 +40,20 @@ fn tenant_request<'a>(method: &Method, target: &Target<'a>) -> Option<TenantRequ
         (&Method::POST, Some(OwnResource::Namespaces)) => Some(TenantRequest::Create),
         (&Method::GET, Some(resource)) => Some(TenantRequest::List(resource)),
         (&Method::POST, None) if path == RULES_REVIEWS => Some(TenantRequest::RulesReview),
-        (&Method::GET, None) if target.kind == Kind::Call => {
-            let name = path.strip_prefix(NAMESPACES)?.strip_prefix('/')?;
-            (!name.is_empty() && !name.contains('/')).then_some(TenantRequest::Read(name))
-        }
+        (&Method::PATCH, None) => namespace_of_path(path).map(TenantRequest::Patch),
+        (&Method::GET, None) if target.kind == Kind::Call => match namespace_of_path(path) {
+            Some(name) => Some(TenantRequest::Read(name)),
+            None if target.resource == Some("namespaces") => None,
+            None => target.name.and(target.namespace).map(TenantRequest::ReadIn),
+        },
         _ => None,
     }
+}
+
+/// The name of the namespace that a path is about, and not something in it.
+fn namespace_of_path(path: &str) -> Option<&str> {
+    let name = path.strip_prefix(NAMESPACES)?.strip_prefix('/')?;
+    (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
 impl Gateway {
@@ -57,14 +70,23 @@ impl Gateway {
     ) -> Result<Option<Interception>, ApiError> {
         let Some(request) = tenant_request(&parts.method, target) else { return Ok(None) };
         // The creation is no answer of the gateway, so it does not depend on `own_answers`.
-        if request != TenantRequest::Create && !self.own_answers {
+        let is_creation = matches!(request, TenantRequest::Create | TenantRequest::Patch(_));
+        if !is_creation && !self.own_answers {
             return Ok(None);
         }
         Ok(match request {
             TenantRequest::Create => Some(Interception::CreateNamespace),
+            // Server-side apply creates what does not exist.
+            TenantRequest::Patch(name) => (Format::of_request(&parts.headers)
+                == Some(Format::Apply)
+                && !self.is_own_namespace(principal, cluster, name))
+            .then_some(Interception::CreateNamespace),
             TenantRequest::List(resource) => Self::own_read(target, principal, cluster, resource)?,
             TenantRequest::Read(name) => (!self.is_own_namespace(principal, cluster, name))
                 .then_some(Interception::ReadNamespace),
+            TenantRequest::ReadIn(namespace) => self
+                .may_be_created(principal, cluster, namespace)
+                .then_some(Interception::ReadInUnknownNamespace),
             TenantRequest::RulesReview => {
                 let representation = Representation::negotiate(&parts.headers);
                 (representation == Some(Representation::Plain)).then_some(Interception::RulesReview)
@@ -119,6 +141,10 @@ mod tests {
             ("/api/v1/namespaces/a/", None),
             ("/api/v1/namespaces/a/status", None),
             ("/api/v1/namespaces/a/pods", None),
+            ("/api/v1/namespaces/a/pods/p", Some("ReadIn(\"a\")")),
+            ("/apis/apps/v1/namespaces/a/deployments/d", Some("ReadIn(\"a\")")),
+            ("/api/v1/namespaces/a/pods/p?watch=1", None),
+            ("/api/v1/nodes/a", None),
             ("/api/v1/namespacesx", None),
             ("/api/v2/namespaces", None),
             ("/api/v1/watch/namespaces", None),
@@ -132,7 +158,12 @@ mod tests {
         assert_eq!(read(&Method::POST, NAMESPACES).as_deref(), Some("Create"));
         assert_eq!(read(&Method::POST, "/api/v1/namespaces?dryRun=All").as_deref(), Some("Create"));
         assert_eq!(read(&Method::POST, RULES_REVIEWS).as_deref(), Some("RulesReview"));
-        for method in [Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD, Method::OPTIONS] {
+        assert_eq!(
+            read(&Method::PATCH, "/api/v1/namespaces/a?force=true").as_deref(),
+            Some("Patch(\"a\")")
+        );
+        assert_eq!(read(&Method::PATCH, "/api/v1/namespaces/a/status"), None);
+        for method in [Method::PUT, Method::DELETE, Method::HEAD, Method::OPTIONS] {
             for path in [NAMESPACES, "/api/v1/namespaces/a"] {
                 assert_eq!(read(&method, path), None, "{method} {path}");
             }

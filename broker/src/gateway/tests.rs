@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     base::{db::Tx, request_context::RequestContext},
-    credential::{self, Ledger},
+    credential::{self, Ledger, TokenCache},
     identity::BrowserSessions,
     on_engine,
     testing::{On, SA_UID, Storage},
@@ -45,6 +45,7 @@ pub(super) async fn gateway(storage: &Storage) -> Gateway {
         identity: Identity::new(db.clone(), clock.clone(), metrics.clone(), browser),
         db,
         workspaces,
+        tokens: TokenCache::new(credentials.clone(), clock.clone()),
         credentials,
         clusters,
         clock,

@@ -16,10 +16,10 @@ use super::{
     in_flight::InFlightRequest,
     path::Kind,
     principals::Principal,
-    tokens::Token,
 };
 use crate::{
     cluster::{Cluster, MAX_POOLED_BODY_BYTES, Transport, UpstreamError, UpstreamResponseBody},
+    credential::CachedToken,
     http::{ApiError, Body, body},
     identity::PresentedCredential,
     workspace::Active,
@@ -102,7 +102,7 @@ impl UpstreamCall<'_> {
 
     /// The token of the workspace. If its ServiceAccount was replaced meanwhile, the caller is
     /// authenticated again, because their session may have ended while the token was issued.
-    async fn token(&mut self) -> Result<Token, ApiError> {
+    async fn token(&mut self) -> Result<CachedToken, ApiError> {
         let token = self.gateway.tokens.get(&self.active).await?;
         if token.service_account_uid() == self.active.service_account_uid() {
             return Ok(token);
@@ -110,7 +110,7 @@ impl UpstreamCall<'_> {
         Box::pin(async {
             let principal = self.reload_principal().await?;
             self.set_principal(&principal)?;
-            self.gateway.tokens.get(&self.active).await
+            Ok(self.gateway.tokens.get(&self.active).await?)
         })
         .await
     }
@@ -136,7 +136,7 @@ impl UpstreamCall<'_> {
 
     /// Whether the API server accepts this token. A program behind `/proxy/` may respond with 401
     /// at any time, and must not make the broker issue a new token each time.
-    async fn is_token_accepted(&mut self, token: &Token) -> Result<bool, ApiError> {
+    async fn is_token_accepted(&mut self, token: &CachedToken) -> Result<bool, ApiError> {
         let uri = self.cluster.upstream().uri("/version")?;
         let probe = request(&Method::GET, uri, &HeaderMap::new(), body::full(Bytes::new()));
         let response = self.send_once(token, probe, Transport::Http1).await?;
@@ -146,7 +146,7 @@ impl UpstreamCall<'_> {
 
     async fn retry_with_new_token(
         &mut self,
-        refused: &Token,
+        refused: &CachedToken,
         retry: Option<Request<Body>>,
         transport: Transport,
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {
@@ -232,7 +232,7 @@ impl UpstreamCall<'_> {
 
     async fn send_once(
         &mut self,
-        token: &Token,
+        token: &CachedToken,
         mut request: Request<Body>,
         transport: Transport,
     ) -> Result<Response<UpstreamResponseBody>, ApiError> {

@@ -62,6 +62,7 @@ pub(super) fn rules(parameters: &Parameters) -> Vec<Rule> {
     }
     let mut rules = Vec::from(object_rules());
     rules.push(bind_rule(parameters));
+    rules.extend(read_rule(parameters));
     rules.push(definition_rule());
     for group in parameters.tenant_groups() {
         rules.extend(kind_rules(*group));
@@ -106,15 +107,7 @@ fn object_rules() -> [Rule; 3] {
 /// The rule for the ClusterRoles that the broker binds for tenants.
 fn bind_rule(parameters: &Parameters) -> Rule {
     let mut names = vec![TENANT_OWNER_ROLE.to_owned()];
-    // A permission counts once where a tier has the same role.
-    names.extend(
-        parameters
-            .tenants
-            .cluster_roles
-            .iter()
-            .map(ToString::to_string)
-            .filter(|role| !parameters.roles.contains(role)),
-    );
+    names.extend(further_cluster_roles(parameters));
     rule(
         "bind the roles that Tenants may give (tenants.cluster_roles), and the one of owners in the \
          homes of tenants",
@@ -123,6 +116,28 @@ fn bind_rule(parameters: &Parameters) -> Rule {
         names,
         &["bind"],
     )
+}
+
+/// The rule for what the ClusterRoles grant that Tenants may give.
+fn read_rule(parameters: &Parameters) -> Option<Rule> {
+    let names: Vec<String> = further_cluster_roles(parameters).collect();
+    // Without names it would hold for all ClusterRoles.
+    (!names.is_empty()).then(|| {
+        rule(
+            "read what the roles that Tenants may give grant, so that the request for a new namespace \
+             returns once the API server grants it to the owner",
+            RBAC,
+            ["clusterroles"],
+            names,
+            &["get"],
+        )
+    })
+}
+
+/// The ClusterRoles that Tenants may give, without those of tiers: a permission counts once.
+fn further_cluster_roles(parameters: &Parameters) -> impl Iterator<Item = String> {
+    let roles = parameters.tenants.cluster_roles.iter().map(ToString::to_string);
+    roles.filter(|role| !parameters.roles.contains(role))
 }
 
 /// The rule for the definitions of Tenants, whether or not the cluster has both.

@@ -1,12 +1,13 @@
 //! Amounts of a quota for the whole tenant (`scope: Tenant`), divided between its namespaces. Pure.
 //!
-//! Each namespace has a ResourceQuota of its own. The sum of their `hard` is at most the limit at
+//! Each namespace has a ResourceQuota of its own. The sum of what they grant is at most the limit at
 //! every moment: first amounts are lowered ([`lower_shares`]), and only then others are raised, by
-//! what the API server has acknowledged as free ([`raise_shares`]). Each change is a PUT with the
-//! `resourceVersion` that was read. It is exact because the API server counts usage by a write of
-//! the same object: who uses quota meanwhile causes a conflict, and the change is left for the next
-//! round. A request whose result is unknown counts as the larger of both amounts, until the object
-//! is read again after the timeout of the request.
+//! what nobody has any more ([`raise_shares`]). Admission compares with `status.hard`, which the quota
+//! controller takes from `spec.hard` some time after a change, so a namespace has the larger of both,
+//! or what it uses. Each change is a PUT with the `resourceVersion` that was read: admission counts
+//! usage by a write of the same object, so who uses quota meanwhile causes a conflict, and the change
+//! is left for the next round. A request whose result is unknown counts as the larger of both amounts,
+//! until the object is read again after the timeout of the request.
 
 use std::collections::BTreeMap;
 
@@ -28,11 +29,23 @@ pub struct ObservedQuota {
     pub resource_version: String,
     /// `spec.hard`.
     pub hard: BTreeMap<String, Quantity>,
+    /// `status.hard`, with which admission compares.
+    pub enforced: BTreeMap<String, Quantity>,
     /// `status.used`.
     pub used: BTreeMap<String, Quantity>,
     /// Whether the namespace gets a share of what is free. One over the quota of namespaces, or one
     /// that is being deleted, does not: it only keeps what it uses.
     pub grows: bool,
+}
+
+impl ObservedQuota {
+    /// Whether admission compares with the amounts that are specified for the resources of a limit.
+    pub fn is_enforced(&self, limit: &BTreeMap<String, Quantity>) -> bool {
+        let amount = |amounts: &Amounts, resource| amounts.get(resource).and_then(nanos_of);
+        limit
+            .keys()
+            .all(|resource| amount(&self.hard, resource) == amount(&self.enforced, resource))
+    }
 }
 
 /// A change of a ResourceQuota: a PUT with these amounts.
@@ -110,6 +123,8 @@ fn changes(quotas: &[ObservedQuota], hard: Vec<Amounts>) -> Vec<QuotaChange> {
 struct Share {
     /// `None`: not limited yet.
     hard: Option<i128>,
+    /// What admission may let the namespace have; `None`: not limited yet.
+    held: Option<i128>,
     used: i128,
     /// What is used, and an equal share of what is free.
     target: i128,
@@ -143,7 +158,9 @@ impl Shares {
             .iter()
             .map(|quota| {
                 let used = amount(&quota.used).unwrap_or(0);
-                Share { hard: amount(&quota.hard), used, target: used, grows: quota.grows }
+                let (hard, enforced) = (amount(&quota.hard), amount(&quota.enforced));
+                let held = hard.zip(enforced).map(|(hard, enforced)| hard.max(enforced).max(used));
+                Share { hard, held, used, target: used, grows: quota.grows }
             })
             .collect();
         let used: i128 = shares.iter().map(|share| share.used).sum();
@@ -159,14 +176,15 @@ impl Shares {
         Some(Self { limit, unit, each: each * unit, quotas: shares })
     }
 
-    /// The sum of all quotas; `None` if a namespace is not limited yet.
+    /// The sum of all quotas as they are specified; `None` if a namespace is not limited yet.
     fn granted(&self) -> Option<i128> {
         self.quotas.iter().map(|share| share.hard).sum()
     }
 
     /// What nobody has; 0 if a namespace is not limited yet.
     fn spare(&self) -> i128 {
-        let spare = self.granted().map_or(0, |granted| (self.limit - granted).max(0));
+        let held: Option<i128> = self.quotas.iter().map(|share| share.held).sum();
+        let spare = held.map_or(0, |held| (self.limit - held).max(0));
         spare - spare % self.unit
     }
 
@@ -189,13 +207,16 @@ impl Shares {
         let mut raised = Vec::new();
         for index in indexes {
             let quota = &self.quotas[index];
-            let Some(hard) = quota.hard.filter(|hard| quota.grows && *hard < quota.target) else {
+            let Some((hard, held)) =
+                quota.hard.zip(quota.held).filter(|(hard, _)| quota.grows && *hard < quota.target)
+            else {
                 continue;
             };
-            let step = spare.min(quota.target - hard);
-            if step > 0 {
-                raised.push((index, hard + step));
-                spare -= step;
+            // What the namespace has already costs nothing.
+            let amount = quota.target.min(held + spare);
+            if amount > hard {
+                raised.push((index, amount));
+                spare -= (amount - held).max(0);
             }
         }
         raised
@@ -224,6 +245,7 @@ mod tests {
             namespace: namespace.to_owned(),
             resource_version: "1".to_owned(),
             hard: amounts("pods", hard),
+            enforced: amounts("pods", hard),
             used: amounts("pods", used),
             grows: true,
         }
@@ -237,6 +259,7 @@ mod tests {
         for change in changes {
             let quota = quotas.iter_mut().find(|it| it.namespace == change.namespace).unwrap();
             quota.hard = change.hard;
+            quota.enforced = quota.hard.clone();
         }
     }
 
@@ -259,6 +282,22 @@ mod tests {
         apply(&mut quotas, lowered);
         let raised = raise_shares(&limit, &quotas);
         assert_eq!(texts(&raised), [("a", "14")]);
+    }
+
+    #[test]
+    fn slack_moves_once_admission_compares_with_the_lower_amount() {
+        let limit = amounts("pods", "20");
+        let mut quotas = [quota("a", "10", "10"), quota("b", "6", "2")];
+        quotas[1].enforced = amounts("pods", "10");
+        assert!(!quotas[1].is_enforced(&limit));
+        assert!(raise_shares(&limit, &quotas).is_empty());
+        // Meanwhile it used more than the lower amount.
+        quotas[1].used = amounts("pods", "8");
+        quotas[1].enforced = amounts("pods", "6");
+        assert!(quotas[1].is_enforced(&limit));
+        assert_eq!(texts(&raise_shares(&limit, &quotas)), [("a", "11"), ("b", "9")]);
+        quotas[1].enforced.clear();
+        assert!(raise_shares(&limit, &quotas).is_empty(), "nothing limits it");
     }
 
     #[test]
@@ -320,6 +359,7 @@ mod tests {
         {
             let quota = |namespace: &str| ObservedQuota {
                 hard: amounts(resource, "0"),
+                enforced: amounts(resource, "0"),
                 used: Amounts::new(),
                 ..quota(namespace, "0", "0")
             };
@@ -329,19 +369,22 @@ mod tests {
     }
 
     /// A namespace: its part of the limit, what of it is used, whether it grows, whether the API
-    /// server refuses its changes, and how much more it uses before each step.
-    type Case = (u64, u64, bool, bool, [u64; 2]);
+    /// server refuses its changes, how much more it uses before each step, and whether the quota
+    /// controller takes over its amounts after each step.
+    type Case = (u64, u64, bool, bool, [u64; 2], [bool; 2]);
 
-    fn sum_of_hard(quotas: &[ObservedQuota]) -> i128 {
-        quotas.iter().map(|quota| nanos_of(&quota.hard["pods"]).unwrap()).sum()
+    fn sum_of_granted(quotas: &[ObservedQuota]) -> i128 {
+        let amount = |amounts: &Amounts| nanos_of(&amounts["pods"]).unwrap();
+        quotas.iter().map(|quota| amount(&quota.hard).max(amount(&quota.enforced))).sum()
     }
 
     /// Namespaces use more, as far as their quotas allow, at the same time as a change is made.
     fn use_more(quotas: &mut [ObservedQuota], cases: &[Case], step: usize) {
         for (quota, case) in quotas.iter_mut().zip(cases) {
-            let (hard, used) = (&quota.hard["pods"], &quota.used["pods"]);
+            let (hard, used) = (&quota.enforced["pods"], &quota.used["pods"]);
+            let (hard, used) = (nanos_of(hard).unwrap(), nanos_of(used).unwrap());
             let more = i128::from(case.4[step]) * NANOS_PER_UNIT;
-            let used = (nanos_of(used).unwrap() + more).min(nanos_of(hard).unwrap());
+            let used = (used + more).min(hard.max(used));
             quota.used.insert("pods".to_owned(), quantity_of(used));
         }
     }
@@ -350,7 +393,11 @@ mod tests {
         #[test]
         fn the_sum_is_within_the_limit_at_every_moment(
             cases in proptest::collection::vec(
-                (0..50_u64, 0..50_u64, any::<bool>(), any::<bool>(), [0..9_u64, 0..9_u64]), 1..7,
+                (
+                    0..50_u64, 0..50_u64, any::<bool>(), any::<bool>(), [0..9_u64, 0..9_u64],
+                    [any::<bool>(), any::<bool>()],
+                ),
+                1..7,
             ),
             spare in 0..30_u64,
         ) {
@@ -362,25 +409,29 @@ mod tests {
                 let quota = quota(&index.to_string(), &case.0.to_string(), &used);
                 ObservedQuota { grows: case.2, ..quota }
             }).collect();
-            for round in 0..3 {
+            for round in 0..4 {
+                // In the last rounds nothing is refused, and everything is taken over.
+                let is_quiet = round >= 2;
                 for (step, plan) in [lower_shares, raise_shares].into_iter().enumerate() {
                     for change in plan(&limit, &quotas) {
                         let index: usize = change.namespace.parse().unwrap();
-                        // In the last round nothing is refused.
-                        if round == 2 || !cases[index].3 {
-                            apply(&mut quotas, vec![change]);
+                        if is_quiet || !cases[index].3 {
+                            quotas[index].hard = change.hard;
                         }
-                        prop_assert!(sum_of_hard(&quotas) <= most);
+                        prop_assert!(sum_of_granted(&quotas) <= most);
                     }
-                    if round < 2 {
+                    for (quota, case) in quotas.iter_mut().zip(&cases) {
+                        if is_quiet || case.5[step] {
+                            quota.enforced = quota.hard.clone();
+                        }
+                    }
+                    if !is_quiet {
                         use_more(&mut quotas, &cases, step);
                     }
                 }
             }
-            for quota in &quotas {
-                let (hard, used) = (nanos_of(&quota.hard["pods"]), nanos_of(&quota.used["pods"]));
-                prop_assert!(used <= hard);
-            }
+            let used: i128 = quotas.iter().map(|quota| nanos_of(&quota.used["pods"]).unwrap()).sum();
+            prop_assert!(used <= most);
             // What is free is granted, and then nothing changes any more.
             if quotas.iter().any(|quota| quota.grows) {
                 prop_assert!(lower_shares(&limit, &quotas).is_empty());

@@ -85,7 +85,8 @@ pub(super) fn only_grants_more(live: Option<&Object>, wanted: &Object) -> bool {
     })
 }
 
-/// Brings an object other than a namespace to its desired state. Returns whether it was changed.
+/// Brings an object other than a namespace to its desired state. Returns the object as the API server
+/// has it then.
 ///
 /// # Errors
 /// A request failed; [`ClusterError::Conflict`] if the object was changed again and again.
@@ -93,12 +94,12 @@ pub(super) async fn ensure(
     cluster: &Cluster,
     live: Option<&Object>,
     wanted: &Object,
-) -> Result<bool, ClusterError> {
+) -> Result<Object, ClusterError> {
     let mut live = live.cloned();
     let mut attempt = 1;
     loop {
         let result = match (change_of(live.as_ref(), wanted), &live) {
-            (Change::Keep, _) => return Ok(false),
+            (Change::Keep, Some(live)) => return Ok(live.clone()),
             (Change::Update, Some(live)) => cluster.update_object(live, wanted).await,
             (Change::Replace, Some(live)) => match cluster.delete_object(live).await {
                 Ok(()) => cluster.create_object(wanted).await,
@@ -107,14 +108,14 @@ pub(super) async fn ensure(
             (_, _) => cluster.create_object(wanted).await,
         };
         match result {
-            Ok(_) => {
+            Ok(written) => {
                 tracing::info!(
                     kind = wanted.kind(),
                     namespace = namespace_of(wanted),
                     object = name_of(wanted),
                     "object of a tenant changed to its desired state"
                 );
-                return Ok(true);
+                return Ok(written);
             }
             // Somebody made, changed or deleted it meanwhile.
             Err(ClusterError::Conflict(_) | ClusterError::NotFound(_))

@@ -1,8 +1,16 @@
 //! Amounts that hold for all namespaces of a tenant together, divided between their ResourceQuotas.
 //! The sum of what is granted is at most the limit at every moment: see
 //! [`crate::tenant::lower_shares`].
+//!
+//! The quota controller counts the objects of a namespace anew when its amounts change. It misses
+//! objects that were admitted and are not in its copy yet, and admission then lets the namespace have
+//! as many more. So amounts are changed only if the namespace used no quota for
+//! [`SETTLE_INTERVAL`], which the version of the quota shows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::api::resource::Quantity};
 use kube::ResourceExt as _;
@@ -13,6 +21,10 @@ use crate::{
     cluster::{ClusterError, nanos_of},
     tenant::{ObservedQuota, QuotaChange, TenantName, lower_shares, raise_shares},
 };
+
+/// How long a namespace has to have used no quota before its amounts are changed: longer than an
+/// object takes from its admission to the quota controller.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A quota is nearly exhausted if less than this part of it is left.
 const NEARLY_EXHAUSTED_PART: i128 = 10;
@@ -35,7 +47,8 @@ pub(super) fn is_nearly_exhausted(quota: &ResourceQuota) -> bool {
 impl TenantController {
     /// Divides the limits of a tenant between its namespaces; those in `growing` get shares of what
     /// is free, and the others keep what they use. Returns false if a quota was used or changed
-    /// meanwhile, so that the limits have to be divided again.
+    /// meanwhile, or admission still compares with earlier amounts, so that the limits have to be
+    /// divided again.
     ///
     /// # Errors
     /// A request failed.
@@ -57,7 +70,9 @@ impl TenantController {
                 all.iter().filter(|quota| quota.name_any() == *name).cloned().collect();
             let changes = lower_shares(limit, &observe(&quotas, growing));
             is_done &= self.write(&mut quotas, changes).await?;
-            let changes = raise_shares(limit, &observe(&quotas, growing));
+            let observed = observe(&quotas, growing);
+            is_done &= observed.iter().all(|quota| quota.is_enforced(limit));
+            let changes = raise_shares(limit, &observed);
             match self.write(&mut quotas, changes).await {
                 Ok(written) => is_done &= written,
                 Err(error @ ClusterError::Unavailable(_)) => {
@@ -78,6 +93,14 @@ impl TenantController {
         changes: Vec<QuotaChange>,
     ) -> Result<bool, ClusterError> {
         let mut is_done = true;
+        let may_be_used = |change: &QuotaChange| {
+            let mut quotas = quotas.iter();
+            let quota = quotas.find(|it| it.namespace().as_deref() == Some(&*change.namespace));
+            quota.is_some_and(may_be_used)
+        };
+        if changes.iter().any(may_be_used) {
+            tokio::time::sleep(SETTLE_INTERVAL).await;
+        }
         for change in changes {
             let of_namespace = |quota: &&mut ResourceQuota| {
                 quota.namespace().as_deref() == Some(&*change.namespace)
@@ -100,18 +123,27 @@ impl TenantController {
     }
 }
 
+/// Whether objects that a quota counts may be under way: it counts some, or allows some.
+fn may_be_used(quota: &ResourceQuota) -> bool {
+    let status = quota.status.iter();
+    let mut amounts = status.flat_map(|status| status.hard.iter().chain(&status.used)).flatten();
+    amounts.any(|(_, amount)| nanos_of(amount) != Some(0))
+}
+
 fn observe(quotas: &[ResourceQuota], growing: &BTreeSet<&str>) -> Vec<ObservedQuota> {
     quotas
         .iter()
         .map(|quota| {
             let namespace = quota.namespace().unwrap_or_default();
             let hard = quota.spec.as_ref().and_then(|spec| spec.hard.clone());
+            let enforced = quota.status.as_ref().and_then(|status| status.hard.clone());
             let used = quota.status.as_ref().and_then(|status| status.used.clone());
             ObservedQuota {
                 grows: growing.contains(namespace.as_str()),
                 namespace,
                 resource_version: quota.resource_version().unwrap_or_default(),
                 hard: hard.unwrap_or_default(),
+                enforced: enforced.unwrap_or_default(),
                 used: used.unwrap_or_default(),
             }
         })
@@ -145,6 +177,15 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_that_allows_and_counts_nothing_is_not_used() {
+        for (hard, used, expected) in [("0", "0", false), ("1", "0", true), ("0", "1", true)] {
+            let status = json!({"hard": {"pods": hard}, "used": {"pods": used}});
+            assert_eq!(may_be_used(&quota("solar-a", &status)), expected, "{hard} {used}");
+        }
+        assert!(!may_be_used(&quota("solar-a", &json!({}))));
+    }
+
+    #[test]
     fn a_quota_is_observed_with_its_version_and_use() {
         let status = json!({"hard": {"pods": "4"}, "used": {"pods": "3"}});
         let quotas = [quota("solar-a", &status), quota("solar-over", &json!({}))];
@@ -156,6 +197,7 @@ mod tests {
             namespace: "solar-a".to_owned(),
             resource_version: "7".to_owned(),
             hard: amounts("10"),
+            enforced: amounts("4"),
             used: amounts("3"),
             grows: true,
         };

@@ -5,15 +5,21 @@
 //! leaves the objects of a new namespace to the request for a moment, but may work on the tenant at
 //! the same time, because the request holds no lease: objects that exist already are compared, and
 //! amounts for the whole tenant are left as they are.
+//!
+//! Without a lease nothing keeps others from suspending the tenant, changing it or ending memberships
+//! meanwhile ([`super::basis`]). That is compared before the bindings are written, and once more
+//! after that, because who changed it may not have seen them: bindings that follow from what has
+//! changed are deleted again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::{core::v1::Namespace, rbac::v1::RoleBinding};
 
 use super::{
     TenantController,
     apply::{ensure, is_to_be_made},
+    basis::{Basis, BasisState},
     error::ReconcileError,
     snapshot::name_of,
     withdraw::{MAX_IN_FLIGHT, title},
@@ -22,10 +28,12 @@ use crate::{
     base::error_chain,
     cluster::{ClusterError, HomeState, Object},
     tenant::{
-        Condition, Inputs, NamespaceStatus, Tenant, TenantName, TenantRow, TenantStatus,
-        desired_state, home_name,
+        Condition, Inputs, NamespaceStatus, Tenant, TenantName, TenantRow, desired_state, home_name,
     },
 };
+
+/// How often the bindings of a namespace are written anew because the tenant changed meanwhile.
+const MAX_ATTEMPTS: u32 = 4;
 
 /// A namespace that a person requested was not created, or not with all of its objects.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +65,26 @@ pub enum CreateNamespaceError {
     NotActive(TenantName),
 }
 
+/// What a person requests.
+#[derive(Clone, Copy, Debug)]
+pub struct NamespaceRequest<'a> {
+    /// Name of the namespace.
+    pub name: &'a str,
+    /// Its labels. Those that the Tenant or the broker sets win.
+    pub labels: &'a BTreeMap<String, String>,
+    /// Its annotations, likewise.
+    pub annotations: &'a BTreeMap<String, String>,
+}
+
+/// A namespace with all of its objects.
+#[derive(Debug)]
+pub struct CreatedNamespace {
+    /// The namespace, as the API server made it.
+    pub namespace: Namespace,
+    /// Its RoleBindings that the broker made, as the API server has them.
+    pub bindings: Vec<RoleBinding>,
+}
+
 /// The objects of a namespace in the order of their creation.
 #[derive(Debug, Default)]
 struct NewNamespace {
@@ -67,54 +95,89 @@ struct NewNamespace {
     shared: BTreeSet<String>,
 }
 
+impl NewNamespace {
+    /// Whether its bindings give somebody a role that those of the other one do not give, or its
+    /// limits are others.
+    fn grants_more_than(&self, other: &Self) -> bool {
+        let has_more = |binding: &Object| {
+            let mut others = other.bindings.iter();
+            let counterpart = others.find(|other| name_of(other) == name_of(binding));
+            counterpart.is_none_or(|counterpart| binding.binds_more_than(counterpart))
+        };
+        self.limits != other.limits || self.bindings.iter().any(has_more)
+    }
+}
+
 impl TenantController {
     /// Creates a namespace whose row was claimed in the status `Creating`: the namespace, its quotas
-    /// and limits, and then its RoleBindings. The row is `Active` afterwards. Returns the namespace
-    /// as the API server made it.
+    /// and limits, and then its RoleBindings. The row is `Active` afterwards.
     ///
     /// The caller checked that the tenant may have this name and that people may set these labels
-    /// and annotations. Those that the Tenant or the broker sets win. Amounts for the whole tenant
-    /// are 0 until the controller divides them, which it does soon after.
+    /// and annotations. `tenant` is the object as the API server returned it just now, with its
+    /// `metadata.generation`. Amounts for the whole tenant are 0 until the controller divides them,
+    /// which it does soon after.
     ///
     /// # Errors
     /// See [`CreateNamespaceError`].
     pub async fn create_namespace(
         &self,
         row: &TenantRow,
-        tenant: &Tenant,
-        name: &str,
-        labels: &BTreeMap<String, String>,
-        annotations: &BTreeMap<String, String>,
-    ) -> Result<Namespace, CreateNamespaceError> {
-        let creation = self.creations.begin(&self.queue, &row.name, name);
-        let created = Box::pin(self.create(row, tenant, name, (labels, annotations))).await;
+        tenant: (&Tenant, Option<i64>),
+        request: NamespaceRequest<'_>,
+    ) -> Result<CreatedNamespace, CreateNamespaceError> {
+        let creation = self.creations.begin(&self.queue, &row.name, request.name);
+        let created = Box::pin(self.create(row, tenant, request)).await;
         if created.is_ok() {
-            tracing::info!(tenant = %row.name, namespace = name, "namespace created");
+            tracing::info!(tenant = %row.name, namespace = request.name, "namespace created");
         }
         drop(creation);
         created
     }
 
-    async fn create(
+    /// The RoleBindings that the broker makes in a namespace, as far as they exist.
+    ///
+    /// # Errors
+    /// The cluster or the database failed.
+    pub async fn bindings_of_namespace(
         &self,
         row: &TenantRow,
         tenant: &Tenant,
-        name: &str,
-        metadata: (&BTreeMap<String, String>, &BTreeMap<String, String>),
-    ) -> Result<Namespace, CreateNamespaceError> {
+        namespace: &str,
+    ) -> Result<Vec<RoleBinding>, ReconcileError> {
+        let basis = Basis::new(tenant, None, self.members(row).await?);
+        let mut bindings = Vec::new();
+        for wanted in self.objects_of_namespace(&basis, namespace).bindings {
+            if let Some(Object::RoleBinding(live)) = self.cluster.get_object(&wanted).await? {
+                bindings.push(*live);
+            }
+        }
+        Ok(bindings)
+    }
+
+    async fn create(
+        &self,
+        row: &TenantRow,
+        (tenant, generation): (&Tenant, Option<i64>),
+        request: NamespaceRequest<'_>,
+    ) -> Result<CreatedNamespace, CreateNamespaceError> {
+        let name = request.name;
         let not_created = |source: ReconcileError| {
             let (namespace, source) = (name.to_owned(), Box::new(source));
             CreateNamespaceError::NotCreated { namespace, source }
         };
-        let unfinished = |source: ReconcileError| {
-            let (namespace, source) = (name.to_owned(), Box::new(source));
-            CreateNamespaceError::Unfinished { namespace, source }
-        };
-        let mut new = self.plan(row, tenant, name).await.map_err(not_created)?;
-        add_metadata(&mut new.namespace, metadata);
+        let unfinished = |source: ReconcileError| unfinished(name, source);
+        let (members, ()) = tokio::try_join!(self.members(row), self.require_home(&row.name))
+            .map_err(not_created)?;
+        let basis = Basis::new(tenant, generation, members);
+        let mut new = self.objects_of_namespace(&basis, name);
+        add_metadata(&mut new.namespace, (request.labels, request.annotations));
         let wanted = Object::Namespace(Box::new(std::mem::take(&mut new.namespace)));
-        let created = match self.cluster.create_object(&wanted).await {
-            Ok(created) => created,
+        let namespace = match self.cluster.create_object(&wanted).await {
+            Ok(Object::Namespace(created)) => *created,
+            Ok(other) => {
+                let what = format!("the API server created a {} instead", other.kind());
+                return Err(unfinished(ClusterError::Conflict(what).into()));
+            }
             Err(ClusterError::Conflict(_)) => {
                 return Err(CreateNamespaceError::Exists(name.to_owned()));
             }
@@ -122,28 +185,17 @@ impl TenantController {
             Err(error @ ClusterError::Unavailable(_)) => return Err(unfinished(error.into())),
             Err(error) => return Err(not_created(error.into())),
         };
-        let filled = self.fill(name, &new).await;
-        // Whoever suspended or closed the tenant meanwhile may not have seen the bindings.
-        let is_active = self.is_active(row).await;
-        if !matches!(is_active, Ok(true)) {
-            self.delete_bindings(row, &new.bindings).await;
-        }
-        if !is_active.map_err(|error| unfinished(error.into()))? {
-            return Err(CreateNamespaceError::NotActive(row.name.clone()));
-        }
-        filled.map_err(|error| unfinished(error.into()))?;
+        let bindings = Box::pin(self.fill(row, name, basis, new)).await?;
         let (creating, active) = ([NamespaceStatus::Creating], NamespaceStatus::Active);
         let recorded = self.tenants.set_namespace_status(row.id, name, &creating, active).await;
         if !recorded.map_err(|error| unfinished(error.into()))? {
-            self.require_counted(row, name, &new).await?;
+            self.require_counted(row, name, &bindings).await?;
         }
-        match created {
-            Object::Namespace(created) => Ok(*created),
-            other => {
-                let what = format!("the API server created a {} instead", other.kind());
-                Err(unfinished(ClusterError::Conflict(what).into()))
-            }
-        }
+        let bindings = bindings.into_iter().filter_map(|binding| match binding {
+            Object::RoleBinding(binding) => Some(*binding),
+            _ => None,
+        });
+        Ok(CreatedNamespace { namespace, bindings: bindings.collect() })
     }
 
     /// Checks that the row of a namespace is still the tenant's, after somebody else changed its
@@ -152,7 +204,7 @@ impl TenantController {
         &self,
         row: &TenantRow,
         name: &str,
-        new: &NewNamespace,
+        bindings: &[Object],
     ) -> Result<(), CreateNamespaceError> {
         let rows = self.tenants.namespaces(row.id).await;
         if let Ok(rows) = &rows
@@ -160,34 +212,27 @@ impl TenantController {
         {
             return Ok(());
         }
-        self.delete_bindings(row, &new.bindings).await;
+        self.delete_bindings(row, bindings).await;
         let lost = ClusterError::Conflict("its row was changed meanwhile".to_owned());
-        let source = Box::new(rows.err().map_or_else(|| lost.into(), ReconcileError::from));
-        Err(CreateNamespaceError::Unfinished { namespace: name.to_owned(), source })
+        Err(unfinished(name, rows.err().map_or_else(|| lost.into(), ReconcileError::from)))
+    }
+
+    /// Checks that the namespace with the name of the home is not somebody else's: nobody has rights
+    /// in such a tenant.
+    async fn require_home(&self, tenant: &TenantName) -> Result<(), ReconcileError> {
+        let state = self.cluster.home_state(&home_name(tenant), tenant.as_str()).await?;
+        if state == HomeState::Foreign {
+            return Err(ClusterError::Conflict(Condition::home_taken(tenant).message).into());
+        }
+        Ok(())
     }
 
     /// The objects that a new namespace has.
-    async fn plan(
-        &self,
-        row: &TenantRow,
-        tenant: &Tenant,
-        name: &str,
-    ) -> Result<NewNamespace, ReconcileError> {
-        let home = home_name(&row.name);
-        let home = async {
-            let state = self.cluster.home_state(&home, row.name.as_str()).await;
-            state.map_err(ReconcileError::from)
-        };
-        let (members, home) = tokio::try_join!(self.members(row), home)?;
-        if home == HomeState::Foreign {
-            // Nobody has rights in such a tenant.
-            let condition = Condition::home_taken(&row.name);
-            return Err(ClusterError::Conflict(condition.message).into());
-        }
+    fn objects_of_namespace(&self, basis: &Basis, name: &str) -> NewNamespace {
         let mut desired = desired_state(&Inputs {
-            tenant,
+            tenant: &basis.tenant,
             suspended: false,
-            members: &members,
+            members: &basis.members,
             namespaces: &[name],
             settings: &self.settings,
             tiers: &self.tiers,
@@ -201,18 +246,63 @@ impl TenantController {
                 _ => new.limits.push(object),
             }
         }
-        Ok(new)
+        new
     }
 
-    /// Makes quotas and limits, and then bindings. If one fails, the others of its kind are made
-    /// nevertheless.
-    async fn fill(&self, namespace: &str, new: &NewNamespace) -> Result<(), ClusterError> {
-        let limits: Vec<_> =
-            new.limits.iter().map(|wanted| self.make_limit(namespace, wanted, new)).collect();
-        all(limits).await?;
-        let bindings: Vec<_> =
-            new.bindings.iter().map(|wanted| ensure(&self.cluster, None, wanted)).collect();
-        all(bindings).await
+    /// Makes quotas and limits, and then bindings, from the tenant as it is before and after that.
+    /// Returns the bindings as the API server has them.
+    async fn fill(
+        &self,
+        row: &TenantRow,
+        name: &str,
+        mut basis: Basis,
+        mut new: NewNamespace,
+    ) -> Result<Vec<Object>, CreateNamespaceError> {
+        let not_active = || CreateNamespaceError::NotActive(row.name.clone());
+        for _ in 0..MAX_ATTEMPTS {
+            let limits: Vec<_> =
+                new.limits.iter().map(|wanted| self.make_limit(name, wanted, &new)).collect();
+            all(limits).await.map_err(|error| unfinished(name, error.into()))?;
+            let before = self.compare_basis(row, &basis).await;
+            match before.map_err(|error| unfinished(name, error))? {
+                BasisState::Same => {}
+                BasisState::NotActive => return Err(not_active()),
+                BasisState::Changed(changed) => {
+                    let fresh = self.objects_of_namespace(&changed, name);
+                    let has_limits = fresh.limits == new.limits;
+                    (new, basis) = (fresh, *changed);
+                    if !has_limits {
+                        continue;
+                    }
+                }
+            }
+            let requests: Vec<_> =
+                new.bindings.iter().map(|wanted| ensure(&self.cluster, None, wanted)).collect();
+            let written = all(requests).await;
+            let after = self.compare_basis(row, &basis).await;
+            let is_right = match &after {
+                Ok(BasisState::Same) => true,
+                // What is missing the controller adds.
+                Ok(BasisState::Changed(changed)) => {
+                    !new.grants_more_than(&self.objects_of_namespace(changed, name))
+                }
+                Ok(BasisState::NotActive) | Err(_) => false,
+            };
+            if is_right {
+                return written.map_err(|error| unfinished(name, error.into()));
+            }
+            // Whoever changed the tenant may not have seen the bindings. One that was asked for
+            // without an answer may exist, too.
+            self.delete_bindings(row, &new.bindings).await;
+            match after.map_err(|error| unfinished(name, error))? {
+                BasisState::Changed(changed) => {
+                    (new, basis) = (self.objects_of_namespace(&changed, name), *changed);
+                }
+                BasisState::Same | BasisState::NotActive => return Err(not_active()),
+            }
+        }
+        let busy = "the tenant was changed again and again meanwhile".to_owned();
+        Err(unfinished(name, ClusterError::Conflict(busy).into()))
     }
 
     /// Makes a quota or limits, and waits until a quota limits the namespace.
@@ -240,11 +330,6 @@ impl TenantController {
         Ok(())
     }
 
-    async fn is_active(&self, row: &TenantRow) -> sqlx::Result<bool> {
-        let now = self.tenants.by_id(row.id).await?;
-        Ok(now.is_some_and(|row| row.status == TenantStatus::Active))
-    }
-
     /// Deletes bindings, also one that a request without an answer made. The controller deletes what
     /// is left.
     async fn delete_bindings(&self, row: &TenantRow, bindings: &[Object]) {
@@ -254,7 +339,7 @@ impl TenantController {
         for error in results.into_iter().filter_map(Result::err) {
             tracing::error!(
                 tenant = %row.name, error,
-                "a binding in a new namespace of a tenant that is not active was not deleted"
+                "a binding in a new namespace of a tenant that changed was not deleted"
             );
         }
     }
@@ -270,13 +355,18 @@ impl TenantController {
     }
 }
 
+fn unfinished(namespace: &str, source: ReconcileError) -> CreateNamespaceError {
+    let (namespace, source) = (namespace.to_owned(), Box::new(source));
+    CreateNamespaceError::Unfinished { namespace, source }
+}
+
 /// Waits for all requests. Returns the first error.
 async fn all<T>(
     requests: Vec<impl Future<Output = Result<T, ClusterError>>>,
-) -> Result<(), ClusterError> {
+) -> Result<Vec<T>, ClusterError> {
     let results: Vec<Result<T, ClusterError>> =
         stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-    results.into_iter().try_for_each(|result| result.map(drop))
+    results.into_iter().collect()
 }
 
 /// Adds labels and annotations below those that the namespace has.

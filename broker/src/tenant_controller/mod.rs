@@ -26,12 +26,13 @@
 //! | `snapshot`, `apply`, `grant`, `withdraw`, `balance` | live objects, and their changes |
 //! | `foreign_bindings` | RoleBindings that others made under names of the broker |
 //! | `drift` | what others deleted or altered, for the audit trail |
-//! | `create`, `creations` | a namespace that a person requested |
+//! | `create`, `basis`, `creations` | a namespace that a person requested |
 //! | `suspend` | suspension and resumption |
 //! | `report` | the status of the object |
 
 mod apply;
 mod balance;
+mod basis;
 mod changes;
 mod cleanup;
 mod close;
@@ -70,7 +71,7 @@ use k8s_openapi::api::core::v1::LimitRange;
 use tokio::{sync::Notify, task::JoinSet};
 use uuid::Uuid;
 
-pub use create::CreateNamespaceError;
+pub use create::{CreateNamespaceError, CreatedNamespace, NamespaceRequest};
 pub use error::ReconcileError;
 pub use namespaces::{has_label_of_a_move, is_terminating};
 pub use reconcile::RECONCILE_OUTCOMES;

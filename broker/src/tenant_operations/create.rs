@@ -13,13 +13,14 @@ use uuid::Uuid;
 use super::{TenantOperations, error::TenantError, fresh::FreshTenant};
 use crate::{
     audit::{self, Action},
+    base::request_context::in_request_context,
     cluster::{ClusterError, Object},
     identity::Caller,
     tenant::{
         Claim, NamespaceNameError, NamespaceStatus, Tenant, TenantName, check_namespace_name,
         check_requested_metadata, check_required_metadata, prefixes_of,
     },
-    tenant_controller::{CreateNamespaceError, has_label_of_a_move},
+    tenant_controller::{CreateNamespaceError, NamespaceRequest, has_label_of_a_move},
 };
 
 /// Characters of the name of a namespace in an audit row.
@@ -47,7 +48,8 @@ struct ClaimedNamespace<'a> {
 
 impl TenantOperations {
     /// Creates a namespace of a tenant with all of its objects, and returns it as the API server
-    /// does. The caller becomes a member first. A request that was interrupted can be repeated.
+    /// does, once the API server grants the caller their rights in it; after 2 s without that. The
+    /// caller becomes a member first. A request that was interrupted can be repeated.
     ///
     /// # Errors
     /// [`TenantError::NotFound`], also if the caller may not see the tenant; the caller does not own
@@ -72,7 +74,7 @@ impl TenantOperations {
                 operations.create(&caller, &tenant, &request).await
             }
         };
-        let created = match tokio::spawn(creation.in_current_span()).await {
+        let created = match tokio::spawn(in_request_context(creation.in_current_span())).await {
             Ok(created) => created,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(error) => {
@@ -106,13 +108,25 @@ impl TenantOperations {
         check_metadata(&fresh.tenant, request)?;
         let membership = self.membership(caller, &fresh).await?;
         let claimed = self.claim(caller, &fresh, &request.name, membership).await?;
-        let (row, name) = (&fresh.row, claimed.name);
-        let (labels, annotations) = (&request.labels, &request.annotations);
-        let creation =
-            self.controller.create_namespace(row, &fresh.tenant, name, labels, annotations);
-        match Box::pin(creation).await {
-            Ok(namespace) => Ok(namespace),
-            Err(error) => Box::pin(self.after_failure(&claimed, error)).await,
+        let CreateNamespaceRequest { name, labels, annotations } = request;
+        let request = NamespaceRequest { name, labels, annotations };
+        let tenant = (&fresh.tenant, fresh.generation);
+        // The review needs a token, which is issued while the namespace is created.
+        let (created, review) = tokio::join!(
+            Box::pin(self.controller.create_namespace(&fresh.row, tenant, request)),
+            Box::pin(self.prepare_review(caller, &fresh, membership)),
+        );
+        match created {
+            Ok(created) => {
+                let of = (&fresh.row.name, name.as_str());
+                self.until_in_force(review, of, &created.bindings).await;
+                Ok(created.namespace)
+            }
+            Err(error) => {
+                let namespace = Box::pin(self.after_failure(&claimed, error)).await?;
+                Box::pin(self.until_in_force_again(review, &fresh, name)).await;
+                Ok(namespace)
+            }
         }
     }
 

@@ -15,10 +15,22 @@ pub(super) struct FreshTenant {
     /// The open row of the object.
     pub(super) row: TenantRow,
     pub(super) tenant: Tenant,
+    /// `metadata.generation` of the object.
+    pub(super) generation: Option<i64>,
     /// The rights of the caller.
     pub(super) rights: Rights,
     /// Whether the object is being deleted.
     is_terminating: bool,
+}
+
+/// A Tenant as the API server has it.
+#[derive(Debug)]
+pub(super) struct LiveTenant {
+    pub(super) tenant: Tenant,
+    /// `metadata.generation` of the object.
+    generation: Option<i64>,
+    /// Whether the object is being deleted.
+    pub(super) is_terminating: bool,
 }
 
 impl FreshTenant {
@@ -67,19 +79,19 @@ impl TenantOperations {
         caller: &Caller,
         row: TenantRow,
     ) -> Result<FreshTenant, TenantError> {
-        let (tenant, is_terminating) = self.read_tenant(&row).await?;
+        let LiveTenant { tenant, generation, is_terminating } = self.read_tenant(&row).await?;
         let rights = rights_of(&tenant, &self.person(caller).await?, &self.settings);
         if !rights.is_member() {
             return Err(WorkspaceError::NotMember(row.name.to_string()).into());
         }
-        Ok(FreshTenant { row, tenant, rights, is_terminating })
+        Ok(FreshTenant { row, tenant, generation, rights, is_terminating })
     }
 
-    /// Reads the Tenant of a row from the API server, and whether it is being deleted.
+    /// Reads the Tenant of a row from the API server.
     ///
     /// # Errors
     /// [`TenantError::NotFound`] if the object is gone; the Tenant is not valid or cannot be read.
-    pub(super) async fn read_tenant(&self, row: &TenantRow) -> Result<(Tenant, bool), TenantError> {
+    pub(super) async fn read_tenant(&self, row: &TenantRow) -> Result<LiveTenant, TenantError> {
         let object = self.cluster.get_custom(&row.group.resource(), row.name.as_str()).await?;
         let object = match object {
             CustomObject::Found(object) if row.is_row_of(&object.metadata) => object,
@@ -97,6 +109,10 @@ impl TenantOperations {
                          out; its condition Invalid says which one",
             });
         };
-        Ok((tenant, object.metadata.deletion_timestamp.is_some()))
+        Ok(LiveTenant {
+            tenant,
+            generation: object.metadata.generation,
+            is_terminating: object.metadata.deletion_timestamp.is_some(),
+        })
     }
 }

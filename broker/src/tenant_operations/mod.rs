@@ -13,6 +13,7 @@
 //! | `list`, `members` | reads |
 //! | `join`, `bound` | membership |
 //! | `choose`, `create`, `creation_turns` | creation of namespaces |
+//! | `in_force`, `distinctive_access` | the wait until the rights in a new namespace are in force |
 //! | `authorize` | authorization of what administrators do |
 //! | `suspend` | suspension and resumption |
 //! | `write` | creation, change and deletion of Tenants |
@@ -23,8 +24,10 @@ mod bound;
 mod choose;
 mod create;
 mod creation_turns;
+mod distinctive_access;
 mod error;
 mod fresh;
+mod in_force;
 mod join;
 mod list;
 mod members;
@@ -45,6 +48,7 @@ pub use write::{DeleteOptions, TenantWriteError, WriteOptions};
 use crate::{
     base::{clock::Clock, db::Db, telemetry::Metrics},
     cluster::Cluster,
+    credential::TokenCache,
     identity::{self, PersonRules},
     tenant::{TenantCache, TenantName, TenantSettings, Tenants},
     tenant_controller::TenantController,
@@ -72,6 +76,8 @@ pub struct Dependencies {
     pub cache: TenantCache,
     /// The memberships.
     pub workspaces: Workspaces,
+    /// The tokens of memberships, for reviews of their rights.
+    pub tokens: TokenCache,
     /// How people are named in Tenants.
     pub person_rules: PersonRules,
     /// Settings of tenants.
@@ -92,6 +98,7 @@ pub struct TenantOperations {
     controller: Arc<TenantController>,
     cache: TenantCache,
     workspaces: Workspaces,
+    tokens: TokenCache,
     person_rules: Arc<PersonRules>,
     settings: Arc<TenantSettings>,
     default_tier: Arc<str>,
@@ -118,6 +125,7 @@ impl TenantOperations {
             controller,
             cache,
             workspaces: dependencies.workspaces,
+            tokens: dependencies.tokens,
             person_rules: Arc::new(dependencies.person_rules),
             settings: Arc::new(dependencies.settings),
             default_tier: dependencies.default_tier.into(),

@@ -14,7 +14,7 @@ use tenant_shared::{
     WORKSPACE_LABEL, is_stricter_pod_security,
 };
 
-use super::{TenantOperations, error::TenantError};
+use super::{TenantOperations, error::TenantError, fresh::LiveTenant};
 use crate::{
     access::{MoveNamespaces, Permit},
     cluster::{BindingsText, POD_SECURITY, binds_outsiders},
@@ -75,7 +75,7 @@ impl TenantOperations {
         namespace: &str,
     ) -> Result<PlannedMove, TenantError> {
         let to = self.tenants.by_name(to).await?.ok_or(TenantError::NotFound)?;
-        let (tenant, is_terminating) = self.read_tenant(&to).await?;
+        let LiveTenant { tenant, is_terminating, .. } = self.read_tenant(&to).await?;
         let missing = || TenantError::NoNamespace(namespace.to_owned());
         let live = self.cluster.namespace(namespace).await?.ok_or_else(missing)?;
         let row = self.tenants.namespace_row(namespace).await?;

@@ -52,6 +52,9 @@ enum Part {
         /// Number of crashes
         #[arg(long, default_value_t = 100)]
         crashes: usize,
+        /// Number of moves of a namespace with a kill each
+        #[arg(long, default_value_t = 12)]
+        moves: usize,
         /// Seed of the random numbers, to repeat a run; by default another one each time
         #[arg(long)]
         seed: Option<u64>,
@@ -93,12 +96,12 @@ async fn run(args: &Args) -> Result<()> {
         Part::Keycloak => Box::pin(keycloak::run()).await,
         Part::Restore { workspaces, real } => Box::pin(restore::run(workspaces, real)).await,
         Part::Streams { minutes } => Box::pin(streams::run(Duration::from_mins(minutes))).await,
-        Part::Tenants { changes, namespaces, crashes, seed } => {
+        Part::Tenants { changes, namespaces, crashes, moves, seed } => {
             let seed = match seed {
                 Some(seed) => seed,
                 None => random_seed()?,
             };
-            Box::pin(tenants::run(TenantsRun { changes, namespaces, crashes, seed })).await
+            Box::pin(tenants::run(TenantsRun { changes, namespaces, crashes, moves, seed })).await
         }
         Part::Upgrade { ref from } => Box::pin(upgrade::run(from)).await,
         Part::Watches { minutes, watches } => {

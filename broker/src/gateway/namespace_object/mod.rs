@@ -32,6 +32,8 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 pub(super) enum Format {
     Json,
     Protobuf,
+    /// Server-side apply. Of YAML the part that is JSON, which kubectl and Helm send.
+    Apply,
 }
 
 impl Format {
@@ -41,6 +43,7 @@ impl Format {
         match value.to_str().ok()?.split(';').next()?.trim() {
             "application/json" => Some(Self::Json),
             "application/vnd.kubernetes.protobuf" => Some(Self::Protobuf),
+            "application/apply-patch+yaml" => Some(Self::Apply),
             _ => None,
         }
     }
@@ -110,7 +113,7 @@ pub(super) fn parse(
     suffix: [u8; SUFFIX_BYTES],
 ) -> Result<NewNamespace, NamespaceRefusal> {
     let fields = match format {
-        Format::Json => from_json(body),
+        Format::Json | Format::Apply => from_json(body),
         Format::Protobuf => from_protobuf(body),
     };
     let fields =

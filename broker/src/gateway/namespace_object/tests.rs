@@ -143,7 +143,7 @@ fn the_content_type_names_the_format() {
         ("application/json; charset=utf-8", Some(Format::Json)),
         ("application/vnd.kubernetes.protobuf", Some(Format::Protobuf)),
         ("application/yaml", None),
-        ("application/apply-patch+yaml", None),
+        ("application/apply-patch+yaml", Some(Format::Apply)),
         ("application/cbor", None),
         ("", None),
     ] {

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     access::{ManageTenants, Permit},
     audit::Action,
-    base::error_chain,
+    base::{error_chain, request_context::in_request_context},
     cluster::{CustomWriteError, Persistence},
     identity::Caller,
     tenant::{ApiGroup, KEEP_NAMESPACES, ON_DELETE_ANNOTATION, TenantName},
@@ -123,7 +123,7 @@ impl TenantOperations {
                 NamespacesOnDelete::Keep => operations.delete_and_keep(live).await,
             }
         };
-        match tokio::spawn(deletion.in_current_span()).await {
+        match tokio::spawn(in_request_context(deletion.in_current_span())).await {
             Ok(deleted) => deleted,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Err(TenantError::NotReady {

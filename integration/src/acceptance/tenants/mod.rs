@@ -4,6 +4,8 @@
 mod crashes;
 mod first_request;
 mod fixture;
+mod interrupted;
+mod move_recorder;
 mod rights;
 mod rng;
 
@@ -12,6 +14,8 @@ use anyhow::Result;
 pub use crashes::check_crashes;
 pub use first_request::check_first_requests;
 pub use fixture::{ClusterClient, Credential, Fixture, RECONCILE_TIMEOUT, SignedIn};
+pub use interrupted::{check_interrupted_creations, check_interrupted_moves};
+pub use move_recorder::MoveRecorder;
 pub use rights::check_rights;
 pub use rng::Rng;
 
@@ -33,16 +37,18 @@ pub struct TenantsRun {
     pub namespaces: usize,
     /// Crashes of the broker.
     pub crashes: usize,
+    /// Moves of a namespace, each with a replica that is killed.
+    pub moves: usize,
     /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// Runs all parts.
+/// Runs all parts; those with kills during moves and creations only if there are moves.
 ///
 /// # Errors
 /// A check fails; the error names the step and the seed.
 pub async fn run(size: TenantsRun) -> Result<()> {
-    let TenantsRun { changes, namespaces, crashes, seed } = size;
+    let TenantsRun { changes, namespaces, crashes, moves, seed } = size;
     say(&format!("tenants, with the seed {seed}"));
     let builder = World::builder().setting("log.level", "info").setting("drift_seconds", 3600);
     let start = Fixture::start(builder.clone().postgres().replicas(2));
@@ -53,7 +59,17 @@ pub async fn run(size: TenantsRun) -> Result<()> {
     let owner = fixture.person("owner").await?;
     let what = format!("first requests in {namespaces} namespaces");
     step(&what, check_first_requests(&fixture, &owner, "first", namespaces)).await?;
-    drop(fixture);
+    if moves > 0 {
+        let what = format!("{moves} moves of a namespace with kills of replicas");
+        step(&what, Box::pin(check_interrupted_moves(&fixture, moves))).await?;
+        drop(fixture);
+        let fixture = Fixture::start(builder.clone().fault_proxy());
+        let fixture = step("start a broker behind a fault proxy", Box::pin(fixture)).await?;
+        let what = "kills of the broker at each request of a creation";
+        step(what, Box::pin(check_interrupted_creations(&fixture))).await?;
+    } else {
+        drop(fixture);
+    }
     let fixture = Fixture::start(builder);
     let fixture = step("start a control plane and a broker", Box::pin(fixture)).await?;
     let what = format!("{crashes} crashes of the broker");

@@ -13,7 +13,7 @@ use super::{CAPSULE, Group, TENANT_BROKER, install, until_served, with_object};
 use crate::rights::{self, ADMISSION, RBAC, Right, Role};
 
 use Workflow::{
-    Bind, BindOwners, ChangeBinding, ChangeLimits, ChangeQuota, Close, Join, NewTenant,
+    Bind, BindOwners, ChangeBinding, ChangeLimits, ChangeQuota, Close, Create, Join, NewTenant,
     RemoveLimits, RemoveQuota, Watch,
 };
 
@@ -47,10 +47,13 @@ enum Workflow {
     NewTenant,
     /// A person becomes a member.
     Join,
+    /// An owner with this ClusterRole creates a namespace, and the broker waits until their rights
+    /// are in force.
+    Create(&'static str),
 }
 
 /// The workflow that fails without each right: verb, API group, resource, name.
-const NEEDED: [(&str, &str, &str, &str, Workflow); 23] = [
+const NEEDED: [(&str, &str, &str, &str, Workflow); 26] = [
     ("watch", "", "namespaces", "", Watch("Namespace")),
     ("watch", RBAC, "rolebindings", "", Watch("RoleBinding")),
     ("update", RBAC, "rolebindings", "", ChangeBinding),
@@ -64,6 +67,9 @@ const NEEDED: [(&str, &str, &str, &str, Workflow); 23] = [
     ("bind", RBAC, "clusterroles", "edit", Bind("edit")),
     ("bind", RBAC, "clusterroles", "view", Bind("view")),
     ("bind", RBAC, "clusterroles", DELETER, Bind(DELETER)),
+    ("get", RBAC, "clusterroles", "edit", Create("edit")),
+    ("get", RBAC, "clusterroles", "view", Create("view")),
+    ("get", RBAC, "clusterroles", DELETER, Create(DELETER)),
     ("get", DEFINITIONS, "customresourcedefinitions", "tenants.tenant-broker.io", Close),
     ("get", DEFINITIONS, "customresourcedefinitions", "tenants.capsule.clastix.io", NewTenant),
     ("list", OURS, "tenants", "", Watch("Tenant")),
@@ -211,8 +217,12 @@ impl<'a> Case<'a> {
     }
 
     fn spec(&self) -> Value {
+        let roles = match self.workflow {
+            Create(role) => json!(["admin", role]),
+            _ => json!(["admin"]),
+        };
         json!({
-            "owners": [{"kind": "User", "name": self.alice.email, "clusterRoles": ["admin"]}],
+            "owners": [{"kind": "User", "name": self.alice.email, "clusterRoles": roles}],
             "resourceQuotas": {"scope": "Namespace", "items": [{"hard": {"pods": "4"}}]},
             "limitRanges": {"items": [{"limits": [{"type": "Pod", "max": {"cpu": "4"}}]}]},
         })
@@ -233,7 +243,7 @@ impl<'a> Case<'a> {
                 spec["limitRanges"]["items"][0]["limits"][0]["max"]["cpu"] = json!("5");
             }
             RemoveLimits => spec["limitRanges"] = json!({}),
-            Watch(_) | BindOwners | Close | NewTenant | Join => {}
+            Watch(_) | BindOwners | Close | NewTenant | Join | Create(_) => {}
         }
         spec
     }
@@ -324,7 +334,7 @@ impl<'a> Case<'a> {
             }
             NewTenant => self.tenant().await?["status"]["state"] == "Active",
             Join => self.alice.at(0).join_tenant(&self.tenant).await.is_ok(),
-            Watch(_) => bail!("a watch is not a change"),
+            Watch(_) | Create(_) => bail!("it is not a change of the Tenant"),
         })
     }
 
@@ -341,6 +351,15 @@ impl<'a> Case<'a> {
                 let joined = self.alice.at(0).join_tenant(&self.tenant).await;
                 ensure!(joined.is_err(), "the person became a member");
                 return Ok(());
+            }
+            Create(_) => {
+                let name = format!("{}-b", self.tenant);
+                self.alice.at(0).create_tenant_namespace(&self.tenant, &name).await?;
+                return probe::until("the refusal", RECONCILE_TIMEOUT, || async {
+                    let is_told = self.is_read_refused(&name)?;
+                    Ok(if is_told { Probe::Ready(()) } else { Probe::NotYet(String::new()) })
+                })
+                .await;
             }
             _ => self.begin().await?,
         }
@@ -369,6 +388,17 @@ impl<'a> Case<'a> {
         .await
     }
 
+    /// Whether the broker was not allowed to read a ClusterRole when it created this namespace.
+    fn is_read_refused(&self, namespace: &str) -> Result<bool> {
+        let log = self.fixture.world.broker().log()?;
+        let is_about = |line: &str| {
+            line.contains("rights in a new namespace may not be in force yet")
+                && line.contains(namespace)
+                && line.contains("the cluster refused")
+        };
+        Ok(log.lines().any(is_about))
+    }
+
     /// The API group in the log lines of a watch.
     fn api_group(&self) -> &str {
         match self.workflow {
@@ -387,6 +417,12 @@ impl<'a> Case<'a> {
     async fn succeeds(&self) -> Result<()> {
         if let Watch(kind) = self.workflow {
             return self.is_noticed(kind).await;
+        }
+        if let Create(_) = self.workflow {
+            let name = format!("{}-c", self.tenant);
+            self.alice.at(0).create_tenant_namespace(&self.tenant, &name).await?;
+            ensure!(!self.is_read_refused(&name)?, "a ClusterRole was not read");
+            return Ok(());
         }
         probe::until("the end of the workflow", RECONCILE_TIMEOUT, || async {
             let is_done = self.is_done().await?;

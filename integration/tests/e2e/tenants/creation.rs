@@ -1,15 +1,23 @@
-//! A creation of a namespace that is repeated after a failure.
+//! Creations of namespaces that are repeated after a failure, or during which the tenant changes.
+
+use std::sync::Arc;
 
 use http::{Method, StatusCode};
-use integration::api::Api;
+use integration::api::{Api, ApiError};
 use integration::fault_proxy::{Fault, Rule};
+use integration::kubectl::Kubectl;
+use integration::probe::{self, Probe};
 use integration::world::World;
-use serde_json::json;
+use serde_json::{Value, json};
+use tenant_shared::{Code, SuspendRequest};
+
+use super::reconcile::RECONCILE_TIMEOUT;
 
 use super::rest::{SOLAR, until_active};
 use super::{TENANT_BROKER, until_served, with_object};
 
 const FIRST: &str = "solar-a";
+const ALICE: &str = "alice@example.com";
 /// The requests of a creation in their order: ends of their paths, and how many there are.
 const REQUESTS: [(&str, usize); 4] =
     [("/namespaces", 1), ("/resourcequotas", 1), ("/limitranges", 1), ("/rolebindings", 2)];
@@ -22,22 +30,27 @@ async fn world() -> (World, Api) {
     let admin = world.admin_kubectl().unwrap();
     until_served(&admin, TENANT_BROKER).await;
     let alice = world.person("alice").await.unwrap();
+    apply(&admin, ALICE).await;
+    let api = alice.api().await.unwrap();
+    until_active(&api, SOLAR).await;
+    api.join_tenant(SOLAR).await.unwrap();
+    (world, api)
+}
+
+/// Applies the Tenant with one owner.
+async fn apply(admin: &Kubectl, owner: &str) {
     let limits = json!({"type": "Container", "default": {"cpu": "100m"}});
     let object = json!({
         "apiVersion": TENANT_BROKER.1,
         "kind": "Tenant",
         "metadata": {"name": SOLAR},
         "spec": {
-            "owners": [{"kind": "User", "name": alice.email(), "clusterRoles": ["admin", "view"]}],
+            "owners": [{"kind": "User", "name": owner, "clusterRoles": ["admin", "view"]}],
             "resourceQuotas": {"scope": "Namespace", "items": [{"hard": {"pods": "4"}}]},
             "limitRanges": {"items": [{"limits": [limits]}]},
         },
     });
-    with_object(&admin, &["apply"], object.to_string()).await.success().unwrap();
-    let api = alice.api().await.unwrap();
-    until_active(&api, SOLAR).await;
-    api.join_tenant(SOLAR).await.unwrap();
-    (world, api)
+    with_object(admin, &["apply"], object.to_string()).await.success().unwrap();
 }
 
 /// Number of the objects of each kind in a namespace that the broker made.
@@ -65,4 +78,126 @@ async fn a_repeated_creation_waits_until_the_namespace_is_complete() {
     let again = api.create_tenant_namespace(SOLAR, FIRST).await.unwrap();
     assert_eq!((again.name.as_str(), again.status.as_str()), (FIRST, "active"));
     assert_eq!(made(&world, FIRST).await, [1, 1, 2]);
+}
+
+/// Runs a callback once, after this request of a creation and before the broker gets its response.
+fn after_request<F>(
+    world: &World,
+    namespace: &str,
+    path_end: &str,
+    hook: impl Fn() -> F + Send + Sync + 'static,
+) -> Arc<Rule>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let path_end = format!("/{namespace}{path_end}");
+    let rule = Rule::new(Fault::after(move |_| hook()));
+    world.proxy().unwrap().add(rule.when(move |seen| seen.is(&Method::POST, &path_end)).nth(1))
+}
+
+/// Names of the subjects of each binding that the broker made in a namespace.
+async fn subjects(world: &World, namespace: &str) -> Vec<Vec<String>> {
+    let selector = ["rolebindings", "-n", namespace, "-l", "tenant-broker.io/tenant=solar"];
+    // kubectl prints nothing for an empty list.
+    let list = crate::object(world, &selector).await.unwrap().unwrap_or_default();
+    let bindings = list["items"].as_array().cloned().unwrap_or_default();
+    let names = |binding: &Value| {
+        let subjects = binding["subjects"].as_array().unwrap().iter();
+        subjects.map(|subject| subject["name"].as_str().unwrap().to_owned()).collect()
+    };
+    bindings.iter().map(names).collect()
+}
+
+/// Whoever changes a tenant may not see what a creation is about to write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_creation_gives_nobody_a_right_that_was_taken_away_meanwhile() {
+    let (world, api) = world().await;
+    let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
+    a_creation_is_on_record_with_its_request(&operator, &api).await;
+    for (number, (path_end, _)) in REQUESTS.into_iter().enumerate().skip(2) {
+        an_owner_who_is_removed_is_not_bound(&world, &api, number, path_end).await;
+        nobody_is_bound_after_a_suspension(&world, &operator, &api, number, path_end).await;
+    }
+}
+
+async fn a_creation_is_on_record_with_its_request(operator: &Api, api: &Api) {
+    api.create_tenant_namespace(SOLAR, "solar-record").await.unwrap();
+    let rows = operator.audit_logs("action=CreateNamespace").await.unwrap().items;
+    let row = rows.iter().find(|row| row.reason.as_deref().is_some_and(|it| it.contains("record")));
+    assert!(row.is_some_and(|row| row.request_id.is_some()), "{rows:?}");
+}
+
+async fn an_owner_who_is_removed_is_not_bound(
+    world: &World,
+    api: &Api,
+    number: usize,
+    path_end: &str,
+) {
+    let name = format!("solar-removed{number}");
+    let admin = world.admin_kubectl().unwrap();
+    let rule = after_request(world, &name, path_end, {
+        let admin = admin.clone();
+        move || {
+            let admin = admin.clone();
+            async move { apply(&admin, "bob").await }
+        }
+    });
+    let created = api.create_tenant_namespace(SOLAR, &name).await;
+    assert_eq!(rule.fired(), 1);
+    // The request was allowed when it was sent.
+    created.unwrap();
+    assert_eq!(subjects(world, &name).await, [["bob"], ["bob"]], "after {path_end}");
+    world.proxy().unwrap().clear();
+    apply(&admin, ALICE).await;
+    until_owned(api).await;
+}
+
+/// Waits until the broker knows that alice owns the tenant.
+async fn until_owned(api: &Api) {
+    probe::until("the tenant to be owned", RECONCILE_TIMEOUT, || async {
+        Ok(match api.tenant(SOLAR).await {
+            Ok(tenant) if tenant.state == "Active" && tenant.is_owner => Probe::Ready(()),
+            other => Probe::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+    .unwrap();
+}
+
+async fn nobody_is_bound_after_a_suspension(
+    world: &World,
+    operator: &Api,
+    api: &Api,
+    number: usize,
+    path_end: &str,
+) {
+    let name = format!("solar-suspended{number}");
+    let reason = SuspendRequest { reason: Some("test".to_owned()) };
+    let rule = after_request(world, &name, path_end, {
+        let (operator, reason) = (operator.clone(), reason.clone());
+        move || {
+            let (operator, reason) = (operator.clone(), reason.clone());
+            async move { operator.suspend_tenant(SOLAR, &reason).await.map(drop).unwrap() }
+        }
+    });
+    match api.create_tenant_namespace(SOLAR, &name).await {
+        Err(ApiError::Refused(refused)) => assert_eq!(refused.code(), Code::TenantNotActive),
+        other => panic!("after {path_end}: {other:?}"),
+    }
+    assert_eq!(rule.fired(), 1);
+    assert!(subjects(world, &name).await.is_empty(), "after {path_end}");
+    let proxy = world.proxy().unwrap();
+    let written = proxy.count(|seen| seen.is(&Method::POST, &format!("/{name}/rolebindings")));
+    if path_end != "/rolebindings" {
+        assert_eq!(written, 0, "after {path_end}");
+    }
+    proxy.clear();
+    probe::until("the resumption", RECONCILE_TIMEOUT, || async {
+        Ok(match operator.resume_tenant(SOLAR, &reason).await {
+            Ok(answer) if answer.state == "Active" => Probe::Ready(()),
+            other => Probe::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+    .unwrap();
 }

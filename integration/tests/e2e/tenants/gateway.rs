@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 use integration::api::Api;
+use integration::helm::Helm;
 use integration::kubectl::Kubectl;
 use integration::person::Person;
 use integration::world::World;
@@ -13,6 +14,7 @@ use tenant_shared::SuspendRequest;
 use super::gateway_attacks;
 use super::reconcile::until;
 use super::{TENANT_BROKER, until_served, with_object};
+use crate::gateway::helm::chart;
 use crate::gateway::{GATEWAY, through_the_gateway};
 
 /// Limit of the time until kubectl has printed something, or ends.
@@ -106,6 +108,7 @@ async fn owners_use_their_namespaces_with_kubectl() {
     a_file_with_a_namespace_and_its_objects_is_applied(&fixture).await;
     a_viewer_without_a_workspace_becomes_a_member(&fixture).await;
     attacks_are_refused(&fixture).await;
+    helm_creates_the_namespace_of_a_release(&fixture).await;
     a_deletion_returns(&fixture).await;
     a_suspension_ends_a_watch(&fixture).await;
 }
@@ -246,9 +249,29 @@ async fn attacks_are_refused(fixture: &Fixture) {
     gateway_attacks::are_refused(&fixture.world, &people).await;
 }
 
+async fn helm_creates_the_namespace_of_a_release(fixture: &Fixture) {
+    let kubectl = fixture.alice.kubectl();
+    let helm = Helm::for_kubectl(kubectl).await.unwrap();
+    let chart = chart(fixture.alice.home());
+    let chart = chart.to_str().unwrap();
+    let release = ["shop", chart, "--namespace", "solar-b", "--create-namespace"];
+    helm.run([&["install"][..], &release].concat()).await.unwrap().success().unwrap();
+    assert_eq!(listed(kubectl, &[]).await, ["solar-a", "solar-b"]);
+    let again = [&["upgrade", "--install"][..], &release].concat();
+    helm.run(again).await.unwrap().success().unwrap();
+    let found = ["get", "configmap", "shop", "-n", "solar-b", "-o", "name"];
+    assert_eq!(succeeds(kubectl, &found).await, "configmap/shop\n");
+    // Helm looks for the objects of a release before it creates the namespace.
+    let other = ["install", "shop", chart, "--namespace", "lunar-x", "--create-namespace"];
+    let refused = helm.run(other).await.unwrap();
+    assert!(refused.stderr.contains("forbidden"), "{refused:?}");
+    fails(kubectl, &["get", "configmap", "shop", "-n", "lunar-x"], &["Forbidden"]).await;
+    fails(kubectl, &["get", "configmap", "shop", "-n", "solar-x"], &["NotFound"]).await;
+    helm.run(["uninstall", "shop", "--namespace", "solar-b"]).await.unwrap().success().unwrap();
+}
+
 async fn a_deletion_returns(fixture: &Fixture) {
     let kubectl = fixture.alice.kubectl();
-    succeeds(kubectl, &["create", "namespace", "solar-b"]).await;
     succeeds(kubectl, &["delete", "namespace", "solar-b"]).await;
     assert_eq!(listed(kubectl, &[]).await, ["solar-a"]);
     fails(kubectl, &["get", "namespace", "solar-b"], &["NotFound"]).await;

@@ -1,5 +1,5 @@
-//! Cache of the tokens that the gateway sends requests with: one per ServiceAccount in use, in
-//! memory only.
+//! Cache of the tokens that the broker sends requests with as a workspace: those that the gateway
+//! forwards, and reviews of a member's rights. One per ServiceAccount in use, in memory only.
 
 use std::{
     collections::HashMap,
@@ -12,11 +12,11 @@ use secrecy::{ExposeSecret as _, zeroize::Zeroizing};
 use tenant_shared::CredentialKind;
 use uuid::Uuid;
 
+use super::{Credentials, IssueError};
 use crate::{
     access::{Permit, UseWorkspace},
     base::clock::Clock,
-    credential::Credentials,
-    http::ApiError,
+    cluster::ClusterError,
     workspace::{Active, WorkspaceRow},
 };
 
@@ -26,27 +26,38 @@ const RENEW_MS: i64 = 10 * 60 * 1000;
 /// A token as it is sent upstream. Its `Debug` output is redacted, and its memory is zeroed with
 /// its last clone.
 #[derive(Clone, Debug)]
-pub(super) struct Token {
+pub struct CachedToken {
     header: HeaderValue,
     credential_id: Arc<str>,
     service_account_uid: Arc<str>,
     expires_at: i64,
 }
 
-impl Token {
+impl CachedToken {
     /// The claim `jti`.
-    pub(super) fn credential_id(&self) -> &Arc<str> {
+    pub fn credential_id(&self) -> &Arc<str> {
         &self.credential_id
     }
 
     /// Uid of the ServiceAccount that it is a token of.
-    pub(super) fn service_account_uid(&self) -> &Arc<str> {
+    pub fn service_account_uid(&self) -> &Arc<str> {
         &self.service_account_uid
     }
 
     /// The value of the `Authorization` header.
-    pub(super) fn authorization(&self) -> HeaderValue {
+    pub fn authorization(&self) -> HeaderValue {
         self.header.clone()
+    }
+
+    /// A token that no cluster issued.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        Self {
+            header: HeaderValue::from_static("Bearer x"),
+            credential_id: "x".into(),
+            service_account_uid: "x".into(),
+            expires_at: 0,
+        }
     }
 }
 
@@ -62,16 +73,16 @@ impl AsRef<[u8]> for Wiped {
 /// Cache slot of one ServiceAccount: its token and the lock of the task that renews it.
 #[derive(Debug, Default)]
 struct Slot {
-    token: Mutex<Option<Token>>,
+    token: Mutex<Option<CachedToken>>,
     renewal: tokio::sync::Mutex<()>,
 }
 
 impl Slot {
-    fn token(&self) -> Option<Token> {
+    fn token(&self) -> Option<CachedToken> {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, token: Option<Token>) {
+    fn set(&self, token: Option<CachedToken>) {
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
     }
 }
@@ -80,7 +91,7 @@ type Slots = HashMap<(Uuid, Arc<str>), Arc<Slot>>;
 
 /// The cache. Clones share the tokens.
 #[derive(Clone, Debug)]
-pub(super) struct TokenCache {
+pub struct TokenCache {
     credentials: Credentials,
     clock: Clock,
     slots: Arc<Mutex<Slots>>,
@@ -88,7 +99,7 @@ pub(super) struct TokenCache {
 
 impl TokenCache {
     /// An empty cache; tokens are issued with `credentials`.
-    pub(super) fn new(credentials: Credentials, clock: Clock) -> Self {
+    pub fn new(credentials: Credentials, clock: Clock) -> Self {
         Self { credentials, clock, slots: Arc::default() }
     }
 
@@ -104,7 +115,7 @@ impl TokenCache {
     ///
     /// # Errors
     /// The cluster or the ledger failed, and there is no valid token.
-    pub(super) async fn get(&self, active: &Active) -> Result<Token, ApiError> {
+    pub async fn get(&self, active: &Active) -> Result<CachedToken, IssueError> {
         let slot = self.slot(active.workspace_id(), active.service_account_uid());
         let now = self.clock.now_ms();
         let valid = match slot.token() {
@@ -137,18 +148,21 @@ impl TokenCache {
         Ok(token)
     }
 
-    async fn issue(&self, permit: Permit<UseWorkspace, WorkspaceRow>) -> Result<Token, ApiError> {
+    async fn issue(
+        &self,
+        permit: Permit<UseWorkspace, WorkspaceRow>,
+    ) -> Result<CachedToken, IssueError> {
         let requested_at = self.clock.now_ms();
         let (active, issued) = self.credentials.issue(permit, CredentialKind::Gateway).await?;
         let mut text = Zeroizing::new(Vec::with_capacity(2048));
         text.extend_from_slice(b"Bearer ");
         text.extend_from_slice(issued.token.expose_secret().as_bytes());
         let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(Wiped(text)))
-            .map_err(|error| ApiError::internal(&error))?;
+            .map_err(|_| ClusterError::Token("it cannot be sent in a header".to_owned()))?;
         header.set_sensitive(true);
         // By the broker's clock, from before the request, because the cluster's clock may differ.
         let expires_at = requested_at + i64::from(issued.lifetime) * 1000;
-        Ok(Token {
+        Ok(CachedToken {
             header,
             credential_id: issued.credential_id.into(),
             service_account_uid: Arc::clone(active.service_account_uid()),
@@ -157,13 +171,13 @@ impl TokenCache {
     }
 
     /// Removes the tokens of a workspace.
-    pub(super) fn remove_workspace(&self, workspace: Uuid) {
+    pub fn remove_workspace(&self, workspace: Uuid) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.retain(|(id, _), _| *id != workspace);
     }
 
     /// Removes the tokens whose credential id matches.
-    pub(super) fn evict_if(&self, predicate: impl Fn(&str) -> bool) {
+    pub fn evict_if(&self, predicate: impl Fn(&str) -> bool) {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         for slot in slots.values() {
             if slot.token().is_some_and(|token| predicate(&token.credential_id)) {
@@ -173,7 +187,7 @@ impl TokenCache {
     }
 
     /// Removes expired tokens.
-    pub(super) fn evict_expired(&self) {
+    pub fn evict_expired(&self) {
         let now = self.clock.now_ms();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.retain(|_, slot| {
