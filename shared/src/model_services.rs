@@ -254,7 +254,7 @@ impl DistributionConfig {
 }
 
 /// Request body of `DELETE /lsd/delete`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(poem_openapi::Object))]
 pub struct DeleteDistributionRequest {
     /// Name of the `LlamaStackDistribution`.

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     access::{Permit, UseWorkspace},
-    base::clock::Clock,
+    base::{clock::Clock, secret::WipedBytes},
     credential::Credentials,
     http::ApiError,
     workspace::{Active, WorkspaceRow},
@@ -47,15 +47,6 @@ impl Token {
     /// The value of the `Authorization` header.
     pub(super) fn authorization(&self) -> HeaderValue {
         self.header.clone()
-    }
-}
-
-/// Bytes that are zeroed when the last header value that refers to them is dropped.
-struct Wiped(Zeroizing<Vec<u8>>);
-
-impl AsRef<[u8]> for Wiped {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
     }
 }
 
@@ -143,7 +134,7 @@ impl TokenCache {
         let mut text = Zeroizing::new(Vec::with_capacity(2048));
         text.extend_from_slice(b"Bearer ");
         text.extend_from_slice(issued.token.expose_secret().as_bytes());
-        let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(Wiped(text)))
+        let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(WipedBytes(text)))
             .map_err(|error| ApiError::internal(&error))?;
         header.set_sensitive(true);
         // By the broker's clock, from before the request, because the cluster's clock may differ.

@@ -21,6 +21,7 @@ mod lookup;
 mod machines;
 mod metrics;
 mod model_roles;
+mod model_services;
 mod plugin;
 mod policies;
 mod refusals;
