@@ -229,13 +229,13 @@ mod tests {
 
     use super::*;
 
-    fn rules(rules: Value) -> Rules {
+    fn rules(rules: &Value) -> Rules {
         serde_json::from_value(json!({ "resourceRules": rules, "incomplete": false })).unwrap()
     }
 
     #[test]
     fn candidates_are_those_that_rules_name() {
-        let named = rules(json!([
+        let named = rules(&json!([
             {"verbs": ["get"], "apiGroups": [""], "resources": ["namespaces"],
              "resourceNames": ["a", "b"]},
             {"verbs": ["list"], "apiGroups": [""], "resources": ["namespaces"]},
@@ -248,7 +248,7 @@ mod tests {
             json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["namespaces"]}]),
             json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]),
         ] {
-            assert!(rules(all).reads_all_namespaces());
+            assert!(rules(&all).reads_all_namespaces());
         }
         assert!(Rules { incomplete: true, ..Rules::default() }.reads_all_namespaces());
     }

@@ -69,7 +69,7 @@ mod tests {
             refused.count(one, now);
         }
         assert_eq!(refused.closed_out(one, now), None);
-        let later = now + Duration::from_secs(60);
+        let later = now + Duration::from_mins(1);
         refused.count(one, later);
         assert_eq!(refused.closed_out(one, later), Some(Duration::from_mins(4)));
         assert_eq!(refused.closed_out(other, later), None);

@@ -203,3 +203,35 @@ async fn unknown_paths_and_methods_have_the_format_of_model_services() {
         assert_eq!(root.get(path, REG).await.status.as_u16(), 404);
     }
 }
+
+#[tokio::test]
+async fn pages_of_listed_origins_may_call_and_no_others() {
+    let world = builder()
+        .setting("model_services.token_header", "X-Forwarded-Access-Token")
+        .setting("frontends.origins", "https://app.example.com")
+        .start()
+        .await
+        .unwrap();
+    let client = Client::new(&world);
+    let preflight = |origin: &str, headers: &str| {
+        client
+            .request(Method::OPTIONS, "/lsd/install?namespace=a")
+            .header("origin", origin)
+            .header("access-control-request-method", "POST")
+            .header("access-control-request-headers", headers)
+    };
+    let names = "authorization, content-type, x-forwarded-access-token";
+    let allowed = answer(preflight("https://app.example.com", names)).await;
+    assert_eq!(allowed.status.as_u16(), 200);
+    assert_eq!(allowed.headers["access-control-allow-origin"], "https://app.example.com");
+    answer(preflight("https://app.example.com", "x-other")).await.failure(403);
+    answer(preflight("https://evil.example.com", names)).await.failure(403);
+    for origin in ["https://app.example.com", "https://evil.example.com"] {
+        let request = client.request(Method::GET, "/user").bearer_auth(REG);
+        let found = answer(request.header("origin", origin)).await;
+        match origin {
+            "https://app.example.com" => assert_eq!(found.body, json!({"userId": "reg"})),
+            _ => assert!(found.failure(403).contains("origin")),
+        }
+    }
+}
