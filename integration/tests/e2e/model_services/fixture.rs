@@ -30,6 +30,9 @@ const KINDS: [&str; 4] = [
     "servingruntimes.serving.kserve.io",
     "llamastackdistributions.llamastack.io",
 ];
+/// Held while the kinds are installed, because worlds share the control plane, and kubectl fails to
+/// create what another one creates meanwhile.
+static INSTALLING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 /// Limit of the time until the API server serves the kinds, and until RBAC follows a change.
 pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -55,8 +58,6 @@ pub(super) async fn world() -> World {
 /// Installs the kinds and waits until their lists are served.
 pub(super) async fn install_kinds(world: &World) {
     let admin = world.admin_kubectl().unwrap();
-    // Worlds share the control plane, and kubectl does not create what another one creates meanwhile.
-    static INSTALLING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let installing = INSTALLING.lock().await;
     apply(&admin, DEFINITIONS).await;
     drop(installing);
