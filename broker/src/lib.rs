@@ -21,6 +21,7 @@ pub mod http;
 pub mod identity;
 pub mod install;
 pub mod issuer;
+pub mod model_services;
 pub mod server;
 pub mod tenant;
 pub mod tenant_controller;

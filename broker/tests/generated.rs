@@ -24,6 +24,11 @@ fn the_openapi_document_is_up_to_date() {
 }
 
 #[test]
+fn the_openapi_document_of_model_services_is_up_to_date() {
+    compare("openapi/model-services.yaml", &tenant_broker::app::model_services_document());
+}
+
+#[test]
 fn the_reference_of_settings_is_up_to_date() {
     compare("docs/configuration.md", &tenant_broker::config::reference());
 }

@@ -120,6 +120,11 @@ impl Broker {
         Self { http: self.http.with_deadline(deadline), ..self }
     }
 
+    /// Sets the timeout of one request.
+    pub(crate) fn with_request_timeout(self, timeout: std::time::Duration) -> Self {
+        Self { http: self.http.with_request_timeout(timeout), ..self }
+    }
+
     /// Gives this client the timeout of reading all pages of a list.
     pub(crate) fn with_list_timeout(self) -> Self {
         Self { http: self.http.with_list_timeout(), ..self }

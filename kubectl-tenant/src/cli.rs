@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::{
     broker::Mode,
     kubeconfig,
+    models::arguments::Models,
     output::Format,
     reference,
     store::{AccountFlags, Storage},
@@ -64,6 +65,8 @@ pub(crate) enum Command {
     Tenants(Tenants),
     /// List, create and delete the namespaces of your tenants
     Namespaces(Namespaces),
+    /// List the models of a namespace; install, watch and delete a Llama Stack for them
+    Models(Models),
     /// Become a member of a tenant, and point kubectl at its namespaces
     Use(UseTenant),
     /// Explain which entry of a Tenant gives you a right in a namespace

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenant_shared::{Code, Problem};
 use tokio::time::Instant;
 
-use crate::{account_key::AccountKey, compatibility, error::Error, gateway};
+use crate::{account_key::AccountKey, compatibility, error::Error, gateway, models};
 
 /// Timeout of a connection, name resolution and TLS handshake included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,6 +28,8 @@ pub(crate) struct Http {
     client: reqwest::Client,
     /// Deadline of all requests, however many there are.
     deadline: Option<Instant>,
+    /// Timeout of one request.
+    request_timeout: Duration,
     account: AccountKey,
 }
 
@@ -73,12 +75,22 @@ impl Http {
         let client = builder.build().map_err(|error| {
             Error::other(format!("cannot set up the HTTP client: {}", innermost_cause(&error)))
         })?;
-        Ok(Self { client, deadline: None, account: account.clone() })
+        Ok(Self {
+            client,
+            deadline: None,
+            request_timeout: TOTAL_TIMEOUT,
+            account: account.clone(),
+        })
     }
 
     /// Sets a deadline for all requests of this client.
     pub(crate) fn with_deadline(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
+    }
+
+    /// Sets the timeout of one request.
+    pub(crate) fn with_request_timeout(self, request_timeout: Duration) -> Self {
+        Self { request_timeout, ..self }
     }
 
     /// Gives this client the timeout of reading all pages of a list.
@@ -88,8 +100,8 @@ impl Http {
 
     /// How long a request may take from now on.
     pub(crate) fn time_left(&self) -> Duration {
-        self.deadline.map_or(TOTAL_TIMEOUT, |deadline| {
-            deadline.saturating_duration_since(Instant::now()).min(TOTAL_TIMEOUT)
+        self.deadline.map_or(self.request_timeout, |deadline| {
+            deadline.saturating_duration_since(Instant::now()).min(self.request_timeout)
         })
     }
 
@@ -163,7 +175,10 @@ impl Http {
             ))
         } else {
             let object: Value = serde_json::from_slice(response.body()).unwrap_or_default();
-            let text = gateway::message(&object).map_or(String::new(), |text| format!(": {text}"));
+            let text = gateway::message(&object)
+                .map(str::to_owned)
+                .or_else(|| models::message(response.body()))
+                .map_or(String::new(), |text| format!(": {text}"));
             Error::unreachable(format!(
                 "the broker {} answered {status}{text}",
                 self.account.broker

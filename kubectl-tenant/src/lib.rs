@@ -14,6 +14,7 @@
 //! | `kubeconfig` | the merge that preserves everything else in the kubeconfig |
 //! | `account` | the account and broker client that every online command opens first |
 //! | `tenants` | the commands for tenants and their namespaces, `use`, `why` and `import` |
+//! | `models` | the commands for the models of a namespace and its Llama Stack |
 //! | `gateway` | requests to the cluster through the broker's gateway |
 //! | `whoami`, `logout`, `sessions`, `users`, `credentials`, `profiles`, `workspace`, `suspension`, `usage`, `audit`, `status`, `version`, `completion`, `man` | the other commands |
 //! | `error`, `output` | errors with hints and exit codes; tables, JSON and YAML |
@@ -49,6 +50,7 @@ mod lock;
 mod login;
 mod logout;
 mod man;
+mod models;
 mod oidc;
 mod output;
 mod paths;
@@ -136,6 +138,7 @@ fn dispatch(cli: Cli, world: &mut World) -> Result<(), Error> {
         Command::Workspaces(options) => workspace::list(flags, &options, world),
         Command::Tenants(options) => tenants::tenants(flags, &options, world),
         Command::Namespaces(options) => tenants::namespaces(flags, &options, world),
+        Command::Models(options) => models::models(flags, &options, world),
         Command::Use(options) => tenants::use_tenant(flags, &options, world),
         Command::Why(options) => tenants::why(flags, &options, world),
         Command::Import(options) => tenants::import(&options, world),

@@ -25,17 +25,27 @@ pub(crate) const PROVISIONING_TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval at which the status of a new workspace is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The user's own workspace. A membership in a tenant does not take the place of the personal one.
+async fn own(broker: &Broker) -> Result<Workspace, Error> {
+    let mut own = broker.own_workspaces().await?.items;
+    let personal = own.iter().position(|it| it.tenant.is_none()).unwrap_or_default();
+    if own.is_empty() {
+        return Err(
+            Error::refused("you have no workspace yet").hint("create one: kubectl tenant init")
+        );
+    }
+    Ok(own.swap_remove(personal))
+}
+
+/// The namespace of the user's own workspace.
+pub(crate) async fn own_namespace(broker: &Broker) -> Result<String, Error> {
+    Ok(own(broker).await?.namespace)
+}
+
 /// Resolves a name to a workspace's identifier; without a name, the user's own workspace. The
 /// broker looks it up, because the list of all workspaces may be long.
 pub(crate) async fn resolve(broker: &Broker, name: Option<&Name>) -> Result<Uuid, Error> {
-    let Some(name) = name else {
-        let own = broker.own_workspaces().await?.items;
-        // A membership in a tenant does not take the place of the personal workspace.
-        let personal = own.iter().find(|it| it.tenant.is_none());
-        return personal.or(own.first()).map(|it| it.id).ok_or_else(|| {
-            Error::refused("you have no workspace yet").hint("create one: kubectl tenant init")
-        });
-    };
+    let Some(name) = name else { return Ok(own(broker).await?.id) };
     let found = match (broker.workspaces_named(name).await, name) {
         // An identifier needs no lookup: the next request is refused with the reason and recorded
         // in the audit trail. An older broker has no lookup.

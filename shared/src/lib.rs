@@ -2,12 +2,13 @@
 //! functions with which broker and plugin print texts of others.
 //!
 //! A response may gain fields in a later version, so clients ignore unknown fields. Requests reject
-//! unknown fields, so that a misspelled one is not silently ignored. With the feature `openapi`
-//! every type also describes itself in `openapi/broker.yaml`.
+//! unknown fields, so that a misspelled one is not silently ignored; those of model services ignore
+//! them. With the feature `openapi` every type also describes itself in an OpenAPI document.
 
 mod audit;
 mod credential;
 mod exec_credential;
+mod model_services;
 mod name;
 mod pod_security;
 mod problem;
@@ -28,6 +29,15 @@ pub use audit::{AuditEntry, AuditPage};
 pub use credential::{Credential, TOKEN_LIFETIME_SECONDS};
 pub use exec_credential::{
     ExecApiVersion, ExecCredential, ExecCredentialStatus, ExecInfo, ExecInfoError,
+};
+pub use model_services::{
+    AAModel, AAModelList, AAModelStatus, DISTRIBUTION_NAME, DeleteDistributionRequest,
+    DeletedDistribution, DeletedDistributionAnswer, DistributionConfig, DistributionStatus,
+    DistributionStatusAnswer, InstallDistributionRequest, InstallModel, InstalledDistribution,
+    InstalledDistributionAnswer, MAX_INSTALLED_MODELS, MODEL_SERVICES_PATH, MODEL_SERVICES_VERSION,
+    ModelNamespace, ModelNamespaceList, ModelServicesConfig, ModelServicesConfigAnswer,
+    ModelServicesError, ModelServicesFailure, ModelServicesHealth, ModelServicesSystem,
+    ModelServicesUser, SaToken,
 };
 pub use name::{MAX_NAME_BYTES, Name, NameError, is_dns_label};
 pub use pod_security::{POD_SECURITY, is_stricter_pod_security};

@@ -1,12 +1,13 @@
 //! The HTTP API: the operations of all modules, and their OpenAPI document.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, marker::PhantomData};
 
 use poem::{endpoint::BoxEndpoint, http::Method};
 use poem_openapi::{
     LicenseObject, OpenApi, OpenApiService,
     registry::{MetaApi, Registry},
 };
+use tenant_shared::{MODEL_SERVICES_PATH, MODEL_SERVICES_VERSION};
 
 use crate::{
     audit::api::AuditApi,
@@ -15,6 +16,7 @@ use crate::{
     http::{API_PATH, MergedPaths},
     identity::api::IdentityApi,
     issuer::api::AuthApi,
+    model_services::api::ModelServicesApi,
     tenant_operations::api::TenantApi,
     user::api::UserApi,
     workspace::api::WorkspaceApi,
@@ -32,16 +34,16 @@ pub(super) type Api = MergedPaths<(
     AuditApi,
 )>;
 
-/// The description of the API for its OpenAPI document, without handlers.
-struct ApiDescription;
+/// The description of an API for its OpenAPI document, without handlers.
+struct Description<A>(PhantomData<A>);
 
-impl OpenApi for ApiDescription {
+impl<A: OpenApi> OpenApi for Description<A> {
     fn meta() -> Vec<MetaApi> {
-        Api::meta()
+        A::meta()
     }
 
     fn register(registry: &mut Registry) {
-        Api::register(registry);
+        A::register(registry);
     }
 
     fn add_routes(self, _: &mut HashMap<String, HashMap<Method, BoxEndpoint<'static>>>) {}
@@ -49,7 +51,29 @@ impl OpenApi for ApiDescription {
 
 /// The OpenAPI document of the broker's API, as YAML.
 pub fn document() -> String {
-    service(ApiDescription).spec_yaml()
+    service(Description::<Api>(PhantomData)).spec_yaml()
+}
+
+/// The OpenAPI document of model services, as YAML.
+pub fn model_services_document() -> String {
+    model_services(Description::<ModelServicesApi>(PhantomData)).spec_yaml()
+}
+
+/// The service of the operations of model services.
+pub(super) fn model_services<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
+    OpenApiService::new(api, "Model services", MODEL_SERVICES_VERSION)
+        .description(
+            "The namespaces that the caller may see, the models that KServe serves there, and a \
+             Llama Stack for them. Every call to Kubernetes is made with the caller's own rights: \
+             with their Kubernetes token, or with the token of the workspace of their session. \
+             Unknown fields of requests are ignored.",
+        )
+        .license(license())
+        .server(MODEL_SERVICES_PATH)
+}
+
+fn license() -> LicenseObject {
+    LicenseObject::new("Apache-2.0").url("https://www.apache.org/licenses/LICENSE-2.0")
 }
 
 /// The service of these operations.
@@ -63,6 +87,6 @@ pub(super) fn service<T: OpenApi>(api: T) -> OpenApiService<T, ()> {
              broker's version, and `Tenant-Min-Plugin-Version`, the oldest kubectl-tenant that it \
              supports.",
         )
-        .license(LicenseObject::new("Apache-2.0").url("https://www.apache.org/licenses/LICENSE-2.0"))
+        .license(license())
         .server(API_PATH)
 }

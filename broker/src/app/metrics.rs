@@ -8,7 +8,7 @@ use crate::{
         telemetry::{self, LabelValues},
     },
     cluster::{CREDENTIAL_FILES, DRIFT_KINDS, Difference, TOKEN_OUTCOMES},
-    gateway,
+    gateway, model_services,
     server::TlsFiles,
     tenant_controller, workspace,
 };
@@ -26,6 +26,8 @@ pub(super) fn label_values() -> LabelValues {
         tenant_outcomes: tenant_controller::RECONCILE_OUTCOMES.to_vec(),
         gateway_limits: gateway::LIMITS.to_vec(),
         gateway_kinds: gateway::request_kinds().to_vec(),
+        model_services_calls: model_services::CALLS.to_vec(),
+        model_services_outcomes: model_services::CALL_OUTCOMES.to_vec(),
         upstream_causes: gateway::UPSTREAM_ERROR_CAUSES.to_vec(),
         unauthenticated_limits: rate_limit::LIMITS.to_vec(),
         seal_failure_causes: SealError::CAUSES.to_vec(),

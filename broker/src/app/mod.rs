@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use self::api::Api;
 pub use self::{
-    api::document,
+    api::{document, model_services_document},
     backup::{back_up, restore},
     database::open_database,
     metrics::metrics_reference,
@@ -34,6 +34,7 @@ use crate::{
     identity::Identity,
     install::PolicyWatcher,
     issuer::Issuer,
+    model_services::ModelServices,
     tenant_controller::TenantController,
     tenant_operations::TenantOperations,
     tier_role,
@@ -61,6 +62,7 @@ pub struct App {
     /// `None` without `tenants.enabled`.
     tenants: Option<TenantOperations>,
     gateway: Gateway,
+    model_services: Option<ModelServices>,
     notifications: NotificationReceiver,
     /// Whether the cluster's admission policies were checked at the start.
     policies_checked: bool,

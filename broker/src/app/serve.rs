@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use futures_util::FutureExt as _;
 use poem::{EndpointExt as _, IntoResponse as _, Response, middleware::CatchPanic};
 use tokio::net::TcpListener;
 
@@ -17,7 +18,7 @@ use super::{
     api::{self, Api},
     background::{Background, Dependencies},
     operator::{OperatorServer, OperatorState},
-    services::Services,
+    services::{ModelServicesOnly, Services},
 };
 use crate::{
     account::{self, AccountPages},
@@ -27,6 +28,7 @@ use crate::{
     http::{API_PATH, ApiError, OuterStack, PoemService, ReadBody},
     identity::Identity,
     issuer::{self, Issuer},
+    model_services::{self, ModelServices},
     server::{Listener, TlsFiles, raise_descriptor_limit},
 };
 
@@ -44,6 +46,10 @@ impl App {
         let descriptors = raise_descriptor_limit();
         let public = listen(config.listen, "listen").await?;
         let operator = listen(config.operator_listen, "operator_listen").await?;
+        let models_listen = match config.model_services.listen {
+            Some(address) => Some(listen(address, "model_services.listen").await?),
+            None => None,
+        };
         let tls = config.tls.clone().map(|files| self.reloader.load(TlsFiles::NAME, files));
         let tls = tls.transpose()?;
 
@@ -80,6 +86,9 @@ impl App {
             broker_url: config.display_url(),
         };
         let poem = poem_service(&config, &self.identity, &account, self.issuer, self.api);
+        let models = self.model_services.as_ref();
+        let models =
+            models.map(|services| Arc::new(model_services(&config, &self.identity, services)));
         let outer = outer_stack(&config, &self.identity, self.clock, self.metrics.clone());
         let policies = Box::pin(self.watch.run(self.policies_checked));
         log_ready(&config);
@@ -95,10 +104,22 @@ impl App {
         let failure = OnceLock::new();
         let stop = wait_for_stop(stop, failed, &failure, draining);
         let drain = Duration::from_secs(config.drain_seconds.into());
-        let services = Services { outer, gateway: self.gateway, poem };
-        let listener = Listener::new(public, tls, config.trusted_proxies.clone(), self.metrics)
-            .with_descriptor_limit(descriptors);
-        listener.serve(services, stop, drain).await;
+        let models_only = models
+            .clone()
+            .map(|models| ModelServicesOnly { outer: outer.clone(), model_services: models });
+        let services = Services { outer, gateway: self.gateway, models, poem };
+        let listener = |tcp| {
+            let (proxies, metrics) = (config.trusted_proxies.clone(), self.metrics.clone());
+            Listener::new(tcp, tls.clone(), proxies, metrics).with_descriptor_limit(descriptors)
+        };
+        let stop = stop.shared();
+        let main = listener(public).serve(services, stop.clone(), drain);
+        if let Some((tcp, handler)) = models_listen.zip(models_only) {
+            tokio::join!(main, listener(tcp).serve(handler, stop, drain));
+        } else {
+            drop(stop);
+            main.await;
+        }
         gateway_tasks.stop().await;
         background.stop().await;
         operator.stop().await;
@@ -128,6 +149,15 @@ fn poem_service(
         .boxed()
 }
 
+/// Model services as one endpoint.
+fn model_services(config: &Config, identity: &Identity, services: &ModelServices) -> PoemService {
+    let operations = api::model_services(model_services::api::api(services));
+    model_services::api::endpoint(operations, services)
+        .with(ReadBody { identity: identity.clone(), cluster: config.cluster.name.clone() })
+        .map_to_response()
+        .boxed()
+}
+
 /// The response to a request whose handler panicked. The panic itself is in the log.
 fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response {
     ApiError::internal(&std::io::Error::other("a handler panicked")).into_response()
@@ -141,6 +171,7 @@ fn outer_stack(config: &Config, identity: &Identity, clock: Clock, metrics: Metr
         https: config.public_url.scheme() == "https",
         proxies: config.trusted_proxies.clone(),
         origins: identity.origins().clone(),
+        token_header: Some(config.model_services.token_header.clone()),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{
     identity::{self, Identity},
     install::{Parameters, PolicyWatcher},
     issuer::{self, Issuer},
+    model_services::{self, ModelServices},
     tenant::TenantCache,
     tenant_controller::{self, TenantController},
     tenant_operations::{self, TenantOperations},
@@ -157,6 +158,7 @@ impl App {
             gateway: &gateway,
         };
         let api = builder.build_api(&parts);
+        let model_services = builder.build_model_services(&identity, &gateway);
         Ok(Self {
             config,
             shares,
@@ -175,6 +177,7 @@ impl App {
             tenant_controller,
             tenants,
             gateway,
+            model_services,
             notifications,
             policies_checked,
         })
@@ -325,6 +328,26 @@ impl PartBuilder<'_> {
             metrics: self.metrics.clone(),
             own_answers: self.config.gateway_own_answers,
             tenants: tenants.cloned(),
+        })
+    }
+
+    /// Builds model services, if they are enabled.
+    fn build_model_services(
+        &self,
+        identity: &Identity,
+        gateway: &Gateway,
+    ) -> Option<ModelServices> {
+        let settings = self.config.model_services.clone();
+        settings.enabled.then(|| {
+            ModelServices::new(model_services::Dependencies {
+                settings,
+                identity: identity.clone(),
+                gateway: gateway.clone(),
+                cluster: self.clusters.for_new_workspaces().clone(),
+                db: self.shares.signed_in.clone(),
+                clock: self.clock.clone(),
+                metrics: self.metrics.clone(),
+            })
         })
     }
 

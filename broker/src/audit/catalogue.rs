@@ -75,6 +75,10 @@ catalogue! {
     SuspendTenant,
     /// An administrator resumed a tenant, or was refused.
     ResumeTenant,
+    /// A Llama Stack was requested for models of a namespace, or refused.
+    InstallLlamaStack,
+    /// The deletion of a Llama Stack was requested, or refused.
+    DeleteLlamaStack,
     /// A static kubeconfig with a token was issued.
     IssueKubeconfig,
     /// A token for the exec plugin was issued.

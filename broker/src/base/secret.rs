@@ -3,7 +3,7 @@
 use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::{ExposeSecret, SecretString, zeroize::Zeroizing};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -88,6 +88,16 @@ impl PlainSecret {
 impl fmt::Debug for PlainSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PlainSecret([hidden])")
+    }
+}
+
+/// Bytes that are zeroed when the last value that refers to them is dropped, for example a header
+/// value.
+pub struct WipedBytes(pub Zeroizing<Vec<u8>>);
+
+impl AsRef<[u8]> for WipedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -123,6 +123,10 @@ struct InstallArgs {
     /// for it can be applied; needs the setting tenants.enabled
     #[arg(long, conflicts_with = "uninstall")]
     capsule_api: bool,
+    /// Add ClusterRoles that let everybody with the role view, edit or admin of a namespace see the
+    /// models of KServe and use Llama Stack there
+    #[arg(long, conflicts_with = "uninstall")]
+    model_services: bool,
     /// An administrator's kubeconfig; by default the one that kubectl would use
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -281,6 +285,9 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
     let mut manifest = install::manifest(&parameters);
     if args.flow_schema {
         manifest += &install::flow_schemas(&parameters);
+    }
+    if args.model_services {
+        manifest += &install::model_roles();
     }
     let groups = parameters.tenant_groups();
     manifest += &install::tenant_definitions(groups);

@@ -5,6 +5,7 @@
 //! files change ([`Cluster::connect`]). An object is created or, if it exists already, compared;
 //! objects that the broker did not make are never adopted, changed or deleted.
 
+mod candidate_namespaces;
 mod connections;
 mod credential_files;
 mod custom_resource;

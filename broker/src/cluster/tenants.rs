@@ -79,7 +79,7 @@ impl Cluster {
 
     /// Lists the metadata of all selected objects of a kind, page by page, and passes each to
     /// `visit`.
-    async fn list_metadata<K>(
+    pub(super) async fn list_metadata<K>(
         &self,
         selected: &ListParams,
         mut visit: impl FnMut(PartialObjectMeta<K>),

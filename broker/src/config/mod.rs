@@ -22,6 +22,7 @@ mod general;
 mod issuer;
 mod limits;
 mod log;
+mod model_services;
 mod parse;
 mod quota;
 mod reference;
@@ -47,6 +48,7 @@ use crate::{
     http::TrustedProxies,
     identity::{BrowserSessions, PersonRules},
     issuer::IssuerSettings,
+    model_services::ModelServicesSettings,
     server::TlsFiles,
     tenant::TenantSettings,
     tier::Tiers,
@@ -102,6 +104,8 @@ pub struct Config {
     pub audit: AuditSettings,
     /// Frontends, and the sessions of browsers.
     pub browser: BrowserSessions,
+    /// Namespaces, models and Llama Stack distributions, with the caller's own rights.
+    pub model_services: ModelServicesSettings,
 }
 
 impl Config {
@@ -142,6 +146,7 @@ impl Config {
         let person_rules = tenants::person_rules(s, &tenants.everybody, &issuer.connectors);
         Self {
             browser: frontends::browser(s, &public_url),
+            model_services: model_services::read(s, [listen, operator_listen]),
             audit: audit::read(s, &issuer),
             issuer,
             listen,

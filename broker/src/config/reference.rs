@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use super::{
     audit, cluster, connector, database, declaration::Declaration, frontends, gateway, general,
-    issuer, limits, log, quota, tenants, tier, tls, workload,
+    issuer, limits, log, model_services, quota, tenants, tier, tls, workload,
 };
 
 /// The settings outside of tiers, connectors and workloads, in the order of the page.
-const SECTIONS: [&[&dyn Declaration]; 11] = [
+const SECTIONS: [&[&dyn Declaration]; 12] = [
     general::SETTINGS,
     database::SETTINGS,
     tls::SETTINGS,
@@ -20,6 +20,7 @@ const SECTIONS: [&[&dyn Declaration]; 11] = [
     issuer::SETTINGS,
     gateway::SETTINGS,
     frontends::SETTINGS,
+    model_services::SETTINGS,
 ];
 
 const HEAD: &str = "\

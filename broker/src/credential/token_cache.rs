@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{Credentials, IssueError};
 use crate::{
     access::{Permit, UseWorkspace},
-    base::clock::Clock,
+    base::{clock::Clock, secret::WipedBytes},
     cluster::ClusterError,
     workspace::{Active, WorkspaceRow},
 };
@@ -58,15 +58,6 @@ impl CachedToken {
             service_account_uid: "x".into(),
             expires_at: 0,
         }
-    }
-}
-
-/// Bytes that are zeroed when the last header value that refers to them is dropped.
-struct Wiped(Zeroizing<Vec<u8>>);
-
-impl AsRef<[u8]> for Wiped {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
     }
 }
 
@@ -157,7 +148,7 @@ impl TokenCache {
         let mut text = Zeroizing::new(Vec::with_capacity(2048));
         text.extend_from_slice(b"Bearer ");
         text.extend_from_slice(issued.token.expose_secret().as_bytes());
-        let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(Wiped(text)))
+        let mut header = HeaderValue::from_maybe_shared(Bytes::from_owner(WipedBytes(text)))
             .map_err(|_| ClusterError::Token("it cannot be sent in a header".to_owned()))?;
         header.set_sensitive(true);
         // By the broker's clock, from before the request, because the cluster's clock may differ.

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::{
     Gateway,
     in_flight::InFlightRequest,
     limiter::{LimitExceeded, TenantLimiter, UsageMeter},
+    path::Kind,
     streams::StreamInfo,
     usage::Verb,
 };
-use crate::{base::request_context::RequestInfo, workspace::WorkspaceRow};
+use crate::{access::Resource as _, base::request_context::RequestInfo, workspace::WorkspaceRow};
 
 impl Gateway {
     /// Counts a request against the limits of its tenant and registers it, so that it can be closed
@@ -24,9 +27,30 @@ impl Gateway {
         verb: Verb,
         request: &Arc<RequestInfo>,
     ) -> Result<InFlightRequest, (LimitExceeded, Arc<TenantLimiter>)> {
+        let (usage_meter, permit) = self.acquire(info.kind, workspace, verb)?;
+        Ok(InFlightRequest::new(
+            self.streams.register(info.clone()),
+            permit,
+            usage_meter,
+            info,
+            Arc::clone(request),
+            self.metrics.clone(),
+        ))
+    }
+
+    /// Counts a request against the limits of its tenant.
+    ///
+    /// # Errors
+    /// The exceeded limit of the tier.
+    pub(super) fn acquire(
+        &self,
+        kind: Kind,
+        workspace: &WorkspaceRow,
+        verb: Verb,
+    ) -> Result<(UsageMeter, OwnedSemaphorePermit), (LimitExceeded, Arc<TenantLimiter>)> {
         let limits = || self.workspaces.gateway_limits(workspace);
-        let limiter = self.limiters.get_or_create(info.workspace, limits);
-        let permit = match limiter.acquire(info.kind) {
+        let limiter = self.limiters.get_or_create(workspace.id(), limits);
+        let permit = match limiter.acquire(kind) {
             Ok(permit) => permit,
             Err(exceeded) => {
                 limiter.usage.count_throttled(verb);
@@ -35,13 +59,6 @@ impl Gateway {
             }
         };
         limiter.usage.count_request(verb);
-        Ok(InFlightRequest::new(
-            self.streams.register(info.clone()),
-            permit,
-            UsageMeter { limiter, verb },
-            info,
-            Arc::clone(request),
-            self.metrics.clone(),
-        ))
+        Ok((UsageMeter { limiter, verb }, permit))
     }
 }

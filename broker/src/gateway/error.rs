@@ -97,3 +97,9 @@ pub(super) fn token_replaced() -> ApiError {
     let text = "the token of the workspace was just replaced; send the request again";
     ApiError::new(Code::WorkspaceNotReady, text).retry_after(1)
 }
+
+/// The error if a response of the API server ended before it was complete.
+pub(super) fn incomplete_response() -> ApiError {
+    let text = "the API server's response is incomplete";
+    ApiError::new(Code::ClusterUnavailable, text).retry_after(1)
+}

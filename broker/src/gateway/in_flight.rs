@@ -99,6 +99,23 @@ impl InFlightRequest {
         request: Arc<RequestInfo>,
         metrics: Metrics,
     ) -> Self {
+        let permit = Arc::new(permit);
+        let mut in_flight =
+            Self::part_of_request(registration, permit, usage_meter, info, request, metrics);
+        in_flight.has_ended = false;
+        in_flight
+    }
+
+    /// Starts the accounting of a call that is part of another request. That one is within the
+    /// limits, and its line of the access log is written elsewhere.
+    pub(super) fn part_of_request(
+        registration: Registration,
+        permit: Arc<OwnedSemaphorePermit>,
+        usage_meter: UsageMeter,
+        info: StreamInfo,
+        request: Arc<RequestInfo>,
+        metrics: Metrics,
+    ) -> Self {
         Self {
             registration,
             info,
@@ -109,9 +126,9 @@ impl InFlightRequest {
             bytes_down: Arc::default(),
             usage_meter,
             metrics,
-            permit: Arc::new(permit),
+            permit,
             own_read: None,
-            has_ended: false,
+            has_ended: true,
         }
     }
 

@@ -43,7 +43,7 @@ pub const LIMITS: [&str; 4] = ["rate", "at_once", "streams", OWN_READS];
 
 /// The limit that a request exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LimitExceeded {
+pub(crate) enum LimitExceeded {
     /// Requests per second; a retry may succeed after this time.
     Rate(Duration),
     /// Concurrent requests.
@@ -89,7 +89,7 @@ impl LimitExceeded {
 
 /// The limiter of one tenant.
 #[derive(Debug)]
-pub(super) struct TenantLimiter {
+pub(crate) struct TenantLimiter {
     /// The limits of the tenant's tier.
     pub(super) limits: GatewayLimits,
     rate: DefaultDirectRateLimiter,
@@ -101,7 +101,8 @@ pub(super) struct TenantLimiter {
 }
 
 impl TenantLimiter {
-    fn new(limits: GatewayLimits) -> Self {
+    /// A limiter with these limits.
+    pub(crate) fn new(limits: GatewayLimits) -> Self {
         let count = |count: u32| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
         let rate = Quota::per_second(count(limits.requests_per_second))
             .allow_burst(count(limits.requests_per_second.saturating_mul(BURST_SECONDS)));
@@ -113,6 +114,14 @@ impl TenantLimiter {
             usage: UsageCounters::default(),
             limits,
         }
+    }
+
+    /// A permit for a request that is no stream, which lasts until it is dropped.
+    ///
+    /// # Errors
+    /// A limit is exceeded.
+    pub(crate) fn acquire_call(&self) -> Result<OwnedSemaphorePermit, LimitExceeded> {
+        self.acquire(Kind::Call)
     }
 
     /// A permit for a request, which lasts until it is dropped.
@@ -132,6 +141,12 @@ impl TenantLimiter {
             (&self.concurrency, LimitExceeded::Concurrency)
         };
         Arc::clone(semaphore).try_acquire_owned().map_err(|_| exceeded)
+    }
+
+    /// Counts received bytes that are no tenant's usage; returns how long to wait before more may be
+    /// transferred.
+    pub(crate) fn consume_bytes(&self, bytes: usize) -> Option<Duration> {
+        self.byte_rate.consume(bytes as u64)
     }
 
     /// Counts bytes; returns how long to wait before more may be transferred.

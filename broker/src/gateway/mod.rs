@@ -6,6 +6,9 @@
 //! bodies are streamed in both directions. Everything in flight is in a registry and can be closed
 //! at once. The Kubernetes API has no call for that, so it completes the kill switch.
 //!
+//! Another module can answer a request of a session itself, with calls that have the same tokens,
+//! limits and cancellation as forwarded requests ([`SessionCaller`]).
+//!
 //! For members of tenants the gateway chooses the membership by the named namespace, creates
 //! namespaces, and lists theirs and the cluster-scoped resources that their Tenants grant with the
 //! broker's own credential ([`shown`]); all other requests are forwarded with the token of a
@@ -38,6 +41,7 @@ mod response;
 mod response_headers;
 mod review;
 mod revocation_watcher;
+mod session_request;
 mod shown;
 mod streams;
 mod synthesized;
@@ -62,6 +66,12 @@ use self::{
     path::Kind, principals::PrincipalCache, streams::Streams,
 };
 pub use self::{error::UPSTREAM_ERROR_CAUSES, limiter::LIMITS};
+pub(crate) use self::{
+    limiter::{LimitExceeded, TenantLimiter},
+    request::set_audit_headers,
+    session_request::{SessionCaller, SessionRequest, UpstreamMessage},
+    usage::Verb,
+};
 use crate::{
     base::{clock::Clock, db::Db, error_chain, telemetry::Metrics},
     cluster::Clusters,

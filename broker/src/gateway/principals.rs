@@ -164,6 +164,15 @@ impl Principal {
         found.map(Workspace::id).collect()
     }
 
+    /// The namespaces of the active workspaces in the cluster, oldest first, without the homes of
+    /// tenants.
+    pub(super) fn active_namespaces(&self, cluster: &str) -> Vec<String> {
+        let active = self.in_cluster(cluster).filter(|workspace| {
+            workspace.active.is_some() && workspace.permit.resource().tenant_name().is_none()
+        });
+        active.map(|workspace| workspace.location().namespace.to_owned()).collect()
+    }
+
     /// Whether it was read before this time.
     pub(super) fn is_older_than(&self, time: Instant) -> bool {
         self.read_at < time

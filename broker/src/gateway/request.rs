@@ -53,20 +53,25 @@ impl UpstreamRequest {
             || client_headers.contains_key(header::ORIGIN);
         let mut headers = std::mem::take(client_headers);
         headers::to_upstream(&mut headers);
-        if let Ok(id) = HeaderValue::from_str(&info.id) {
-            headers.insert(AUDIT_ID, id);
-        }
-        // The API server's audit log then has the client's address next to the broker's.
-        if let Some(address) = info.address
-            && let Ok(address) = HeaderValue::from_str(&address.to_string())
-        {
-            headers.insert(X_FORWARDED_FOR, address);
-        }
+        set_audit_headers(&mut headers, info);
         let upgrade = upgrade.map(|protocol| {
             headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
             headers.insert(header::UPGRADE, protocol.header());
             Upgrade { protocol, client: extensions.remove::<OnUpgrade>() }
         });
         Ok(Self { headers, upgrade, is_browser })
+    }
+}
+
+/// Sets the headers by which the audit log of the API server names the request and its client.
+pub(crate) fn set_audit_headers(headers: &mut HeaderMap, info: &RequestInfo) {
+    if let Ok(id) = HeaderValue::from_str(&info.id) {
+        headers.insert(AUDIT_ID, id);
+    }
+    // The API server's audit log then has the client's address next to the broker's.
+    if let Some(address) = info.address
+        && let Ok(address) = HeaderValue::from_str(&address.to_string())
+    {
+        headers.insert(X_FORWARDED_FOR, address);
     }
 }

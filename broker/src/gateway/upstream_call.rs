@@ -12,7 +12,7 @@ use tenant_shared::Code;
 
 use super::{
     Gateway,
-    error::{cancelled_request, token_replaced, upstream_error_cause},
+    error::{cancelled_request, incomplete_response, token_replaced, upstream_error_cause},
     in_flight::InFlightRequest,
     path::Kind,
     principals::Principal,
@@ -213,12 +213,7 @@ impl UpstreamCall<'_> {
             read = Limited::new(body, max_bytes).collect() => read,
             reason = self.in_flight.closed() => return Err(cancelled_request(reason)),
         };
-        let bytes = bytes
-            .map_err(|_| {
-                ApiError::new(Code::ClusterUnavailable, "the API server's response is incomplete")
-                    .retry_after(1)
-            })?
-            .to_bytes();
+        let bytes = bytes.map_err(|_| incomplete_response())?.to_bytes();
         head.headers.remove(header::CONTENT_LENGTH);
         Ok(Response::from_parts(head, bytes))
     }

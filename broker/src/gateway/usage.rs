@@ -31,7 +31,7 @@ pub(super) enum Direction {
 
 /// Verb of a request, as in RBAC (API reference, "Determine the request verb").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(crate) enum Verb {
     /// A read of one object or of a non-resource path.
     Get,
     /// A list of objects.

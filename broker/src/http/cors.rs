@@ -4,7 +4,7 @@
 //! [`Origins::check`] decides whether a page may *act* with a cookie, with the same list, because
 //! browsers send a preflight only before some requests.
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use tenant_shared::Code;
 
 use super::ApiError;
@@ -56,18 +56,21 @@ pub(super) enum CorsDecision {
 
 impl CorsPolicy {
     /// Decides on a request.
+    ///
+    /// Pages may set the header `more` besides those of the policy.
     pub(super) fn decide(
         &self,
         method: &Method,
         headers: &HeaderMap,
         origins: &Origins,
+        more: Option<&HeaderName>,
     ) -> CorsDecision {
         let Some(origin) = headers.get(header::ORIGIN) else { return CorsDecision::Handle(None) };
         let trusted = origin.to_str().is_ok_and(|origin| origins.contains(origin));
         let origin = trusted.then(|| origin.clone());
         let requested = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD);
         if let (&Method::OPTIONS, Some(requested)) = (method, requested) {
-            return self.preflight(origin, requested, headers);
+            return self.preflight(origin, requested, headers, more);
         }
         match origin {
             None if self.refuses_foreign => CorsDecision::Refuse(foreign_origin()),
@@ -80,10 +83,12 @@ impl CorsPolicy {
         origin: Option<HeaderValue>,
         method: &HeaderValue,
         headers: &HeaderMap,
+        more: Option<&HeaderName>,
     ) -> CorsDecision {
+        let more = more.map(HeaderName::as_str).filter(|it| !self.request_headers.contains(it));
+        let names: Vec<&str> = self.request_headers.iter().copied().chain(more).collect();
         let permitted = self.methods.iter().any(|known| method == known)
-            && requested_headers(headers)
-                .all(|name| self.request_headers.iter().any(|known| name == *known));
+            && requested_headers(headers).all(|name| names.contains(&name.as_str()));
         if self.refuses_foreign && !(permitted && origin.is_some()) {
             return CorsDecision::Refuse(foreign_origin());
         }
@@ -91,9 +96,9 @@ impl CorsPolicy {
         if let Some(origin) = origin {
             set_allowed_origin(&mut response, origin);
             let list = |items: &[&str]| HeaderValue::from_str(&items.join(", "));
-            if let (Ok(methods), Ok(names)) = (list(self.methods), list(self.request_headers)) {
+            if let (Ok(methods), Ok(headers)) = (list(self.methods), list(&names)) {
                 response.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
-                response.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names);
+                response.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, headers);
             }
             response.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
         }
@@ -164,14 +169,14 @@ mod tests {
         ] {
             let preflight = headers(origin, "PATCH", "");
             let CorsDecision::Preflight(response) =
-                GATEWAY.decide(&Method::OPTIONS, &preflight, &origins())
+                GATEWAY.decide(&Method::OPTIONS, &preflight, &origins(), None)
             else {
                 panic!("no preflight");
             };
             let allow_origin = response.get(header::ACCESS_CONTROL_ALLOW_ORIGIN);
             assert_eq!(allow_origin.is_some(), allowed, "{origin}");
             assert_eq!(response[header::VARY], "Origin");
-            let simple = API.decide(&Method::GET, &headers(origin, "", ""), &origins());
+            let simple = API.decide(&Method::GET, &headers(origin, "", ""), &origins(), None);
             assert_eq!(matches!(simple, CorsDecision::Handle(Some(_))), allowed, "{origin}");
             assert_eq!(matches!(simple, CorsDecision::Refuse(_)), !allowed, "{origin}");
         }
@@ -187,10 +192,16 @@ mod tests {
             ("POST", "x-other", false),
         ] {
             let preflight = headers("https://app.example", method, names);
-            let decision = API.decide(&Method::OPTIONS, &preflight, &origins());
+            let decision = API.decide(&Method::OPTIONS, &preflight, &origins(), None);
             assert_eq!(matches!(decision, CorsDecision::Preflight(_)), permitted, "{method}");
         }
-        let plain = API.decide(&Method::OPTIONS, &HeaderMap::new(), &origins());
+        let preflight = headers("https://app.example", "POST", "x-other");
+        let more = HeaderName::from_static("x-other");
+        let decision = API.decide(&Method::OPTIONS, &preflight, &origins(), Some(&more));
+        let CorsDecision::Preflight(response) = decision else { panic!("no preflight") };
+        let allowed = response[header::ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap();
+        assert_eq!(allowed, "content-type, authorization, x-other");
+        let plain = API.decide(&Method::OPTIONS, &HeaderMap::new(), &origins(), None);
         assert!(matches!(plain, CorsDecision::Handle(None)), "no page sent it");
     }
 }

@@ -70,6 +70,11 @@ impl ApiError {
         self.code
     }
 
+    /// The text for people.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Seconds after which a retry may help (`Retry-After`).
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.retry_after

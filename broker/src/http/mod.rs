@@ -7,6 +7,7 @@ pub mod body;
 mod cors;
 mod documents;
 mod error;
+mod error_format;
 mod error_map;
 mod merged_paths;
 mod optional_json;
@@ -25,6 +26,7 @@ pub use self::{
     body::Body,
     documents::{JsonLines, Yaml},
     error::ApiError,
+    error_format::{ErrorFormat, failure_response, is_model_services},
     merged_paths::MergedPaths,
     optional_json::OptionalJson,
     outer::{OuterStack, REQUEST_ID_HEADER},

@@ -6,17 +6,17 @@ use std::{net::IpAddr, sync::Arc, time::Instant};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
-use poem::IntoResponse as _;
 use tenant_shared::{
     BROKER_VERSION_HEADER, GATEWAY_PATH, MIN_PLUGIN_VERSION, MIN_PLUGIN_VERSION_HEADER,
 };
 use tracing::Instrument as _;
 
 use super::{
-    API_PATH, ApiError, Body, TrustedProxies,
+    API_PATH, ApiError, Body, ErrorFormat, TrustedProxies,
     access_log::{AccessLogLine, Details},
     body,
     cors::{self, CorsDecision, CorsPolicy},
+    error_format::is_model_services,
 };
 use crate::{
     base::{
@@ -52,6 +52,8 @@ pub struct OuterStack {
     pub proxies: TrustedProxies,
     /// Origins whose pages may use API and gateway.
     pub origins: Origins,
+    /// Header with the token of callers of model services, which pages may set.
+    pub token_header: Option<HeaderName>,
 }
 
 impl OuterStack {
@@ -65,7 +67,8 @@ impl OuterStack {
         let info = Arc::new(self.info(&request, remote));
         let policy = cors_policy(request.uri().path());
         let decision = policy.map_or(CorsDecision::Handle(None), |policy| {
-            policy.decide(&info.method, request.headers(), &self.origins)
+            let more = self.token_header.as_ref().filter(|_| is_model_services(&info.path));
+            policy.decide(&info.method, request.headers(), &self.origins, more)
         });
         let span = tracing::debug_span!(
             "request",
@@ -84,7 +87,7 @@ impl OuterStack {
                         response
                     }
                     CorsDecision::Preflight(headers) => preflight(*headers),
-                    CorsDecision::Refuse(error) => refusal(error),
+                    CorsDecision::Refuse(error) => refusal(&info.path, error),
                 };
                 REQUEST
                     .with(|context| (response, context.is_authenticated(), context.take_fields()))
@@ -138,7 +141,7 @@ impl OuterStack {
 fn cors_policy(path: &str) -> Option<&'static CorsPolicy> {
     if path.starts_with(GATEWAY_PATH) {
         Some(&cors::GATEWAY)
-    } else if is_api(path) {
+    } else if is_api(path) || is_model_services(path) {
         Some(&cors::API)
     } else {
         None
@@ -163,8 +166,8 @@ fn preflight(headers: HeaderMap) -> Response<Body> {
     response
 }
 
-fn refusal(error: ApiError) -> Response<Body> {
-    error.into_response().into()
+fn refusal(path: &str, error: ApiError) -> Response<Body> {
+    ErrorFormat::of_path(path).response(error).into()
 }
 
 /// The `User-Agent` without control characters, truncated.

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use poem::{Body, Endpoint, IntoResponse as _, Middleware, Request, Response, http::StatusCode};
+use poem::{Body, Endpoint, Middleware, Request, Response, http::StatusCode};
 use tenant_shared::{Code, GATEWAY_PATH};
 use tokio::io::AsyncReadExt as _;
 
-use super::ApiError;
+use super::{ApiError, ErrorFormat};
 use crate::identity::Identity;
 
 /// Limit of a request body in bytes: every body here is a small form or JSON object.
@@ -44,9 +44,10 @@ impl<E: Endpoint> Endpoint for ReadBodyEndpoint<E> {
 
     async fn call(&self, request: Request) -> poem::Result<Response> {
         let is_discovery = is_kubernetes_discovery(request.uri().path());
+        let errors = ErrorFormat::of_path(request.uri().path());
         let response = match self.respond(request).await {
             Ok(response) => response,
-            Err(error) => error.into_response(),
+            Err(error) => errors.response(error),
         };
         if is_discovery && response.status() == StatusCode::NOT_FOUND {
             return Ok(self.layer.gateway_path_hint());

@@ -32,6 +32,7 @@ mod deletion;
 mod direct_namespaces;
 mod flow_schema;
 mod hosts;
+mod model_roles;
 mod network;
 mod permission;
 mod pods;
@@ -57,6 +58,7 @@ use crate::{
 
 pub use admin::Administrator;
 pub use flow_schema::flow_schemas;
+pub use model_roles::model_roles;
 pub use permission::Permission;
 pub use policy::Policy;
 pub use role::ROLE_NAME;

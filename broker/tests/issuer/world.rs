@@ -151,6 +151,7 @@ impl World {
             https: false,
             proxies: PROXIES.parse().unwrap(),
             origins: identity.origins().clone(),
+            token_header: None,
         };
         let server = tokio::spawn(serve(listener, outer, routes));
         let http = integration::http_client::http_client(None).unwrap();

@@ -39,6 +39,10 @@ pub(crate) const LAYERS: &[(&str, &str)] = &[
         "gateway",
         "Kubernetes proxy: forwards requests with the tenant's token, and cancels them on revocation",
     ),
+    (
+        "model_services",
+        "namespaces, models of KServe and Llama Stack distributions, with the caller's own rights",
+    ),
     ("account", "account page in the browser"),
     ("backup", "backup and restore of the database with the signing keys"),
     ("config", "settings: sources, validation, reference"),

@@ -31,6 +31,9 @@ pub const BROKER_USER: &str = "tenant-broker";
 pub struct ControlPlaneOptions {
     /// More flags for kube-apiserver, for example `--service-account-max-token-expiration=1h`.
     pub apiserver_flags: Vec<String>,
+    /// Users with a token, one a line as kube-apiserver reads them (`--token-auth-file`):
+    /// `token,name,uid,"group1,group2"`.
+    pub token_users: String,
     /// Runs every controller of Kubernetes, not only those that a workspace needs; start takes 5 s
     /// longer.
     pub every_controller: bool,

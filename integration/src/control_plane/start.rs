@@ -34,6 +34,8 @@ const ETCD: &str = "unix://etcd:0";
 const CONTROLLERS: &str = "clusterrole-aggregation-controller,namespace-controller,\
     resourcequota-controller,serviceaccount-controller,serviceaccount-token-controller,\
     certificatesigningrequest-signing-controller,deployment-controller,replicaset-controller";
+/// File of [`ControlPlaneOptions::token_users`] in the folder.
+const TOKEN_USERS: &str = "token-users.csv";
 /// Audit policy: user, object and time of every request, without bodies.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n\
     omitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
@@ -43,6 +45,7 @@ struct Start<'a> {
     programs: &'a Programs,
     folder: PathBuf,
     extra_flags: Vec<String>,
+    has_token_users: bool,
     controllers: &'static str,
 }
 
@@ -58,7 +61,12 @@ pub(super) async fn start(
     let authority = Authority::open(&folder)?;
     write_keys(&folder, &authority)?;
     let controllers = if options.every_controller { "*" } else { CONTROLLERS };
-    let start = Start { programs, folder, extra_flags: options.apiserver_flags, controllers };
+    let has_token_users = !options.token_users.is_empty();
+    if has_token_users {
+        write_private(&folder.join(TOKEN_USERS), &options.token_users)?;
+    }
+    let extra_flags = options.apiserver_flags;
+    let start = Start { programs, folder, extra_flags, has_token_users, controllers };
     let etcd = start.etcd()?;
     let (url, api_server) = start.api_server_on_a_free_port(&authority, &etcd).await?;
 
@@ -169,6 +177,7 @@ impl Start<'_> {
             // As in real clusters; without it a missing pod-security label would go unnoticed.
             .arg("--allow-privileged=true")
             .args(["--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log"])
+            .args(self.has_token_users.then(|| format!("--token-auth-file={TOKEN_USERS}")))
             .args(&self.extra_flags)
             // The API server holds no state, and its own shutdown waits for every open watch.
             .stop_with(Signal::KILL, Duration::from_secs(5));

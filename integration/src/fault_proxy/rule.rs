@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use sha2::{Digest as _, Sha256};
 
 /// The head of a request that reached the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +24,18 @@ pub struct RecordedRequest {
     pub query: String,
     /// The headers. `Authorization` has no value.
     pub headers: HeaderMap,
+    /// The first four characters of the token, which say whose kind it is; empty without a token.
+    pub token_start: String,
+    /// SHA-256 of the token.
+    token_hash: [u8; 32],
 }
 
 impl RecordedRequest {
     pub(super) fn new<B>(number: usize, request: &Request<B>) -> Self {
         let mut headers = request.headers().clone();
+        let authorization = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let token = authorization.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or("");
+        let (token_start, token_hash) = (token.chars().take(4).collect(), hash(token));
         if let Some(authorization) = headers.get_mut(AUTHORIZATION) {
             *authorization = HeaderValue::from_static("");
         }
@@ -37,7 +45,14 @@ impl RecordedRequest {
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
             headers,
+            token_start,
+            token_hash,
         }
+    }
+
+    /// Whether it is sent with this token.
+    pub fn has_token(&self, token: &str) -> bool {
+        self.token_hash == hash(token)
     }
 
     /// Whether the broker sends it with its own credential, which is a certificate, and not with the
@@ -57,6 +72,10 @@ impl RecordedRequest {
     pub fn is(&self, method: &Method, path_end: &str) -> bool {
         self.method == *method && self.path.ends_with(path_end)
     }
+}
+
+fn hash(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
 }
 
 /// An async callback at a point of a request; the request waits for it.

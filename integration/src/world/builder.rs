@@ -92,6 +92,14 @@ impl WorldBuilder {
         self
     }
 
+    /// Adds users with a token, one a line: `token,name,uid,"group1,group2"`, in a control plane that
+    /// only worlds with the same options share.
+    #[must_use]
+    pub fn token_users(mut self, lines: impl Into<String>) -> Self {
+        self.control_plane.token_users = lines.into();
+        self
+    }
+
     /// Runs every controller of Kubernetes, not only those that a workspace needs, in a control
     /// plane that only worlds with the same options share.
     #[must_use]

@@ -20,6 +20,8 @@ mod issuance;
 mod lookup;
 mod machines;
 mod metrics;
+mod model_roles;
+mod model_services;
 mod plugin;
 mod policies;
 mod refusals;

@@ -1,6 +1,6 @@
 //! The command line that is being completed, as far as it is typed.
 
-use clap::{Arg, Command};
+use clap::{Arg, ArgAction, Command};
 
 /// A command line up to the word that is being typed. Words that clap would refuse are skipped,
 /// because the person may still correct them.
@@ -53,7 +53,7 @@ impl<'a> CommandLine<'a> {
                         line.path.push(command.get_name());
                     }
                     _ => {
-                        let positional = line.command.get_positionals().nth(positionals);
+                        let positional = positional(line.command, positionals);
                         line.positionals.extend(positional.map(|it| (identifier(it), word)));
                         positionals += 1;
                     }
@@ -71,7 +71,7 @@ impl<'a> CommandLine<'a> {
         line.expected = if let Some(option) = pending {
             Expected::Value(option)
         } else if escaped || !typed.starts_with('-') {
-            let positional = line.command.get_positionals().nth(positionals);
+            let positional = positional(line.command, positionals);
             let subcommands = line.command.has_subcommands() && positionals == 0 && !escaped;
             Expected::Word { subcommands, positional }
         } else if let Some((option, Some(value))) = named_option(line.command, typed)
@@ -90,6 +90,13 @@ impl<'a> CommandLine<'a> {
         let mut values = self.positionals.iter().chain(&self.options);
         values.rfind(|(known, _)| *known == identifier).map(|(_, value)| *value)
     }
+}
+
+/// The positional argument of this number. The last one may have several values.
+fn positional(command: &Command, number: usize) -> Option<&Arg> {
+    let takes_more = |last: &&Arg| matches!(last.get_action(), ArgAction::Append);
+    let mut all = command.get_positionals();
+    all.nth(number).or_else(|| command.get_positionals().last().filter(takes_more))
 }
 
 fn identifier(argument: &Arg) -> &str {

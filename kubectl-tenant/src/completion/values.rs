@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::Arg;
 use serde::{Deserialize, Serialize};
 use tenant_shared::{
-    CredentialInfo, Name, Role, SessionInfo, TenantInfo, TenantNamespace, UserInfo, UserStatus,
-    Workspace, is_dns_label,
+    AAModel, CredentialInfo, Name, Role, SessionInfo, TenantInfo, TenantNamespace, UserInfo,
+    UserStatus, Workspace, is_dns_label,
 };
 use tokio::time::Instant;
 
@@ -86,6 +86,10 @@ enum Source<'a> {
     Tenants,
     /// Namespaces of the tenant with this name, or of all tenants of the person.
     Namespaces(Option<&'a str>),
+    /// Namespaces of the person's workspaces and memberships.
+    OwnNamespaces,
+    /// Models in the namespace with this name, or in that of the person's workspace.
+    Models(Option<&'a str>),
 }
 
 impl<'a> Source<'a> {
@@ -104,6 +108,8 @@ impl<'a> Source<'a> {
             (["namespaces", "delete" | "transfer"] | ["use" | "why"], "namespace") => {
                 Some(Self::Namespaces(line.value_of("tenant")))
             }
+            (["models", "install"], "models") => Some(Self::Models(line.value_of("namespace"))),
+            (["models", ..], "namespace") => Some(Self::OwnNamespaces),
             (_, "tenant" | "to") => Some(Self::Tenants),
             (_, "workspace") => Some(Self::Workspaces),
             (_, "user") => Some(Self::Users),
@@ -121,6 +127,8 @@ impl<'a> Source<'a> {
             Self::Credentials(of) => ["credentials", of.unwrap_or_default()],
             Self::Tenants => ["tenants", ""],
             Self::Namespaces(of) => ["namespaces", of.unwrap_or_default()],
+            Self::OwnNamespaces => ["own-namespaces", ""],
+            Self::Models(of) => ["models", of.unwrap_or_default()],
         }
     }
 
@@ -154,6 +162,19 @@ impl<'a> Source<'a> {
                 tenants.iter().take(MAX_ITEMS as usize).filter_map(of_tenant).collect()
             }
             Self::Namespaces(of) => namespaces(broker, of).await?,
+            Self::OwnNamespaces => {
+                let own = broker.own_workspaces().await?.items;
+                own.iter().flat_map(|it| of_workspace(it, false)).collect()
+            }
+            Self::Models(of) => {
+                let namespace = match of {
+                    Some(name) if is_dns_label(name) => name.to_owned(),
+                    Some(_) => return Ok(Vec::new()),
+                    None => workspace::own_namespace(broker).await?,
+                };
+                let models = broker.models(&namespace).await?.data;
+                models.iter().take(MAX_ITEMS as usize).filter_map(of_model).collect()
+            }
         })
     }
 }
@@ -264,6 +285,10 @@ fn of_tenant(it: &TenantInfo) -> Option<Candidate> {
 
 fn of_namespace(it: &TenantNamespace, tenant: &str) -> Option<Candidate> {
     Candidate::untrusted(&it.name, &format!("{tenant}, {}", it.status))
+}
+
+fn of_model(it: &AAModel) -> Option<Candidate> {
+    Candidate::untrusted(&it.model_name, &format!("{}, {}", it.display_name, it.status))
 }
 
 fn of_session(it: &SessionInfo) -> Option<Candidate> {

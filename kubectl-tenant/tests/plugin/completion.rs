@@ -179,6 +179,36 @@ fn tenants_and_their_namespaces_are_completed() {
 }
 
 #[test]
+fn models_and_namespaces_of_the_person_are_completed() {
+    let (home, broker) = signed_in(|request| {
+        let model = |name: &str| {
+            json!({
+                "model_name": name, "model_id": name, "serving_runtime": "", "api_protocol": "",
+                "version": "", "description": "", "usecase": "", "display_name": name,
+                "status": "Running", "endpoints": [],
+                "sa_token": {"name": "", "token_name": "", "token": ""},
+            })
+        };
+        request.path.starts_with("/gen-ai/").then(|| {
+            json_response(200, &json!({"data": [model("granite"), model("$(x)"), model("qwen")]}))
+        })
+    });
+    let both = "granite\tgranite, Running\nqwen\tqwen, Running\n:4\n";
+    for words in [
+        &["models", "install", "-n", "team-a", ""][..],
+        &["models", "install", "--namespace=team-a", "granite", ""],
+    ] {
+        assert_eq!(complete(&home, words), both, "{words:?}");
+    }
+    let asked = "/gen-ai/api/v1/aaa/models?namespace=team-a";
+    assert_eq!(broker.request_count(asked), 1, "the second one used the cache");
+    let none = complete(&home, &["models", "install", "-n", "../me", ""]);
+    assert_eq!(none, ":4\n");
+    let namespaces = complete(&home, &["models", "status", "-n", ""]);
+    assert!(namespaces.starts_with("tenant-"), "{namespaces}");
+}
+
+#[test]
 fn the_account_of_the_command_line_is_asked() {
     let (home, broker) = signed_in(|_| None);
     let words = ["--broker", &broker.url, "usage", "t"];

@@ -11,6 +11,7 @@ mod device;
 mod exec_api_version;
 mod get_token;
 mod lookup;
+mod models;
 mod profiles;
 mod storage;
 mod stub_broker;

@@ -89,6 +89,13 @@ pub(super) struct RoleLabels {
     pub(super) leads_out: &'static str,
 }
 
+/// Labels of a call of model services to the API server.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct CallLabels {
+    pub(super) call: &'static str,
+    pub(super) outcome: &'static str,
+}
+
 /// Label of the cause of a failure.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct CauseLabels {
@@ -128,6 +135,8 @@ pub(super) struct Counts {
     pub(super) signing_keys: Gauge,
     pub(super) files: FileMetrics,
     pub(super) gateway: GatewayCounts,
+    pub(super) model_services_calls: Family<CallLabels, Counter>,
+    pub(super) model_services_tokens_refused: Counter,
     pub(super) health: HealthGauges,
     pub(super) started_at: Gauge,
     pub(super) exposition: Exposition,
@@ -243,6 +252,16 @@ impl Counts {
             ),
             files: FileMetrics::new(&mut registry),
             gateway: GatewayCounts::new(&mut registry),
+            model_services_calls: register(
+                &mut registry,
+                "model_services_calls",
+                "Calls of model services to the API server, as their callers",
+            ),
+            model_services_tokens_refused: register(
+                &mut registry,
+                "model_services_tokens_refused",
+                "Kubernetes tokens of callers of model services that the API server refused",
+            ),
             health: HealthGauges::new(&mut registry),
             started_at: process::register(&mut process),
             exposition: Exposition::new([process, registry]),

@@ -5,7 +5,7 @@ use tenant_shared::WorkspaceStatus;
 
 use super::{
     counts::{
-        ActionLabels, AreaLabels, CauseLabels, DriftLabels, LimitLabels, OutcomeLabels,
+        ActionLabels, AreaLabels, CallLabels, CauseLabels, DriftLabels, LimitLabels, OutcomeLabels,
         RequestLabels, RoleLabels, StepLabels, SweepLabels,
     },
     metrics::{AREAS, METHODS, Metrics, SweepOutcome},
@@ -43,6 +43,10 @@ pub struct LabelValues {
     pub gateway_limits: Vec<&'static str>,
     /// Kinds of gateway requests.
     pub gateway_kinds: Vec<&'static str>,
+    /// Kinds of the calls of model services.
+    pub model_services_calls: Vec<&'static str>,
+    /// Outcomes of these calls.
+    pub model_services_outcomes: Vec<&'static str>,
     /// Causes of errors of the gateway's requests to the API server.
     pub upstream_causes: Vec<&'static str>,
     /// Limits on unauthenticated requests.
@@ -96,6 +100,12 @@ impl Metrics {
         }
         for &kind in &values.gateway_kinds {
             self.set_gateway_in_flight(kind, 0);
+        }
+        for &call in &values.model_services_calls {
+            for &outcome in &values.model_services_outcomes {
+                let labels = CallLabels { call, outcome };
+                drop(counts.model_services_calls.get_or_create(&labels));
+            }
         }
         for &cause in &values.upstream_causes {
             drop(counts.gateway.upstream_errors.get_or_create(&CauseLabels { cause }));

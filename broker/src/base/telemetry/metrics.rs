@@ -7,8 +7,8 @@ use tenant_shared::WorkspaceStatus;
 
 use super::{
     counts::{
-        ActionLabels, AreaLabels, CauseLabels, Counts, DriftLabels, LimitLabels, OutcomeLabels,
-        RequestLabels, RoleLabels, StatusLabels, StepLabels, SweepLabels,
+        ActionLabels, AreaLabels, CallLabels, CauseLabels, Counts, DriftLabels, LimitLabels,
+        OutcomeLabels, RequestLabels, RoleLabels, StatusLabels, StepLabels, SweepLabels,
     },
     gateway::KindLabels,
     health::{ConnectionLabels, ShareLabels},
@@ -19,8 +19,9 @@ use super::{
 pub(super) const METHODS: [&str; 8] =
     ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other"];
 /// Values of the label `area`, and the beginnings of their paths. The first that matches counts.
-pub(super) const AREAS: [(&str, &[&str]); 5] = [
+pub(super) const AREAS: [(&str, &[&str]); 6] = [
     ("gateway", &["/clusters/"]),
+    ("models", &["/gen-ai/"]),
     ("api", &["/api/"]),
     ("issuer", &["/oauth2/", "/.well-known/"]),
     ("pages", &["/login"]),
@@ -143,6 +144,16 @@ impl Metrics {
     /// Sets the number of tenants that wait for a run or are in it.
     pub fn set_tenant_queue(&self, length: usize) {
         self.0.tenant_queue_length.set(i64::try_from(length).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a call of model services to the API server.
+    pub fn model_services_call(&self, call: &'static str, outcome: &'static str) {
+        self.0.model_services_calls.get_or_create(&CallLabels { call, outcome }).inc();
+    }
+
+    /// Counts a Kubernetes token of a caller that the API server refused.
+    pub fn model_services_token_refused(&self) {
+        self.0.model_services_tokens_refused.inc();
     }
 
     /// Counts a request that the gateway refused.

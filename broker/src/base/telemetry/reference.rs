@@ -119,6 +119,8 @@ mod tests {
             tenant_outcomes: one(),
             gateway_limits: one(),
             gateway_kinds: one(),
+            model_services_calls: one(),
+            model_services_outcomes: one(),
             upstream_causes: one(),
             unauthenticated_limits: one(),
             seal_failure_causes: one(),

@@ -1,0 +1,236 @@
+//! Requests of sessions that another module answers itself, with calls to the API server. They have
+//! the principals, tokens, limits and registry of forwarded requests: a suspension, the end of the
+//! session or a revocation ends their calls at once, and there is no further one.
+
+use std::{future::poll_fn, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, response};
+use http_body_util::BodyExt as _;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{
+    Gateway,
+    error::{cancelled_request, incomplete_response},
+    in_flight::InFlightRequest,
+    limiter::UsageMeter,
+    path::Kind,
+    principals::Principal,
+    streams::{Registration, StreamInfo},
+    upstream_call::{RequestBody, UpstreamCall},
+    usage::{Direction, Verb},
+};
+use crate::{
+    access::Resource as _,
+    base::request_context::{Field, RequestInfo, record_field},
+    cluster::{Cluster, UpstreamResponseBody},
+    http::ApiError,
+    identity::{Caller, PresentedCredential},
+    workspace::Active,
+};
+
+/// The caller of a request, with their workspaces.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionCaller {
+    gateway: Gateway,
+    presented: PresentedCredential,
+    principal: Arc<Principal>,
+}
+
+/// A request of a session, within the limits of the tier of its workspace. Calls are sent with the
+/// token of that workspace.
+#[derive(Debug)]
+pub(crate) struct SessionRequest {
+    session: SessionCaller,
+    active: Arc<Active>,
+    info: StreamInfo,
+    /// Registers the request itself, because it may be closed between two calls.
+    registration: Registration,
+    usage_meter: UsageMeter,
+    permit: Arc<OwnedSemaphorePermit>,
+    request: Arc<RequestInfo>,
+}
+
+/// A message to the API server, without a credential.
+#[derive(Clone, Debug)]
+pub(crate) struct UpstreamMessage {
+    pub(crate) method: Method,
+    pub(crate) path_and_query: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Gateway {
+    /// Authenticates the caller who presents this credential. A token for the gateway alone is
+    /// refused.
+    ///
+    /// # Errors
+    /// The credential is not valid; the database failed.
+    pub(crate) async fn session(
+        &self,
+        presented: PresentedCredential,
+    ) -> Result<SessionCaller, ApiError> {
+        let principal = self.principals.get(&presented).await?;
+        if principal.caller.is_gateway_only() {
+            return Err(crate::identity::AuthenticationError::GatewayScope.into());
+        }
+        Ok(SessionCaller { gateway: self.clone(), presented, principal })
+    }
+}
+
+impl SessionCaller {
+    /// The authenticated caller.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.principal.caller
+    }
+
+    fn cluster(&self) -> &Cluster {
+        self.gateway.clusters.for_new_workspaces()
+    }
+
+    /// The namespaces of the active workspaces, and of the tenants of which the caller is an active
+    /// member. Each is read with the token of its own workspace.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) async fn namespaces(&self) -> Result<Vec<String>, ApiError> {
+        let (gateway, principal, cluster) = (&self.gateway, &self.principal, self.cluster());
+        let mut names = principal.active_namespaces(cluster.name());
+        if let Some(tenants) = &gateway.tenants {
+            for tenant in gateway.tenants_at(principal, cluster) {
+                if principal.is_active_member(cluster.name(), tenant) {
+                    let of_tenant = tenants.namespaces(&principal.caller, tenant).await?;
+                    names.extend(of_tenant.items.into_iter().map(|namespace| namespace.name));
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// Begins a request with the workspace that has this namespace, or else the first one.
+    ///
+    /// # Errors
+    /// The caller has no workspace, or it is suspended or not ready; a limit of its tier is
+    /// exceeded.
+    pub(crate) async fn begin(
+        &self,
+        namespace: Option<&str>,
+        verb: Verb,
+        request: &Arc<RequestInfo>,
+    ) -> Result<SessionRequest, ApiError> {
+        let gateway = &self.gateway;
+        let workspace = gateway.choose_workspace(&self.principal, self.cluster(), namespace)?;
+        let active = Arc::clone(gateway.principals.active(workspace)?);
+        record_field(Field::WorkspaceId, active.workspace_id());
+        let row = active.permit().resource();
+        let (usage_meter, permit) = match gateway.acquire(Kind::Call, row, verb) {
+            Ok(admitted) => admitted,
+            Err((exceeded, limiter)) => {
+                return Err(exceeded.delayed_error(&limiter.limits).await);
+            }
+        };
+        let info = StreamInfo {
+            kind: Kind::Call,
+            workspace: row.id(),
+            service_account: Arc::clone(active.service_account_uid()),
+            user: self.principal.caller.user_id(),
+            session: self.principal.caller.session_id(),
+            credential: None,
+            view: None,
+            member_namespace: gateway.member_namespace(&active, namespace),
+        };
+        Ok(SessionRequest {
+            session: self.clone(),
+            active,
+            registration: gateway.streams.register(info.clone()),
+            info,
+            usage_meter,
+            permit: Arc::new(permit),
+            request: Arc::clone(request),
+        })
+    }
+}
+
+impl SessionRequest {
+    /// The authenticated caller.
+    pub(crate) fn caller(&self) -> &Caller {
+        self.session.caller()
+    }
+
+    /// Identifier of the workspace whose token is sent.
+    pub(crate) fn workspace_id(&self) -> uuid::Uuid {
+        self.info.workspace
+    }
+
+    /// Sends a call, and passes the body of the response to `receive`, part by part. The bytes count
+    /// against the byte rate of the tier. If the API server no longer accepts the token, the call is
+    /// sent once more with a new one. Calls may be concurrent.
+    ///
+    /// # Errors
+    /// There is no token; the API server does not respond, or not completely; the request is
+    /// cancelled; `receive` failed.
+    pub(crate) async fn send(
+        &self,
+        message: &UpstreamMessage,
+        receive: impl FnMut(&[u8]) -> Result<(), ApiError>,
+    ) -> Result<response::Parts, ApiError> {
+        let SessionCaller { gateway, presented, principal } = &self.session;
+        let mut call = UpstreamCall {
+            gateway,
+            presented,
+            active: Arc::clone(&self.active),
+            cluster: self.session.cluster(),
+            principal,
+            kind: Kind::Call,
+            is_upgrade: false,
+            in_flight: self.in_flight(),
+        };
+        // The call is registered: whatever closes the request from now on closes the call as well.
+        if let Some(reason) = self.registration.cancel_handle().reason() {
+            return Err(cancelled_request(reason));
+        }
+        let body = RequestBody::Full(message.body.clone());
+        let (method, path) = (&message.method, message.path_and_query.as_str());
+        let response = call.send(method, path, &message.headers, body).await?;
+        let (head, body) = response.into_parts();
+        self.receive(body, &call.in_flight, receive).await?;
+        Ok(head)
+    }
+
+    fn in_flight(&self) -> InFlightRequest {
+        let gateway = &self.session.gateway;
+        InFlightRequest::part_of_request(
+            gateway.streams.register(self.info.clone()),
+            Arc::clone(&self.permit),
+            self.usage_meter.clone(),
+            self.info.clone(),
+            Arc::clone(&self.request),
+            gateway.metrics.clone(),
+        )
+    }
+
+    async fn receive(
+        &self,
+        mut body: UpstreamResponseBody,
+        in_flight: &InFlightRequest,
+        mut receive: impl FnMut(&[u8]) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let mut meter = in_flight.body_meter(Direction::Down);
+        loop {
+            let frame = tokio::select! {
+                biased;
+                reason = in_flight.closed() => return Err(cancelled_request(reason)),
+                frame = async {
+                    poll_fn(|context| meter.poll_ready(context)).await;
+                    body.frame().await
+                } => frame,
+            };
+            let Some(frame) = frame else { return Ok(()) };
+            let frame = frame.map_err(|_| incomplete_response())?;
+            if let Some(data) = frame.data_ref() {
+                meter.record_bytes(data.len());
+                receive(data)?;
+            }
+        }
+    }
+}

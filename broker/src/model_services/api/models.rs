@@ -1,0 +1,27 @@
+//! `GET /aaa/models`
+
+use poem_openapi::{OpenApi, payload::Json};
+use tenant_shared::AAModelList;
+
+use super::caller::ReviewedNamespace;
+use crate::model_services::Failure;
+
+/// `listModels`.
+#[derive(Clone, Copy, Debug)]
+pub struct ListModels;
+
+#[OpenApi]
+impl ListModels {
+    /// List the models of a namespace
+    ///
+    /// Objects of the kinds `InferenceService` and `LLMInferenceService` with the label
+    /// `opendatahub.io/genai-asset=true`. A kind that is not installed has none.
+    #[oai(path = "/aaa/models", method = "get", operation_id = "listModels")]
+    async fn models(
+        &self,
+        /// Name of the namespace.
+        namespace: ReviewedNamespace,
+    ) -> Result<Json<AAModelList>, Failure> {
+        Ok(Json(namespace.0.models().await?))
+    }
+}

@@ -1,0 +1,27 @@
+//! `GET /lsd/status`
+
+use poem_openapi::{OpenApi, payload::Json};
+use tenant_shared::DistributionStatusAnswer;
+
+use super::caller::ReviewedNamespace;
+use crate::model_services::Failure;
+
+/// `showLlamaStackStatus`.
+#[derive(Clone, Copy, Debug)]
+pub struct ShowStatus;
+
+#[OpenApi]
+impl ShowStatus {
+    /// Show the status of the Llama Stack of a namespace
+    ///
+    /// `data` is null if there is none.
+    #[oai(path = "/lsd/status", method = "get", operation_id = "showLlamaStackStatus")]
+    async fn status(
+        &self,
+        /// Name of the namespace.
+        namespace: ReviewedNamespace,
+    ) -> Result<Json<DistributionStatusAnswer>, Failure> {
+        let data = namespace.0.distribution_status().await?;
+        Ok(Json(DistributionStatusAnswer { data }))
+    }
+}

@@ -1,0 +1,336 @@
+//! Calls to the API server as the caller of a request. The head of each call is built from nothing;
+//! nothing of the client's request is copied into it.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, response};
+use http_body_util::BodyExt as _;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tenant_shared::Code;
+use tokio::sync::Semaphore;
+
+use super::{
+    ModelServices,
+    call_kind::{CallKind, CallOutcome},
+    failure::{Failure, quoted},
+    kubernetes_token::KubernetesToken,
+    limits::{Reservation, TokenPermit},
+};
+use crate::{
+    base::{
+        rate_limit::{Client, InFlightSlot},
+        request_context::RequestInfo,
+    },
+    cluster::{MAX_POOLED_BODY_BYTES, Transport},
+    gateway::{SessionRequest, UpstreamMessage, set_audit_headers},
+    http::{ApiError, body},
+};
+
+/// Timeout of reviews.
+pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of other calls.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest answer, all pages of a list together.
+pub(super) const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+/// Calls of one request in flight.
+const MAX_CALLS_OF_REQUEST: usize = 16;
+/// Answers from this size on are parsed in a thread of their own, because that takes milliseconds.
+const LARGE_ANSWER_BYTES: usize = 256 * 1024;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const USER_AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("tenant-broker/", env!("CARGO_PKG_VERSION")));
+
+/// The credential that calls are sent with.
+#[derive(Debug)]
+pub(super) enum Sender {
+    /// The token of the session's workspace.
+    Session(Box<SessionRequest>),
+    /// The caller's own token.
+    Kubernetes { token: KubernetesToken, permit: TokenPermit, _slot: InFlightSlot },
+}
+
+/// A request of a caller who is within the limits. It asks the API server as the caller.
+#[derive(Debug)]
+pub(super) struct Asker {
+    services: ModelServices,
+    sender: Sender,
+    info: Arc<RequestInfo>,
+    memory: Arc<Semaphore>,
+    calls: Semaphore,
+    /// Memory of the lists that were read, until the request ends.
+    held: Mutex<Vec<Reservation>>,
+}
+
+/// A call.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    kind: CallKind,
+    method: Method,
+    path_and_query: String,
+    accept: HeaderValue,
+    body: Bytes,
+    timeout: Duration,
+    max_bytes: usize,
+}
+
+impl Call {
+    /// A read.
+    pub(super) fn get(kind: CallKind, path_and_query: impl Into<String>) -> Self {
+        Self {
+            kind,
+            method: Method::GET,
+            path_and_query: path_and_query.into(),
+            accept: JSON,
+            body: Bytes::new(),
+            timeout: CALL_TIMEOUT,
+            max_bytes: MAX_ANSWER_BYTES,
+        }
+    }
+
+    /// The creation of an object.
+    pub(super) fn create(
+        kind: CallKind,
+        path_and_query: impl Into<String>,
+        object: &Value,
+    ) -> Self {
+        let body = object.to_string().into();
+        Self { method: Method::POST, body, ..Self::get(kind, path_and_query) }
+    }
+
+    /// The deletion of an object with this uid.
+    pub(super) fn delete(kind: CallKind, path: impl Into<String>, uid: &str) -> Self {
+        let options = serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+        });
+        Self { method: Method::DELETE, ..Self::create(kind, path, &options) }
+    }
+
+    #[must_use]
+    pub(super) fn accept(self, accept: HeaderValue) -> Self {
+        Self { accept, ..self }
+    }
+
+    #[must_use]
+    pub(super) fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Limits the size of the answer.
+    #[must_use]
+    pub(super) fn max_bytes(self, max_bytes: usize) -> Self {
+        Self { max_bytes, ..self }
+    }
+}
+
+/// An answer of the API server.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) retry_after: Option<u64>,
+    body: Vec<u8>,
+    memory: Reservation,
+}
+
+impl Answer {
+    /// Size of the body.
+    pub(super) fn len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// The object in the body. The depth of its nesting is limited by the parser.
+    ///
+    /// # Errors
+    /// It is no such object.
+    pub(super) async fn json<T: DeserializeOwned + Send + 'static>(self) -> Result<T, Failure> {
+        Ok(self.json_with_memory().await?.0)
+    }
+
+    /// As [`Self::json`], with the memory that was reserved for the body.
+    ///
+    /// # Errors
+    /// As [`Self::json`].
+    pub(super) async fn json_with_memory<T: DeserializeOwned + Send + 'static>(
+        self,
+    ) -> Result<(T, Reservation), Failure> {
+        let Self { body, memory, .. } = self;
+        let parsed = if body.len() < LARGE_ANSWER_BYTES {
+            parse(&body)
+        } else {
+            let parsed = tokio::task::spawn_blocking(move || parse(&body)).await;
+            parsed.unwrap_or_else(|error| Err(Failure::internal_error(&error)))
+        };
+        Ok((parsed?, memory))
+    }
+
+    /// The failure for a status that the caller is not to blame for.
+    pub(super) fn unexpected(&self) -> Failure {
+        let text = format!("the API server answered {}: {}", self.status, self.message());
+        Failure::internal(text).retry_after(self.retry_after)
+    }
+
+    /// The message of a `Status` in the body, for people: one short line.
+    pub(super) fn message(&self) -> String {
+        let status: Option<Value> = serde_json::from_slice(&self.body).ok();
+        let message = status.as_ref().and_then(|status| status["message"].as_str());
+        message.map_or_else(String::new, quoted)
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| Failure::internal_error(&error))
+}
+
+impl Asker {
+    pub(super) fn new(
+        services: ModelServices,
+        sender: Sender,
+        info: Arc<RequestInfo>,
+        memory: Arc<Semaphore>,
+    ) -> Self {
+        let calls = Semaphore::new(MAX_CALLS_OF_REQUEST);
+        Self { services, sender, info, memory, calls, held: Mutex::default() }
+    }
+
+    /// Holds memory until the request ends.
+    pub(super) fn hold(&self, memory: Reservation) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    }
+
+    /// The service that the request is for.
+    pub(super) fn services(&self) -> &ModelServices {
+        &self.services
+    }
+
+    /// The credential that calls are sent with.
+    pub(super) fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// Sends a call. Nothing is sent twice, except that a workspace's token which the API server no
+    /// longer accepts is replaced once.
+    ///
+    /// # Errors
+    /// The API server does not accept the caller's token, does not answer in time, or answers more
+    /// than the limit; the request is cancelled.
+    pub(super) async fn ask(&self, call: Call) -> Result<Answer, Failure> {
+        let kind = call.kind;
+        let answered = match tokio::time::timeout(call.timeout, self.ask_untimed(call)).await {
+            Ok(answered) => answered,
+            Err(_) => Err(Failure::internal("the API server did not answer in time")),
+        };
+        let outcome = match &answered {
+            Ok(answer) if answer.status.is_success() => CallOutcome::Success,
+            Ok(answer) if answer.status.is_client_error() => CallOutcome::Refused,
+            Err(failure) if !failure.status().is_server_error() => CallOutcome::Refused,
+            _ => CallOutcome::Failed,
+        };
+        self.services.0.metrics.model_services_call(kind.as_str(), outcome.as_str());
+        answered
+    }
+
+    async fn ask_untimed(&self, call: Call) -> Result<Answer, Failure> {
+        let limits = &self.services.0.limits;
+        let turn = self.calls.acquire().await.map_err(|error| Failure::internal_error(&error))?;
+        let all = limits.call().await;
+        let mut body = Vec::new();
+        let mut memory = limits.memory.reserve(&self.memory);
+        let max_bytes = call.max_bytes;
+        let mut receive = |data: &[u8]| {
+            let length = body.len() + data.len();
+            if length > max_bytes {
+                return Err(Failure::internal("the API server's answer is too large"));
+            }
+            // `Vec` doubles its capacity, so this is what it has at most.
+            if !memory.grow_to(length.saturating_mul(2).min(max_bytes)) {
+                return Err(Failure::too_many("too many large answers at once; try again", 2));
+            }
+            body.extend_from_slice(data);
+            Ok(())
+        };
+        let head = match &self.sender {
+            Sender::Session(request) => {
+                let mut failure = None;
+                let message = self.message(call);
+                let sent = request.send(&message, |data| {
+                    receive(data).map_err(|error| {
+                        failure = Some(error);
+                        ApiError::new(Code::ClusterUnavailable, "the answer is not read")
+                    })
+                });
+                sent.await.map_err(|error| failure.take().unwrap_or_else(|| error.into()))?
+            }
+            Sender::Kubernetes { token, permit, .. } => {
+                self.send_with_token(call, token, permit, receive).await?
+            }
+        };
+        drop((turn, all));
+        let retry_after = head.headers.get(header::RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+        Ok(Answer { status: head.status, retry_after, body, memory })
+    }
+
+    /// The message of a call, without a credential.
+    fn message(&self, call: Call) -> UpstreamMessage {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, call.accept);
+        headers.insert(header::USER_AGENT, USER_AGENT);
+        if !call.body.is_empty() {
+            headers.insert(header::CONTENT_TYPE, JSON);
+        }
+        set_audit_headers(&mut headers, &self.info);
+        UpstreamMessage {
+            method: call.method,
+            path_and_query: call.path_and_query,
+            headers,
+            body: call.body,
+        }
+    }
+
+    async fn send_with_token(
+        &self,
+        call: Call,
+        token: &KubernetesToken,
+        permit: &TokenPermit,
+        mut receive: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<response::Parts, Failure> {
+        let unavailable = |error: crate::cluster::UpstreamError| Failure::internal_error(&error);
+        let upstream = self.services.0.cluster.upstream();
+        let message = self.message(call);
+        let transport = if message.body.len() as u64 <= MAX_POOLED_BODY_BYTES {
+            Transport::Http1
+        } else {
+            Transport::Dedicated
+        };
+        let mut request = Request::new(body::full(message.body));
+        *request.method_mut() = message.method;
+        *request.uri_mut() = upstream.uri(&message.path_and_query).map_err(unavailable)?;
+        *request.headers_mut() = message.headers;
+        request.headers_mut().insert(header::AUTHORIZATION, token.authorization());
+        let response = upstream.send(request, transport).await.map_err(unavailable)?;
+        let (head, mut body) = response.into_parts();
+        if head.status == StatusCode::UNAUTHORIZED {
+            let limits = &self.services.0.limits;
+            limits.refused.count(Client::from_address(self.info.address), Instant::now());
+            limits.tokens.forget(token.hash());
+            self.services.0.metrics.model_services_token_refused();
+            return Err(Failure::unauthenticated());
+        }
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Failure::internal_error(&error))?;
+            if let Some(data) = frame.data_ref() {
+                receive(data)?;
+                if let Some(wait) = permit.limiter.consume_bytes(data.len()) {
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+        Ok(head)
+    }
+}

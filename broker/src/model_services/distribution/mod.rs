@@ -1,0 +1,17 @@
+//! The Llama Stack of a namespace: a `LlamaStackDistribution` (`llamastack.io/v1alpha1`) and its
+//! ConfigMap.
+
+mod delete;
+mod desired;
+mod install;
+mod model;
+mod objects;
+mod record;
+mod request;
+mod resolve;
+mod run_yaml;
+mod status;
+mod view;
+
+pub use desired::DistributionSettings;
+pub(super) use request::name_to_delete;

@@ -1,0 +1,177 @@
+//! Reads of distributions and their ConfigMaps, and what a refusal of the API server means.
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::{
+    super::{
+        InNamespace,
+        ask::{Answer, Call},
+        call_kind::CallKind,
+        failure::Failure,
+        inference::ObjectMeta,
+        lenient::read,
+        list::{List, Listed},
+    },
+    desired::{CONFIG_MAP_NAME, DASHBOARD_LABEL, DISTRIBUTION_LABEL, KIND},
+    view::LlamaStackDistribution,
+};
+
+/// The metadata of an object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Metadata {
+    #[serde(deserialize_with = "read")]
+    pub(super) metadata: ObjectMeta,
+}
+
+impl Metadata {
+    /// Whether the object is one of this API's.
+    pub(super) fn is_labelled(&self) -> bool {
+        self.metadata.labels.get(DASHBOARD_LABEL).is_some_and(|value| value == "true")
+    }
+
+    /// Whether it is the ConfigMap of a distribution of this name that exists no more: that one had
+    /// another uid.
+    pub(super) fn is_remainder_of(&self, distribution: &str, uid: &str) -> bool {
+        let owners = &self.metadata.owner_references;
+        let is_of_distribution =
+            self.metadata.labels.get(DISTRIBUTION_LABEL).is_some_and(|name| name == distribution);
+        let mut of_kind = owners.iter().filter(|owner| owner.kind == KIND);
+        self.is_labelled()
+            && is_of_distribution
+            && of_kind.clone().any(|owner| owner.name == distribution)
+            && of_kind.all(|owner| owner.uid != uid)
+    }
+}
+
+/// The kind is not installed.
+pub(super) fn not_installed() -> Failure {
+    Failure::not_found(format!("the kind {KIND} is not installed in the cluster"))
+}
+
+impl InNamespace {
+    /// Path of the distributions of the namespace.
+    pub(super) fn distributions_path(&self) -> String {
+        let namespace = self.namespace();
+        format!("/apis/llamastack.io/v1alpha1/namespaces/{namespace}/llamastackdistributions")
+    }
+
+    /// Path of the ConfigMaps of the namespace.
+    pub(super) fn config_maps_path(&self) -> String {
+        format!("/api/v1/namespaces/{}/configmaps", self.namespace())
+    }
+
+    /// The distributions of this API in the namespace, by name; `None` if the kind is not installed.
+    ///
+    /// # Errors
+    /// The caller may not list them; the API server does not answer.
+    pub(super) async fn distributions(
+        &self,
+    ) -> Result<Option<Vec<LlamaStackDistribution>>, Failure> {
+        let list = List::new(CallKind::Distributions, self.distributions_path())
+            .labels(format!("{DASHBOARD_LABEL}=true"));
+        match self.asker().list::<LlamaStackDistribution>(&list).await? {
+            Listed::Objects(mut found) => {
+                found.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+                Ok(Some(found))
+            }
+            Listed::NotFound => Ok(None),
+            Listed::Forbidden => {
+                let what = format!("you may not list objects of kind {KIND}");
+                Err(Failure::forbidden_to(&what, self.namespace()))
+            }
+        }
+    }
+
+    /// The metadata of an object; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The caller may not read it; the API server does not answer.
+    pub(super) async fn metadata(
+        &self,
+        kind: CallKind,
+        path: String,
+    ) -> Result<Option<Metadata>, Failure> {
+        let answer = self.asker().ask(Call::get(kind, path)).await?;
+        match answer.status {
+            StatusCode::OK => answer.json().await.map(Some),
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => Err(self.refused("read it", &answer)),
+        }
+    }
+
+    /// The metadata of the ConfigMap of a distribution.
+    ///
+    /// # Errors
+    /// As [`Self::metadata`].
+    pub(super) async fn config_map(&self) -> Result<Option<Metadata>, Failure> {
+        let path = format!("{}/{CONFIG_MAP_NAME}", self.config_maps_path());
+        self.metadata(CallKind::ConfigMap, path).await
+    }
+
+    /// Deletes an object with this uid. It is done if it does not exist any more.
+    ///
+    /// # Errors
+    /// The API server refuses it or does not answer; there is another object of the name.
+    pub(super) async fn delete_object(
+        &self,
+        kind: CallKind,
+        path: String,
+        uid: &str,
+    ) -> Result<(), Failure> {
+        let answer = self.asker().ask(Call::delete(kind, path, uid)).await?;
+        match answer.status {
+            status if status.is_success() => Ok(()),
+            StatusCode::NOT_FOUND => Ok(()),
+            StatusCode::CONFLICT => {
+                Err(Failure::conflict("the object was replaced meanwhile; send the request again"))
+            }
+            _ => Err(self.refused("delete it", &answer)),
+        }
+    }
+
+    /// The failure for a create, read or delete that was not done. The text of the API server is
+    /// about the caller's own rights, quota and policies, so it is shown.
+    pub(super) fn refused(&self, what: &str, answer: &Answer) -> Failure {
+        let said = answer.message();
+        match answer.status {
+            StatusCode::FORBIDDEN => {
+                Failure::forbidden_to(&format!("you may not {what}: {said}"), self.namespace())
+            }
+            StatusCode::UNPROCESSABLE_ENTITY => {
+                Failure::bad_request(format!("the API server refuses to {what}: {said}"))
+            }
+            _ => answer.unexpected(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_remainder_is_owned_by_an_earlier_distribution_of_the_name() {
+        let object = |labels: Value, owners: Value| -> Metadata {
+            let metadata = json!({"labels": labels, "ownerReferences": owners});
+            from_value(json!({ "metadata": metadata })).unwrap()
+        };
+        let ours = json!({"opendatahub.io/dashboard": "true", "llamastack.io/distribution": "lsd"});
+        let owner = |name: &str, uid: &str| json!({"kind": "LlamaStackDistribution", "name": name, "uid": uid});
+        for (labels, owners, expected) in [
+            (ours.clone(), json!([owner("lsd", "old")]), true),
+            (ours.clone(), json!([owner("lsd", "new")]), false),
+            (ours.clone(), json!([owner("lsd", "old"), owner("lsd", "new")]), false),
+            (ours.clone(), json!([owner("other", "old")]), false),
+            (ours, json!([]), false),
+            (json!({"opendatahub.io/dashboard": "true"}), json!([owner("lsd", "old")]), false),
+            (json!({}), json!([owner("lsd", "old")]), false),
+        ] {
+            let found = object(labels, owners);
+            assert_eq!(found.is_remainder_of("lsd", "new"), expected, "{found:?}");
+        }
+    }
+}

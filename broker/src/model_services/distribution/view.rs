@@ -1,0 +1,169 @@
+//! A `LlamaStackDistribution` as this API reads it.
+
+use serde::{
+    Deserialize,
+    de::{
+        MapAccess, SeqAccess,
+        value::{MapAccessDeserializer, SeqAccessDeserializer},
+    },
+};
+use serde_json::Value;
+use tenant_shared::{DistributionConfig, DistributionStatus};
+
+use super::super::{
+    inference::ObjectMeta,
+    lenient::{Lenient, lenient_objects, read},
+};
+
+/// A `LlamaStackDistribution`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::model_services) struct LlamaStackDistribution {
+    #[serde(deserialize_with = "read")]
+    pub(in crate::model_services) metadata: ObjectMeta,
+    #[serde(deserialize_with = "read")]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    #[serde(deserialize_with = "read")]
+    phase: String,
+    #[serde(deserialize_with = "read")]
+    version: Version,
+    #[serde(deserialize_with = "read")]
+    distribution_config: Config,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Version {
+    #[serde(deserialize_with = "read")]
+    llama_stack_server_version: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Config {
+    #[serde(deserialize_with = "read")]
+    active_distribution: String,
+    #[serde(deserialize_with = "read")]
+    providers: Array,
+    #[serde(deserialize_with = "read")]
+    available_distributions: Object,
+}
+
+/// An array as it stands; empty for any other value.
+#[derive(Clone, Debug, Default)]
+struct Array(Vec<Value>);
+
+impl Lenient for Array {
+    fn array<'de, A: SeqAccess<'de>>(array: A) -> Result<Self, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(array)).map(Self)
+    }
+}
+
+/// An object as it stands; empty for any other value.
+#[derive(Clone, Debug, Default)]
+struct Object(serde_json::Map<String, Value>);
+
+impl Lenient for Object {
+    fn object<'de, A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
+        serde_json::Map::deserialize(MapAccessDeserializer::new(object)).map(Self)
+    }
+}
+
+lenient_objects!(LlamaStackDistribution, Status, Version, Config);
+
+impl LlamaStackDistribution {
+    /// Its status on the wire.
+    pub(in crate::model_services) fn into_wire(self) -> DistributionStatus {
+        let config = self.status.distribution_config;
+        DistributionStatus {
+            name: self.metadata.name,
+            phase: self.status.phase,
+            version: self.status.version.llama_stack_server_version,
+            distribution_config: DistributionConfig {
+                active_distribution: config.active_distribution,
+                providers: config.providers.0,
+                available_distributions: Value::Object(config.available_distributions.0),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{from_value, json, to_value};
+
+    use super::{
+        super::super::lenient::{Page, tests::any_json},
+        *,
+    };
+
+    fn wire(object: Value) -> Value {
+        let distribution: LlamaStackDistribution = from_value(object).unwrap();
+        to_value(distribution.into_wire()).unwrap()
+    }
+
+    #[test]
+    fn the_status_of_the_operator_is_shown_as_it_stands() {
+        let provider = json!({"api": "inference", "provider_id": "vllm-inference-1",
+            "provider_type": "remote::vllm", "config": {"url": "http://a/v1", "n": [1, null]},
+            "health": {"status": "OK", "message": ""}});
+        let object = json!({
+            "metadata": {"name": "lsd"},
+            "status": {"phase": "Ready", "availableReplicas": 1,
+                "version": {"llamaStackServerVersion": "0.3.5", "operatorVersion": "0.4.0"},
+                "distributionConfig": {"activeDistribution": "rh-dev", "providers": [provider],
+                    "availableDistributions": {"rh-dev": "quay.io/x"}}}
+        });
+        assert_eq!(
+            wire(object),
+            json!({"name": "lsd", "phase": "Ready", "version": "0.3.5", "distributionConfig": {
+                "activeDistribution": "rh-dev", "providers": [provider],
+                "availableDistributions": {"rh-dev": "quay.io/x"}}})
+        );
+    }
+
+    #[test]
+    fn a_status_without_values_is_empty() {
+        let empty = json!({"name": "lsd", "phase": "", "version": "", "distributionConfig": {
+            "activeDistribution": "", "providers": [], "availableDistributions": {}}});
+        for status in [
+            json!(null),
+            json!({}),
+            json!({"phase": 1, "version": "x",
+            "distributionConfig": {"providers": {}, "availableDistributions": []}}),
+        ] {
+            assert_eq!(wire(json!({"metadata": {"name": "lsd"}, "status": status})), empty);
+        }
+    }
+
+    const KEYS: &[&str] = &[
+        "metadata",
+        "name",
+        "status",
+        "phase",
+        "version",
+        "llamaStackServerVersion",
+        "distributionConfig",
+        "activeDistribution",
+        "providers",
+        "availableDistributions",
+    ];
+
+    proptest! {
+        #[test]
+        fn every_object_has_a_status(object in any_json(KEYS)) {
+            let page: Page<LlamaStackDistribution> =
+                from_value(json!({ "items": [object] })).unwrap();
+            for item in page.items {
+                let status = item.into_wire();
+                prop_assert!(status.distribution_config.available_distributions.is_object());
+            }
+        }
+    }
+}

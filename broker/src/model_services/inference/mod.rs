@@ -1,0 +1,319 @@
+//! The objects of KServe as this API reads them, and their conversion to the wire. Values are shown
+//! as they stand in the objects; nothing is fetched from them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use tenant_shared::{AAModel, AAModelStatus, SaToken};
+use url::Url;
+
+use super::lenient::{lenient_objects, read};
+
+/// Annotation with the name that people see.
+pub(super) const DISPLAY_NAME: &str = "openshift.io/display-name";
+/// Annotation with a text about the model.
+pub(super) const DESCRIPTION: &str = "openshift.io/description";
+const USE_CASE: &str = "opendatahub.io/genai-use-case";
+/// Annotations of a ServingRuntime.
+const RUNTIME_NAME: &str = "opendatahub.io/template-display-name";
+const RUNTIME_PROTOCOL: &str = "opendatahub.io/apiProtocol";
+const RUNTIME_VERSION: &str = "opendatahub.io/runtime-version";
+/// What serves an LLMInferenceService, which names no ServingRuntime.
+const LLM_RUNTIME: &str = "Distributed inference with llm-d";
+const LLM_PROTOCOL: &str = "REST";
+/// Domain of addresses inside of the cluster.
+const CLUSTER_LOCAL: &str = ".svc.cluster.local";
+
+/// Metadata of an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ObjectMeta {
+    #[serde(deserialize_with = "read")]
+    pub(super) name: String,
+    #[serde(deserialize_with = "read")]
+    pub(super) uid: String,
+    #[serde(deserialize_with = "read")]
+    pub(super) labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "read")]
+    pub(super) annotations: BTreeMap<String, String>,
+    #[serde(deserialize_with = "read")]
+    pub(super) owner_references: Vec<OwnerReference>,
+}
+
+impl ObjectMeta {
+    /// Value of an annotation; empty if it is not there.
+    pub(super) fn annotation(&self, key: &str) -> &str {
+        self.annotations.get(key).map_or("", String::as_str)
+    }
+
+    /// Whether an object with this uid owns the object.
+    pub(super) fn is_owned_by(&self, uid: &str) -> bool {
+        !uid.is_empty() && self.owner_references.iter().any(|owner| owner.uid == uid)
+    }
+
+    /// The name that people see: an annotation, otherwise the object's name.
+    fn display_name(&self) -> &str {
+        match self.annotation(DISPLAY_NAME) {
+            "" => &self.name,
+            name => name,
+        }
+    }
+}
+
+/// Reference to the owner of an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct OwnerReference {
+    #[serde(deserialize_with = "read")]
+    pub(super) kind: String,
+    #[serde(deserialize_with = "read")]
+    pub(super) name: String,
+    #[serde(deserialize_with = "read")]
+    pub(super) uid: String,
+}
+
+/// An object of which only the metadata is read (`PartialObjectMetadata`): a ServingRuntime, a
+/// ServiceAccount, a Secret.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ObjectMetadata {
+    #[serde(deserialize_with = "read")]
+    pub(super) metadata: ObjectMeta,
+}
+
+/// An InferenceService (`serving.kserve.io/v1beta1`).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct InferenceService {
+    #[serde(deserialize_with = "read")]
+    pub(super) metadata: ObjectMeta,
+    #[serde(deserialize_with = "read")]
+    spec: InferenceServiceSpec,
+    #[serde(deserialize_with = "read")]
+    status: ModelStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct InferenceServiceSpec {
+    #[serde(deserialize_with = "read")]
+    predictor: Predictor,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Predictor {
+    #[serde(deserialize_with = "read")]
+    model: PredictorModel,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct PredictorModel {
+    #[serde(deserialize_with = "read")]
+    runtime: String,
+}
+
+/// An LLMInferenceService (`serving.kserve.io/v1alpha1` or `v1alpha2`).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct LlmInferenceService {
+    #[serde(deserialize_with = "read")]
+    pub(super) metadata: ObjectMeta,
+    #[serde(deserialize_with = "read")]
+    spec: LlmInferenceServiceSpec,
+    #[serde(deserialize_with = "read")]
+    status: ModelStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct LlmInferenceServiceSpec {
+    #[serde(deserialize_with = "read")]
+    model: LlmModel,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct LlmModel {
+    #[serde(deserialize_with = "read")]
+    name: String,
+}
+
+/// Status of either kind. `addresses` is of LLMInferenceServices only.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ModelStatus {
+    #[serde(deserialize_with = "read")]
+    url: String,
+    #[serde(deserialize_with = "read")]
+    address: Address,
+    #[serde(deserialize_with = "read")]
+    addresses: Vec<Address>,
+    #[serde(deserialize_with = "read")]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Address {
+    #[serde(deserialize_with = "read")]
+    name: String,
+    #[serde(deserialize_with = "read")]
+    url: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type", deserialize_with = "read")]
+    kind: String,
+    #[serde(deserialize_with = "read")]
+    status: String,
+}
+
+lenient_objects!(
+    ObjectMeta,
+    OwnerReference,
+    ObjectMetadata,
+    InferenceService,
+    InferenceServiceSpec,
+    Predictor,
+    PredictorModel,
+    LlmInferenceService,
+    LlmInferenceServiceSpec,
+    LlmModel,
+    ModelStatus,
+    Address,
+    Condition,
+);
+
+impl InferenceService {
+    /// URL of the model inside of the cluster; empty until it has one.
+    pub(super) fn internal_url(&self) -> &str {
+        &self.status.address.url
+    }
+}
+
+impl LlmInferenceService {
+    /// Name by which the model is addressed at its endpoint. The object's name is KServe's own
+    /// default.
+    pub(super) fn model_id(&self) -> &str {
+        match self.spec.model.name.as_str() {
+            name if name.trim().is_empty() => &self.metadata.name,
+            name => name,
+        }
+    }
+
+    /// URL of the model inside of the cluster; empty until it has one. In `v1alpha2` KServe never
+    /// fills `status.address`.
+    pub(super) fn internal_url(&self) -> &str {
+        let status = &self.status;
+        if !status.address.url.is_empty() {
+            return &status.address.url;
+        }
+        let named = |name: &str| status.addresses.iter().find(|address| address.name == name);
+        named("gateway-internal")
+            .or_else(|| named("internal"))
+            .or_else(|| status.addresses.iter().find(|address| is_cluster_local(&address.url)))
+            .map_or("", |address| &address.url)
+    }
+}
+
+impl ModelStatus {
+    fn wire(&self) -> AAModelStatus {
+        let is_ready =
+            |condition: &Condition| condition.kind == "Ready" && condition.status == "True";
+        if self.conditions.iter().any(is_ready) {
+            AAModelStatus::Running
+        } else {
+            AAModelStatus::Stop
+        }
+    }
+
+    /// The URLs on the wire: the internal one, then `status.url` if it leads elsewhere.
+    fn endpoints(&self, internal: &str) -> Vec<String> {
+        let external = self.url.as_str();
+        let is_internal = external == internal
+            || is_cluster_local(external)
+            || host(external).is_some_and(|it| host(internal) == Some(it));
+        let mut endpoints = Vec::new();
+        if !internal.is_empty() {
+            endpoints.push(format!("internal: {internal}"));
+        }
+        if !external.is_empty() && !is_internal {
+            endpoints.push(format!("external: {external}"));
+        }
+        endpoints
+    }
+}
+
+/// Host of a URL in lower case, without a final dot.
+fn host(url: &str) -> Option<String> {
+    let url = Url::parse(url).ok()?;
+    Some(url.host_str()?.trim_end_matches('.').to_ascii_lowercase())
+}
+
+fn is_cluster_local(url: &str) -> bool {
+    host(url).is_some_and(|host| host.ends_with(CLUSTER_LOCAL))
+}
+
+/// The models on the wire: InferenceServices, then LLMInferenceServices, each by name. `runtimes`
+/// are the ServingRuntimes of the namespace.
+pub(super) fn models(
+    mut services: Vec<InferenceService>,
+    mut llm_services: Vec<LlmInferenceService>,
+    runtimes: &[ObjectMetadata],
+) -> Vec<AAModel> {
+    let runtimes: BTreeMap<&str, &ObjectMeta> =
+        runtimes.iter().map(|it| (it.metadata.name.as_str(), &it.metadata)).collect();
+    services.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    llm_services.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    let services = services.iter().map(|service| {
+        let runtime = service.spec.predictor.model.runtime.as_str();
+        let runtime = runtimes.get(runtime).copied().filter(|it| !it.name.is_empty());
+        from_inference_service(service, runtime)
+    });
+    services
+        .chain(llm_services.iter().map(from_llm_inference_service))
+        .filter(|model| !model.model_name.is_empty())
+        .collect()
+}
+
+fn from_inference_service(service: &InferenceService, runtime: Option<&ObjectMeta>) -> AAModel {
+    let of_runtime = |key| runtime.map_or("", |it| it.annotation(key)).to_owned();
+    AAModel {
+        serving_runtime: of_runtime(RUNTIME_NAME),
+        api_protocol: of_runtime(RUNTIME_PROTOCOL),
+        version: of_runtime(RUNTIME_VERSION),
+        ..model(&service.metadata, &service.metadata.name, &service.status, service.internal_url())
+    }
+}
+
+fn from_llm_inference_service(service: &LlmInferenceService) -> AAModel {
+    AAModel {
+        serving_runtime: LLM_RUNTIME.to_owned(),
+        api_protocol: LLM_PROTOCOL.to_owned(),
+        ..model(&service.metadata, service.model_id(), &service.status, service.internal_url())
+    }
+}
+
+/// A model without a runtime.
+fn model(metadata: &ObjectMeta, model_id: &str, status: &ModelStatus, internal: &str) -> AAModel {
+    AAModel {
+        model_name: metadata.name.clone(),
+        model_id: model_id.to_owned(),
+        serving_runtime: String::new(),
+        api_protocol: String::new(),
+        version: String::new(),
+        description: metadata.annotation(DESCRIPTION).to_owned(),
+        usecase: metadata.annotation(USE_CASE).to_owned(),
+        display_name: metadata.display_name().to_owned(),
+        status: status.wire(),
+        endpoints: status.endpoints(internal),
+        sa_token: SaToken::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

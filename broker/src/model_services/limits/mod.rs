@@ -1,0 +1,64 @@
+//! Limits of model services, in each replica: requests with a Kubernetes token, tokens that the API
+//! server refuses, calls to the API server, and the memory of its answers. Requests of sessions have
+//! the limits of their tier besides.
+
+mod memory;
+mod refused_tokens;
+mod token_limiters;
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub(super) use self::{
+    memory::{Memory, MemoryKey, Reservation},
+    refused_tokens::RefusedTokens,
+    token_limiters::{TokenLimiters, TokenPermit},
+};
+use super::settings::TokenLimits;
+use crate::base::rate_limit::InFlightLimiter;
+
+/// Calls to the API server in flight for all requests together.
+const MAX_CALLS: usize = 256;
+/// Searches for candidate namespaces, each of which lists all RoleBindings of the cluster.
+const MAX_CANDIDATE_SEARCHES: usize = 4;
+/// Requests with Kubernetes tokens in flight.
+const MAX_TOKEN_REQUESTS: usize = 1024;
+/// Requests with Kubernetes tokens in flight from one address, which may be a frontend's.
+const MAX_TOKEN_REQUESTS_PER_ADDRESS: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct Limits {
+    pub(super) tokens: TokenLimiters,
+    pub(super) refused: RefusedTokens,
+    pub(super) memory: Memory,
+    pub(super) token_requests: Arc<InFlightLimiter>,
+    calls: Arc<Semaphore>,
+    candidates: Arc<Semaphore>,
+}
+
+impl Limits {
+    pub(super) fn new(tokens: TokenLimits) -> Self {
+        Self {
+            tokens: TokenLimiters::new(tokens),
+            refused: RefusedTokens::default(),
+            memory: Memory::default(),
+            token_requests: InFlightLimiter::new(
+                MAX_TOKEN_REQUESTS,
+                MAX_TOKEN_REQUESTS_PER_ADDRESS,
+            ),
+            calls: Arc::new(Semaphore::new(MAX_CALLS)),
+            candidates: Arc::new(Semaphore::new(MAX_CANDIDATE_SEARCHES)),
+        }
+    }
+
+    /// Waits for the turn of a call; it is in flight until the permit is dropped.
+    pub(super) async fn call(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.calls).acquire_owned().await.ok()
+    }
+
+    /// Waits for the turn of a search for candidate namespaces.
+    pub(super) async fn candidates(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.candidates).acquire_owned().await.ok()
+    }
+}

@@ -1,0 +1,109 @@
+//! Model services: the namespaces that somebody may see, the models that KServe serves there, and a
+//! Llama Stack for them.
+//!
+//! Every call to Kubernetes carries the caller's own token: a Kubernetes token of theirs, or the
+//! two-hour token of the workspace of their session, as in the gateway. So RBAC decides, and the API
+//! server's audit log names the caller. The broker adds no right, and remembers nothing of an answer.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `caller`, `kubernetes_token` | the caller of a request, by session or Kubernetes token |
+//! | `ask`, `call_kind`, `list` | calls to the API server as the caller |
+//! | `limits` | limits of requests, calls and memory |
+//! | `review` | who the caller is, and whether they may use a namespace |
+//! | `user` | the caller's name, and settings for a frontend |
+//! | `namespaces` | the namespaces that the caller may read |
+//! | `models`, `inference`, `lenient` | the models of a namespace, and their conversion to the wire |
+//! | `endpoint`, `token` | URL and token Secret of a model |
+//! | `distribution` | the Llama Stack of a namespace |
+//! | `failure` | failures with their HTTP status |
+//! | `api` | the HTTP API, `/gen-ai/api/v1` |
+
+pub mod api;
+mod ask;
+mod call_kind;
+mod caller;
+mod distribution;
+mod endpoint;
+mod failure;
+mod inference;
+mod kubernetes_token;
+mod lenient;
+mod limits;
+mod list;
+mod models;
+mod namespaces;
+mod review;
+mod settings;
+mod token;
+mod user;
+
+use std::sync::Arc;
+
+use self::{
+    call_kind::{CallKind, CallOutcome},
+    distribution::name_to_delete,
+    limits::Limits,
+};
+pub use self::{
+    distribution::DistributionSettings,
+    failure::Failure,
+    review::InNamespace,
+    settings::{AccessCheck, ClusterDomain, ModelServicesSettings, TokenLimits},
+};
+use crate::{
+    base::{clock::Clock, db::Db, telemetry::Metrics},
+    cluster::Cluster,
+    gateway::Gateway,
+    identity::Identity,
+};
+
+/// Values of the label `call` of calls to the API server in metrics.
+pub const CALLS: &[&str] = CallKind::LABELS;
+/// Values of the label `outcome` of calls to the API server in metrics.
+pub const CALL_OUTCOMES: &[&str] = CallOutcome::LABELS;
+
+/// The dependencies of [`ModelServices`].
+#[derive(Debug)]
+pub struct Dependencies {
+    pub settings: ModelServicesSettings,
+    /// Reads the credentials of sessions.
+    pub identity: Identity,
+    /// Principals, tokens, limits and registry of sessions' requests.
+    pub gateway: Gateway,
+    /// The cluster that is asked.
+    pub cluster: Cluster,
+    /// The database of the audit trail.
+    pub db: Db,
+    /// Source of times and identifiers.
+    pub clock: Clock,
+    /// Counts calls.
+    pub metrics: Metrics,
+}
+
+/// Model services. Clones share all state.
+#[derive(Clone, Debug)]
+pub struct ModelServices(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    settings: ModelServicesSettings,
+    identity: Identity,
+    gateway: Gateway,
+    cluster: Cluster,
+    db: Db,
+    clock: Clock,
+    metrics: Metrics,
+    limits: Limits,
+}
+
+impl ModelServices {
+    /// The services with these dependencies.
+    pub fn new(dependencies: Dependencies) -> Self {
+        let Dependencies { settings, identity, gateway, cluster, db, clock, metrics } =
+            dependencies;
+        let limits = Limits::new(settings.token_limits);
+        let inner = Inner { settings, identity, gateway, cluster, db, clock, metrics, limits };
+        Self(Arc::new(inner))
+    }
+}

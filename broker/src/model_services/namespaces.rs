@@ -1,0 +1,271 @@
+//! The namespaces that the caller may read. A candidate is never an answer: each is read with the
+//! caller's own token.
+
+use std::collections::BTreeSet;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+use tenant_shared::{ModelNamespace, ModelNamespaceList, is_dns_label};
+
+use super::{
+    ModelServices,
+    ask::{Asker, Call, REVIEW_TIMEOUT},
+    call_kind::CallKind,
+    caller::ApiCaller,
+    failure::Failure,
+    inference::{DISPLAY_NAME, ObjectMetadata},
+    lenient::{lenient_objects, read},
+    list::{List, Listed},
+};
+use crate::gateway::Verb;
+
+/// Namespaces that are read concurrently for one request.
+const MAX_READS: usize = 16;
+/// Namespaces of the platform, which nobody picks for models.
+const HIDDEN: [&str; 4] = ["default", "system", "openshift", "opendatahub"];
+/// Beginnings of names of such namespaces.
+const HIDDEN_PREFIXES: [&str; 2] = ["openshift-", "kube-"];
+/// No namespace has this name, so a review of it has the rules that hold everywhere.
+const NO_NAMESPACE: &str = "-";
+
+fn is_hidden(name: &str) -> bool {
+    HIDDEN.contains(&name) || HIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+impl ModelServices {
+    /// The namespaces that the caller may read, by name, without those of the platform.
+    ///
+    /// # Errors
+    /// The API server does not accept the caller's token, or does not answer; a session has no active
+    /// workspace.
+    pub(super) async fn namespaces(
+        &self,
+        caller: &ApiCaller,
+    ) -> Result<ModelNamespaceList, Failure> {
+        let mut data = match caller {
+            ApiCaller::Session(session) => {
+                let names = session.namespaces().await?;
+                if names.is_empty() {
+                    // It says why there is no workspace to use.
+                    drop(caller.begin(self, None, Verb::List).await?);
+                }
+                self.namespaces_of_session(caller, names).await?
+            }
+            ApiCaller::Kubernetes(_) => {
+                caller.begin(self, None, Verb::List).await?.namespaces().await?
+            }
+        };
+        data.retain(|namespace| !namespace.name.is_empty() && !is_hidden(&namespace.name));
+        data.sort_by(|a, b| a.name.cmp(&b.name));
+        data.dedup_by(|a, b| a.name == b.name);
+        Ok(ModelNamespaceList { data })
+    }
+
+    /// Reads each namespace with the token of its workspace.
+    async fn namespaces_of_session(
+        &self,
+        caller: &ApiCaller,
+        names: Vec<String>,
+    ) -> Result<Vec<ModelNamespace>, Failure> {
+        let reads = names.into_iter().map(|name| async move {
+            match caller.begin(self, Some(&name), Verb::Get).await {
+                Ok(asker) => asker.namespace(&name).await,
+                // Suspended meanwhile.
+                Err(failure) if failure.status() == StatusCode::FORBIDDEN => Ok(None),
+                Err(failure) => Err(failure),
+            }
+        });
+        let found = stream::iter(reads).buffer_unordered(MAX_READS);
+        found.try_filter_map(async |found| Ok(found)).try_collect().await
+    }
+}
+
+impl Asker {
+    /// The namespaces that the user of the token may read.
+    async fn namespaces(&self) -> Result<Vec<ModelNamespace>, Failure> {
+        let all = List::new(CallKind::Namespaces, "/api/v1/namespaces");
+        match self.list::<ObjectMetadata>(&all).await? {
+            Listed::Objects(found) => return Ok(found.into_iter().map(to_wire).collect()),
+            Listed::NotFound => {
+                return Err(Failure::internal("the API server has no namespaces"));
+            }
+            Listed::Forbidden => {}
+        }
+        let projects = List::new(CallKind::Projects, "/apis/project.openshift.io/v1/projects");
+        match self.list::<ObjectMetadata>(&projects).await {
+            Ok(Listed::Objects(found)) => return Ok(found.into_iter().map(to_wire).collect()),
+            Ok(Listed::Forbidden | Listed::NotFound) => {}
+            Err(failure) if failure.status() == StatusCode::INTERNAL_SERVER_ERROR => {
+                tracing::warn!(error = %failure, "cannot list the projects of a caller");
+            }
+            Err(failure) => return Err(failure),
+        }
+        let candidates = self.candidates().await?;
+        let reads = candidates.into_iter().map(|name| async move { self.namespace(&name).await });
+        let found = stream::iter(reads).buffer_unordered(MAX_READS);
+        found.try_filter_map(async |found| Ok(found)).try_collect().await
+    }
+
+    /// Reads a namespace; `None` if the caller may not, or if it does not exist.
+    async fn namespace(&self, name: &str) -> Result<Option<ModelNamespace>, Failure> {
+        if !is_dns_label(name) {
+            return Ok(None);
+        }
+        let call = Call::get(CallKind::Namespace, format!("/api/v1/namespaces/{name}"));
+        let answer = self.ask(call).await?;
+        match answer.status {
+            StatusCode::OK => Ok(Some(to_wire(answer.json().await?))),
+            StatusCode::FORBIDDEN | StatusCode::NOT_FOUND => Ok(None),
+            _ => Err(answer.unexpected()),
+        }
+    }
+
+    /// Names of the namespaces that the caller may be able to read: all that RBAC can give them, and
+    /// all of the cluster if somebody else decides besides. The broker's own credential reads only
+    /// these names.
+    async fn candidates(&self) -> Result<BTreeSet<String>, Failure> {
+        let (user, rules) = tokio::try_join!(self.who_am_i(), self.rules())?;
+        let services = self.services();
+        let _turn = services.0.limits.candidates().await;
+        let cluster = &services.0.cluster;
+        let internal = |error: crate::cluster::ClusterError| Failure::internal_error(&error);
+        if rules.reads_all_namespaces() {
+            return cluster.namespace_names().await.map_err(internal);
+        }
+        let mut names = rules.readable_names();
+        names.extend(cluster.namespaces_that_bind(&user).await.map_err(internal)?);
+        Ok(names)
+    }
+
+    /// The rules that hold in every namespace (`SelfSubjectRulesReview`).
+    async fn rules(&self) -> Result<Rules, Failure> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectRulesReview",
+            "spec": {"namespace": NO_NAMESPACE},
+        });
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+        let call = Call::create(CallKind::RulesReview, path, &review).timeout(REVIEW_TIMEOUT);
+        let answer = self.ask(call).await?;
+        if answer.status == StatusCode::FORBIDDEN {
+            return Ok(Rules { incomplete: true, ..Rules::default() });
+        }
+        if !answer.status.is_success() {
+            return Err(answer.unexpected());
+        }
+        Ok(answer.json::<RulesReview>().await?.status)
+    }
+}
+
+fn to_wire(object: ObjectMetadata) -> ModelNamespace {
+    let display_name = match object.metadata.annotation(DISPLAY_NAME) {
+        "" => object.metadata.name.clone(),
+        name => name.to_owned(),
+    };
+    ModelNamespace { name: object.metadata.name, display_name }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct RulesReview {
+    status: Rules,
+}
+
+/// The rules of a user.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rules {
+    #[serde(default, deserialize_with = "read")]
+    resource_rules: Vec<Rule>,
+    /// Whether an authorizer could not say its rules.
+    #[serde(default)]
+    incomplete: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Rule {
+    #[serde(deserialize_with = "read")]
+    verbs: Vec<String>,
+    #[serde(deserialize_with = "read")]
+    api_groups: Vec<String>,
+    #[serde(deserialize_with = "read")]
+    resources: Vec<String>,
+    #[serde(deserialize_with = "read")]
+    resource_names: Vec<String>,
+}
+
+lenient_objects!(Rule);
+
+impl Rules {
+    /// Whether the caller may be able to read every namespace.
+    fn reads_all_namespaces(&self) -> bool {
+        self.incomplete || self.reading().any(|rule| rule.resource_names.is_empty())
+    }
+
+    /// The names of the namespaces that rules name.
+    fn readable_names(&self) -> BTreeSet<String> {
+        self.reading().flat_map(|rule| rule.resource_names.iter().cloned()).collect()
+    }
+
+    fn reading(&self) -> impl Iterator<Item = &Rule> {
+        self.resource_rules.iter().filter(|rule| {
+            has(&rule.verbs, "get")
+                && has(&rule.api_groups, "")
+                && has(&rule.resources, "namespaces")
+        })
+    }
+}
+
+/// Whether a list of a rule has this value, or all.
+fn has(values: &[String], wanted: &str) -> bool {
+    values.iter().any(|value| value == wanted || value == "*")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn rules(rules: &Value) -> Rules {
+        serde_json::from_value(json!({ "resourceRules": rules, "incomplete": false })).unwrap()
+    }
+
+    #[test]
+    fn candidates_are_those_that_rules_name() {
+        let named = rules(&json!([
+            {"verbs": ["get"], "apiGroups": [""], "resources": ["namespaces"],
+             "resourceNames": ["a", "b"]},
+            {"verbs": ["list"], "apiGroups": [""], "resources": ["namespaces"]},
+            {"verbs": ["*"], "apiGroups": ["apps"], "resources": ["*"]},
+            {"verbs": ["get"], "apiGroups": null, "resources": ["namespaces"]},
+        ]));
+        assert!(!named.reads_all_namespaces());
+        assert_eq!(named.readable_names().into_iter().collect::<Vec<_>>(), ["a", "b"]);
+        for all in [
+            json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["namespaces"]}]),
+            json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]),
+        ] {
+            assert!(rules(&all).reads_all_namespaces());
+        }
+        assert!(Rules { incomplete: true, ..Rules::default() }.reads_all_namespaces());
+    }
+
+    #[test]
+    fn namespaces_of_the_platform_are_hidden() {
+        for (name, hidden) in [
+            ("default", true),
+            ("kube-system", true),
+            ("openshift", true),
+            ("openshift-ai", true),
+            ("opendatahub", true),
+            ("opendatahub-mine", false),
+            ("defaults", false),
+            ("user-ns", false),
+        ] {
+            assert_eq!(is_hidden(name), hidden, "{name}");
+        }
+    }
+}

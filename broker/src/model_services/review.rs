@@ -1,0 +1,133 @@
+//! Reviews: who the caller is, and whether they may use a namespace. [`InNamespace`] is made here
+//! alone, so an operation on a namespace cannot forget the review.
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    ModelServices,
+    ask::{Asker, Call, REVIEW_TIMEOUT},
+    call_kind::CallKind,
+    caller::ApiCaller,
+    failure::Failure,
+};
+use crate::{cluster::UserInfo, gateway::Verb};
+
+/// The largest answer of a review.
+const MAX_REVIEW_BYTES: usize = 1024 * 1024;
+
+/// A request in a namespace whose caller may use it: the API server said so in this request.
+#[derive(Debug)]
+pub struct InNamespace {
+    asker: Asker,
+    namespace: String,
+}
+
+impl InNamespace {
+    /// The request of the caller.
+    pub(super) fn asker(&self) -> &Asker {
+        &self.asker
+    }
+
+    /// Name of the namespace.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
+/// The part of a `SelfSubjectAccessReview` that counts.
+#[derive(Deserialize)]
+struct AccessReview {
+    #[serde(default)]
+    status: AccessReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+struct AccessReviewStatus {
+    #[serde(default)]
+    allowed: bool,
+}
+
+/// The part of a `SelfSubjectReview` that counts.
+#[derive(Deserialize)]
+struct SelfReview {
+    status: SelfReviewStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SelfReviewStatus {
+    user_info: ReviewedUser,
+}
+
+#[derive(Deserialize)]
+struct ReviewedUser {
+    username: String,
+    #[serde(default)]
+    groups: Option<Vec<String>>,
+}
+
+impl ModelServices {
+    /// Begins a request of the caller in a namespace, and asks the API server whether the caller may
+    /// list the resource of `model_services.access_check` there.
+    ///
+    /// # Errors
+    /// The caller may not, whether or not the namespace exists; the API server does not accept their
+    /// token, or does not answer.
+    pub(super) async fn review(
+        &self,
+        caller: &ApiCaller,
+        namespace: &str,
+        verb: Verb,
+    ) -> Result<InNamespace, Failure> {
+        let asker = caller.begin(self, Some(namespace), verb).await?;
+        let check = &self.0.settings.access_check;
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "namespace": namespace,
+                "verb": "list",
+                "group": check.group,
+                "resource": check.resource,
+            }},
+        });
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let answer = asker.ask(review_call(CallKind::AccessReview, path, &review)).await?;
+        if answer.status == http::StatusCode::FORBIDDEN {
+            return Err(Failure::forbidden_in(namespace));
+        }
+        if !answer.status.is_success() {
+            return Err(answer.unexpected());
+        }
+        let review: AccessReview = answer.json().await?;
+        if !review.status.allowed {
+            return Err(Failure::forbidden_in(namespace));
+        }
+        Ok(InNamespace { asker, namespace: namespace.to_owned() })
+    }
+}
+
+impl Asker {
+    /// The user that the API server sees in this request (`SelfSubjectReview`).
+    ///
+    /// # Errors
+    /// The API server does not accept the token, or does not answer.
+    pub(super) async fn who_am_i(&self) -> Result<UserInfo, Failure> {
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let answer = self.ask(review_call(CallKind::SelfReview, path, &review)).await?;
+        if answer.status == http::StatusCode::FORBIDDEN {
+            return Err(Failure::forbidden("You don't have permission to review yourself"));
+        }
+        if !answer.status.is_success() {
+            return Err(answer.unexpected());
+        }
+        let user = answer.json::<SelfReview>().await?.status.user_info;
+        Ok(UserInfo { user: user.username, groups: user.groups.unwrap_or_default() })
+    }
+}
+
+fn review_call(kind: CallKind, path: &str, review: &serde_json::Value) -> Call {
+    Call::create(kind, path, review).timeout(REVIEW_TIMEOUT).max_bytes(MAX_REVIEW_BYTES)
+}

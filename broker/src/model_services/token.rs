@@ -1,0 +1,117 @@
+//! The Secrets with the tokens of models, by their names. Only the metadata of Secrets is read: no
+//! byte of a token enters the broker.
+
+use super::{
+    InNamespace,
+    call_kind::CallKind,
+    failure::Failure,
+    inference::ObjectMetadata,
+    list::{List, Listed},
+};
+
+/// Annotation of a token Secret with the name of its ServiceAccount.
+const ACCOUNT_ANNOTATION: &str = "kubernetes.io/service-account.name";
+/// Field selector of token Secrets.
+const TOKEN_SECRETS: &str = "type=kubernetes.io/service-account-token";
+/// The ServiceAccount of a model that has none of its own.
+const DEFAULT_ACCOUNT: &str = "default";
+/// Kinds of models that own ServiceAccounts.
+const OWNER_KINDS: [&str; 2] = ["InferenceService", "LLMInferenceService"];
+
+/// The ServiceAccounts and token Secrets of a namespace.
+#[derive(Debug, Default)]
+pub(super) struct TokenSecrets {
+    accounts: Vec<ObjectMetadata>,
+    secrets: Vec<ObjectMetadata>,
+}
+
+impl TokenSecrets {
+    fn new(mut accounts: Vec<ObjectMetadata>, mut secrets: Vec<ObjectMetadata>) -> Self {
+        for list in [&mut accounts, &mut secrets] {
+            list.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        }
+        Self { accounts, secrets }
+    }
+
+    /// The name of the Secret with the token of a model's ServiceAccount.
+    pub(super) fn of_model(&self, model: &str) -> Option<String> {
+        let is_owned = |account: &&ObjectMetadata| {
+            account
+                .metadata
+                .owner_references
+                .iter()
+                .any(|owner| owner.name == model && OWNER_KINDS.contains(&owner.kind.as_str()))
+        };
+        let account = self.accounts.iter().find(is_owned);
+        let account = account.map_or(DEFAULT_ACCOUNT, |account| account.metadata.name.as_str());
+        let secret = self
+            .secrets
+            .iter()
+            .find(|secret| secret.metadata.annotation(ACCOUNT_ANNOTATION) == account)?;
+        Some(secret.metadata.name.clone())
+    }
+}
+
+impl InNamespace {
+    /// The token Secrets of the namespace; none if the caller may not list them.
+    ///
+    /// # Errors
+    /// The API server does not answer.
+    pub(super) async fn token_secrets(&self) -> Result<TokenSecrets, Failure> {
+        let path = |plural: &str| format!("/api/v1/namespaces/{}/{plural}", self.namespace());
+        let accounts = List::new(CallKind::ServiceAccounts, path("serviceaccounts"));
+        let secrets = List::new(CallKind::Secrets, path("secrets")).fields(TOKEN_SECRETS);
+        let (accounts, secrets) = (accounts.metadata_only(), secrets.metadata_only());
+        let (accounts, secrets) =
+            tokio::try_join!(self.asker().list(&accounts), self.asker().list(&secrets))?;
+        match (accounts, secrets) {
+            (Listed::Objects(accounts), Listed::Objects(secrets)) => {
+                Ok(TokenSecrets::new(accounts, secrets))
+            }
+            _ => Ok(TokenSecrets::default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_model_has_the_secret_of_its_own_account_or_of_the_default_one() {
+        let account = |name: &str, kind: &str, model: &str| -> ObjectMetadata {
+            from_value(json!({"metadata": {"name": name,
+                "ownerReferences": [{"kind": kind, "name": model, "uid": "u"}]}}))
+            .unwrap()
+        };
+        let secret = |name: &str, account: &str| -> ObjectMetadata {
+            from_value(json!({"metadata": {"name": name,
+                "annotations": {"kubernetes.io/service-account.name": account}}}))
+            .unwrap()
+        };
+        let secrets = TokenSecrets::new(
+            vec![
+                account("z-sa", "InferenceService", "granite"),
+                account("llm-sa", "LLMInferenceService", "llama"),
+                account("pod-sa", "Pod", "other"),
+            ],
+            vec![
+                secret("z-2", "z-sa"),
+                secret("z-1", "z-sa"),
+                secret("default-token", "default"),
+                secret("pod-token", "pod-sa"),
+            ],
+        );
+        for (model, expected) in [
+            ("granite", Some("z-1")),
+            ("llama", None),
+            ("other", Some("default-token")),
+            ("no-account", Some("default-token")),
+        ] {
+            assert_eq!(secrets.of_model(model).as_deref(), expected, "{model}");
+        }
+        assert_eq!(TokenSecrets::default().of_model("granite"), None);
+    }
+}

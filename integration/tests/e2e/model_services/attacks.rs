@@ -1,0 +1,109 @@
+//! What a caller, or an API server, could do to the broker.
+
+use futures_util::future::join_all;
+use http::{HeaderMap, Method, StatusCode, header};
+use integration::fault_proxy::{Fault, RecordedRequest, Rule};
+use serde_json::json;
+
+use super::fixture::{Client, NONE, REG, builder, namespace_of, world};
+
+fn json_answer(body: String) -> Fault {
+    let content_type = "application/json".parse().unwrap();
+    let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, content_type)]);
+    Fault::Respond { status: StatusCode::OK, headers, body }
+}
+
+fn lists_models(seen: &RecordedRequest) -> bool {
+    seen.is(&Method::GET, "/inferenceservices") && !seen.is_as_broker()
+}
+
+#[tokio::test]
+async fn endless_and_huge_lists_fail_the_request_and_nothing_else() {
+    let world = world().await;
+    let client = Client::new(&world);
+    namespace_of(&world, "attacks-lists", "reg", "admin").await;
+    let path = "/aaa/models?namespace=attacks-lists";
+    let proxy = world.proxy().unwrap();
+    let item = json!({"metadata": {"name": "m"}, "spec": "x".repeat(1024 * 1024)});
+    let huge = json!({"items": vec![item; 34], "metadata": {}}).to_string();
+    let endless = json!({"items": [], "metadata": {"continue": "next"}}).to_string();
+    let deep = format!("{}{}", "{\"items\":[{\"spec\":".to_owned() + &"[".repeat(500_000), "1");
+    let objects =
+        json!({"items": vec![json!({"metadata": {"name": "m"}}); 10_001], "metadata": {}});
+    for body in [huge, endless, deep, objects.to_string(), "null".to_owned(), String::new()] {
+        proxy.add(Rule::new(json_answer(body)).when(lists_models));
+        client.get(path, REG).await.failure(500);
+        proxy.clear();
+    }
+    let page = |seen: &RecordedRequest| lists_models(seen) && seen.query.contains("continue=next");
+    assert!(proxy.count(page) <= 100);
+    client.get(path, REG).await.data();
+    assert!(world.broker().is_running());
+}
+
+#[tokio::test]
+async fn an_address_that_tries_tokens_is_closed_out() {
+    let world = builder().fault_proxy().start().await.unwrap();
+    let client = Client::new(&world);
+    assert_eq!(client.get("/user", REG).await.body, json!({"userId": "reg"}));
+    for round in 0..10 {
+        let tries = (0..10).map(|number| {
+            let client = client.clone();
+            async move { client.get("/user", &format!("guess-{round}-{number}")).await }
+        });
+        for answer in join_all(tries).await {
+            answer.failure(401);
+        }
+    }
+    let closed = client.get("/user", REG).await;
+    closed.failure(429);
+    assert!(closed.headers.contains_key("retry-after"), "{closed:?}");
+    let series = "tenant_broker_model_services_tokens_refused_total";
+    assert!((world.broker().metric(series).await.unwrap() - 100.0).abs() < f64::EPSILON);
+}
+
+#[tokio::test]
+async fn a_token_has_its_own_rate_and_requests_at_once() {
+    let world = builder()
+        .fault_proxy()
+        .setting("model_services.requests_per_second", 5)
+        .setting("model_services.requests_at_once", 2)
+        .start()
+        .await
+        .unwrap();
+    let client = Client::new(&world);
+    let proxy = world.proxy().unwrap();
+    // Two requests that the API server does not answer take the places of this token.
+    let held = proxy.add(
+        Rule::new(Fault::before(|_| std::future::pending()))
+            .when(|seen| seen.has_token(REG) && seen.path.ends_with("/selfsubjectreviews")),
+    );
+    let running: Vec<_> = (0..2)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.get("/user", REG).await })
+        })
+        .collect();
+    while held.fired() < 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    client.get("/user", REG).await.failure(429);
+    assert_eq!(client.get("/user", NONE).await.body, json!({"userId": "none"}));
+    // A client that leaves ends its calls, so there is room again.
+    for task in &running {
+        task.abort();
+    }
+    proxy.clear();
+    let freed =
+        integration::probe::until("room for the token", super::fixture::TIMEOUT, || async {
+            let answer = client.get("/user", REG).await;
+            Ok(match answer.status.as_u16() {
+                200 => integration::probe::Probe::Ready(()),
+                _ => integration::probe::Probe::NotYet(format!("{answer:?}")),
+            })
+        });
+    freed.await.unwrap();
+    let many = join_all((0..100).map(|_| client.get("/user", NONE))).await;
+    let refused = many.iter().filter(|answer| answer.status.as_u16() == 429).count();
+    assert!(refused >= 50, "{refused}");
+}

@@ -1,0 +1,300 @@
+//! A cluster with the kinds of KServe and Llama Stack, its users, and a client of model services.
+
+use std::time::Duration;
+
+use http::{HeaderMap, Method, StatusCode};
+use integration::kubectl::Kubectl;
+use integration::person::Person;
+use integration::probe::{self, Probe};
+use integration::world::{World, WorldBuilder};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+
+/// The users of the document, and two more: token, name, uid, groups.
+const USERS: &str = "adm-token-6f2b,adm,u-adm\n\
+                     reg-token-81cc,reg,u-reg\n\
+                     none-token-93d1,none,u-none\n\
+                     one-token-2a7e,one,u-one,\"team\"\n\
+                     viewer-token-5c0f,viewer,u-viewer\n";
+pub(super) const ADM: &str = "adm-token-6f2b";
+pub(super) const REG: &str = "reg-token-81cc";
+pub(super) const NONE: &str = "none-token-93d1";
+pub(super) const ONE: &str = "one-token-2a7e";
+pub(super) const VIEWER: &str = "viewer-token-5c0f";
+
+const DEFINITIONS: &str = include_str!("definitions.yaml");
+/// Plural names of the kinds.
+const KINDS: [&str; 4] = [
+    "inferenceservices.serving.kserve.io",
+    "llminferenceservices.serving.kserve.io",
+    "servingruntimes.serving.kserve.io",
+    "llamastackdistributions.llamastack.io",
+];
+/// Held while the kinds are installed, because worlds share the control plane, and kubectl fails to
+/// create what another one creates meanwhile.
+static INSTALLING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+/// Limit of the time until the API server serves the kinds, and until RBAC follows a change.
+pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The builder of a world whose broker serves model services and whose cluster has users by token.
+pub(super) fn builder() -> WorldBuilder {
+    World::builder().token_users(USERS).setting("model_services.enabled", true)
+}
+
+/// The builder of a world with the kinds of KServe and Llama Stack.
+pub(super) fn builder_with_kinds() -> WorldBuilder {
+    builder()
+        .every_controller()
+        .apiserver_flag("--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
+}
+
+/// Starts the world, behind a fault proxy, and installs the kinds.
+pub(super) async fn world() -> World {
+    let world = builder_with_kinds().fault_proxy().start().await.unwrap();
+    install_kinds(&world).await;
+    world
+}
+
+/// Installs the kinds and waits until their lists are served.
+pub(super) async fn install_kinds(world: &World) {
+    let admin = world.admin_kubectl().unwrap();
+    let installing = INSTALLING.lock().await;
+    apply(&admin, DEFINITIONS).await;
+    drop(installing);
+    for kind in KINDS {
+        probe::until(kind, TIMEOUT, || async {
+            let listed = admin.run(["get", kind, "-A"]).await?;
+            let is_served = listed.status.success();
+            Ok(if is_served { Probe::Ready(()) } else { Probe::NotYet(listed.stderr) })
+        })
+        .await
+        .unwrap();
+    }
+    // The aggregation into the roles of people takes a moment.
+    until_allowed(&admin, &["--as=adm", "list", "llamastackdistributions.llamastack.io"]).await;
+    for role in ["admin", "edit", "view"] {
+        probe::until(role, TIMEOUT, || async {
+            let found = admin.json(["get", "clusterrole", role]).await?.to_string();
+            let has_kinds = found.contains("llamastack.io");
+            Ok(if has_kinds { Probe::Ready(()) } else { Probe::NotYet(found) })
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// Waits until `kubectl auth can-i` says yes.
+pub(super) async fn until_allowed(admin: &Kubectl, args: &[&str]) {
+    probe::until("a right", TIMEOUT, || async {
+        let review = admin.run(["auth", "can-i"].iter().chain(args)).await?;
+        let is_allowed = review.stdout.trim() == "yes";
+        Ok(if is_allowed { Probe::Ready(()) } else { Probe::NotYet(review.stderr) })
+    })
+    .await
+    .unwrap();
+}
+
+pub(super) async fn apply(admin: &Kubectl, objects: impl Into<Vec<u8>>) {
+    admin.run_with_input(["apply", "-f", "-"], objects).await.unwrap().success().unwrap();
+}
+
+/// Creates a namespace, and gives a user a ClusterRole in it.
+pub(super) async fn namespace_of(world: &World, name: &str, user: &str, role: &str) {
+    let admin = world.admin_kubectl().unwrap();
+    apply(
+        &admin,
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string(),
+    )
+    .await;
+    bind(
+        &admin,
+        name,
+        &json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}),
+        role,
+    )
+    .await;
+    let user = format!("--as={user}");
+    until_allowed(&admin, &[&user, "list", "llamastackdistributions.llamastack.io", "-n", name])
+        .await;
+}
+
+/// Binds a ClusterRole to a subject in a namespace.
+pub(super) async fn bind(admin: &Kubectl, namespace: &str, subject: &Value, role: &str) {
+    let name = format!("{role}-{}", subject["name"].as_str().unwrap());
+    apply(
+        admin,
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [subject],
+        })
+        .to_string(),
+    )
+    .await;
+}
+
+/// An InferenceService that people may pick.
+pub(super) fn model(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"opendatahub.io/genai-asset": "true"},
+            "annotations": {},
+        },
+        "spec": {},
+    })
+}
+
+/// Creates an object with a status, which is written by itself.
+pub(super) async fn create_with_status(admin: &Kubectl, object: &Value, status: &Value) {
+    apply(admin, object.to_string()).await;
+    let (kind, name) =
+        (object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap());
+    let namespace = object["metadata"]["namespace"].as_str().unwrap();
+    let patch = json!({ "status": status }).to_string();
+    let args = [
+        "patch",
+        kind,
+        name,
+        "-n",
+        namespace,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &patch,
+    ];
+    admin.run(args).await.unwrap().success().unwrap();
+}
+
+/// A client of model services.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    base: String,
+}
+
+/// An answer of model services.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Value,
+}
+
+impl Answer {
+    /// The message of a failure with this status, in the format that frontends expect.
+    #[track_caller]
+    pub(super) fn failure(&self, status: u16) -> &str {
+        assert_eq!(self.status.as_u16(), status, "{self:?}");
+        assert_eq!(self.body["error"]["code"], status.to_string(), "{self:?}");
+        assert!(self.headers.contains_key("x-request-id"), "{self:?}");
+        assert_eq!(self.headers["cache-control"], "no-store", "{self:?}");
+        assert_eq!(self.headers.contains_key("www-authenticate"), status == 401, "{self:?}");
+        let message = self.body["error"]["message"].as_str().unwrap();
+        assert!(!message.is_empty(), "{self:?}");
+        message
+    }
+
+    /// The `data` of a success.
+    #[track_caller]
+    pub(super) fn data(&self) -> &Value {
+        assert_eq!(self.status, StatusCode::OK, "{self:?}");
+        &self.body["data"]
+    }
+
+    pub(super) fn request_id(&self) -> &str {
+        self.headers["x-request-id"].to_str().unwrap()
+    }
+}
+
+impl Client {
+    pub(super) fn new(world: &World) -> Self {
+        Self::at(world.broker().url().unwrap().join("gen-ai/api/v1").unwrap().as_str())
+    }
+
+    /// A client of the services at this base.
+    pub(super) fn at(base: &str) -> Self {
+        let http = integration::http_client::http_client(None).unwrap();
+        Self { http, base: base.to_owned() }
+    }
+
+    pub(super) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.base))
+    }
+
+    /// Sends a request with this token and this JSON.
+    pub(super) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        token: &str,
+        body: Option<&Value>,
+    ) -> Answer {
+        let request = self.request(method, path).bearer_auth(token);
+        answer(match body {
+            Some(body) => request.json(body),
+            None => request,
+        })
+        .await
+    }
+
+    pub(super) async fn get(&self, path: &str, token: &str) -> Answer {
+        self.call(Method::GET, path, token, None).await
+    }
+
+    pub(super) async fn install(&self, namespace: &str, token: &str, models: &[&str]) -> Answer {
+        let models: Vec<_> = models.iter().map(|name| json!({"model_name": name})).collect();
+        let path = format!("/lsd/install?namespace={namespace}");
+        self.call(Method::POST, &path, token, Some(&json!({ "models": models }))).await
+    }
+
+    pub(super) async fn delete(&self, namespace: &str, token: &str, name: &str) -> Answer {
+        let path = format!("/lsd/delete?namespace={namespace}");
+        self.call(Method::DELETE, &path, token, Some(&json!({ "name": name }))).await
+    }
+}
+
+/// Sends a request.
+pub(super) async fn answer(request: reqwest::RequestBuilder) -> Answer {
+    let response = request.send().await.unwrap();
+    let (status, headers) = (response.status(), response.headers().clone());
+    let text = response.text().await.unwrap();
+    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    Answer { status, headers, body }
+}
+
+/// Every operation of the document with its path, and whether it is for strangers too.
+pub(super) fn operations() -> Vec<(Method, String)> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../openapi/model-services.yaml");
+    let document: Value = serde_norway::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+            if operation.get("security").is_some() {
+                operations.push((method, path.clone()));
+            }
+        }
+    }
+    assert!(operations.len() >= 7, "{operations:?}");
+    operations
+}
+
+/// Whether an operation is on a namespace.
+pub(super) fn is_in_namespace(path: &str) -> bool {
+    path.starts_with("/aaa/") || path.starts_with("/lsd/")
+}
+
+/// Creates a person with a workspace, and returns the access token of a session.
+pub(super) async fn person(world: &World, name: &str) -> (Person, SecretString) {
+    let person = world.person(name).await.unwrap();
+    person.api().await.unwrap().init("basic").await.unwrap();
+    let token = person.sign_in().await.unwrap().access_token;
+    assert!(token.expose_secret().starts_with("tba_"));
+    (person, token)
+}

@@ -1,0 +1,80 @@
+//! Suspension, end of session: what runs ends, and nothing else starts.
+
+use std::time::Duration;
+
+use integration::fault_proxy::{Fault, Rule};
+use secrecy::ExposeSecret as _;
+use tenant_shared::SuspendRequest;
+
+use super::fixture::{Client, REG, namespace_of, person, world};
+
+/// Limit of the time in which a running request ends; the API server is asked for much longer.
+const CUT_TIMEOUT: Duration = Duration::from_secs(15);
+
+#[tokio::test]
+async fn a_suspension_ends_a_running_request_and_the_next_is_refused() {
+    let world = world().await;
+    let client = Client::new(&world);
+    let (alice, session) = person(&world, "alice").await;
+    let session = session.expose_secret().to_owned();
+    let workspace = alice.api().await.unwrap().workspaces(false).await.unwrap().items[0].id;
+    let path = format!("/aaa/models?namespace={}", alice.namespace());
+    client.get(&path, &session).await.data();
+    // The namespace of somebody else with a Kubernetes token, whom the suspension does not concern.
+    namespace_of(&world, "kill-other", "reg", "admin").await;
+
+    let held = world.proxy().unwrap().add(
+        Rule::new(Fault::before(|_| std::future::pending()))
+            .when(|seen| !seen.is_as_broker() && seen.path.ends_with("/inferenceservices")),
+    );
+    let running = {
+        let (client, path, session) = (client.clone(), path.clone(), session.clone());
+        tokio::spawn(async move { client.get(&path, &session).await })
+    };
+    let is_held = async {
+        while held.fired() == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(CUT_TIMEOUT, is_held).await.unwrap();
+    let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
+    let reason = SuspendRequest { reason: Some("a test".to_owned()) };
+    operator.suspend(workspace, &reason).await.unwrap();
+    let ended = tokio::time::timeout(CUT_TIMEOUT, running).await.unwrap().unwrap();
+    assert!(ended.failure(403).contains("suspended"), "{ended:?}");
+    world.proxy().unwrap().clear();
+    assert!(client.get(&path, &session).await.failure(403).contains("suspended"));
+    client.get("/namespaces", &session).await.failure(403);
+    client.get("/aaa/models?namespace=kill-other", REG).await.data();
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_ends_its_running_request() {
+    let world = world().await;
+    let client = Client::new(&world);
+    let (bob, session) = person(&world, "bob").await;
+    let api = world.anonymous_api().unwrap().with_token(session.clone());
+    let session = session.expose_secret().to_owned();
+    let path = format!("/lsd/status?namespace={}", bob.namespace());
+    client.get(&path, &session).await;
+    let held = world.proxy().unwrap().add(
+        Rule::new(Fault::before(|_| std::future::pending()))
+            .when(|seen| !seen.is_as_broker() && seen.path.ends_with("/llamastackdistributions")),
+    );
+    let running = {
+        let (client, path, session) = (client.clone(), path.clone(), session.clone());
+        tokio::spawn(async move { client.get(&path, &session).await })
+    };
+    let is_held = async {
+        while held.fired() == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(CUT_TIMEOUT, is_held).await.unwrap();
+    let request = api.request(http::Method::POST, "auth/logout").unwrap();
+    assert!(request.send().await.unwrap().status().is_success());
+    let ended = tokio::time::timeout(CUT_TIMEOUT, running).await.unwrap().unwrap();
+    ended.failure(401);
+    world.proxy().unwrap().clear();
+    client.get(&path, &session).await.failure(401);
+}

@@ -1,0 +1,11 @@
+//! Model services over a real API server with RBAC, users by token file and people with workspaces.
+
+mod attacks;
+mod callers;
+mod commands;
+mod fixture;
+mod kill_switch;
+mod listener;
+mod llama_stack;
+mod models;
+mod namespaces;

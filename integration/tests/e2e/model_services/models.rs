@@ -1,0 +1,178 @@
+//! The list of models.
+
+use http::{Method, StatusCode};
+use integration::fault_proxy::{Fault, Rule};
+use serde_json::{Value, json};
+
+use super::fixture::{
+    ADM, Client, NONE, REG, VIEWER, apply, builder, create_with_status, model, namespace_of, world,
+};
+
+fn path(namespace: &str) -> String {
+    format!("/aaa/models?namespace={namespace}")
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|item| item["model_name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn labelled_models_have_every_key() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    namespace_of(&world, "models-a", "reg", "admin").await;
+    let runtime = json!({
+        "apiVersion": "serving.kserve.io/v1alpha1", "kind": "ServingRuntime",
+        "metadata": {"name": "vllm", "namespace": "models-a", "annotations": {
+            "opendatahub.io/template-display-name": "vLLM NVIDIA GPU",
+            "opendatahub.io/apiProtocol": "REST",
+            "opendatahub.io/runtime-version": "v0.9.1"}},
+        "spec": {},
+    });
+    apply(&admin, runtime.to_string()).await;
+    let mut full = model("models-a", "granite");
+    full["metadata"]["annotations"] = json!({
+        "openshift.io/display-name": "Granite 3", "openshift.io/description": "a model",
+        "opendatahub.io/genai-use-case": "chat"});
+    full["spec"] = json!({"predictor": {"model": {"runtime": "vllm"}}});
+    let status = json!({"url": "https://granite.example.com", "conditions":
+        [{"type": "Ready", "status": "True"}],
+        "address": {"url": "http://granite-predictor.models-a.svc.cluster.local"}});
+    create_with_status(&admin, &full, &status).await;
+    let plain = model("models-a", "alpha");
+    create_with_status(
+        &admin,
+        &plain,
+        &json!({"conditions": [{"type": "Ready", "status": "False"}]}),
+    )
+    .await;
+    let mut unlabelled = model("models-a", "hidden");
+    unlabelled["metadata"]["labels"] = json!({"opendatahub.io/genai-asset": "false"});
+    apply(&admin, unlabelled.to_string()).await;
+    let llm = json!({
+        "apiVersion": "serving.kserve.io/v1alpha1", "kind": "LLMInferenceService",
+        "metadata": {"name": "big", "namespace": "models-a",
+                     "labels": {"opendatahub.io/genai-asset": "true"}},
+        "spec": {"model": {"name": "org/big"}},
+    });
+    apply(&admin, llm.to_string()).await;
+
+    let empty = json!({"name": "", "token_name": "", "token": ""});
+    let expected = json!([
+        {"model_name": "alpha", "model_id": "alpha", "serving_runtime": "", "api_protocol": "",
+         "version": "", "description": "", "usecase": "", "display_name": "alpha",
+         "status": "Stop", "endpoints": [], "sa_token": empty},
+        {"model_name": "granite", "model_id": "granite", "serving_runtime": "vLLM NVIDIA GPU",
+         "api_protocol": "REST", "version": "v0.9.1", "description": "a model", "usecase": "chat",
+         "display_name": "Granite 3", "status": "Running", "endpoints": [
+            "internal: http://granite-predictor.models-a.svc.cluster.local",
+            "external: https://granite.example.com"], "sa_token": empty},
+        {"model_name": "big", "model_id": "org/big",
+         "serving_runtime": "Distributed inference with llm-d", "api_protocol": "REST",
+         "version": "", "description": "", "usecase": "", "display_name": "big",
+         "status": "Stop", "endpoints": [], "sa_token": empty},
+    ]);
+    for token in [REG, ADM] {
+        assert_eq!(*client.get(&path("models-a"), token).await.data(), expected);
+    }
+    client.get(&path("models-a"), NONE).await.failure(403);
+    let missing = client.get(&path("models-none"), ADM).await;
+    assert!(missing.failure(404).contains("models-none"));
+    namespace_of(&world, "models-a", "viewer", "view").await;
+    assert_eq!(*client.get(&path("models-a"), VIEWER).await.data(), expected);
+
+    // A failed half fails the answer, and a runtime that cannot be read does not.
+    let proxy = world.proxy().unwrap();
+    let respond = |status, end: &'static str| {
+        let fault = Fault::respond(status);
+        proxy.add(Rule::new(fault).when(move |seen| seen.is(&Method::GET, end)));
+    };
+    for (status, expected) in [
+        (StatusCode::INTERNAL_SERVER_ERROR, 500),
+        (StatusCode::TOO_MANY_REQUESTS, 500),
+        (StatusCode::FORBIDDEN, 403),
+        (StatusCode::UNAUTHORIZED, 401),
+    ] {
+        for kind in ["/inferenceservices", "/llminferenceservices"] {
+            respond(status, kind);
+            client.get(&path("models-a"), REG).await.failure(expected);
+            proxy.clear();
+        }
+    }
+    respond(StatusCode::FORBIDDEN, "/servingruntimes");
+    let without = client.get(&path("models-a"), REG).await;
+    assert_eq!(without.data()[1]["serving_runtime"], "");
+    proxy.clear();
+    let cut =
+        Rule::new(Fault::CutBody(100)).when(|seen| seen.is(&Method::GET, "/inferenceservices"));
+    proxy.add(cut);
+    client.get(&path("models-a"), REG).await.failure(500);
+}
+
+#[tokio::test]
+async fn no_object_fails_the_list_however_odd() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    namespace_of(&world, "models-odd", "reg", "admin").await;
+    let mut deep = json!(1);
+    for _ in 0..300 {
+        deep = json!({ "deeper": [deep] });
+    }
+    let odd = [
+        json!({"predictor": 5}),
+        json!({"predictor": {"model": []}}),
+        json!({"predictor": {"model": {"runtime": {"a": 1}}}}),
+        json!({"predictor": {"model": {"runtime": 7}}, "deep": deep}),
+    ];
+    for (number, spec) in odd.iter().enumerate() {
+        let mut object = model("models-odd", &format!("odd-{number}"));
+        object["spec"] = spec.clone();
+        let status = json!({"url": spec, "address": [spec], "addresses": spec, "conditions": spec,
+            "address.url": null});
+        create_with_status(&admin, &object, &status).await;
+    }
+    let fine = model("models-odd", "zz");
+    let status = json!({"conditions": [null, 1, {"type": "Ready", "status": "True"}]});
+    create_with_status(&admin, &fine, &status).await;
+    let found = client.get(&path("models-odd"), REG).await;
+    assert_eq!(names(found.data()), ["odd-0", "odd-1", "odd-2", "odd-3", "zz"]);
+    assert_eq!(found.data()[4]["status"], "Running");
+}
+
+#[tokio::test]
+async fn a_long_list_comes_in_pages() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    namespace_of(&world, "models-many", "reg", "admin").await;
+    let items: Vec<_> = (0..600).map(|n| model("models-many", &format!("m-{n:04}"))).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    let created = admin.run_with_input(["create", "-f", "-"], list.to_string()).await.unwrap();
+    created.success().unwrap();
+    let found = client.get(&path("models-many"), REG).await;
+    let found = names(found.data());
+    assert_eq!(found.len(), 600);
+    assert!(found.is_sorted());
+    let pages = world.proxy().unwrap().count(|seen| {
+        seen.is(&Method::GET, "/models-many/inferenceservices") && seen.query.contains("limit=250")
+    });
+    assert_eq!(pages, 3);
+}
+
+#[tokio::test]
+async fn kinds_that_are_not_installed_are_empty_halves_for_everybody() {
+    let world =
+        builder().setting("model_services.access_check", "deployments.apps").start().await.unwrap();
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bare"}});
+    apply(&admin, namespace.to_string()).await;
+    let subject = json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "reg"});
+    super::fixture::bind(&admin, "bare", &subject, "admin").await;
+    super::fixture::until_allowed(&admin, &["--as=reg", "list", "deployments.apps", "-n", "bare"])
+        .await;
+    assert_eq!(*client.get(&path("bare"), REG).await.data(), json!([]));
+    let status = client.get("/lsd/status?namespace=bare", REG).await;
+    // A person without the right to the kind cannot know whether it is installed.
+    assert!([200, 403].contains(&status.status.as_u16()), "{status:?}");
+    let refused = client.install("bare", REG, &["m"]).await;
+    assert!([403, 404].contains(&refused.status.as_u16()), "{refused:?}");
+}

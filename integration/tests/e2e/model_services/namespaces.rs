@@ -1,0 +1,138 @@
+//! The namespaces that a caller may see, by each way.
+
+use http::Method;
+use integration::fault_proxy::{Fault, Rule};
+use secrecy::ExposeSecret as _;
+use serde_json::{Value, json};
+
+use super::fixture::{
+    ADM, Client, NONE, ONE, TIMEOUT, apply, bind, builder, namespace_of, person, world,
+};
+use integration::probe::{self, Probe};
+
+fn names(list: &Value) -> Vec<String> {
+    let items = list.as_array().unwrap().iter();
+    items.map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn everybody_sees_exactly_what_they_may_read() {
+    let world = builder().fault_proxy().start().await.unwrap();
+    let admin = world.admin_kubectl().unwrap();
+    let client = Client::new(&world);
+    for name in ["ns-user", "ns-group", "ns-account", "ns-named", "ns-secrets", "openshift-x"] {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name,
+            "annotations": {"openshift.io/display-name": format!("The {name}")}}});
+        apply(&admin, object.to_string()).await;
+    }
+    let subject = |kind: &str, name: &str| match kind {
+        "ServiceAccount" => json!({"kind": kind, "name": name, "namespace": "ns-user"}),
+        _ => json!({"kind": kind, "apiGroup": "rbac.authorization.k8s.io", "name": name}),
+    };
+    bind(&admin, "ns-user", &subject("User", "one"), "admin").await;
+    bind(&admin, "ns-group", &subject("Group", "team"), "view").await;
+    bind(&admin, "ns-account", &subject("ServiceAccount", "builder"), "edit").await;
+    // A binding that gives no right to read the namespace makes a candidate and no more.
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "List", "items": [
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+         "metadata": {"name": "test-secrets-only"},
+         "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+         "metadata": {"name": "test-named-namespace"},
+         "rules": [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"],
+                    "resourceNames": ["ns-named", "ns-missing"]}]},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+         "metadata": {"name": "test-named-namespace"},
+         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                     "name": "test-named-namespace"},
+         "subjects": [subject("User", "one")]},
+        {"apiVersion": "v1", "kind": "ServiceAccount",
+         "metadata": {"name": "builder", "namespace": "ns-user"}},
+    ]});
+    apply(&admin, role.to_string()).await;
+    bind(&admin, "ns-secrets", &subject("User", "one"), "test-secrets-only").await;
+
+    let expected = json!([
+        {"name": "ns-group", "displayName": "The ns-group"},
+        {"name": "ns-named", "displayName": "The ns-named"},
+        {"name": "ns-user", "displayName": "The ns-user"},
+    ]);
+    // RBAC follows new bindings after a moment.
+    probe::until("all namespaces", TIMEOUT, || async {
+        let found = client.get("/namespaces", ONE).await;
+        let is_complete = *found.data() == expected;
+        Ok(if is_complete { Probe::Ready(()) } else { Probe::NotYet(format!("{found:?}")) })
+    })
+    .await
+    .unwrap();
+    let token = admin.run(["create", "token", "builder", "-n", "ns-user"]).await.unwrap();
+    let token = token.success().unwrap().stdout.trim().to_owned();
+    let account = client.get("/namespaces", &token).await;
+    assert_eq!(names(account.data()), ["ns-account"]);
+    assert_eq!(client.get("/user", &token).await.body, json!({"userId": "builder"}));
+    assert_eq!(*client.get("/namespaces", NONE).await.data(), json!([]));
+    // Somebody who may list all sees all but those of the platform, and is asked nothing else.
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "test-adm"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                    "name": "cluster-admin"},
+        "subjects": [subject("User", "adm")]});
+    apply(&admin, binding.to_string()).await;
+    let all = probe::until("the administrator's rights", TIMEOUT, || async {
+        let found = client.get("/namespaces", ADM).await;
+        let all = names(found.data());
+        let is_all = all.contains(&"ns-secrets".to_owned());
+        Ok(if is_all { Probe::Ready(all) } else { Probe::NotYet(format!("{found:?}")) })
+    })
+    .await
+    .unwrap();
+    assert!(all.is_sorted(), "{all:?}");
+    for hidden in ["default", "kube-system", "openshift-x"] {
+        assert!(!all.contains(&hidden.to_owned()), "{all:?}");
+    }
+
+    // The candidates' way equals asking for every namespace.
+    for (as_user, token) in [("one", ONE), ("none", NONE)] {
+        let user = format!("--as={as_user}");
+        let group = if as_user == "one" { "--as-group=team" } else { "--as-group=nobody" };
+        let listed = names(client.get("/namespaces", token).await.data());
+        for name in &all {
+            let args =
+                ["auth", "can-i", &user, group, "get", &format!("namespaces/{name}"), "-n", name];
+            let may = admin.run(args).await.unwrap().stdout.trim() == "yes";
+            assert_eq!(listed.contains(name), may, "{as_user} {name}");
+        }
+    }
+
+    // A failure is none of the answers, and a candidate is never an answer.
+    let proxy = world.proxy().unwrap();
+    let fault = Fault::respond(http::StatusCode::INTERNAL_SERVER_ERROR);
+    proxy.add(Rule::new(fault).when(|seen| seen.is(&Method::GET, "/namespaces/ns-group")));
+    client.get("/namespaces", ONE).await.failure(500);
+    proxy.clear();
+    // So does Projects' failure lead to the way that is right everywhere.
+    let fault = Fault::respond(http::StatusCode::SERVICE_UNAVAILABLE);
+    proxy.add(Rule::new(fault).when(|seen| seen.path.ends_with("/projects")));
+    assert_eq!(*client.get("/namespaces", ONE).await.data(), expected);
+    proxy.clear();
+    // The broker's own credential asks for names only: its reads are no answer.
+    let fault = Fault::respond(http::StatusCode::FORBIDDEN);
+    proxy.add(
+        Rule::new(fault)
+            .when(|seen| !seen.is_as_broker() && seen.path.starts_with("/api/v1/namespaces/")),
+    );
+    assert_eq!(*client.get("/namespaces", ONE).await.data(), json!([]));
+}
+
+#[tokio::test]
+async fn a_session_sees_the_namespaces_of_its_workspaces() {
+    let world = world().await;
+    let client = Client::new(&world);
+    let (alice, session) = person(&world, "alice").await;
+    person(&world, "bob").await;
+    let found = client.get("/namespaces", session.expose_secret()).await;
+    assert_eq!(names(found.data()), [alice.namespace()]);
+    namespace_of(&world, "namespaces-other", "reg", "admin").await;
+    let again = client.get("/namespaces", session.expose_secret()).await;
+    assert_eq!(names(again.data()), [alice.namespace()]);
+}

@@ -1,0 +1,117 @@
+//! The calls of model services, whose failures have a format of their own.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode};
+use tenant_shared::{
+    AAModelList, DeletedDistributionAnswer, DistributionStatusAnswer, InstallDistributionRequest,
+    InstalledDistributionAnswer, MODEL_SERVICES_PATH, ModelServicesFailure,
+};
+use url::form_urlencoded::Serializer;
+
+use crate::{
+    broker::{Broker, json_body},
+    error::Error,
+    http::Response,
+};
+
+/// Time limit of one request. An installation takes a minute at most at the broker.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
+/// How the text of a refusal for a missing right begins.
+const NO_PERMISSION: &str = "You don't have permission";
+
+impl Broker {
+    /// Lists the models of a namespace.
+    pub(crate) async fn models(&self, namespace: &str) -> Result<AAModelList, Error> {
+        self.parse(&self.in_namespace(Method::GET, "/aaa/models", namespace, &[], None).await?)
+    }
+
+    /// Installs a Llama Stack.
+    pub(super) async fn install_distribution(
+        &self,
+        namespace: &str,
+        request: &InstallDistributionRequest,
+    ) -> Result<InstalledDistributionAnswer, Error> {
+        let body = Some(json_body(request)?);
+        self.parse(&self.in_namespace(Method::POST, "/lsd/install", namespace, &[], body).await?)
+    }
+
+    /// Returns the status of a namespace's Llama Stack.
+    pub(super) async fn distribution_status(
+        &self,
+        namespace: &str,
+    ) -> Result<DistributionStatusAnswer, Error> {
+        self.parse(&self.in_namespace(Method::GET, "/lsd/status", namespace, &[], None).await?)
+    }
+
+    /// Deletes a Llama Stack.
+    pub(super) async fn delete_distribution(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<DeletedDistributionAnswer, Error> {
+        // Some proxies drop the body of a DELETE.
+        let query = [("name", name)];
+        self.parse(
+            &self.in_namespace(Method::DELETE, "/lsd/delete", namespace, &query, None).await?,
+        )
+    }
+
+    async fn in_namespace(
+        &self,
+        method: Method,
+        operation: &str,
+        namespace: &str,
+        query: &[(&str, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Result<Response, Error> {
+        let mut parameters = Serializer::new(String::new());
+        parameters.append_pair("namespace", namespace).extend_pairs(query);
+        let path = format!("{MODEL_SERVICES_PATH}{operation}?{}", parameters.finish());
+        self.call_at(method, &path, body, |response| {
+            if response.status().is_success() { Ok(response) } else { Err(self.failure(&response)) }
+        })
+        .await
+    }
+
+    /// The error of a response that is a refusal.
+    fn failure(&self, response: &Response) -> Error {
+        let Ok(failure) = serde_json::from_slice::<ModelServicesFailure>(response.body()) else {
+            let error = self.http.refusal(response);
+            // A broker without model services answers in the format of its API.
+            return match response.status() {
+                StatusCode::NOT_FOUND if error.code.is_some() => Error::refused(format!(
+                    "the broker {} has no model services",
+                    self.account.broker
+                ))
+                .hint("its operator switches them on, or installs a newer version"),
+                _ => error,
+            };
+        };
+        let message = failure.error.message;
+        match response.status() {
+            StatusCode::UNAUTHORIZED => Error::sign_in(&self.account, message),
+            StatusCode::FORBIDDEN if is_missing_right(&message) => Error::refused(message).hint(
+                "models need the rights to get and list inferenceservices, \
+                     llminferenceservices and servingruntimes of serving.kserve.io and \
+                     llamastackdistributions of llamastack.io; install and delete also those to \
+                     create and delete the last. An administrator of the cluster gives them to the \
+                     roles view, edit and admin: tenant-broker install --apply --model-services",
+            ),
+            _ => Error::refused(message),
+        }
+    }
+}
+
+/// Whether the text of a 403 is about a missing right, and not about a quota or an admission policy,
+/// whose text the broker quotes.
+fn is_missing_right(message: &str) -> bool {
+    let is_other = ["exceeded quota", "denied"].iter().any(|text| message.contains(text));
+    message.starts_with(NO_PERMISSION) && !is_other
+}
+
+/// The text of a failure of model services in the body of a response.
+pub(crate) fn message(body: &[u8]) -> Option<String> {
+    let failure: ModelServicesFailure = serde_json::from_slice(body).ok()?;
+    Some(failure.error.message).filter(|message| !message.is_empty())
+}

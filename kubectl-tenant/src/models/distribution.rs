@@ -1,0 +1,203 @@
+//! The commands `models install`, `models status` and `models delete`.
+
+use std::time::Duration;
+
+use tenant_shared::{DistributionStatus, InstallDistributionRequest, InstallModel};
+use tokio::time::Instant;
+
+use super::{
+    arguments::{DeleteDistribution, InNamespace, InstallModels},
+    place::Place,
+};
+use crate::{
+    error::{Error, Kind},
+    output, runtime,
+    store::AccountFlags,
+    world::World,
+};
+
+/// Interval at which the broker is asked for the phase.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Runs `models install`.
+pub(super) fn install(
+    flags: &AccountFlags,
+    options: &InstallModels,
+    world: &mut World,
+) -> Result<(), Error> {
+    let wait = options.wait.unwrap_or_default();
+    let place = Place::open_for(flags, &options.place, wait, world)?;
+    let model = |name: &String| InstallModel { model_name: name.clone(), is_maas_model: false };
+    let request = InstallDistributionRequest { models: options.models.iter().map(model).collect() };
+    let installed =
+        runtime::block_on(place.broker.install_distribution(&place.namespace, &request))??;
+    output::show(world, options.place.shown.output, &installed, |it| {
+        format!("LlamaStackDistribution {} created in {}\n", it.data.name, place.namespace)
+    })?;
+    if options.wait.is_none() {
+        world.say(format!("to see its phase: kubectl tenant models status -n {}", place.namespace));
+        return Ok(());
+    }
+    let deadline = Instant::now() + wait;
+    runtime::block_on(wait_until_ready(&place, &installed.data.name, deadline, world))?
+}
+
+/// The end of the wait for a phase.
+#[derive(Debug, PartialEq, Eq)]
+enum Progress {
+    /// It serves.
+    Ready,
+    /// It is on its way, in this phase.
+    Waiting(String),
+    /// It does not become ready, for this reason.
+    Ended(Error),
+}
+
+/// What a status says about the distribution of this name.
+fn progress(status: Option<&DistributionStatus>, name: &str) -> Progress {
+    match status.filter(|status| status.name == name) {
+        None => Progress::Ended(Error::refused(format!("{name} was deleted meanwhile"))),
+        Some(status) => match status.phase.as_str() {
+            "Ready" => Progress::Ready,
+            "Failed" => {
+                Progress::Ended(Error::other(format!("{name} failed")).hint(format!(
+                    "its conditions: kubectl describe llamastackdistribution {name}"
+                )))
+            }
+            "Terminating" => Progress::Ended(Error::refused(format!("{name} is being deleted"))),
+            "" => Progress::Waiting("not yet seen by its operator".to_owned()),
+            phase => Progress::Waiting(phase.to_owned()),
+        },
+    }
+}
+
+/// Polls until the distribution is ready, and reports each new phase. A broker that cannot answer
+/// for a moment is asked again.
+async fn wait_until_ready(
+    place: &Place,
+    name: &str,
+    deadline: Instant,
+    world: &World,
+) -> Result<(), Error> {
+    let mut reported = String::new();
+    loop {
+        let mut pause = POLL_INTERVAL;
+        let seen = match place.broker.distribution_status(&place.namespace).await {
+            Ok(answer) => match progress(answer.data.as_ref(), name) {
+                Progress::Ready => {
+                    world.say(format!("{name}: Ready"));
+                    return Ok(());
+                }
+                Progress::Ended(error) => return Err(error),
+                Progress::Waiting(phase) => phase,
+            },
+            Err(error) if error.kind == Kind::Unreachable => {
+                pause = error.retry_after.unwrap_or_default().max(pause);
+                error.message
+            }
+            Err(error) => return Err(error),
+        };
+        if seen != reported {
+            world.say(format!("{name}: {seen}"));
+            reported = seen;
+        }
+        if Instant::now() + pause > deadline {
+            return Err(Error::unreachable(format!("{name} is not ready yet: {reported}")).hint(
+                format!(
+                    "the cluster continues by itself: kubectl tenant models status -n {}; a pod that \
+                     a quota refuses never starts: kubectl get events -n {0}",
+                    place.namespace
+                ),
+            ));
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Runs `models status`.
+pub(super) fn status(
+    flags: &AccountFlags,
+    options: &InNamespace,
+    world: &mut World,
+) -> Result<(), Error> {
+    let Place { broker, namespace } = Place::open(flags, options, world)?;
+    let found = runtime::block_on(broker.distribution_status(&namespace))??;
+    output::show(world, options.shown.output, &found, |it| table(it.data.as_slice()))?;
+    if found.data.is_none() {
+        world.say(format!(
+            "there is no Llama Stack in {namespace}; install one: kubectl tenant models install MODEL"
+        ));
+    }
+    Ok(())
+}
+
+fn table(distributions: &[DistributionStatus]) -> String {
+    let rows: Vec<[String; 4]> = distributions
+        .iter()
+        .map(|it| {
+            let distribution = it.distribution_config.active_distribution.clone();
+            [it.name.clone(), it.phase.clone(), it.version.clone(), distribution]
+        })
+        .collect();
+    output::columns(["NAME", "PHASE", "VERSION", "DISTRIBUTION"], &rows)
+}
+
+/// Runs `models delete`.
+pub(super) fn delete(
+    flags: &AccountFlags,
+    options: &DeleteDistribution,
+    world: &mut World,
+) -> Result<(), Error> {
+    let Place { broker, namespace } = Place::open(flags, &options.place, world)?;
+    let deleted = runtime::block_on(broker.delete_distribution(&namespace, &options.name))??;
+    output::show(world, options.place.shown.output, &deleted, |_| {
+        format!("LlamaStackDistribution {} deleted in {namespace}\n", options.name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tenant_shared::DistributionConfig;
+
+    use super::*;
+
+    fn status(phase: &str) -> DistributionStatus {
+        DistributionStatus {
+            name: "lsd".to_owned(),
+            phase: phase.to_owned(),
+            version: "0.3.5".to_owned(),
+            distribution_config: DistributionConfig {
+                active_distribution: "rh-dev".to_owned(),
+                ..DistributionConfig::empty()
+            },
+        }
+    }
+
+    #[test]
+    fn a_phase_ends_the_wait_or_not() {
+        let kind = |phase: &str| match progress(Some(&status(phase)), "lsd") {
+            Progress::Ended(error) => Some(error.kind),
+            _ => None,
+        };
+        assert_eq!(progress(Some(&status("Ready")), "lsd"), Progress::Ready);
+        for phase in ["Pending", "Initializing", "Later"] {
+            let waiting = Progress::Waiting(phase.to_owned());
+            assert_eq!(progress(Some(&status(phase)), "lsd"), waiting);
+        }
+        assert!(matches!(progress(Some(&status("")), "lsd"), Progress::Waiting(_)));
+        assert_eq!(kind("Failed"), Some(Kind::Other));
+        assert_eq!(kind("Terminating"), Some(Kind::Refused));
+        for gone in [None, Some(status("Ready"))] {
+            let ended = progress(gone.as_ref(), "other");
+            assert!(matches!(ended, Progress::Ended(_)), "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn a_status_is_one_row() {
+        insta::assert_snapshot!(table(&[status("Ready")]), @r"
+        NAME   PHASE   VERSION   DISTRIBUTION
+        lsd    Ready   0.3.5     rh-dev
+        ");
+    }
+}

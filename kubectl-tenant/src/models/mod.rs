@@ -1,0 +1,18 @@
+//! The commands for models: `models`, `models install`, `models status` and `models delete`.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `arguments` | flags and arguments of the commands |
+//! | `calls` | the calls of model services, and the errors of their failures |
+//! | `place` | the namespace and the broker of a command |
+//! | `list` | the list of models |
+//! | `distribution` | the Llama Stack: install, wait, status, delete |
+
+pub(crate) mod arguments;
+mod calls;
+mod distribution;
+mod list;
+mod place;
+
+pub(crate) use calls::message;
+pub(crate) use list::models;

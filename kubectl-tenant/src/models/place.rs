@@ -1,0 +1,45 @@
+//! The namespace and the broker of a command for models.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{arguments::InNamespace, calls::REQUEST_TIMEOUT};
+use crate::{
+    account::Account, broker::Broker, error::Error, runtime, store::AccountFlags, workspace,
+    world::World,
+};
+
+/// Where a command for models acts.
+pub(super) struct Place {
+    pub(super) broker: Broker,
+    pub(super) namespace: String,
+}
+
+impl Place {
+    /// Opens the account, and finds the namespace of the person's workspace if none is named.
+    pub(super) fn open(
+        flags: &AccountFlags,
+        options: &InNamespace,
+        world: &World,
+    ) -> Result<Self, Error> {
+        Self::open_for(flags, options, Duration::ZERO, world)
+    }
+
+    /// As [`Self::open`], for a command that waits after its first request.
+    pub(super) fn open_for(
+        flags: &AccountFlags,
+        options: &InNamespace,
+        wait: Duration,
+        world: &World,
+    ) -> Result<Self, Error> {
+        let account = Account::open(flags, world)?;
+        let broker = account.broker.with_request_timeout(REQUEST_TIMEOUT);
+        let broker = broker.with_deadline(Instant::now() + REQUEST_TIMEOUT + wait);
+        let namespace = match &options.namespace {
+            Some(name) => name.clone(),
+            None => runtime::block_on(workspace::own_namespace(&broker))??,
+        };
+        Ok(Self { broker, namespace })
+    }
+}
