@@ -30,13 +30,15 @@ pub enum ConditionType {
     QuotaExceeded,
     /// A namespace has a name that the tenant may not have, or belongs to another tenant.
     NamespaceConflict,
+    /// Amounts for the whole tenant are not divided anew, because of a namespace without a quota.
+    QuotaPending,
     /// The API server refused an object.
     ApplyFailed,
 }
 
 impl ConditionType {
     /// All types.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Ready,
         Self::Invalid,
         Self::NotCarriedOut,
@@ -48,6 +50,7 @@ impl ConditionType {
         Self::HomeTaken,
         Self::QuotaExceeded,
         Self::NamespaceConflict,
+        Self::QuotaPending,
         Self::ApplyFailed,
     ];
 
@@ -65,14 +68,16 @@ impl ConditionType {
             Self::HomeTaken => "HomeTaken",
             Self::QuotaExceeded => "QuotaExceeded",
             Self::NamespaceConflict => "NamespaceConflict",
+            Self::QuotaPending => "QuotaPending",
             Self::ApplyFailed => "ApplyFailed",
         }
     }
 
     /// Whether the tenant is `Degraded` by it. Fields that are not carried out do not degrade it,
-    /// because files that were written for Capsule often have them.
+    /// because files that were written for Capsule often have them, and neither does the deletion
+    /// of a namespace that takes its time.
     pub fn degrades(self) -> bool {
-        !matches!(self, Self::Ready | Self::NotCarriedOut)
+        !matches!(self, Self::Ready | Self::NotCarriedOut | Self::QuotaPending)
     }
 }
 
@@ -220,6 +225,18 @@ impl Condition {
         Self::new(ConditionType::NamespaceConflict, "NotItsOwn", messages.join("; "))
     }
 
+    /// Namespaces that are being deleted have lost their ResourceQuota, and may still use what it
+    /// allowed.
+    pub fn quota_pending(tenant: &TenantName, namespaces: &BTreeSet<&str>) -> Self {
+        let namespaces = list(namespaces.iter(), ", ");
+        let message = format!(
+            "quotas for all namespaces of tenant {tenant} do not grow, because these namespaces are \
+             being deleted and may still use a part; if the deletion does not end, remove what \
+             keeps it (status.conditions of the namespace): {namespaces}"
+        );
+        Self::new(ConditionType::QuotaPending, "NamespaceTerminating", message)
+    }
+
     /// The API server refused objects; the failures name them.
     pub fn apply_failed(tenant: &TenantName, failures: &[String]) -> Self {
         let failures = list(failures.iter(), "; ");
@@ -279,6 +296,7 @@ mod tests {
             (Condition::quota_lowered(&solar(), 3, 2), "quota of 2"),
             (Condition::namespace_conflict(&solar(), &["lunar-x"], &[]), "lunar-x"),
             (Condition::namespace_conflict(&solar(), &[], &["solar-x"]), "solar-x"),
+            (Condition::quota_pending(&solar(), &BTreeSet::from(["solar-z"])), "solar-z"),
             (Condition::apply_failed(&solar(), &["RoleBinding x".to_owned()]), "RoleBinding x"),
         ] {
             let text = &condition.message;

@@ -66,7 +66,9 @@ pub use parse::{
 pub use pattern::{Pattern, PatternError};
 pub use rights::{ListGrant, Reason, Rights, rights_of};
 pub use settings::TenantSettings;
-pub use shares::{ObservedQuota, QuotaChange, lower_shares, raise_shares};
+pub use shares::{
+    ObservedQuota, QuotaChange, ShareKind, limit_without_growth, lower_shares, raise_shares,
+};
 pub use status::{StatusInputs, tenant_status};
 pub use store::{
     Announcement, Claim, MoveRefusal, MoveState, NamespaceMove, NamespaceRow, NamespaceRows,

@@ -33,9 +33,20 @@ pub struct ObservedQuota {
     pub enforced: BTreeMap<String, Quantity>,
     /// `status.used`.
     pub used: BTreeMap<String, Quantity>,
-    /// Whether the namespace gets a share of what is free. One over the quota of namespaces, or one
-    /// that is being deleted, does not: it only keeps what it uses.
-    pub grows: bool,
+    /// What the namespace gets.
+    pub share: ShareKind,
+}
+
+/// What a division of the limit gives a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareKind {
+    /// What it uses, and a share of what is free.
+    Grows,
+    /// What it uses: it is over the quota of namespaces, or being deleted.
+    Kept,
+    /// What it has. Its quota cannot be changed, because the namespace has the label of another
+    /// tenant.
+    Fixed,
 }
 
 impl ObservedQuota {
@@ -58,6 +69,25 @@ pub struct QuotaChange {
     pub hard: BTreeMap<String, Quantity>,
 }
 
+/// The limit while a namespace has no quota that shows what it uses, such as one that is being
+/// deleted: what the others have now, so that they get nothing of what may be in use.
+pub fn limit_without_growth(
+    limit: &BTreeMap<String, Quantity>,
+    observed: &[ObservedQuota],
+) -> BTreeMap<String, Quantity> {
+    let held = |resource: &str, amount: &Quantity| {
+        let shares = Shares::of(resource, amount, observed)?;
+        let held = shares.held()?;
+        Some(quantity_of(held.min(shares.limit)))
+    };
+    limit
+        .iter()
+        .map(|(resource, amount)| {
+            (resource.clone(), held(resource, amount).unwrap_or_else(|| amount.clone()))
+        })
+        .collect()
+}
+
 /// The first step of a round: the quotas that have to be lowered. There is none if every namespace
 /// has slack, or if that of the ones without can be raised by what nobody has.
 pub fn lower_shares(
@@ -71,7 +101,7 @@ pub fn lower_shares(
             continue;
         }
         for (share, hard) in shares.quotas.iter().zip(&mut hard) {
-            if share.hard.is_none_or(|hard| hard > share.target) {
+            if share.kind != ShareKind::Fixed && share.hard.is_none_or(|hard| hard > share.target) {
                 hard.insert(resource.clone(), quantity_of(share.target));
             }
         }
@@ -87,8 +117,9 @@ pub fn raise_shares(
     acknowledged: &[ObservedQuota],
 ) -> Vec<QuotaChange> {
     let mut hard = hard_of(acknowledged);
-    for amounts in &mut hard {
-        amounts.retain(|resource, _| limit.contains_key(resource));
+    for (amounts, quota) in hard.iter_mut().zip(acknowledged) {
+        amounts
+            .retain(|resource, _| quota.share == ShareKind::Fixed || limit.contains_key(resource));
     }
     for (resource, amount) in limit {
         let Some(shares) = Shares::of(resource, amount, acknowledged) else { continue };
@@ -128,10 +159,14 @@ struct Share {
     used: i128,
     /// What is used, and an equal share of what is free.
     target: i128,
-    grows: bool,
+    kind: ShareKind,
 }
 
 impl Share {
+    fn grows(&self) -> bool {
+        self.kind == ShareKind::Grows
+    }
+
     fn slack(&self) -> i128 {
         self.hard.map_or(i128::MAX, |hard| hard - self.used)
     }
@@ -160,15 +195,19 @@ impl Shares {
                 let used = amount(&quota.used).unwrap_or(0);
                 let (hard, enforced) = (amount(&quota.hard), amount(&quota.enforced));
                 let held = hard.zip(enforced).map(|(hard, enforced)| hard.max(enforced).max(used));
-                Share { hard, held, used, target: used, grows: quota.grows }
+                let target = match quota.share {
+                    ShareKind::Grows | ShareKind::Kept => used,
+                    ShareKind::Fixed => held.unwrap_or(used),
+                };
+                Share { hard, held, used, target, kind: quota.share }
             })
             .collect();
-        let used: i128 = shares.iter().map(|share| share.used).sum();
-        let growing: i128 = shares.iter().map(|share| i128::from(share.grows)).sum();
+        let used: i128 = shares.iter().map(|share| share.target).sum();
+        let growing: i128 = shares.iter().map(|share| i128::from(share.grows())).sum();
         let free_units = (limit - used).max(0) / unit;
         let each = free_units / growing.max(1);
         let mut rest = free_units - each * growing;
-        for share in shares.iter_mut().filter(|share| share.grows) {
+        for share in shares.iter_mut().filter(|share| share.grows()) {
             let extra = rest.clamp(0, 1);
             rest -= extra;
             share.target += (each + extra) * unit;
@@ -181,10 +220,14 @@ impl Shares {
         self.quotas.iter().map(|share| share.hard).sum()
     }
 
+    /// The sum of what admission may let the namespaces have; `None` if one is not limited yet.
+    fn held(&self) -> Option<i128> {
+        self.quotas.iter().map(|share| share.held).sum()
+    }
+
     /// What nobody has; 0 if a namespace is not limited yet.
     fn spare(&self) -> i128 {
-        let held: Option<i128> = self.quotas.iter().map(|share| share.held).sum();
-        let spare = held.map_or(0, |held| (self.limit - held).max(0));
+        let spare = self.held().map_or(0, |held| (self.limit - held).max(0));
         spare - spare % self.unit
     }
 
@@ -193,7 +236,7 @@ impl Shares {
     fn must_move(&self) -> bool {
         let Some(granted) = self.granted() else { return true };
         let is_low =
-            |share: &&Share| share.grows && share.slack().saturating_mul(LOW_SLACK) < self.each;
+            |share: &&Share| share.grows() && share.slack().saturating_mul(LOW_SLACK) < self.each;
         let missing = |share: &Share| share.target - share.used - share.slack();
         let need: i128 = self.quotas.iter().filter(is_low).map(missing).sum();
         granted > self.limit || need > self.spare()
@@ -207,8 +250,10 @@ impl Shares {
         let mut raised = Vec::new();
         for index in indexes {
             let quota = &self.quotas[index];
-            let Some((hard, held)) =
-                quota.hard.zip(quota.held).filter(|(hard, _)| quota.grows && *hard < quota.target)
+            let Some((hard, held)) = quota
+                .hard
+                .zip(quota.held)
+                .filter(|(hard, _)| quota.grows() && *hard < quota.target)
             else {
                 continue;
             };
@@ -247,7 +292,7 @@ mod tests {
             hard: amounts("pods", hard),
             enforced: amounts("pods", hard),
             used: amounts("pods", used),
-            grows: true,
+            share: ShareKind::Grows,
         }
     }
 
@@ -330,12 +375,45 @@ mod tests {
     #[test]
     fn a_namespace_that_does_not_grow_keeps_what_it_uses() {
         let limit = amounts("pods", "10");
-        let gone = ObservedQuota { grows: false, ..quota("a", "8", "3") };
+        let gone = ObservedQuota { share: ShareKind::Kept, ..quota("a", "8", "3") };
         let mut quotas = [gone, quota("b", "2", "2")];
         let lowered = lower_shares(&limit, &quotas);
         assert_eq!(texts(&lowered), [("a", "3")]);
         apply(&mut quotas, lowered);
         assert_eq!(texts(&raise_shares(&limit, &quotas)), [("b", "7")]);
+    }
+
+    #[test]
+    fn a_quota_that_cannot_be_changed_counts_with_all_that_it_has() {
+        let limit = amounts("pods", "20");
+        let fixed = ObservedQuota { share: ShareKind::Fixed, ..quota("a", "8", "1") };
+        let mut quotas = [fixed, quota("b", "12", "11"), quota("c", "0", "0")];
+        let lowered = lower_shares(&limit, &quotas);
+        assert_eq!(texts(&lowered), []);
+        // Of the 9 that are free of 20, 8 belong to the first.
+        quotas[1].hard = amounts("pods", "11");
+        quotas[1].enforced = quotas[1].hard.clone();
+        assert_eq!(texts(&raise_shares(&limit, &quotas)), [("b", "12")]);
+        quotas[0].hard.insert("secrets".to_owned(), Quantity("9".to_owned()));
+        assert!(raise_shares(&limit, &quotas).iter().all(|change| change.namespace != "a"));
+    }
+
+    /// A namespace that is being deleted has lost its quota, and not yet what it used of it.
+    #[test]
+    fn without_growth_slack_moves_and_the_sum_stays() {
+        let limit = amounts("pods", "30");
+        let mut quotas = [quota("a", "10", "10"), quota("b", "10", "2")];
+        assert_eq!(texts(&raise_shares(&limit, &quotas)), [("a", "19")], "if the rest were free");
+        let held = limit_without_growth(&limit, &quotas);
+        assert_eq!(held["pods"].0, "20");
+        let lowered = lower_shares(&held, &quotas);
+        assert_eq!(texts(&lowered), [("b", "6")]);
+        apply(&mut quotas, lowered);
+        assert_eq!(texts(&raise_shares(&held, &quotas)), [("a", "14")]);
+        // A lower limit holds even so.
+        assert_eq!(limit_without_growth(&amounts("pods", "4"), &quotas)["pods"].0, "4");
+        quotas[0].hard.clear();
+        assert_eq!(limit_without_growth(&limit, &quotas)["pods"].0, "30", "and nothing is spare");
     }
 
     #[test]
@@ -407,7 +485,8 @@ mod tests {
             let mut quotas: Vec<ObservedQuota> = cases.iter().enumerate().map(|(index, case)| {
                 let used = case.1.min(case.0).to_string();
                 let quota = quota(&index.to_string(), &case.0.to_string(), &used);
-                ObservedQuota { grows: case.2, ..quota }
+                let share = if case.2 { ShareKind::Grows } else { ShareKind::Kept };
+                ObservedQuota { share, ..quota }
             }).collect();
             for round in 0..4 {
                 // In the last rounds nothing is refused, and everything is taken over.
@@ -433,7 +512,7 @@ mod tests {
             let used: i128 = quotas.iter().map(|quota| nanos_of(&quota.used["pods"]).unwrap()).sum();
             prop_assert!(used <= most);
             // What is free is granted, and then nothing changes any more.
-            if quotas.iter().any(|quota| quota.grows) {
+            if quotas.iter().any(|quota| quota.share == ShareKind::Grows) {
                 prop_assert!(lower_shares(&limit, &quotas).is_empty());
                 prop_assert!(raise_shares(&limit, &quotas).is_empty());
             }

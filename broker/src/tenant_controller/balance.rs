@@ -16,10 +16,15 @@ use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::api::resource
 use kube::ResourceExt as _;
 use tenant_shared::TENANT_LABEL;
 
-use super::{IN_FLIGHT_TIMEOUT, TenantController, error::ReconcileError};
+use super::{
+    IN_FLIGHT_TIMEOUT, TenantController, error::ReconcileError, namespaces::TenantNamespaces,
+};
 use crate::{
     cluster::{ClusterError, nanos_of},
-    tenant::{ObservedQuota, QuotaChange, TenantName, lower_shares, raise_shares},
+    tenant::{
+        ObservedQuota, QuotaChange, ShareKind, TenantName, limit_without_growth, lower_shares,
+        raise_shares,
+    },
 };
 
 /// How long a namespace has to have used no quota before its amounts are changed: longer than an
@@ -44,37 +49,52 @@ pub(super) fn is_nearly_exhausted(quota: &ResourceQuota) -> bool {
     })
 }
 
+/// What a division found.
+#[derive(Debug, Default)]
+pub(super) struct Division<'a> {
+    /// Whether a quota was used or changed meanwhile, or admission still compares with earlier
+    /// amounts, so that the limits have to be divided again.
+    pub(super) is_open: bool,
+    /// Namespaces without a quota that shows what they use. Until they have one, or are gone, the
+    /// other namespaces together get no more than they have.
+    pub(super) without_quota: BTreeSet<&'a str>,
+}
+
 impl TenantController {
-    /// Divides the limits of a tenant between its namespaces; those in `growing` get shares of what
-    /// is free, and the others keep what they use. Returns false if a quota was used or changed
-    /// meanwhile, or admission still compares with earlier amounts, so that the limits have to be
-    /// divided again.
+    /// Divides the limits of a tenant between its namespaces; those that are allowed get shares of
+    /// what is free, and the others keep what they use. Quotas in namespaces of others do not count.
     ///
     /// # Errors
     /// A request failed.
-    pub(super) async fn balance(
+    pub(super) async fn balance<'a>(
         &self,
         tenant: &TenantName,
         limits: &Limits,
-        growing: &BTreeSet<&str>,
-    ) -> Result<bool, ReconcileError> {
+        namespaces: &'a TenantNamespaces,
+    ) -> Result<Division<'a>, ReconcileError> {
+        let mut division = Division::default();
         if limits.is_empty() {
-            return Ok(true);
+            return Ok(division);
         }
         let is_shared = |quota: &ResourceQuota| limits.contains_key(&quota.name_any());
         let all: Vec<ResourceQuota> =
             self.cluster.list_selected(TENANT_LABEL, tenant.as_str(), is_shared).await?;
-        let mut is_done = true;
         for (name, limit) in limits {
             let mut quotas: Vec<ResourceQuota> =
                 all.iter().filter(|quota| quota.name_any() == *name).cloned().collect();
-            let changes = lower_shares(limit, &observe(&quotas, growing));
-            is_done &= self.write(&mut quotas, changes).await?;
-            let observed = observe(&quotas, growing);
-            is_done &= observed.iter().all(|quota| quota.is_enforced(limit));
+            let observed = observe(&quotas, namespaces);
+            let without = without_quota(namespaces, &observed);
+            let capped = (!without.is_empty()).then(|| limit_without_growth(limit, &observed));
+            division.without_quota.extend(without);
+            let limit = capped.as_ref().unwrap_or(limit);
+            let changes = lower_shares(limit, &observed);
+            division.is_open |= !self.write(&mut quotas, changes).await?;
+            let observed = observe(&quotas, namespaces);
+            let mut changeable = observed.iter().filter(|it| it.share != ShareKind::Fixed);
+            division.is_open |= !changeable.all(|quota| quota.is_enforced(limit));
             let changes = raise_shares(limit, &observed);
             match self.write(&mut quotas, changes).await {
-                Ok(written) => is_done &= written,
+                Ok(written) => division.is_open |= !written,
                 Err(error @ ClusterError::Unavailable(_)) => {
                     tokio::time::sleep(IN_FLIGHT_TIMEOUT).await;
                     return Err(error.into());
@@ -82,7 +102,7 @@ impl TenantController {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(is_done)
+        Ok(division)
     }
 
     /// Writes amounts, and replaces the quotas by what the API server acknowledged. Returns false
@@ -130,24 +150,35 @@ fn may_be_used(quota: &ResourceQuota) -> bool {
     amounts.any(|(_, amount)| nanos_of(amount) != Some(0))
 }
 
-fn observe(quotas: &[ResourceQuota], growing: &BTreeSet<&str>) -> Vec<ObservedQuota> {
+/// The quotas of one name in the namespaces of the tenant.
+fn observe(quotas: &[ResourceQuota], namespaces: &TenantNamespaces) -> Vec<ObservedQuota> {
     quotas
         .iter()
-        .map(|quota| {
+        .filter_map(|quota| {
             let namespace = quota.namespace().unwrap_or_default();
             let hard = quota.spec.as_ref().and_then(|spec| spec.hard.clone());
             let enforced = quota.status.as_ref().and_then(|status| status.hard.clone());
             let used = quota.status.as_ref().and_then(|status| status.used.clone());
-            ObservedQuota {
-                grows: growing.contains(namespace.as_str()),
+            Some(ObservedQuota {
+                share: namespaces.share_of(&namespace)?,
                 namespace,
                 resource_version: quota.resource_version().unwrap_or_default(),
                 hard: hard.unwrap_or_default(),
                 enforced: enforced.unwrap_or_default(),
                 used: used.unwrap_or_default(),
-            }
+            })
         })
         .collect()
+}
+
+/// The namespaces that use a part of the limit and have no quota. The namespace controller deletes
+/// the quota of a namespace before objects whose finalizers keep them.
+fn without_quota<'a>(
+    namespaces: &'a TenantNamespaces,
+    observed: &[ObservedQuota],
+) -> BTreeSet<&'a str> {
+    let with: BTreeSet<&str> = observed.iter().map(|quota| quota.namespace.as_str()).collect();
+    namespaces.sharing().filter(|name| !with.contains(name)).collect()
 }
 
 #[cfg(test)]
@@ -155,6 +186,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::tenant::NamespaceStatus;
 
     fn quota(namespace: &str, status: &Value) -> ResourceQuota {
         let metadata = json!({
@@ -188,8 +220,15 @@ mod tests {
     #[test]
     fn a_quota_is_observed_with_its_version_and_use() {
         let status = json!({"hard": {"pods": "4"}, "used": {"pods": "3"}});
-        let quotas = [quota("solar-a", &status), quota("solar-over", &json!({}))];
-        let observed = observe(&quotas, &BTreeSet::from(["solar-a"]));
+        let names = ["solar-a", "solar-over", "solar-away", "solar-let-go"];
+        let quotas = names.map(|name| quota(name, &status));
+        let namespaces = TenantNamespaces {
+            allowed: [("solar-a".to_owned(), NamespaceStatus::Active)].into(),
+            over_quota: vec!["solar-over".to_owned()],
+            relabelled: vec!["solar-away".to_owned()],
+            ..TenantNamespaces::default()
+        };
+        let observed = observe(&quotas, &namespaces);
         let amounts = |amount: &str| -> BTreeMap<String, Quantity> {
             [("pods".to_owned(), Quantity(amount.to_owned()))].into()
         };
@@ -199,9 +238,23 @@ mod tests {
             hard: amounts("10"),
             enforced: amounts("4"),
             used: amounts("3"),
-            grows: true,
+            share: ShareKind::Grows,
         };
         assert_eq!(observed[0], expected);
-        assert_eq!((observed[1].grows, observed[1].used.len()), (false, 0));
+        let shares: Vec<ShareKind> = observed.iter().map(|quota| quota.share).collect();
+        assert_eq!(shares, [ShareKind::Grows, ShareKind::Kept, ShareKind::Fixed]);
+    }
+
+    #[test]
+    fn a_namespace_without_quota_that_may_use_some_is_found() {
+        let namespaces = TenantNamespaces {
+            allowed: [("solar-a".to_owned(), NamespaceStatus::Active)].into(),
+            terminating: ["solar-b", "solar-c"].map(str::to_owned).into(),
+            over_quota: vec!["solar-over".to_owned()],
+            ..TenantNamespaces::default()
+        };
+        let quotas = ["solar-a", "solar-b"].map(|name| quota(name, &json!({})));
+        let observed = observe(&quotas, &namespaces);
+        assert_eq!(without_quota(&namespaces, &observed), BTreeSet::from(["solar-c"]));
     }
 }

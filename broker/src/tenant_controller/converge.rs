@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::{
     IN_FLIGHT_TIMEOUT, TenantController,
+    balance::Division,
     drift::{Drift, drift_of},
     error::ReconcileError,
     grant::Granted,
@@ -130,7 +131,7 @@ impl TenantController {
             outcome.failures.extend(resumed);
             snapshot = self.snapshot(&row.name).await?;
         }
-        let unreadable = snapshot.leave_out(&unreadable);
+        outcome.namespaces.unreadable = snapshot.leave_out(&unreadable);
         let unlabelled = self.unlabelled(&row, &rows, &snapshot).await?;
         match Tenant::parse(row.name.as_str(), &object.data["spec"]) {
             Err(faults) => {
@@ -148,7 +149,6 @@ impl TenantController {
         }
         let failures = Box::pin(self.hand_over(&row, &unlabelled.relabelled)).await?;
         outcome.failures.extend(failures);
-        outcome.namespaces.unreadable = unreadable;
         if outcome.failures.is_empty() {
             self.advance(&mut row, TenantStatus::Resuming, TenantStatus::Active).await?;
         }
@@ -194,7 +194,9 @@ impl TenantController {
     ) -> Result<(), ReconcileError> {
         let is_suspended = is_suspension(row.status);
         let known = (rows, &unlabelled.relabelled);
-        outcome.namespaces = self.claim_namespaces(row, tenant, known, snapshot).await?;
+        let claimed = self.claim_namespaces(row, tenant, known, snapshot).await?;
+        let unreadable = std::mem::take(&mut outcome.namespaces.unreadable);
+        outcome.namespaces = TenantNamespaces { unreadable, ..claimed };
         outcome.conditions.extend(outcome.namespaces.conditions(tenant));
         if !outcome.namespaces.unclaimed.is_empty() {
             outcome.again(Duration::ZERO);
@@ -245,12 +247,21 @@ impl TenantController {
             outcome.again(pause);
             return Ok(());
         }
-        let growing: BTreeSet<&str> =
-            outcome.namespaces.allowed.keys().map(String::as_str).collect();
-        let balanced = self.balance(&row.name, &desired.shared_quotas, &growing).await;
-        match balanced {
-            Ok(true) => {}
-            Ok(false) => outcome.again(BALANCE_INTERVAL),
+        let division = self.balance(&row.name, &desired.shared_quotas, &outcome.namespaces).await;
+        match division {
+            Ok(Division { is_open, without_quota }) => {
+                let terminating = &outcome.namespaces.terminating;
+                let pending: BTreeSet<&str> = without_quota
+                    .into_iter()
+                    .filter(|name| terminating.iter().any(|it| it == name))
+                    .collect();
+                if !pending.is_empty() {
+                    outcome.conditions.push(Condition::quota_pending(&row.name, &pending));
+                }
+                if is_open {
+                    outcome.again(BALANCE_INTERVAL);
+                }
+            }
             Err(error) => {
                 outcome.failures.push(format!("amounts of quotas: {}", error_chain(&error)));
             }

@@ -23,8 +23,8 @@ use tenant_shared::{HOME_LABEL, TENANT_UID_LABEL, WORKSPACE_LABEL};
 
 use super::{TenantController, error::ReconcileError, snapshot::Snapshot};
 use crate::tenant::{
-    Claim, Condition, NamespaceMove, NamespaceRow, NamespaceStatus, Tenant, TenantName, TenantRow,
-    check_namespace_name, home_name, longest_prefix,
+    Claim, Condition, NamespaceMove, NamespaceRow, NamespaceStatus, ShareKind, Tenant, TenantName,
+    TenantRow, check_namespace_name, home_name, longest_prefix,
 };
 
 /// How long a namespace may take to be created by the request that claimed it. After that the
@@ -142,6 +142,26 @@ impl TenantNamespaces {
         let others = self.terminating.iter().chain(&self.over_quota).chain(&self.relabelled);
         let others = others.chain(&self.unclaimed).chain(&self.unreadable);
         self.allowed.keys().chain(others).map(String::as_str).collect()
+    }
+
+    /// What the namespace gets of amounts for the whole tenant; `None` if it is not the tenant's.
+    pub(super) fn share_of(&self, name: &str) -> Option<ShareKind> {
+        let is_in = |names: &[String]| names.iter().any(|it| it == name);
+        if self.allowed.contains_key(name) {
+            Some(ShareKind::Grows)
+        } else if is_in(&self.terminating) || is_in(&self.over_quota) {
+            Some(ShareKind::Kept)
+        } else if is_in(&self.relabelled) || is_in(&self.unreadable) {
+            Some(ShareKind::Fixed)
+        } else {
+            None
+        }
+    }
+
+    /// The namespaces that use a part of the amounts for the whole tenant.
+    pub(super) fn sharing(&self) -> impl Iterator<Item = &str> {
+        let others = self.terminating.iter().chain(&self.relabelled).chain(&self.unreadable);
+        self.allowed.keys().chain(others).map(String::as_str)
     }
 
     /// The conditions about namespaces without rights.
