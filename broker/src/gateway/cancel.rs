@@ -34,6 +34,8 @@ pub(super) enum CloseReason {
     /// The broker's copy of Tenants has been out of date for so long that changes of the caller's
     /// rights may have been missed.
     TenantsOutOfDate = 8,
+    /// The member has lost a role in the tenant of the namespace.
+    RoleLost = 9,
 }
 
 impl CloseReason {
@@ -48,6 +50,7 @@ impl CloseReason {
             Self::TenantsChanged => "tenants changed",
             Self::NamespaceMoved => "namespace moved",
             Self::TenantsOutOfDate => "tenants not known",
+            Self::RoleLost => "role lost",
         }
     }
 }

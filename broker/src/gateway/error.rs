@@ -73,8 +73,8 @@ pub(super) fn cancelled_request(reason: CloseReason) -> ApiError {
         ),
         CloseReason::SessionEnded => ApiError::new(Code::Unauthenticated, SIGN_IN),
         CloseReason::Revoked => token_replaced(),
-        CloseReason::TenantsChanged => {
-            let text = "your tenants just changed; send the request again";
+        CloseReason::TenantsChanged | CloseReason::RoleLost => {
+            let text = "your tenants or your rights in them just changed; send the request again";
             ApiError::new(Code::WorkspaceNotReady, text).retry_after(1)
         }
         CloseReason::NamespaceMoved => {

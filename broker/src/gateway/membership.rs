@@ -15,6 +15,7 @@ use super::{
     interception::own_resource,
     path::Target,
     principals::{Principal, Workspace},
+    request_rights::RequestRights,
     streams::MemberNamespace,
 };
 use crate::{
@@ -95,6 +96,7 @@ impl Gateway {
     /// The namespace and the tenant of a request that is sent with a membership.
     pub(super) fn member_namespace(
         &self,
+        principal: &Principal,
         active: &Active,
         namespace: Option<&str>,
     ) -> Option<Arc<MemberNamespace>> {
@@ -102,7 +104,9 @@ impl Gateway {
         let tenant: TenantName = active.permit().resource().tenant_name()?.parse().ok()?;
         let namespace = namespace?.to_owned();
         let was_known = tenants.is_namespace_of(&namespace, &tenant).is_some();
-        Some(Arc::new(MemberNamespace { namespace, tenant, was_known, began_at: Instant::now() }))
+        let rights = RequestRights::new(principal.caller.clone(), principal.roles_in(&tenant));
+        let began_at = Instant::now();
+        Some(Arc::new(MemberNamespace { namespace, tenant, was_known, began_at, rights }))
     }
 
     /// Whether the broker knows this namespace as one of the principal's.
@@ -118,8 +122,8 @@ impl Gateway {
             || principal.has_namespace(cluster.name(), namespace)
     }
 
-    /// Whether a namespace has the name of one that a tenant of the principal may create, and the
-    /// broker knows none of this name. What it has does not exist for the principal.
+    /// Whether a namespace has the name of one that a tenant of the principal may create, and is none
+    /// of the principal's. What it has does not exist for the principal, whosever it is.
     pub(super) fn may_be_created(
         &self,
         principal: &Principal,
@@ -127,7 +131,7 @@ impl Gateway {
         namespace: &str,
     ) -> bool {
         let known = self.tenants.as_ref().and_then(|it| it.tenant_of_namespace(namespace));
-        known.is_none()
+        known.is_none_or(|known| !self.tenants_at(principal, cluster).contains(&known))
             && !principal.has_namespace(cluster.name(), namespace)
             && longest_prefix(self.tenants_at(principal, cluster), namespace).is_some()
     }

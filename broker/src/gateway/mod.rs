@@ -26,6 +26,7 @@ mod joins;
 mod kubernetes_protobuf;
 mod kubernetes_status;
 mod limiter;
+mod member_rights;
 mod membership;
 mod namespace_creation;
 mod namespace_object;
@@ -37,10 +38,12 @@ mod principals;
 mod proxy;
 mod reconcile;
 mod request;
+mod request_rights;
 mod response;
 mod response_headers;
 mod review;
 mod revocation_watcher;
+mod role_changes;
 mod session_request;
 mod shown;
 mod streams;
@@ -238,7 +241,8 @@ impl Gateway {
         tasks.spawn(watcher.clone().watch_revocations(notifications));
         if let Some(tenants) = watcher.tenants.clone() {
             tasks.spawn(watcher.clone().watch_tenants(tenants.clone()));
-            tasks.spawn(watcher.clone().watch_moves(tenants));
+            tasks.spawn(watcher.clone().watch_moves(tenants.clone()));
+            tasks.spawn(watcher.clone().watch_member_rights(tenants));
         }
         tasks.spawn(watcher.reconcile_streams());
         tasks.spawn(self.clone().flush_usage());

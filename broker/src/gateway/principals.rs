@@ -2,7 +2,7 @@
 //! kubectl sends many requests a second.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -16,7 +16,7 @@ use crate::{
     cluster::Clusters,
     http::ApiError,
     identity::{Caller, Identity, PresentedCredential},
-    tenant::{ListGrant, TenantName, home_name},
+    tenant::{ClusterRoleName, ListGrant, TenantName, home_name},
     tenant_operations::{CallerTenants, TenantError, TenantOperations},
     workspace::{Active, WorkspaceError, WorkspaceRow, Workspaces},
 };
@@ -130,6 +130,13 @@ impl Principal {
     /// active member; none while they are not known.
     pub(super) fn list_grants(&self) -> &[ListGrant] {
         self.tenants.as_ref().map_or(&[], |tenants| &tenants.list_grants)
+    }
+
+    /// The ClusterRoles that a tenant gives the caller in each namespace, and the revision of the
+    /// Tenants; none while they are not known.
+    pub(super) fn roles_in(&self, tenant: &TenantName) -> (Arc<BTreeSet<ClusterRoleName>>, u64) {
+        let Some(tenants) = &self.tenants else { return (Arc::default(), 0) };
+        (tenants.roles.get(tenant).cloned().unwrap_or_default(), tenants.revision)
     }
 
     /// Whether the broker has read the Tenants of the cluster, so that [`Self::tenants`] are all.
@@ -319,7 +326,7 @@ impl PrincipalCache {
 
 /// The tenants in which a caller has rights; `None` if the broker has not read the Tenants yet, so
 /// that everything else works meanwhile.
-async fn tenants_of(
+pub(super) async fn tenants_of(
     tenants: &TenantOperations,
     caller: &Caller,
 ) -> Result<Option<CallerTenants>, ApiError> {

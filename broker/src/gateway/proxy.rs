@@ -257,7 +257,7 @@ impl Gateway {
             session: principal.caller.session_id(),
             credential: None,
             view,
-            member_namespace: self.member_namespace(active, target.namespace),
+            member_namespace: self.member_namespace(principal, active, target.namespace),
         }
     }
 }

@@ -137,7 +137,7 @@ impl SessionCaller {
             session: self.principal.caller.session_id(),
             credential: None,
             view: None,
-            member_namespace: gateway.member_namespace(&active, namespace),
+            member_namespace: gateway.member_namespace(&self.principal, &active, namespace),
         };
         Ok(SessionRequest {
             session: self.clone(),

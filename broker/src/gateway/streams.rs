@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{
     cancel::{CancelHandle, CloseReason},
     path::Kind,
+    request_rights::RequestRights,
     shown::Shown,
 };
 use crate::{credential::CachedToken, identity::Caller, tenant::TenantName};
@@ -50,6 +51,8 @@ pub(super) struct MemberNamespace {
     pub(super) was_known: bool,
     /// When the request began. The API server decided about it a moment later.
     pub(super) began_at: Instant,
+    /// The roles that the member had since then.
+    pub(super) rights: RequestRights,
 }
 
 impl MemberNamespace {
@@ -92,8 +95,7 @@ impl StreamInfo {
     /// it begins, and the broker alone about those with its own credential.
     pub(super) fn may_outlive_its_right(&self, max_age: Duration, now: Instant) -> bool {
         let is_old = |it: &MemberNamespace| now.saturating_duration_since(it.began_at) >= max_age;
-        self.view.is_some()
-            || self.kind.is_stream() && self.member_namespace.as_deref().is_some_and(is_old)
+        self.view.is_some() || self.member_namespace.as_deref().is_some_and(is_old)
     }
 }
 
@@ -158,6 +160,11 @@ impl Streams {
         self.table().open.values().filter_map(|(info, _)| info.view.clone()).collect()
     }
 
+    /// The namespaces of all requests and streams of members.
+    pub(super) fn members(&self) -> Vec<Arc<MemberNamespace>> {
+        self.table().open.values().filter_map(|(info, _)| info.member_namespace.clone()).collect()
+    }
+
     /// All requests and streams in flight.
     pub(super) fn open(&self) -> Vec<StreamInfo> {
         self.table().open.values().map(|(info, _)| info.clone()).collect()
@@ -212,6 +219,12 @@ mod tests {
         }
     }
 
+    fn rights() -> RequestRights {
+        let clock = crate::base::clock::Clock::system();
+        let caller = Caller::for_tests(&clock, Uuid::nil(), tenant_shared::Role::User);
+        RequestRights::new(caller, (Arc::default(), 0))
+    }
+
     #[test]
     fn a_member_namespace_is_left_when_it_is_another_tenants() {
         let member_namespace = |was_known| MemberNamespace {
@@ -219,6 +232,7 @@ mod tests {
             tenant: "solar".parse().unwrap(),
             was_known,
             began_at: Instant::now(),
+            rights: rights(),
         };
         for was_known in [true, false] {
             assert!(!member_namespace(was_known).has_left(Some(true)));
@@ -247,13 +261,18 @@ mod tests {
         let (limit, began_at) = (Duration::from_mins(1), Instant::now());
         let (early, late) = (began_at + Duration::from_secs(59), began_at + limit);
         let tenant = "solar".parse().unwrap();
-        let of_member =
-            MemberNamespace { namespace: "solar-a".to_owned(), tenant, was_known: true, began_at };
+        let of_member = MemberNamespace {
+            namespace: "solar-a".to_owned(),
+            tenant,
+            was_known: true,
+            began_at,
+            rights: rights(),
+        };
         let of_member = StreamInfo { member_namespace: Some(Arc::new(of_member)), ..info(1, 7) };
         assert!(!of_member.may_outlive_its_right(limit, early));
         assert!(of_member.may_outlive_its_right(limit, late));
         let call = StreamInfo { kind: Kind::Call, ..of_member };
-        assert!(!call.may_outlive_its_right(limit, late), "the API server ends it");
+        assert!(call.may_outlive_its_right(limit, late), "a log that is read slowly");
         assert!(!info(1, 7).may_outlive_its_right(limit, late), "it is of a personal workspace");
         let clock = crate::base::clock::Clock::system();
         let view = OwnReadView {

@@ -173,7 +173,7 @@ impl Gateway {
         }
         let since = self.clock.now_ms() - OVERLAP_MS;
         let changed = within(OPERATION_TIMEOUT, tenants.persons_changed_since(since)).await;
-        Due::Of(changed.unwrap_or_default())
+        Due::Of(changed.unwrap_or_default().into_keys().collect())
     }
 
     /// A watch of each scope.

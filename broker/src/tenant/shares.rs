@@ -403,7 +403,8 @@ mod tests {
     fn without_growth_slack_moves_and_the_sum_stays() {
         let limit = amounts("pods", "30");
         let mut quotas = [quota("a", "10", "10"), quota("b", "10", "2")];
-        assert_eq!(texts(&raise_shares(&limit, &quotas)), [("a", "19")], "if the rest were free");
+        let if_free = raise_shares(&limit, &quotas);
+        assert_eq!(texts(&if_free), [("a", "19"), ("b", "11")], "if the rest were free");
         let held = limit_without_growth(&limit, &quotas);
         assert_eq!(held["pods"].0, "20");
         let lowered = lower_shares(&held, &quotas);

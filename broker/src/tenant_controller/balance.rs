@@ -5,10 +5,11 @@
 //! The quota controller counts the objects of a namespace anew when its amounts change. It misses
 //! objects that were admitted and are not in its copy yet, and admission then lets the namespace have
 //! as many more. So amounts are changed only if the namespace used no quota for
-//! [`SETTLE_INTERVAL`], which the version of the quota shows.
+//! [`SETTLE_INTERVAL`], which the version of the quota shows, unless it never does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -20,7 +21,7 @@ use super::{
     IN_FLIGHT_TIMEOUT, TenantController, error::ReconcileError, namespaces::TenantNamespaces,
 };
 use crate::{
-    cluster::{ClusterError, nanos_of},
+    cluster::{ClusterError, Object, nanos_of},
     tenant::{
         ObservedQuota, QuotaChange, ShareKind, TenantName, limit_without_growth, lower_shares,
         raise_shares,
@@ -30,6 +31,17 @@ use crate::{
 /// How long a namespace has to have used no quota before its amounts are changed: longer than an
 /// object takes from its admission to the quota controller.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Pause before a tenant's limits are divided again, which doubles with each run until it is
+/// [`MAX_PAUSE`].
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+/// See [`MIN_PAUSE`].
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// Runs without a complete division after which amounts are lowered while they are used. Whoever
+/// creates and deletes objects again and again would otherwise keep all that is free.
+const MAX_WAITING_RUNS: u32 = 5;
+/// Attempts to lower the amounts of a quota in use.
+const MAX_ATTEMPTS: u32 = 5;
 
 /// A quota is nearly exhausted if less than this part of it is left.
 const NEARLY_EXHAUSTED_PART: i128 = 10;
@@ -47,6 +59,31 @@ pub(super) fn is_nearly_exhausted(quota: &ResourceQuota) -> bool {
             hard.saturating_sub(used).saturating_mul(NEARLY_EXHAUSTED_PART) < hard
         })
     })
+}
+
+/// Runs in a row that did not complete the division of a tenant's limits.
+#[derive(Debug, Default)]
+pub(super) struct OpenDivisions(Mutex<BTreeMap<TenantName, u32>>);
+
+impl OpenDivisions {
+    /// Records a division. Returns the pause before the next one; `None` if it is complete.
+    pub(super) fn record(&self, tenant: &TenantName, is_open: bool) -> Option<Duration> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_open {
+            open.remove(tenant);
+            return None;
+        }
+        let runs = open.entry(tenant.clone()).or_default();
+        *runs = runs.saturating_add(1);
+        let pause = MIN_PAUSE.saturating_mul(1_u32.checked_shl(*runs - 1).unwrap_or(u32::MAX));
+        Some(pause.min(MAX_PAUSE))
+    }
+
+    /// Whether quotas were in use for so many runs that this one does not wait.
+    fn is_overdue(&self, tenant: &TenantName) -> bool {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(tenant).is_some_and(|runs| *runs >= MAX_WAITING_RUNS)
+    }
 }
 
 /// What a division found.
@@ -88,7 +125,12 @@ impl TenantController {
             division.without_quota.extend(without);
             let limit = capped.as_ref().unwrap_or(limit);
             let changes = lower_shares(limit, &observed);
-            division.is_open |= !self.write(&mut quotas, changes).await?;
+            let is_overdue = self.open_divisions.is_overdue(tenant);
+            division.is_open |= if is_overdue {
+                !self.lower_in_use(&mut quotas, changes).await?
+            } else {
+                !self.write(&mut quotas, changes).await?
+            };
             let observed = observe(&quotas, namespaces);
             let mut changeable = observed.iter().filter(|it| it.share != ShareKind::Fixed);
             division.is_open |= !changeable.all(|quota| quota.is_enforced(limit));
@@ -103,6 +145,41 @@ impl TenantController {
             }
         }
         Ok(division)
+    }
+
+    /// Lowers amounts of quotas that are used again and again, without a pause. The quota controller
+    /// may miss objects that are admitted at the same time, as after each change of a ResourceQuota.
+    /// Returns false if a quota is gone, or was used at each attempt.
+    async fn lower_in_use(
+        &self,
+        quotas: &mut [ResourceQuota],
+        changes: Vec<QuotaChange>,
+    ) -> Result<bool, ClusterError> {
+        let mut is_done = true;
+        for change in changes {
+            let Some(quota) = of_namespace(quotas, &change.namespace) else { continue };
+            let mut is_written = false;
+            for _ in 0..MAX_ATTEMPTS {
+                match self.cluster.write_quota(quota, &change.hard).await {
+                    Ok(written) => {
+                        *quota = written;
+                        is_written = true;
+                        break;
+                    }
+                    Err(ClusterError::Conflict(_)) => {}
+                    Err(ClusterError::NotFound(_)) => break,
+                    Err(error) => return Err(error),
+                }
+                let wanted = Object::ResourceQuota(Box::new(quota.clone()));
+                let Some(Object::ResourceQuota(live)) = self.cluster.get_object(&wanted).await?
+                else {
+                    break;
+                };
+                *quota = *live;
+            }
+            is_done &= is_written;
+        }
+        Ok(is_done)
     }
 
     /// Writes amounts, and replaces the quotas by what the API server acknowledged. Returns false
@@ -122,10 +199,7 @@ impl TenantController {
             tokio::time::sleep(SETTLE_INTERVAL).await;
         }
         for change in changes {
-            let of_namespace = |quota: &&mut ResourceQuota| {
-                quota.namespace().as_deref() == Some(&*change.namespace)
-            };
-            let Some(quota) = quotas.iter_mut().find(of_namespace) else { continue };
+            let Some(quota) = of_namespace(quotas, &change.namespace) else { continue };
             match self.cluster.write_quota(quota, &change.hard).await {
                 Ok(written) => {
                     tracing::debug!(
@@ -141,6 +215,13 @@ impl TenantController {
         }
         Ok(is_done)
     }
+}
+
+fn of_namespace<'a>(
+    quotas: &'a mut [ResourceQuota],
+    namespace: &str,
+) -> Option<&'a mut ResourceQuota> {
+    quotas.iter_mut().find(|quota| quota.namespace().as_deref() == Some(namespace))
 }
 
 /// Whether objects that a quota counts may be under way: it counts some, or allows some.
@@ -215,6 +296,18 @@ mod tests {
             assert_eq!(may_be_used(&quota("solar-a", &status)), expected, "{hard} {used}");
         }
         assert!(!may_be_used(&quota("solar-a", &json!({}))));
+    }
+
+    #[test]
+    fn an_open_division_is_repeated_with_growing_pauses_until_it_is_complete() {
+        let (open, solar) = (OpenDivisions::default(), "solar".parse().unwrap());
+        let pauses: Vec<u128> =
+            (0..9).map(|_| open.record(&solar, true).unwrap().as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert!(open.is_overdue(&solar));
+        assert_eq!(open.record(&solar, false), None);
+        assert!(!open.is_overdue(&solar));
+        assert_eq!(open.record(&solar, true), Some(MIN_PAUSE));
     }
 
     #[test]

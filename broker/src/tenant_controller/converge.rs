@@ -34,8 +34,6 @@ use crate::{
 
 /// Pause before a tenant is reconciled again whose new quotas are not enforced yet.
 const ENFORCEMENT_INTERVAL: Duration = Duration::from_millis(250);
-/// Pause before the amounts of quotas are divided again that were used meanwhile.
-const BALANCE_INTERVAL: Duration = Duration::from_millis(100);
 /// Failures that the status names.
 const MAX_FAILURES: usize = 20;
 
@@ -258,8 +256,8 @@ impl TenantController {
                 if !pending.is_empty() {
                     outcome.conditions.push(Condition::quota_pending(&row.name, &pending));
                 }
-                if is_open {
-                    outcome.again(BALANCE_INTERVAL);
+                if let Some(pause) = self.open_divisions.record(&row.name, is_open) {
+                    outcome.again(pause);
                 }
             }
             Err(error) => {
@@ -388,9 +386,11 @@ impl TenantController {
 /// suspension interrupted may have a request under way.
 fn pause_of_quotas(row: &TenantRow, now: i64) -> Option<Duration> {
     match row.status {
-        TenantStatus::Active | TenantStatus::Closed => None,
+        TenantStatus::Closed => None,
+        // It was never suspended.
+        TenantStatus::Active if row.status_changed_at == row.created_at => None,
         TenantStatus::Suspending => Some(IN_FLIGHT_TIMEOUT),
-        TenantStatus::Suspended | TenantStatus::Resuming => {
+        TenantStatus::Suspended | TenantStatus::Resuming | TenantStatus::Active => {
             let age = u64::try_from(now.saturating_sub(row.status_changed_at)).unwrap_or(0);
             let left = IN_FLIGHT_TIMEOUT.saturating_sub(Duration::from_millis(age));
             Some(left).filter(|left| !left.is_zero())
@@ -420,16 +420,19 @@ mod tests {
         assert_eq!(pause(suspended, 900), Some(IN_FLIGHT_TIMEOUT), "another clock");
         assert_eq!(pause(suspended, 17_000), None);
         assert_eq!(pause(TenantStatus::Suspending, 99_000), Some(IN_FLIGHT_TIMEOUT));
-        assert_eq!(pause(TenantStatus::Active, 1_000), None);
+        assert_eq!(pause(TenantStatus::Active, 5_000), Some(Duration::from_secs(12)), "resumed");
+        let new = TenantRow { created_at: 1_000, ..row(TenantStatus::Active) };
+        assert_eq!(pause_of_quotas(&new, 1_000), None);
     }
 
     #[test]
     fn a_failure_counts_more_than_another_run() {
         let mut outcome = Outcome::default();
         assert_eq!(outcome.run(), Run::Done);
-        outcome.again(BALANCE_INTERVAL);
+        outcome.again(RACE_INTERVAL);
         outcome.again(ENFORCEMENT_INTERVAL);
-        assert_eq!(outcome.run(), Run::Again(BALANCE_INTERVAL), "the earliest reason");
+        let earliest = RACE_INTERVAL.min(ENFORCEMENT_INTERVAL);
+        assert_eq!(outcome.run(), Run::Again(earliest), "the earliest reason");
         outcome.failures.push("RoleBinding x".to_owned());
         assert_eq!(outcome.run(), Run::Failed);
     }

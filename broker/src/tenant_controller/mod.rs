@@ -87,6 +87,7 @@ use crate::{
     tier::Tiers,
     workspace::Workspaces,
 };
+use balance::OpenDivisions;
 use creations::Creations;
 use drift::DriftLog;
 use foreign_bindings::ForeignBindings;
@@ -146,6 +147,7 @@ pub struct TenantController {
     queue: Queue,
     runs: Runs,
     creations: Creations,
+    open_divisions: OpenDivisions,
     unnamed_members: UnnamedMembers,
     foreign_bindings: ForeignBindings,
     drift: DriftLog,
@@ -166,6 +168,7 @@ impl TenantController {
             queue: Queue::default(),
             runs: Runs::default(),
             creations: Creations::default(),
+            open_divisions: OpenDivisions::default(),
             unnamed_members: UnnamedMembers::default(),
             foreign_bindings: ForeignBindings::default(),
             drift: DriftLog::default(),

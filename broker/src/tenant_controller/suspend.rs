@@ -161,13 +161,17 @@ impl TenantController {
         Ok(())
     }
 
-    /// Revokes all rights in a tenant that is being suspended, or that has regained some. Returns
-    /// what failed, for people.
+    /// Revokes all rights in a tenant that is being suspended, or that has regained some. Namespaces
+    /// beyond the quota come last, because there may be any number of them, and nobody has a right in
+    /// them that the broker gave. Returns what failed, for people.
     async fn revoke_rights(&self, row: &TenantRow) -> Result<Vec<String>, ReconcileError> {
         let home = home_name(&row.name);
         let rows = self.tenants.namespaces(row.id).await?;
+        let (counted, over_quota): (Vec<_>, Vec<_>) =
+            with_rights(&rows).partition(|namespace| namespace.status.counts());
         let members = self.begin_in_home(row, &home);
-        let requests: Vec<_> = with_rights(&rows)
+        let requests: Vec<_> = counted
+            .into_iter()
             .map(|namespace| self.begin_in(row, &namespace.name, Some(namespace)))
             .collect();
         let namespaces =
@@ -185,12 +189,38 @@ impl TenantController {
         let results: Vec<Option<String>> =
             stream::iter(requests).buffer_unordered(MAX_WAITING).collect().await;
         failures.extend(results.into_iter().flatten());
+        let requests: Vec<_> = over_quota
+            .into_iter()
+            .map(|namespace| self.suspend_over_quota(row, namespace))
+            .collect();
+        let results: Vec<Vec<String>> =
+            stream::iter(requests).buffer_unordered(MAX_WAITING).collect().await;
+        failures.extend(results.into_iter().flatten());
         for failure in &failures {
             tracing::error!(
                 tenant = %row.name, error = failure, "a step of a tenant's suspension is open"
             );
         }
         Ok(failures)
+    }
+
+    /// Labels a namespace beyond the quota, and deletes its bindings. An earlier attempt may have
+    /// done so in many of them, so one that has the label and no binding costs two reads.
+    async fn suspend_over_quota(&self, row: &TenantRow, namespace: &NamespaceRow) -> Vec<String> {
+        let name = &namespace.name;
+        let is_done = async {
+            let live = self.cluster.namespace(name).await?;
+            let is_marked = live.as_ref().is_some_and(is_marked_suspended);
+            Ok::<_, ClusterError>(is_marked && !self.cluster.has_role_bindings(name).await?)
+        };
+        if is_done.await.is_ok_and(|is_done| is_done) {
+            return Vec::new();
+        }
+        let Begun { is_ours, mut failures, .. } = self.begin_in(row, name, Some(namespace)).await;
+        if is_ours {
+            failures.extend(self.delete_all_bindings(row, name).await);
+        }
+        failures
     }
 
     /// The home has its label before the members lose their ServiceAccounts, so that nobody gets

@@ -5,6 +5,10 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use crate::cluster::AccessReview;
 
+/// Accesses of a role that are compared with those before it. Roles that are aggregated from the kinds
+/// of many operators have thousands.
+const MAX_ACCESSES: usize = 1_000;
+
 /// An access that the last of these roles grants and none of the roles before it. A role that grants
 /// nothing else than those before it does not matter, so the one before it counts as the last. `None`
 /// if no role grants anything in a namespace.
@@ -13,7 +17,7 @@ pub(super) fn distinctive_access<'a>(roles: &[&'a [PolicyRule]]) -> Option<Acces
     let is_distinctive = |access: &AccessReview<'_>| {
         !others.iter().flat_map(|rules| rules.iter()).any(|rule| is_granted(access, rule))
     };
-    let mut granted = last.iter().flat_map(accesses);
+    let mut granted = last.iter().flat_map(accesses).take(MAX_ACCESSES);
     granted.find(is_distinctive).or_else(|| distinctive_access(others))
 }
 

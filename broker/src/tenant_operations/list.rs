@@ -1,6 +1,9 @@
 //! Tenants and their namespaces, as a caller sees them.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use tenant_shared::{TenantInfo, TenantNamespace, TenantNamespaceList, TenantRole};
 
@@ -9,8 +12,8 @@ use crate::{
     base::clock::timestamp,
     identity::Caller,
     tenant::{
-        CachedTenant, ListGrant, NamespaceRow, NamespaceStatus, Rights, TenantName, TenantRow,
-        TenantStatus,
+        CachedTenant, ClusterRoleName, ListGrant, NamespaceRow, NamespaceStatus, Rights,
+        TenantName, TenantRow, TenantStatus,
     },
 };
 
@@ -20,6 +23,10 @@ pub struct CallerTenants {
     pub names: Vec<TenantName>,
     /// Those of them that let the caller list cluster-scoped resources.
     pub list_grants: Vec<ListGrant>,
+    /// The ClusterRoles that each of them gives the caller in its namespaces.
+    pub roles: BTreeMap<TenantName, Arc<BTreeSet<ClusterRoleName>>>,
+    /// The revision of the Tenants ([`TenantOperations::revision`]), or an earlier one.
+    pub revision: u64,
 }
 
 impl TenantOperations {
@@ -99,10 +106,14 @@ impl TenantOperations {
     /// # Errors
     /// As [`Self::list`].
     pub async fn tenants_of(&self, caller: &Caller) -> Result<CallerTenants, TenantError> {
-        let mut tenants = CallerTenants::default();
+        let revision = self.revision();
+        let mut tenants = CallerTenants { revision, ..CallerTenants::default() };
         for (cached, rights) in self.tenants_with_rights(caller).await? {
             tenants.list_grants.extend(ListGrant::of(&cached.tenant, &rights));
-            tenants.names.push(cached.tenant.name.clone());
+            let name = cached.tenant.name.clone();
+            let roles: BTreeSet<ClusterRoleName> = rights.roles.into_keys().collect();
+            tenants.roles.insert(name.clone(), Arc::new(roles));
+            tenants.names.push(name);
         }
         Ok(tenants)
     }

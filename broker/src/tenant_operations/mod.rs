@@ -37,7 +37,7 @@ mod suspend;
 mod viewer;
 mod write;
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use uuid::Uuid;
 
@@ -50,7 +50,7 @@ use crate::{
     cluster::Cluster,
     credential::TokenCache,
     identity::{self, PersonRules},
-    tenant::{TenantCache, TenantName, TenantSettings, Tenants},
+    tenant::{CachedTenant, TenantCache, TenantName, TenantSettings, Tenants},
     tenant_controller::TenantController,
     tier::Tiers,
     workspace::Workspaces,
@@ -138,13 +138,18 @@ impl TenantOperations {
         self.cache.revision()
     }
 
-    /// The users whose user name or groups changed after this time, in milliseconds since 1970.
+    /// All Tenants that keep the rules of the definition, by name.
+    pub fn all(&self) -> Vec<Arc<CachedTenant>> {
+        self.cache.all()
+    }
+
+    /// The users whose user name or groups changed after this time, and when, both in milliseconds
+    /// since 1970.
     ///
     /// # Errors
     /// The database failed.
-    pub async fn persons_changed_since(&self, since: i64) -> sqlx::Result<BTreeSet<Uuid>> {
-        let changed = identity::persons_changed_since(&self.db, since).await?;
-        Ok(changed.into_iter().map(|(user, _)| user).collect())
+    pub async fn persons_changed_since(&self, since: i64) -> sqlx::Result<BTreeMap<Uuid, i64>> {
+        Ok(identity::persons_changed_since(&self.db, since).await?.into_iter().collect())
     }
 
     /// The tenant that a namespace of the cluster belongs to, by its label. Also that of a home.

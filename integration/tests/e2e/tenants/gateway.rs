@@ -110,6 +110,7 @@ async fn owners_use_their_namespaces_with_kubectl() {
     attacks_are_refused(&fixture).await;
     helm_creates_the_namespace_of_a_release(&fixture).await;
     a_deletion_returns(&fixture).await;
+    a_lost_role_ends_a_watch(&fixture).await;
     a_suspension_ends_a_watch(&fixture).await;
 }
 
@@ -275,6 +276,33 @@ async fn a_deletion_returns(fixture: &Fixture) {
     succeeds(kubectl, &["delete", "namespace", "solar-b"]).await;
     assert_eq!(listed(kubectl, &[]).await, ["solar-a"]);
     fails(kubectl, &["get", "namespace", "solar-b"], &["NotFound"]).await;
+}
+
+/// The API server does not end a watch with the right.
+async fn a_lost_role_ends_a_watch(fixture: &Fixture) {
+    let watch = async |person: &Person| {
+        let path = format!("{GATEWAY}/{NAMESPACES}/solar-a/configmaps?watch=1");
+        let request = person.api().await.unwrap().request(Method::GET, &path).unwrap();
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        response
+    };
+    let (mut owners, mut viewers) = (watch(&fixture.alice).await, watch(&fixture.viewer).await);
+    apply(&fixture.admin, "solar", &[fixture.alice.email(), "nobody@example.com"]).await;
+    let end = async { while let Ok(Some(_)) = viewers.chunk().await {} };
+    tokio::time::timeout(KUBECTL_TIMEOUT, end).await.expect("the watch of the former viewer ends");
+    let made = ["create", "configmap", "later", "--from-literal=a=b", "-n", "solar-a"];
+    succeeds(fixture.alice.kubectl(), &made).await;
+    let event = async {
+        let mut events = String::new();
+        while !events.contains("\"later\"") {
+            let chunk = owners.chunk().await.unwrap().expect("the watch of the owner goes on");
+            events += &String::from_utf8_lossy(&chunk);
+        }
+    };
+    tokio::time::timeout(KUBECTL_TIMEOUT, event).await.expect("the owner sees the ConfigMap");
+    let log = fixture.world.broker().log().unwrap();
+    assert!(log.contains("role lost"), "{log}");
 }
 
 async fn a_suspension_ends_a_watch(fixture: &Fixture) {

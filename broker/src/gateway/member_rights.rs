@@ -1,0 +1,124 @@
+//! Closes requests and streams of members who lost a role in the tenant of the namespace. The API
+//! server decides about a request when it begins, and does not end it with the right.
+//!
+//! The roles that a member had are compared with those that the Tenant gives now, after each change
+//! of a Tenant or of the person ([`super::request_rights`]). Requests that begin before the
+//! RoleBindings follow a change are closed after that ([`super::role_changes`]).
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt as _, stream};
+use uuid::Uuid;
+
+use super::{
+    Gateway,
+    cancel::CloseReason,
+    principals::tenants_of,
+    request_rights::Scope,
+    role_changes::RoleChanges,
+    streams::{MemberNamespace, StreamInfo},
+};
+use crate::{
+    base::{
+        clock::ticks,
+        db::{OPERATION_TIMEOUT, within},
+    },
+    identity::Caller,
+    tenant_operations::{CallerTenants, TenantOperations},
+};
+
+/// How often the broker looks whether a Tenant or a person changed.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How far each look back at changes of persons reaches, in milliseconds, because a change is stamped
+/// before its transaction commits, and the clocks of replicas differ.
+const OVERLAP_MS: i64 = 10_000;
+/// Persons who are compared at once, each with a connection to the database.
+const MAX_COMPARED_AT_ONCE: usize = 16;
+
+impl Gateway {
+    /// Closes requests of members who lost a role, until the task is aborted.
+    pub(super) async fn watch_member_rights(self, tenants: TenantOperations) {
+        let mut ticks = ticks(INTERVAL);
+        let mut changes = RoleChanges::default();
+        let mut looked_at = self.clock.now_ms();
+        loop {
+            ticks.tick().await;
+            let (now_ms, now) = (self.clock.now_ms(), Instant::now());
+            changes.tenants(tenants.revision(), || tenants.all(), now);
+            // After an outage of the database the look reaches back to the last one.
+            let since = looked_at - OVERLAP_MS;
+            let changed = within(OPERATION_TIMEOUT, tenants.persons_changed_since(since)).await;
+            let changed = match changed {
+                Ok(changed) => {
+                    looked_at = now_ms;
+                    changes.users(changed, now)
+                }
+                Err(_) => BTreeSet::new(),
+            };
+            let mut closed = self.close_reduced(&tenants, &changed).await;
+            let due = changes.take_due(Instant::now());
+            if !due.is_empty() {
+                closed += self.close_requests_of_members(|info, member| {
+                    let MemberNamespace { tenant, began_at, .. } = &**member;
+                    due.iter().any(|change| change.concerns(info.user, tenant, *began_at))
+                });
+            }
+            if closed > 0 {
+                tracing::info!(
+                    streams = closed,
+                    "streams closed because members of tenants lost roles"
+                );
+            }
+        }
+    }
+
+    /// Closes the requests whose members lost a role; returns their number.
+    async fn close_reduced(&self, tenants: &TenantOperations, changed: &BTreeSet<Uuid>) -> usize {
+        let members = self.streams.members();
+        let revision = tenants.revision();
+        let due: HashMap<Scope, Caller> = members
+            .iter()
+            .map(|member| &member.rights)
+            .filter(|rights| rights.is_due(revision, changed))
+            .map(|rights| (rights.scope(), rights.caller().clone()))
+            .collect();
+        let reads: Vec<_> = due
+            .into_iter()
+            .map(|(scope, caller)| async move {
+                let read = Box::pin(tenants_of(tenants, &caller));
+                let result = tokio::time::timeout(OPERATION_TIMEOUT, read).await;
+                // The next look asks again. Streams end if the database stays away.
+                Some((scope, result.ok()?.ok()??))
+            })
+            .collect();
+        let now: HashMap<Scope, CallerTenants> = stream::iter(reads)
+            .buffer_unordered(MAX_COMPARED_AT_ONCE)
+            .filter_map(std::future::ready)
+            .collect()
+            .await;
+        let mut reduced = HashSet::new();
+        for member in &members {
+            let Some(now) = now.get(&member.rights.scope()) else { continue };
+            if member.rights.compare(now.roles.get(&member.tenant), now.revision) {
+                reduced.insert(Arc::as_ptr(member));
+            }
+        }
+        if reduced.is_empty() {
+            return 0;
+        }
+        self.close_requests_of_members(|_, member| reduced.contains(&Arc::as_ptr(member)))
+    }
+
+    fn close_requests_of_members(
+        &self,
+        is_lost: impl Fn(&StreamInfo, &Arc<MemberNamespace>) -> bool,
+    ) -> usize {
+        self.streams.close(CloseReason::RoleLost, |info| {
+            info.member_namespace.as_ref().is_some_and(|member| is_lost(info, member))
+        })
+    }
+}
