@@ -19,7 +19,7 @@ use super::{
     call_kind::{CallKind, CallOutcome},
     failure::{Failure, quoted},
     kubernetes_token::KubernetesToken,
-    limits::{Reservation, TokenPermit},
+    limits::{RequestMemory, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
 };
 use crate::{
     base::{
@@ -60,7 +60,7 @@ pub(super) struct Asker {
     services: ModelServices,
     sender: Sender,
     info: Arc<RequestInfo>,
-    memory: Arc<Semaphore>,
+    memory: RequestMemory,
     calls: Semaphore,
     /// Memory of the lists that were read, until the request ends.
     held: Mutex<Vec<Reservation>>,
@@ -192,7 +192,7 @@ impl Asker {
         services: ModelServices,
         sender: Sender,
         info: Arc<RequestInfo>,
-        memory: Arc<Semaphore>,
+        memory: RequestMemory,
     ) -> Self {
         let calls = Semaphore::new(MAX_CALLS_OF_REQUEST);
         Self { services, sender, info, memory, calls, held: Mutex::default() }
@@ -239,17 +239,21 @@ impl Asker {
         let limits = &self.services.0.limits;
         let turn = self.calls.acquire().await.map_err(|error| Failure::internal_error(&error))?;
         let all = limits.call().await;
-        let mut body = Vec::new();
-        let mut memory = limits.memory.reserve(&self.memory);
+        let mut body: Vec<u8> = Vec::new();
+        let mut memory = self.memory.reserve();
         let max_bytes = call.max_bytes;
         let mut receive = |data: &[u8]| {
             let length = body.len() + data.len();
             if length > max_bytes {
                 return Err(Failure::internal("the API server's answer is too large"));
             }
-            // `Vec` doubles its capacity, so this is what it has at most.
-            if !memory.grow_to(length.saturating_mul(2).min(max_bytes)) {
-                return Err(Failure::too_many("too many large answers at once; try again", 2));
+            if length > body.capacity() {
+                let limit = if length <= SMALL_ANSWER_BYTES { SMALL_ANSWER_BYTES } else { max_bytes };
+                let capacity = length.saturating_mul(2).min(limit).max(length);
+                if !memory.grow_to(capacity) {
+                    return Err(Failure::too_many("too many large answers at once; try again", 2));
+                }
+                body.reserve_exact(capacity - body.len());
             }
             body.extend_from_slice(data);
             Ok(())

@@ -12,7 +12,7 @@ use super::{
     ask::{Asker, Sender},
     failure::Failure,
     kubernetes_token::KubernetesToken,
-    limits::MemoryKey,
+    limits::CallerKey,
 };
 use crate::{
     base::{rate_limit::Client, request_context::REQUEST, secret::PlainSecret},
@@ -144,23 +144,25 @@ impl ApiCaller {
         let info = REQUEST.try_with(|context| Arc::clone(&context.info));
         let info = info.map_err(|error| Failure::internal_error(&error))?;
         let limits = &services.0.limits;
-        let (sender, key) = match self {
+        let (sender, keys) = match self {
             Self::Session(session) => {
                 let request = session.begin(namespace, verb, &info).await;
                 let request = request.map_err(without_workspace)?;
-                let key = MemoryKey::Workspace(request.workspace_id());
-                (Sender::Session(Box::new(request)), key)
+                let keys = vec![CallerKey::User(request.caller().user_id())];
+                (Sender::Session(Box::new(request)), keys)
             }
             Self::Kubernetes(token) => {
-                let slot = limits.token_requests.try_acquire(Client::current());
+                let address = Client::current();
+                let slot = limits.token_requests.try_acquire(address);
                 let slot = slot
                     .ok_or_else(|| Failure::too_many("too many requests at once; try again", 1))?;
                 let permit = limits.tokens.admit(token.hash(), Instant::now())?;
-                let key = MemoryKey::Token(token.hash());
-                (Sender::Kubernetes { token: token.clone(), permit, _slot: slot }, key)
+                // Somebody may have many tokens, for example of ServiceAccounts.
+                let keys = vec![CallerKey::Token(token.hash()), CallerKey::Address(address)];
+                (Sender::Kubernetes { token: token.clone(), permit, _slot: slot }, keys)
             }
         };
-        Ok(Asker::new(services.clone(), sender, info, limits.memory.of(key)))
+        Ok(Asker::new(services.clone(), sender, info, limits.memory.of_request(&keys)))
     }
 }
 

@@ -17,7 +17,7 @@ use super::{ModelServicesApi, health::available};
 use crate::{
     base::rate_limit::Client,
     http::{ApiError, ErrorFormat, body},
-    model_services::{Failure, ModelServices, limits::MemoryKey},
+    model_services::{Failure, ModelServices, limits::CallerKey},
 };
 
 /// Path of the health check besides that below [`MODEL_SERVICES_PATH`].
@@ -63,7 +63,8 @@ impl ModelServices {
             return Ok(Response::from_parts(head, bytes.into()));
         }
         let memory = &self.0.limits.memory;
-        let mut reservation = memory.reserve(&memory.of(MemoryKey::Address(Client::current())));
+        let address = CallerKey::Address(Client::current());
+        let mut reservation = memory.of_request(&[address]).reserve();
         if !reservation.grow_to(bytes.len()) {
             return Err(Failure::too_many("too many large responses are not sent yet", 2).into());
         }

@@ -4,6 +4,7 @@
 
 mod memory;
 mod refused_tokens;
+mod shares;
 mod token_limiters;
 
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(super) use self::{
-    memory::{Memory, MemoryKey, Reservation},
+    memory::{Memory, RequestMemory, Reservation, SMALL_ANSWER_BYTES},
     refused_tokens::RefusedTokens,
+    shares::CallerKey,
     token_limiters::{TokenLimiters, TokenPermit},
 };
 use super::settings::TokenLimits;
