@@ -1,6 +1,5 @@
-//! Memory of the API server's answers while they are read and evaluated, and of large responses until
-//! they are sent. Somebody who asks for large answers takes the memory of others only up to a share,
-//! and never the memory of small answers.
+//! Memory of the API server's answers while they are read and evaluated. Somebody who asks for large
+//! answers takes the memory of others only up to a share, and never the memory of small answers.
 
 use std::sync::Arc;
 

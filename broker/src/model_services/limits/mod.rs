@@ -1,11 +1,12 @@
 //! Limits of model services, in each replica: requests with a Kubernetes token, tokens that the API
-//! server refuses, calls to the API server, and the memory of its answers. Requests of sessions have
-//! the limits of their tier besides.
+//! server refuses, calls to the API server, and the memory of its answers and of unsent responses.
+//! Requests of sessions have the limits of their tier besides.
 
 mod memory;
 mod refused_tokens;
 mod shares;
 mod token_limiters;
+mod unsent;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ pub(super) use self::{
     refused_tokens::RefusedTokens,
     shares::CallerKey,
     token_limiters::{TokenLimiters, TokenPermit},
+    unsent::UnsentMemory,
 };
 use super::settings::TokenLimits;
 use crate::base::rate_limit::InFlightLimiter;
@@ -34,6 +36,7 @@ pub(super) struct Limits {
     pub(super) tokens: TokenLimiters,
     pub(super) refused: RefusedTokens,
     pub(super) memory: Memory,
+    pub(super) unsent: UnsentMemory,
     pub(super) token_requests: Arc<InFlightLimiter>,
     calls: Arc<Semaphore>,
     candidates: Arc<Semaphore>,
@@ -45,6 +48,7 @@ impl Limits {
             tokens: TokenLimiters::new(tokens),
             refused: RefusedTokens::default(),
             memory: Memory::default(),
+            unsent: UnsentMemory::default(),
             token_requests: InFlightLimiter::new(
                 MAX_TOKEN_REQUESTS,
                 MAX_TOKEN_REQUESTS_PER_ADDRESS,
