@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, response};
 use http_body_util::BodyExt as _;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tenant_shared::Code;
 use tokio::sync::Semaphore;
@@ -19,6 +19,7 @@ use super::{
     call_kind::{CallKind, CallOutcome},
     failure::{Failure, quoted},
     kubernetes_token::KubernetesToken,
+    lenient::read,
     limits::{RequestMemory, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
 };
 use crate::{
@@ -177,10 +178,16 @@ impl Answer {
 
     /// The message of a `Status` in the body, for people: one short line.
     pub(super) fn message(&self) -> String {
-        let status: Option<Value> = serde_json::from_slice(&self.body).ok();
-        let message = status.as_ref().and_then(|status| status["message"].as_str());
-        message.map_or_else(String::new, quoted)
+        let status: Option<Status> = serde_json::from_slice(&self.body).ok();
+        status.map_or_else(String::new, |status| quoted(&status.message))
     }
+}
+
+/// The part of a `Status` that is shown.
+#[derive(Deserialize)]
+struct Status {
+    #[serde(default, deserialize_with = "read")]
+    message: String,
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {

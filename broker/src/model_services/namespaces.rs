@@ -15,7 +15,8 @@ use super::{
     call_kind::CallKind,
     caller::ApiCaller,
     failure::Failure,
-    inference::{DISPLAY_NAME, ObjectMetadata},
+    inference::ObjectMetadata,
+    known_keys::DISPLAY_NAME,
     lenient::{lenient_objects, read},
     list::{List, Listed},
 };
