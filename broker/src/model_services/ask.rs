@@ -20,7 +20,7 @@ use super::{
     failure::{Failure, quoted},
     kubernetes_token::KubernetesToken,
     lenient::read,
-    limits::{RequestMemory, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
+    limits::{RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
 };
 use crate::{
     base::{
@@ -61,7 +61,7 @@ pub(super) struct Asker {
     services: ModelServices,
     sender: Sender,
     info: Arc<RequestInfo>,
-    memory: RequestMemory,
+    limits: RequestLimits,
     calls: Semaphore,
     /// Memory of the lists that were read, until the request ends.
     held: Mutex<Vec<Reservation>>,
@@ -199,10 +199,10 @@ impl Asker {
         services: ModelServices,
         sender: Sender,
         info: Arc<RequestInfo>,
-        memory: RequestMemory,
+        limits: RequestLimits,
     ) -> Self {
         let calls = Semaphore::new(MAX_CALLS_OF_REQUEST);
-        Self { services, sender, info, memory, calls, held: Mutex::default() }
+        Self { services, sender, info, limits, calls, held: Mutex::default() }
     }
 
     /// Holds memory until the request ends.
@@ -243,11 +243,11 @@ impl Asker {
     }
 
     async fn ask_untimed(&self, call: Call) -> Result<Answer, Failure> {
-        let limits = &self.services.0.limits;
-        let turn = self.calls.acquire().await.map_err(|error| Failure::internal_error(&error))?;
-        let all = limits.call().await;
+        let closed = |error: tokio::sync::AcquireError| Failure::internal_error(&error);
+        let turn = self.calls.acquire().await.map_err(closed)?;
+        let of_caller = self.limits.calls.turn().await.map_err(closed)?;
         let mut body: Vec<u8> = Vec::new();
-        let mut memory = self.memory.reserve();
+        let mut memory = self.limits.memory.reserve();
         let max_bytes = call.max_bytes;
         let mut receive = |data: &[u8]| {
             let length = body.len() + data.len();
@@ -281,7 +281,7 @@ impl Asker {
                 self.send_with_token(call, token, permit, receive).await?
             }
         };
-        drop((turn, all));
+        drop((turn, of_caller));
         let retry_after = head.headers.get(header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
         Ok(Answer { status: head.status, retry_after, body, memory })

@@ -162,7 +162,7 @@ impl ApiCaller {
                 (Sender::Kubernetes { token: token.clone(), permit, _slot: slot }, keys)
             }
         };
-        Ok(Asker::new(services.clone(), sender, info, limits.memory.of_request(&keys)))
+        Ok(Asker::new(services.clone(), sender, info, limits.of_request(&keys)))
     }
 }
 

@@ -2,6 +2,7 @@
 //! server refuses, calls to the API server, and the memory of its answers and of unsent responses.
 //! Requests of sessions have the limits of their tier besides.
 
+mod calls;
 mod memory;
 mod refused_tokens;
 mod shares;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(super) use self::{
+    calls::{Calls, RequestCalls},
     memory::{Memory, RequestMemory, Reservation, SMALL_ANSWER_BYTES},
     refused_tokens::RefusedTokens,
     shares::CallerKey,
@@ -22,8 +24,6 @@ pub(super) use self::{
 use super::settings::TokenLimits;
 use crate::base::rate_limit::InFlightLimiter;
 
-/// Calls to the API server in flight for all requests together.
-const MAX_CALLS: usize = 256;
 /// Searches for candidate namespaces, each of which lists all RoleBindings of the cluster.
 const MAX_CANDIDATE_SEARCHES: usize = 4;
 /// Requests with Kubernetes tokens in flight.
@@ -35,11 +35,18 @@ const MAX_TOKEN_REQUESTS_PER_ADDRESS: usize = 512;
 pub(super) struct Limits {
     pub(super) tokens: TokenLimiters,
     pub(super) refused: RefusedTokens,
-    pub(super) memory: Memory,
+    memory: Memory,
     pub(super) unsent: UnsentMemory,
     pub(super) token_requests: Arc<InFlightLimiter>,
-    calls: Arc<Semaphore>,
+    calls: Calls,
     candidates: Arc<Semaphore>,
+}
+
+/// What one request may use.
+#[derive(Debug)]
+pub(super) struct RequestLimits {
+    pub(super) memory: RequestMemory,
+    pub(super) calls: RequestCalls,
 }
 
 impl Limits {
@@ -53,14 +60,17 @@ impl Limits {
                 MAX_TOKEN_REQUESTS,
                 MAX_TOKEN_REQUESTS_PER_ADDRESS,
             ),
-            calls: Arc::new(Semaphore::new(MAX_CALLS)),
+            calls: Calls::default(),
             candidates: Arc::new(Semaphore::new(MAX_CANDIDATE_SEARCHES)),
         }
     }
 
-    /// Waits for the turn of a call; it is in flight until the permit is dropped.
-    pub(super) async fn call(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.calls).acquire_owned().await.ok()
+    /// The limits of a request, which counts against the share of each of these.
+    pub(super) fn of_request(&self, callers: &[CallerKey]) -> RequestLimits {
+        RequestLimits {
+            memory: self.memory.of_request(callers),
+            calls: self.calls.of_request(callers),
+        }
     }
 
     /// Waits for the turn of a search for candidate namespaces.
