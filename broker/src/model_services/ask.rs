@@ -328,10 +328,14 @@ impl Asker {
         let (head, mut body) = response.into_parts();
         if head.status == StatusCode::UNAUTHORIZED {
             let limits = &self.services.0.limits;
-            limits.refused.count(Client::from_address(self.info.address), Instant::now());
+            let client = Client::from_address(self.info.address);
+            limits.refused.count(client, token.hash(), Instant::now());
             limits.tokens.forget(token.hash());
             self.services.0.metrics.model_services_token_refused();
             return Err(Failure::unauthenticated());
+        }
+        if !head.status.is_server_error() && head.status != StatusCode::TOO_MANY_REQUESTS {
+            self.services.0.limits.refused.accept(token.hash(), Instant::now());
         }
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Failure::internal_error(&error))?;

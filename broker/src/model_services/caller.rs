@@ -78,7 +78,8 @@ impl ModelServices {
     ///
     /// # Errors
     /// The request has no credential that can be used; a session has ended, or a foreign page uses
-    /// its cookie; the address presented too many tokens that the API server refused.
+    /// its cookie; the address presented too many tokens that the API server refused, or this one too
+    /// often.
     pub(super) async fn caller(
         &self,
         method: &Method,
@@ -90,7 +91,8 @@ impl ModelServices {
                 Ok(ApiCaller::Session(Box::new(session)))
             }
             Presented::Kubernetes(token) => {
-                let closed = self.0.limits.refused.closed_out(Client::current(), Instant::now());
+                let refused = &self.0.limits.refused;
+                let closed = refused.closed_out(Client::current(), token.hash(), Instant::now());
                 if let Some(left) = closed {
                     let text = "too many invalid tokens come from this address";
                     return Err(Failure::too_many(text, left.as_secs() + 1));

@@ -55,11 +55,28 @@ async fn an_address_that_tries_tokens_is_closed_out() {
             answer.failure(401);
         }
     }
-    let closed = client.get("/user", REG).await;
+    let closed = client.get("/user", NONE).await;
     closed.failure(429);
     assert!(closed.headers.contains_key("retry-after"), "{closed:?}");
     let series = "tenant_broker_model_services_tokens_refused_total";
     assert!((world.broker().metric(series).await.unwrap() - 100.0).abs() < f64::EPSILON);
+    // The API server accepted this token before.
+    assert_eq!(client.get("/user", REG).await.body, json!({"userId": "reg"}));
+}
+
+#[tokio::test]
+async fn a_client_that_repeats_an_invalid_token_is_closed_out_alone() {
+    let world = builder().fault_proxy().start().await.unwrap();
+    let client = Client::new(&world);
+    for _ in 0..100 {
+        client.get("/user", "expired").await.failure(401);
+    }
+    let closed = client.get("/user", "expired").await;
+    closed.failure(429);
+    assert!(closed.headers.contains_key("retry-after"), "{closed:?}");
+    for (token, user) in [(REG, "reg"), (NONE, "none")] {
+        assert_eq!(client.get("/user", token).await.body, json!({ "userId": user }));
+    }
 }
 
 #[tokio::test]
