@@ -21,6 +21,7 @@ use super::{
     kubernetes_token::KubernetesToken,
     lenient::read,
     limits::{RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
+    time_limit::TimeLimit,
 };
 use crate::{
     base::{
@@ -34,7 +35,7 @@ use crate::{
 
 /// Timeout of reviews.
 pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of other calls.
+/// Timeout of other calls. The operation has one for all of its calls, too.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest answer, all pages of a list together.
 pub(super) const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
@@ -62,6 +63,7 @@ pub(super) struct Asker {
     sender: Sender,
     info: Arc<RequestInfo>,
     limits: RequestLimits,
+    time_limit: TimeLimit,
     calls: Semaphore,
     /// Memory of the lists that were read, until the request ends.
     held: Mutex<Vec<Reservation>>,
@@ -183,6 +185,10 @@ impl Answer {
     }
 }
 
+fn not_in_time() -> Failure {
+    Failure::internal("the API server did not answer in time")
+}
+
 /// The part of a `Status` that is shown.
 #[derive(Deserialize)]
 struct Status {
@@ -200,9 +206,10 @@ impl Asker {
         sender: Sender,
         info: Arc<RequestInfo>,
         limits: RequestLimits,
+        time_limit: TimeLimit,
     ) -> Self {
         let calls = Semaphore::new(MAX_CALLS_OF_REQUEST);
-        Self { services, sender, info, limits, calls, held: Mutex::default() }
+        Self { services, sender, info, limits, time_limit, calls, held: Mutex::default() }
     }
 
     /// Holds memory until the request ends.
@@ -220,6 +227,18 @@ impl Asker {
         &self.sender
     }
 
+    /// Runs reads that are not calls of the caller within the time that the operation has left.
+    ///
+    /// # Errors
+    /// They take longer, or fail.
+    pub(super) async fn in_time<T>(
+        &self,
+        reads: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let timeout = self.time_limit.reads(Instant::now());
+        tokio::time::timeout(timeout, reads).await.unwrap_or_else(|_| Err(not_in_time()))
+    }
+
     /// Sends a call. Nothing is sent twice, except that a workspace's token which the API server no
     /// longer accepts is replaced once.
     ///
@@ -228,9 +247,13 @@ impl Asker {
     /// than the limit; the request is cancelled.
     pub(super) async fn ask(&self, call: Call) -> Result<Answer, Failure> {
         let kind = call.kind;
-        let answered = match tokio::time::timeout(call.timeout, self.ask_untimed(call)).await {
-            Ok(answered) => answered,
-            Err(_) => Err(Failure::internal("the API server did not answer in time")),
+        let timeout = self.time_limit.call(&call.method, call.timeout, Instant::now());
+        let answered = if timeout.is_zero() {
+            // `timeout` polls once, which may send the call.
+            Err(not_in_time())
+        } else {
+            let answered = tokio::time::timeout(timeout, self.ask_untimed(call)).await;
+            answered.unwrap_or_else(|_| Err(not_in_time()))
         };
         let outcome = match &answered {
             Ok(answer) if answer.status.is_success() => CallOutcome::Success,

@@ -13,6 +13,7 @@ use super::{
     failure::Failure,
     kubernetes_token::KubernetesToken,
     limits::CallerKey,
+    time_limit::TimeLimit,
 };
 use crate::{
     base::{rate_limit::Client, request_context::REQUEST, secret::PlainSecret},
@@ -164,7 +165,8 @@ impl ApiCaller {
                 (Sender::Kubernetes { token: token.clone(), permit, _slot: slot }, keys)
             }
         };
-        Ok(Asker::new(services.clone(), sender, info, limits.of_request(&keys)))
+        let time_limit = TimeLimit::new(verb, info.started_at);
+        Ok(Asker::new(services.clone(), sender, info, limits.of_request(&keys), time_limit))
     }
 }
 

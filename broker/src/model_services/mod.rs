@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `caller`, `kubernetes_token` | the caller of a request, by session or Kubernetes token |
 //! | `ask`, `call_kind`, `list` | calls to the API server as the caller |
-//! | `limits` | limits of requests, calls and memory |
+//! | `limits`, `time_limit` | limits of requests, calls, memory and time |
 //! | `review` | who the caller is, and whether they may use a namespace |
 //! | `user` | the caller's name, and settings for a frontend |
 //! | `namespaces` | the namespaces that the caller may read |
@@ -37,6 +37,7 @@ mod models;
 mod namespaces;
 mod review;
 mod settings;
+mod time_limit;
 mod token;
 mod user;
 

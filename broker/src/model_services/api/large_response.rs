@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use crate::{
     base::rate_limit::Client,
     http::{Body, body},
-    model_services::{Failure, ModelServices},
+    model_services::ModelServices,
 };
 
 /// Size from which a response holds memory until it is sent.

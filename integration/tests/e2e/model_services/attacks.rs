@@ -1,5 +1,7 @@
 //! What a caller, or an API server, could do to the broker.
 
+use std::time::{Duration, Instant};
+
 use futures_util::future::join_all;
 use http::{HeaderMap, Method, StatusCode, header};
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
@@ -39,6 +41,23 @@ async fn endless_and_huge_lists_fail_the_request_and_nothing_else() {
     assert!(proxy.count(page) <= 100);
     client.get(path, REG).await.data();
     assert!(world.broker().is_running());
+}
+
+#[tokio::test]
+async fn a_list_of_slow_pages_ends_after_thirty_seconds() {
+    let world = world().await;
+    let client = Client::new(&world);
+    namespace_of(&world, "attacks-slow", "reg", "admin").await;
+    let proxy = world.proxy().unwrap();
+    let endless = json!({"items": [], "metadata": {"continue": "next"}}).to_string();
+    proxy.add(Rule::new(Fault::delay(Duration::from_secs(4))).when(lists_models));
+    let pages = proxy.add(Rule::new(json_answer(endless)).when(lists_models));
+    let started_at = Instant::now();
+    client.get("/aaa/models?namespace=attacks-slow", REG).await.failure(500);
+    assert!(started_at.elapsed() < Duration::from_secs(40), "{:?}", started_at.elapsed());
+    assert!((6..=8).contains(&pages.fired()), "{pages:?}");
+    proxy.clear();
+    client.get("/aaa/models?namespace=attacks-slow", REG).await.data();
 }
 
 #[tokio::test]
