@@ -26,7 +26,7 @@ use super::{
 use crate::{
     base::{
         rate_limit::{Client, InFlightSlot},
-        request_context::RequestInfo,
+        request_context::{RequestInfo, record_upstream_call},
     },
     cluster::{MAX_POOLED_BODY_BYTES, Transport},
     gateway::{SessionRequest, UpstreamMessage, set_audit_headers},
@@ -246,6 +246,7 @@ impl Asker {
     /// The API server does not accept the caller's token, does not answer in time, or answers more
     /// than the limit; the request is cancelled.
     pub(super) async fn ask(&self, call: Call) -> Result<Answer, Failure> {
+        record_upstream_call();
         let kind = call.kind;
         let timeout = self.time_limit.call(&call.method, call.timeout, Instant::now());
         let answered = if timeout.is_zero() {
@@ -278,7 +279,8 @@ impl Asker {
                 return Err(Failure::internal("the API server's answer is too large"));
             }
             if length > body.capacity() {
-                let limit = if length <= SMALL_ANSWER_BYTES { SMALL_ANSWER_BYTES } else { max_bytes };
+                let limit =
+                    if length <= SMALL_ANSWER_BYTES { SMALL_ANSWER_BYTES } else { max_bytes };
                 let capacity = length.saturating_mul(2).min(limit).max(length);
                 if !memory.grow_to(capacity) {
                     return Err(Failure::too_many("too many large answers at once; try again", 2));

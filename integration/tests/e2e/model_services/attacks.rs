@@ -57,7 +57,14 @@ async fn a_list_of_slow_pages_ends_after_thirty_seconds() {
     assert!(started_at.elapsed() < Duration::from_secs(40), "{:?}", started_at.elapsed());
     assert!((6..=8).contains(&pages.fired()), "{pages:?}");
     proxy.clear();
-    client.get("/aaa/models?namespace=attacks-slow", REG).await.data();
+    let listed = client.get("/aaa/models?namespace=attacks-slow", REG).await;
+    listed.data();
+    let log = world.broker().log().unwrap();
+    let is_it = |line: &&str| line.contains(listed.request_id()) && line.contains("upstream_calls");
+    let line = log.lines().find(is_it).unwrap();
+    // The review, three lists, and whether the namespace exists.
+    assert!(line.contains("attacks-slow"), "{line}");
+    assert!(line.contains("upstream_calls=5") || line.contains("\"upstream_calls\":5"), "{line}");
 }
 
 #[tokio::test]
