@@ -29,7 +29,7 @@ use crate::{
     identity::Identity,
     issuer::{self, Issuer},
     model_services::{self, ModelServices},
-    server::{Listener, TlsFiles, raise_descriptor_limit},
+    server::{Connections, Listener, TlsFiles, raise_descriptor_limit},
 };
 
 impl App {
@@ -43,7 +43,7 @@ impl App {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> anyhow::Result<()> {
         let config = self.config;
-        let descriptors = raise_descriptor_limit();
+        let connections = Connections::within_descriptors(raise_descriptor_limit());
         let public = listen(config.listen, "listen").await?;
         let operator = listen(config.operator_listen, "operator_listen").await?;
         let models_listen = match config.model_services.listen {
@@ -110,7 +110,8 @@ impl App {
         let services = Services { outer, gateway: self.gateway, models, poem };
         let listener = |tcp| {
             let (proxies, metrics) = (config.trusted_proxies.clone(), self.metrics.clone());
-            Listener::new(tcp, tls.clone(), proxies, metrics).with_descriptor_limit(descriptors)
+            let listener = Listener::new(tcp, tls.clone(), proxies, metrics);
+            listener.with_connections(connections.clone())
         };
         let stop = stop.shared();
         let main = listener(public).serve(services, stop.clone(), drain);

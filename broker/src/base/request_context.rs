@@ -39,6 +39,8 @@ pub enum Field {
     UserId,
     SessionId,
     WorkspaceId,
+    /// The namespace of a request of model services.
+    Namespace,
     /// Code of the error.
     Code,
     /// Causes of the error, which the client does not get; several are separated by `; `.
@@ -50,16 +52,24 @@ const FIELDS: usize = Field::Cause as usize + 1;
 
 /// The recorded fields of a request.
 #[derive(Clone, Debug, Default)]
-pub struct Fields([Option<String>; FIELDS]);
+pub struct Fields {
+    texts: [Option<String>; FIELDS],
+    upstream_calls: u32,
+}
 
 impl Fields {
     /// The value of a field.
     pub fn get(&self, field: Field) -> Option<&str> {
-        self.0[field as usize].as_deref()
+        self.texts[field as usize].as_deref()
+    }
+
+    /// Calls to the API server that model services made for the request; `None` if there were none.
+    pub fn upstream_calls(&self) -> Option<u32> {
+        (self.upstream_calls > 0).then_some(self.upstream_calls)
     }
 
     fn set(&mut self, field: Field, value: String) {
-        let slot = &mut self.0[field as usize];
+        let slot = &mut self.texts[field as usize];
         *slot = match slot.take() {
             Some(earlier) if field == Field::Cause => Some(format!("{earlier}; {value}")),
             _ => Some(value),
@@ -81,6 +91,8 @@ pub struct RequestContext {
     pub info: Arc<RequestInfo>,
     caller: Cell<Option<CallerIds>>,
     fields: RefCell<Fields>,
+    /// Calls to the API server that model services made for the request.
+    upstream_calls: Cell<u32>,
     /// Whether the handler writes the access-log line itself.
     is_log_deferred: Cell<bool>,
 }
@@ -92,6 +104,7 @@ impl RequestContext {
             info,
             caller: Cell::default(),
             fields: RefCell::default(),
+            upstream_calls: Cell::default(),
             is_log_deferred: Cell::default(),
         }
     }
@@ -121,6 +134,7 @@ impl RequestContext {
             return None;
         }
         let mut fields = self.fields.take();
+        fields.upstream_calls = self.upstream_calls.get();
         if let Some(caller) = self.caller.get() {
             for (field, id) in [(Field::UserId, caller.user), (Field::SessionId, caller.session)] {
                 if fields.get(field).is_none() {
@@ -145,6 +159,13 @@ pub fn record_field(field: Field, value: impl Into<String>) {
         if let Ok(mut fields) = context.fields.try_borrow_mut() {
             fields.set(field, value.into());
         }
+    });
+}
+
+/// Counts a call to the API server for the current request. Outside of a request it does nothing.
+pub fn record_upstream_call() {
+    let _ = REQUEST.try_with(|context| {
+        context.upstream_calls.set(context.upstream_calls.get().saturating_add(1));
     });
 }
 
@@ -213,7 +234,12 @@ mod tests {
             assert!(!REQUEST.with(RequestContext::is_authenticated));
         });
         let anonymous = anonymous.unwrap();
-        assert_eq!(anonymous.get(Field::UserId), None);
+        assert_eq!((anonymous.get(Field::UserId), anonymous.upstream_calls()), (None, None));
+        let with_calls = recorded(&|| {
+            record_upstream_call();
+            record_upstream_call();
+        });
+        assert_eq!(with_calls.unwrap().upstream_calls(), Some(2));
         let forwarded = recorded(&|| {
             record_caller(user, session);
             defer_access_log();

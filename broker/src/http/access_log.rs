@@ -68,6 +68,8 @@ impl AccessLogLine<'_> {
                     user_id = fields.get(Field::UserId),
                     session_id = fields.get(Field::SessionId),
                     workspace_id = fields.get(Field::WorkspaceId),
+                    namespace = fields.get(Field::Namespace),
+                    upstream_calls = fields.upstream_calls(),
                     code = fields.get(Field::Code),
                     cause = fields.get(Field::Cause),
                     "{}",

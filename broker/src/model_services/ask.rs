@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, response};
 use http_body_util::BodyExt as _;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tenant_shared::Code;
 use tokio::sync::Semaphore;
@@ -19,12 +19,14 @@ use super::{
     call_kind::{CallKind, CallOutcome},
     failure::{Failure, quoted},
     kubernetes_token::KubernetesToken,
-    limits::{Reservation, TokenPermit},
+    lenient::read,
+    limits::{RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
+    time_limit::TimeLimit,
 };
 use crate::{
     base::{
         rate_limit::{Client, InFlightSlot},
-        request_context::RequestInfo,
+        request_context::{RequestInfo, record_upstream_call},
     },
     cluster::{MAX_POOLED_BODY_BYTES, Transport},
     gateway::{SessionRequest, UpstreamMessage, set_audit_headers},
@@ -33,7 +35,7 @@ use crate::{
 
 /// Timeout of reviews.
 pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of other calls.
+/// Timeout of other calls. The operation has one for all of its calls, too.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest answer, all pages of a list together.
 pub(super) const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
@@ -60,7 +62,8 @@ pub(super) struct Asker {
     services: ModelServices,
     sender: Sender,
     info: Arc<RequestInfo>,
-    memory: Arc<Semaphore>,
+    limits: RequestLimits,
+    time_limit: TimeLimit,
     calls: Semaphore,
     /// Memory of the lists that were read, until the request ends.
     held: Mutex<Vec<Reservation>>,
@@ -177,10 +180,20 @@ impl Answer {
 
     /// The message of a `Status` in the body, for people: one short line.
     pub(super) fn message(&self) -> String {
-        let status: Option<Value> = serde_json::from_slice(&self.body).ok();
-        let message = status.as_ref().and_then(|status| status["message"].as_str());
-        message.map_or_else(String::new, quoted)
+        let status: Option<Status> = serde_json::from_slice(&self.body).ok();
+        status.map_or_else(String::new, |status| quoted(&status.message))
     }
+}
+
+fn not_in_time() -> Failure {
+    Failure::internal("the API server did not answer in time")
+}
+
+/// The part of a `Status` that is shown.
+#[derive(Deserialize)]
+struct Status {
+    #[serde(default, deserialize_with = "read")]
+    message: String,
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
@@ -192,10 +205,11 @@ impl Asker {
         services: ModelServices,
         sender: Sender,
         info: Arc<RequestInfo>,
-        memory: Arc<Semaphore>,
+        limits: RequestLimits,
+        time_limit: TimeLimit,
     ) -> Self {
         let calls = Semaphore::new(MAX_CALLS_OF_REQUEST);
-        Self { services, sender, info, memory, calls, held: Mutex::default() }
+        Self { services, sender, info, limits, time_limit, calls, held: Mutex::default() }
     }
 
     /// Holds memory until the request ends.
@@ -213,6 +227,18 @@ impl Asker {
         &self.sender
     }
 
+    /// Runs reads that are not calls of the caller within the time that the operation has left.
+    ///
+    /// # Errors
+    /// They take longer, or fail.
+    pub(super) async fn in_time<T>(
+        &self,
+        reads: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let timeout = self.time_limit.reads(Instant::now());
+        tokio::time::timeout(timeout, reads).await.unwrap_or_else(|_| Err(not_in_time()))
+    }
+
     /// Sends a call. Nothing is sent twice, except that a workspace's token which the API server no
     /// longer accepts is replaced once.
     ///
@@ -220,10 +246,15 @@ impl Asker {
     /// The API server does not accept the caller's token, does not answer in time, or answers more
     /// than the limit; the request is cancelled.
     pub(super) async fn ask(&self, call: Call) -> Result<Answer, Failure> {
+        record_upstream_call();
         let kind = call.kind;
-        let answered = match tokio::time::timeout(call.timeout, self.ask_untimed(call)).await {
-            Ok(answered) => answered,
-            Err(_) => Err(Failure::internal("the API server did not answer in time")),
+        let timeout = self.time_limit.call(&call.method, call.timeout, Instant::now());
+        let answered = if timeout.is_zero() {
+            // `timeout` polls once, which may send the call.
+            Err(not_in_time())
+        } else {
+            let answered = tokio::time::timeout(timeout, self.ask_untimed(call)).await;
+            answered.unwrap_or_else(|_| Err(not_in_time()))
         };
         let outcome = match &answered {
             Ok(answer) if answer.status.is_success() => CallOutcome::Success,
@@ -236,20 +267,25 @@ impl Asker {
     }
 
     async fn ask_untimed(&self, call: Call) -> Result<Answer, Failure> {
-        let limits = &self.services.0.limits;
-        let turn = self.calls.acquire().await.map_err(|error| Failure::internal_error(&error))?;
-        let all = limits.call().await;
-        let mut body = Vec::new();
-        let mut memory = limits.memory.reserve(&self.memory);
+        let closed = |error: tokio::sync::AcquireError| Failure::internal_error(&error);
+        let turn = self.calls.acquire().await.map_err(closed)?;
+        let of_caller = self.limits.calls.turn().await.map_err(closed)?;
+        let mut body: Vec<u8> = Vec::new();
+        let mut memory = self.limits.memory.reserve();
         let max_bytes = call.max_bytes;
         let mut receive = |data: &[u8]| {
             let length = body.len() + data.len();
             if length > max_bytes {
                 return Err(Failure::internal("the API server's answer is too large"));
             }
-            // `Vec` doubles its capacity, so this is what it has at most.
-            if !memory.grow_to(length.saturating_mul(2).min(max_bytes)) {
-                return Err(Failure::too_many("too many large answers at once; try again", 2));
+            if length > body.capacity() {
+                let limit =
+                    if length <= SMALL_ANSWER_BYTES { SMALL_ANSWER_BYTES } else { max_bytes };
+                let capacity = length.saturating_mul(2).min(limit).max(length);
+                if !memory.grow_to(capacity) {
+                    return Err(Failure::too_many("too many large answers at once; try again", 2));
+                }
+                body.reserve_exact(capacity - body.len());
             }
             body.extend_from_slice(data);
             Ok(())
@@ -270,7 +306,7 @@ impl Asker {
                 self.send_with_token(call, token, permit, receive).await?
             }
         };
-        drop((turn, all));
+        drop((turn, of_caller));
         let retry_after = head.headers.get(header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
         Ok(Answer { status: head.status, retry_after, body, memory })
@@ -317,10 +353,14 @@ impl Asker {
         let (head, mut body) = response.into_parts();
         if head.status == StatusCode::UNAUTHORIZED {
             let limits = &self.services.0.limits;
-            limits.refused.count(Client::from_address(self.info.address), Instant::now());
+            let client = Client::from_address(self.info.address);
+            limits.refused.count(client, token.hash(), Instant::now());
             limits.tokens.forget(token.hash());
             self.services.0.metrics.model_services_token_refused();
             return Err(Failure::unauthenticated());
+        }
+        if !head.status.is_server_error() && head.status != StatusCode::TOO_MANY_REQUESTS {
+            self.services.0.limits.refused.accept(token.hash(), Instant::now());
         }
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Failure::internal_error(&error))?;

@@ -12,7 +12,8 @@ use super::{
     ask::{Asker, Sender},
     failure::Failure,
     kubernetes_token::KubernetesToken,
-    limits::MemoryKey,
+    limits::CallerKey,
+    time_limit::TimeLimit,
 };
 use crate::{
     base::{rate_limit::Client, request_context::REQUEST, secret::PlainSecret},
@@ -78,7 +79,8 @@ impl ModelServices {
     ///
     /// # Errors
     /// The request has no credential that can be used; a session has ended, or a foreign page uses
-    /// its cookie; the address presented too many tokens that the API server refused.
+    /// its cookie; the address presented too many tokens that the API server refused, or this one too
+    /// often.
     pub(super) async fn caller(
         &self,
         method: &Method,
@@ -90,7 +92,8 @@ impl ModelServices {
                 Ok(ApiCaller::Session(Box::new(session)))
             }
             Presented::Kubernetes(token) => {
-                let closed = self.0.limits.refused.closed_out(Client::current(), Instant::now());
+                let refused = &self.0.limits.refused;
+                let closed = refused.closed_out(Client::current(), token.hash(), Instant::now());
                 if let Some(left) = closed {
                     let text = "too many invalid tokens come from this address";
                     return Err(Failure::too_many(text, left.as_secs() + 1));
@@ -144,23 +147,26 @@ impl ApiCaller {
         let info = REQUEST.try_with(|context| Arc::clone(&context.info));
         let info = info.map_err(|error| Failure::internal_error(&error))?;
         let limits = &services.0.limits;
-        let (sender, key) = match self {
+        let (sender, keys) = match self {
             Self::Session(session) => {
                 let request = session.begin(namespace, verb, &info).await;
                 let request = request.map_err(without_workspace)?;
-                let key = MemoryKey::Workspace(request.workspace_id());
-                (Sender::Session(Box::new(request)), key)
+                let keys = vec![CallerKey::User(request.caller().user_id())];
+                (Sender::Session(Box::new(request)), keys)
             }
             Self::Kubernetes(token) => {
-                let slot = limits.token_requests.try_acquire(Client::current());
+                let address = Client::current();
+                let slot = limits.token_requests.try_acquire(address);
                 let slot = slot
                     .ok_or_else(|| Failure::too_many("too many requests at once; try again", 1))?;
                 let permit = limits.tokens.admit(token.hash(), Instant::now())?;
-                let key = MemoryKey::Token(token.hash());
-                (Sender::Kubernetes { token: token.clone(), permit, _slot: slot }, key)
+                // Somebody may have many tokens, for example of ServiceAccounts.
+                let keys = vec![CallerKey::Token(token.hash()), CallerKey::Address(address)];
+                (Sender::Kubernetes { token: token.clone(), permit, _slot: slot }, keys)
             }
         };
-        Ok(Asker::new(services.clone(), sender, info, limits.memory.of(key)))
+        let time_limit = TimeLimit::new(verb, info.started_at);
+        Ok(Asker::new(services.clone(), sender, info, limits.of_request(&keys), time_limit))
     }
 }
 

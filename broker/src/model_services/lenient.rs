@@ -3,7 +3,7 @@
 //! Models are objects of tenants, and their schema belongs to another project. An object with an
 //! unexpected value must not fail the list that it is in.
 
-use std::{collections::BTreeMap, fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
@@ -37,7 +37,7 @@ pub(super) trait Lenient: Default {
 
 /// Reads a value, for `#[serde(deserialize_with)]`.
 pub(super) fn read<'de, T: Lenient, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    Reader(PhantomData).deserialize(deserializer)
+    Reader::default().deserialize(deserializer)
 }
 
 /// Implements [`Lenient`] for structs that derive `Deserialize`.
@@ -54,7 +54,25 @@ macro_rules! lenient_objects {
 }
 pub(super) use lenient_objects;
 
-struct Reader<T>(PhantomData<T>);
+/// Reads a value of an array or object.
+pub(super) struct Reader<T>(PhantomData<T>);
+
+impl<T> Default for Reader<T> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// Reads an array of which nothing is kept, item by item.
+pub(super) fn for_each<'de, T: Lenient, A: SeqAccess<'de>>(
+    mut array: A,
+    mut take: impl FnMut(T),
+) -> Result<(), A::Error> {
+    while let Some(item) = array.next_element_seed(Reader::default())? {
+        take(item);
+    }
+    Ok(())
+}
 
 impl<'de, T: Lenient> DeserializeSeed<'de> for Reader<T> {
     type Value = T;
@@ -118,23 +136,34 @@ impl Lenient for u16 {
 }
 
 impl<T: Lenient> Lenient for Vec<T> {
-    fn array<'de, A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
+    fn array<'de, A: SeqAccess<'de>>(array: A) -> Result<Self, A::Error> {
         let mut items = Self::new();
-        while let Some(item) = array.next_element_seed(Reader(PhantomData))? {
-            items.push(item);
-        }
+        for_each(array, |item| items.push(item))?;
         Ok(items)
     }
 }
 
-impl<T: Lenient> Lenient for BTreeMap<String, T> {
-    fn object<'de, A: MapAccess<'de>>(mut object: A) -> Result<Self, A::Error> {
-        let mut entries = Self::new();
-        while let Some(key) = object.next_key()? {
-            entries.insert(key, object.next_value_seed(Reader(PhantomData))?);
+/// The largest number of objects of a list.
+pub(super) const MAX_OBJECTS: usize = 10_000;
+
+/// The objects of a page. Of too many it keeps one more than [`MAX_OBJECTS`], so that the list fails.
+#[derive(Debug, Default)]
+struct Items<T>(Vec<T>);
+
+impl<T: Lenient> Lenient for Items<T> {
+    fn array<'de, A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
+        let mut items = Vec::new();
+        while items.len() <= MAX_OBJECTS {
+            let Some(item) = array.next_element_seed(Reader::default())? else { break };
+            items.push(item);
         }
-        Ok(entries)
+        while array.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Self(items))
     }
+}
+
+fn read_items<'de, T: Lenient, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    Ok(Reader::<Items<T>>::default().deserialize(deserializer)?.0)
 }
 
 /// A page of a list of the API server. `items` has to be there, because an answer without it is
@@ -142,8 +171,8 @@ impl<T: Lenient> Lenient for BTreeMap<String, T> {
 #[derive(Debug, Deserialize)]
 #[serde(bound = "T: Lenient")]
 pub(super) struct Page<T> {
-    /// The objects.
-    #[serde(deserialize_with = "read")]
+    /// The objects, at most one more than [`MAX_OBJECTS`].
+    #[serde(deserialize_with = "read_items")]
     pub(super) items: Vec<T>,
     /// Metadata of the list.
     #[serde(default, deserialize_with = "read")]
@@ -214,8 +243,6 @@ pub(super) mod tests {
         port: u16,
         #[serde(deserialize_with = "read")]
         inner: Vec<View>,
-        #[serde(deserialize_with = "read")]
-        map: BTreeMap<String, String>,
     }
 
     lenient_objects!(View);
@@ -223,29 +250,24 @@ pub(super) mod tests {
     #[test]
     fn values_of_the_expected_type_are_taken() {
         let read: View = from_value(json!({
-            "text": "a", "port": 80, "inner": [{"text": "b"}], "map": {"k": "v"}, "later": {"x": []}
+            "text": "a", "port": 80, "inner": [{"text": "b"}], "later": {"x": []}
         }))
         .unwrap();
         let inner = vec![View { text: "b".to_owned(), ..View::default() }];
-        let map = BTreeMap::from([("k".to_owned(), "v".to_owned())]);
-        assert_eq!(read, View { text: "a".to_owned(), port: 80, inner, map });
+        assert_eq!(read, View { text: "a".to_owned(), port: 80, inner });
     }
 
     #[test]
     fn other_values_are_the_default_where_they_stand() {
         let odd = [json!(null), json!(true), json!(-1), json!(1.5), json!(65_536)];
         for value in odd {
-            let read: View = from_value(json!({
-                "text": value, "port": value, "inner": value, "map": value
-            }))
-            .unwrap();
+            let object = json!({"text": value, "port": value, "inner": value});
+            let read: View = from_value(object).unwrap();
             assert_eq!(read, View::default(), "{value}");
         }
         let read: View =
-            from_value(json!({"text": {"a": [1]}, "inner": [null, {"port": 1}], "map": {"k": 1}}))
-                .unwrap();
+            from_value(json!({"text": {"a": [1]}, "inner": [null, {"port": 1}]})).unwrap();
         assert_eq!(read.inner, [View::default(), View { port: 1, ..View::default() }]);
-        assert_eq!(read.map["k"], "");
     }
 
     #[test]
@@ -258,9 +280,18 @@ pub(super) mod tests {
         assert!(from_value::<Page<View>>(json!({"kind": "Status"})).is_err());
     }
 
+    #[test]
+    fn a_page_keeps_a_bounded_number_of_objects() {
+        let items = "1,".repeat(MAX_OBJECTS * 3) + "1";
+        let text = format!(r#"{{"items": [{items}], "metadata": {{"continue": "t"}}}}"#);
+        let page: Page<View> = serde_json::from_str(&text).unwrap();
+        assert_eq!(page.items.len(), MAX_OBJECTS + 1);
+        assert_eq!(page.metadata.continue_token, "t");
+    }
+
     proptest! {
         #[test]
-        fn every_object_is_read(value in any_json(&["text", "port", "inner", "map"])) {
+        fn every_object_is_read(value in any_json(&["text", "port", "inner"])) {
             let text = json!({ "items": [value] }).to_string();
             prop_assert_eq!(serde_json::from_str::<Page<View>>(&text).unwrap().items.len(), 1);
         }

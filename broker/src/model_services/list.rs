@@ -7,13 +7,11 @@ use super::{
     ask::{Asker, Call, MAX_ANSWER_BYTES},
     call_kind::CallKind,
     failure::Failure,
-    lenient::{Lenient, Page},
+    lenient::{Lenient, MAX_OBJECTS, Page},
 };
 
 /// Objects of a page.
 const PAGE_SIZE: &str = "250";
-/// The largest number of objects of a list.
-const MAX_OBJECTS: usize = 10_000;
 /// The largest number of pages, for an API server that never says that a page is the last one.
 const MAX_PAGES: usize = 100;
 /// The representation of lists of which only the metadata is read. No other one is acceptable, so

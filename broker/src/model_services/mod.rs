@@ -9,11 +9,12 @@
 //! |---|---|
 //! | `caller`, `kubernetes_token` | the caller of a request, by session or Kubernetes token |
 //! | `ask`, `call_kind`, `list` | calls to the API server as the caller |
-//! | `limits` | limits of requests, calls and memory |
+//! | `limits`, `time_limit` | limits of requests, calls, memory and time |
 //! | `review` | who the caller is, and whether they may use a namespace |
 //! | `user` | the caller's name, and settings for a frontend |
 //! | `namespaces` | the namespaces that the caller may read |
-//! | `models`, `inference`, `lenient` | the models of a namespace, and their conversion to the wire |
+//! | `models`, `inference` | the models of a namespace, and their conversion to the wire |
+//! | `lenient`, `known_keys` | how objects are read: odd values are empty, and what is not used is skipped |
 //! | `endpoint`, `token` | URL and token Secret of a model |
 //! | `distribution` | the Llama Stack of a namespace |
 //! | `failure` | failures with their HTTP status |
@@ -27,6 +28,7 @@ mod distribution;
 mod endpoint;
 mod failure;
 mod inference;
+mod known_keys;
 mod kubernetes_token;
 mod lenient;
 mod limits;
@@ -35,6 +37,7 @@ mod models;
 mod namespaces;
 mod review;
 mod settings;
+mod time_limit;
 mod token;
 mod user;
 

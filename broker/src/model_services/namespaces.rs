@@ -15,7 +15,8 @@ use super::{
     call_kind::CallKind,
     caller::ApiCaller,
     failure::Failure,
-    inference::{DISPLAY_NAME, ObjectMetadata},
+    inference::ObjectMetadata,
+    known_keys::DISPLAY_NAME,
     lenient::{lenient_objects, read},
     list::{List, Listed},
 };
@@ -128,15 +129,18 @@ impl Asker {
     async fn candidates(&self) -> Result<BTreeSet<String>, Failure> {
         let (user, rules) = tokio::try_join!(self.who_am_i(), self.rules())?;
         let services = self.services();
-        let _turn = services.0.limits.candidates().await;
-        let cluster = &services.0.cluster;
         let internal = |error: crate::cluster::ClusterError| Failure::internal_error(&error);
-        if rules.reads_all_namespaces() {
-            return cluster.namespace_names().await.map_err(internal);
-        }
-        let mut names = rules.readable_names();
-        names.extend(cluster.namespaces_that_bind(&user).await.map_err(internal)?);
-        Ok(names)
+        self.in_time(async {
+            let _turn = services.0.limits.candidates().await;
+            let cluster = &services.0.cluster;
+            if rules.reads_all_namespaces() {
+                return cluster.namespace_names().await.map_err(internal);
+            }
+            let mut names = rules.readable_names();
+            names.extend(cluster.namespaces_that_bind(&user).await.map_err(internal)?);
+            Ok(names)
+        })
+        .await
     }
 
     /// The rules that hold in every namespace (`SelfSubjectRulesReview`).

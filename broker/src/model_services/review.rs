@@ -11,7 +11,11 @@ use super::{
     caller::ApiCaller,
     failure::Failure,
 };
-use crate::{cluster::UserInfo, gateway::Verb};
+use crate::{
+    base::request_context::{Field, record_field},
+    cluster::UserInfo,
+    gateway::Verb,
+};
 
 /// The largest answer of a review.
 const MAX_REVIEW_BYTES: usize = 1024 * 1024;
@@ -80,6 +84,7 @@ impl ModelServices {
         namespace: &str,
         verb: Verb,
     ) -> Result<InNamespace, Failure> {
+        record_field(Field::Namespace, namespace);
         let asker = caller.begin(self, Some(namespace), verb).await?;
         let check = &self.0.settings.access_check;
         let review = json!({

@@ -6,11 +6,10 @@ use super::{
     call_kind::CallKind,
     failure::Failure,
     inference::ObjectMetadata,
+    known_keys::ACCOUNT,
     list::{List, Listed},
 };
 
-/// Annotation of a token Secret with the name of its ServiceAccount.
-const ACCOUNT_ANNOTATION: &str = "kubernetes.io/service-account.name";
 /// Field selector of token Secrets.
 const TOKEN_SECRETS: &str = "type=kubernetes.io/service-account-token";
 /// The ServiceAccount of a model that has none of its own.
@@ -44,10 +43,8 @@ impl TokenSecrets {
         };
         let account = self.accounts.iter().find(is_owned);
         let account = account.map_or(DEFAULT_ACCOUNT, |account| account.metadata.name.as_str());
-        let secret = self
-            .secrets
-            .iter()
-            .find(|secret| secret.metadata.annotation(ACCOUNT_ANNOTATION) == account)?;
+        let secret =
+            self.secrets.iter().find(|secret| secret.metadata.annotation(ACCOUNT) == account)?;
         Some(secret.metadata.name.clone())
     }
 }

@@ -39,12 +39,28 @@ impl Default for ConnectionLimits {
     }
 }
 
+/// The connections within the limits. Clones share them: all listeners of a process have one budget
+/// of file descriptors.
+#[derive(Clone, Debug)]
+pub struct Connections {
+    total: Arc<Semaphore>,
+    clients: Arc<InFlightLimiter>,
+}
+
+impl Connections {
+    pub(super) fn new(limits: ConnectionLimits) -> Self {
+        Self {
+            total: Arc::new(Semaphore::new(limits.total)),
+            clients: InFlightLimiter::new(limits.total, limits.per_client),
+        }
+    }
+}
+
 /// Accepts the connections of one listener.
 #[derive(Debug)]
 pub(super) struct Acceptor {
     tcp: TcpListener,
-    total: Arc<Semaphore>,
-    clients: Arc<InFlightLimiter>,
+    connections: Connections,
     proxies: TrustedProxies,
     metrics: Metrics,
 }
@@ -53,17 +69,11 @@ impl Acceptor {
     /// An acceptor of the connections of this socket.
     pub(super) fn new(
         tcp: TcpListener,
-        limits: ConnectionLimits,
+        connections: Connections,
         proxies: TrustedProxies,
         metrics: Metrics,
     ) -> Self {
-        Self {
-            tcp,
-            total: Arc::new(Semaphore::new(limits.total)),
-            clients: InFlightLimiter::new(limits.total, limits.per_client),
-            proxies,
-            metrics,
-        }
+        Self { tcp, connections, proxies, metrics }
     }
 
     /// Waits until the limit of connections allows another one, and accepts it. Connections of an
@@ -73,7 +83,8 @@ impl Acceptor {
     /// The process most likely has too many open files.
     pub(super) async fn accept(&self) -> io::Result<(ClientConnection, SocketAddr)> {
         loop {
-            let permit = Arc::clone(&self.total).acquire_owned().await.map_err(io::Error::other)?;
+            let total = Arc::clone(&self.connections.total);
+            let permit = total.acquire_owned().await.map_err(io::Error::other)?;
             let (tcp, remote) = self.tcp.accept().await?;
             let Ok(slot) = self.client_slot(remote.ip()) else {
                 self.metrics.unauthenticated_refused(CONNECTIONS_PER_ADDRESS);
@@ -90,7 +101,7 @@ impl Acceptor {
             return Ok(None);
         }
         let client = Client::from_address(Some(address));
-        self.clients.try_acquire(client).map(Some).ok_or(TooManyConnections)
+        self.connections.clients.try_acquire(client).map(Some).ok_or(TooManyConnections)
     }
 }
 

@@ -2,13 +2,16 @@
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
-use super::accept::ConnectionLimits;
+use super::accept::{ConnectionLimits, Connections};
 
 /// File descriptors that are not for connections of clients: listeners, files, the database, and
 /// idle connections to the API server.
 const RESERVED: u64 = 256;
 /// File descriptors of a connection: its own, and that of a request to the API server.
 const PER_CONNECTION: u64 = 2;
+/// Connections at least: a listener that waits for one takes it out of the limit, and there may be
+/// two listeners.
+const MIN_CONNECTIONS: usize = 2;
 /// One address may have a connection in this many.
 const CLIENT_SHARE: usize = 4;
 
@@ -34,10 +37,18 @@ pub fn raise_descriptor_limit() -> Option<u64> {
     (limit != RLIM_INFINITY).then_some(limit)
 }
 
+impl Connections {
+    /// The connections of all listeners of this process, within the default limits, which are
+    /// lowered to what this number of file descriptors permits; `None` permits any number.
+    pub fn within_descriptors(descriptors: Option<u64>) -> Self {
+        Self::new(ConnectionLimits::default().within_descriptors(descriptors))
+    }
+}
+
 impl ConnectionLimits {
     /// These limits, lowered to what this number of file descriptors permits; `None` permits any
     /// number. Logs the result.
-    pub(super) fn within_descriptors(self, descriptors: Option<u64>) -> Self {
+    fn within_descriptors(self, descriptors: Option<u64>) -> Self {
         let limits = descriptors.map_or(self, |descriptors| self.clamp(descriptors));
         let Self { total: connections, per_client: connections_per_address } = limits;
         if limits == self {
@@ -62,7 +73,7 @@ impl ConnectionLimits {
     fn clamp(self, descriptors: u64) -> Self {
         let reserved = RESERVED.min(descriptors / 2);
         let permitted = (descriptors - reserved) / PER_CONNECTION;
-        let permitted = usize::try_from(permitted).unwrap_or(usize::MAX).max(1);
+        let permitted = usize::try_from(permitted).unwrap_or(usize::MAX).max(MIN_CONNECTIONS);
         Self {
             total: self.total.min(permitted),
             per_client: self.per_client.min((permitted / CLIENT_SHARE).max(1)),
@@ -90,7 +101,7 @@ mod tests {
             (Some(33_022), (16_383, 4_095)),
             (Some(1_024), (384, 96)),
             (Some(256), (64, 16)),
-            (Some(0), (1, 1)),
+            (Some(0), (2, 1)),
         ] {
             assert_eq!(within(descriptors), expected, "{descriptors:?}");
         }

@@ -35,16 +35,17 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use self::{
+    accept::Connections,
+    descriptors::raise_descriptor_limit,
+    tls::{TlsError, TlsFiles},
+};
 use self::{
     accept::{Acceptor, ConnectionLimits},
     active_requests::ActiveRequests,
     preface_timeout::PrefaceTimeout,
     request_head::HeadError,
     unsent_responses::{ResponseLimiter, ResponseLimits, UnsentResponses},
-};
-pub use self::{
-    descriptors::raise_descriptor_limit,
-    tls::{TlsError, TlsFiles},
 };
 use crate::{
     base::{reload::Reloaded, telemetry::Metrics},
@@ -107,7 +108,7 @@ pub struct Listener {
     tls: Option<Reloaded<rustls::ServerConfig>>,
     proxies: TrustedProxies,
     metrics: Metrics,
-    limits: ConnectionLimits,
+    connections: Connections,
 }
 
 impl Listener {
@@ -120,15 +121,14 @@ impl Listener {
         proxies: TrustedProxies,
         metrics: Metrics,
     ) -> Self {
-        Self { tcp, tls, proxies, metrics, limits: ConnectionLimits::default() }
+        let connections = Connections::new(ConnectionLimits::default());
+        Self { tcp, tls, proxies, metrics, connections }
     }
 
-    /// Lowers the limits of connections to what this number of file descriptors permits, `None`
-    /// for any number, and logs both.
+    /// Counts its connections together with those of other listeners.
     #[must_use]
-    pub fn with_descriptor_limit(mut self, descriptors: Option<u64>) -> Self {
-        self.limits = self.limits.within_descriptors(descriptors);
-        self
+    pub fn with_connections(self, connections: Connections) -> Self {
+        Self { connections, ..self }
     }
 
     /// Serves until `stop` resolves. Then it accepts no more connections but those that wait
@@ -147,7 +147,7 @@ impl Listener {
         let limits = ResponseLimits::default();
         let responses = ResponseLimiter::new(limits, self.proxies.clone(), self.metrics.clone());
         let responses = Arc::new(responses);
-        let acceptor = Acceptor::new(self.tcp, self.limits, self.proxies, self.metrics);
+        let acceptor = Acceptor::new(self.tcp, self.connections, self.proxies, self.metrics);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
         let mut stop = pin!(stop);
         let mut stopping = false;

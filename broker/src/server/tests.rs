@@ -267,10 +267,16 @@ async fn a_slow_client_has_time_for_a_long_response() {
 
 /// Starts a server with these limits; returns its address and metrics.
 async fn listen(limits: ConnectionLimits, proxies: &str) -> (SocketAddr, Metrics) {
+    listen_within(&Connections::new(limits), proxies).await
+}
+
+/// Starts a server whose connections count among these; returns its address and metrics.
+async fn listen_within(connections: &Connections, proxies: &str) -> (SocketAddr, Metrics) {
     let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let (address, metrics) = (tcp.local_addr().unwrap(), Metrics::default());
     let proxies = proxies.parse().unwrap();
-    let listener = Listener { limits, ..Listener::new(tcp, None, proxies, metrics.clone()) };
+    let listener = Listener::new(tcp, None, proxies, metrics.clone());
+    let listener = listener.with_connections(connections.clone());
     tokio::spawn(listener.serve(TestHandler, std::future::pending(), Duration::ZERO));
     (address, metrics)
 }
@@ -325,6 +331,29 @@ async fn one_address_cannot_use_all_connections() {
     assert!(metrics.render().contains(refused), "{}", metrics.render());
     drop(first);
     is_served_again(address).await;
+}
+
+#[tokio::test]
+async fn two_listeners_share_the_limits_of_connections() {
+    let connections = Connections::new(ConnectionLimits { total: 100, per_client: 2 });
+    let (one, _) = listen_within(&connections, "").await;
+    let (two, _) = listen_within(&connections, "").await;
+    let (mut first, mut second) = (connect(US, one).await, connect(US, two).await);
+    assert!(is_served(&mut first).await && is_served(&mut second).await);
+    for address in [one, two] {
+        assert!(!is_served(&mut connect(US, address).await).await, "a third one is served");
+    }
+    drop(first);
+    is_served_again(two).await;
+
+    let connections = Connections::new(ConnectionLimits { total: 2, per_client: 100 });
+    let (one, _) = listen_within(&connections, "").await;
+    let (two, _) = listen_within(&connections, "").await;
+    let (mut first, mut second) = (connect(US, one).await, connect(US, two).await);
+    assert!(is_served(&mut first).await && is_served(&mut second).await);
+    let mut third = connect(US, two).await;
+    let served = tokio::time::timeout(Duration::from_millis(500), is_served(&mut third)).await;
+    assert_ne!(served, Ok(true), "a third one is served");
 }
 
 #[tokio::test]

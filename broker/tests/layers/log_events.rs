@@ -72,6 +72,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("tenant", "name of the tenant"),
     ("tier", "name of the tier"),
     ("tls", "whether the broker serves TLS itself"),
+    ("upstream_calls", "calls to the API server for a request of model services"),
     ("used", "how many namespaces of the tenant count"),
     ("user_id", "identifier of the user who acts"),
     ("was", "status of the workspace or tenant before"),

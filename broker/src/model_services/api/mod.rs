@@ -7,6 +7,7 @@ mod delete;
 mod error;
 mod health;
 mod install;
+mod large_response;
 mod models;
 mod namespaces;
 mod routes;

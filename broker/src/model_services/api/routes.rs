@@ -1,7 +1,5 @@
 //! The operations as an endpoint, which answers every request itself.
 
-use std::sync::Arc;
-
 use poem::{
     Endpoint, EndpointExt as _, Response, Route,
     error::{MethodNotAllowedError, ResponseError as _},
@@ -15,16 +13,12 @@ use tenant_shared::{MODEL_SERVICES_PATH, ModelServicesHealth};
 
 use super::{ModelServicesApi, health::available};
 use crate::{
-    base::rate_limit::Client,
-    http::{ApiError, ErrorFormat, body},
-    model_services::{Failure, ModelServices, limits::MemoryKey},
+    http::{ApiError, ErrorFormat},
+    model_services::{Failure, ModelServices},
 };
 
 /// Path of the health check besides that below [`MODEL_SERVICES_PATH`].
 pub const HEALTH_PATH: &str = "/healthcheck";
-
-/// Size from which a response holds memory until it is sent.
-const LARGE_RESPONSE_BYTES: usize = 16 * 1024;
 
 /// The operations below [`MODEL_SERVICES_PATH`]. No error leaves this endpoint: each is a response in
 /// the format of model services.
@@ -52,23 +46,6 @@ pub fn endpoint<T: OpenApi + 'static>(
                 }
             }
         })
-}
-
-impl ModelServices {
-    /// Lets a large response hold memory until it is sent, because a client may not read it.
-    async fn hold_memory(&self, response: Response) -> poem::Result<Response> {
-        let (head, body) = response.into_parts();
-        let bytes = body.into_bytes().await?;
-        if bytes.len() < LARGE_RESPONSE_BYTES {
-            return Ok(Response::from_parts(head, bytes.into()));
-        }
-        let memory = &self.0.limits.memory;
-        let mut reservation = memory.reserve(&memory.of(MemoryKey::Address(Client::current())));
-        if !reservation.grow_to(bytes.len()) {
-            return Err(Failure::too_many("too many large responses are not sent yet", 2).into());
-        }
-        Ok(Response::from_parts(head, body::hold(bytes, Arc::new(reservation)).into()))
-    }
 }
 
 /// The health check at the root of a listener.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tenant_shared::DISTRIBUTION_NAME;
 
+pub(in crate::model_services) use super::super::known_keys::{DASHBOARD_LABEL, DISTRIBUTION_LABEL};
 use super::{model::ResolvedModel, run_yaml::run_yaml};
 
 /// API version of the kind.
@@ -11,11 +12,6 @@ pub(in crate::model_services) const API_VERSION: &str = "llamastack.io/v1alpha1"
 pub(in crate::model_services) const KIND: &str = "LlamaStackDistribution";
 /// Name of the ConfigMap with the configuration of the server.
 pub(in crate::model_services) const CONFIG_MAP_NAME: &str = "llama-stack-config";
-/// Label of both objects, with the value `"true"`. An operation takes no object without it for one
-/// of this API.
-pub(in crate::model_services) const DASHBOARD_LABEL: &str = "opendatahub.io/dashboard";
-/// Label of the ConfigMap with the name of its `LlamaStackDistribution`.
-pub(in crate::model_services) const DISTRIBUTION_LABEL: &str = "llamastack.io/distribution";
 const PORT: u16 = 8321;
 
 /// Settings of the server, from the configuration of the broker.

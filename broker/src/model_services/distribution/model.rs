@@ -2,7 +2,8 @@
 
 use super::super::{
     endpoint::{self, EndpointError, Service, has_placeholder},
-    inference::{DESCRIPTION, DISPLAY_NAME, InferenceService, LlmInferenceService, ObjectMeta},
+    inference::{InferenceService, LlmInferenceService, ObjectMeta},
+    known_keys::{DESCRIPTION, DISPLAY_NAME},
 };
 
 /// A model whose endpoint is known.

@@ -1,18 +1,12 @@
 //! A `LlamaStackDistribution` as this API reads it.
 
-use serde::{
-    Deserialize,
-    de::{
-        MapAccess, SeqAccess,
-        value::{MapAccessDeserializer, SeqAccessDeserializer},
-    },
-};
-use serde_json::Value;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, value::RawValue};
 use tenant_shared::{DistributionConfig, DistributionStatus};
 
 use super::super::{
     inference::ObjectMeta,
-    lenient::{Lenient, lenient_objects, read},
+    lenient::{lenient_objects, read},
 };
 
 /// A `LlamaStackDistribution`.
@@ -48,29 +42,27 @@ struct Version {
 struct Config {
     #[serde(deserialize_with = "read")]
     active_distribution: String,
-    #[serde(deserialize_with = "read")]
-    providers: Array,
-    #[serde(deserialize_with = "read")]
-    available_distributions: Object,
+    providers: AsItStands,
+    available_distributions: AsItStands,
 }
 
-/// An array as it stands; empty for any other value.
-#[derive(Clone, Debug, Default)]
-struct Array(Vec<Value>);
+/// A value as it stands. It is text until it is shown, because of a list only the first object is,
+/// and the values of a text take many times its memory.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct AsItStands(Option<Box<RawValue>>);
 
-impl Lenient for Array {
-    fn array<'de, A: SeqAccess<'de>>(array: A) -> Result<Self, A::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(array)).map(Self)
-    }
-}
+/// Values in such a text at most. One with more is shown as if it was not there.
+const MAX_VALUES: usize = 20_000;
 
-/// An object as it stands; empty for any other value.
-#[derive(Clone, Debug, Default)]
-struct Object(serde_json::Map<String, Value>);
-
-impl Lenient for Object {
-    fn object<'de, A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
-        serde_json::Map::deserialize(MapAccessDeserializer::new(object)).map(Self)
+impl AsItStands {
+    /// The array or object; empty for any other value, and for one with too many values.
+    fn parse<T: DeserializeOwned + Default>(&self) -> T {
+        let text = self.0.as_ref().map_or("", |raw| raw.get());
+        let is_separator = |byte: &u8| b",[{".contains(byte);
+        if text.bytes().filter(is_separator).count() > MAX_VALUES {
+            return T::default();
+        }
+        serde_json::from_str(text).unwrap_or_default()
     }
 }
 
@@ -86,8 +78,8 @@ impl LlamaStackDistribution {
             version: self.status.version.llama_stack_server_version,
             distribution_config: DistributionConfig {
                 active_distribution: config.active_distribution,
-                providers: config.providers.0,
-                available_distributions: Value::Object(config.available_distributions.0),
+                providers: config.providers.parse(),
+                available_distributions: Value::Object(config.available_distributions.parse()),
             },
         }
     }
@@ -140,6 +132,22 @@ mod tests {
         ] {
             assert_eq!(wire(json!({"metadata": {"name": "lsd"}, "status": status})), empty);
         }
+    }
+
+    #[test]
+    fn a_status_with_too_many_values_is_shown_without_them() {
+        let config = |count: usize| {
+            let values = vec![json!({"": 0}); count];
+            let config = json!({"providers": values, "availableDistributions": {"a": values}});
+            let shown = wire(json!({"status": {"phase": "Ready", "distributionConfig": config}}));
+            assert_eq!(shown["phase"], "Ready");
+            shown["distributionConfig"].clone()
+        };
+        let shown = config(MAX_VALUES / 2 - 2);
+        assert_eq!(shown["providers"].as_array().unwrap().len(), MAX_VALUES / 2 - 2);
+        let shown = config(MAX_VALUES);
+        assert_eq!(shown["providers"], json!([]));
+        assert_eq!(shown["availableDistributions"], json!({}));
     }
 
     const KEYS: &[&str] = &[

@@ -5,11 +5,10 @@ use url::Url;
 
 use super::{
     inference::{InferenceService, LlmInferenceService, ObjectMeta},
+    known_keys::ENABLE_AUTH,
     lenient::{lenient_objects, read},
 };
 
-/// Annotation of a model that asks for a token and serves https.
-const ENABLE_AUTH: &str = "security.opendatahub.io/enable-auth";
 /// The port on which a model serves if its Service names none.
 const DEFAULT_PORT: u16 = 8080;
 /// Maximum length of the value of a label, in bytes. A longer one in a selector is an error.

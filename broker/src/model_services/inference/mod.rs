@@ -3,21 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::SeqAccess};
 use tenant_shared::{AAModel, AAModelStatus, SaToken};
 use url::Url;
 
-use super::lenient::{lenient_objects, read};
+use super::{
+    known_keys::{
+        DESCRIPTION, DISPLAY_NAME, KnownKeys, RUNTIME_NAME, RUNTIME_PROTOCOL, RUNTIME_VERSION,
+        USE_CASE,
+    },
+    lenient::{Lenient, for_each, lenient_objects, read},
+};
 
-/// Annotation with the name that people see.
-pub(super) const DISPLAY_NAME: &str = "openshift.io/display-name";
-/// Annotation with a text about the model.
-pub(super) const DESCRIPTION: &str = "openshift.io/description";
-const USE_CASE: &str = "opendatahub.io/genai-use-case";
-/// Annotations of a ServingRuntime.
-const RUNTIME_NAME: &str = "opendatahub.io/template-display-name";
-const RUNTIME_PROTOCOL: &str = "opendatahub.io/apiProtocol";
-const RUNTIME_VERSION: &str = "opendatahub.io/runtime-version";
 /// What serves an LLMInferenceService, which names no ServingRuntime.
 const LLM_RUNTIME: &str = "Distributed inference with llm-d";
 const LLM_PROTOCOL: &str = "REST";
@@ -33,17 +30,17 @@ pub(super) struct ObjectMeta {
     #[serde(deserialize_with = "read")]
     pub(super) uid: String,
     #[serde(deserialize_with = "read")]
-    pub(super) labels: BTreeMap<String, String>,
+    pub(super) labels: KnownKeys,
     #[serde(deserialize_with = "read")]
-    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) annotations: KnownKeys,
     #[serde(deserialize_with = "read")]
     pub(super) owner_references: Vec<OwnerReference>,
 }
 
 impl ObjectMeta {
-    /// Value of an annotation; empty if it is not there.
+    /// Value of a known annotation; empty if it is not there.
     pub(super) fn annotation(&self, key: &str) -> &str {
-        self.annotations.get(key).map_or("", String::as_str)
+        self.annotations.get(key).unwrap_or_default()
     }
 
     /// Whether an object with this uid owns the object.
@@ -149,9 +146,9 @@ struct ModelStatus {
     #[serde(deserialize_with = "read")]
     address: Address,
     #[serde(deserialize_with = "read")]
-    addresses: Vec<Address>,
-    #[serde(deserialize_with = "read")]
-    conditions: Vec<Condition>,
+    addresses: Addresses,
+    #[serde(rename = "conditions", deserialize_with = "read")]
+    readiness: Readiness,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -170,6 +167,44 @@ struct Condition {
     kind: String,
     #[serde(deserialize_with = "read")]
     status: String,
+}
+
+/// The addresses that count: the first one of each kind, because there may be any number.
+#[derive(Clone, Debug, Default)]
+struct Addresses {
+    gateway_internal: Option<String>,
+    internal: Option<String>,
+    cluster_local: Option<String>,
+}
+
+impl Lenient for Addresses {
+    fn array<'de, A: SeqAccess<'de>>(array: A) -> Result<Self, A::Error> {
+        let mut addresses = Self::default();
+        for_each(array, |Address { name, url }| {
+            let kind = match name.as_str() {
+                "gateway-internal" => &mut addresses.gateway_internal,
+                "internal" => &mut addresses.internal,
+                _ if is_cluster_local(&url) => &mut addresses.cluster_local,
+                _ => return,
+            };
+            kind.get_or_insert(url);
+        })?;
+        Ok(addresses)
+    }
+}
+
+/// Whether a condition says that the model is ready. The conditions themselves are not kept.
+#[derive(Clone, Copy, Debug, Default)]
+struct Readiness(bool);
+
+impl Lenient for Readiness {
+    fn array<'de, A: SeqAccess<'de>>(array: A) -> Result<Self, A::Error> {
+        let mut is_ready = false;
+        for_each(array, |condition: Condition| {
+            is_ready |= condition.kind == "Ready" && condition.status == "True";
+        })?;
+        Ok(Self(is_ready))
+    }
 }
 
 lenient_objects!(
@@ -212,23 +247,15 @@ impl LlmInferenceService {
         if !status.address.url.is_empty() {
             return &status.address.url;
         }
-        let named = |name: &str| status.addresses.iter().find(|address| address.name == name);
-        named("gateway-internal")
-            .or_else(|| named("internal"))
-            .or_else(|| status.addresses.iter().find(|address| is_cluster_local(&address.url)))
-            .map_or("", |address| &address.url)
+        let Addresses { gateway_internal, internal, cluster_local } = &status.addresses;
+        let url = gateway_internal.as_ref().or(internal.as_ref()).or(cluster_local.as_ref());
+        url.map_or("", String::as_str)
     }
 }
 
 impl ModelStatus {
     fn wire(&self) -> AAModelStatus {
-        let is_ready =
-            |condition: &Condition| condition.kind == "Ready" && condition.status == "True";
-        if self.conditions.iter().any(is_ready) {
-            AAModelStatus::Running
-        } else {
-            AAModelStatus::Stop
-        }
+        if self.readiness.0 { AAModelStatus::Running } else { AAModelStatus::Stop }
     }
 
     /// The URLs on the wire: the internal one, then `status.url` if it leads elsewhere.

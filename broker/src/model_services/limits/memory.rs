@@ -1,16 +1,11 @@
-//! Memory of the API server's answers while they are read and evaluated, and of large responses until
-//! they are sent. Somebody who asks for large
-//! answers takes the memory of others only up to a share.
+//! Memory of the API server's answers while they are read and evaluated. Somebody who asks for large
+//! answers takes the memory of others only up to a share, and never the memory of small answers.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
-};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use uuid::Uuid;
 
-use crate::base::rate_limit::Client;
+use super::shares::{CallerKey, Shares};
 
 /// Unit of reservations, in bytes.
 const UNIT_BYTES: usize = 16 * 1024;
@@ -19,37 +14,45 @@ const MAX_BYTES: usize = 256 * 1024 * 1024;
 /// Memory of one caller, in bytes. It has room for the largest list, for which twice its size is
 /// reserved.
 const MAX_CALLER_BYTES: usize = 64 * 1024 * 1024;
-/// Number of callers from which those without a reservation are removed.
-const MIN_CALLERS_TO_EVICT: usize = 1024;
-
-/// A caller for limits: a workspace, a Kubernetes token by its SHA-256, or for responses that are not
-/// sent yet an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::model_services) enum MemoryKey {
-    Workspace(Uuid),
-    Token([u8; 32]),
-    Address(Client),
-}
+/// Memory of one address, in bytes. It may be a frontend's.
+const MAX_ADDRESS_BYTES: usize = 128 * 1024 * 1024;
+/// Memory at the beginning of an answer that is not taken from that of all callers, in bytes, so that
+/// small requests are handled while large answers take all of that.
+pub(in crate::model_services) const SMALL_ANSWER_BYTES: usize = 64 * 1024;
+/// The same of all answers that one request holds, in bytes: a bound, because pages of lists are
+/// held until the request ends.
+const MAX_REQUEST_BYTES: usize = 256 * 1024;
 
 /// The memory that is left.
 #[derive(Debug)]
 pub(in crate::model_services) struct Memory {
     all: Arc<Semaphore>,
-    callers: Mutex<HashMap<MemoryKey, Weak<Semaphore>>>,
+    shares: Shares,
+}
+
+/// The memory that one request may use.
+#[derive(Debug)]
+pub(in crate::model_services) struct RequestMemory {
+    /// For the beginnings of answers.
+    own: Arc<Semaphore>,
+    /// The shares of the caller, then the memory of all.
+    common: Vec<Arc<Semaphore>>,
 }
 
 /// Reserved memory, until it is dropped.
 #[derive(Debug)]
 pub(in crate::model_services) struct Reservation {
-    all: Arc<Semaphore>,
-    caller: Arc<Semaphore>,
-    permits: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+    own: Arc<Semaphore>,
+    common: Vec<Arc<Semaphore>>,
+    permits: Vec<OwnedSemaphorePermit>,
+    own_bytes: usize,
     bytes: usize,
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { all: semaphore(MAX_BYTES), callers: Mutex::default() }
+        let shares = Shares::new(MAX_CALLER_BYTES / UNIT_BYTES, MAX_ADDRESS_BYTES / UNIT_BYTES);
+        Self { all: semaphore(MAX_BYTES), shares }
     }
 }
 
@@ -58,24 +61,24 @@ fn semaphore(bytes: usize) -> Arc<Semaphore> {
 }
 
 impl Memory {
-    /// The memory of a caller.
-    pub(in crate::model_services) fn of(&self, key: MemoryKey) -> Arc<Semaphore> {
-        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = callers.get(&key).and_then(Weak::upgrade) {
-            return known;
-        }
-        if callers.len() >= MIN_CALLERS_TO_EVICT {
-            callers.retain(|_, known| known.strong_count() > 0);
-        }
-        let new = semaphore(MAX_CALLER_BYTES);
-        callers.insert(key, Arc::downgrade(&new));
-        new
+    /// The memory of a request, which counts against the share of each of these.
+    pub(in crate::model_services) fn of_request(&self, callers: &[CallerKey]) -> RequestMemory {
+        let shares = callers.iter().map(|key| self.shares.of(*key));
+        let common = shares.chain([Arc::clone(&self.all)]).collect();
+        RequestMemory { own: semaphore(MAX_REQUEST_BYTES), common }
     }
+}
 
+impl RequestMemory {
     /// A reservation of nothing, which grows.
-    pub(in crate::model_services) fn reserve(&self, caller: &Arc<Semaphore>) -> Reservation {
-        let (all, caller) = (Arc::clone(&self.all), Arc::clone(caller));
-        Reservation { all, caller, permits: None, bytes: 0 }
+    pub(in crate::model_services) fn reserve(&self) -> Reservation {
+        Reservation {
+            own: Arc::clone(&self.own),
+            common: self.common.clone(),
+            permits: Vec::new(),
+            own_bytes: 0,
+            bytes: 0,
+        }
     }
 }
 
@@ -83,58 +86,110 @@ impl Reservation {
     /// Reserves memory for so many bytes in total; `false` if there is not enough.
     pub(in crate::model_services) fn grow_to(&mut self, bytes: usize) -> bool {
         while self.bytes < bytes {
-            let units = (bytes - self.bytes).div_ceil(UNIT_BYTES);
-            let Ok(count) = u32::try_from(units) else { return false };
-            let acquire = |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_many_owned(count);
-            let (Ok(caller), Ok(all)) = (acquire(&self.caller), acquire(&self.all)) else {
+            let is_own = self.own_bytes < SMALL_ANSWER_BYTES && self.acquire_own();
+            if !is_own && !self.acquire_common(bytes - self.bytes) {
                 return false;
-            };
-            match &mut self.permits {
-                Some((of_caller, of_all)) => {
-                    of_caller.merge(caller);
-                    of_all.merge(all);
-                }
-                None => self.permits = Some((caller, all)),
             }
-            self.bytes += units * UNIT_BYTES;
         }
+        true
+    }
+
+    /// Reserves a unit of the request's own memory.
+    fn acquire_own(&mut self) -> bool {
+        let Ok(permit) = Arc::clone(&self.own).try_acquire_owned() else { return false };
+        self.permits.push(permit);
+        self.own_bytes += UNIT_BYTES;
+        self.bytes += UNIT_BYTES;
+        true
+    }
+
+    /// Reserves memory of the caller and of all, both or none.
+    fn acquire_common(&mut self, bytes: usize) -> bool {
+        let units = bytes.div_ceil(UNIT_BYTES);
+        let Ok(count) = u32::try_from(units) else { return false };
+        let acquire = |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_many_owned(count);
+        let Ok(permits) = self.common.iter().map(acquire).collect::<Result<Vec<_>, _>>() else {
+            return false;
+        };
+        self.permits.extend(permits);
+        self.bytes += units * UNIT_BYTES;
         true
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
+    use crate::base::rate_limit::Client;
+
+    /// What one answer of a user reserves of the common memory if it is as large as possible.
+    const LARGEST: usize = MAX_CALLER_BYTES + SMALL_ANSWER_BYTES;
+
+    fn user(number: u128) -> CallerKey {
+        CallerKey::User(Uuid::from_u128(number))
+    }
+
+    fn token(number: u8) -> CallerKey {
+        CallerKey::Token([number; 32])
+    }
 
     #[test]
     fn a_caller_has_a_share_and_returns_it() {
         let memory = Memory::default();
-        let key = |number: u128| MemoryKey::Workspace(Uuid::from_u128(number));
         let mut held = Vec::new();
         for number in 0..6 {
-            let mut reservation = memory.reserve(&memory.of(key(number)));
-            let fits = reservation.grow_to(MAX_CALLER_BYTES);
+            let mut reservation = memory.of_request(&[user(number)]).reserve();
+            let fits = reservation.grow_to(LARGEST);
             assert_eq!(fits, number < 4, "{number}");
             if fits {
-                assert!(!memory.reserve(&memory.of(key(number))).grow_to(1), "its share is taken");
+                let mut more = memory.of_request(&[user(number)]).reserve();
+                assert!(!more.grow_to(SMALL_ANSWER_BYTES + 1), "its share is taken");
                 held.push(reservation);
             }
         }
         held.pop();
-        let mut reservation = memory.reserve(&memory.of(key(9)));
-        assert!(reservation.grow_to(1) && reservation.grow_to(MAX_CALLER_BYTES));
-        assert!(!reservation.grow_to(MAX_CALLER_BYTES + 1));
+        let mut reservation = memory.of_request(&[user(9)]).reserve();
+        assert!(reservation.grow_to(1) && reservation.grow_to(LARGEST));
+        assert!(!reservation.grow_to(LARGEST + 1));
     }
 
     #[test]
-    fn callers_without_a_reservation_are_removed() {
+    fn small_answers_fit_while_large_ones_take_all_memory() {
         let memory = Memory::default();
-        let held = memory.reserve(&memory.of(MemoryKey::Token([255; 32])));
-        for number in 0..10_000 {
-            drop(memory.of(MemoryKey::Workspace(Uuid::from_u128(number))));
+        let mut held = Vec::new();
+        for number in 0..4 {
+            let mut reservation = memory.of_request(&[user(number)]).reserve();
+            assert!(reservation.grow_to(LARGEST));
+            held.push(reservation);
         }
-        assert!(memory.callers.lock().unwrap().len() <= MIN_CALLERS_TO_EVICT);
-        assert!(memory.callers.lock().unwrap().contains_key(&MemoryKey::Token([255; 32])));
-        drop(held);
+        for number in 0..6 {
+            // Also for a caller whose own share is taken.
+            let request = memory.of_request(&[user(number)]);
+            let mut lists: Vec<_> = (0..4).map(|_| request.reserve()).collect();
+            assert!(lists.iter_mut().all(|list| list.grow_to(SMALL_ANSWER_BYTES)), "{number}");
+            assert!(!lists[0].grow_to(SMALL_ANSWER_BYTES + 1), "the rest is of the common memory");
+            assert!(!request.reserve().grow_to(1), "a request holds four of them");
+            lists.pop();
+            assert!(request.reserve().grow_to(SMALL_ANSWER_BYTES));
+        }
+    }
+
+    #[test]
+    fn tokens_of_one_address_leave_memory_to_other_addresses() {
+        let memory = Memory::default();
+        let (one, other) = (
+            CallerKey::Address(Client::V4([192, 0, 2, 1].into())),
+            CallerKey::Address(Client::V4([192, 0, 2, 2].into())),
+        );
+        let large = |address: CallerKey, number: u8| {
+            let mut reservation = memory.of_request(&[token(number), address]).reserve();
+            reservation.grow_to(LARGEST).then_some(reservation)
+        };
+        let held: Vec<_> = (0..9).filter_map(|number| large(one, number)).collect();
+        assert_eq!(held.len(), 2);
+        assert!(large(one, 9).is_none());
+        assert!(large(other, 10).is_some(), "what was refused is not reserved");
     }
 }

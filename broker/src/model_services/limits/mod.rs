@@ -1,25 +1,29 @@
 //! Limits of model services, in each replica: requests with a Kubernetes token, tokens that the API
-//! server refuses, calls to the API server, and the memory of its answers. Requests of sessions have
-//! the limits of their tier besides.
+//! server refuses, calls to the API server, and the memory of its answers and of unsent responses.
+//! Requests of sessions have the limits of their tier besides.
 
+mod calls;
 mod memory;
 mod refused_tokens;
+mod shares;
 mod token_limiters;
+mod unsent;
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(super) use self::{
-    memory::{Memory, MemoryKey, Reservation},
+    calls::{Calls, RequestCalls},
+    memory::{Memory, RequestMemory, Reservation, SMALL_ANSWER_BYTES},
     refused_tokens::RefusedTokens,
+    shares::CallerKey,
     token_limiters::{TokenLimiters, TokenPermit},
+    unsent::UnsentMemory,
 };
 use super::settings::TokenLimits;
 use crate::base::rate_limit::InFlightLimiter;
 
-/// Calls to the API server in flight for all requests together.
-const MAX_CALLS: usize = 256;
 /// Searches for candidate namespaces, each of which lists all RoleBindings of the cluster.
 const MAX_CANDIDATE_SEARCHES: usize = 4;
 /// Requests with Kubernetes tokens in flight.
@@ -31,10 +35,18 @@ const MAX_TOKEN_REQUESTS_PER_ADDRESS: usize = 512;
 pub(super) struct Limits {
     pub(super) tokens: TokenLimiters,
     pub(super) refused: RefusedTokens,
-    pub(super) memory: Memory,
+    memory: Memory,
+    pub(super) unsent: UnsentMemory,
     pub(super) token_requests: Arc<InFlightLimiter>,
-    calls: Arc<Semaphore>,
+    calls: Calls,
     candidates: Arc<Semaphore>,
+}
+
+/// What one request may use.
+#[derive(Debug)]
+pub(super) struct RequestLimits {
+    pub(super) memory: RequestMemory,
+    pub(super) calls: RequestCalls,
 }
 
 impl Limits {
@@ -43,18 +55,22 @@ impl Limits {
             tokens: TokenLimiters::new(tokens),
             refused: RefusedTokens::default(),
             memory: Memory::default(),
+            unsent: UnsentMemory::default(),
             token_requests: InFlightLimiter::new(
                 MAX_TOKEN_REQUESTS,
                 MAX_TOKEN_REQUESTS_PER_ADDRESS,
             ),
-            calls: Arc::new(Semaphore::new(MAX_CALLS)),
+            calls: Calls::default(),
             candidates: Arc::new(Semaphore::new(MAX_CANDIDATE_SEARCHES)),
         }
     }
 
-    /// Waits for the turn of a call; it is in flight until the permit is dropped.
-    pub(super) async fn call(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.calls).acquire_owned().await.ok()
+    /// The limits of a request, which counts against the share of each of these.
+    pub(super) fn of_request(&self, callers: &[CallerKey]) -> RequestLimits {
+        RequestLimits {
+            memory: self.memory.of_request(callers),
+            calls: self.calls.of_request(callers),
+        }
     }
 
     /// Waits for the turn of a search for candidate namespaces.

@@ -1,92 +1,244 @@
-//! Kubernetes tokens that the API server refused, by address. An address that tries many is closed
-//! out for a while, because each attempt costs the API server a check.
+//! Kubernetes tokens that the API server refused, by address. An address that tries many different
+//! ones is closed out for a while, because each attempt costs the API server a check. A token that is
+//! tried again and again, as a broken client does, is closed out alone. Tokens that the API server
+//! accepted recently pass, because an address may be that of many people.
 
 use std::{
     collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use crate::base::rate_limit::Client;
 
-/// Refused tokens of an address within [`WINDOW`], after which it is closed out for the rest of it.
-const MAX_REFUSED: u32 = 100;
+/// Different refused tokens of an address within [`WINDOW`], after which it is closed out for the
+/// rest of it.
+const MAX_REFUSED: usize = 100;
+/// Refusals of one token from an address within [`WINDOW`], after which the token is closed out there
+/// for the rest of it.
+const MAX_REPEATED: u32 = 100;
 const WINDOW: Duration = Duration::from_mins(5);
-/// Addresses at most, about 3 MiB. Others are not counted.
+/// Addresses at most, each with up to 1 KiB. Others are not counted.
 const MAX_ADDRESSES: usize = 65_536;
+/// How long an accepted token passes after its last use.
+const ACCEPTED_TTL: Duration = Duration::from_mins(10);
+/// Accepted tokens at most, about 1 MiB. Others do not pass.
+const MAX_ACCEPTED: usize = 16_384;
+/// Minimum interval between two evictions, which visit all entries.
+const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
 
-#[derive(Clone, Copy, Debug)]
+/// A refused token. 32 bits are enough to tell 100 tokens apart.
+#[derive(Debug)]
+struct Refused {
+    hash: u32,
+    count: u32,
+}
+
+#[derive(Debug)]
 struct Window {
     started_at: Instant,
-    refused: u32,
+    /// At most [`MAX_REFUSED`] tokens.
+    refused: Vec<Refused>,
 }
 
 #[derive(Debug, Default)]
-pub(in crate::model_services) struct RefusedTokens(Mutex<HashMap<Client, Window>>);
+struct State {
+    windows: HashMap<Client, Window>,
+    windows_evicted_at: Option<Instant>,
+    /// When each accepted token was used last.
+    accepted: HashMap<u64, Instant>,
+    accepted_evicted_at: Option<Instant>,
+}
+
+/// Refused and accepted tokens, by a hash with a random key, so that nobody can make tokens that
+/// count as one or pass as another.
+#[derive(Debug, Default)]
+pub(in crate::model_services) struct RefusedTokens {
+    key: RandomState,
+    state: Mutex<State>,
+}
+
+/// Whether it is time for an eviction. One that frees nothing is not repeated at once.
+fn is_eviction_due(evicted_at: &mut Option<Instant>, now: Instant) -> bool {
+    let is_due = evicted_at.is_none_or(|at| now.duration_since(at) >= EVICTION_INTERVAL);
+    if is_due {
+        *evicted_at = Some(now);
+    }
+    is_due
+}
+
+impl State {
+    fn window(&mut self, client: Client, now: Instant) -> Option<&mut Window> {
+        let Self { windows, windows_evicted_at, .. } = self;
+        if windows.len() >= MAX_ADDRESSES && !windows.contains_key(&client) {
+            if is_eviction_due(windows_evicted_at, now) {
+                windows.retain(|_, window| now.duration_since(window.started_at) < WINDOW);
+            }
+            if windows.len() >= MAX_ADDRESSES {
+                return None;
+            }
+        }
+        let new = || Window { started_at: now, refused: Vec::new() };
+        let window = windows.entry(client).or_insert_with(new);
+        if now.duration_since(window.started_at) >= WINDOW {
+            *window = new();
+        }
+        Some(window)
+    }
+}
 
 impl RefusedTokens {
-    /// Counts a refused token of this address.
-    pub(in crate::model_services) fn count(&self, client: Client, now: Instant) {
-        let mut windows = self.lock();
-        if windows.len() >= MAX_ADDRESSES && !windows.contains_key(&client) {
-            windows.retain(|_, window| now.duration_since(window.started_at) < WINDOW);
-            if windows.len() >= MAX_ADDRESSES {
+    /// Counts a token of this address that the API server refused.
+    pub(in crate::model_services) fn count(&self, client: Client, token: [u8; 32], now: Instant) {
+        let hash = self.hash(token);
+        let mut state = self.lock();
+        state.accepted.remove(&hash);
+        let Some(window) = state.window(client, now) else { return };
+        let hash = short(hash);
+        if let Some(known) = window.refused.iter_mut().find(|known| known.hash == hash) {
+            known.count = known.count.saturating_add(1);
+        } else if window.refused.len() < MAX_REFUSED {
+            window.refused.push(Refused { hash, count: 1 });
+        }
+    }
+
+    /// Lets a token pass that the API server accepted.
+    pub(in crate::model_services) fn accept(&self, token: [u8; 32], now: Instant) {
+        let hash = self.hash(token);
+        let State { accepted, accepted_evicted_at, .. } = &mut *self.lock();
+        if accepted.len() >= MAX_ACCEPTED && !accepted.contains_key(&hash) {
+            if is_eviction_due(accepted_evicted_at, now) {
+                accepted.retain(|_, used_at| now.duration_since(*used_at) < ACCEPTED_TTL);
+            }
+            if accepted.len() >= MAX_ACCEPTED {
                 return;
             }
         }
-        let window = windows.entry(client).or_insert(Window { started_at: now, refused: 0 });
-        if now.duration_since(window.started_at) >= WINDOW {
-            *window = Window { started_at: now, refused: 0 };
-        }
-        window.refused = window.refused.saturating_add(1);
+        accepted.insert(hash, now);
     }
 
-    /// How long the address is closed out; `None` if it is not.
+    /// How long this token, or any unknown one from this address, is closed out; `None` if it is not.
     pub(in crate::model_services) fn closed_out(
         &self,
         client: Client,
+        token: [u8; 32],
         now: Instant,
     ) -> Option<Duration> {
-        let window = self.lock().get(&client).copied()?;
+        let hash = self.hash(token);
+        let state = self.lock();
+        let is_recent = |used_at: &Instant| now.duration_since(*used_at) < ACCEPTED_TTL;
+        if state.accepted.get(&hash).is_some_and(is_recent) {
+            return None;
+        }
+        let window = state.windows.get(&client)?;
         let left = WINDOW.checked_sub(now.duration_since(window.started_at))?;
-        (window.refused >= MAX_REFUSED && !left.is_zero()).then_some(left)
+        let hash = short(hash);
+        let is_repeated =
+            window.refused.iter().any(|known| known.hash == hash && known.count >= MAX_REPEATED);
+        let is_closed = is_repeated || window.refused.len() >= MAX_REFUSED;
+        (is_closed && !left.is_zero()).then_some(left)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Client, Window>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn hash(&self, token: [u8; 32]) -> u64 {
+        self.key.hash_one(token)
     }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The lower half of a hash.
+fn short(hash: u64) -> u32 {
+    let [a, b, c, d, ..] = hash.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_address_is_closed_out_for_the_rest_of_the_window() {
-        let (refused, now) = (RefusedTokens::default(), Instant::now());
-        let (one, other) = (Client::V4([192, 0, 2, 1].into()), Client::V4([192, 0, 2, 2].into()));
-        for _ in 1..MAX_REFUSED {
-            refused.count(one, now);
-        }
-        assert_eq!(refused.closed_out(one, now), None);
-        let later = now + Duration::from_mins(1);
-        refused.count(one, later);
-        assert_eq!(refused.closed_out(one, later), Some(Duration::from_mins(4)));
-        assert_eq!(refused.closed_out(other, later), None);
-        let end = now + WINDOW;
-        assert_eq!(refused.closed_out(one, end), None);
-        refused.count(one, end);
-        assert_eq!(refused.closed_out(one, end), None);
+    const ONE: Client = Client::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const OTHER: Client = Client::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    fn token(number: usize) -> [u8; 32] {
+        let mut token = [0; 32];
+        token[..8].copy_from_slice(&number.to_le_bytes());
+        token
     }
 
     #[test]
-    fn the_number_of_addresses_is_bounded() {
+    fn an_address_that_tries_different_tokens_is_closed_out_for_the_rest_of_the_window() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        for number in 1..MAX_REFUSED {
+            refused.count(ONE, token(number), now);
+        }
+        assert_eq!(refused.closed_out(ONE, token(0), now), None);
+        let later = now + Duration::from_mins(1);
+        refused.count(ONE, token(MAX_REFUSED), later);
+        assert_eq!(refused.closed_out(ONE, token(0), later), Some(Duration::from_mins(4)));
+        assert_eq!(refused.closed_out(OTHER, token(0), later), None);
+        let end = now + WINDOW;
+        assert_eq!(refused.closed_out(ONE, token(0), end), None);
+        refused.count(ONE, token(0), end);
+        assert_eq!(refused.closed_out(ONE, token(0), end), None);
+    }
+
+    #[test]
+    fn a_broken_client_closes_out_its_own_token_alone() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        for _ in 0..10_000 {
+            refused.count(ONE, token(1), now);
+        }
+        assert_eq!(refused.closed_out(ONE, token(1), now), Some(WINDOW));
+        assert_eq!(refused.closed_out(ONE, token(2), now), None);
+        assert_eq!(refused.closed_out(OTHER, token(1), now), None);
+    }
+
+    #[test]
+    fn a_token_that_was_accepted_recently_passes_until_it_is_refused() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        refused.accept(token(0), now);
+        for number in 1..=MAX_REFUSED {
+            refused.count(ONE, token(number), now);
+        }
+        assert_eq!(refused.closed_out(ONE, token(0), now), None);
+        assert_eq!(refused.closed_out(ONE, token(999), now), Some(WINDOW));
+        refused.count(ONE, token(0), now);
+        assert_eq!(refused.closed_out(ONE, token(0), now), Some(WINDOW));
+
+        let (refused, later) = (RefusedTokens::default(), now + ACCEPTED_TTL);
+        refused.accept(token(0), now);
+        for number in 1..=MAX_REFUSED {
+            refused.count(ONE, token(number), later);
+        }
+        assert_eq!(refused.closed_out(ONE, token(0), later), Some(WINDOW));
+    }
+
+    #[test]
+    fn the_number_of_addresses_and_tokens_is_bounded() {
         let (refused, now) = (RefusedTokens::default(), Instant::now());
         for number in 0..70_000_u32 {
-            refused.count(Client::V4(number.into()), now);
+            refused.count(Client::V4(number.into()), token(1), now);
         }
-        assert_eq!(refused.lock().len(), MAX_ADDRESSES);
-        refused.count(Client::V4(u32::MAX.into()), now + WINDOW);
-        assert_eq!(refused.lock().len(), 1);
+        for number in 0..1000 {
+            refused.count(Client::V4(7_u32.into()), token(number), now);
+            refused.accept(token(number), now);
+        }
+        for number in 0..MAX_ACCEPTED * 2 {
+            refused.accept(token(number), now);
+        }
+        {
+            let state = refused.lock();
+            assert_eq!(state.windows.len(), MAX_ADDRESSES);
+            assert_eq!(state.windows[&Client::V4(7_u32.into())].refused.len(), MAX_REFUSED);
+            assert_eq!(state.accepted.len(), MAX_ACCEPTED);
+        }
+        let later = now + ACCEPTED_TTL;
+        refused.count(Client::V4(u32::MAX.into()), token(usize::MAX), later);
+        refused.accept(token(usize::MAX), later);
+        let state = refused.lock();
+        assert_eq!((state.windows.len(), state.accepted.len()), (1, 1));
     }
 }

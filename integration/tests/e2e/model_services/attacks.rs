@@ -1,5 +1,7 @@
 //! What a caller, or an API server, could do to the broker.
 
+use std::time::{Duration, Instant};
+
 use futures_util::future::join_all;
 use http::{HeaderMap, Method, StatusCode, header};
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
@@ -42,6 +44,30 @@ async fn endless_and_huge_lists_fail_the_request_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_list_of_slow_pages_ends_after_thirty_seconds() {
+    let world = world().await;
+    let client = Client::new(&world);
+    namespace_of(&world, "attacks-slow", "reg", "admin").await;
+    let proxy = world.proxy().unwrap();
+    let endless = json!({"items": [], "metadata": {"continue": "next"}}).to_string();
+    proxy.add(Rule::new(Fault::delay(Duration::from_secs(4))).when(lists_models));
+    let pages = proxy.add(Rule::new(json_answer(endless)).when(lists_models));
+    let started_at = Instant::now();
+    client.get("/aaa/models?namespace=attacks-slow", REG).await.failure(500);
+    assert!(started_at.elapsed() < Duration::from_secs(40), "{:?}", started_at.elapsed());
+    assert!((6..=8).contains(&pages.fired()), "{pages:?}");
+    proxy.clear();
+    let listed = client.get("/aaa/models?namespace=attacks-slow", REG).await;
+    listed.data();
+    let log = world.broker().log().unwrap();
+    let is_it = |line: &&str| line.contains(listed.request_id()) && line.contains("upstream_calls");
+    let line = log.lines().find(is_it).unwrap();
+    // The review, three lists, and whether the namespace exists.
+    assert!(line.contains("attacks-slow"), "{line}");
+    assert!(line.contains("upstream_calls=5") || line.contains("\"upstream_calls\":5"), "{line}");
+}
+
+#[tokio::test]
 async fn an_address_that_tries_tokens_is_closed_out() {
     let world = builder().fault_proxy().start().await.unwrap();
     let client = Client::new(&world);
@@ -55,11 +81,28 @@ async fn an_address_that_tries_tokens_is_closed_out() {
             answer.failure(401);
         }
     }
-    let closed = client.get("/user", REG).await;
+    let closed = client.get("/user", NONE).await;
     closed.failure(429);
     assert!(closed.headers.contains_key("retry-after"), "{closed:?}");
     let series = "tenant_broker_model_services_tokens_refused_total";
     assert!((world.broker().metric(series).await.unwrap() - 100.0).abs() < f64::EPSILON);
+    // The API server accepted this token before.
+    assert_eq!(client.get("/user", REG).await.body, json!({"userId": "reg"}));
+}
+
+#[tokio::test]
+async fn a_client_that_repeats_an_invalid_token_is_closed_out_alone() {
+    let world = builder().fault_proxy().start().await.unwrap();
+    let client = Client::new(&world);
+    for _ in 0..100 {
+        client.get("/user", "expired").await.failure(401);
+    }
+    let closed = client.get("/user", "expired").await;
+    closed.failure(429);
+    assert!(closed.headers.contains_key("retry-after"), "{closed:?}");
+    for (token, user) in [(REG, "reg"), (NONE, "none")] {
+        assert_eq!(client.get("/user", token).await.body, json!({ "userId": user }));
+    }
 }
 
 #[tokio::test]

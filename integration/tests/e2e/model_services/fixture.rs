@@ -223,6 +223,12 @@ impl Client {
         Self { http, base: base.to_owned() }
     }
 
+    /// A client of the services at this base, whose certificate is of this CA (PEM).
+    pub(super) fn with_authority(base: &str, authority: &str) -> Self {
+        let http = integration::http_client::http_client(Some(authority)).unwrap();
+        Self { http, base: base.to_owned() }
+    }
+
     pub(super) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.http.request(method, format!("{}{path}", self.base))
     }

@@ -1,11 +1,13 @@
 //! The listener of model services alone.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
 
 use http::Method;
+use integration::fault_proxy::{Fault, Rule};
 use serde_json::json;
 
-use super::fixture::{Client, REG, answer, builder};
+use super::fixture::{Client, REG, TIMEOUT, answer, builder};
 
 /// An address on loopback whose port is free.
 fn free_address() -> String {
@@ -32,5 +34,42 @@ async fn it_serves_both_prefixes_and_nothing_else() {
     }
     // The same address keeps the broker from starting, and both listeners end with it.
     world.broker().stop().await.unwrap();
+    assert!(own.request(Method::GET, "/healthcheck").send().await.is_err());
+}
+
+#[tokio::test]
+async fn a_drain_lets_its_request_finish_and_it_has_the_certificate() {
+    let address = free_address();
+    let world = builder()
+        .fault_proxy()
+        .tls()
+        .setting("model_services.listen", address.as_str())
+        .start()
+        .await
+        .unwrap();
+    let authority = world.cluster().authority().certificate();
+    let own = Client::with_authority(&format!("https://{address}/api/v1"), authority);
+    assert_eq!(own.get("/user", REG).await.body, json!({"userId": "reg"}));
+    let plain = Client::at(&format!("http://{address}/api/v1"));
+    let plain = plain.request(Method::GET, "/healthcheck").send().await;
+    assert!(plain.is_err(), "it serves without TLS");
+
+    let held = world.proxy().unwrap().add(
+        Rule::new(Fault::delay(Duration::from_secs(3)))
+            .when(|seen| !seen.is_as_broker() && seen.path.ends_with("/selfsubjectreviews")),
+    );
+    let running = {
+        let own = own.clone();
+        tokio::spawn(async move { own.get("/user", REG).await })
+    };
+    let is_held = async {
+        while held.fired() == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, is_held).await.unwrap();
+    let stopped = tokio::join!(world.broker().stop(), running);
+    assert!(stopped.0.unwrap().success());
+    assert_eq!(stopped.1.unwrap().body, json!({"userId": "reg"}));
     assert!(own.request(Method::GET, "/healthcheck").send().await.is_err());
 }

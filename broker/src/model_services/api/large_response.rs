@@ -1,0 +1,130 @@
+//! Large responses. They hold memory until they are sent, because a client may not read them.
+//!
+//! The server closes a connection on which a part of 64 KiB is unsent for a minute. A client that
+//! reads a little faster could keep a large response for hours, so it has a limit for all parts
+//! together, too.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use poem::Response;
+use tokio::time::Instant;
+
+use crate::{
+    base::rate_limit::Client,
+    http::{Body, body},
+    model_services::ModelServices,
+};
+
+/// Size from which a response holds memory until it is sent.
+const LARGE_RESPONSE_BYTES: usize = 16 * 1024;
+/// Length of the parts in which a large response is passed on, in bytes.
+const MAX_PART_BYTES: usize = 64 * 1024;
+/// How long a large response may take to be passed on. After that time the connection, or with
+/// HTTP/2 the stream, is closed.
+const SEND_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// The body of a large response.
+#[derive(Debug)]
+struct LargeBody {
+    rest: Bytes,
+    deadline: Instant,
+}
+
+impl http_body::Body for LargeBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if self.rest.is_empty() {
+            return Poll::Ready(None);
+        }
+        if Instant::now() >= self.deadline {
+            // `clear` would keep the permit.
+            self.rest = Bytes::new();
+            let text = "the client does not read the response in time";
+            return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, text))));
+        }
+        let length = self.rest.len().min(MAX_PART_BYTES);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+/// A body with these bytes, which hold a permit until the last one is sent, and which are passed on
+/// within this time.
+fn large_body<P: Send + Sync + 'static>(bytes: Bytes, permit: P, timeout: Duration) -> Body {
+    let rest = body::hold(bytes, Arc::new(permit));
+    LargeBody { rest, deadline: Instant::now() + timeout }.boxed()
+}
+
+impl ModelServices {
+    /// Lets a large response hold memory until it is sent. That memory is not the one of answers, so
+    /// clients that do not read keep nobody from asking the API server.
+    ///
+    /// # Errors
+    /// Too many large responses to this client, or to all, are not sent yet; the response is larger
+    /// than one client's share.
+    pub(super) async fn hold_memory(&self, response: Response) -> poem::Result<Response> {
+        let (head, body) = response.into_parts();
+        let bytes = body.into_bytes().await?;
+        if bytes.len() < LARGE_RESPONSE_BYTES {
+            return Ok(Response::from_parts(head, bytes.into()));
+        }
+        let unsent = &self.0.limits.unsent;
+        let reservation = unsent.reserve(Client::current(), bytes.len())?;
+        Ok(Response::from_parts(head, large_body(bytes, reservation, SEND_TIMEOUT).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(500);
+
+    #[tokio::test]
+    async fn a_large_response_holds_memory_until_its_last_part_is_sent_or_its_time_is_over() {
+        let length = MAX_PART_BYTES * 2 + 1;
+        let permit = Arc::new(());
+        let new = |timeout| large_body(vec![7; length].into(), Arc::clone(&permit), timeout);
+
+        let mut body = new(SEND_TIMEOUT);
+        let mut received = Vec::new();
+        while let Some(frame) = body.frame().await {
+            assert_eq!(Arc::strong_count(&permit), 2);
+            received.push(frame.unwrap().into_data().unwrap());
+        }
+        let lengths: Vec<usize> = received.iter().map(Bytes::len).collect();
+        assert_eq!(lengths, [MAX_PART_BYTES, MAX_PART_BYTES, 1]);
+        drop((body, received));
+        assert_eq!(Arc::strong_count(&permit), 1);
+
+        let mut body = new(TIMEOUT);
+        assert_eq!(http_body::Body::size_hint(&body).exact(), Some(length as u64));
+        drop(body.frame().await.unwrap().unwrap());
+        tokio::time::sleep(TIMEOUT).await;
+        let late = body.frame().await.unwrap().unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(Arc::strong_count(&permit), 1, "its memory is free");
+        assert!(body.frame().await.is_none());
+    }
+}

@@ -1,0 +1,87 @@
+//! Calls to the API server in flight. Each caller has a share, so that one with many requests leaves
+//! calls to others.
+
+use std::sync::Arc;
+
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+use super::shares::{CallerKey, Shares};
+
+/// Calls of all callers together.
+const MAX_CALLS: usize = 256;
+/// Calls of one user or token.
+const MAX_CALLS_PER_CALLER: usize = 64;
+/// Calls of all tokens from one address, which may be a frontend's.
+const MAX_CALLS_PER_ADDRESS: usize = 128;
+
+/// The calls in flight.
+#[derive(Debug)]
+pub(in crate::model_services) struct Calls {
+    all: Arc<Semaphore>,
+    shares: Shares,
+}
+
+/// The calls that a request may have in flight.
+#[derive(Debug)]
+pub(in crate::model_services) struct RequestCalls(Vec<Arc<Semaphore>>);
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(MAX_CALLS)),
+            shares: Shares::new(MAX_CALLS_PER_CALLER, MAX_CALLS_PER_ADDRESS),
+        }
+    }
+}
+
+impl Calls {
+    /// The calls of a request, which count against the share of each of these.
+    pub(in crate::model_services) fn of_request(&self, callers: &[CallerKey]) -> RequestCalls {
+        let shares = callers.iter().map(|key| self.shares.of(*key));
+        RequestCalls(shares.chain([Arc::clone(&self.all)]).collect())
+    }
+}
+
+impl RequestCalls {
+    /// Waits for the turn of a call; it is in flight until the permits are dropped. A call that waits
+    /// for its caller's share takes nothing of all calls yet.
+    pub(in crate::model_services) async fn turn(
+        &self,
+    ) -> Result<Vec<OwnedSemaphorePermit>, AcquireError> {
+        let mut permits = Vec::with_capacity(self.0.len());
+        for semaphore in &self.0 {
+            permits.push(Arc::clone(semaphore).acquire_owned().await?);
+        }
+        Ok(permits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::base::rate_limit::Client;
+
+    #[test]
+    fn a_caller_leaves_calls_to_others() {
+        let calls = Calls::default();
+        let turns = |callers: &[CallerKey]| {
+            let request = calls.of_request(callers);
+            let turns = std::iter::from_fn(move || request.turn().now_or_never());
+            turns.take(1000).map(Result::unwrap).collect::<Vec<_>>()
+        };
+        let address = |number: u32| CallerKey::Address(Client::V4(number.into()));
+        let held: Vec<_> =
+            (0..4).map(|number| turns(&[CallerKey::Token([number; 32]), address(1)])).collect();
+        let counts: Vec<usize> = held.iter().map(Vec::len).collect();
+        assert_eq!(counts, [64, 64, 0, 0], "two tokens have the share of their address");
+        let user = turns(&[CallerKey::User(uuid::Uuid::from_u128(1))]);
+        assert_eq!(user.len(), 64);
+        let others = turns(&[CallerKey::Token([9; 32]), address(2)]);
+        assert_eq!(others.len(), 64, "256 of all");
+        assert!(turns(&[CallerKey::Token([8; 32]), address(3)]).is_empty());
+        drop(user);
+        assert_eq!(turns(&[CallerKey::Token([8; 32]), address(3)]).len(), 64);
+    }
+}

@@ -1,0 +1,87 @@
+//! Shares of a limit, one for each caller: what one caller takes leaves the rest to others.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use crate::base::rate_limit::Client;
+
+/// Number of callers from which those that use nothing of their share are removed.
+const MIN_CALLERS_TO_EVICT: usize = 1024;
+
+/// A caller for limits: a user of the broker, a Kubernetes token by its SHA-256, or an address, which
+/// may be a frontend's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::model_services) enum CallerKey {
+    User(Uuid),
+    Token([u8; 32]),
+    Address(Client),
+}
+
+/// The shares of all callers who use one.
+#[derive(Debug)]
+pub(super) struct Shares {
+    /// Permits of a user or a token.
+    per_caller: usize,
+    /// Permits of an address.
+    per_address: usize,
+    callers: Mutex<HashMap<CallerKey, Weak<Semaphore>>>,
+}
+
+impl Shares {
+    pub(super) fn new(per_caller: usize, per_address: usize) -> Self {
+        Self { per_caller, per_address, callers: Mutex::default() }
+    }
+
+    /// The share of a caller.
+    pub(super) fn of(&self, key: CallerKey) -> Arc<Semaphore> {
+        let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = callers.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        if callers.len() >= MIN_CALLERS_TO_EVICT {
+            callers.retain(|_, known| known.strong_count() > 0);
+        }
+        let permits = match key {
+            CallerKey::User(_) | CallerKey::Token(_) => self.per_caller,
+            CallerKey::Address(_) => self.per_address,
+        };
+        let new = Arc::new(Semaphore::new(permits));
+        callers.insert(key, Arc::downgrade(&new));
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_has_one_share_while_it_is_used() {
+        let shares = Shares::new(2, 3);
+        for (key, permits) in [
+            (CallerKey::User(Uuid::from_u128(1)), 2),
+            (CallerKey::Token([1; 32]), 2),
+            (CallerKey::Address(Client::Unknown), 3),
+        ] {
+            let share = shares.of(key);
+            assert_eq!(share.available_permits(), permits, "{key:?}");
+            assert!(Arc::ptr_eq(&share, &shares.of(key)), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn callers_who_use_nothing_are_removed() {
+        let shares = Shares::new(2, 3);
+        let held = shares.of(CallerKey::Token([255; 32]));
+        for number in 0..10_000 {
+            drop(shares.of(CallerKey::User(Uuid::from_u128(number))));
+        }
+        assert!(shares.callers.lock().unwrap().len() <= MIN_CALLERS_TO_EVICT);
+        assert!(Arc::ptr_eq(&held, &shares.of(CallerKey::Token([255; 32]))));
+    }
+}
