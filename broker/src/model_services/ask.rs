@@ -37,6 +37,8 @@ pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest answer, all pages of a list together.
 pub(super) const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+/// The largest answer to a write: an object has at most 1.5 MiB, the limit of etcd.
+const MAX_WRITE_ANSWER_BYTES: usize = 2 * 1024 * 1024;
 /// Calls of one request in flight.
 const MAX_CALLS_OF_REQUEST: usize = 16;
 /// Answers from this size on are parsed in a thread of their own, because that takes milliseconds.
@@ -76,6 +78,8 @@ pub(super) struct Call {
     body: Bytes,
     timeout: Duration,
     max_bytes: usize,
+    /// Whether memory for the largest answer is reserved before the call is sent.
+    is_reserved: bool,
 }
 
 impl Call {
@@ -89,20 +93,31 @@ impl Call {
             body: Bytes::new(),
             timeout: CALL_TIMEOUT,
             max_bytes: MAX_ANSWER_BYTES,
+            is_reserved: false,
         }
     }
 
-    /// The creation of an object.
+    /// A review, which changes nothing.
+    pub(super) fn review(
+        kind: CallKind,
+        path_and_query: impl Into<String>,
+        review: &Value,
+    ) -> Self {
+        let body = review.to_string().into();
+        Self { method: Method::POST, body, ..Self::get(kind, path_and_query) }
+    }
+
+    /// The creation of an object. It is sent only if there is memory for the answer.
     pub(super) fn create(
         kind: CallKind,
         path_and_query: impl Into<String>,
         object: &Value,
     ) -> Self {
-        let body = object.to_string().into();
-        Self { method: Method::POST, body, ..Self::get(kind, path_and_query) }
+        let call = Self::review(kind, path_and_query, object);
+        Self { max_bytes: MAX_WRITE_ANSWER_BYTES, is_reserved: true, ..call }
     }
 
-    /// The deletion of an object with this uid.
+    /// The deletion of an object with this uid. It is sent only if there is memory for the answer.
     pub(super) fn delete(kind: CallKind, path: impl Into<String>, uid: &str) -> Self {
         let options = serde_json::json!({
             "apiVersion": "v1",
@@ -183,6 +198,10 @@ impl Answer {
     }
 }
 
+fn too_many_answers() -> Failure {
+    Failure::too_many("too many large answers at once; try again", 2)
+}
+
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(body).map_err(|error| Failure::internal_error(&error))
 }
@@ -206,6 +225,16 @@ impl Asker {
     /// The service that the request is for.
     pub(super) fn services(&self) -> &ModelServices {
         &self.services
+    }
+
+    /// Whether a call with this failure was certainly not carried out: it was not sent, or the API
+    /// server did not accept the token.
+    pub(super) fn is_not_carried_out(&self, failure: &Failure) -> bool {
+        match failure.status() {
+            StatusCode::TOO_MANY_REQUESTS => true,
+            StatusCode::UNAUTHORIZED => matches!(self.sender, Sender::Kubernetes { .. }),
+            _ => false,
+        }
     }
 
     /// The credential that calls are sent with.
@@ -242,6 +271,9 @@ impl Asker {
         let mut body = Vec::new();
         let mut memory = limits.memory.reserve(&self.memory);
         let max_bytes = call.max_bytes;
+        if call.is_reserved && !memory.grow_to(max_bytes) {
+            return Err(too_many_answers());
+        }
         let mut receive = |data: &[u8]| {
             let length = body.len() + data.len();
             if length > max_bytes {
@@ -249,7 +281,7 @@ impl Asker {
             }
             // `Vec` doubles its capacity, so this is what it has at most.
             if !memory.grow_to(length.saturating_mul(2).min(max_bytes)) {
-                return Err(Failure::too_many("too many large answers at once; try again", 2));
+                return Err(too_many_answers());
             }
             body.extend_from_slice(data);
             Ok(())

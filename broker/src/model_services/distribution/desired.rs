@@ -16,6 +16,9 @@ pub(in crate::model_services) const CONFIG_MAP_NAME: &str = "llama-stack-config"
 pub(in crate::model_services) const DASHBOARD_LABEL: &str = "opendatahub.io/dashboard";
 /// Label of the ConfigMap with the name of its `LlamaStackDistribution`.
 pub(in crate::model_services) const DISTRIBUTION_LABEL: &str = "llamastack.io/distribution";
+/// Annotation of the distribution with an identifier of the installation that created it. A request
+/// whose answer was lost recognizes its object by it.
+pub(in crate::model_services) const INSTALLATION_ANNOTATION: &str = "tenant-broker.io/installation";
 const PORT: u16 = 8321;
 
 /// Settings of the server, from the configuration of the broker.
@@ -52,6 +55,7 @@ impl Default for DistributionSettings {
 pub(in crate::model_services) fn distribution(
     settings: &DistributionSettings,
     models: &[ResolvedModel],
+    installation: &str,
 ) -> Value {
     json!({
         "apiVersion": API_VERSION,
@@ -59,7 +63,10 @@ pub(in crate::model_services) fn distribution(
         "metadata": {
             "name": DISTRIBUTION_NAME,
             "labels": {DASHBOARD_LABEL: "true"},
-            "annotations": {"openshift.io/display-name": DISTRIBUTION_NAME},
+            "annotations": {
+                "openshift.io/display-name": DISTRIBUTION_NAME,
+                INSTALLATION_ANNOTATION: installation,
+            },
         },
         "spec": {"replicas": 1, "server": {
             "containerSpec": {
@@ -149,14 +156,15 @@ mod tests {
     fn the_distribution_has_every_field() {
         let models = [model("a", Some("default-token")), model("b", None)];
         assert_eq!(
-            distribution(&DistributionSettings::default(), &models),
+            distribution(&DistributionSettings::default(), &models, "id-1"),
             json!({
                 "apiVersion": "llamastack.io/v1alpha1",
                 "kind": "LlamaStackDistribution",
                 "metadata": {
                     "name": "lsd-genai-playground",
                     "labels": {"opendatahub.io/dashboard": "true"},
-                    "annotations": {"openshift.io/display-name": "lsd-genai-playground"}
+                    "annotations": {"openshift.io/display-name": "lsd-genai-playground",
+                        "tenant-broker.io/installation": "id-1"}
                 },
                 "spec": {
                     "replicas": 1,
@@ -200,7 +208,8 @@ mod tests {
             memory_limit: "4Gi".to_owned(),
             verify_model_tls: true,
         };
-        let container = distribution(&settings, &[])["spec"]["server"]["containerSpec"].take();
+        let container =
+            distribution(&settings, &[], "id-1")["spec"]["server"]["containerSpec"].take();
         assert_eq!(
             container["resources"],
             json!({"requests": {"cpu": "1", "memory": "2Gi"},

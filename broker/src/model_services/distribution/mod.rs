@@ -3,6 +3,7 @@
 
 mod delete;
 mod desired;
+mod failed;
 mod install;
 mod model;
 mod objects;
@@ -12,6 +13,7 @@ mod resolve;
 mod run_yaml;
 mod status;
 mod view;
+mod write;
 
 pub use desired::DistributionSettings;
 pub(super) use request::name_to_delete;

@@ -1,7 +1,11 @@
 //! Audit rows of installations and deletions. The row of a change is durable before the first object
-//! is created or deleted; a second row says that the change failed, or that it was refused.
+//! is created or deleted. A second row says that the change was refused, or what it left when it
+//! failed.
 
-use super::super::{InNamespace, ModelServices, ask::Sender, caller::ApiCaller, failure::Failure};
+use super::{
+    super::{InNamespace, ModelServices, ask::Sender, caller::ApiCaller, failure::Failure},
+    failed::Failed,
+};
 use crate::{
     audit::{self, Action, Event, EventOutcome},
     base::error_chain,
@@ -11,8 +15,8 @@ use crate::{
 
 /// The audit rows of one change.
 #[derive(Debug)]
-pub(super) struct Recorder<'a> {
-    request: &'a InNamespace,
+pub(super) struct Recorder {
+    services: ModelServices,
     event: Event,
     /// What is changed.
     what: String,
@@ -23,11 +27,7 @@ impl InNamespace {
     ///
     /// # Errors
     /// The API server does not say who the caller is.
-    pub(super) async fn recorder(
-        &self,
-        action: Action,
-        what: String,
-    ) -> Result<Recorder<'_>, Failure> {
+    pub(super) async fn recorder(&self, action: Action, what: String) -> Result<Recorder, Failure> {
         let (event, what) = match self.asker().sender() {
             Sender::Session(request) => {
                 let workspace_id = Some(request.workspace_id());
@@ -38,7 +38,7 @@ impl InNamespace {
                 (Event::success(action), format!("Kubernetes user {user}, {what}"))
             }
         };
-        Ok(Recorder { request: self, event, what })
+        Ok(Recorder { services: self.asker().services().clone(), event, what })
     }
 }
 
@@ -73,7 +73,7 @@ impl ModelServices {
     }
 }
 
-impl Recorder<'_> {
+impl Recorder {
     /// Records that the change is about to happen.
     ///
     /// # Errors
@@ -83,33 +83,43 @@ impl Recorder<'_> {
         self.record(event).await
     }
 
-    /// Records a change that failed or was refused, and passes its result on.
+    /// Records a change that was refused, or that failed, and passes its result on. The outcome is
+    /// `refused` only if nothing was changed.
     ///
     /// # Errors
     /// Those of the change.
-    pub(super) async fn finish<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
+    pub(super) async fn finish<T>(self, result: Result<T, Failed>) -> Result<T, Failure> {
         let action = self.event.action.as_str();
-        let metrics = &self.request.asker().services().0.metrics;
-        let Err(failure) = &result else {
-            metrics.action(action, "success");
-            return result;
+        let failed = match result {
+            Ok(done) => {
+                self.services.0.metrics.action(action, "success");
+                return Ok(done);
+            }
+            Err(failed) => failed,
         };
-        metrics.action(action, "refused");
+        let (failure, left) = failed.into_parts();
+        let (outcome, label) = match left {
+            None => (EventOutcome::Refused, "refused"),
+            Some(_) => (self.event.outcome, "success"),
+        };
+        self.services.0.metrics.action(action, label);
         let why = match failure.message() {
             "" => "failed",
             message => message,
         };
-        let reason = Some(format!("{}: {} {why}", self.what, failure.status().as_u16()));
-        let event = Event { outcome: EventOutcome::Refused, reason, ..self.event.clone() };
+        let status = failure.status().as_u16();
+        let left = left.map_or_else(String::new, |left| format!("; {left}"));
+        let reason = Some(format!("{}: {status} {why}{left}", self.what));
+        let event = Event { outcome, reason, ..self.event.clone() };
         if let Err(error) = self.record(event).await {
             tracing::warn!(error = %error, "cannot record a failed change in the audit trail");
         }
-        result
+        Err(failure)
     }
 
     async fn record(&self, event: Event) -> Result<(), Failure> {
-        let services = self.request.asker().services();
-        audit::record_in_own_tx(&services.0.db, &services.0.clock, event)
+        let services = &self.services.0;
+        audit::record_in_own_tx(&services.db, &services.clock, event)
             .await
             .map_err(|error| ApiError::storage(&error).into())
     }
