@@ -117,12 +117,13 @@ impl Call {
         Self { max_bytes: MAX_WRITE_ANSWER_BYTES, is_reserved: true, ..call }
     }
 
-    /// The deletion of an object with this uid. It is sent only if there is memory for the answer.
-    pub(super) fn delete(kind: CallKind, path: impl Into<String>, uid: &str) -> Self {
+    /// The deletion of an object with these `Preconditions`. It is sent only if there is memory for
+    /// the answer.
+    pub(super) fn delete(kind: CallKind, path: impl Into<String>, preconditions: &Value) -> Self {
         let options = serde_json::json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {"uid": uid},
+            "preconditions": preconditions,
         });
         Self { method: Method::DELETE, ..Self::create(kind, path, &options) }
     }

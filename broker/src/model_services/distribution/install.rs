@@ -135,7 +135,13 @@ impl InNamespace {
             // The garbage collector was faster.
             None => {}
             Some(found) if found.is_remainder_of(DISTRIBUTION_NAME, uid) => {
-                self.delete_object(&path, &found.metadata.uid).await?;
+                // The owner is gone only if its name is ours now. Otherwise ours was deleted, and the
+                // ConfigMap is that of another installation.
+                let live = self.metadata(&self.distribution_path(DISTRIBUTION_NAME)).await?;
+                if live.is_none_or(|live| live.metadata.uid != uid) {
+                    return Err(deleted_meanwhile());
+                }
+                self.delete_unchanged(&path, &found).await?;
             }
             Some(_) => return Err(foreign_config_map()),
         }
@@ -160,6 +166,12 @@ impl InNamespace {
 fn exists(name: &str) -> Failure {
     Failure::conflict(format!(
         "there is a LlamaStackDistribution already, {name}; delete it first to install another one"
+    ))
+}
+
+fn deleted_meanwhile() -> Failure {
+    Failure::conflict(format!(
+        "the {KIND} {DISTRIBUTION_NAME} was deleted while it was installed; send the request again"
     ))
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{
     super::{
@@ -52,6 +53,8 @@ pub(super) struct StoredMeta {
     #[serde(deserialize_with = "read")]
     pub(super) uid: String,
     #[serde(deserialize_with = "read")]
+    resource_version: String,
+    #[serde(deserialize_with = "read")]
     deletion_timestamp: String,
     #[serde(deserialize_with = "read")]
     labels: BTreeMap<String, String>,
@@ -85,8 +88,14 @@ impl Metadata {
         self.metadata.labels.get(DASHBOARD_LABEL).is_some_and(|value| value == "true")
     }
 
-    /// Whether it is the ConfigMap of a distribution of this name that exists no more: that one had
-    /// another uid.
+    /// The preconditions of the deletion of exactly this object as it was read.
+    pub(super) fn unchanged(&self) -> Value {
+        let StoredMeta { uid, resource_version, .. } = &self.metadata;
+        json!({"uid": uid, "resourceVersion": resource_version})
+    }
+
+    /// Whether it is the ConfigMap of a distribution of this name with another uid than this one. That
+    /// distribution exists no more if the one with this uid is read afterwards.
     pub(super) fn is_remainder_of(&self, distribution: &str, uid: &str) -> bool {
         let owners = &self.metadata.owner_references;
         let is_of_distribution =
@@ -172,7 +181,7 @@ impl InNamespace {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, from_value, json};
+    use serde_json::from_value;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     super::{
@@ -105,7 +105,29 @@ impl InNamespace {
         path: &ObjectPath,
         uid: &str,
     ) -> Result<(), WriteFailure> {
-        let lost = match self.asker().ask(Call::delete(path.kind, path.object(), uid)).await {
+        self.delete_if(path, uid, &json!({ "uid": uid })).await
+    }
+
+    /// Deletes an object that nobody changed since it was read.
+    ///
+    /// # Errors
+    /// As [`Self::delete_object`]; somebody changed it.
+    pub(super) async fn delete_unchanged(
+        &self,
+        path: &ObjectPath,
+        found: &Metadata,
+    ) -> Result<(), WriteFailure> {
+        self.delete_if(path, &found.metadata.uid, &found.unchanged()).await
+    }
+
+    async fn delete_if(
+        &self,
+        path: &ObjectPath,
+        uid: &str,
+        preconditions: &Value,
+    ) -> Result<(), WriteFailure> {
+        let call = Call::delete(path.kind, path.object(), preconditions);
+        let lost = match self.asker().ask(call).await {
             Ok(answer) if answer.status.is_success() => return Ok(()),
             Ok(answer) if answer.status == http::StatusCode::NOT_FOUND => return Ok(()),
             Ok(answer) if answer.status == http::StatusCode::CONFLICT => {

@@ -315,3 +315,41 @@ async fn a_crash_between_the_two_creates_leaves_what_delete_takes_away() {
     assert!(distribution(&world, namespace).await.is_none());
     client.install(namespace, REG, &["good"]).await.data();
 }
+
+#[tokio::test]
+async fn an_installation_leaves_the_config_map_of_the_one_that_replaced_it() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let namespace = "lsd-replaced";
+    namespace_of(&world, namespace, "reg", "admin").await;
+    ready_model(&admin, namespace, "good").await;
+    // Between the two creations somebody else deletes the distribution and installs another one.
+    let other = client.clone();
+    let replace = Fault::before(move |_| {
+        let client = other.clone();
+        async move {
+            client.delete(namespace, ADM, LSD).await.data();
+            client.install(namespace, ADM, &["good"]).await.data();
+        }
+    });
+    world.proxy().unwrap().add(Rule::new(replace).nth(1).when(|seen: &RecordedRequest| {
+        seen.is(&Method::POST, "/configmaps") && seen.has_token(REG)
+    }));
+    let replaced = client.install(namespace, REG, &["good"]).await;
+    assert!(replaced.failure(409).contains("was deleted while it was installed"), "{replaced:?}");
+    let (lsd, map) = (distribution(&world, namespace).await, config_map(&world, namespace).await);
+    let (lsd, map) = (lsd.unwrap(), map.unwrap());
+    assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], lsd["metadata"]["uid"]);
+    assert!(senders(&world, "delete", namespace, "configmaps").iter().all(|user| user != "reg"));
+    client.delete(namespace, REG, LSD).await.data();
+    // A remainder, whose owner is gone, is replaced.
+    let orphan = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "llama-stack-config", "namespace": namespace,
+        "labels": {"opendatahub.io/dashboard": "true", "llamastack.io/distribution": LSD},
+        "ownerReferences": [{"apiVersion": "llamastack.io/v1alpha1",
+            "kind": "LlamaStackDistribution", "name": LSD,
+            "uid": "00000000-0000-4000-8000-000000000001"}],
+    }});
+    apply(&admin, orphan.to_string()).await;
+    client.install(namespace, REG, &["good"]).await.data();
+}
