@@ -193,9 +193,20 @@ impl Answer {
 
     /// The message of a `Status` in the body, for people: one short line.
     pub(super) fn message(&self) -> String {
-        let status: Option<Value> = serde_json::from_slice(&self.body).ok();
-        let message = status.as_ref().and_then(|status| status["message"].as_str());
-        message.map_or_else(String::new, quoted)
+        self.of_status("message").as_deref().map_or_else(String::new, quoted)
+    }
+
+    /// Whether an object was not created because there is one of its name. The API server answers 409
+    /// for other reasons, too, such as a quota that changed meanwhile.
+    pub(super) fn is_already_exists(&self) -> bool {
+        self.status == StatusCode::CONFLICT
+            && self.of_status("reason").as_deref() == Some("AlreadyExists")
+    }
+
+    /// A text of the `Status` in the body.
+    fn of_status(&self, field: &str) -> Option<String> {
+        let status: Value = serde_json::from_slice(&self.body).ok()?;
+        status[field].as_str().map(str::to_owned)
     }
 }
 

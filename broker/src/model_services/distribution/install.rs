@@ -8,7 +8,8 @@ use tenant_shared::{DISTRIBUTION_NAME, InstallDistributionRequest, InstalledDist
 
 use super::{
     super::{InNamespace, failure::Failure},
-    desired::{self, CONFIG_MAP_NAME, KIND},
+    conflict::{config_map_conflict, deleted_meanwhile},
+    desired::{self, KIND},
     failed::{Failed, run_to_end},
     model::ResolvedModel,
     objects::{Metadata, not_installed},
@@ -54,7 +55,7 @@ impl InNamespace {
     async fn models_to_install(&self, names: &[String]) -> Result<Vec<ResolvedModel>, Failure> {
         let found = self.distributions().await?.ok_or_else(not_installed)?;
         if let Some(existing) = found.first() {
-            return Err(exists(&existing.metadata.name));
+            return Err(self.distribution_exists(&existing.metadata.name).await);
         }
         let resolved = tokio::time::timeout(RESOLVE_TIMEOUT, self.resolve(names)).await;
         resolved.map_err(|_| Failure::internal("the models were not read in time"))?
@@ -116,7 +117,7 @@ impl InNamespace {
             Creation::Refused(answer) => answer,
         };
         let failure = match refused.status {
-            StatusCode::CONFLICT => exists(DISTRIBUTION_NAME),
+            _ if refused.is_already_exists() => self.distribution_exists(DISTRIBUTION_NAME).await,
             StatusCode::NOT_FOUND => not_installed(),
             _ => self.refused("create the LlamaStackDistribution", &refused),
         };
@@ -143,13 +144,12 @@ impl InNamespace {
                 }
                 self.delete_unchanged(&path, &found).await?;
             }
-            Some(_) => return Err(foreign_config_map()),
+            Some(found) => return Err(config_map_conflict(Some(&found))),
         }
         if self.created_config_map(&object, uid).await? {
-            Ok(())
-        } else {
-            Err(foreign_config_map())
+            return Ok(());
         }
+        Err(config_map_conflict(self.metadata(&path).await?.as_ref()))
     }
 
     /// Creates the ConfigMap; `false` if there is one.
@@ -157,26 +157,8 @@ impl InNamespace {
         let path = self.config_map_path();
         match self.create_object(&path, object, |found| found.is_owned_by(uid)).await? {
             Creation::Created(_) => Ok(true),
-            Creation::Refused(answer) if answer.status == StatusCode::CONFLICT => Ok(false),
+            Creation::Refused(answer) if answer.is_already_exists() => Ok(false),
             Creation::Refused(answer) => Err(self.refused("create the ConfigMap", &answer)),
         }
     }
-}
-
-fn exists(name: &str) -> Failure {
-    Failure::conflict(format!(
-        "there is a LlamaStackDistribution already, {name}; delete it first to install another one"
-    ))
-}
-
-fn deleted_meanwhile() -> Failure {
-    Failure::conflict(format!(
-        "the {KIND} {DISTRIBUTION_NAME} was deleted while it was installed; send the request again"
-    ))
-}
-
-fn foreign_config_map() -> Failure {
-    Failure::conflict(format!(
-        "there is a ConfigMap {CONFIG_MAP_NAME} that belongs to something else; delete or rename it"
-    ))
 }

@@ -1,6 +1,7 @@
 //! The Llama Stack of a namespace: a `LlamaStackDistribution` (`llamastack.io/v1alpha1`) and its
 //! ConfigMap.
 
+mod conflict;
 mod delete;
 mod desired;
 mod failed;

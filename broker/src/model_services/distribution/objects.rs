@@ -94,17 +94,22 @@ impl Metadata {
         json!({"uid": uid, "resourceVersion": resource_version})
     }
 
+    /// Whether it is the ConfigMap of a distribution of this name.
+    pub(super) fn is_of_distribution(&self, distribution: &str) -> bool {
+        let label = self.metadata.labels.get(DISTRIBUTION_LABEL);
+        self.is_labelled()
+            && label.is_some_and(|name| name == distribution)
+            && self.owners_of_kind().any(|owner| owner.name == distribution)
+    }
+
     /// Whether it is the ConfigMap of a distribution of this name with another uid than this one. That
     /// distribution exists no more if the one with this uid is read afterwards.
     pub(super) fn is_remainder_of(&self, distribution: &str, uid: &str) -> bool {
-        let owners = &self.metadata.owner_references;
-        let is_of_distribution =
-            self.metadata.labels.get(DISTRIBUTION_LABEL).is_some_and(|name| name == distribution);
-        let mut of_kind = owners.iter().filter(|owner| owner.kind == KIND);
-        self.is_labelled()
-            && is_of_distribution
-            && of_kind.clone().any(|owner| owner.name == distribution)
-            && of_kind.all(|owner| owner.uid != uid)
+        self.is_of_distribution(distribution) && self.owners_of_kind().all(|owner| owner.uid != uid)
+    }
+
+    fn owners_of_kind(&self) -> impl Iterator<Item = &OwnerReference> {
+        self.metadata.owner_references.iter().filter(|owner| owner.kind == KIND)
     }
 }
 
@@ -174,6 +179,9 @@ impl InNamespace {
             StatusCode::UNPROCESSABLE_ENTITY => {
                 Failure::bad_request(format!("the API server refuses to {what}: {said}"))
             }
+            StatusCode::CONFLICT => Failure::conflict(format!(
+                "the API server reports a conflict; send the request again: {said}"
+            )),
             _ => answer.unexpected(),
         }
     }

@@ -257,7 +257,26 @@ async fn a_failure_half_way_leaves_nothing_or_what_delete_takes_away() {
     assert!(refused.failure(409).contains("llama-stack-config"));
     assert!(distribution(&world, namespace).await.is_none());
     assert_eq!(config_map(&world, namespace).await.unwrap()["data"], json!({"a": "b"}));
-    // So does a distribution that is not of this service.
+    let delete = ["delete", "configmap", "llama-stack-config", "-n", namespace];
+    admin.run(delete).await.unwrap().success().unwrap();
+    // The text of another conflict reaches the person, and nothing is there.
+    for end in ["/llamastackdistributions", "/configmaps"] {
+        let body =
+            json!({"reason": "Conflict", "message": "cannot be fulfilled on resourcequotas"});
+        proxy.add(
+            Rule::new(Fault::Respond {
+                status: StatusCode::CONFLICT,
+                headers: http::HeaderMap::new(),
+                body: body.to_string(),
+            })
+            .when(creates(end)),
+        );
+        let refused = client.install(namespace, REG, &["good"]).await;
+        assert!(refused.failure(409).ends_with("cannot be fulfilled on resourcequotas"));
+        proxy.clear();
+        assert!(distribution(&world, namespace).await.is_none());
+    }
+    // A distribution of another name that is not of this service stays as it is.
     let other = json!({"apiVersion": "llamastack.io/v1alpha1", "kind": "LlamaStackDistribution",
         "metadata": {"name": "mine", "namespace": namespace},
         "spec": {"server": {"distribution": {"name": "starter"}}}});
@@ -351,5 +370,33 @@ async fn an_installation_leaves_the_config_map_of_the_one_that_replaced_it() {
             "uid": "00000000-0000-4000-8000-000000000001"}],
     }});
     apply(&admin, orphan.to_string()).await;
+    client.install(namespace, REG, &["good"]).await.data();
+}
+
+#[tokio::test]
+async fn each_conflict_with_a_distribution_says_what_to_do() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let namespace = "lsd-conflicts";
+    namespace_of(&world, namespace, "reg", "admin").await;
+    ready_model(&admin, namespace, "good").await;
+    let mut foreign = json!({"apiVersion": "llamastack.io/v1alpha1",
+        "kind": "LlamaStackDistribution",
+        "metadata": {"name": LSD, "namespace": namespace, "finalizers": ["example.com/wait"]},
+        "spec": {"server": {"distribution": {"name": "starter"}}}});
+    apply(&admin, foreign.to_string()).await;
+    let refused = client.install(namespace, REG, &["good"]).await;
+    assert!(refused.failure(409).contains("did not create"), "{refused:?}");
+    client.delete(namespace, REG, LSD).await.failure(404);
+    foreign["metadata"]["labels"] = json!({"opendatahub.io/dashboard": "true"});
+    apply(&admin, foreign.to_string()).await;
+    let refused = client.install(namespace, REG, &["good"]).await;
+    assert!(refused.failure(409).contains("delete it first"), "{refused:?}");
+    client.delete(namespace, REG, LSD).await.data();
+    let refused = client.install(namespace, REG, &["good"]).await;
+    assert!(refused.failure(409).contains("is being deleted"), "{refused:?}");
+    foreign["metadata"]["finalizers"] = json!([]);
+    apply(&admin, foreign.to_string()).await;
+    assert!(distribution(&world, namespace).await.is_none());
     client.install(namespace, REG, &["good"]).await.data();
 }
