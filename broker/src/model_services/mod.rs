@@ -10,6 +10,7 @@
 //! | `caller`, `kubernetes_token` | the caller of a request, by session or Kubernetes token |
 //! | `ask`, `call_kind`, `list` | calls to the API server as the caller |
 //! | `limits` | limits of requests, calls and memory |
+//! | `refusal_rows` | limit of audit rows of refused changes |
 //! | `review` | who the caller is, and whether they may use a namespace |
 //! | `user` | the caller's name, and settings for a frontend |
 //! | `namespaces` | the namespaces that the caller may read |
@@ -33,6 +34,7 @@ mod limits;
 mod list;
 mod models;
 mod namespaces;
+mod refusal_rows;
 mod review;
 mod settings;
 mod token;
@@ -44,6 +46,7 @@ use self::{
     call_kind::{CallKind, CallOutcome},
     distribution::name_to_delete,
     limits::Limits,
+    refusal_rows::RefusalRows,
 };
 pub use self::{
     distribution::DistributionSettings,
@@ -95,6 +98,7 @@ struct Inner {
     clock: Clock,
     metrics: Metrics,
     limits: Limits,
+    refusal_rows: RefusalRows,
 }
 
 impl ModelServices {
@@ -103,7 +107,18 @@ impl ModelServices {
         let Dependencies { settings, identity, gateway, cluster, db, clock, metrics } =
             dependencies;
         let limits = Limits::new(settings.token_limits);
-        let inner = Inner { settings, identity, gateway, cluster, db, clock, metrics, limits };
+        let refusal_rows = RefusalRows::default();
+        let inner = Inner {
+            settings,
+            identity,
+            gateway,
+            cluster,
+            db,
+            clock,
+            metrics,
+            limits,
+            refusal_rows,
+        };
         Self(Arc::new(inner))
     }
 }

@@ -20,10 +20,10 @@ impl InNamespace {
         name: String,
     ) -> Result<(), Failure> {
         let what = format!("namespace {}, {name}", self.namespace());
-        let recorder = self.recorder(Action::DeleteLlamaStack, what).await?;
+        let mut recorder = self.recorder(Action::DeleteLlamaStack, what).await?;
         let found = match self.distribution_to_delete(&name).await {
             Ok(found) => found,
-            Err(failure) => return recorder.finish(Err(failure.into())).await,
+            Err(failure) => return Err(recorder.fail(failure.into()).await),
         };
         run_to_end(async move {
             recorder.begin().await?;

@@ -39,10 +39,10 @@ impl InNamespace {
             self.namespace(),
             names.join(", ")
         );
-        let recorder = self.recorder(Action::InstallLlamaStack, what).await?;
+        let mut recorder = self.recorder(Action::InstallLlamaStack, what).await?;
         let models = match self.models_to_install(&names).await {
             Ok(models) => models,
-            Err(failure) => return recorder.finish(Err(failure.into())).await,
+            Err(failure) => return Err(recorder.fail(failure.into()).await),
         };
         run_to_end(async move {
             recorder.begin().await?;

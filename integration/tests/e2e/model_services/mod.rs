@@ -10,3 +10,4 @@ mod llama_stack;
 mod lost_answers;
 mod models;
 mod namespaces;
+mod refusals;
