@@ -12,6 +12,7 @@
 //! | `limits` | limits of requests, calls and memory |
 //! | `refusal_rows` | limit of audit rows of refused changes |
 //! | `review` | who the caller is, and whether they may use a namespace |
+//! | `cluster_domain` | the domain of the cluster's routes |
 //! | `user` | the caller's name, and settings for a frontend |
 //! | `namespaces` | the namespaces that the caller may read |
 //! | `models`, `inference`, `lenient` | the models of a namespace, and their conversion to the wire |
@@ -24,6 +25,7 @@ pub mod api;
 mod ask;
 mod call_kind;
 mod caller;
+mod cluster_domain;
 mod distribution;
 mod endpoint;
 mod failure;
@@ -44,6 +46,7 @@ use std::sync::Arc;
 
 use self::{
     call_kind::{CallKind, CallOutcome},
+    cluster_domain::LastRead,
     distribution::name_to_delete,
     limits::Limits,
     refusal_rows::RefusalRows,
@@ -99,6 +102,7 @@ struct Inner {
     metrics: Metrics,
     limits: Limits,
     refusal_rows: RefusalRows,
+    domain: LastRead,
 }
 
 impl ModelServices {
@@ -118,6 +122,7 @@ impl ModelServices {
             metrics,
             limits,
             refusal_rows,
+            domain: LastRead::default(),
         };
         Self(Arc::new(inner))
     }
