@@ -25,7 +25,7 @@ use crate::{
     gateway::{self, Gateway},
     http::MergedPaths,
     identity::{self, Identity},
-    install::{Parameters, PolicyWatcher},
+    install::PolicyWatcher,
     issuer::{self, Issuer},
     model_services::{self, ModelServices},
     tenant::TenantCache,
@@ -48,12 +48,7 @@ fn watchers(
 ) -> (PolicyWatcher, tier_role::RoleWatcher) {
     let watch = PolicyWatcher {
         cluster: cluster.clone(),
-        parameters: Parameters::new(
-            &config.cluster,
-            &config.tiers,
-            &config.tenants,
-            &config.public_url,
-        ),
+        parameters: config.install_parameters(),
         allow_missing: config.cluster.allow_missing_policies,
         interval: Duration::from_secs(u64::from(config.sweep_seconds) * SWEEPS_PER_POLICY_CHECK),
         metrics: metrics.clone(),

@@ -49,6 +49,15 @@ pub enum Field {
 
 /// Number of variants of [`Field`].
 const FIELDS: usize = Field::Cause as usize + 1;
+/// The variants of [`Field`], in the order of their values.
+const ALL_FIELDS: [Field; FIELDS] = [
+    Field::UserId,
+    Field::SessionId,
+    Field::WorkspaceId,
+    Field::Namespace,
+    Field::Code,
+    Field::Cause,
+];
 
 /// The recorded fields of a request.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +83,15 @@ impl Fields {
             Some(earlier) if field == Field::Cause => Some(format!("{earlier}; {value}")),
             _ => Some(value),
         };
+    }
+
+    /// Sets the fields that the other ones have.
+    fn merge(&mut self, other: Self) {
+        for (field, value) in ALL_FIELDS.into_iter().zip(other.texts) {
+            if let Some(value) = value {
+                self.set(field, value);
+            }
+        }
     }
 }
 
@@ -187,6 +205,32 @@ pub fn in_request_context<F: Future>(work: F) -> impl Future<Output = F::Output>
     }
 }
 
+/// Runs a future as a task, which goes on if the current request is dropped because its client
+/// disconnected. Its audit events have the request's id and address, and the fields that it records
+/// are added to the access-log line of the request.
+///
+/// # Errors
+/// The future panicked, or the runtime stops.
+pub async fn spawn_in_request_context<F>(work: F) -> Result<F::Output, tokio::task::JoinError>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let work = in_request_context(async move {
+        let output = work.await;
+        let fields = REQUEST.try_with(RequestContext::take_fields).ok().flatten();
+        (output, fields)
+    });
+    let (output, fields) = tokio::spawn(work).await?;
+    let fields = fields.unwrap_or_default();
+    let _ = REQUEST.try_with(|context| {
+        context.upstream_calls.update(|calls| calls.saturating_add(fields.upstream_calls));
+        if let Ok(mut all) = context.fields.try_borrow_mut() {
+            all.merge(fields);
+        }
+    });
+    Ok(output)
+}
+
 /// Identifier of the current request.
 pub fn request_id() -> Option<String> {
     REQUEST.try_with(|context| context.info.id.clone()).ok()
@@ -245,5 +289,32 @@ mod tests {
             defer_access_log();
         });
         assert!(forwarded.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_spawned_task_goes_on_without_its_request_and_adds_fields_to_it() {
+        let (resume, resumed) = tokio::sync::oneshot::channel::<()>();
+        let (ended, end) = tokio::sync::oneshot::channel();
+        let work = spawn_in_request_context(async move {
+            resumed.await.unwrap();
+            ended.send(request_id()).unwrap();
+        });
+        let dropped = REQUEST.scope(RequestContext::for_tests(), async {
+            let _ = tokio::time::timeout(std::time::Duration::ZERO, work).await;
+        });
+        dropped.await;
+        resume.send(()).unwrap();
+        assert_eq!(end.await.unwrap().as_deref(), Some("r-1"));
+
+        let recorded = REQUEST.scope(RequestContext::for_tests(), async {
+            record_field(Field::Cause, "first");
+            let work = async { record_field(Field::Cause, "second") };
+            spawn_in_request_context(work).await.unwrap();
+            REQUEST.with(RequestContext::take_fields).unwrap()
+        });
+        for (field, index) in ALL_FIELDS.into_iter().zip(0..) {
+            assert_eq!(field as usize, index);
+        }
+        assert_eq!(recorded.await.get(Field::Cause), Some("first; second"));
     }
 }

@@ -281,7 +281,7 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
              the flag out"
         );
     }
-    let parameters = Parameters { capsule_api: args.capsule_api, ..install_parameters(&config) };
+    let parameters = Parameters { capsule_api: args.capsule_api, ..config.install_parameters() };
     let mut manifest = install::manifest(&parameters);
     if args.flow_schema {
         manifest += &install::flow_schemas(&parameters);
@@ -331,15 +331,11 @@ async fn install(args: InstallArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The parameters of the objects in the cluster.
-fn install_parameters(config: &Config) -> Parameters {
-    Parameters::new(&config.cluster, &config.tiers, &config.tenants, &config.public_url)
-}
-
 async fn doctor(config: &Config, output: Output) -> anyhow::Result<ExitCode> {
     let (clock, metrics) = (Clock::system(), Metrics::default());
     let reloader = Reloader::new(clock.clone(), metrics.clone());
     let cluster = Cluster::connect(&config.cluster, clock.clone(), metrics, &reloader).await?;
-    let parameters = install_parameters(config);
+    let parameters = config.install_parameters();
     let mut report = doctor::examine(&cluster, &parameters, &clock).await;
     // Before the first start of the broker there is no database.
     if database_exists(config) {

@@ -16,6 +16,7 @@ mod dry_run;
 mod error;
 mod exec_program;
 mod home;
+mod ingress_domain;
 mod kubernetes_user;
 mod labels;
 mod live_object;
@@ -54,6 +55,7 @@ pub use dry_run::{AccessReview, DryRunResult, ServerFacts, SomeWorkspace};
 pub use error::ClusterError;
 pub use exec_program::ExecError;
 pub use home::HomeState;
+pub use ingress_domain::{CLUSTER_CONFIG, INGRESS, INGRESSES};
 pub use kubernetes_user::KubernetesUser;
 pub use labels::{
     POD_SECURITY, POD_SECURITY_PREFIX, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN, labels_of,

@@ -47,6 +47,7 @@ use crate::{
     cluster::ClusterSettings,
     http::TrustedProxies,
     identity::{BrowserSessions, PersonRules},
+    install::{ModelServicesParameters, Parameters},
     issuer::IssuerSettings,
     model_services::ModelServicesSettings,
     server::TlsFiles,
@@ -109,6 +110,17 @@ pub struct Config {
 }
 
 impl Config {
+    /// Parameters of the objects that `install` makes in the cluster.
+    pub fn install_parameters(&self) -> Parameters {
+        let model_services = ModelServicesParameters {
+            enabled: self.model_services.enabled,
+            reads_cluster_domain: self.model_services.reads_cluster_domain(),
+        };
+        let parameters =
+            Parameters::new(&self.cluster, &self.tiers, &self.tenants, &self.public_url);
+        Parameters { model_services, ..parameters }
+    }
+
     /// Validates the settings.
     ///
     /// # Errors

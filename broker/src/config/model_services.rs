@@ -60,8 +60,9 @@ const CLUSTER_DOMAIN: Setting<ClusterDomain> = Setting::new(
     "model_services.cluster_domain",
     "",
     cluster_domain,
-    "Domain of the cluster's routes that GET /config reports, for example apps.example.com. Empty: \
-     it is not known.",
+    "Domain of the cluster's routes that GET /config reports, for example apps.example.com. auto \
+     reads it from the object cluster of ingresses.config.openshift.io (OpenShift) with the broker's \
+     own credential, for which install adds one right. Empty: it is not known.",
 );
 const DISTRIBUTION: Setting<String> = Setting::new(
     "model_services.distribution",
@@ -204,10 +205,13 @@ fn cluster_domain(text: &str) -> Result<ClusterDomain, String> {
     if text.is_empty() {
         return Ok(ClusterDomain::Unknown);
     }
+    if text == "auto" {
+        return Ok(ClusterDomain::Auto);
+    }
     if text.len() <= 253 && text.split('.').all(tenant_shared::is_dns_label) {
         return Ok(ClusterDomain::Known(text.to_owned()));
     }
-    Err("a domain, for example apps.example.com".to_owned())
+    Err("a domain, for example apps.example.com, or auto".to_owned())
 }
 
 #[cfg(test)]
@@ -233,6 +237,19 @@ mod tests {
         assert_eq!(prefix("token_header = 'X-Forwarded-Access-Token'"), "");
         assert_eq!(prefix("token_header = 'x-token'\ntoken_prefix = 'Token '"), "Token");
         assert_eq!(prefix("token_header = 'Authorization'"), "Bearer");
+    }
+
+    #[test]
+    fn the_domain_is_read_from_the_cluster_only_if_model_services_are_on() {
+        for (lines, reads) in [
+            ("enabled = true\ncluster_domain = 'auto'", true),
+            ("cluster_domain = 'auto'", false),
+            ("enabled = true\ncluster_domain = 'apps.example.com'", false),
+            ("enabled = true", false),
+        ] {
+            let settings = config(lines).unwrap().model_services;
+            assert_eq!(settings.reads_cluster_domain(), reads, "{lines}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod database;
 mod facts;
+mod model_services;
 mod permissions;
 mod policy_checks;
 mod report;
@@ -51,6 +52,12 @@ async fn run_checks(
         tenant_objects::labels(cluster, checks).await?;
         tenant_objects::labelled_bindings(cluster, checks).await?;
         tenant_objects::lists(cluster, parameters, checks).await;
+    }
+    if parameters.model_services.enabled {
+        model_services::rights(cluster, parameters, checks).await?;
+    }
+    if parameters.model_services.reads_cluster_domain {
+        model_services::domain(cluster, checks).await;
     }
     facts::tokens(cluster, clock, checks).await
 }

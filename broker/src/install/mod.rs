@@ -58,7 +58,7 @@ use crate::{
 
 pub use admin::Administrator;
 pub use flow_schema::flow_schemas;
-pub use model_roles::model_roles;
+pub use model_roles::{missing_model_rights, model_roles};
 pub use permission::Permission;
 pub use policy::Policy;
 pub use role::ROLE_NAME;
@@ -96,10 +96,20 @@ pub struct Parameters {
     /// Whether the cluster has Tenants in the API group of Capsule, too (`--capsule-api`). Only the
     /// command line of `install` says so, so nothing that the broker verifies may depend on it.
     pub capsule_api: bool,
+    pub model_services: ModelServicesParameters,
+}
+
+/// What model services need in the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModelServicesParameters {
+    /// Whether the broker serves them.
+    pub enabled: bool,
+    /// Whether the broker reads the domain of the cluster's routes.
+    pub reads_cluster_domain: bool,
 }
 
 impl Parameters {
-    /// Derives the parameters from settings of the broker.
+    /// Derives the parameters from settings of the broker. Model services are off.
     pub fn new(
         cluster: &ClusterSettings,
         tiers: &Tiers,
@@ -128,6 +138,7 @@ impl Parameters {
                 .collect(),
             tenants: tenants.clone(),
             capsule_api: false,
+            model_services: ModelServicesParameters::default(),
         }
     }
 

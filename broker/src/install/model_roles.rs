@@ -54,6 +54,29 @@ pub fn model_roles() -> String {
     yaml
 }
 
+/// The rights of both ClusterRoles that these rules do not grant, each as `VERB RESOURCE.GROUP`. The
+/// rules may be those of a role to which Kubernetes added the ClusterRoles.
+pub fn missing_model_rights(rules: &[PolicyRule]) -> Vec<String> {
+    let mut missing = Vec::new();
+    for ((group, resources), verbs) in [(KSERVE, READ), (LLAMA_STACK, READ), (LLAMA_STACK, WRITE)] {
+        for resource in resources {
+            let verbs = verbs.iter().filter(|verb| !is_granted(rules, verb, group, resource));
+            missing.extend(verbs.map(|verb| format!("{verb} {resource}.{group}")));
+        }
+    }
+    missing
+}
+
+fn is_granted(rules: &[PolicyRule], verb: &str, group: &str, resource: &str) -> bool {
+    let has = |items: &[String], item: &str| items.iter().any(|it| it == item || it == "*");
+    rules.iter().any(|rule| {
+        rule.resource_names.as_ref().is_none_or(Vec::is_empty)
+            && has(rule.api_groups.as_deref().unwrap_or_default(), group)
+            && has(rule.resources.as_deref().unwrap_or_default(), resource)
+            && has(&rule.verbs, verb)
+    })
+}
+
 /// A ClusterRole whose rules Kubernetes adds to these roles.
 fn cluster_role(name: &str, aggregated_to: &[&str], rules: Vec<PolicyRule>) -> ClusterRole {
     let mut metadata = metadata(name);
@@ -79,6 +102,20 @@ fn rule((group, resources): (&str, &[&str]), verbs: &[&str]) -> PolicyRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_rights_are_named() {
+        let all = [rule(KSERVE, READ), rule(LLAMA_STACK, READ), rule(LLAMA_STACK, WRITE)];
+        assert!(missing_model_rights(&all).is_empty());
+        assert!(missing_model_rights(&[rule(("*", &["*"]), &["*"])]).is_empty());
+        assert_eq!(missing_model_rights(&[]).len(), 14);
+        let mut named = all.clone();
+        named[2].resource_names = Some(vec!["one".to_owned()]);
+        let write =
+            ["create", "delete"].map(|it| format!("{it} llamastackdistributions.llamastack.io"));
+        assert_eq!(missing_model_rights(&named), write);
+        assert_eq!(missing_model_rights(&all[..2]), write);
+    }
 
     #[test]
     fn the_roles_of_people() {

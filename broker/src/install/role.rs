@@ -12,7 +12,7 @@ use super::{
     policy::SECOND_BINDING,
     tenant_role,
 };
-use crate::cluster::RBAC;
+use crate::cluster::{CLUSTER_CONFIG, INGRESS, INGRESSES, RBAC};
 
 /// Name of the ClusterRole and of its binding.
 pub const ROLE_NAME: &str = "tenant-broker";
@@ -204,6 +204,15 @@ fn optional_rules(parameters: &Parameters) -> Vec<Rule> {
             ["networkpolicies"],
             vec![],
             &["create", "get", "list"],
+        ));
+    }
+    if parameters.model_services.reads_cluster_domain {
+        rules.push(rule(
+            "read the domain of the cluster's routes (model_services.cluster_domain = \"auto\")",
+            CLUSTER_CONFIG,
+            [INGRESSES],
+            vec![INGRESS.to_owned()],
+            &["get"],
         ));
     }
     rules

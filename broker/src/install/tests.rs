@@ -12,6 +12,7 @@ pub(super) fn parameters(broker: &str) -> Parameters {
         network_policy_tiers: vec![],
         tenants: TenantSettings::default(),
         capsule_api: false,
+        model_services: crate::install::ModelServicesParameters::default(),
     }
 }
 

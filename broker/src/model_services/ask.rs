@@ -39,6 +39,8 @@ pub(super) const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest answer, all pages of a list together.
 pub(super) const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+/// The largest answer to a write: an object has at most 1.5 MiB, the limit of etcd.
+const MAX_WRITE_ANSWER_BYTES: usize = 2 * 1024 * 1024;
 /// Calls of one request in flight.
 const MAX_CALLS_OF_REQUEST: usize = 16;
 /// Answers from this size on are parsed in a thread of their own, because that takes milliseconds.
@@ -79,6 +81,8 @@ pub(super) struct Call {
     body: Bytes,
     timeout: Duration,
     max_bytes: usize,
+    /// Whether memory for the largest answer is reserved before the call is sent.
+    is_reserved: bool,
 }
 
 impl Call {
@@ -92,25 +96,37 @@ impl Call {
             body: Bytes::new(),
             timeout: CALL_TIMEOUT,
             max_bytes: MAX_ANSWER_BYTES,
+            is_reserved: false,
         }
     }
 
-    /// The creation of an object.
+    /// A review, which changes nothing.
+    pub(super) fn review(
+        kind: CallKind,
+        path_and_query: impl Into<String>,
+        review: &Value,
+    ) -> Self {
+        let body = review.to_string().into();
+        Self { method: Method::POST, body, ..Self::get(kind, path_and_query) }
+    }
+
+    /// The creation of an object. It is sent only if there is memory for the answer.
     pub(super) fn create(
         kind: CallKind,
         path_and_query: impl Into<String>,
         object: &Value,
     ) -> Self {
-        let body = object.to_string().into();
-        Self { method: Method::POST, body, ..Self::get(kind, path_and_query) }
+        let call = Self::review(kind, path_and_query, object);
+        Self { max_bytes: MAX_WRITE_ANSWER_BYTES, is_reserved: true, ..call }
     }
 
-    /// The deletion of an object with this uid.
-    pub(super) fn delete(kind: CallKind, path: impl Into<String>, uid: &str) -> Self {
+    /// The deletion of an object with these `Preconditions`. It is sent only if there is memory for
+    /// the answer.
+    pub(super) fn delete(kind: CallKind, path: impl Into<String>, preconditions: &Value) -> Self {
         let options = serde_json::json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {"uid": uid},
+            "preconditions": preconditions,
         });
         Self { method: Method::DELETE, ..Self::create(kind, path, &options) }
     }
@@ -180,20 +196,37 @@ impl Answer {
 
     /// The message of a `Status` in the body, for people: one short line.
     pub(super) fn message(&self) -> String {
-        let status: Option<Status> = serde_json::from_slice(&self.body).ok();
-        status.map_or_else(String::new, |status| quoted(&status.message))
+        quoted(&self.of_status().message)
     }
+
+    /// Whether an object was not created because there is one of its name. The API server answers 409
+    /// for other reasons, too, such as a quota that changed meanwhile.
+    pub(super) fn is_already_exists(&self) -> bool {
+        self.status == StatusCode::CONFLICT && self.of_status().reason == "AlreadyExists"
+    }
+
+    /// The `Status` in the body; empty if there is none.
+    fn of_status(&self) -> Status {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+fn too_many_answers() -> Failure {
+    Failure::too_many("too many large answers at once; try again", 2)
 }
 
 fn not_in_time() -> Failure {
     Failure::internal("the API server did not answer in time")
 }
 
-/// The part of a `Status` that is shown.
-#[derive(Deserialize)]
+/// What is read of a `Status`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Status {
-    #[serde(default, deserialize_with = "read")]
+    #[serde(deserialize_with = "read")]
     message: String,
+    #[serde(deserialize_with = "read")]
+    reason: String,
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
@@ -220,6 +253,16 @@ impl Asker {
     /// The service that the request is for.
     pub(super) fn services(&self) -> &ModelServices {
         &self.services
+    }
+
+    /// Whether a call with this failure was certainly not carried out: it was not sent, or the API
+    /// server did not accept the token.
+    pub(super) fn is_not_carried_out(&self, failure: &Failure) -> bool {
+        match failure.status() {
+            StatusCode::TOO_MANY_REQUESTS => true,
+            StatusCode::UNAUTHORIZED => matches!(self.sender, Sender::Kubernetes { .. }),
+            _ => false,
+        }
     }
 
     /// The credential that calls are sent with.
@@ -273,6 +316,9 @@ impl Asker {
         let mut body: Vec<u8> = Vec::new();
         let mut memory = self.limits.memory.reserve();
         let max_bytes = call.max_bytes;
+        if call.is_reserved && !memory.grow_to(max_bytes) {
+            return Err(too_many_answers());
+        }
         let mut receive = |data: &[u8]| {
             let length = body.len() + data.len();
             if length > max_bytes {
@@ -283,7 +329,7 @@ impl Asker {
                     if length <= SMALL_ANSWER_BYTES { SMALL_ANSWER_BYTES } else { max_bytes };
                 let capacity = length.saturating_mul(2).min(limit).max(length);
                 if !memory.grow_to(capacity) {
-                    return Err(Failure::too_many("too many large answers at once; try again", 2));
+                    return Err(too_many_answers());
                 }
                 body.reserve_exact(capacity - body.len());
             }

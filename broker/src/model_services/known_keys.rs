@@ -29,9 +29,12 @@ pub(super) const ACCOUNT: &str = "kubernetes.io/service-account.name";
 pub(super) const DASHBOARD_LABEL: &str = "opendatahub.io/dashboard";
 /// Label of the ConfigMap with the name of its `LlamaStackDistribution`.
 pub(super) const DISTRIBUTION_LABEL: &str = "llamastack.io/distribution";
+/// Annotation of the distribution with an identifier of the installation that created it. A request
+/// whose answer was lost recognizes its object by it.
+pub(super) const INSTALLATION_ANNOTATION: &str = "tenant-broker.io/installation";
 
 /// The keys that are kept.
-const KNOWN_KEYS: [&str; 10] = [
+const KNOWN_KEYS: [&str; 11] = [
     DISPLAY_NAME,
     DESCRIPTION,
     USE_CASE,
@@ -42,6 +45,7 @@ const KNOWN_KEYS: [&str; 10] = [
     ACCOUNT,
     DASHBOARD_LABEL,
     DISTRIBUTION_LABEL,
+    INSTALLATION_ANNOTATION,
 ];
 
 /// The known ones of an object's labels or annotations, with their values.

@@ -10,7 +10,9 @@
 //! | `caller`, `kubernetes_token` | the caller of a request, by session or Kubernetes token |
 //! | `ask`, `call_kind`, `list` | calls to the API server as the caller |
 //! | `limits`, `time_limit` | limits of requests, calls, memory and time |
+//! | `refusal_rows` | limit of audit rows of refused changes |
 //! | `review` | who the caller is, and whether they may use a namespace |
+//! | `cluster_domain` | the domain of the cluster's routes |
 //! | `user` | the caller's name, and settings for a frontend |
 //! | `namespaces` | the namespaces that the caller may read |
 //! | `models`, `inference` | the models of a namespace, and their conversion to the wire |
@@ -24,6 +26,7 @@ pub mod api;
 mod ask;
 mod call_kind;
 mod caller;
+mod cluster_domain;
 mod distribution;
 mod endpoint;
 mod failure;
@@ -35,6 +38,7 @@ mod limits;
 mod list;
 mod models;
 mod namespaces;
+mod refusal_rows;
 mod review;
 mod settings;
 mod time_limit;
@@ -45,8 +49,10 @@ use std::sync::Arc;
 
 use self::{
     call_kind::{CallKind, CallOutcome},
+    cluster_domain::LastRead,
     distribution::name_to_delete,
     limits::Limits,
+    refusal_rows::RefusalRows,
 };
 pub use self::{
     distribution::DistributionSettings,
@@ -98,6 +104,8 @@ struct Inner {
     clock: Clock,
     metrics: Metrics,
     limits: Limits,
+    refusal_rows: RefusalRows,
+    domain: LastRead,
 }
 
 impl ModelServices {
@@ -106,7 +114,19 @@ impl ModelServices {
         let Dependencies { settings, identity, gateway, cluster, db, clock, metrics } =
             dependencies;
         let limits = Limits::new(settings.token_limits);
-        let inner = Inner { settings, identity, gateway, cluster, db, clock, metrics, limits };
+        let refusal_rows = RefusalRows::default();
+        let inner = Inner {
+            settings,
+            identity,
+            gateway,
+            cluster,
+            db,
+            clock,
+            metrics,
+            limits,
+            refusal_rows,
+            domain: LastRead::default(),
+        };
         Self(Arc::new(inner))
     }
 }

@@ -151,7 +151,7 @@ impl Asker {
             "spec": {"namespace": NO_NAMESPACE},
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
-        let call = Call::create(CallKind::RulesReview, path, &review).timeout(REVIEW_TIMEOUT);
+        let call = Call::review(CallKind::RulesReview, path, &review).timeout(REVIEW_TIMEOUT);
         let answer = self.ask(call).await?;
         if answer.status == StatusCode::FORBIDDEN {
             return Ok(Rules { incomplete: true, ..Rules::default() });

@@ -134,5 +134,5 @@ impl Asker {
 }
 
 fn review_call(kind: CallKind, path: &str, review: &serde_json::Value) -> Call {
-    Call::create(kind, path, review).timeout(REVIEW_TIMEOUT).max_bytes(MAX_REVIEW_BYTES)
+    Call::review(kind, path, review).timeout(REVIEW_TIMEOUT).max_bytes(MAX_REVIEW_BYTES)
 }

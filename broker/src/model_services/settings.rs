@@ -40,6 +40,8 @@ pub enum ClusterDomain {
     Unknown,
     /// The configuration names it.
     Known(String),
+    /// The broker reads it from the cluster (`ingresses.config.openshift.io`).
+    Auto,
 }
 
 /// Requests with one Kubernetes token, in each replica.
@@ -70,4 +72,11 @@ pub struct ModelServicesSettings {
     pub distribution: DistributionSettings,
     /// Limits of each Kubernetes token.
     pub token_limits: TokenLimits,
+}
+
+impl ModelServicesSettings {
+    /// Whether the broker reads the domain of the cluster's routes with its own credential.
+    pub fn reads_cluster_domain(&self) -> bool {
+        self.enabled && self.cluster_domain == ClusterDomain::Auto
+    }
 }

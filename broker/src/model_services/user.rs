@@ -2,7 +2,7 @@
 
 use tenant_shared::{ModelServicesConfig, ModelServicesUser};
 
-use super::{ModelServices, caller::ApiCaller, failure::Failure, settings::ClusterDomain};
+use super::{ModelServices, caller::ApiCaller, failure::Failure};
 use crate::gateway::Verb;
 
 /// Beginning of the user names of ServiceAccounts.
@@ -37,13 +37,10 @@ impl ModelServices {
     /// because nothing else checks it.
     ///
     /// # Errors
-    /// As [`Self::user`].
+    /// As [`Self::user`]; the cluster is to name its domain, and does not.
     pub(super) async fn config(&self, caller: &ApiCaller) -> Result<ModelServicesConfig, Failure> {
         self.user(caller).await?;
-        let cluster_domain = match &self.0.settings.cluster_domain {
-            ClusterDomain::Unknown => None,
-            ClusterDomain::Known(domain) => Some(domain.clone()),
-        };
+        let cluster_domain = self.cluster_domain().await?;
         Ok(ModelServicesConfig { is_custom_lsd: false, cluster_domain })
     }
 }

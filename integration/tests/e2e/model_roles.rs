@@ -135,7 +135,8 @@ fn has_line(finished: &Finished, line: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_right_of_people_on_models_is_needed() {
-    let world = World::builder().own_control_plane().start().await.unwrap();
+    let builder = World::builder().own_control_plane().setting("model_services.enabled", true);
+    let world = builder.start().await.unwrap();
     let admin = world.admin_kubectl().unwrap();
     install_kinds(&admin).await;
     let alice = world.person("alice").await.unwrap();
@@ -145,6 +146,16 @@ async fn every_right_of_people_on_models_is_needed() {
         until(&alice, *right, false).await;
     }
 
+    let doctor = async || {
+        let report = world.broker().run(&["doctor", "-o", "json"]).await.unwrap().stdout;
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let title = "the tiers' role admin has the rights of model services";
+        let mut checks = report["checks"].as_array().into_iter().flatten();
+        checks.find(|it| it["check"] == title).unwrap().clone()
+    };
+    let without = doctor().await;
+    assert_eq!(without["outcome"], "warn", "{without}");
+    assert!(without["detail"].as_str().unwrap().starts_with("it lacks 14 of them"), "{without}");
     let applied = install(&world, &["--apply", "--model-services"]).await.success().unwrap();
     for role in [VIEW, EDIT] {
         has_line(&applied, &format!("ClusterRole {role} created"));
@@ -156,6 +167,7 @@ async fn every_right_of_people_on_models_is_needed() {
     for (_, right) in &all {
         until(&alice, *right, true).await;
     }
+    assert_eq!(doctor().await["outcome"], "pass");
     for (role, right) in &all {
         let of_role = all.iter().filter(|(other, _)| other == role).map(|(_, right)| *right);
         let whole: Vec<Right> = of_role.collect();

@@ -239,6 +239,82 @@ async fn the_rights_to_list_for_members_of_tenants_are_needed() {
     }
 }
 
+/// Model services read the domain of the cluster's routes with it, and `doctor` tries it.
+#[tokio::test]
+async fn the_right_to_read_the_domain_of_the_cluster_is_needed_and_absent_without_the_setting() {
+    let builder = World::builder().own_control_plane().installed("model_services.enabled", true);
+    let builder = builder.installed("model_services.cluster_domain", "auto");
+    let world = builder.start().await.unwrap();
+    let admin = world.admin_kubectl().unwrap();
+    let api = world.person("alice").await.unwrap().api().await.unwrap();
+    let config = async || {
+        let request = api.request(Method::GET, "../../gen-ai/api/v1/config").unwrap();
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let doctor = async |title: &str| {
+        let report = world.broker().run(&["doctor", "-o", "json"]).await.unwrap().stdout;
+        let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+        let mut checks = report["checks"].as_array().into_iter().flatten();
+        checks.find(|it| it["check"] == title).unwrap()["outcome"].clone()
+    };
+    let title = "the cluster names the domain of its routes";
+    // The API server does not serve the kind.
+    let (status, text) = config().await;
+    assert_eq!(status, 404, "{text}");
+    assert!(text.contains("ingresses.config.openshift.io has no object cluster"), "{text}");
+    assert_eq!(doctor(title).await, "fail");
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "ingresses.config.openshift.io"},
+        "spec": {"group": "config.openshift.io", "scope": "Cluster",
+            "names": {"kind": "Ingress", "plural": "ingresses", "singular": "ingress",
+                "listKind": "IngressList"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}}]},
+    });
+    with_object(&admin, &["apply"], definition.to_string()).await.success().unwrap();
+    let object = json!({"apiVersion": "config.openshift.io/v1", "kind": "Ingress",
+        "metadata": {"name": "cluster"}, "spec": {"domain": "apps.example.com"}});
+    probe::until("the object", RIGHTS_TIMEOUT, || async {
+        let applied = with_object(&admin, &["apply"], object.to_string()).await;
+        Ok(if applied.status.success() { Probe::Ready(()) } else { Probe::NotYet(applied.stderr) })
+    })
+    .await
+    .unwrap();
+
+    let role = Role::open(&world).await.unwrap();
+    let is_it = |right: &&Right| right.is("get", "config.openshift.io", "ingresses");
+    let rights: Vec<&Right> = role.rights.iter().filter(is_it).collect();
+    let [right] = rights[..] else { panic!("{rights:?}") };
+    assert_eq!(right.name, "cluster");
+    assert!(role.rights.iter().all(|it| it.group != "config.openshift.io" || it == right));
+    role.without(right).await.unwrap();
+    let until_status = async |expected: u16| {
+        probe::until("the answer", RIGHTS_TIMEOUT, || async {
+            let (status, text) = config().await;
+            Ok(if status == expected { Probe::Ready(text) } else { Probe::NotYet(text) })
+        })
+        .await
+        .unwrap()
+    };
+    until_status(500).await;
+    assert!(world.broker().log().unwrap().contains("run tenant-broker install --apply"));
+    assert_eq!(doctor(title).await, "fail");
+    assert_eq!(doctor("may get ingresses cluster").await, "fail");
+    role.whole(right).await.unwrap();
+    let text = until_status(200).await;
+    assert!(text.contains("\"clusterDomain\":\"apps.example.com\""), "{text}");
+    assert_eq!(doctor(title).await, "pass");
+    assert_eq!(doctor("may get ingresses cluster").await, "pass");
+
+    let builder = World::builder().own_control_plane().installed("model_services.enabled", true);
+    let world = builder.start().await.unwrap();
+    let role = Role::open(&world).await.unwrap();
+    assert!(role.rights.iter().all(|right| right.group != "config.openshift.io"));
+}
+
 /// The API group of Tenants that the broker writes.
 const TENANTS: &str = "tenant-broker.io";
 

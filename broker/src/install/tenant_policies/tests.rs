@@ -18,6 +18,7 @@ fn parameters(change: impl FnOnce(&mut TenantSettings)) -> Parameters {
         network_policy_tiers: vec![],
         tenants,
         capsule_api: false,
+        model_services: crate::install::ModelServicesParameters::default(),
     }
 }
 

@@ -29,7 +29,7 @@ impl Delete {
         request: OptionalJson<DeleteDistributionRequest>,
     ) -> Result<Json<DeletedDistributionAnswer>, Failure> {
         let name = name_to_delete(&request.0.name, name.0.as_deref())?;
-        namespace.0.delete_distribution(&name).await?;
+        namespace.0.delete_distribution(name).await?;
         let data = "LlamaStackDistribution deleted successfully".to_owned();
         Ok(Json(DeletedDistributionAnswer { data: DeletedDistribution { data } }))
     }

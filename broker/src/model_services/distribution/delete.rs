@@ -1,56 +1,65 @@
 //! The deletion of a distribution with its ConfigMap.
 
 use super::{
-    super::{InNamespace, call_kind::CallKind, failure::Failure},
-    desired::{CONFIG_MAP_NAME, KIND},
-    record::Recorder,
+    super::{InNamespace, failure::Failure},
+    desired::KIND,
+    failed::run_to_end,
+    objects::Metadata,
 };
 use crate::audit::Action;
 
 impl InNamespace {
-    /// Deletes the distribution of this name, if it is one of this API's, and its ConfigMap.
+    /// Deletes the distribution of this name, if it is one of this API's, and its ConfigMap. The
+    /// deletion goes on if the client disconnects.
     ///
     /// # Errors
     /// There is no such distribution; the API server refuses the deletion or does not answer; the
     /// audit row cannot be written.
     pub(in crate::model_services) async fn delete_distribution(
-        &self,
-        name: &str,
+        self,
+        name: String,
     ) -> Result<(), Failure> {
         let what = format!("namespace {}, {name}", self.namespace());
-        let recorder = self.recorder(Action::DeleteLlamaStack, what).await?;
-        let deleted = self.delete_recorded(name, &recorder).await;
-        recorder.finish(deleted).await
+        let mut recorder = self.recorder(Action::DeleteLlamaStack, what).await?;
+        let found = match self.distribution_to_delete(&name).await {
+            Ok(found) => found,
+            Err(failure) => return Err(recorder.fail(failure.into()).await),
+        };
+        run_to_end(async move {
+            recorder.begin().await?;
+            let path = self.distribution_path(&name);
+            let deleted = self.delete_object(&path, &found.metadata.uid).await;
+            if deleted.is_ok()
+                && let Err(error) = self.delete_config_map(&found.metadata.uid).await
+            {
+                // The garbage collector takes it, because its owner is gone.
+                tracing::debug!(
+                    namespace = self.namespace(),
+                    error = %error,
+                    "the ConfigMap of a deleted distribution is left to the garbage collector"
+                );
+            }
+            let text = format!("the {KIND} {name} was deleted");
+            recorder.finish(deleted.map_err(|failure| failure.into_failed(&text))).await
+        })
+        .await
     }
 
-    async fn delete_recorded(&self, name: &str, recorder: &Recorder<'_>) -> Result<(), Failure> {
-        let path = format!("{}/{name}", self.distributions_path());
-        let found = self.metadata(CallKind::Distributions, path.clone()).await?;
+    async fn distribution_to_delete(&self, name: &str) -> Result<Metadata, Failure> {
+        let found = self.metadata(&self.distribution_path(name)).await?;
         let found = found.filter(|found| found.is_labelled() && !found.metadata.uid.is_empty());
-        let Some(found) = found else {
-            return Err(Failure::not_found(format!("there is no {KIND} {name} of this service")));
-        };
-        recorder.begin().await?;
-        let uid = found.metadata.uid;
-        self.delete_object(CallKind::Distributions, path, &uid).await?;
-        if let Err(error) = self.delete_config_map(&uid).await {
-            // The garbage collector takes it, because its owner is gone.
-            tracing::debug!(
-                namespace = self.namespace(),
-                error = %error,
-                "the ConfigMap of a deleted distribution is left to the garbage collector"
-            );
-        }
-        Ok(())
+        found
+            .ok_or_else(|| Failure::not_found(format!("there is no {KIND} {name} of this service")))
     }
 
     /// Deletes the ConfigMap of the distribution with this uid.
     async fn delete_config_map(&self, owner_uid: &str) -> Result<(), Failure> {
-        let Some(found) = self.config_map().await? else { return Ok(()) };
-        if !found.metadata.is_owned_by(owner_uid) {
-            return Ok(());
+        let path = self.config_map_path();
+        match self.metadata(&path).await? {
+            Some(found) if found.is_owned_by(owner_uid) => {
+                Ok(self.delete_object(&path, &found.metadata.uid).await?)
+            }
+            _ => Ok(()),
         }
-        let path = format!("{}/{CONFIG_MAP_NAME}", self.config_maps_path());
-        self.delete_object(CallKind::ConfigMap, path, &found.metadata.uid).await
     }
 }

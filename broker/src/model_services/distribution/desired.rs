@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use tenant_shared::DISTRIBUTION_NAME;
 
-pub(in crate::model_services) use super::super::known_keys::{DASHBOARD_LABEL, DISTRIBUTION_LABEL};
+pub(in crate::model_services) use super::super::known_keys::{
+    DASHBOARD_LABEL, DISTRIBUTION_LABEL, INSTALLATION_ANNOTATION,
+};
 use super::{model::ResolvedModel, run_yaml::run_yaml};
 
 /// API version of the kind.
@@ -48,6 +50,7 @@ impl Default for DistributionSettings {
 pub(in crate::model_services) fn distribution(
     settings: &DistributionSettings,
     models: &[ResolvedModel],
+    installation: &str,
 ) -> Value {
     json!({
         "apiVersion": API_VERSION,
@@ -55,7 +58,10 @@ pub(in crate::model_services) fn distribution(
         "metadata": {
             "name": DISTRIBUTION_NAME,
             "labels": {DASHBOARD_LABEL: "true"},
-            "annotations": {"openshift.io/display-name": DISTRIBUTION_NAME},
+            "annotations": {
+                "openshift.io/display-name": DISTRIBUTION_NAME,
+                INSTALLATION_ANNOTATION: installation,
+            },
         },
         "spec": {"replicas": 1, "server": {
             "containerSpec": {
@@ -145,14 +151,15 @@ mod tests {
     fn the_distribution_has_every_field() {
         let models = [model("a", Some("default-token")), model("b", None)];
         assert_eq!(
-            distribution(&DistributionSettings::default(), &models),
+            distribution(&DistributionSettings::default(), &models, "id-1"),
             json!({
                 "apiVersion": "llamastack.io/v1alpha1",
                 "kind": "LlamaStackDistribution",
                 "metadata": {
                     "name": "lsd-genai-playground",
                     "labels": {"opendatahub.io/dashboard": "true"},
-                    "annotations": {"openshift.io/display-name": "lsd-genai-playground"}
+                    "annotations": {"openshift.io/display-name": "lsd-genai-playground",
+                        "tenant-broker.io/installation": "id-1"}
                 },
                 "spec": {
                     "replicas": 1,
@@ -196,7 +203,8 @@ mod tests {
             memory_limit: "4Gi".to_owned(),
             verify_model_tls: true,
         };
-        let container = distribution(&settings, &[])["spec"]["server"]["containerSpec"].take();
+        let container =
+            distribution(&settings, &[], "id-1")["spec"]["server"]["containerSpec"].take();
         assert_eq!(
             container["resources"],
             json!({"requests": {"cpu": "1", "memory": "2Gi"},

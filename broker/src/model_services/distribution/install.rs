@@ -7,12 +7,14 @@ use serde_json::Value;
 use tenant_shared::{DISTRIBUTION_NAME, InstallDistributionRequest, InstalledDistribution};
 
 use super::{
-    super::{InNamespace, ask::Call, call_kind::CallKind, failure::Failure},
-    desired::{self, CONFIG_MAP_NAME},
+    super::{InNamespace, failure::Failure},
+    conflict::{config_map_conflict, deleted_meanwhile},
+    desired::{self, KIND},
+    failed::{Failed, run_to_end},
     model::ResolvedModel,
     objects::{Metadata, not_installed},
-    record::Recorder,
     request::models_of,
+    write::{Creation, WriteFailure},
 };
 use crate::audit::Action;
 
@@ -21,14 +23,14 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl InNamespace {
     /// Creates a distribution for these models. Nothing is created before every model is found; what
-    /// fails later is taken back.
+    /// fails later is taken back. The creation goes on if the client disconnects.
     ///
     /// # Errors
     /// The request is not valid; a model cannot be used; there is a distribution already, or a
     /// ConfigMap of somebody else; the API server refuses an object or does not answer; the audit row
     /// cannot be written.
     pub(in crate::model_services) async fn install(
-        &self,
+        self,
         request: &InstallDistributionRequest,
     ) -> Result<InstalledDistribution, Failure> {
         let names = models_of(request)?;
@@ -37,36 +39,39 @@ impl InNamespace {
             self.namespace(),
             names.join(", ")
         );
-        let recorder = self.recorder(Action::InstallLlamaStack, what).await?;
-        let installed = self.install_recorded(&names, &recorder).await;
-        recorder.finish(installed).await
+        let mut recorder = self.recorder(Action::InstallLlamaStack, what).await?;
+        let models = match self.models_to_install(&names).await {
+            Ok(models) => models,
+            Err(failure) => return Err(recorder.fail(failure.into()).await),
+        };
+        run_to_end(async move {
+            recorder.begin().await?;
+            recorder.finish(self.create_both(&models).await).await
+        })
+        .await
     }
 
-    async fn install_recorded(
-        &self,
-        names: &[String],
-        recorder: &Recorder<'_>,
-    ) -> Result<InstalledDistribution, Failure> {
+    /// The models with these names, unless there is a distribution already.
+    async fn models_to_install(&self, names: &[String]) -> Result<Vec<ResolvedModel>, Failure> {
         let found = self.distributions().await?.ok_or_else(not_installed)?;
         if let Some(existing) = found.first() {
-            return Err(exists(&existing.metadata.name));
+            return Err(self.distribution_exists(&existing.metadata.name).await);
         }
         let resolved = tokio::time::timeout(RESOLVE_TIMEOUT, self.resolve(names)).await;
-        let models =
-            resolved.map_err(|_| Failure::internal("the models were not read in time"))??;
-        recorder.begin().await?;
-        let uid = self.create_distribution(&models).await?;
-        if let Err(failure) = self.create_config_map(&uid, &models).await {
-            let path = format!("{}/{DISTRIBUTION_NAME}", self.distributions_path());
-            let undone = self.delete_object(CallKind::Distributions, path, &uid).await;
-            if let Err(error) = undone {
-                tracing::warn!(
-                    namespace = self.namespace(),
-                    error = %error,
-                    "a distribution without its ConfigMap is left"
-                );
+        resolved.map_err(|_| Failure::internal("the models were not read in time"))?
+    }
+
+    /// Creates the distribution and its ConfigMap. If the second fails, the first is taken back.
+    async fn create_both(&self, models: &[ResolvedModel]) -> Result<InstalledDistribution, Failed> {
+        let uid = self.create_distribution(models).await?;
+        if let Err(failure) = self.create_config_map(&uid, models).await {
+            if self.take_back(&uid).await {
+                return Err(failure.into());
             }
-            return Err(failure);
+            let left = format!(
+                "the {KIND} {DISTRIBUTION_NAME} may be left, perhaps without its ConfigMap; delete it"
+            );
+            return Err(Failed::leaving(failure, left));
         }
         Ok(InstalledDistribution {
             name: DISTRIBUTION_NAME.to_owned(),
@@ -74,68 +79,86 @@ impl InNamespace {
         })
     }
 
-    /// Creates the distribution; returns its uid.
-    async fn create_distribution(&self, models: &[ResolvedModel]) -> Result<String, Failure> {
-        let settings = &self.asker().services().0.settings.distribution;
-        let object = desired::distribution(settings, models);
-        // Unknown fields would be dropped silently.
-        let path = format!("{}?fieldValidation=Strict", self.distributions_path());
-        let answer = self.asker().ask(Call::create(CallKind::Distributions, path, &object)).await?;
-        match answer.status {
-            status if status.is_success() => {
-                let created: Metadata = answer.json().await?;
-                match created.metadata.uid {
-                    uid if uid.is_empty() => {
-                        Err(Failure::internal("the created object has no uid"))
-                    }
-                    uid => Ok(uid),
+    /// Deletes the distribution with this uid; returns whether it is gone. The garbage collector
+    /// takes its ConfigMap.
+    async fn take_back(&self, uid: &str) -> bool {
+        let path = self.distribution_path(DISTRIBUTION_NAME);
+        let error = match self.delete_object(&path, uid).await {
+            Ok(()) => return true,
+            Err(WriteFailure::NotDone(failure)) if failure.status() == StatusCode::CONFLICT => {
+                if self.is_gone(&path, uid).await {
+                    return true;
                 }
+                failure
             }
-            StatusCode::CONFLICT => Err(exists(DISTRIBUTION_NAME)),
-            StatusCode::NOT_FOUND => Err(not_installed()),
-            _ => Err(self.refused("create the LlamaStackDistribution", &answer)),
-        }
+            Err(WriteFailure::NotDone(failure) | WriteFailure::Unknown(failure)) => failure,
+        };
+        tracing::warn!(
+            namespace = self.namespace(),
+            error = %error,
+            "a distribution without its ConfigMap is left"
+        );
+        false
+    }
+
+    /// Creates the distribution; returns its uid.
+    async fn create_distribution(&self, models: &[ResolvedModel]) -> Result<String, Failed> {
+        let services = &self.asker().services().0;
+        let installation = services.clock.random_id().to_string();
+        let object = desired::distribution(&services.settings.distribution, models, &installation);
+        let path = self.distribution_path(DISTRIBUTION_NAME);
+        let is_ours = |found: &Metadata| found.is_of_installation(&installation);
+        let created = self.create_object(&path, &object, is_ours).await;
+        let created = created.map_err(|failure| {
+            failure.into_failed(&format!("the {KIND} {DISTRIBUTION_NAME} was created"))
+        })?;
+        let refused = match created {
+            Creation::Created(created) => return Ok(created.metadata.uid),
+            Creation::Refused(answer) => answer,
+        };
+        let failure = match refused.status {
+            _ if refused.is_already_exists() => self.distribution_exists(DISTRIBUTION_NAME).await,
+            StatusCode::NOT_FOUND => not_installed(),
+            _ => self.refused("create the LlamaStackDistribution", &refused),
+        };
+        Err(failure.into())
     }
 
     /// Creates the ConfigMap of the distribution with this uid, in the place of one that an earlier
     /// distribution left.
     async fn create_config_map(&self, uid: &str, models: &[ResolvedModel]) -> Result<(), Failure> {
         let object = desired::config_map(uid, models);
-        if self.created_config_map(&object).await? {
+        if self.created_config_map(&object, uid).await? {
             return Ok(());
         }
-        match self.config_map().await? {
+        let path = self.config_map_path();
+        match self.metadata(&path).await? {
             // The garbage collector was faster.
             None => {}
             Some(found) if found.is_remainder_of(DISTRIBUTION_NAME, uid) => {
-                let path = format!("{}/{CONFIG_MAP_NAME}", self.config_maps_path());
-                self.delete_object(CallKind::ConfigMap, path, &found.metadata.uid).await?;
+                // The owner is gone only if its name is ours now. Otherwise ours was deleted, and the
+                // ConfigMap is that of another installation.
+                let live = self.metadata(&self.distribution_path(DISTRIBUTION_NAME)).await?;
+                if live.is_none_or(|live| live.metadata.uid != uid) {
+                    return Err(deleted_meanwhile());
+                }
+                self.delete_unchanged(&path, &found).await?;
             }
-            Some(_) => return Err(foreign_config_map()),
+            Some(found) => return Err(config_map_conflict(Some(&found))),
         }
-        if self.created_config_map(&object).await? { Ok(()) } else { Err(foreign_config_map()) }
+        if self.created_config_map(&object, uid).await? {
+            return Ok(());
+        }
+        Err(config_map_conflict(self.metadata(&path).await?.as_ref()))
     }
 
     /// Creates the ConfigMap; `false` if there is one.
-    async fn created_config_map(&self, object: &Value) -> Result<bool, Failure> {
-        let path = format!("{}?fieldValidation=Strict", self.config_maps_path());
-        let answer = self.asker().ask(Call::create(CallKind::ConfigMap, path, object)).await?;
-        match answer.status {
-            status if status.is_success() => Ok(true),
-            StatusCode::CONFLICT => Ok(false),
-            _ => Err(self.refused("create the ConfigMap", &answer)),
+    async fn created_config_map(&self, object: &Value, uid: &str) -> Result<bool, Failure> {
+        let path = self.config_map_path();
+        match self.create_object(&path, object, |found| found.is_owned_by(uid)).await? {
+            Creation::Created(_) => Ok(true),
+            Creation::Refused(answer) if answer.is_already_exists() => Ok(false),
+            Creation::Refused(answer) => Err(self.refused("create the ConfigMap", &answer)),
         }
     }
-}
-
-fn exists(name: &str) -> Failure {
-    Failure::conflict(format!(
-        "there is a LlamaStackDistribution already, {name}; delete it first to install another one"
-    ))
-}
-
-fn foreign_config_map() -> Failure {
-    Failure::conflict(format!(
-        "there is a ConfigMap {CONFIG_MAP_NAME} that belongs to something else; delete or rename it"
-    ))
 }

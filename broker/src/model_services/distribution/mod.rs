@@ -1,8 +1,10 @@
 //! The Llama Stack of a namespace: a `LlamaStackDistribution` (`llamastack.io/v1alpha1`) and its
 //! ConfigMap.
 
+mod conflict;
 mod delete;
 mod desired;
+mod failed;
 mod install;
 mod model;
 mod objects;
@@ -12,6 +14,7 @@ mod resolve;
 mod run_yaml;
 mod status;
 mod view;
+mod write;
 
 pub use desired::DistributionSettings;
 pub(super) use request::name_to_delete;

@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::{
     super::{
@@ -9,39 +10,105 @@ use super::{
         ask::{Answer, Call},
         call_kind::CallKind,
         failure::Failure,
-        inference::ObjectMeta,
-        lenient::read,
+        inference::OwnerReference,
+        known_keys::KnownKeys,
+        lenient::{lenient_objects, read},
         list::{List, Listed},
     },
-    desired::{CONFIG_MAP_NAME, DASHBOARD_LABEL, DISTRIBUTION_LABEL, KIND},
+    desired::{
+        CONFIG_MAP_NAME, DASHBOARD_LABEL, DISTRIBUTION_LABEL, INSTALLATION_ANNOTATION, KIND,
+    },
     view::LlamaStackDistribution,
 };
 
-/// The metadata of an object.
+/// The path of an object of the namespace.
+#[derive(Debug)]
+pub(super) struct ObjectPath {
+    pub(super) kind: CallKind,
+    /// Path of the objects of the kind.
+    pub(super) collection: String,
+    pub(super) name: String,
+}
+
+impl ObjectPath {
+    /// Path of the object.
+    pub(super) fn object(&self) -> String {
+        format!("{}/{}", self.collection, self.name)
+    }
+}
+
+/// An object of which only the metadata is read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Metadata {
     #[serde(deserialize_with = "read")]
-    pub(super) metadata: ObjectMeta,
+    pub(super) metadata: StoredMeta,
 }
 
+/// The metadata of a stored object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct StoredMeta {
+    #[serde(deserialize_with = "read")]
+    pub(super) uid: String,
+    #[serde(deserialize_with = "read")]
+    resource_version: String,
+    #[serde(deserialize_with = "read")]
+    deletion_timestamp: String,
+    #[serde(deserialize_with = "read")]
+    labels: KnownKeys,
+    #[serde(deserialize_with = "read")]
+    annotations: KnownKeys,
+    #[serde(deserialize_with = "read")]
+    owner_references: Vec<OwnerReference>,
+}
+
+lenient_objects!(StoredMeta);
+
 impl Metadata {
-    /// Whether the object is one of this API's.
-    pub(super) fn is_labelled(&self) -> bool {
-        self.metadata.labels.get(DASHBOARD_LABEL).is_some_and(|value| value == "true")
+    /// Whether it waits for finalizers.
+    pub(super) fn is_being_deleted(&self) -> bool {
+        !self.metadata.deletion_timestamp.is_empty()
     }
 
-    /// Whether it is the ConfigMap of a distribution of this name that exists no more: that one had
-    /// another uid.
-    pub(super) fn is_remainder_of(&self, distribution: &str, uid: &str) -> bool {
-        let owners = &self.metadata.owner_references;
-        let is_of_distribution =
-            self.metadata.labels.get(DISTRIBUTION_LABEL).is_some_and(|name| name == distribution);
-        let mut of_kind = owners.iter().filter(|owner| owner.kind == KIND);
+    /// Whether this installation created the object.
+    pub(super) fn is_of_installation(&self, installation: &str) -> bool {
+        let annotation = self.metadata.annotations.get(INSTALLATION_ANNOTATION);
+        annotation == Some(installation)
+    }
+
+    /// Whether an object with this uid owns it.
+    pub(super) fn is_owned_by(&self, uid: &str) -> bool {
+        !uid.is_empty() && self.metadata.owner_references.iter().any(|owner| owner.uid == uid)
+    }
+
+    /// Whether the object is one of this API's.
+    pub(super) fn is_labelled(&self) -> bool {
+        self.metadata.labels.get(DASHBOARD_LABEL) == Some("true")
+    }
+
+    /// The preconditions of the deletion of exactly this object as it was read.
+    pub(super) fn unchanged(&self) -> Value {
+        let StoredMeta { uid, resource_version, .. } = &self.metadata;
+        json!({"uid": uid, "resourceVersion": resource_version})
+    }
+
+    /// Whether it is the ConfigMap of a distribution of this name.
+    pub(super) fn is_of_distribution(&self, distribution: &str) -> bool {
+        let label = self.metadata.labels.get(DISTRIBUTION_LABEL);
         self.is_labelled()
-            && is_of_distribution
-            && of_kind.clone().any(|owner| owner.name == distribution)
-            && of_kind.all(|owner| owner.uid != uid)
+            && label == Some(distribution)
+            && self.owners_of_kind().any(|owner| owner.name == distribution)
+    }
+
+    /// Whether it is the ConfigMap of a distribution of this name with another uid than this one. That
+    /// distribution exists no more if the one with this uid is read afterwards.
+    pub(super) fn is_remainder_of(&self, distribution: &str, uid: &str) -> bool {
+        self.is_of_distribution(distribution) && self.owners_of_kind().all(|owner| owner.uid != uid)
+    }
+
+    fn owners_of_kind(&self) -> impl Iterator<Item = &OwnerReference> {
+        self.metadata.owner_references.iter().filter(|owner| owner.kind == KIND)
     }
 }
 
@@ -51,15 +118,18 @@ pub(super) fn not_installed() -> Failure {
 }
 
 impl InNamespace {
-    /// Path of the distributions of the namespace.
-    pub(super) fn distributions_path(&self) -> String {
-        let namespace = self.namespace();
-        format!("/apis/llamastack.io/v1alpha1/namespaces/{namespace}/llamastackdistributions")
+    /// Path of the distribution of this name.
+    pub(super) fn distribution_path(&self, name: &str) -> ObjectPath {
+        let (namespace, name) = (self.namespace(), name.to_owned());
+        let collection =
+            format!("/apis/llamastack.io/v1alpha1/namespaces/{namespace}/llamastackdistributions");
+        ObjectPath { kind: CallKind::Distributions, collection, name }
     }
 
-    /// Path of the ConfigMaps of the namespace.
-    pub(super) fn config_maps_path(&self) -> String {
-        format!("/api/v1/namespaces/{}/configmaps", self.namespace())
+    /// Path of the ConfigMap of a distribution.
+    pub(super) fn config_map_path(&self) -> ObjectPath {
+        let collection = format!("/api/v1/namespaces/{}/configmaps", self.namespace());
+        ObjectPath { kind: CallKind::ConfigMap, collection, name: CONFIG_MAP_NAME.to_owned() }
     }
 
     /// The distributions of this API in the namespace, by name; `None` if the kind is not installed.
@@ -69,7 +139,7 @@ impl InNamespace {
     pub(super) async fn distributions(
         &self,
     ) -> Result<Option<Vec<LlamaStackDistribution>>, Failure> {
-        let list = List::new(CallKind::Distributions, self.distributions_path())
+        let list = List::new(CallKind::Distributions, self.distribution_path("").collection)
             .labels(format!("{DASHBOARD_LABEL}=true"));
         match self.asker().list::<LlamaStackDistribution>(&list).await? {
             Listed::Objects(mut found) => {
@@ -88,46 +158,12 @@ impl InNamespace {
     ///
     /// # Errors
     /// The caller may not read it; the API server does not answer.
-    pub(super) async fn metadata(
-        &self,
-        kind: CallKind,
-        path: String,
-    ) -> Result<Option<Metadata>, Failure> {
-        let answer = self.asker().ask(Call::get(kind, path)).await?;
+    pub(super) async fn metadata(&self, path: &ObjectPath) -> Result<Option<Metadata>, Failure> {
+        let answer = self.asker().ask(Call::get(path.kind, path.object())).await?;
         match answer.status {
             StatusCode::OK => answer.json().await.map(Some),
             StatusCode::NOT_FOUND => Ok(None),
             _ => Err(self.refused("read it", &answer)),
-        }
-    }
-
-    /// The metadata of the ConfigMap of a distribution.
-    ///
-    /// # Errors
-    /// As [`Self::metadata`].
-    pub(super) async fn config_map(&self) -> Result<Option<Metadata>, Failure> {
-        let path = format!("{}/{CONFIG_MAP_NAME}", self.config_maps_path());
-        self.metadata(CallKind::ConfigMap, path).await
-    }
-
-    /// Deletes an object with this uid. It is done if it does not exist any more.
-    ///
-    /// # Errors
-    /// The API server refuses it or does not answer; there is another object of the name.
-    pub(super) async fn delete_object(
-        &self,
-        kind: CallKind,
-        path: String,
-        uid: &str,
-    ) -> Result<(), Failure> {
-        let answer = self.asker().ask(Call::delete(kind, path, uid)).await?;
-        match answer.status {
-            status if status.is_success() => Ok(()),
-            StatusCode::NOT_FOUND => Ok(()),
-            StatusCode::CONFLICT => {
-                Err(Failure::conflict("the object was replaced meanwhile; send the request again"))
-            }
-            _ => Err(self.refused("delete it", &answer)),
         }
     }
 
@@ -142,6 +178,9 @@ impl InNamespace {
             StatusCode::UNPROCESSABLE_ENTITY => {
                 Failure::bad_request(format!("the API server refuses to {what}: {said}"))
             }
+            StatusCode::CONFLICT => Failure::conflict(format!(
+                "the API server reports a conflict; send the request again: {said}"
+            )),
             _ => answer.unexpected(),
         }
     }
@@ -149,7 +188,7 @@ impl InNamespace {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, from_value, json};
+    use serde_json::from_value;
 
     use super::*;
 

@@ -1,45 +1,60 @@
 //! Audit rows of installations and deletions. The row of a change is durable before the first object
-//! is created or deleted; a second row says that the change failed, or that it was refused.
+//! is created or deleted. A second row says that the change was refused, or what it left when it
+//! failed. Rows of changes that were refused before the first row are limited in number.
 
-use super::super::{InNamespace, ModelServices, ask::Sender, caller::ApiCaller, failure::Failure};
+use std::time::Instant;
+
+use super::{
+    super::{InNamespace, ModelServices, ask::Sender, caller::ApiCaller, failure::Failure},
+    failed::Failed,
+};
 use crate::{
     audit::{self, Action, Event, EventOutcome},
-    base::error_chain,
+    base::{error_chain, rate_limit::Client},
     gateway::Verb,
     http::ApiError,
 };
 
 /// The audit rows of one change.
 #[derive(Debug)]
-pub(super) struct Recorder<'a> {
-    request: &'a InNamespace,
+pub(super) struct Recorder {
+    services: ModelServices,
     event: Event,
     /// What is changed.
     what: String,
+    /// Whether the row of the change is written.
+    has_begun: bool,
 }
+
+/// The user in rows about a caller whom the API server does not name.
+const UNKNOWN_USER: &str = "unknown";
 
 impl InNamespace {
     /// The recorder of a change. The row of a caller with a Kubernetes token names its user.
     ///
     /// # Errors
-    /// The API server does not say who the caller is.
-    pub(super) async fn recorder(
-        &self,
-        action: Action,
-        what: String,
-    ) -> Result<Recorder<'_>, Failure> {
-        let (event, what) = match self.asker().sender() {
+    /// The API server does not say who the caller is, which is recorded.
+    pub(super) async fn recorder(&self, action: Action, what: String) -> Result<Recorder, Failure> {
+        let services = self.asker().services().clone();
+        let of = |event, what| Recorder { services, event, what, has_begun: false };
+        match self.asker().sender() {
             Sender::Session(request) => {
                 let workspace_id = Some(request.workspace_id());
-                (Event { workspace_id, ..request.caller().event(action) }, what)
+                Ok(of(Event { workspace_id, ..request.caller().event(action) }, what))
             }
-            Sender::Kubernetes { .. } => {
-                let user = self.asker().who_am_i().await?.user;
-                (Event::success(action), format!("Kubernetes user {user}, {what}"))
-            }
-        };
-        Ok(Recorder { request: self, event, what })
+            Sender::Kubernetes { .. } => match self.asker().who_am_i().await {
+                Ok(user) => Ok(of(Event::success(action), by_user(&user.user, &what))),
+                Err(failure) => {
+                    let recorder = of(Event::success(action), by_user(UNKNOWN_USER, &what));
+                    Err(recorder.fail(failure.into()).await)
+                }
+            },
+        }
     }
+}
+
+fn by_user(user: &str, what: &str) -> String {
+    format!("Kubernetes user {user}, {what}")
 }
 
 impl ModelServices {
@@ -52,18 +67,21 @@ impl ModelServices {
         namespace: &str,
         failure: &Failure,
     ) {
-        let (event, who) = match caller {
-            ApiCaller::Session(session) => (session.caller().event(action), String::new()),
+        self.0.metrics.action(action.as_str(), "refused");
+        let Some(omitted) = self.0.refusal_rows.take(Client::current(), Instant::now()) else {
+            return;
+        };
+        let what = format!("namespace {namespace}");
+        let (event, what) = match caller {
+            ApiCaller::Session(session) => (session.caller().event(action), what),
             ApiCaller::Kubernetes(_) => {
-                let Ok(asker) = caller.begin(self, None, Verb::Get).await else { return };
-                let Ok(user) = asker.who_am_i().await else { return };
-                (Event::success(action), format!("Kubernetes user {}, ", user.user))
+                let user = self.user_of(caller).await;
+                (Event::success(action), by_user(user.as_deref().unwrap_or(UNKNOWN_USER), &what))
             }
         };
-        self.0.metrics.action(action.as_str(), "refused");
-        let status = failure.status().as_u16();
-        let reason = format!("{who}namespace {namespace}: {status} {}", failure.message());
-        let event = Event { outcome: EventOutcome::Refused, reason: Some(reason), ..event };
+        let reason = format!("{what}: {} {}", failure.status().as_u16(), failure.message());
+        let reason = Some(with_omitted(reason, omitted));
+        let event = Event { outcome: EventOutcome::Refused, reason, ..event };
         if let Err(error) = audit::record_in_own_tx(&self.0.db, &self.0.clock, event).await {
             tracing::warn!(
                 error = error_chain(&error),
@@ -71,45 +89,81 @@ impl ModelServices {
             );
         }
     }
+
+    /// The Kubernetes user of a caller; `None` if a limit or the API server keeps it from being known.
+    async fn user_of(&self, caller: &ApiCaller) -> Option<String> {
+        let asker = caller.begin(self, None, Verb::Get).await.ok()?;
+        Some(asker.who_am_i().await.ok()?.user)
+    }
 }
 
-impl Recorder<'_> {
+/// The reason of a row, with the number of rows that were omitted before it.
+fn with_omitted(reason: String, omitted: u64) -> String {
+    match omitted {
+        0 => reason,
+        _ => format!("{reason}; {omitted} refusals before this one have no row"),
+    }
+}
+
+impl Recorder {
     /// Records that the change is about to happen.
     ///
     /// # Errors
     /// The database failed: the change must not happen.
-    pub(super) async fn begin(&self) -> Result<(), Failure> {
+    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         let event = Event { reason: Some(self.what.clone()), ..self.event.clone() };
-        self.record(event).await
+        self.record(event).await?;
+        self.has_begun = true;
+        Ok(())
     }
 
-    /// Records a change that failed or was refused, and passes its result on.
+    /// Records a change that was refused, or that failed, and passes its result on.
     ///
     /// # Errors
     /// Those of the change.
-    pub(super) async fn finish<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
-        let action = self.event.action.as_str();
-        let metrics = &self.request.asker().services().0.metrics;
-        let Err(failure) = &result else {
-            metrics.action(action, "success");
-            return result;
+    pub(super) async fn finish<T>(self, result: Result<T, Failed>) -> Result<T, Failure> {
+        match result {
+            Ok(done) => {
+                self.services.0.metrics.action(self.event.action.as_str(), "success");
+                Ok(done)
+            }
+            Err(failed) => Err(self.fail(failed).await),
+        }
+    }
+
+    /// Records a change that was refused, or that failed; returns its failure. The outcome is
+    /// `refused` only if nothing was changed.
+    pub(super) async fn fail(self, failed: Failed) -> Failure {
+        let services = &self.services.0;
+        let (failure, left) = failed.into_parts();
+        let (outcome, label) = match left {
+            None => (EventOutcome::Refused, "refused"),
+            Some(_) => (self.event.outcome, "success"),
         };
-        metrics.action(action, "refused");
+        services.metrics.action(self.event.action.as_str(), label);
+        let omitted = if self.has_begun {
+            Some(0)
+        } else {
+            services.refusal_rows.take(Client::current(), Instant::now())
+        };
+        let Some(omitted) = omitted else { return failure };
         let why = match failure.message() {
             "" => "failed",
             message => message,
         };
-        let reason = Some(format!("{}: {} {why}", self.what, failure.status().as_u16()));
-        let event = Event { outcome: EventOutcome::Refused, reason, ..self.event.clone() };
+        let status = failure.status().as_u16();
+        let left = left.map_or_else(String::new, |left| format!("; {left}"));
+        let reason = with_omitted(format!("{}: {status} {why}{left}", self.what), omitted);
+        let event = Event { outcome, reason: Some(reason), ..self.event.clone() };
         if let Err(error) = self.record(event).await {
             tracing::warn!(error = %error, "cannot record a failed change in the audit trail");
         }
-        result
+        failure
     }
 
     async fn record(&self, event: Event) -> Result<(), Failure> {
-        let services = self.request.asker().services();
-        audit::record_in_own_tx(&services.0.db, &services.0.clock, event)
+        let services = &self.services.0;
+        audit::record_in_own_tx(&services.db, &services.clock, event)
             .await
             .map_err(|error| ApiError::storage(&error).into())
     }

@@ -13,21 +13,21 @@ use super::fixture::{
 };
 use crate::object;
 
-const LSD: &str = "lsd-genai-playground";
+pub(super) const LSD: &str = "lsd-genai-playground";
 
 /// Creates a model with an address.
-async fn ready_model(admin: &Kubectl, namespace: &str, name: &str) {
+pub(super) async fn ready_model(admin: &Kubectl, namespace: &str, name: &str) {
     let url = format!("https://{name}.{namespace}.svc.cluster.local");
     let status =
         json!({"address": {"url": url}, "conditions": [{"type": "Ready", "status": "True"}]});
     create_with_status(admin, &model(namespace, name), &status).await;
 }
 
-async fn distribution(world: &World, namespace: &str) -> Option<Value> {
+pub(super) async fn distribution(world: &World, namespace: &str) -> Option<Value> {
     object(world, &["llamastackdistribution", LSD, "-n", namespace]).await.unwrap()
 }
 
-async fn config_map(world: &World, namespace: &str) -> Option<Value> {
+pub(super) async fn config_map(world: &World, namespace: &str) -> Option<Value> {
     object(world, &["configmap", "llama-stack-config", "-n", namespace]).await.unwrap()
 }
 
@@ -228,23 +228,15 @@ async fn a_failure_half_way_leaves_nothing_or_what_delete_takes_away() {
         Fault::respond(StatusCode::FORBIDDEN),
         Fault::respond(StatusCode::INTERNAL_SERVER_ERROR),
         Fault::CutBefore,
-        Fault::CutAfter,
     ] {
         proxy.add(Rule::new(fault).when(creates("/configmaps")));
         let failed = client.install(namespace, REG, &["good"]).await;
         assert!([403, 500].contains(&failed.status.as_u16()), "{failed:?}");
         proxy.clear();
         assert!(distribution(&world, namespace).await.is_none());
-        // What the API server did before the cut goes with its owner.
         client.install(namespace, REG, &["good"]).await.data();
         client.delete(namespace, REG, LSD).await.data();
     }
-    // The answer to the create is lost: the next installation says what to do.
-    proxy.add(Rule::new(Fault::CutAfter).when(creates("/llamastackdistributions")));
-    client.install(namespace, REG, &["good"]).await.failure(500);
-    proxy.clear();
-    client.install(namespace, REG, &["good"]).await.failure(409);
-    client.delete(namespace, REG, LSD).await.data();
     // A quota's text reaches the person.
     proxy.add(
         Rule::new(Fault::Respond {
@@ -265,7 +257,26 @@ async fn a_failure_half_way_leaves_nothing_or_what_delete_takes_away() {
     assert!(refused.failure(409).contains("llama-stack-config"));
     assert!(distribution(&world, namespace).await.is_none());
     assert_eq!(config_map(&world, namespace).await.unwrap()["data"], json!({"a": "b"}));
-    // So does a distribution that is not of this service.
+    let delete = ["delete", "configmap", "llama-stack-config", "-n", namespace];
+    admin.run(delete).await.unwrap().success().unwrap();
+    // The text of another conflict reaches the person, and nothing is there.
+    for end in ["/llamastackdistributions", "/configmaps"] {
+        let body =
+            json!({"reason": "Conflict", "message": "cannot be fulfilled on resourcequotas"});
+        proxy.add(
+            Rule::new(Fault::Respond {
+                status: StatusCode::CONFLICT,
+                headers: http::HeaderMap::new(),
+                body: body.to_string(),
+            })
+            .when(creates(end)),
+        );
+        let refused = client.install(namespace, REG, &["good"]).await;
+        assert!(refused.failure(409).ends_with("cannot be fulfilled on resourcequotas"));
+        proxy.clear();
+        assert!(distribution(&world, namespace).await.is_none());
+    }
+    // A distribution of another name that is not of this service stays as it is.
     let other = json!({"apiVersion": "llamastack.io/v1alpha1", "kind": "LlamaStackDistribution",
         "metadata": {"name": "mine", "namespace": namespace},
         "spec": {"server": {"distribution": {"name": "starter"}}}});
@@ -320,6 +331,72 @@ async fn a_crash_between_the_two_creates_leaves_what_delete_takes_away() {
     assert!(distribution(&world, namespace).await.is_some());
     assert!(client.install(namespace, REG, &["good"]).await.failure(409).contains("delete"));
     client.delete(namespace, REG, LSD).await.data();
+    assert!(distribution(&world, namespace).await.is_none());
+    client.install(namespace, REG, &["good"]).await.data();
+}
+
+#[tokio::test]
+async fn an_installation_leaves_the_config_map_of_the_one_that_replaced_it() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let namespace = "lsd-replaced";
+    namespace_of(&world, namespace, "reg", "admin").await;
+    ready_model(&admin, namespace, "good").await;
+    // Between the two creations somebody else deletes the distribution and installs another one.
+    let other = client.clone();
+    let replace = Fault::before(move |_| {
+        let client = other.clone();
+        async move {
+            client.delete(namespace, ADM, LSD).await.data();
+            client.install(namespace, ADM, &["good"]).await.data();
+        }
+    });
+    world.proxy().unwrap().add(Rule::new(replace).nth(1).when(|seen: &RecordedRequest| {
+        seen.is(&Method::POST, "/configmaps") && seen.has_token(REG)
+    }));
+    let replaced = client.install(namespace, REG, &["good"]).await;
+    assert!(replaced.failure(409).contains("was deleted while it was installed"), "{replaced:?}");
+    let (lsd, map) = (distribution(&world, namespace).await, config_map(&world, namespace).await);
+    let (lsd, map) = (lsd.unwrap(), map.unwrap());
+    assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], lsd["metadata"]["uid"]);
+    assert!(senders(&world, "delete", namespace, "configmaps").iter().all(|user| user != "reg"));
+    client.delete(namespace, REG, LSD).await.data();
+    // A remainder, whose owner is gone, is replaced.
+    let orphan = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "llama-stack-config", "namespace": namespace,
+        "labels": {"opendatahub.io/dashboard": "true", "llamastack.io/distribution": LSD},
+        "ownerReferences": [{"apiVersion": "llamastack.io/v1alpha1",
+            "kind": "LlamaStackDistribution", "name": LSD,
+            "uid": "00000000-0000-4000-8000-000000000001"}],
+    }});
+    apply(&admin, orphan.to_string()).await;
+    client.install(namespace, REG, &["good"]).await.data();
+}
+
+#[tokio::test]
+async fn each_conflict_with_a_distribution_says_what_to_do() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let namespace = "lsd-conflicts";
+    namespace_of(&world, namespace, "reg", "admin").await;
+    ready_model(&admin, namespace, "good").await;
+    let mut foreign = json!({"apiVersion": "llamastack.io/v1alpha1",
+        "kind": "LlamaStackDistribution",
+        "metadata": {"name": LSD, "namespace": namespace, "finalizers": ["example.com/wait"]},
+        "spec": {"server": {"distribution": {"name": "starter"}}}});
+    apply(&admin, foreign.to_string()).await;
+    let refused = client.install(namespace, REG, &["good"]).await;
+    assert!(refused.failure(409).contains("did not create"), "{refused:?}");
+    client.delete(namespace, REG, LSD).await.failure(404);
+    foreign["metadata"]["labels"] = json!({"opendatahub.io/dashboard": "true"});
+    apply(&admin, foreign.to_string()).await;
+    let refused = client.install(namespace, REG, &["good"]).await;
+    assert!(refused.failure(409).contains("delete it first"), "{refused:?}");
+    client.delete(namespace, REG, LSD).await.data();
+    let refused = client.install(namespace, REG, &["good"]).await;
+    assert!(refused.failure(409).contains("is being deleted"), "{refused:?}");
+    foreign["metadata"]["finalizers"] = json!([]);
+    apply(&admin, foreign.to_string()).await;
     assert!(distribution(&world, namespace).await.is_none());
     client.install(namespace, REG, &["good"]).await.data();
 }

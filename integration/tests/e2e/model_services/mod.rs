@@ -7,5 +7,7 @@ mod fixture;
 mod kill_switch;
 mod listener;
 mod llama_stack;
+mod lost_answers;
 mod models;
 mod namespaces;
+mod refusals;
