@@ -140,6 +140,7 @@ impl<'a> Run<'a> {
         });
         let members: Vec<_> = members.map(|(key, _)| key.clone()).collect();
         let change = random_change(&mut self.rng, &mut self.model, number, &members);
+        say(&format!("  change {number}: {change:?}"));
         self.transition(&before);
         self.carry_out(&change).await.with_context(|| format!("{change:?}"))?;
         self.settle().await.with_context(|| format!("{change:?} of {before:#?}"))
@@ -178,7 +179,6 @@ impl<'a> Run<'a> {
             }
             membership.is_current &= may_be;
         }
-        self.ended.extend(ended);
         let bounds = self.pairs().map(|(who, generation, credential, namespace)| {
             let (old, new) = (before.roles(&who, &namespace), model.roles(&who, &namespace));
             Bound {
@@ -192,6 +192,8 @@ impl<'a> Run<'a> {
         });
         let bounds = bounds.collect();
         self.bounds.set(bounds);
+        // Until the change is carried out, these tokens have the rights of the state before it.
+        self.ended.extend(ended);
     }
 
     /// Each credential in each namespace.
