@@ -43,24 +43,24 @@ impl Gateway {
     /// Closes requests of members who lost a role, until the task is aborted.
     pub(super) async fn watch_member_rights(self, tenants: TenantOperations) {
         let mut ticks = ticks(INTERVAL);
-        let mut changes = RoleChanges::default();
+        let mut role_changes = RoleChanges::default();
         let mut looked_at = self.clock.now_ms();
         loop {
             ticks.tick().await;
             let (now_ms, now) = (self.clock.now_ms(), Instant::now());
-            changes.tenants(tenants.revision(), || tenants.all(), now);
+            role_changes.tenants(tenants.revision(), || tenants.all(), now);
             // After an outage of the database the look reaches back to the last one.
             let since = looked_at - OVERLAP_MS;
             let changed = within(OPERATION_TIMEOUT, tenants.persons_changed_since(since)).await;
             let changed = match changed {
                 Ok(changed) => {
                     looked_at = now_ms;
-                    changes.users(changed, now)
+                    role_changes.users(changed, now)
                 }
                 Err(_) => BTreeSet::new(),
             };
             let mut closed = self.close_reduced(&tenants, &changed).await;
-            let due = changes.take_due(Instant::now());
+            let due = role_changes.take_due(Instant::now());
             if !due.is_empty() {
                 closed += self.close_requests_of_members(|info, member| {
                     let MemberNamespace { tenant, began_at, .. } = &**member;
