@@ -113,7 +113,8 @@ impl CancelHandle {
             5 => Some(CloseReason::DatabaseUnavailable),
             6 => Some(CloseReason::TenantsChanged),
             7 => Some(CloseReason::NamespaceMoved),
-            _ => Some(CloseReason::TenantsOutOfDate),
+            8 => Some(CloseReason::TenantsOutOfDate),
+            _ => Some(CloseReason::RoleLost),
         }
     }
 
