@@ -3,10 +3,7 @@
 use std::{
     fmt,
     future::poll_fn,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU8, Ordering},
-    },
+    sync::{Mutex, OnceLock, PoisonError},
     task::{Context, Poll},
 };
 
@@ -14,28 +11,27 @@ use futures_util::task::AtomicWaker;
 
 /// Reason for closing a request or stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(super) enum CloseReason {
     /// The workspace was suspended.
-    Suspended = 1,
+    Suspended,
     /// The session has ended.
-    SessionEnded = 2,
+    SessionEnded,
     /// The ServiceAccount or credential that it was started with was replaced or revoked.
-    Revoked = 3,
+    Revoked,
     /// The broker shuts down.
-    Stopping = 4,
+    Stopping,
     /// The database has not responded for so long that revocations may have been missed.
-    DatabaseUnavailable = 5,
+    DatabaseUnavailable,
     /// A list or watch with the broker's own credential shows something else now: the caller lost or
     /// gained a tenant, or a Tenant grants other lists.
-    TenantsChanged = 6,
+    TenantsChanged,
     /// The namespace of the request is no longer that of the membership it was sent with.
-    NamespaceMoved = 7,
+    NamespaceMoved,
     /// The broker's copy of Tenants has been out of date for so long that changes of the caller's
     /// rights may have been missed.
-    TenantsOutOfDate = 8,
+    TenantsOutOfDate,
     /// The member has lost a role in the tenant of the namespace.
-    RoleLost = 9,
+    RoleLost,
 }
 
 impl CloseReason {
@@ -61,7 +57,7 @@ type Release = Box<dyn FnOnce() + Send>;
 /// Handle to cancel one request or stream; it stays cancelled.
 #[derive(Default)]
 pub(super) struct CancelHandle {
-    reason: AtomicU8,
+    reason: OnceLock<CloseReason>,
     waker: AtomicWaker,
     release: Mutex<Option<Release>>,
 }
@@ -76,9 +72,7 @@ impl CancelHandle {
     /// Cancels the stream with this reason; returns false if it was cancelled before. The first
     /// reason is kept.
     pub(super) fn cancel(&self, reason: CloseReason) -> bool {
-        let first =
-            self.reason.compare_exchange(0, reason as u8, Ordering::AcqRel, Ordering::Acquire);
-        if first.is_err() {
+        if self.reason.set(reason).is_err() {
             return false;
         }
         self.waker.wake();
@@ -104,18 +98,7 @@ impl CancelHandle {
 
     /// The reason, if it was cancelled.
     pub(super) fn reason(&self) -> Option<CloseReason> {
-        match self.reason.load(Ordering::Acquire) {
-            0 => None,
-            1 => Some(CloseReason::Suspended),
-            2 => Some(CloseReason::SessionEnded),
-            3 => Some(CloseReason::Revoked),
-            4 => Some(CloseReason::Stopping),
-            5 => Some(CloseReason::DatabaseUnavailable),
-            6 => Some(CloseReason::TenantsChanged),
-            7 => Some(CloseReason::NamespaceMoved),
-            8 => Some(CloseReason::TenantsOutOfDate),
-            _ => Some(CloseReason::RoleLost),
-        }
+        self.reason.get().copied()
     }
 
     /// Polls for cancellation and registers the task's waker. One task at a time may wait.
