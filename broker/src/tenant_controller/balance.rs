@@ -5,7 +5,8 @@
 //! The quota controller counts the objects of a namespace anew when its amounts change. It misses
 //! objects that were admitted and are not in its copy yet, and admission then lets the namespace have
 //! as many more. So amounts are changed only if the namespace used no quota for
-//! [`SETTLE_INTERVAL`], which the version of the quota shows, unless it never does.
+//! [`SETTLE_INTERVAL`], which the version of the quota shows. Amounts of a namespace that uses its
+//! quota all the time are lowered even so, after [`MAX_WAITING_RUNS`] runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -125,17 +126,20 @@ impl TenantController {
             division.without_quota.extend(without);
             let limit = capped.as_ref().unwrap_or(limit);
             let changes = lower_shares(limit, &observed);
-            let is_overdue = self.open_divisions.is_overdue(tenant);
-            division.is_open |= if is_overdue {
-                !self.lower_in_use(&mut quotas, changes).await?
+            // The quota controller may miss objects that are admitted while amounts change.
+            let attempts = if self.open_divisions.is_overdue(tenant) {
+                MAX_ATTEMPTS
             } else {
-                !self.write(&mut quotas, changes).await?
+                settle(&quotas, &changes).await;
+                1
             };
+            division.is_open |= !self.write(&mut quotas, changes, attempts).await?;
             let observed = observe(&quotas, namespaces);
             let mut changeable = observed.iter().filter(|it| it.share != ShareKind::Fixed);
             division.is_open |= !changeable.all(|quota| quota.is_enforced(limit));
             let changes = raise_shares(limit, &observed);
-            match self.write(&mut quotas, changes).await {
+            settle(&quotas, &changes).await;
+            match self.write(&mut quotas, changes, 1).await {
                 Ok(written) => division.is_open |= !written,
                 Err(error @ ClusterError::Unavailable(_)) => {
                     tokio::time::sleep(IN_FLIGHT_TIMEOUT).await;
@@ -147,73 +151,63 @@ impl TenantController {
         Ok(division)
     }
 
-    /// Lowers amounts of quotas that are used again and again, without a pause. The quota controller
-    /// may miss objects that are admitted at the same time, as after each change of a ResourceQuota.
-    /// Returns false if a quota is gone, or was used at each attempt.
-    async fn lower_in_use(
-        &self,
-        quotas: &mut [ResourceQuota],
-        changes: Vec<QuotaChange>,
-    ) -> Result<bool, ClusterError> {
-        let mut is_done = true;
-        for change in changes {
-            let Some(quota) = of_namespace(quotas, &change.namespace) else { continue };
-            let mut is_written = false;
-            for _ in 0..MAX_ATTEMPTS {
-                match self.cluster.write_quota(quota, &change.hard).await {
-                    Ok(written) => {
-                        *quota = written;
-                        is_written = true;
-                        break;
-                    }
-                    Err(ClusterError::Conflict(_)) => {}
-                    Err(ClusterError::NotFound(_)) => break,
-                    Err(error) => return Err(error),
-                }
-                let wanted = Object::ResourceQuota(Box::new(quota.clone()));
-                let Some(Object::ResourceQuota(live)) = self.cluster.get_object(&wanted).await?
-                else {
-                    break;
-                };
-                *quota = *live;
-            }
-            is_done &= is_written;
-        }
-        Ok(is_done)
-    }
-
     /// Writes amounts, and replaces the quotas by what the API server acknowledged. Returns false
-    /// if it refused some, because the quota was used or changed meanwhile.
+    /// if it refused some at each attempt, because the quota was used or changed meanwhile.
     async fn write(
         &self,
         quotas: &mut [ResourceQuota],
         changes: Vec<QuotaChange>,
+        attempts: u32,
     ) -> Result<bool, ClusterError> {
         let mut is_done = true;
-        let may_be_used = |change: &QuotaChange| {
-            let mut quotas = quotas.iter();
-            let quota = quotas.find(|it| it.namespace().as_deref() == Some(&*change.namespace));
-            quota.is_some_and(may_be_used)
-        };
-        if changes.iter().any(may_be_used) {
-            tokio::time::sleep(SETTLE_INTERVAL).await;
-        }
         for change in changes {
-            let Some(quota) = of_namespace(quotas, &change.namespace) else { continue };
-            match self.cluster.write_quota(quota, &change.hard).await {
+            if let Some(quota) = of_namespace(quotas, &change.namespace) {
+                is_done &= self.write_amounts(quota, &change.hard, attempts).await?;
+            }
+        }
+        Ok(is_done)
+    }
+
+    async fn write_amounts(
+        &self,
+        quota: &mut ResourceQuota,
+        hard: &BTreeMap<String, Quantity>,
+        attempts: u32,
+    ) -> Result<bool, ClusterError> {
+        for attempt in 0..attempts {
+            if attempt > 0 {
+                let wanted = Object::ResourceQuota(Box::new(quota.clone()));
+                match self.cluster.get_object(&wanted).await? {
+                    Some(Object::ResourceQuota(live)) => *quota = *live,
+                    _ => return Ok(false),
+                }
+            }
+            match self.cluster.write_quota(quota, hard).await {
                 Ok(written) => {
                     tracing::debug!(
-                        namespace = change.namespace,
+                        namespace = written.namespace(),
                         object = written.name_any(),
                         "amounts of a quota written"
                     );
                     *quota = written;
+                    return Ok(true);
                 }
-                Err(ClusterError::Conflict(_) | ClusterError::NotFound(_)) => is_done = false,
+                Err(ClusterError::Conflict(_)) => {}
+                Err(ClusterError::NotFound(_)) => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
-        Ok(is_done)
+        Ok(false)
+    }
+}
+
+/// Waits for [`SETTLE_INTERVAL`] if one of the quotas to be changed may be used.
+async fn settle(quotas: &[ResourceQuota], changes: &[QuotaChange]) {
+    let is_changed = |quota: &ResourceQuota| {
+        changes.iter().any(|change| quota.namespace().as_deref() == Some(&*change.namespace))
+    };
+    if quotas.iter().any(|quota| is_changed(quota) && may_be_used(quota)) {
+        tokio::time::sleep(SETTLE_INTERVAL).await;
     }
 }
 
