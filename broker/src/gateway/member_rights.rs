@@ -8,7 +8,7 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use futures_util::{StreamExt as _, stream};
@@ -21,6 +21,7 @@ use super::{
     request_rights::Scope,
     role_changes::RoleChanges,
     streams::{MemberNamespace, StreamInfo},
+    tenant_watcher::{INTERVAL, MAX_COMPARED_AT_ONCE, OVERLAP_MS},
 };
 use crate::{
     base::{
@@ -30,14 +31,6 @@ use crate::{
     identity::Caller,
     tenant_operations::{CallerTenants, TenantOperations},
 };
-
-/// How often the broker looks whether a Tenant or a person changed.
-const INTERVAL: Duration = Duration::from_millis(500);
-/// How far each look back at changes of persons reaches, in milliseconds, because a change is stamped
-/// before its transaction commits, and the clocks of replicas differ.
-const OVERLAP_MS: i64 = 10_000;
-/// Persons who are compared at once, each with a connection to the database.
-const MAX_COMPARED_AT_ONCE: usize = 16;
 
 impl Gateway {
     /// Closes requests of members who lost a role, until the task is aborted.

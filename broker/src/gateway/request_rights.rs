@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use uuid::Uuid;
@@ -11,6 +11,11 @@ use crate::{identity::Caller, tenant::ClusterRoleName};
 
 /// A user, and the only workspace of the session if it is restricted to one.
 pub(super) type Scope = (Uuid, Option<Uuid>);
+
+/// The scope of a caller.
+pub(super) fn scope_of(caller: &Caller) -> Scope {
+    (caller.user_id(), caller.only_workspace())
+}
 
 /// The roles that the member of a tenant had at any time since a request began. The API server may
 /// have allowed the request by any of them.
@@ -43,7 +48,7 @@ impl RequestRights {
 
     /// Requests of the same scope are compared together.
     pub(super) fn scope(&self) -> Scope {
-        (self.caller.user_id(), self.caller.only_workspace())
+        scope_of(&self.caller)
     }
 
     /// Whether a Tenant or the person may have changed since the roles were compared.
@@ -69,7 +74,7 @@ impl RequestRights {
     }
 
     /// No code panics while it has the lock.
-    fn had(&self) -> std::sync::MutexGuard<'_, Had> {
+    fn had(&self) -> MutexGuard<'_, Had> {
         self.had.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

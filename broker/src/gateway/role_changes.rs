@@ -17,8 +17,8 @@ use crate::tenant::{CachedTenant, TenantName};
 /// How long the RoleBindings of a lost role may still be there. A run on a tenant with a hundred
 /// namespaces takes a few seconds.
 const WITHDRAWAL_TIME: Duration = Duration::from_secs(20);
-/// How long before a change was noticed a stream may have begun with the roles after it: principals
-/// are read by then, and are valid for a second.
+/// How long before the broker noticed a change a stream may have begun with the new roles, because
+/// the Tenants are compared every half a second, and principals are read before that.
 const NOTICED_AFTER: Duration = Duration::from_secs(2);
 
 /// Whose roles changed.

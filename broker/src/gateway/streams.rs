@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{
     cancel::{CancelHandle, CloseReason},
     path::Kind,
-    request_rights::RequestRights,
+    request_rights::{RequestRights, Scope, scope_of},
     shown::Shown,
 };
 use crate::{credential::CachedToken, identity::Caller, tenant::TenantName};
@@ -76,10 +76,9 @@ pub(super) struct OwnReadView {
 }
 
 impl OwnReadView {
-    /// The user, and the only workspace of the session if it is restricted to one. Reads of the
-    /// same resource and scope show the same objects.
-    pub(super) fn scope(&self) -> (Uuid, Option<Uuid>) {
-        (self.caller.user_id(), self.caller.only_workspace())
+    /// Reads of the same resource and scope show the same objects.
+    pub(super) fn scope(&self) -> Scope {
+        scope_of(&self.caller)
     }
 }
 

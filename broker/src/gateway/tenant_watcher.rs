@@ -18,6 +18,7 @@ use uuid::Uuid;
 use super::{
     Gateway,
     cancel::CloseReason,
+    request_rights::Scope,
     streams::{MemberNamespace, OwnReadView},
 };
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
 };
 
 /// How often the broker looks whether a Tenant or a person changed.
-const INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 /// How often all watches are compared.
 const ALL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long watches are compared after a change of a Tenant: a request that begins after it may use
@@ -37,10 +38,10 @@ const ALL_INTERVAL: Duration = Duration::from_secs(5);
 const AFTER_CHANGE: Duration = Duration::from_secs(3);
 /// How far each look back at changes of persons reaches, in milliseconds, because a change is stamped
 /// before its transaction commits, and the clocks of replicas differ.
-const OVERLAP_MS: i64 = 10_000;
+pub(super) const OVERLAP_MS: i64 = 10_000;
 
 /// Persons who are compared at once, each with a connection to the database.
-const MAX_COMPARED_AT_ONCE: usize = 16;
+pub(super) const MAX_COMPARED_AT_ONCE: usize = 16;
 
 /// How often the namespaces of requests are compared with the broker's copy of their labels.
 const MOVES_INTERVAL: Duration = Duration::from_millis(250);
@@ -48,9 +49,6 @@ const MOVES_INTERVAL: Duration = Duration::from_millis(250);
 /// How long the broker may not know changes of Tenants and their namespaces until requests of members
 /// end that may outlive their right, and how long streams last from then on.
 const MAX_OUT_OF_DATE: Duration = Duration::from_mins(1);
-
-/// The scope of a watch ([`OwnReadView::scope`]).
-type Scope = (Uuid, Option<Uuid>);
 
 /// The watches that are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
