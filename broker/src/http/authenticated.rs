@@ -14,6 +14,39 @@ const BEARER: &str = "Bearer";
 /// Name of the security scheme for the cookie in the OpenAPI document.
 const COOKIE: &str = "Cookie";
 
+/// The security schemes of operations that a caller may use with either credential.
+pub const SECURITY_SCHEMES: [&str; 2] = [BEARER, COOKIE];
+
+/// Adds the [`SECURITY_SCHEMES`] to an OpenAPI document, with a description of each.
+pub fn register_security_schemes(
+    registry: &mut Registry,
+    bearer: &'static str,
+    cookie: &'static str,
+) {
+    let scheme = MetaSecurityScheme {
+        ty: "http",
+        description: Some(bearer),
+        name: None,
+        key_in: None,
+        scheme: Some("bearer"),
+        bearer_format: None,
+        flows: None,
+        openid_connect_url: None,
+    };
+    registry.create_security_scheme(BEARER, scheme);
+    let scheme = MetaSecurityScheme {
+        ty: "apiKey",
+        description: Some(cookie),
+        name: Some("__Host-tenant-session"),
+        key_in: Some("cookie"),
+        scheme: None,
+        bearer_format: None,
+        flows: None,
+        openid_connect_url: None,
+    };
+    registry.create_security_scheme(COOKIE, scheme);
+}
+
 /// A signed-in user. As the first parameter of an operation it refuses an unauthenticated request
 /// before anything else of the request is read.
 ///
@@ -30,39 +63,18 @@ impl<'a> ApiExtractor<'a> for Authenticated {
     type ParamRawType = ();
 
     fn register(registry: &mut Registry) {
-        let scheme = MetaSecurityScheme {
-            ty: "http",
-            description: Some(
-                "An access token of the issuer that `/.well-known/openid-configuration` describes \
-                 (RFC 6750).",
-            ),
-            name: None,
-            key_in: None,
-            scheme: Some("bearer"),
-            bearer_format: None,
-            flows: None,
-            openid_connect_url: None,
-        };
-        registry.create_security_scheme(BEARER, scheme);
-        let scheme = MetaSecurityScheme {
-            ty: "apiKey",
-            description: Some(
-                "The session of a browser, from `POST /auth/login` or the page `/login`. Accepted \
-                 only from the broker's own pages and from the origins in `frontends.origins`. On \
-                 loopback without TLS its name lacks the prefix `__Host-`.",
-            ),
-            name: Some("__Host-tenant-session"),
-            key_in: Some("cookie"),
-            scheme: None,
-            bearer_format: None,
-            flows: None,
-            openid_connect_url: None,
-        };
-        registry.create_security_scheme(COOKIE, scheme);
+        register_security_schemes(
+            registry,
+            "An access token of the issuer that `/.well-known/openid-configuration` describes \
+             (RFC 6750).",
+            "The session of a browser, from `POST /auth/login` or the page `/login`. Accepted \
+             only from the broker's own pages and from the origins in `frontends.origins`. On \
+             loopback without TLS its name lacks the prefix `__Host-`.",
+        );
     }
 
     fn security_schemes() -> Vec<&'static str> {
-        vec![BEARER, COOKIE]
+        SECURITY_SCHEMES.to_vec()
     }
 
     async fn from_request(

@@ -22,7 +22,9 @@ mod workspace_response;
 
 pub use self::{
     access_log::{AccessLogLine, Details, Forwarded},
-    authenticated::{Authenticated, AuthenticatedForWorkspace},
+    authenticated::{
+        Authenticated, AuthenticatedForWorkspace, SECURITY_SCHEMES, register_security_schemes,
+    },
     body::Body,
     documents::{JsonLines, Yaml},
     error::ApiError,

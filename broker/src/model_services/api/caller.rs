@@ -7,7 +7,7 @@ use poem::{
 };
 use poem_openapi::{
     ApiExtractor, ApiExtractorType, ExtractParamOptions,
-    registry::{MetaParamIn, MetaSchemaRef, MetaSecurityScheme, Registry},
+    registry::{MetaParamIn, MetaSchemaRef, Registry},
     types::Type,
 };
 use tenant_shared::is_dns_label;
@@ -16,13 +16,10 @@ use url::form_urlencoded;
 use crate::{
     audit::Action,
     gateway::Verb,
+    http::{SECURITY_SCHEMES, register_security_schemes},
     model_services::{Failure, InNamespace, ModelServices, caller::ApiCaller},
 };
 
-/// Name of the security scheme for tokens in the OpenAPI document.
-const BEARER: &str = "Bearer";
-/// Name of the security scheme for the cookie in the OpenAPI document.
-const COOKIE: &str = "Cookie";
 /// Name of the parameter of operations in a namespace.
 const NAMESPACE: &str = "namespace";
 
@@ -35,34 +32,13 @@ pub(super) struct CallerOfRequest(pub(super) ApiCaller);
 pub(super) struct ReviewedNamespace(pub(super) InNamespace);
 
 fn register_schemes(registry: &mut Registry) {
-    let scheme = MetaSecurityScheme {
-        ty: "http",
-        description: Some(
-            "An access token of the broker's issuer, or a Kubernetes token of the caller's own, \
-             which the API server checks (unless `model_services.kubernetes_tokens` is false).",
-        ),
-        name: None,
-        key_in: None,
-        scheme: Some("bearer"),
-        bearer_format: None,
-        flows: None,
-        openid_connect_url: None,
-    };
-    registry.create_security_scheme(BEARER, scheme);
-    let scheme = MetaSecurityScheme {
-        ty: "apiKey",
-        description: Some(
-            "The session of a browser at the broker. Accepted only from the broker's own pages and \
-             from the origins in `frontends.origins`.",
-        ),
-        name: Some("__Host-tenant-session"),
-        key_in: Some("cookie"),
-        scheme: None,
-        bearer_format: None,
-        flows: None,
-        openid_connect_url: None,
-    };
-    registry.create_security_scheme(COOKIE, scheme);
+    register_security_schemes(
+        registry,
+        "An access token of the broker's issuer, or a Kubernetes token of the caller's own, \
+         which the API server checks (unless `model_services.kubernetes_tokens` is false).",
+        "The session of a browser at the broker. Accepted only from the broker's own pages and \
+         from the origins in `frontends.origins`.",
+    );
 }
 
 /// The services in the request's data, where the routes put them.
@@ -82,7 +58,7 @@ impl<'a> ApiExtractor<'a> for CallerOfRequest {
     }
 
     fn security_schemes() -> Vec<&'static str> {
-        vec![BEARER, COOKIE]
+        SECURITY_SCHEMES.to_vec()
     }
 
     async fn from_request(
@@ -108,7 +84,7 @@ impl<'a> ApiExtractor<'a> for ReviewedNamespace {
     }
 
     fn security_schemes() -> Vec<&'static str> {
-        vec![BEARER, COOKIE]
+        SECURITY_SCHEMES.to_vec()
     }
 
     fn param_in() -> Option<MetaParamIn> {
