@@ -1,7 +1,5 @@
 //! The installation: a distribution and its ConfigMap, both or none.
 
-use std::time::Duration;
-
 use http::StatusCode;
 use serde_json::Value;
 use tenant_shared::{DISTRIBUTION_NAME, InstallDistributionRequest, InstalledDistribution};
@@ -17,9 +15,6 @@ use super::{
     write::{Creation, WriteFailure},
 };
 use crate::audit::Action;
-
-/// How long the models may take to be read.
-const RESOLVE_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl InNamespace {
     /// Creates a distribution for these models. Nothing is created before every model is found; what
@@ -57,8 +52,7 @@ impl InNamespace {
         if let Some(existing) = found.first() {
             return Err(self.distribution_exists(&existing.metadata.name).await);
         }
-        let resolved = tokio::time::timeout(RESOLVE_TIMEOUT, self.resolve(names)).await;
-        resolved.map_err(|_| Failure::internal("the models were not read in time"))?
+        self.resolve(names).await
     }
 
     /// Creates the distribution and its ConfigMap. If the second fails, the first is taken back.

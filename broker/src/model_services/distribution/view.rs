@@ -42,19 +42,19 @@ struct Version {
 struct Config {
     #[serde(deserialize_with = "read")]
     active_distribution: String,
-    providers: AsItStands,
-    available_distributions: AsItStands,
+    providers: RawJson,
+    available_distributions: RawJson,
 }
 
-/// A value as it stands. It is text until it is shown, because of a list only the first object is,
-/// and the values of a text take many times its memory.
+/// A JSON value that is kept as text until it is shown. Parsed values take many times the memory of
+/// their text, and only the first object of a list is shown.
 #[derive(Clone, Debug, Default, Deserialize)]
-struct AsItStands(Option<Box<RawValue>>);
+struct RawJson(Option<Box<RawValue>>);
 
-/// Values in such a text at most. One with more is shown as if it was not there.
+/// Values in such a text at most. A text with more of them is shown like an absent one.
 const MAX_VALUES: usize = 20_000;
 
-impl AsItStands {
+impl RawJson {
     /// The array or object; empty for any other value, and for one with too many values.
     fn parse<T: DeserializeOwned + Default>(&self) -> T {
         let text = self.0.as_ref().map_or("", |raw| raw.get());
