@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use http::{HeaderMap, Method, StatusCode};
+use integration::fault_proxy::{Fault, Rule};
 use integration::kubectl::Kubectl;
 use integration::person::Person;
 use integration::probe::{self, Probe};
 use integration::world::{World, WorldBuilder};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 /// The users of the document, and two more: token, name, uid, groups.
 const USERS: &str = "adm-token-6f2b,adm,u-adm\n\
@@ -35,6 +37,9 @@ const KINDS: [&str; 4] = [
 static INSTALLING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 /// Limit of the time until the API server serves the kinds, and until RBAC follows a change.
 pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Limit of the time until a request is held.
+const HELD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The builder of a world whose broker serves model services and whose cluster has users by token.
 pub(super) fn builder() -> WorldBuilder {
@@ -247,6 +252,30 @@ impl Client {
             None => request,
         })
         .await
+    }
+
+    /// Sends a request, and returns once this fault holds a call to the API server as the caller,
+    /// whose path has this end.
+    pub(super) async fn get_held(
+        &self,
+        world: &World,
+        fault: Fault,
+        end: &'static str,
+        path: &str,
+        token: &str,
+    ) -> JoinHandle<Answer> {
+        let held = world.proxy().unwrap().add(
+            Rule::new(fault).when(move |seen| !seen.is_as_broker() && seen.path.ends_with(end)),
+        );
+        let (client, path, token) = (self.clone(), path.to_owned(), token.to_owned());
+        let running = tokio::spawn(async move { client.get(&path, &token).await });
+        let is_held = async {
+            while held.fired() == 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(HELD_TIMEOUT, is_held).await.unwrap();
+        running
     }
 
     pub(super) async fn get(&self, path: &str, token: &str) -> Answer {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use integration::fault_proxy::{Fault, Rule};
+use integration::fault_proxy::Fault;
 use secrecy::ExposeSecret as _;
 use tenant_shared::SuspendRequest;
 
@@ -10,6 +10,11 @@ use super::fixture::{Client, REG, namespace_of, person, world};
 
 /// Limit of the time in which a running request ends; the API server is asked for much longer.
 const CUT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The API server never answers.
+fn forever() -> Fault {
+    Fault::before(|_| std::future::pending())
+}
 
 #[tokio::test]
 async fn a_suspension_ends_a_running_request_and_the_next_is_refused() {
@@ -23,20 +28,7 @@ async fn a_suspension_ends_a_running_request_and_the_next_is_refused() {
     // The namespace of somebody else with a Kubernetes token, whom the suspension does not concern.
     namespace_of(&world, "kill-other", "reg", "admin").await;
 
-    let held = world.proxy().unwrap().add(
-        Rule::new(Fault::before(|_| std::future::pending()))
-            .when(|seen| !seen.is_as_broker() && seen.path.ends_with("/inferenceservices")),
-    );
-    let running = {
-        let (client, path, session) = (client.clone(), path.clone(), session.clone());
-        tokio::spawn(async move { client.get(&path, &session).await })
-    };
-    let is_held = async {
-        while held.fired() == 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(CUT_TIMEOUT, is_held).await.unwrap();
+    let running = client.get_held(&world, forever(), "/inferenceservices", &path, &session).await;
     let operator = world.administrator("operator").await.unwrap().api().await.unwrap();
     let reason = SuspendRequest { reason: Some("a test".to_owned()) };
     operator.suspend(workspace, &reason).await.unwrap();
@@ -57,20 +49,8 @@ async fn the_end_of_a_session_ends_its_running_request() {
     let session = session.expose_secret().to_owned();
     let path = format!("/lsd/status?namespace={}", bob.namespace());
     client.get(&path, &session).await;
-    let held = world.proxy().unwrap().add(
-        Rule::new(Fault::before(|_| std::future::pending()))
-            .when(|seen| !seen.is_as_broker() && seen.path.ends_with("/llamastackdistributions")),
-    );
-    let running = {
-        let (client, path, session) = (client.clone(), path.clone(), session.clone());
-        tokio::spawn(async move { client.get(&path, &session).await })
-    };
-    let is_held = async {
-        while held.fired() == 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(CUT_TIMEOUT, is_held).await.unwrap();
+    let running =
+        client.get_held(&world, forever(), "/llamastackdistributions", &path, &session).await;
     let request = api.request(http::Method::POST, "auth/logout").unwrap();
     assert!(request.send().await.unwrap().status().is_success());
     let ended = tokio::time::timeout(CUT_TIMEOUT, running).await.unwrap().unwrap();

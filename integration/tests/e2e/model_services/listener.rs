@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use http::Method;
-use integration::fault_proxy::{Fault, Rule};
+use integration::fault_proxy::Fault;
 use serde_json::json;
 
-use super::fixture::{Client, REG, TIMEOUT, answer, builder};
+use super::fixture::{Client, REG, answer, builder};
 
 /// An address on loopback whose port is free.
 fn free_address() -> String {
@@ -54,20 +54,8 @@ async fn a_drain_lets_its_request_finish_and_it_has_the_certificate() {
     let plain = plain.request(Method::GET, "/healthcheck").send().await;
     assert!(plain.is_err(), "it serves without TLS");
 
-    let held = world.proxy().unwrap().add(
-        Rule::new(Fault::delay(Duration::from_secs(3)))
-            .when(|seen| !seen.is_as_broker() && seen.path.ends_with("/selfsubjectreviews")),
-    );
-    let running = {
-        let own = own.clone();
-        tokio::spawn(async move { own.get("/user", REG).await })
-    };
-    let is_held = async {
-        while held.fired() == 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, is_held).await.unwrap();
+    let delay = Fault::delay(Duration::from_secs(3));
+    let running = own.get_held(&world, delay, "/selfsubjectreviews", "/user", REG).await;
     let stopped = tokio::join!(world.broker().stop(), running);
     assert!(stopped.0.unwrap().success());
     assert_eq!(stopped.1.unwrap().body, json!({"userId": "reg"}));
