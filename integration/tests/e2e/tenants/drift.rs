@@ -1,14 +1,13 @@
 //! Drift and GitOps: an administrator deletes, alters and adds objects of a tenant, and a tool
 //! applies its files again and again.
 
-use std::collections::BTreeMap;
+mod unchanged;
 
 use http::{Method, StatusCode};
 use integration::api::Api;
 use integration::kubectl::Kubectl;
 use integration::probe::{self, Probe};
 use integration::world::World;
-use kube::api::{Api as KubeApi, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::cluster::{group, role_binding, user};
@@ -19,8 +18,6 @@ use super::{TENANT_BROKER, until_served, with_object};
 
 const HOME: &str = "tenant-solar";
 const TENANT: &str = "tenant-broker.io/tenant";
-/// How often a tool applies the same file.
-const APPLIED: usize = 100;
 
 /// A tenant of alice with a namespace, in a cluster that the broker compares every second.
 struct Fixture {
@@ -31,7 +28,7 @@ struct Fixture {
     account: String,
 }
 
-/// The Tenant. It has no limit ranges.
+/// The Tenant, with each kind of object that the broker makes in a namespace.
 fn solar() -> Value {
     json!({
         "apiVersion": TENANT_BROKER.1,
@@ -49,6 +46,9 @@ fn solar() -> Value {
                 },
             },
             "resourceQuotas": {"scope": "Namespace", "items": [{"hard": {"pods": "4"}}]},
+            "limitRanges": {
+                "items": [{"limits": [{"type": "Container", "default": {"memory": "64Mi"}}]}],
+            },
         },
     })
 }
@@ -143,7 +143,8 @@ impl Fixture {
 #[tokio::test]
 async fn what_an_administrator_changes_is_undone_or_reported_and_on_record() {
     let fixture = Fixture::start().await;
-    a_tool_that_applies_the_same_changes_nothing(&fixture).await;
+    unchanged::an_unchanged_apply_leads_to_no_write(&fixture).await;
+    unchanged::a_tool_and_the_broker_write_fields_of_their_own(&fixture).await;
     bindings_of_a_namespace_come_back(&fixture).await;
     limits_of_a_namespace_come_back(&fixture).await;
     a_namespace_is_restored_or_reported(&fixture).await;
@@ -343,74 +344,4 @@ async fn the_home_is_reported_or_made_again(fixture: &Fixture) {
     // It is found while its deletion takes time.
     let title = format!("Namespace {HOME} in {HOME} of tenant solar is being deleted");
     fixture.until_action("DriftFound", |recorded| recorded == title).await;
-}
-
-/// Versions of all objects of the tenant.
-async fn versions(fixture: &Fixture) -> BTreeMap<String, Value> {
-    let mut versions = BTreeMap::new();
-    let kinds = "namespaces,rolebindings,resourcequotas,limitranges,serviceaccounts";
-    let label = format!("{TENANT}=solar");
-    let mut objects =
-        crate::object_list(&fixture.world, &[kinds, "-A", "-l", &label]).await.unwrap();
-    objects.push(super::tenant(&fixture.admin, TENANT_BROKER, "solar").await);
-    for object in objects {
-        let metadata = &object["metadata"];
-        let name = format!("{} {} {}", object["kind"], metadata["namespace"], metadata["name"]);
-        versions.insert(name, metadata["resourceVersion"].clone());
-    }
-    versions
-}
-
-/// Number of the broker's writes so far. Access reviews are written, too, and store nothing.
-fn writes(fixture: &Fixture) -> usize {
-    let events = fixture.world.cluster().audit_events(r#""username":"tenant-broker""#).unwrap();
-    let is_write = |event: &&Value| {
-        let verb = event["verb"].as_str().unwrap_or_default();
-        let group = event["objectRef"]["apiGroup"].as_str().unwrap_or_default();
-        ["create", "update", "patch", "delete", "deletecollection"].contains(&verb)
-            && group != "authorization.k8s.io"
-    };
-    events.iter().filter(is_write).count()
-}
-
-async fn a_tool_that_applies_the_same_changes_nothing(fixture: &Fixture) {
-    let client = fixture.world.cluster().admin().await.unwrap();
-    let kind = GroupVersionKind::gvk("tenant-broker.io", "v1alpha1", "Tenant");
-    let tenants: KubeApi<DynamicObject> = KubeApi::all_with(client, &ApiResource::from_gvk(&kind));
-    let tool = PatchParams::apply("gitops");
-    // Without `force`, so a field of another manager would be a conflict.
-    let apply = async || tenants.patch("solar", &tool, &Patch::Apply(solar())).await.unwrap();
-    apply().await;
-    fixture.rounds(2).await;
-    let (before, written) = (versions(fixture).await, writes(fixture));
-    assert!(before.len() > 8 && written > 0, "{before:?} {written}");
-    for _ in 0..APPLIED {
-        apply().await;
-    }
-    fixture.rounds(3).await;
-    assert_eq!(versions(fixture).await, before);
-
-    // The tool and the broker own fields of their own, also after the status changed.
-    create_namespace(&fixture.admin, "solar-second").await;
-    until_status(&fixture.world, |status| status["size"] == 2).await;
-    let applied = apply().await;
-    let managers: Vec<_> = applied.metadata.managed_fields.iter().flatten().collect();
-    let of_status = managers.iter().find(|it| it.subresource.as_deref() == Some("status"));
-    let of_status = of_status.and_then(|it| it.manager.as_deref());
-    assert_ne!(of_status, None, "{managers:?}");
-    assert_ne!(of_status, Some("gitops"));
-    // So do a tool that labels a namespace, and the broker, which adds a label of the Tenant.
-    let labelled = json!({"apiVersion": "v1", "kind": "Namespace",
-        "metadata": {"name": "solar-second", "labels": {"stage": "test"}}});
-    let server_side = ["apply", "--server-side", "--field-manager=gitops"];
-    for _ in 0..3 {
-        with_object(&fixture.admin, &server_side, labelled.to_string()).await.success().unwrap();
-        until(&fixture.world, &["namespace", "solar-second"], |namespace| {
-            let labels = &namespace["metadata"]["labels"];
-            labels["stage"] == "test" && labels["team"] == "sun"
-        })
-        .await;
-    }
-    fixture.run(&["delete", "namespace", "solar-second"]).await;
-    fixture.until_ready().await;
 }

@@ -11,6 +11,7 @@ mod cluster_lists;
 mod creation;
 mod deletion;
 mod direct_namespaces;
+mod document;
 mod drift;
 mod extremes;
 mod fence;
