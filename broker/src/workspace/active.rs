@@ -47,8 +47,8 @@ impl Workspaces {
     /// Proof that the workspace is provisioned.
     ///
     /// # Errors
-    /// The workspace is suspended or not ready, its user left the tenant, or its ServiceAccount is
-    /// being replaced.
+    /// The workspace or its tenant is suspended, the workspace is not ready, its user left the tenant,
+    /// or its ServiceAccount is being replaced.
     pub fn active(
         &self,
         permit: &Permit<UseWorkspace, WorkspaceRow>,
@@ -62,7 +62,9 @@ impl Workspaces {
             (WorkspaceStatus::Suspended | WorkspaceStatus::Suspending, _) => {
                 Err(WorkspaceError::Suspended)
             }
-            (WorkspaceStatus::Provisioned, None) => Err(WorkspaceError::Rotating),
+            (WorkspaceStatus::Provisioned, None) => Err(workspace
+                .inactive_tenant()
+                .map_or(WorkspaceError::Rotating, WorkspaceError::TenantNotActive)),
             (status, _) => Err(WorkspaceError::NotReady(status)),
         }
     }

@@ -389,11 +389,19 @@ async fn members_of_a_suspended_tenant_get_no_tokens_until_it_is_resumed(on: On)
         assert_eq!(row.retired_sa_uid.as_deref(), Some(SA_UID));
         assert!(row.is_rotating() && !row.issues_with(SA_UID));
     }
+    let caller = world.caller(user, Role::User);
+    let refusal = async || {
+        let permit = world.workspaces.authorize::<UseWorkspace>(&caller, id).await.unwrap();
+        world.workspaces.active(&permit).unwrap_err()
+    };
+    let refused = refusal().await;
+    assert!(matches!(&refused, WorkspaceError::TenantNotActive(it) if it == "solar"), "{refused}");
     assert!(world.row(personal).await.issues_with(SA_UID));
     let later = world.storage.clock.now_ms() + 1_000_000_000;
     let due = async || work::due(&world.storage.db, later, 10).await.unwrap().len();
     assert_eq!(due().await, 0, "the sweep makes no account");
     world.workspaces.allow_tokens_of_members(solar.id).await.unwrap();
+    assert!(matches!(refusal().await, WorkspaceError::Rotating));
     assert_eq!(due().await, 1);
     assert_eq!(world.row(suspended).await.status(), Status::Suspended);
 }

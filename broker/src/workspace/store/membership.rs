@@ -4,7 +4,7 @@ use sqlx::FromRow;
 use tenant_shared::WorkspaceStatus as Status;
 use uuid::Uuid;
 
-use super::{WorkspaceRow, select, work};
+use super::{WorkspaceRow, row::NEVER_MS, select, work};
 use crate::{
     base::{
         clock::Clock,
@@ -12,10 +12,6 @@ use crate::{
     },
     on_engine,
 };
-
-/// `sweep_at` of ServiceAccounts that are not replaced before the tenant is resumed, in
-/// milliseconds since 1970: the end of the year 9999.
-const NEVER_MS: i64 = 253_402_300_799_000;
 
 /// The values of a new row.
 pub(in crate::workspace) struct NewMembership<'a> {

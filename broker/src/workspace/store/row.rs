@@ -13,6 +13,10 @@ use crate::{
     workspace::{WorkspaceError, progress, state::WorkspaceKind},
 };
 
+/// `sweep_at` of ServiceAccounts that are not replaced before the tenant is resumed, in
+/// milliseconds since 1970: the end of the year 9999.
+pub(super) const NEVER_MS: i64 = 253_402_300_799_000;
+
 /// A row of `workspaces`. Holding one grants no permission.
 #[derive(Clone, Debug, FromRow)]
 pub struct WorkspaceRow {
@@ -151,6 +155,12 @@ impl WorkspaceRow {
     /// Whether its ServiceAccount has to be replaced before anything is issued.
     pub(crate) fn is_rotating(&self) -> bool {
         self.status() == WorkspaceStatus::Provisioned && self.retired_sa_uid.is_some()
+    }
+
+    /// The tenant whose suspension or end retired its ServiceAccount.
+    pub(in crate::workspace) fn inactive_tenant(&self) -> Option<String> {
+        let is_held = self.is_rotating() && self.sweep_at == NEVER_MS;
+        self.tenant_name().filter(|_| is_held)
     }
 
     /// Whether its retired ServiceAccount is the one that the cluster has, whichever that is,
