@@ -98,6 +98,27 @@ pub(super) struct Division<'a> {
     pub(super) without_quota: BTreeSet<&'a str>,
 }
 
+/// A limit for all namespaces of a tenant together, and the ResourceQuotas that have shares of it.
+#[derive(Debug)]
+struct SharedQuota {
+    /// Less than the Tenant's if a namespace has no quota.
+    limit: BTreeMap<String, Quantity>,
+    quotas: Vec<ResourceQuota>,
+    /// What is written next.
+    changes: Vec<QuotaChange>,
+}
+
+impl SharedQuota {
+    /// Whether a quota to be changed may be used meanwhile.
+    fn may_change_in_use(&self) -> bool {
+        let is_changed = |quota: &ResourceQuota| {
+            let namespace = quota.namespace();
+            self.changes.iter().any(|change| namespace.as_deref() == Some(&*change.namespace))
+        };
+        self.quotas.iter().any(|quota| is_changed(quota) && may_be_used(quota))
+    }
+}
+
 impl TenantController {
     /// Divides the limits of a tenant between its namespaces; those that are allowed get shares of
     /// what is free, and the others keep what they use. Quotas in namespaces of others do not count.
@@ -117,29 +138,34 @@ impl TenantController {
         let is_shared = |quota: &ResourceQuota| limits.contains_key(&quota.name_any());
         let all: Vec<ResourceQuota> =
             self.cluster.list_selected(TENANT_LABEL, tenant.as_str(), is_shared).await?;
+        let mut shared = Vec::with_capacity(limits.len());
         for (name, limit) in limits {
-            let mut quotas: Vec<ResourceQuota> =
+            let quotas: Vec<ResourceQuota> =
                 all.iter().filter(|quota| quota.name_any() == *name).cloned().collect();
             let observed = observe(&quotas, namespaces);
             let without = without_quota(namespaces, &observed);
             let capped = (!without.is_empty()).then(|| limit_without_growth(limit, &observed));
             division.without_quota.extend(without);
-            let limit = capped.as_ref().unwrap_or(limit);
-            let changes = lower_shares(limit, &observed);
-            // The quota controller may miss objects that are admitted while amounts change.
-            let attempts = if self.open_divisions.is_overdue(tenant) {
-                MAX_ATTEMPTS
-            } else {
-                settle(&quotas, &changes).await;
-                1
-            };
-            division.is_open |= !self.write(&mut quotas, changes, attempts).await?;
-            let observed = observe(&quotas, namespaces);
+            let limit = capped.unwrap_or_else(|| limit.clone());
+            shared.push(SharedQuota { changes: lower_shares(&limit, &observed), limit, quotas });
+        }
+        // The quota controller may miss objects that are admitted while amounts change.
+        let attempts = if self.open_divisions.is_overdue(tenant) {
+            MAX_ATTEMPTS
+        } else {
+            settle(&shared).await;
+            1
+        };
+        for quota in &mut shared {
+            division.is_open |= !self.write(quota, attempts).await?;
+            let observed = observe(&quota.quotas, namespaces);
             let mut changeable = observed.iter().filter(|it| it.share != ShareKind::Fixed);
-            division.is_open |= !changeable.all(|quota| quota.is_enforced(limit));
-            let changes = raise_shares(limit, &observed);
-            settle(&quotas, &changes).await;
-            match self.write(&mut quotas, changes, 1).await {
+            division.is_open |= !changeable.all(|it| it.is_enforced(&quota.limit));
+            quota.changes = raise_shares(&quota.limit, &observed);
+        }
+        settle(&shared).await;
+        for quota in &mut shared {
+            match self.write(quota, 1).await {
                 Ok(written) => division.is_open |= !written,
                 Err(error @ ClusterError::Unavailable(_)) => {
                     tokio::time::sleep(IN_FLIGHT_TIMEOUT).await;
@@ -151,17 +177,12 @@ impl TenantController {
         Ok(division)
     }
 
-    /// Writes amounts, and replaces the quotas by what the API server acknowledged. Returns false
+    /// Writes the changes, and replaces the quotas by what the API server acknowledged. Returns false
     /// if it refused some at each attempt, because the quota was used or changed meanwhile.
-    async fn write(
-        &self,
-        quotas: &mut [ResourceQuota],
-        changes: Vec<QuotaChange>,
-        attempts: u32,
-    ) -> Result<bool, ClusterError> {
+    async fn write(&self, shared: &mut SharedQuota, attempts: u32) -> Result<bool, ClusterError> {
         let mut is_done = true;
-        for change in changes {
-            if let Some(quota) = of_namespace(quotas, &change.namespace) {
+        for change in std::mem::take(&mut shared.changes) {
+            if let Some(quota) = of_namespace(&mut shared.quotas, &change.namespace) {
                 is_done &= self.write_amounts(quota, &change.hard, attempts).await?;
             }
         }
@@ -201,12 +222,10 @@ impl TenantController {
     }
 }
 
-/// Waits for [`SETTLE_INTERVAL`] if one of the quotas to be changed may be used.
-async fn settle(quotas: &[ResourceQuota], changes: &[QuotaChange]) {
-    let is_changed = |quota: &ResourceQuota| {
-        changes.iter().any(|change| quota.namespace().as_deref() == Some(&*change.namespace))
-    };
-    if quotas.iter().any(|quota| is_changed(quota) && may_be_used(quota)) {
+/// Waits for [`SETTLE_INTERVAL`] if one of the quotas to be changed may be used. All limits of a tenant
+/// wait together, because a run holds a worker.
+async fn settle(shared: &[SharedQuota]) {
+    if shared.iter().any(SharedQuota::may_change_in_use) {
         tokio::time::sleep(SETTLE_INTERVAL).await;
     }
 }
