@@ -263,10 +263,13 @@ impl ClusterClient {
         let pem = format!("{}{}", identity.certificate, identity.key);
         let identity = reqwest::Identity::from_pem(pem.as_bytes())?;
         let trusted = Some(authority.certificate());
+        // After a response of 401 the API server shuts an HTTP/2 connection down, and requests that
+        // begin on it meanwhile fail.
+        let builder = || Ok::<_, anyhow::Error>(http_client::builder(trusted)?.http1_only());
         Ok(Self {
             url: world.cluster().url().clone(),
-            administrator: http_client::builder(trusted)?.identity(identity).build()?,
-            anonymous: http_client::http_client(trusted)?,
+            administrator: builder()?.identity(identity).build()?,
+            anonymous: builder()?.build()?,
         })
     }
 
