@@ -10,7 +10,7 @@ use crate::machine;
 use crate::process::{Captured, Finished, Program};
 
 /// Time limit of one command.
-const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// kubectl with a home and a kubeconfig of its own, and nothing of the harness's environment.
 #[derive(Clone, Debug)]

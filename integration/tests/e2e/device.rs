@@ -10,7 +10,7 @@ use integration::{
     world::World,
 };
 
-const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
+const LOGIN_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Returns the address with the code that the waiting login prints.
 async fn address(login: &Captured, world: &World) -> String {

@@ -89,9 +89,12 @@ async fn sixteen_calls_at_once_on_two_replicas_make_one_workspace() {
 const CALLS: [&str; 5] =
     ["/namespaces", "/resourcequotas", "/limitranges", "/serviceaccounts", "/rolebindings"];
 
+/// Limit of the time until the sweep has finished, which may wait for a claim of 45 s.
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(90);
+
 /// Waits until the sweep has finished the caller's one workspace.
 async fn swept(api: &Api) {
-    probe::until("the sweep", Duration::from_secs(20), || async {
+    probe::until("the sweep", SWEEP_TIMEOUT, || async {
         let list = api.workspaces(false).await?;
         Ok(match list.items.as_slice() {
             [one] if one.status == WorkspaceStatus::Provisioned => Probe::Ready(()),

@@ -37,7 +37,7 @@ async fn the_quota_is_enforced_by_the_api_server() {
     // The quota's controller fills in the status that admission uses.
     integration::probe::until(
         "the quota to be counted",
-        std::time::Duration::from_secs(20),
+        std::time::Duration::from_mins(1),
         || async {
             let quota =
                 super::object(&world, &["resourcequota", "tenant-quota", "-n", &alice.namespace()])

@@ -111,16 +111,12 @@ async fn without_its_audit_row_no_token_leaves() {
 
     world.proxy().unwrap().clear();
     world.postgres().unwrap().restart().await.unwrap();
-    integration::probe::until(
-        "the broker to go on",
-        std::time::Duration::from_secs(20),
-        || async {
-            Ok(match api.credential(workspace.id).await {
-                Ok(_) => integration::probe::Probe::Ready(()),
-                Err(error) => integration::probe::Probe::NotYet(error.to_string()),
-            })
-        },
-    )
+    integration::probe::until("the broker to go on", std::time::Duration::from_mins(1), || async {
+        Ok(match api.credential(workspace.id).await {
+            Ok(_) => integration::probe::Probe::Ready(()),
+            Err(error) => integration::probe::Probe::NotYet(error.to_string()),
+        })
+    })
     .await
     .unwrap();
 }

@@ -36,8 +36,22 @@ mod tenants;
 mod unauthenticated;
 mod upgrade;
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use integration::api::{ApiError, Refused};
+use integration::broker::Broker;
+use integration::probe::{self, Probe};
+
+/// Waits until a text is in the broker's log, at most two minutes.
+pub(crate) async fn until_logged(broker: &Broker, text: &str) {
+    probe::until("a line in the log", Duration::from_mins(2), || async {
+        let log = broker.log()?;
+        Ok(if log.contains(text) { Probe::Ready(()) } else { Probe::NotYet(format!("no {text}")) })
+    })
+    .await
+    .unwrap();
+}
 
 /// Returns the refusal with which this call must have ended.
 fn refused<T: std::fmt::Debug>(result: Result<T, ApiError>) -> Refused {

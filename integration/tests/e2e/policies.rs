@@ -6,6 +6,8 @@ use integration::kubectl::Kubectl;
 use integration::probe::{self, Probe};
 use integration::world::World;
 
+use crate::until_logged;
+
 const BINDING: &str = "validatingadmissionpolicybinding";
 const WEAKER: &str = r#"{"spec":{"validationActions":["Warn"]}}"#;
 
@@ -34,7 +36,7 @@ async fn the_broker_does_not_start_with_missing_or_weakened_policies_unless_conf
     // A running broker continues, and reports it.
     weaken(&admin).await;
     until_metric(&world, "tenant_broker_policies_in_force 0").await;
-    assert!(broker.log().unwrap().contains("admission policies missing or changed"));
+    until_logged(broker, "admission policies missing or changed").await;
 
     broker.stop().await.unwrap();
     let delete = ["delete", "validatingadmissionpolicy", "tenant-tokens"];

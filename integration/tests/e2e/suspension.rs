@@ -8,6 +8,9 @@ use integration::probe::{self, Probe};
 use integration::world::World;
 use tenant_shared::{Code, StepResult, SuspendRequest, WorkspaceStatus};
 
+/// Limit of the time until the sweep has finished, which may wait for a claim of 45 s.
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(90);
+
 fn reason(text: &str) -> SuspendRequest {
     SuspendRequest { reason: Some(text.to_owned()) }
 }
@@ -57,6 +60,10 @@ async fn suspend_revokes_all_access_and_resume_revives_no_old_token() {
         ]
     );
     assert!(suspension.steps.iter().all(|step| step.result == StepResult::Done));
+    // A resumption in the first ten seconds is too early.
+    let early = super::refused(admin.resume(id, &SuspendRequest::default()).await);
+    assert_eq!((early.status, early.code()), (StatusCode::CONFLICT, Code::WorkspaceNotReady));
+    assert!(early.retry_after().is_some_and(|seconds| seconds <= 10));
 
     let after = stolen.run(["get", "secrets"]).await.unwrap();
     assert!(!after.status.success(), "the stolen token is cut off");
@@ -68,14 +75,11 @@ async fn suspend_revokes_all_access_and_resume_revives_no_old_token() {
     assert_eq!(super::refused(api.init("basic").await).code(), Code::WorkspaceSuspended);
     assert!(!alice.kubectl().run(["get", "pods"]).await.unwrap().status.success());
 
-    // A repeated suspension changes nothing; a resumption that is too early gets Retry-After.
+    // A repeated suspension changes nothing.
     assert_eq!(
         admin.suspend(id, &reason("again")).await.unwrap().status,
         WorkspaceStatus::Suspended
     );
-    let early = super::refused(admin.resume(id, &SuspendRequest::default()).await);
-    assert_eq!((early.status, early.code()), (StatusCode::CONFLICT, Code::WorkspaceNotReady));
-    assert!(early.retry_after().is_some_and(|seconds| seconds <= 10));
 
     let resumed = probe::until("the resumption", Duration::from_secs(30), || async {
         Ok(match admin.resume(id, &SuspendRequest::default()).await {
@@ -138,7 +142,7 @@ async fn with_the_cluster_down_the_decision_stands_and_is_completed_later() {
     assert_eq!(super::refused(api.credential(workspace.id).await).code(), Code::WorkspaceSuspended);
 
     world.proxy().unwrap().up().await.unwrap();
-    probe::until("the sweep", Duration::from_secs(20), || async {
+    probe::until("the sweep", SWEEP_TIMEOUT, || async {
         let status = api.workspace(workspace.id).await?.status;
         Ok(match status {
             WorkspaceStatus::Suspended => Probe::Ready(()),
@@ -188,7 +192,7 @@ async fn a_crash_after_any_step_is_finished_by_the_next_sweep() {
     let (api, admin) = (alice.api().await.unwrap(), operator.api().await.unwrap());
     let (workspace, _) = api.init("basic").await.unwrap();
     let reaches = async |wanted: WorkspaceStatus| {
-        probe::until("the sweep", Duration::from_secs(30), || async {
+        probe::until("the sweep", SWEEP_TIMEOUT, || async {
             let status = api.workspace(workspace.id).await?.status;
             Ok(if status == wanted {
                 Probe::Ready(())

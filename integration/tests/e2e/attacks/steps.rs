@@ -259,7 +259,7 @@ async fn an_account_that_cannot_be_deleted_has_no_rights() {
 /// delete that one.
 #[tokio::test]
 async fn an_account_created_meanwhile_is_not_deleted() {
-    let tenant = Tenant::start(World::builder().fault_proxy()).await;
+    let tenant = Tenant::start(World::builder().fault_proxy().setting("drift_seconds", 3600)).await;
     let account = ["serviceaccount", "sa-tenant-admin"];
     let (admin, namespace) = (tenant.world.admin_kubectl().unwrap(), tenant.namespace.clone());
     let replace = move |_| {

@@ -94,7 +94,8 @@ async fn a_collection_is_not_deleted_at_once() {
 /// suspended one is refused before.
 #[tokio::test]
 async fn in_a_suspended_namespace_nothing_is_connected_to_nor_written_by_a_subresource() {
-    let world = World::builder().start().await.unwrap();
+    // The broker would delete the bindings that the test adds.
+    let world = World::builder().setting("drift_seconds", 3600).start().await.unwrap();
     let mallory = world.person("mallory").await.unwrap();
     mallory.login(&[]).await.unwrap().success().unwrap();
     let (kubectl, namespace) = (mallory.kubectl(), mallory.namespace());

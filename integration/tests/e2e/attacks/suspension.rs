@@ -139,7 +139,8 @@ async fn a_renamed_binding_is_deleted_as_well() {
 /// that could restore its access.
 #[tokio::test]
 async fn a_loop_of_writes_does_not_outlive_the_suspension() {
-    let world = World::builder().start().await.unwrap();
+    // The broker would delete the binding that the test adds.
+    let world = World::builder().setting("drift_seconds", 3600).start().await.unwrap();
     let mallory = world.person("mallory").await.unwrap();
     let operator = world.administrator("operator").await.unwrap();
     mallory.login(&[]).await.unwrap().success().unwrap();

@@ -1,6 +1,6 @@
 //! A tenant's limits at the gateway, and the usage that is recorded.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
@@ -27,7 +27,9 @@ async fn a_tenant_over_its_limits_gets_retry_after_and_others_are_unaffected() {
     let get = |path: &str| flood.request(Method::GET, &format!("{GATEWAY}{path}")).unwrap().send();
     let pods = format!("/api/v1/namespaces/{namespace}/pods");
 
+    let began = Instant::now();
     let answers = join_all((0..40).map(|_| get(&pods))).await;
+    let refilled = 5 * (began.elapsed().as_secs() + 1);
     let mut refused = 0;
     for answer in answers {
         let answer = answer.unwrap();
@@ -44,7 +46,8 @@ async fn a_tenant_over_its_limits_gets_retry_after_and_others_are_unaffected() {
         assert_eq!(status["details"]["retryAfterSeconds"], 1);
         refused += 1;
     }
-    assert!((15..=20).contains(&refused), "20 at once, then 5 a second: {refused} refused");
+    let text = format!("20 at once, then 5 a second, {refilled} meanwhile: {refused} refused");
+    assert!(refused <= 20 && refused + refilled >= 20, "{text}");
     let path = format!("{GATEWAY}/version");
     let unharmed = other.request(Method::GET, &path).unwrap().send().await.unwrap();
     assert_eq!(unharmed.status(), StatusCode::OK);
@@ -55,7 +58,7 @@ async fn a_tenant_over_its_limits_gets_retry_after_and_others_are_unaffected() {
     assert!(open.iter().all(|answer| answer.status() == StatusCode::OK));
     assert_eq!(get(&watch).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
     drop(open);
-    probe::until("the places to be free", Duration::from_secs(10), || async {
+    probe::until("the places to be free", Duration::from_secs(30), || async {
         let status = get(&watch).await?.status();
         Ok(if status == StatusCode::OK {
             Probe::Ready(())
@@ -95,18 +98,20 @@ async fn kubectl_retries_by_itself_and_usage_is_shown() {
             .success()
             .unwrap();
     }
-    let usage = probe::until("usage", Duration::from_secs(40), || async {
-        let said = alice.kubectl().run(["tenant", "usage"]).await?.success()?.stdout;
-        Ok(if said.contains("get") { Probe::Ready(said) } else { Probe::NotYet(said) })
+    // The broker writes usage from time to time.
+    let items = probe::until("usage", Duration::from_mins(1), || async {
+        let document = alice.kubectl().run(["tenant", "usage", "-o", "json"]).await?.success()?;
+        let document: Value = serde_json::from_str(&document.stdout)?;
+        let items = document["items"].as_array().cloned().unwrap_or_default();
+        let get = items.iter().find(|item| item["verb"] == "get");
+        let is_whole = get.is_some_and(|get| get["requests"].as_u64() >= Some(8));
+        Ok(if is_whole { Probe::Ready(items) } else { Probe::NotYet(document.to_string()) })
     })
     .await
     .unwrap();
-    assert!(usage.starts_with("DAY"), "{usage}");
-    let document = alice.kubectl().run(["tenant", "usage", "-o", "json"]).await.unwrap();
-    let document: Value = serde_json::from_str(&document.success().unwrap().stdout).unwrap();
-    let items = document["items"].as_array().unwrap();
+    let usage = alice.kubectl().run(["tenant", "usage"]).await.unwrap().success().unwrap().stdout;
+    assert!(usage.starts_with("DAY") && usage.contains("get"), "{usage}");
     let of = |verb: &str| items.iter().find(|item| item["verb"] == verb).unwrap();
-    assert!(of("get")["requests"].as_u64() >= Some(8), "{items:?}");
     // The gateway reads an access review itself and counts it like any other request.
     assert!(of("create")["bytes_up"].as_u64() > Some(0), "{items:?}");
 }

@@ -39,7 +39,7 @@ static INSTALLING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Limit of the time until a request is held.
-const HELD_TIMEOUT: Duration = Duration::from_secs(15);
+const HELD_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The builder of a world whose broker serves model services and whose cluster has users by token.
 pub(super) fn builder() -> WorldBuilder {

@@ -1,9 +1,6 @@
 //! The end of Tenants: of their definition, and what is left of them.
 
-use std::time::Duration;
-
 use integration::kubectl::Kubectl;
-use integration::probe::{self, Probe};
 use integration::world::World;
 use serde_json::{Value, json};
 
@@ -11,23 +8,11 @@ use super::reconcile::{
     self, ALICE, PRODUCTION, apply, create_namespace, until, until_bound, until_status,
 };
 use super::{TENANT_BROKER, delete, install, until_served, with_object};
+use crate::until_logged;
 
-/// Limit of the time until a line is in the log. An orphaned namespace is compared with the cluster
-/// half a minute after its tenant was closed at the earliest.
-const LOG_TIMEOUT: Duration = Duration::from_mins(2);
 const GHOST: &str = "ghost-a";
 /// RoleBindings of others with the label of the tenant: more than the broker lists.
 const LABELLED: usize = 300;
-
-async fn until_logged(world: &World, line: &str) {
-    probe::until(line, LOG_TIMEOUT, || async {
-        let log = world.broker().log()?;
-        let is_logged = log.contains(line);
-        Ok(if is_logged { Probe::Ready(()) } else { Probe::NotYet(log) })
-    })
-    .await
-    .unwrap();
-}
 
 async fn run(admin: &Kubectl, args: &[&str]) {
     admin.run(args).await.unwrap().success().unwrap();
@@ -52,7 +37,11 @@ async fn the_deletion_of_the_definition_revokes_no_rights() {
     admin.run(hold).await.unwrap().success().unwrap();
     run(&admin, &["delete", "crd", TENANT_BROKER.0, "--wait=false"]).await;
     until(&world, &[TENANT_BROKER.0, "solar"], Value::is_null).await;
-    until_logged(&world, "tenant not closed, because the definition of Tenants was deleted").await;
+    until_logged(
+        world.broker(),
+        "tenant not closed, because the definition of Tenants was deleted",
+    )
+    .await;
     until_bound(&world, PRODUCTION, "admin", &["alice"]).await;
     admin.run(finalizers(Value::Null)).await.unwrap().success().unwrap();
     until(&world, &["crd", TENANT_BROKER.0], Value::is_null).await;
@@ -85,14 +74,14 @@ async fn what_is_left_of_tenants_is_cleaned_up() {
     run(&admin, &["annotate", TENANT_BROKER.0, "solar", keep]).await;
     delete(&admin, TENANT_BROKER, "solar").await;
     until_bound(&world, PRODUCTION, "admin", &[]).await;
-    until_logged(&world, "its own are read by name").await;
+    until_logged(world.broker(), "its own are read by name").await;
     run(&admin, &["delete", "namespace", PRODUCTION]).await;
 
     bindings_of_a_tenant_that_does_not_exist_are_deleted(&world, &admin).await;
     the_doctor_names_namespaces_of_a_tenant_that_does_not_exist(&world).await;
 
     // A later tenant of the name may have a namespace that was deleted meanwhile.
-    until_logged(&world, "namespace of a closed tenant is gone, so its name is free").await;
+    until_logged(world.broker(), "namespace of a closed tenant is gone, so its name is free").await;
     apply(&admin, &[ALICE]).await;
     until_status(&world, |status| status["state"] == "Active").await;
     create_namespace(&admin, PRODUCTION).await;

@@ -22,8 +22,8 @@ use super::{is_served, tenant};
 
 /// Number of clients of each kind.
 const CLIENTS: usize = 12;
-/// Time limit for the broker to close: a minute for a head, and some seconds for many clients.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(72);
+/// Time limit for the broker to close: a minute for a head, and as long for many clients.
+const CLOSE_TIMEOUT: Duration = Duration::from_mins(2);
 /// The HTTP/2 connection preface (RFC 9113 section 3.4), with empty settings.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 

@@ -28,7 +28,15 @@ async fn at_no_moment_have_two_tenants_rights_or_one_without_limits() {
         fixture.until_bound(to, NAMESPACE, "admin", Some(owner)).await;
         fixture.until_moved(to, NAMESPACE).await;
     }
-    assert_eq!(recorder.check().unwrap(), 3);
+    // The watches of the recorder may show the last move later.
+    probe::until("the events of three moves", RECONCILE_TIMEOUT, || async {
+        Ok(match recorder.check() {
+            Ok(3) => Probe::Ready(()),
+            other => Probe::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+    .unwrap();
 }
 
 /// The next attempt does not find the RoleBindings that the first one deleted.

@@ -24,6 +24,14 @@ async fn may_list(api: &Api) -> bool {
     answer.status() == StatusCode::OK
 }
 
+/// The response to a read of a ConfigMap that does not exist, without the name of the namespace.
+async fn read_by_name(api: &Api, namespace: &str) -> (StatusCode, String) {
+    let path = format!("{GATEWAY}/api/v1/namespaces/{namespace}/configmaps/none");
+    let answer = api.request(Method::GET, &path).unwrap().send().await.unwrap();
+    let status = answer.status();
+    (status, answer.text().await.unwrap().replace(namespace, "NAMESPACE"))
+}
+
 async fn until_allowed(api: &Api, expected: bool) {
     probe::until("the right", super::RECONCILE_TIMEOUT, || async {
         let is_so = may_list(api).await == expected;
@@ -79,6 +87,11 @@ async fn the_rights_and_streams_of_former_members_end_before_others_have_rights(
     ended.store(true, Ordering::SeqCst);
     prober.await.unwrap();
     until_allowed(alice, false).await;
+    // What she reads by name does not tell that the namespace exists.
+    let answers = [NAMESPACE, "solar-none"].map(|namespace| read_by_name(alice, namespace));
+    let [moved, absent] = futures_util::future::join_all(answers).await.try_into().unwrap();
+    assert_eq!(moved, absent);
+    assert_eq!(moved.0, StatusCode::NOT_FOUND, "{moved:?}");
     let log = fixture.world.broker().log().unwrap();
     assert!(log.contains("namespace moved"), "{log}");
 }
