@@ -103,7 +103,7 @@ impl Gateway {
         let tenants = self.tenants.as_ref()?;
         let tenant: TenantName = active.permit().resource().tenant_name()?.parse().ok()?;
         let namespace = namespace?.to_owned();
-        let was_known = tenants.is_namespace_of(&namespace, &tenant).is_some();
+        let was_known = tenants.is_namespace_of(&namespace, &tenant).is_some().into();
         let rights = RequestRights::new(principal.caller.clone(), principal.roles_in(&tenant));
         let began_at = Instant::now();
         Some(Arc::new(MemberNamespace { namespace, tenant, was_known, began_at, rights }))

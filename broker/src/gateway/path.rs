@@ -132,7 +132,7 @@ pub(super) fn parse(uri: &Uri) -> Result<Target<'_>, PathError> {
 
 fn check_segment(segment: &str) -> Result<(), PathError> {
     let bytes = segment.as_bytes();
-    let mut dots = 0;
+    let (mut dots, mut has_encoded_dot) = (0, false);
     let (mut at, mut characters) = (0, 0);
     while let Some(&byte) = bytes.get(at) {
         let (byte, width) = match byte {
@@ -142,12 +142,15 @@ fn check_segment(segment: &str) -> Result<(), PathError> {
                     return Err(PathError::BadEscape);
                 }
                 let byte = u8::from_str_radix(hex, 16).map_err(|_| PathError::BadEscape)?;
-                // The API server decodes `pods/p/ex%65c` before it parses it, so its meaning would
-                // not be recognized here. No client has a reason to encode a letter or a digit (RFC
-                // 3986 section 2.3).
-                if matches!(byte, b'/' | b'%') || byte.is_ascii_alphanumeric() {
+                // The API server decodes `namespaces/solar%2Da/pods/p/ex%65c` before it parses it, so
+                // its meaning would not be recognized here. No client has a reason to encode an
+                // unreserved character (RFC 3986 section 2.3).
+                let is_unreserved =
+                    matches!(byte, b'-' | b'_' | b'~') || byte.is_ascii_alphanumeric();
+                if matches!(byte, b'/' | b'%') || is_unreserved {
                     return Err(PathError::Encoded);
                 }
+                has_encoded_dot |= byte == b'.';
                 (byte, 3)
             }
             byte => (byte, 1),
@@ -163,7 +166,13 @@ fn check_segment(segment: &str) -> Result<(), PathError> {
         characters += 1;
         at += width;
     }
-    if characters == dots && (1..=2).contains(&dots) { Err(PathError::Dots) } else { Ok(()) }
+    if characters == dots && (1..=2).contains(&dots) {
+        Err(PathError::Dots)
+    } else if has_encoded_dot {
+        Err(PathError::Encoded)
+    } else {
+        Ok(())
+    }
 }
 
 /// The parts of a resource path (Kubernetes API reference, "Resource URIs").
@@ -358,6 +367,9 @@ mod tests {
             ("/clusters/c/api/v1/namespaces/t/pods/p/ex%65c", PathError::Encoded),
             ("/clusters/c/api/v1/namespaces/t/services/s/prox%79/", PathError::Encoded),
             ("/clusters/c/api/v1/%77atch/namespaces/t/pods", PathError::Encoded),
+            ("/clusters/c/api/v1/namespaces/solar%2Da/pods", PathError::Encoded),
+            ("/clusters/c/api/v1/namespaces/t/pods/a%2Eb", PathError::Encoded),
+            ("/clusters/c/api/v1/namespaces/t/pods/a%5Fb%7Ec", PathError::Encoded),
             ("/clusters/c/api/%zz", PathError::BadEscape),
             ("/clusters/c/api/%2", PathError::BadEscape),
         ] {

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -47,8 +50,8 @@ pub(super) struct MemberNamespace {
     pub(super) namespace: String,
     /// The tenant of the membership.
     pub(super) tenant: TenantName,
-    /// Whether the broker knew at the start that the namespace is the tenant's. It may be new.
-    pub(super) was_known: bool,
+    /// Whether the broker has known the namespace as the tenant's since the start. It may be new.
+    pub(super) was_known: AtomicBool,
     /// When the request began. The API server decided about it a moment later.
     pub(super) began_at: Instant,
     /// The roles that the member had since then.
@@ -59,7 +62,14 @@ impl MemberNamespace {
     /// Whether the namespace left the tenant. `is_its` says whether it is the tenant's now; `None` if
     /// it is no tenant's.
     pub(super) fn has_left(&self, is_its: Option<bool>) -> bool {
-        is_its.map_or(self.was_known, |is_its| !is_its)
+        match is_its {
+            Some(true) => {
+                self.was_known.store(true, Ordering::Relaxed);
+                false
+            }
+            Some(false) => true,
+            None => self.was_known.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -229,7 +239,7 @@ mod tests {
         let member_namespace = |was_known| MemberNamespace {
             namespace: "solar-a".to_owned(),
             tenant: "solar".parse().unwrap(),
-            was_known,
+            was_known: AtomicBool::new(was_known),
             began_at: Instant::now(),
             rights: rights(),
         };
@@ -238,7 +248,9 @@ mod tests {
             assert!(member_namespace(was_known).has_left(Some(false)));
         }
         assert!(member_namespace(true).has_left(None));
-        assert!(!member_namespace(false).has_left(None), "the broker does not know it yet");
+        let new = member_namespace(false);
+        assert!(!new.has_left(None), "the broker does not know it yet");
+        assert!(!new.has_left(Some(true)) && new.has_left(None), "it lost its label");
     }
 
     #[test]
@@ -263,7 +275,7 @@ mod tests {
         let of_member = MemberNamespace {
             namespace: "solar-a".to_owned(),
             tenant,
-            was_known: true,
+            was_known: AtomicBool::new(true),
             began_at,
             rights: rights(),
         };
