@@ -29,15 +29,20 @@ use crate::{
         db::{OPERATION_TIMEOUT, within},
     },
     identity::Caller,
+    tenant::TenantName,
     tenant_operations::{CallerTenants, TenantOperations},
 };
+
+/// How far the first look at changes of persons reaches back, in milliseconds.
+const FIRST_LOOK_BACK_MS: i64 = 150_000;
 
 impl Gateway {
     /// Closes requests of members who lost a role, until the task is aborted.
     pub(super) async fn watch_member_rights(self, tenants: TenantOperations) {
         let mut ticks = ticks(INTERVAL);
         let mut role_changes = RoleChanges::default();
-        let mut looked_at = self.clock.now_ms();
+        // Persons may have changed shortly before the broker started.
+        let mut looked_at = self.clock.now_ms() - FIRST_LOOK_BACK_MS;
         loop {
             ticks.tick().await;
             let (now_ms, now) = (self.clock.now_ms(), Instant::now());
@@ -53,7 +58,8 @@ impl Gateway {
                 Err(_) => BTreeSet::new(),
             };
             let mut closed = self.close_reduced(&tenants, &changed).await;
-            let due = role_changes.take_due(Instant::now());
+            let is_carried_out = |name: &TenantName| tenants.cached(name).map(|it| it.is_observed);
+            let due = role_changes.take_due(Instant::now(), is_carried_out);
             if !due.is_empty() {
                 closed += self.close_requests_of_members(|info, member| {
                     let MemberNamespace { tenant, began_at, .. } = &**member;

@@ -2,7 +2,9 @@
 //!
 //! The broker knows of a change before it has changed the RoleBindings, and the API server allows
 //! requests by these meanwhile. So the streams that began since shortly before the change are closed
-//! once, [`WITHDRAWAL_TIME`] after it, whatever roles their members had.
+//! [`WITHDRAWAL_TIME`] after it, whatever roles their members had, and again until the controller has
+//! carried the Tenant out. The controller does not record when it has followed a change of a person,
+//! so those streams are closed once more after the longest time that it needs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,6 +19,11 @@ use crate::tenant::{CachedTenant, TenantName};
 /// How long the RoleBindings of a lost role may still be there. A run on a tenant with a hundred
 /// namespaces takes a few seconds.
 const WITHDRAWAL_TIME: Duration = Duration::from_secs(20);
+/// The longest time until the controller has followed a change: a lease of a replica that was killed,
+/// and a run.
+const MAX_WITHDRAWAL_TIME: Duration = Duration::from_secs(150);
+/// When the streams of a Tenant that is not carried out are closed no more.
+const MAX_CHANGE_AGE: Duration = Duration::from_mins(10);
 /// How long before the broker noticed a change a stream may have begun with the new roles, because
 /// the Tenants are compared every half a second, and principals are read before that.
 const NOTICED_AFTER: Duration = Duration::from_secs(2);
@@ -31,13 +38,37 @@ enum Subject {
 }
 
 /// Streams that are to be closed.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     subject: Subject,
     noticed_at: Instant,
+    /// When streams are closed next.
+    due_at: Instant,
 }
 
 impl Change {
+    fn new(subject: Subject, now: Instant) -> Self {
+        Self { subject, noticed_at: now, due_at: now + WITHDRAWAL_TIME }
+    }
+
+    /// When streams are closed again after this time; `None` if that was the last time.
+    fn next_after(
+        &self,
+        now: Instant,
+        is_carried_out: impl Fn(&TenantName) -> Option<bool>,
+    ) -> Option<Instant> {
+        let last = self.noticed_at + MAX_WITHDRAWAL_TIME;
+        let is_carried_out = match &self.subject {
+            Subject::Tenant(name) => is_carried_out(name),
+            Subject::User(_) => None,
+        };
+        match is_carried_out {
+            Some(false) if now < self.noticed_at + MAX_CHANGE_AGE => Some(now + WITHDRAWAL_TIME),
+            Some(_) => None,
+            None => (now < last).then_some(last),
+        }
+    }
+
     /// Whether a stream of this user in this tenant began in the time of the change.
     pub(super) fn concerns(&self, user: Uuid, tenant: &TenantName, began_at: Instant) -> bool {
         let is_its = match &self.subject {
@@ -56,12 +87,12 @@ pub(super) struct RoleChanges {
     revision: Option<u64>,
     /// When users changed, in milliseconds since 1970.
     users: BTreeMap<Uuid, i64>,
-    /// In the order of time.
     changes: Vec<Change>,
 }
 
 impl RoleChanges {
-    /// Takes over the Tenants of a revision. The first ones are no change.
+    /// Takes over the Tenants of a revision. One that the broker did not know has changed if its status
+    /// is that of an earlier generation, because it may have changed while no broker ran.
     pub(super) fn tenants(
         &mut self,
         revision: u64,
@@ -73,15 +104,20 @@ impl RoleChanges {
         }
         let all: BTreeMap<_, _> =
             all().into_iter().map(|cached| (cached.tenant.name.clone(), cached)).collect();
-        let is_first = self.revision.replace(revision).is_none();
+        self.revision = Some(revision);
         let before = std::mem::replace(&mut self.tenants, all);
-        for (name, was) in before.into_iter().filter(|_| !is_first) {
+        for (name, is) in self.tenants.iter().filter(|(name, _)| !before.contains_key(*name)) {
+            if !is.is_observed && !is.state.is_empty() {
+                self.changes.push(Change::new(Subject::Tenant(name.clone()), now));
+            }
+        }
+        for (name, was) in before {
             let is_same = self.tenants.get(&name).is_some_and(|is| {
                 is.tenant.owners == was.tenant.owners
                     && is.tenant.additional_role_bindings == was.tenant.additional_role_bindings
             });
             if !is_same {
-                self.changes.push(Change { subject: Subject::Tenant(name), noticed_at: now });
+                self.changes.push(Change::new(Subject::Tenant(name), now));
             }
         }
     }
@@ -91,7 +127,7 @@ impl RoleChanges {
     pub(super) fn users(&mut self, changed: BTreeMap<Uuid, i64>, now: Instant) -> BTreeSet<Uuid> {
         for (user, at) in &changed {
             if self.users.get(user) != Some(at) {
-                self.changes.push(Change { subject: Subject::User(*user), noticed_at: now });
+                self.changes.push(Change::new(Subject::User(*user), now));
             }
         }
         let users = changed.keys().copied().collect();
@@ -99,11 +135,24 @@ impl RoleChanges {
         users
     }
 
-    /// Removes and returns the changes that the RoleBindings have followed by now.
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<Change> {
-        let is_due = |change: &Change| change.noticed_at + WITHDRAWAL_TIME <= now;
-        let due = self.changes.partition_point(is_due);
-        self.changes.drain(..due).collect()
+    /// The changes whose streams are closed now. `is_carried_out` says whether the controller has
+    /// carried a Tenant out; `None` if there is none of this name.
+    pub(super) fn take_due(
+        &mut self,
+        now: Instant,
+        is_carried_out: impl Fn(&TenantName) -> Option<bool>,
+    ) -> Vec<Change> {
+        let mut due = Vec::new();
+        self.changes.retain_mut(|change| {
+            if now < change.due_at {
+                return true;
+            }
+            due.push(change.clone());
+            let next = change.next_after(now, &is_carried_out);
+            change.due_at = next.unwrap_or(now);
+            next.is_some()
+        });
+        due
     }
 }
 
@@ -123,7 +172,8 @@ mod tests {
             Arc::new(CachedTenant {
                 group: ApiGroup::TenantBroker,
                 tenant: Tenant::parse(name, &spec).unwrap(),
-                state: String::new(),
+                state: "Active".to_owned(),
+                is_observed: true,
                 size: 0,
                 conditions: Vec::new(),
             })
@@ -138,17 +188,52 @@ mod tests {
         let mut changes = RoleChanges::default();
         changes.tenants(1, || tenants(&[("solar", "alice"), ("lunar", "carol")], 1), at(0));
         changes.tenants(2, || tenants(&[("solar", "alice"), ("lunar", "carol")], 2), at(5));
-        assert!(changes.take_due(at(100)).is_empty(), "a quota is no role");
+        assert!(changes.take_due(at(100), |_| Some(true)).is_empty(), "a quota is no role");
         changes.tenants(3, || tenants(&[("solar", "bob")], 2), at(10));
         changes.tenants(3, || unreachable!(), at(11));
-        assert!(changes.take_due(at(29)).is_empty());
-        let due = changes.take_due(at(30));
+        let carried_out = |name: &TenantName| (*name == solar).then_some(true);
+        assert!(changes.take_due(at(29), carried_out).is_empty());
+        let due = changes.take_due(at(30), carried_out);
         assert_eq!(due.len(), 2, "that of lunar, which is gone, and of solar: {due:?}");
         let concerns = |began_at| due.iter().any(|it| it.concerns(Uuid::nil(), &solar, began_at));
         assert_eq!([7, 8, 10, 25].map(|it| concerns(at(it))), [false, true, true, true]);
         let other = "other".parse().unwrap();
         assert!(!due.iter().any(|it| it.concerns(Uuid::nil(), &other, at(10))));
-        assert!(changes.take_due(at(100)).is_empty());
+        let due = changes.take_due(at(160), carried_out);
+        assert_eq!(due.len(), 1, "that of lunar, which is gone: {due:?}");
+        assert!(changes.take_due(at(1000), carried_out).is_empty());
+    }
+
+    #[test]
+    fn streams_are_closed_until_the_controller_has_carried_the_tenant_out() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut changes = RoleChanges::default();
+        changes.tenants(1, || tenants(&[("solar", "alice")], 1), at(0));
+        changes.tenants(2, || tenants(&[("solar", "bob")], 1), at(10));
+        for seconds in [30, 50, 70] {
+            assert_eq!(changes.take_due(at(seconds), |_| Some(false)).len(), 1, "{seconds}");
+            assert!(changes.take_due(at(seconds + 19), |_| Some(false)).is_empty());
+        }
+        assert_eq!(changes.take_due(at(90), |_| Some(true)).len(), 1);
+        assert!(changes.take_due(at(1000), |_| Some(false)).is_empty());
+    }
+
+    #[test]
+    fn a_tenant_that_changed_while_no_broker_ran_has_changed() {
+        let now = Instant::now();
+        for (state, is_observed, expected) in
+            [("Active", false, 1), ("Active", true, 0), ("", false, 0)]
+        {
+            let mut all = tenants(&[("solar", "alice")], 1);
+            let cached = Arc::get_mut(&mut all[0]).unwrap();
+            (cached.state, cached.is_observed) = (state.to_owned(), is_observed);
+            let mut changes = RoleChanges::default();
+            changes.tenants(1, Vec::new, now);
+            changes.tenants(2, || all, now);
+            let due = changes.take_due(now + WITHDRAWAL_TIME, |_| Some(true));
+            assert_eq!(due.len(), expected, "{state:?}, observed: {is_observed}");
+        }
     }
 
     #[test]
@@ -159,8 +244,11 @@ mod tests {
         for time in [7, 7, 8] {
             assert_eq!(changes.users(BTreeMap::from([(user, time)]), now), BTreeSet::from([user]));
         }
-        let due = changes.take_due(now + WITHDRAWAL_TIME);
+        let due = changes.take_due(now + WITHDRAWAL_TIME, |_| None);
         assert_eq!(due.len(), 2);
+        let again = changes.take_due(now + MAX_WITHDRAWAL_TIME, |_| None);
+        assert_eq!(again.len(), 2);
+        assert!(changes.take_due(now + MAX_CHANGE_AGE, |_| None).is_empty());
         assert!(due[0].concerns(user, &solar, now) && !due[0].concerns(other, &solar, now));
     }
 }

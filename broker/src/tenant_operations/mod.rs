@@ -138,6 +138,11 @@ impl TenantOperations {
         self.cache.revision()
     }
 
+    /// The Tenant of this name that counts, with what its status says.
+    pub fn cached(&self, name: &TenantName) -> Option<Arc<CachedTenant>> {
+        self.cache.tenant(name)
+    }
+
     /// All Tenants that keep the rules of the definition, by name.
     pub fn all(&self) -> Vec<Arc<CachedTenant>> {
         self.cache.all()

@@ -18,6 +18,9 @@ pub struct CachedTenant {
     pub tenant: Tenant,
     /// `status.state`; empty until the controller wrote a status.
     pub state: String,
+    /// Whether the status is that of the current generation: the controller has carried it out, except
+    /// for what the conditions say.
+    pub is_observed: bool,
     /// `status.size`: number of namespaces.
     pub size: u32,
     /// What could not be done: the conditions that hold, without `Ready`.
@@ -45,6 +48,7 @@ impl TenantObject {
             group,
             tenant,
             state: status["state"].as_str().unwrap_or_default().to_owned(),
+            is_observed: status["observedGeneration"].as_i64() == object.metadata.generation,
             size: status["size"].as_u64().and_then(|size| size.try_into().ok()).unwrap_or_default(),
             conditions: conditions(status),
         });
