@@ -18,6 +18,7 @@ use crate::{
     audit::{self, Action},
     base::db::Tx,
     cluster::{Cluster, Object},
+    tenant::lock_active_tenant,
 };
 
 /// Steps of a rotation after the decision is on record.
@@ -108,6 +109,15 @@ impl Workspaces {
         uid: &str,
     ) -> Result<(), WorkspaceError> {
         let mut tx = self.db.begin().await?;
+        // A suspension of the tenant that began before the account existed did not find it.
+        if let Some(tenant) = workspace.tenant_name()
+            && !lock_active_tenant(&mut tx, workspace.tenant_id).await?
+        {
+            drop(tx);
+            let (home, account) = (workspace.namespace(), workspace.service_account());
+            self.cluster_of(workspace)?.delete_service_account(home, account, Some(uid)).await?;
+            return Err(WorkspaceError::TenantNotActive(tenant));
+        }
         if store::replace_service_account(&mut tx, workspace.id, retired, uid).await? {
             let event = audit::Event {
                 workspace_id: Some(workspace.id),
