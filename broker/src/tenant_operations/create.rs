@@ -71,26 +71,37 @@ impl TenantOperations {
             let (tenant, request) = (tenant.clone(), request.clone());
             async move {
                 let _turn = turn;
-                operations.create(&caller, &tenant, &request).await
+                let created = operations.create(&caller, &tenant, &request).await;
+                if let Err(error) = &created
+                    && error.is_refusal()
+                {
+                    operations.record_refused_creation(&caller, &tenant, &request, error).await?;
+                }
+                created
             }
         };
-        let created = match tokio::spawn(in_request_context(creation.in_current_span())).await {
+        match tokio::spawn(in_request_context(creation.in_current_span())).await {
             Ok(created) => created,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(error) => {
                 let namespace = request.name.clone();
                 Err(TenantError::Unfinished { namespace, cause: error.into() })
             }
-        };
-        if let Err(error) = &created
-            && error.is_refusal()
-        {
-            let action = Action::CreateNamespace;
-            let reason = format!("{}: {error}", reason_of(tenant, &request.name));
-            self.metrics.action(action.as_str(), "refused");
-            audit::record_refusal(&self.db, &self.clock, caller.event(action), &reason).await?;
         }
-        created
+    }
+
+    async fn record_refused_creation(
+        &self,
+        caller: &Caller,
+        tenant: &TenantName,
+        request: &CreateNamespaceRequest,
+        error: &TenantError,
+    ) -> Result<(), TenantError> {
+        let action = Action::CreateNamespace;
+        let reason = format!("{}: {error}", reason_of(tenant, &request.name));
+        self.metrics.action(action.as_str(), "refused");
+        audit::record_refusal(&self.db, &self.clock, caller.event(action), &reason).await?;
+        Ok(())
     }
 
     async fn create(
