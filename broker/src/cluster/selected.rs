@@ -57,7 +57,28 @@ impl Cluster {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        list_within(&Api::all(self.client()), &format!("{label}={value}"), max_others, keep).await
+        let select = |object: K| keep(&object).then_some(object);
+        list_within(&Api::all(self.client()), &format!("{label}={value}"), max_others, select).await
+    }
+
+    /// As [`Self::list_with_label`], with what `map` makes of each object. What it leaves out is
+    /// dropped with the page.
+    ///
+    /// # Errors
+    /// As [`Self::list_with_label`].
+    pub async fn list_mapped<K>(
+        &self,
+        label: &str,
+        value: &str,
+        map: impl Fn(K) -> K,
+    ) -> Result<Vec<K>, ClusterError>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+    {
+        let selector = format!("{label}={value}");
+        let select = |object: K| Some(map(object));
+        let listed = list_within(&Api::all(self.client()), &selector, usize::MAX, select).await?;
+        Ok(listed.unwrap_or_default())
     }
 
     /// The RoleBindings that exist among these, by namespace and name.
@@ -85,7 +106,7 @@ async fn list_within<K>(
     api: &Api<K>,
     selector: &str,
     max_others: usize,
-    keep: impl Fn(&K) -> bool,
+    select: impl Fn(K) -> Option<K>,
 ) -> Result<Option<Vec<K>>, ClusterError>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
@@ -95,7 +116,7 @@ where
     loop {
         let page = api.list(&ListParams { continue_token: next, ..all.clone() }).await?;
         let (listed, kept) = (page.items.len(), objects.len());
-        objects.extend(page.items.into_iter().filter(&keep));
+        objects.extend(page.items.into_iter().filter_map(&select));
         others += listed - (objects.len() - kept);
         next = page.metadata.continue_.filter(|token| !token.is_empty());
         if next.is_none() {
@@ -162,7 +183,7 @@ mod tests {
     async fn list(pages: usize, max_others: usize) -> (Option<usize>, usize) {
         let server = Pages { count: pages, requests: Arc::default() };
         let api: Api<RoleBinding> = Api::all(Client::new(server.clone(), "default"));
-        let is_ours = |binding: &RoleBinding| binding.name_any() == "ours";
+        let is_ours = |binding: RoleBinding| (binding.name_any() == "ours").then_some(binding);
         let listed = list_within(&api, "a=b", max_others, is_ours).await.unwrap();
         (listed.map(|all| all.len()), server.requests.load(Ordering::Relaxed))
     }

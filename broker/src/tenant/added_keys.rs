@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Namespace;
 use serde::{Deserialize, Serialize};
 
-use super::metadata_key::may_be_set;
+use super::metadata_key::{NODE_SELECTOR_ANNOTATION, may_be_set};
+
+/// Prefix of the broker's own annotations.
+const OUR_PREFIX: &str = "tenant-broker.io/";
 
 /// The annotation: JSON.
 pub const ADDED_KEYS: &str = "tenant-broker.io/added-keys";
@@ -53,6 +56,19 @@ impl AddedKeys {
     }
 }
 
+/// Removes the annotations of a namespace that the controller neither sets nor reads. Owners may fill a
+/// namespace with annotations, and the controller has those of thousands in memory at once.
+pub fn drop_other_annotations(mut namespace: Namespace) -> Namespace {
+    let added = AddedKeys::read(&namespace).annotations;
+    if let Some(annotations) = &mut namespace.metadata.annotations {
+        annotations.retain(|key, _| {
+            key.starts_with(OUR_PREFIX) || key == NODE_SELECTOR_ANNOTATION || added.contains(key)
+        });
+    }
+    namespace.metadata.managed_fields = None;
+    namespace
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -82,5 +98,20 @@ mod tests {
             assert_eq!(AddedKeys::read(&namespace(text)), AddedKeys::default(), "{text}");
         }
         assert_eq!(AddedKeys::read(&Namespace::default()), AddedKeys::default());
+    }
+
+    #[test]
+    fn annotations_that_the_controller_does_not_need_are_dropped() {
+        let keys = json!({"annotations": ["example.com/cost"]}).to_string();
+        let large = "<".repeat(4096);
+        let namespace: Namespace = serde_json::from_value(json!({"metadata": {"annotations": {
+            ADDED_KEYS: keys, "example.com/cost": "7", "example.com/note": large,
+            "tenant-broker.io/on-delete": "keep", NODE_SELECTOR_ANNOTATION: "a=b",
+        }}}))
+        .unwrap();
+        let kept = drop_other_annotations(namespace).metadata.annotations.unwrap();
+        let keys: Vec<&str> = kept.keys().map(String::as_str).collect();
+        let ours = ["tenant-broker.io/added-keys", "tenant-broker.io/on-delete"];
+        assert_eq!(keys, ["example.com/cost", NODE_SELECTOR_ANNOTATION, ours[0], ours[1]]);
     }
 }

@@ -26,6 +26,8 @@ pub(super) const MAX_LABELS: usize = 32;
 pub(super) const MAX_REQUESTED_METADATA: usize = 64;
 /// Value of a label (Kubernetes, "Labels and Selectors").
 pub(super) const MAX_LABEL_LENGTH: usize = 63;
+/// Keys and values of all annotations that the request for a namespace names, in bytes.
+pub(super) const MAX_REQUESTED_ANNOTATIONS_LENGTH: usize = 16 * 1024;
 /// Value of an annotation; the API server limits all of an object together to 256 KiB.
 pub(super) const MAX_ANNOTATION_LENGTH: usize = 4096;
 /// Pattern for the value of a required label or annotation.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 
 use super::{
     Fault, Pattern, RequiredMetadata,
-    limits::{MAX_ANNOTATION_LENGTH, MAX_REQUESTED_METADATA},
+    limits::{MAX_ANNOTATION_LENGTH, MAX_REQUESTED_ANNOTATIONS_LENGTH, MAX_REQUESTED_METADATA},
     metadata_key::{LAST_APPLIED_ANNOTATION, is_label_value, may_be_set},
 };
 
@@ -45,6 +45,12 @@ pub fn check_requested_metadata(
             let rule = format!("at most {MAX_ANNOTATION_LENGTH} bytes");
             return Err(Fault::new(format!("annotations.{key}"), rule));
         }
+    }
+    let length: usize = annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if length > MAX_REQUESTED_ANNOTATIONS_LENGTH {
+        let rule =
+            format!("at most {MAX_REQUESTED_ANNOTATIONS_LENGTH} bytes in all keys and values");
+        return Err(Fault::new("annotations", rule));
     }
     Ok(())
 }
@@ -171,6 +177,10 @@ mod tests {
         assert_eq!(field(&[(LAST_APPLIED_ANNOTATION, "a")], &[]), refused);
         let long = "x".repeat(4097);
         assert_eq!(field(&[], &[("note", long.as_str())]), Some("annotations.note".to_owned()));
+        let most = "x".repeat(MAX_ANNOTATION_LENGTH);
+        let several = ["a", "b", "c", "d"].map(|key| (key, most.as_str()));
+        assert_eq!(field(&[], &several[..3]), None);
+        assert_eq!(field(&[], &several), Some("annotations".to_owned()), "more than 16 KiB");
         assert_eq!(field(&[], &[("note", &long[1..])]), None);
         let many = |count: usize| -> BTreeMap<String, String> {
             (0..count).map(|number| (format!("k{number}"), String::new())).collect()

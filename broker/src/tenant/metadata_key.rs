@@ -11,6 +11,10 @@ const DESCRIPTIVE_DOMAIN: &str = "app.kubernetes.io";
 /// The annotation in which `kubectl apply` keeps the file that it applied. It steers nothing.
 pub const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// Annotation with which the API server adds node selectors to all pods of a namespace (admission
+/// plugin `PodNodeSelector`): `spec.nodeSelector` of a Tenant.
+pub const NODE_SELECTOR_ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
+
 /// Annotation of a Tenant that says what its deletion does.
 pub const ON_DELETE_ANNOTATION: &str = "tenant-broker.io/on-delete";
 /// Value of [`ON_DELETE_ANNOTATION`]: the namespaces stay, so the Tenant may be deleted although it

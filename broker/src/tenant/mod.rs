@@ -41,18 +41,18 @@ mod status_schema;
 mod store;
 mod subject;
 
-pub use added_keys::{ADDED_KEYS, AddedKeys};
+pub use added_keys::{ADDED_KEYS, AddedKeys, drop_other_annotations};
 pub use api_group::ApiGroup;
 pub use cache::{CachedTenant, NamespaceFeed, TenantCache, TenantFeed};
 pub use cluster_role_name::{ClusterRoleName, ClusterRoleNameError};
 pub use conditions::{Condition, ConditionType};
 pub use definition::custom_resource_definition;
-pub use desired::{
-    Desired, Inputs, Member, NODE_SELECTOR_ANNOTATION, desired_state, pod_security_of,
-};
+pub use desired::{Desired, Inputs, Member, desired_state, pod_security_of};
 pub use fault::Fault;
 pub use metadata::{MissingMetadata, check_requested_metadata, check_required_metadata};
-pub use metadata_key::{KEEP_NAMESPACES, LAST_APPLIED_ANNOTATION, ON_DELETE_ANNOTATION};
+pub use metadata_key::{
+    KEEP_NAMESPACES, LAST_APPLIED_ANNOTATION, NODE_SELECTOR_ANNOTATION, ON_DELETE_ANNOTATION,
+};
 pub use name::{TenantName, TenantNameError, is_reserved_home, tenant_name_rules};
 pub use names::{
     NamespaceNameError, check_namespace_name, home_name, is_limits_name, is_namespace_name,

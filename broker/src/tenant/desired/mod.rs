@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use uuid::Uuid;
 
-pub use objects::{NODE_SELECTOR_ANNOTATION, pod_security_of};
+pub use objects::pod_security_of;
 
 use super::{Condition, QuotaScope, Tenant, TenantSettings, quota_name};
 use crate::{cluster::Object, identity::Person, tier::Tiers};

@@ -12,15 +12,11 @@ use super::Inputs;
 use crate::{
     cluster::{Object, POD_SECURITY, POD_SECURITY_RESTRICTED, POD_SECURITY_WARN, labels_of_tenant},
     tenant::{
-        ADDED_KEYS, AddedKeys, Bindings, Quota, QuotaScope, Tenant, home_name, limits_name,
-        quota_name,
+        ADDED_KEYS, AddedKeys, Bindings, NODE_SELECTOR_ANNOTATION, Quota, QuotaScope, Tenant,
+        home_name, limits_name, quota_name,
     },
     tier::Tiers,
 };
-
-/// Annotation with which the API server adds node selectors to all pods of a namespace (admission
-/// plugin `PodNodeSelector`): `spec.nodeSelector` of a Tenant.
-pub const NODE_SELECTOR_ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
 
 type Labels = BTreeMap<String, String>;
 
