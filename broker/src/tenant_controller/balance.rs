@@ -11,15 +11,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use futures_util::{StreamExt as _, stream};
 use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::api::resource::Quantity};
 use kube::ResourceExt as _;
 use tenant_shared::TENANT_LABEL;
 
 use super::{
     IN_FLIGHT_TIMEOUT, TenantController, error::ReconcileError, namespaces::TenantNamespaces,
+    withdraw::MAX_IN_FLIGHT,
 };
 use crate::{
     cluster::{ClusterError, Object, nanos_of},
@@ -41,6 +43,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Runs without a complete division after which amounts are lowered while they are used. Whoever
 /// creates and deletes objects again and again would otherwise keep all that is free.
 const MAX_WAITING_RUNS: u32 = 5;
+/// How long a run begins writes. The next run goes on, so that withdrawals do not wait for the quotas
+/// of thousands of namespaces.
+const WRITE_TIME: Duration = Duration::from_secs(5);
 /// Attempts to lower the amounts of a quota in use.
 const MAX_ATTEMPTS: u32 = 5;
 
@@ -156,8 +161,9 @@ impl TenantController {
             settle(&shared).await;
             1
         };
+        let until = Instant::now() + WRITE_TIME;
         for quota in &mut shared {
-            division.is_open |= !self.write(quota, attempts).await?;
+            division.is_open |= !self.write(quota, attempts, until).await?;
             let observed = observe(&quota.quotas, namespaces);
             let mut changeable = observed.iter().filter(|it| it.share != ShareKind::Fixed);
             division.is_open |= !changeable.all(|it| it.is_enforced(&quota.limit));
@@ -165,7 +171,7 @@ impl TenantController {
         }
         settle(&shared).await;
         for quota in &mut shared {
-            match self.write(quota, 1).await {
+            match self.write(quota, 1, until + WRITE_TIME).await {
                 Ok(written) => division.is_open |= !written,
                 Err(error @ ClusterError::Unavailable(_)) => {
                     tokio::time::sleep(IN_FLIGHT_TIMEOUT).await;
@@ -178,15 +184,36 @@ impl TenantController {
     }
 
     /// Writes the changes, and replaces the quotas by what the API server acknowledged. Returns false
-    /// if it refused some at each attempt, because the quota was used or changed meanwhile.
-    async fn write(&self, shared: &mut SharedQuota, attempts: u32) -> Result<bool, ClusterError> {
-        let mut is_done = true;
-        for change in std::mem::take(&mut shared.changes) {
-            if let Some(quota) = of_namespace(&mut shared.quotas, &change.namespace) {
-                is_done &= self.write_amounts(quota, &change.hard, attempts).await?;
-            }
-        }
-        Ok(is_done)
+    /// if it refused some at each attempt, because the quota was used or changed meanwhile, or if the
+    /// time is over.
+    async fn write(
+        &self,
+        shared: &mut SharedQuota,
+        attempts: u32,
+        until: Instant,
+    ) -> Result<bool, ClusterError> {
+        let mut changes: BTreeMap<String, QuotaChange> = std::mem::take(&mut shared.changes)
+            .into_iter()
+            .map(|change| (change.namespace.clone(), change))
+            .collect();
+        let writes: Vec<_> = shared
+            .quotas
+            .iter_mut()
+            .filter_map(|quota| {
+                let change = changes.remove(quota.namespace().as_deref()?)?;
+                Some(async move {
+                    if Instant::now() >= until {
+                        return Ok(false);
+                    }
+                    self.write_amounts(quota, &change.hard, attempts).await
+                })
+            })
+            .collect();
+        let mut results: Vec<Result<bool, ClusterError>> =
+            stream::iter(writes).buffer_unordered(MAX_IN_FLIGHT).collect().await;
+        // The caller waits after this error, whatever else failed.
+        results.sort_by_key(|result| !matches!(result, Err(ClusterError::Unavailable(_))));
+        results.into_iter().try_fold(true, |are_done, is_done| Ok(is_done? && are_done))
     }
 
     async fn write_amounts(
@@ -228,13 +255,6 @@ async fn settle(shared: &[SharedQuota]) {
     if shared.iter().any(SharedQuota::may_change_in_use) {
         tokio::time::sleep(SETTLE_INTERVAL).await;
     }
-}
-
-fn of_namespace<'a>(
-    quotas: &'a mut [ResourceQuota],
-    namespace: &str,
-) -> Option<&'a mut ResourceQuota> {
-    quotas.iter_mut().find(|quota| quota.namespace().as_deref() == Some(namespace))
 }
 
 /// Whether objects that a quota counts may be under way: it counts some, or allows some.
