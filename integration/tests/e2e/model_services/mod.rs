@@ -1,6 +1,7 @@
 //! Model services over a real API server with RBAC, users by token file and people with workspaces.
 
 mod attacks;
+mod browser;
 mod callers;
 mod commands;
 mod fixture;
