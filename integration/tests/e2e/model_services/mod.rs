@@ -4,6 +4,7 @@ mod attacks;
 mod browser;
 mod callers;
 mod commands;
+mod crashes;
 mod fixture;
 mod kill_switch;
 mod listener;
