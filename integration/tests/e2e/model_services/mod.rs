@@ -3,6 +3,7 @@
 mod attacks;
 mod browser;
 mod callers;
+mod canary;
 mod commands;
 mod crashes;
 mod fixture;
