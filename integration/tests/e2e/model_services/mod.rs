@@ -11,6 +11,7 @@ mod kill_switch;
 mod listener;
 mod llama_stack;
 mod lost_answers;
+mod memberships;
 mod models;
 mod namespaces;
 mod refusals;
