@@ -14,4 +14,5 @@ mod lost_answers;
 mod memberships;
 mod models;
 mod namespaces;
+mod namespaces_property;
 mod refusals;
