@@ -14,5 +14,6 @@ mod lost_answers;
 mod memberships;
 mod models;
 mod namespaces;
+mod namespaces_by_way;
 mod namespaces_property;
 mod refusals;
