@@ -17,3 +17,4 @@ mod namespaces;
 mod namespaces_by_way;
 mod namespaces_property;
 mod refusals;
+mod refused_creations;
