@@ -2,10 +2,10 @@
 
 use http::Method;
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
-use integration::probe::{self, Probe};
 use integration::world::World;
+use serde_json::json;
 
-use super::fixture::{Client, REG, TIMEOUT, namespace_of, world};
+use super::fixture::{Client, REG, namespace_of, world};
 use super::llama_stack::{LSD, config_map, distribution, ready_model};
 
 const NAMESPACE: &str = "lsd-kill";
@@ -40,23 +40,22 @@ fn kill_at(world: &World, moment: Moment, method: &'static Method, end: &'static
     world.proxy().unwrap().add(Rule::new(kill).nth(1).when(is_it));
 }
 
-/// Restarts the broker, deletes a distribution that is left, and waits until nothing is.
+/// Restarts the broker, and deletes a distribution that is left.
 async fn restart_and_delete_what_is_left(world: &World, client: &Client) {
     world.proxy().unwrap().clear();
     world.broker().crash_and_restart().await.unwrap();
     if distribution(world, NAMESPACE).await.is_some() {
+        let refused = client.install(NAMESPACE, REG, &["good"]).await;
+        assert!(refused.failure(409).contains("delete it first"), "{refused:?}");
         client.delete(NAMESPACE, REG, LSD).await.data();
-        assert!(distribution(world, NAMESPACE).await.is_none());
+        assert_eq!(left(world).await, (false, false));
     }
-    // The garbage collector takes a ConfigMap whose owner is gone.
-    probe::until("the end of the ConfigMap", TIMEOUT, || async {
-        Ok(match config_map(world, NAMESPACE).await {
-            None => Probe::Ready(()),
-            Some(found) => Probe::NotYet(found.to_string()),
-        })
-    })
-    .await
-    .unwrap();
+}
+
+/// Whether there is a distribution, and whether there is its ConfigMap.
+async fn left(world: &World) -> (bool, bool) {
+    let distribution = distribution(world, NAMESPACE).await;
+    (distribution.is_some(), config_map(world, NAMESPACE).await.is_some())
 }
 
 #[tokio::test]
@@ -66,34 +65,33 @@ async fn a_killed_broker_leaves_nothing_or_what_a_deletion_takes_away() {
     namespace_of(&world, NAMESPACE, "reg", "admin").await;
     ready_model(&admin, NAMESPACE, "good").await;
     let path = |operation: &str| format!("/lsd/{operation}?namespace={NAMESPACE}");
-    for (moment, end, left) in [
+    for (moment, end, expected) in [
         (Moment::Before, DISTRIBUTIONS, (false, false)),
         (Moment::After, DISTRIBUTIONS, (true, false)),
         (Moment::After, CONFIG_MAPS, (true, true)),
     ] {
         kill_at(&world, moment, &Method::POST, end);
-        let body = serde_json::json!({"models": [{"model_name": "good"}]});
+        let body = json!({"models": [{"model_name": "good"}]});
         let install = client.request(Method::POST, &path("install")).bearer_auth(REG).json(&body);
         assert!(install.send().await.is_err(), "{moment:?} {end}: the broker is killed");
-        let found = (
-            distribution(&world, NAMESPACE).await.is_some(),
-            config_map(&world, NAMESPACE).await.is_some(),
-        );
-        assert_eq!(found, left, "{moment:?} {end}");
+        assert_eq!(left(&world).await, expected, "{moment:?} {end}");
         restart_and_delete_what_is_left(&world, &client).await;
     }
-    for (moment, end, is_left) in [
-        (Moment::Before, DISTRIBUTION, true),
-        (Moment::After, DISTRIBUTION, false),
-        (Moment::After, CONFIG_MAP, false),
+    for (moment, method, end, is_left) in [
+        (Moment::Before, &Method::DELETE, DISTRIBUTION, true),
+        (Moment::After, &Method::DELETE, DISTRIBUTION, false),
+        (Moment::After, &Method::GET, CONFIG_MAP, false),
     ] {
+        // A ConfigMap that the garbage collector did not take yet is replaced.
         client.install(NAMESPACE, REG, &["good"]).await.data();
-        kill_at(&world, moment, &Method::DELETE, end);
-        let body = serde_json::json!({ "name": LSD });
+        kill_at(&world, moment, method, end);
+        let body = json!({ "name": LSD });
         let delete = client.request(Method::DELETE, &path("delete")).bearer_auth(REG).json(&body);
         assert!(delete.send().await.is_err(), "{moment:?} {end}: the broker is killed");
-        assert_eq!(distribution(&world, NAMESPACE).await.is_some(), is_left, "{moment:?} {end}");
+        assert_eq!(left(&world).await.0, is_left, "{moment:?} {end}");
         restart_and_delete_what_is_left(&world, &client).await;
     }
     client.install(NAMESPACE, REG, &["good"]).await.data();
+    client.delete(NAMESPACE, REG, LSD).await.data();
+    assert_eq!(left(&world).await, (false, false));
 }
