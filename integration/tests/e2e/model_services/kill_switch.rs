@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use integration::fault_proxy::Fault;
 use integration::probe::{self, Probe};
+use integration::world::World;
 use secrecy::ExposeSecret as _;
 use tenant_shared::{CredentialKind, SuspendRequest};
 
@@ -96,4 +97,27 @@ async fn a_revocation_ends_a_running_request_and_the_next_has_another_credential
     let credentials = api.credentials(workspace, "").await.unwrap().items;
     assert!(credentials.iter().all(|it| it.credential_id != credential.credential_id));
     client.get(&path_of_dave, &other).await.data();
+}
+
+#[tokio::test]
+async fn a_credential_with_a_secret_of_its_own_is_revoked_with_its_running_request() {
+    let builder = World::builder().bind_tokens().setting("model_services.enabled", true);
+    let world = builder.fault_proxy().start().await.unwrap();
+    let client = Client::new(&world);
+    let (erin, session) = person(&world, "erin").await;
+    let (session, namespace) = (session.expose_secret().to_owned(), erin.namespace());
+    client.get("/namespaces", &session).await.data();
+    let api = erin.api().await.unwrap();
+    let workspace = api.workspaces(false).await.unwrap().items[0].id;
+    let credentials = api.credentials(workspace, "").await.unwrap().items;
+    let [credential] = &credentials[..] else { panic!("{credentials:?}") };
+    assert!(credential.bound && credential.kind == CredentialKind::Gateway, "{credential:?}");
+    let running = client.get_held(&world, forever(), "", "/namespaces", &session).await;
+    let revocation = api.revoke(workspace, &credential.credential_id).await.unwrap();
+    assert_eq!(revocation.others_revoked, 0);
+    let ended = tokio::time::timeout(CUT_TIMEOUT, running).await.unwrap().unwrap();
+    ended.failure(500);
+    world.proxy().unwrap().clear();
+    let found = client.get("/namespaces", &session).await;
+    assert_eq!(found.data()[0]["name"], namespace.as_str());
 }
