@@ -19,7 +19,7 @@ const USERS: &str = "p0-token-1c55,p0,u-p0,\"g0\"\n\
                      p2-token-09f3,p2,u-p2\n";
 const TOKENS: [&str; 3] = ["p0-token-1c55", "p1-token-77aa", "p2-token-09f3"];
 /// Rounds with other bindings.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 5;
 /// The namespaces are `property-0` and so on.
 const NAMESPACES: usize = 6;
 /// Label of the objects of a round.
