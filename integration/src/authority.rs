@@ -75,7 +75,14 @@ impl Authority {
     /// # Errors
     /// Key generation or signing failed.
     pub fn server(&self, common_name: &str) -> Result<Identity> {
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        self.server_at(common_name, vec!["localhost".to_owned(), "127.0.0.1".to_owned()])
+    }
+
+    /// Issues a certificate for a server at these DNS names and IP addresses.
+    ///
+    /// # Errors
+    /// Key generation or signing failed.
+    pub fn server_at(&self, common_name: &str, names: Vec<String>) -> Result<Identity> {
         let params = CertificateParams::new(names).context("name a server certificate")?;
         self.issue(params, common_name, ExtendedKeyUsagePurpose::ServerAuth)
     }

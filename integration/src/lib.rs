@@ -14,6 +14,7 @@
 //! | [`pod`] | a program with a pod's ServiceAccount and environment |
 //! | [`authority`], [`kubeconfig`], [`http_client`], [`random`] | identities, and clients that use them |
 //! | [`mounted_secret`] | files that are replaced as in a pod |
+//! | [`extension`] | servers that the API server calls: an authorizer, an aggregated API |
 //! | [`browser`], [`oidc`], [`api`] | access to the broker without the plugin |
 //! | [`helm`], [`compose`] | tools that read the files of `deploy/` |
 //! | [`krew`] | the manager of kubectl plugins, which reads a file of a release |
@@ -38,6 +39,7 @@ pub mod conformance;
 pub mod control_plane;
 pub mod engine;
 pub mod exposition;
+pub mod extension;
 pub mod fault_proxy;
 mod go_build;
 mod go_tool;

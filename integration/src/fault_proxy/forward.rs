@@ -77,7 +77,7 @@ impl Upstream {
 }
 
 /// Returns a TLS acceptor with this certificate, without HTTP/2.
-pub(super) fn acceptor(identity: &Identity) -> Result<TlsAcceptor> {
+pub(crate) fn acceptor(identity: &Identity) -> Result<TlsAcceptor> {
     use_ring();
     let (certificates, key) = read(identity)?;
     let config = ServerConfig::builder()

@@ -27,6 +27,7 @@ pub use rule::{Fault, RecordedRequest, Rule};
 use crate::control_plane::{BROKER_USER, ControlPlane};
 use crate::kubeconfig;
 use forward::Upstream;
+pub(crate) use forward::acceptor;
 
 /// The proxy. It runs on the runtime that it was started on and ends when it is dropped.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ pub(super) const NONE: &str = "none-token-93d1";
 pub(super) const ONE: &str = "one-token-2a7e";
 pub(super) const VIEWER: &str = "viewer-token-5c0f";
 
-const DEFINITIONS: &str = include_str!("definitions.yaml");
+pub(super) const DEFINITIONS: &str = include_str!("definitions.yaml");
 /// Plural names of the kinds.
 const KINDS: [&str; 4] = [
     "inferenceservices.serving.kserve.io",
@@ -62,9 +62,14 @@ pub(super) async fn world() -> World {
 
 /// Installs the kinds and waits until their lists are served.
 pub(super) async fn install_kinds(world: &World) {
+    install_definitions(world, DEFINITIONS).await;
+}
+
+/// As [`install_kinds`], with these definitions.
+pub(super) async fn install_definitions(world: &World, definitions: &str) {
     let admin = world.admin_kubectl().unwrap();
     let installing = INSTALLING.lock().await;
-    apply(&admin, DEFINITIONS).await;
+    apply(&admin, definitions).await;
     drop(installing);
     for kind in KINDS {
         probe::until(kind, TIMEOUT, || async {

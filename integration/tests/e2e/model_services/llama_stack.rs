@@ -308,34 +308,6 @@ async fn a_session_installs_as_the_account_of_its_workspace() {
 }
 
 #[tokio::test]
-async fn a_crash_between_the_two_creates_leaves_what_delete_takes_away() {
-    let world = world().await;
-    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
-    let namespace = "lsd-crash";
-    namespace_of(&world, namespace, "reg", "admin").await;
-    ready_model(&admin, namespace, "good").await;
-    let (broker, proxy) = (world.broker().clone(), world.proxy().unwrap());
-    let kill = Fault::before(move |_| {
-        broker.kill();
-        std::future::ready(())
-    });
-    proxy.add(Rule::new(kill).nth(1).when(|seen: &RecordedRequest| {
-        seen.is(&Method::POST, "/configmaps") && !seen.is_as_broker()
-    }));
-    let path = format!("/lsd/install?namespace={namespace}");
-    let body = json!({"models": [{"model_name": "good"}]});
-    let request = client.request(Method::POST, &path).bearer_auth(REG).json(&body);
-    assert!(request.send().await.is_err(), "the broker is killed");
-    proxy.clear();
-    world.broker().crash_and_restart().await.unwrap();
-    assert!(distribution(&world, namespace).await.is_some());
-    assert!(client.install(namespace, REG, &["good"]).await.failure(409).contains("delete"));
-    client.delete(namespace, REG, LSD).await.data();
-    assert!(distribution(&world, namespace).await.is_none());
-    client.install(namespace, REG, &["good"]).await.data();
-}
-
-#[tokio::test]
 async fn an_installation_leaves_the_config_map_of_the_one_that_replaced_it() {
     let world = world().await;
     let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());

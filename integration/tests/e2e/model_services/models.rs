@@ -1,11 +1,18 @@
 //! The list of models.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::{StreamExt as _, stream};
 use http::{Method, StatusCode};
-use integration::fault_proxy::{Fault, Rule};
+use integration::fault_proxy::{Fault, RecordedRequest, Rule};
+use integration::probe::{self, Probe};
+use integration::world::World;
 use serde_json::{Value, json};
 
 use super::fixture::{
-    ADM, Client, NONE, REG, VIEWER, apply, builder, create_with_status, model, namespace_of, world,
+    ADM, Client, NONE, REG, TIMEOUT, VIEWER, apply, builder, create_with_status, model,
+    namespace_of, world,
 };
 
 fn path(namespace: &str) -> String {
@@ -139,23 +146,66 @@ async fn no_object_fails_the_list_however_odd() {
     assert_eq!(found.data()[4]["status"], "Running");
 }
 
+/// Creates models side by side, because kubectl takes long for many objects.
+async fn create_models(world: &World, namespace: &str, names: &[String]) {
+    let authority = world.cluster().authority().certificate();
+    let http = integration::http_client::http_client(Some(authority)).unwrap();
+    let path = format!("apis/serving.kserve.io/v1beta1/namespaces/{namespace}/inferenceservices");
+    let url = world.cluster().url().join(&path).unwrap();
+    let creations = names.iter().map(|name| {
+        let create = http.post(url.clone()).bearer_auth(ADM).json(&model(namespace, name));
+        async move { create.send().await.unwrap().error_for_status().map(drop).unwrap() }
+    });
+    stream::iter(creations).buffer_unordered(16).collect::<()>().await;
+}
+
 #[tokio::test]
-async fn a_long_list_comes_in_pages() {
+async fn a_thousand_models_come_in_pages() {
     let world = world().await;
-    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    let client = Client::new(&world);
     namespace_of(&world, "models-many", "reg", "admin").await;
-    let items: Vec<_> = (0..600).map(|n| model("models-many", &format!("m-{n:04}"))).collect();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-    let created = admin.run_with_input(["create", "-f", "-"], list.to_string()).await.unwrap();
-    created.success().unwrap();
+    let created: Vec<String> = (0..1000).map(|n| format!("m-{n:04}")).collect();
+    create_models(&world, "models-many", &created).await;
     let found = client.get(&path("models-many"), REG).await;
-    let found = names(found.data());
-    assert_eq!(found.len(), 600);
-    assert!(found.is_sorted());
+    assert_eq!(names(found.data()), created);
     let pages = world.proxy().unwrap().count(|seen| {
         seen.is(&Method::GET, "/models-many/inferenceservices") && seen.query.contains("limit=250")
     });
-    assert_eq!(pages, 3);
+    assert_eq!(pages, 4);
+}
+
+#[tokio::test]
+async fn an_api_server_that_goes_between_two_lists_fails_the_answer() {
+    let world = world().await;
+    let (client, admin) = (Client::new(&world), world.admin_kubectl().unwrap());
+    namespace_of(&world, "models-gone", "reg", "admin").await;
+    apply(&admin, model("models-gone", "granite").to_string()).await;
+    let proxy = world.proxy().unwrap();
+    let is_answered = Arc::new(AtomicBool::new(false));
+    let answered = Fault::after({
+        let is_answered = Arc::clone(&is_answered);
+        move |_| {
+            is_answered.store(true, Ordering::SeqCst);
+            std::future::ready(())
+        }
+    });
+    let first = |seen: &RecordedRequest| seen.is(&Method::GET, "/models-gone/inferenceservices");
+    proxy.add(Rule::new(answered).when(first));
+    let held = Fault::before(|_| std::future::pending());
+    let second = "/models-gone/llminferenceservices";
+    let running = client.get_held(&world, held, second, &path("models-gone"), REG).await;
+    probe::until("the first list", TIMEOUT, || async {
+        let is_answered = is_answered.load(Ordering::SeqCst);
+        Ok(if is_answered { Probe::Ready(()) } else { Probe::NotYet("not yet".to_owned()) })
+    })
+    .await
+    .unwrap();
+    proxy.down().await;
+    running.await.unwrap().failure(500);
+    client.get(&path("models-gone"), REG).await.failure(500);
+    proxy.clear();
+    proxy.up().await.unwrap();
+    assert_eq!(names(client.get(&path("models-gone"), REG).await.data()), ["granite"]);
 }
 
 #[tokio::test]
