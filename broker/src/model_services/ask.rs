@@ -66,7 +66,7 @@ pub(super) struct Asker {
     info: Arc<RequestInfo>,
     limits: RequestLimits,
     time_limit: TimeLimit,
-    calls: Semaphore,
+    calls: Arc<Semaphore>,
     /// Memory of the lists that were read, until the request ends.
     held: Mutex<Vec<Reservation>>,
 }
@@ -241,8 +241,23 @@ impl Asker {
         limits: RequestLimits,
         time_limit: TimeLimit,
     ) -> Self {
-        let calls = Semaphore::new(MAX_CALLS_OF_REQUEST);
+        let calls = Arc::new(Semaphore::new(MAX_CALLS_OF_REQUEST));
         Self { services, sender, info, limits, time_limit, calls, held: Mutex::default() }
+    }
+
+    /// The part of a session's request that is in another namespace of its workspace. It has the
+    /// limits of the request; `None` if the request has a Kubernetes token.
+    pub(super) fn part_in(&self, namespace: &str) -> Option<Self> {
+        let Sender::Session(request) = &self.sender else { return None };
+        Some(Self {
+            services: self.services.clone(),
+            sender: Sender::Session(Box::new(request.part_in(namespace))),
+            info: Arc::clone(&self.info),
+            limits: self.limits.clone(),
+            time_limit: self.time_limit,
+            calls: Arc::clone(&self.calls),
+            held: Mutex::default(),
+        })
     }
 
     /// Holds memory until the request ends.

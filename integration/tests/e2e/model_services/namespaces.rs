@@ -1,6 +1,7 @@
 //! The namespaces that a caller may see, by each way.
 
 use http::Method;
+use integration::acceptance::tenants::Fixture;
 use integration::fault_proxy::{Fault, Rule};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
@@ -9,6 +10,7 @@ use super::fixture::{
     ADM, Client, NONE, ONE, TIMEOUT, apply, bind, builder, namespace_of, person, world,
 };
 use integration::probe::{self, Probe};
+use integration::world::World;
 
 fn names(list: &Value) -> Vec<String> {
     let items = list.as_array().unwrap().iter();
@@ -135,4 +137,41 @@ async fn a_session_sees_the_namespaces_of_its_workspaces() {
     namespace_of(&world, "namespaces-other", "reg", "admin").await;
     let again = client.get("/namespaces", session.expose_secret()).await;
     assert_eq!(names(again.data()), [alice.namespace()]);
+}
+
+#[tokio::test]
+async fn the_namespaces_of_a_member_count_as_one_request_of_the_limit() {
+    // The burst is four requests, so a member with six namespaces would have too many.
+    const NAMESPACES: usize = 6;
+    let builder = World::builder()
+        .setting("model_services.enabled", true)
+        .setting("tiers.basic.gateway_requests_per_second", 1);
+    let fixture = Fixture::start(builder).await.unwrap();
+    let alice = fixture.world.person("alice").await.unwrap();
+    let owner = json!({"owners": [{"kind": "User", "name": alice.email()}]});
+    fixture.apply("solar", &owner).await.unwrap();
+    let api = alice.api().await.unwrap();
+    probe::until("alice to join", TIMEOUT, || async {
+        Ok(match api.join_tenant("solar").await {
+            Ok(_) => Probe::Ready(()),
+            Err(error) => Probe::NotYet(error.to_string()),
+        })
+    })
+    .await
+    .unwrap();
+    let expected: Vec<String> = (0..NAMESPACES).map(|number| format!("solar-{number}")).collect();
+    for name in &expected {
+        api.create_tenant_namespace("solar", name).await.unwrap();
+    }
+    let session = alice.sign_in().await.unwrap().access_token;
+    let client = Client::new(&fixture.world);
+    let found = client.get("/namespaces", session.expose_secret()).await;
+    assert_eq!(names(found.data()), expected);
+    // A request counts, all the same.
+    let mut statuses = Vec::new();
+    for _ in 0..8 {
+        statuses.push(client.get("/namespaces", session.expose_secret()).await.status.as_u16());
+    }
+    assert_eq!(statuses[0], 200, "{statuses:?}");
+    assert!(statuses.contains(&429), "{statuses:?}");
 }
