@@ -3,6 +3,7 @@
 use http::Method;
 use integration::acceptance::tenants::Fixture;
 use integration::fault_proxy::{Fault, Rule};
+use integration::kubectl::Kubectl;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
@@ -15,6 +16,29 @@ use integration::world::World;
 fn names(list: &Value) -> Vec<String> {
     let items = list.as_array().unwrap().iter();
     items.map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Creates RoleBindings that are larger together than a large page may be, in a namespace that comes
+/// first.
+async fn large_role_bindings(admin: &Kubectl) {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "a-large"}});
+    apply(admin, namespace.to_string()).await;
+    let subjects: Vec<_> = (0..15_000)
+        .map(|number| {
+            json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io",
+            "name": format!("other-{number:05}")})
+        })
+        .collect();
+    for number in 0..5 {
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": format!("large-{number}"), "namespace": "a-large"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "view"},
+            "subjects": subjects});
+        let created = admin.run_with_input(["create", "-f", "-"], binding.to_string()).await;
+        created.unwrap().success().unwrap();
+    }
 }
 
 #[tokio::test]
@@ -54,6 +78,13 @@ async fn everybody_sees_exactly_what_they_may_read() {
     apply(&admin, role.to_string()).await;
     bind(&admin, "ns-secrets", &subject("User", "one"), "test-secrets-only").await;
 
+    large_role_bindings(&admin).await;
+    let proxy = world.proxy().unwrap();
+    let small_pages =
+        proxy.add(Rule::new(Fault::before(|_| std::future::ready(()))).when(|seen| {
+            seen.path.ends_with("/v1/rolebindings") && !seen.query.contains("limit=500")
+        }));
+
     let expected = json!([
         {"name": "ns-group", "displayName": "The ns-group"},
         {"name": "ns-named", "displayName": "The ns-named"},
@@ -67,6 +98,8 @@ async fn everybody_sees_exactly_what_they_may_read() {
     })
     .await
     .unwrap();
+    assert!(small_pages.fired() > 0);
+    proxy.clear();
     let token = admin.run(["create", "token", "builder", "-n", "ns-user"]).await.unwrap();
     let token = token.success().unwrap().stdout.trim().to_owned();
     let account = client.get("/namespaces", &token).await;
@@ -105,8 +138,11 @@ async fn everybody_sees_exactly_what_they_may_read() {
             assert_eq!(listed.contains(name), may, "{as_user} {name}");
         }
     }
+    failures_are_no_answers(&client, &world, &expected).await;
+}
 
-    // A failure is none of the answers, and a candidate is never an answer.
+/// A failure is none of the answers, and a candidate is never an answer.
+async fn failures_are_no_answers(client: &Client, world: &World, expected: &Value) {
     let proxy = world.proxy().unwrap();
     let fault = Fault::respond(http::StatusCode::INTERNAL_SERVER_ERROR);
     proxy.add(Rule::new(fault).when(|seen| seen.is(&Method::GET, "/namespaces/ns-group")));
@@ -115,7 +151,7 @@ async fn everybody_sees_exactly_what_they_may_read() {
     // So does Projects' failure lead to the way that is right everywhere.
     let fault = Fault::respond(http::StatusCode::SERVICE_UNAVAILABLE);
     proxy.add(Rule::new(fault).when(|seen| seen.path.ends_with("/projects")));
-    assert_eq!(*client.get("/namespaces", ONE).await.data(), expected);
+    assert_eq!(*client.get("/namespaces", ONE).await.data(), *expected);
     proxy.clear();
     // The broker's own credential asks for names only: its reads are no answer.
     let fault = Fault::respond(http::StatusCode::FORBIDDEN);
