@@ -16,6 +16,7 @@
 //! | [`mounted_secret`] | files that are replaced as in a pod |
 //! | [`browser`], [`oidc`], [`api`] | access to the broker without the plugin |
 //! | [`helm`], [`compose`] | tools that read the files of `deploy/` |
+//! | [`model_kinds`] | the kinds of KServe and Llama Stack |
 //! | [`krew`] | the manager of kubectl plugins, which reads a file of a release |
 //! | [`exposition`], [`promtool`] | the broker's metrics, and the check of rules on them |
 //! | [`conformance`] | the Kubernetes conformance suite, directly and through the gateway |
@@ -50,6 +51,7 @@ pub mod kubectl;
 pub mod load_balancer;
 pub mod machine;
 pub mod measure;
+pub mod model_kinds;
 pub mod mounted_secret;
 pub mod node;
 pub mod oidc;
