@@ -17,6 +17,7 @@
 //! | [`extension`] | servers that the API server calls: an authorizer, an aggregated API |
 //! | [`browser`], [`oidc`], [`api`] | access to the broker without the plugin |
 //! | [`helm`], [`compose`] | tools that read the files of `deploy/` |
+//! | [`model_kinds`] | the kinds of KServe and Llama Stack |
 //! | [`krew`] | the manager of kubectl plugins, which reads a file of a release |
 //! | [`exposition`], [`promtool`] | the broker's metrics, and the check of rules on them |
 //! | [`conformance`] | the Kubernetes conformance suite, directly and through the gateway |
@@ -52,6 +53,7 @@ pub mod kubectl;
 pub mod load_balancer;
 pub mod machine;
 pub mod measure;
+pub mod model_kinds;
 pub mod mounted_secret;
 pub mod node;
 pub mod oidc;

@@ -3,14 +3,20 @@
 
 use std::collections::BTreeSet;
 
+use http_body_util::{BodyExt as _, Limited};
 use k8s_openapi::api::{
     core::v1::Namespace,
     rbac::v1::{RoleBinding, Subject},
 };
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{Api, Resource as _, api::ListParams, client::Body, core::Request};
+use serde::Deserialize;
 
 use super::{Cluster, ClusterError, UserInfo, page_size};
 
+/// RoleBindings of a page, while they are as small as usual.
+const LARGE_PAGE: u32 = 500;
+/// The largest body of such a page, in bytes.
+const MAX_LARGE_PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Beginning of the user names of ServiceAccounts.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
@@ -24,7 +30,7 @@ impl Cluster {
         self.list_metadata(
             &ListParams::default(),
             |namespace: kube::core::PartialObjectMeta<Namespace>| {
-                names.insert(namespace.name_any());
+                names.extend(namespace.metadata.name);
             },
         )
         .await?;
@@ -40,25 +46,77 @@ impl Cluster {
         &self,
         user: &UserInfo,
     ) -> Result<BTreeSet<String>, ClusterError> {
-        let api: Api<RoleBinding> = Api::all(self.client());
-        let (mut names, mut next) = (BTreeSet::new(), None);
+        let (mut names, mut next, mut is_large) = (BTreeSet::new(), None, true);
         loop {
-            let page = ListParams { continue_token: next, ..ListParams::default() }
-                .limit(page_size::listed::<RoleBinding>());
-            let page = api.list(&page).await?;
-            for binding in page.items {
-                let namespace = binding.namespace().unwrap_or_default();
-                let subjects = binding.subjects.as_deref().unwrap_or_default();
-                if subjects.iter().any(|subject| is_subject(subject, user, &namespace)) {
+            let page = ListParams { continue_token: next, ..ListParams::default() };
+            let large = if is_large { self.large_page(&page).await? } else { None };
+            is_large = large.is_some();
+            let found = match large {
+                Some(found) => found,
+                None => self.small_page(page).await?,
+            };
+            for Binding { metadata: BindingMeta { namespace }, subjects } in found.items {
+                let namespace = namespace.unwrap_or_default();
+                let mut subjects = subjects.iter().flatten();
+                if subjects.any(|subject| is_subject(subject, user, &namespace)) {
                     names.insert(namespace);
                 }
             }
-            next = page.metadata.continue_.filter(|token| !token.is_empty());
+            next = found.metadata.continue_token.filter(|token| !token.is_empty());
             if next.is_none() {
                 return Ok(names);
             }
         }
     }
+
+    /// A page of many RoleBindings; `None` if it has more bytes than the limit, because tenants may
+    /// make RoleBindings large, or if it cannot be read: a small page says why.
+    async fn large_page(&self, page: &ListParams) -> Result<Option<BindingPage>, ClusterError> {
+        let page = page.clone().limit(LARGE_PAGE);
+        let path = RoleBinding::url_path(&(), None);
+        let Ok(request) = Request::new(path).list(&page) else { return Ok(None) };
+        let response = self.client().send(request.map(Body::from)).await?;
+        if !response.status().is_success() {
+            return Ok(None);
+        }
+        let body = Limited::new(response.into_body(), MAX_LARGE_PAGE_BYTES).collect().await;
+        Ok(body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok()))
+    }
+
+    async fn small_page(&self, page: ListParams) -> Result<BindingPage, ClusterError> {
+        let api: Api<RoleBinding> = Api::all(self.client());
+        let found = api.list(&page.limit(page_size::listed::<RoleBinding>())).await?;
+        let items = found.items.into_iter().map(|binding| Binding {
+            metadata: BindingMeta { namespace: binding.metadata.namespace },
+            subjects: binding.subjects,
+        });
+        let metadata = PageMeta { continue_token: found.metadata.continue_ };
+        Ok(BindingPage { metadata, items: items.collect() })
+    }
+}
+
+/// A page of RoleBindings, of which nothing else is read.
+#[derive(Debug, Deserialize)]
+struct BindingPage {
+    metadata: PageMeta,
+    items: Vec<Binding>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PageMeta {
+    #[serde(rename = "continue")]
+    continue_token: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Binding {
+    metadata: BindingMeta,
+    subjects: Option<Vec<Subject>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct BindingMeta {
+    namespace: Option<String>,
 }
 
 /// Whether a subject of a RoleBinding in this namespace is the user. A ServiceAccount without a

@@ -55,6 +55,7 @@ async fn run_checks(
     }
     if parameters.model_services.enabled {
         model_services::rights(cluster, parameters, checks).await?;
+        model_services::roles(cluster, checks).await?;
     }
     if parameters.model_services.reads_cluster_domain {
         model_services::domain(cluster, checks).await;

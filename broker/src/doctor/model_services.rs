@@ -1,6 +1,7 @@
 //! Checks of what model services need in the cluster.
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::ResourceExt as _;
 
 use super::{Check, tenants::MAX_NAMED};
 use crate::{
@@ -9,9 +10,8 @@ use crate::{
     install::{self, Parameters},
 };
 
-/// Checks that the ClusterRoles of `install --model-services` are there: Kubernetes added their rules
-/// to the roles of the tiers. The broker may not read the ClusterRoles themselves, and what counts for
-/// people is what the roles of their tiers grant.
+/// Checks that Kubernetes added the rules of the ClusterRoles of `install --model-services` to the
+/// roles of the tiers, because what counts for people is what these grant.
 pub(super) async fn rights(
     cluster: &Cluster,
     parameters: &Parameters,
@@ -42,6 +42,39 @@ pub(super) async fn rights(
             )
         });
     }
+    Ok(())
+}
+
+/// Checks that the ClusterRoles of `install --model-services` are unchanged. If there is none of them,
+/// an operator gave people the rights in another way.
+pub(super) async fn roles(cluster: &Cluster, checks: &mut Vec<Check>) -> Result<(), ClusterError> {
+    let mut found = Vec::new();
+    for desired in install::desired_model_roles() {
+        match cluster.get_opt::<ClusterRole>(&desired.name_any()).await {
+            Ok(role) => found.push((desired, role)),
+            // The check of the broker's rights says so.
+            Err(ClusterError::Refused(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    if found.iter().all(|(_, role)| role.is_none()) {
+        return Ok(());
+    }
+    let repair = "tenant-broker install --diff --model-services shows it, --apply restores it";
+    checks.extend(found.into_iter().map(|(desired, role)| {
+        let title = format!("the ClusterRole {} gives people their rights", desired.name_any());
+        match role {
+            Some(role) if install::grants_the_same(&desired, &role) => Check::passed(title, ""),
+            Some(_) => Check::warned(
+                title,
+                format!(
+                    "its rules, or the labels that add them to the roles view, edit and admin, are \
+                     not as this version makes them: {repair}"
+                ),
+            ),
+            None => Check::warned(title, format!("it is missing: {repair}")),
+        }
+    }));
     Ok(())
 }
 

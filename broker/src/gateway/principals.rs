@@ -51,7 +51,7 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    fn id(&self) -> Uuid {
+    pub(super) fn id(&self) -> Uuid {
         self.permit.resource().id()
     }
 

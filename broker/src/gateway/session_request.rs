@@ -15,7 +15,7 @@ use super::{
     in_flight::InFlightRequest,
     limiter::UsageMeter,
     path::Kind,
-    principals::Principal,
+    principals::{Principal, Workspace},
     streams::{Registration, StreamInfo},
     upstream_call::{RequestBody, UpstreamCall},
     usage::{Direction, Verb},
@@ -107,6 +107,14 @@ impl SessionCaller {
         Ok(names)
     }
 
+    /// Identifier of the workspace with whose token a request in this namespace is sent; `None` without
+    /// a workspace.
+    pub(crate) fn workspace_of(&self, namespace: &str) -> Option<uuid::Uuid> {
+        let chosen =
+            self.gateway.choose_workspace(&self.principal, self.cluster(), Some(namespace));
+        chosen.ok().map(Workspace::id)
+    }
+
     /// Begins a request with the workspace that has this namespace, or else the first one.
     ///
     /// # Errors
@@ -160,6 +168,23 @@ impl SessionRequest {
     /// Identifier of the workspace whose token is sent.
     pub(crate) fn workspace_id(&self) -> uuid::Uuid {
         self.info.workspace
+    }
+
+    /// The part of this request that is in another namespace of its workspace. For the limits of the
+    /// tier both are one request. The loss of a role in that namespace ends this part alone.
+    pub(crate) fn part_in(&self, namespace: &str) -> Self {
+        let SessionCaller { gateway, principal, .. } = &self.session;
+        let member_namespace = gateway.member_namespace(principal, &self.active, Some(namespace));
+        let info = StreamInfo { member_namespace, ..self.info.clone() };
+        Self {
+            session: self.session.clone(),
+            active: Arc::clone(&self.active),
+            registration: gateway.streams.register(info.clone()),
+            info,
+            usage_meter: self.usage_meter.clone(),
+            permit: Arc::clone(&self.permit),
+            request: Arc::clone(&self.request),
+        }
     }
 
     /// Sends a call, and passes the body of the response to `receive`, part by part. The bytes count

@@ -58,7 +58,9 @@ use crate::{
 
 pub use admin::Administrator;
 pub use flow_schema::flow_schemas;
-pub use model_roles::{missing_model_rights, model_roles};
+pub use model_roles::{
+    MODEL_ROLES, desired_model_roles, grants_the_same, missing_model_rights, model_roles,
+};
 pub use permission::Permission;
 pub use policy::Policy;
 pub use role::ROLE_NAME;

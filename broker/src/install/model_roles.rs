@@ -23,35 +23,49 @@ const READ: &[&str] = &["get", "list", "watch"];
 /// Verbs of those who may also change something.
 const WRITE: &[&str] = &["create", "delete"];
 
+/// Names of both ClusterRoles.
+pub const MODEL_ROLES: [&str; 2] = ["tenant-model-services-view", "tenant-model-services-edit"];
+/// Beginning of the labels that name the roles to which Kubernetes adds the rules of a ClusterRole.
+const AGGREGATION: &str = "rbac.authorization.k8s.io/aggregate-to-";
+
 /// Both ClusterRoles as YAML, to be appended to the manifest.
 pub fn model_roles() -> String {
-    let roles = [
-        (
-            "Everybody with the role view, edit or admin in a namespace may see the models of KServe \
-             and the Llama Stack there (model services). A right of people, not of the broker.",
-            cluster_role(
-                "tenant-model-services-view",
-                &["view", "edit", "admin"],
-                vec![rule(KSERVE, READ), rule(LLAMA_STACK, READ)],
-            ),
-        ),
-        (
-            "Everybody with the role edit or admin in a namespace may install a Llama Stack there, \
-             and delete it. A right of people, not of the broker.",
-            cluster_role(
-                "tenant-model-services-edit",
-                &["edit", "admin"],
-                vec![rule(LLAMA_STACK, WRITE)],
-            ),
-        ),
+    let reasons = [
+        "Everybody with the role view, edit or admin in a namespace may see the models of KServe \
+         and the Llama Stack there (model services). A right of people, not of the broker.",
+        "Everybody with the role edit or admin in a namespace may install a Llama Stack there, and \
+         delete it. A right of people, not of the broker.",
     ];
     let mut yaml = String::new();
-    for (reason, role) in roles {
+    for (reason, role) in reasons.into_iter().zip(desired_model_roles()) {
         yaml.push_str("---\n");
         comment(&mut yaml, reason);
         document(&mut yaml, &role);
     }
     yaml
+}
+
+/// Both ClusterRoles, in the order of [`MODEL_ROLES`].
+pub fn desired_model_roles() -> [ClusterRole; 2] {
+    let [view, edit] = MODEL_ROLES;
+    [
+        cluster_role(
+            view,
+            &["view", "edit", "admin"],
+            vec![rule(KSERVE, READ), rule(LLAMA_STACK, READ)],
+        ),
+        cluster_role(edit, &["edit", "admin"], vec![rule(LLAMA_STACK, WRITE)]),
+    ]
+}
+
+/// Whether a ClusterRole of the cluster has the rules of the desired one, and Kubernetes adds them to
+/// the same roles.
+pub fn grants_the_same(desired: &ClusterRole, found: &ClusterRole) -> bool {
+    let aggregation = |role: &ClusterRole| -> BTreeMap<String, String> {
+        let labels = role.metadata.labels.clone().unwrap_or_default();
+        labels.into_iter().filter(|(key, _)| key.starts_with(AGGREGATION)).collect()
+    };
+    desired.rules == found.rules && aggregation(desired) == aggregation(found)
 }
 
 /// The rights of both ClusterRoles that these rules do not grant, each as `VERB RESOURCE.GROUP`. The
@@ -81,11 +95,9 @@ fn is_granted(rules: &[PolicyRule], verb: &str, group: &str, resource: &str) -> 
 fn cluster_role(name: &str, aggregated_to: &[&str], rules: Vec<PolicyRule>) -> ClusterRole {
     let mut metadata = metadata(name);
     let labels = metadata.labels.get_or_insert_with(BTreeMap::new);
-    labels.extend(
-        aggregated_to.iter().map(|role| {
-            (format!("rbac.authorization.k8s.io/aggregate-to-{role}"), "true".to_owned())
-        }),
-    );
+    let aggregation =
+        aggregated_to.iter().map(|role| (format!("{AGGREGATION}{role}"), "true".to_owned()));
+    labels.extend(aggregation);
     ClusterRole { metadata, rules: Some(rules), ..ClusterRole::default() }
 }
 
@@ -115,6 +127,22 @@ mod tests {
             ["create", "delete"].map(|it| format!("{it} llamastackdistributions.llamastack.io"));
         assert_eq!(missing_model_rights(&named), write);
         assert_eq!(missing_model_rights(&all[..2]), write);
+    }
+
+    #[test]
+    fn changed_rules_and_other_roles_are_noticed() {
+        let [view, edit] = desired_model_roles();
+        assert!(grants_the_same(&view, &view) && !grants_the_same(&view, &edit));
+        let mut annotated = view.clone();
+        annotated.metadata.resource_version = Some("7".to_owned());
+        annotated.metadata.labels.as_mut().unwrap().insert("team".to_owned(), "a".to_owned());
+        assert!(grants_the_same(&view, &annotated));
+        let mut elsewhere = view.clone();
+        elsewhere.metadata.labels.as_mut().unwrap().remove(&format!("{AGGREGATION}view"));
+        assert!(!grants_the_same(&view, &elsewhere));
+        let mut fewer = view.clone();
+        fewer.rules.as_mut().unwrap()[0].verbs.pop();
+        assert!(!grants_the_same(&view, &fewer));
     }
 
     #[test]

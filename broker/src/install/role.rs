@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use tenant_shared::SERVICE_ACCOUNT_NAME;
 
 use super::{
-    Parameters, direct_namespaces,
+    MODEL_ROLES, Parameters, direct_namespaces,
     permission::{Rule, rule},
     policy::SECOND_BINDING,
     tenant_role,
@@ -204,6 +204,16 @@ fn optional_rules(parameters: &Parameters) -> Vec<Rule> {
             ["networkpolicies"],
             vec![],
             &["create", "get", "list"],
+        ));
+    }
+    if parameters.model_services.enabled {
+        rules.push(rule(
+            "check that the ClusterRoles that give people the kinds of model services are unchanged \
+             (model_services.enabled)",
+            RBAC,
+            ["clusterroles"],
+            MODEL_ROLES.map(str::to_owned).to_vec(),
+            &["get"],
         ));
     }
     if parameters.model_services.reads_cluster_domain {

@@ -45,6 +45,11 @@ const MAX_WRITE_ANSWER_BYTES: usize = 2 * 1024 * 1024;
 const MAX_CALLS_OF_REQUEST: usize = 16;
 /// Answers from this size on are parsed in a thread of their own, because that takes milliseconds.
 const LARGE_ANSWER_BYTES: usize = 256 * 1024;
+/// Capacity that a large answer allocates, in bytes: more than the largest answer. The system's
+/// allocator returns an allocation of more than 32 MiB as soon as it is freed, and the unused rest is
+/// never touched. It would keep smaller ones for each thread that ever needed them (mallopt(3),
+/// `M_MMAP_THRESHOLD`): after 64 lists of 1 MiB at once the broker held 40 MB.
+const LARGE_ANSWER_CAPACITY: usize = 33 * 1024 * 1024;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("tenant-broker/", env!("CARGO_PKG_VERSION")));
@@ -66,7 +71,7 @@ pub(super) struct Asker {
     info: Arc<RequestInfo>,
     limits: RequestLimits,
     time_limit: TimeLimit,
-    calls: Semaphore,
+    calls: Arc<Semaphore>,
     /// Memory of the lists that were read, until the request ends.
     held: Mutex<Vec<Reservation>>,
 }
@@ -211,6 +216,15 @@ impl Answer {
     }
 }
 
+/// Makes room for so many bytes of an answer.
+fn make_room(body: &mut Vec<u8>, bytes: usize) {
+    let missing = LARGE_ANSWER_CAPACITY.saturating_sub(body.len());
+    // The system may refuse it, if it counts memory that is never touched.
+    if bytes <= LARGE_ANSWER_BYTES || body.try_reserve_exact(missing).is_err() {
+        body.reserve_exact(bytes.saturating_sub(body.len()));
+    }
+}
+
 fn too_many_answers() -> Failure {
     Failure::too_many("too many large answers at once; try again", 2)
 }
@@ -241,8 +255,23 @@ impl Asker {
         limits: RequestLimits,
         time_limit: TimeLimit,
     ) -> Self {
-        let calls = Semaphore::new(MAX_CALLS_OF_REQUEST);
+        let calls = Arc::new(Semaphore::new(MAX_CALLS_OF_REQUEST));
         Self { services, sender, info, limits, time_limit, calls, held: Mutex::default() }
+    }
+
+    /// The part of a session's request that is in another namespace of its workspace. It has the
+    /// limits of the request; `None` if the request has a Kubernetes token.
+    pub(super) fn part_in(&self, namespace: &str) -> Option<Self> {
+        let Sender::Session(request) = &self.sender else { return None };
+        Some(Self {
+            services: self.services.clone(),
+            sender: Sender::Session(Box::new(request.part_in(namespace))),
+            info: Arc::clone(&self.info),
+            limits: self.limits.clone(),
+            time_limit: self.time_limit,
+            calls: Arc::clone(&self.calls),
+            held: Mutex::default(),
+        })
     }
 
     /// Holds memory until the request ends.
@@ -313,7 +342,7 @@ impl Asker {
         let closed = |error: tokio::sync::AcquireError| Failure::internal_error(&error);
         let turn = self.calls.acquire().await.map_err(closed)?;
         let of_caller = self.limits.calls.turn().await.map_err(closed)?;
-        let mut body: Vec<u8> = Vec::new();
+        let (mut body, mut reserved): (Vec<u8>, usize) = (Vec::new(), 0);
         let mut memory = self.limits.memory.reserve();
         let max_bytes = call.max_bytes;
         if call.is_reserved && !memory.grow_to(max_bytes) {
@@ -324,14 +353,15 @@ impl Asker {
             if length > max_bytes {
                 return Err(Failure::internal("the API server's answer is too large"));
             }
-            if length > body.capacity() {
+            if length > reserved {
                 let limit =
                     if length <= SMALL_ANSWER_BYTES { SMALL_ANSWER_BYTES } else { max_bytes };
                 let capacity = length.saturating_mul(2).min(limit).max(length);
                 if !memory.grow_to(capacity) {
                     return Err(too_many_answers());
                 }
-                body.reserve_exact(capacity - body.len());
+                make_room(&mut body, capacity);
+                reserved = capacity;
             }
             body.extend_from_slice(data);
             Ok(())

@@ -1,7 +1,7 @@
 //! The namespaces that the caller may read. A candidate is never an answer: each is read with the
 //! caller's own token.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, hash_map::Entry};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use http::StatusCode;
@@ -17,10 +17,10 @@ use super::{
     failure::Failure,
     inference::ObjectMetadata,
     known_keys::DISPLAY_NAME,
-    lenient::{lenient_objects, read},
+    lenient::{MAX_OBJECTS, lenient_objects, read},
     list::{List, Listed},
 };
-use crate::gateway::Verb;
+use crate::gateway::{SessionCaller, Verb};
 
 /// Namespaces that are read concurrently for one request.
 const MAX_READS: usize = 16;
@@ -47,12 +47,12 @@ impl ModelServices {
     ) -> Result<ModelNamespaceList, Failure> {
         let mut data = match caller {
             ApiCaller::Session(session) => {
-                let names = session.namespaces().await?;
+                let names: BTreeSet<String> = session.namespaces().await?.into_iter().collect();
                 if names.is_empty() {
                     // It says why there is no workspace to use.
                     drop(caller.begin(self, None, Verb::List).await?);
                 }
-                self.namespaces_of_session(caller, names).await?
+                self.namespaces_of_session(caller, session, names).await?
             }
             ApiCaller::Kubernetes(_) => {
                 caller.begin(self, None, Verb::List).await?.namespaces().await?
@@ -64,23 +64,49 @@ impl ModelServices {
         Ok(ModelNamespaceList { data })
     }
 
-    /// Reads each namespace with the token of its workspace.
+    /// Reads each namespace with the token of its workspace. For the limits of its tier that is one
+    /// request, however many of the namespaces a workspace has.
     async fn namespaces_of_session(
         &self,
         caller: &ApiCaller,
-        names: Vec<String>,
+        session: &SessionCaller,
+        names: BTreeSet<String>,
     ) -> Result<Vec<ModelNamespace>, Failure> {
-        let reads = names.into_iter().map(|name| async move {
-            match caller.begin(self, Some(&name), Verb::Get).await {
-                Ok(asker) => asker.namespace(&name).await,
-                // Suspended meanwhile.
-                Err(failure) if failure.status() == StatusCode::FORBIDDEN => Ok(None),
-                Err(failure) => Err(failure),
+        limit_reads(&names)?;
+        let mut requests = HashMap::new();
+        let mut wanted = Vec::with_capacity(names.len());
+        for name in names {
+            // It may be gone meanwhile.
+            let Some(workspace) = session.workspace_of(&name) else { continue };
+            if let Entry::Vacant(entry) = requests.entry(workspace) {
+                entry.insert(match caller.begin(self, Some(&name), Verb::Get).await {
+                    Ok(request) => Some(request),
+                    // Suspended meanwhile.
+                    Err(failure) if failure.status() == StatusCode::FORBIDDEN => None,
+                    Err(failure) => return Err(failure),
+                });
+            }
+            wanted.push((workspace, name));
+        }
+        let requests = &requests;
+        let reads = wanted.into_iter().map(|(workspace, name)| async move {
+            let request = requests.get(&workspace).and_then(Option::as_ref);
+            match request.and_then(|request| request.part_in(&name)) {
+                Some(part) => part.namespace(&name).await,
+                None => Ok(None),
             }
         });
         let found = stream::iter(reads).buffer_unordered(MAX_READS);
         found.try_filter_map(async |found| Ok(found)).try_collect().await
     }
+}
+
+/// Limits the calls of a request: a namespace is read with one.
+fn limit_reads(names: &BTreeSet<String>) -> Result<(), Failure> {
+    if names.len() <= MAX_OBJECTS {
+        return Ok(());
+    }
+    Err(Failure::internal(format!("the caller has more than {MAX_OBJECTS} candidate namespaces")))
 }
 
 impl Asker {
@@ -104,6 +130,7 @@ impl Asker {
             Err(failure) => return Err(failure),
         }
         let candidates = self.candidates().await?;
+        limit_reads(&candidates)?;
         let reads = candidates.into_iter().map(|name| async move { self.namespace(&name).await });
         let found = stream::iter(reads).buffer_unordered(MAX_READS);
         found.try_filter_map(async |found| Ok(found)).try_collect().await
@@ -255,6 +282,13 @@ mod tests {
             assert!(rules(&all).reads_all_namespaces());
         }
         assert!(Rules { incomplete: true, ..Rules::default() }.reads_all_namespaces());
+    }
+
+    #[test]
+    fn a_request_reads_a_limited_number_of_namespaces() {
+        let names = |count: usize| (0..count).map(|number| format!("ns-{number}")).collect();
+        assert!(limit_reads(&names(MAX_OBJECTS)).is_ok());
+        assert_eq!(limit_reads(&names(MAX_OBJECTS + 1)).unwrap_err().status().as_u16(), 500);
     }
 
     #[test]

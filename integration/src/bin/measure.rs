@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use integration::binaries::{Binaries, Profile};
 use integration::measure::figure::{Figure, Timing};
-use integration::measure::{flood, gateway, issuance, plugin, policies, startup, tenants};
+use integration::measure::{flood, gateway, issuance, models, plugin, policies, startup, tenants};
 use integration::progress::say;
 use integration::scratch::Scratch;
 use integration::world::{World, WorldBuilder};
@@ -67,6 +67,12 @@ enum Command {
         #[arg(long)]
         only: Option<tenants::TenantPart>,
     },
+    /// Model services compared with the calls to the API server that they consist of
+    Models {
+        /// Measure only one of the five parts
+        #[arg(long)]
+        only: Option<models::ModelPart>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -119,6 +125,7 @@ async fn measure(args: &Args) -> Result<()> {
         Some(Command::Flood { only }) => measure_floods(args, *only).await?,
         Some(Command::Gateway { only }) => measure_gateway(args, *only).await?,
         Some(Command::Tenants { only }) => measure_tenants(args, *only).await?,
+        Some(Command::Models { only }) => measure_models(args, *only).await?,
     };
     print(args, &measured)?;
     let broken: Vec<&str> = measured
@@ -325,4 +332,28 @@ async fn measure_tenants(args: &Args, only: Option<tenants::TenantPart>) -> Resu
     let testbed = tenants::TenantTestbed::new(world, plan.size, plan.suspensions).await?;
     let tenants::Measured { figures, timings } = tenants::measure(&testbed, only, plan).await?;
     Ok(Measured { figures, timings, ..Measured::default() })
+}
+
+/// Measures model services. As for the gateway, the broker is a release build unless the caller names
+/// another one.
+async fn measure_models(args: &Args, only: Option<models::ModelPart>) -> Result<Measured> {
+    let quick = args.quick;
+    let profile = if args.broker.is_some() { Profile::own() } else { Profile::Release };
+    let world = models::with_model_services(world(args).profile(profile)).start().await?;
+    let testbed = models::ModelTestbed::new(world).await?;
+    let plan = models::ModelPlan {
+        rounds: if quick { 2 } else { 7 },
+        length: Duration::from_millis(if quick { 500 } else { 1500 }),
+        installations: if quick { 5 } else { 30 },
+        restarts: if quick { 1 } else { 3 },
+    };
+    let mut figures = Vec::new();
+    for part in models::ModelPart::ALL {
+        if only.is_some_and(|only| only != part) {
+            continue;
+        }
+        say(&format!("measure: {part}"));
+        figures.extend(models::measure(&testbed, part, plan).await?);
+    }
+    Ok(Measured { figures, ..Measured::default() })
 }

@@ -87,8 +87,10 @@ pub enum Promise {
     AtLeast(f64),
     /// The difference from the floor is at most this.
     AddedAtMost(f64),
-    /// The value itself, not the ratio, is below this.
+    /// Each value itself, not the ratio, is below this.
     ValueBelow(f64),
+    /// The median of the values themselves is at most this.
+    ValueAtMost(f64),
 }
 
 impl Figure {
@@ -110,6 +112,7 @@ impl Figure {
             Promise::AddedAtMost(most) => {
                 (format!("at most {most} {unit} more"), added.median <= most)
             }
+            Promise::ValueAtMost(most) => (format!("at most {most} {unit}"), value.median <= most),
             Promise::ValueBelow(most) => (format!("under {most} {unit}"), value.max < most),
         };
         Some(Self {

@@ -146,14 +146,8 @@ async fn every_right_of_people_on_models_is_needed() {
         until(&alice, *right, false).await;
     }
 
-    let doctor = async || {
-        let report = world.broker().run(&["doctor", "-o", "json"]).await.unwrap().stdout;
-        let report: Value = serde_json::from_str(&report).unwrap();
-        let title = "the tiers' role admin has the rights of model services";
-        let mut checks = report["checks"].as_array().into_iter().flatten();
-        checks.find(|it| it["check"] == title).unwrap().clone()
-    };
-    let without = doctor().await;
+    let of_admin = "the tiers' role admin has the rights of model services";
+    let without = doctor(&world, of_admin).await.unwrap();
     assert_eq!(without["outcome"], "warn", "{without}");
     assert!(without["detail"].as_str().unwrap().starts_with("it lacks 14 of them"), "{without}");
     let applied = install(&world, &["--apply", "--model-services"]).await.success().unwrap();
@@ -167,7 +161,8 @@ async fn every_right_of_people_on_models_is_needed() {
     for (_, right) in &all {
         until(&alice, *right, true).await;
     }
-    assert_eq!(doctor().await["outcome"], "pass");
+    assert_eq!(doctor(&world, of_admin).await.unwrap()["outcome"], "pass");
+    a_changed_role_is_found(&world, &admin).await;
     for (role, right) in &all {
         let of_role = all.iter().filter(|(other, _)| other == role).map(|(_, right)| *right);
         let whole: Vec<Right> = of_role.collect();
@@ -194,6 +189,35 @@ async fn every_right_of_people_on_models_is_needed() {
         has_line(&removed, &format!("ClusterRole {role} deleted"));
     }
     until(&alice, ("list", 0), false).await;
+}
+
+/// The check of the doctor with this title.
+async fn doctor(world: &World, title: &str) -> Option<Value> {
+    let report = world.broker().run(&["doctor", "-o", "json"]).await.unwrap().stdout;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let mut checks = report["checks"].as_array().into_iter().flatten();
+    checks.find(|it| it["check"] == title).cloned()
+}
+
+/// A change of which the role of the tiers shows nothing.
+async fn a_changed_role_is_found(world: &World, admin: &Kubectl) {
+    let of_role = |role: &str| format!("the ClusterRole {role} gives people their rights");
+    for role in [VIEW, EDIT] {
+        let check = doctor(world, &of_role(role)).await.unwrap();
+        assert_eq!(check["outcome"], "pass", "{check}");
+    }
+    let label = "rbac.authorization.k8s.io/aggregate-to-view";
+    for (value, outcome) in [(json!(null), "warn"), (json!("true"), "pass")] {
+        let patch = json!({"metadata": {"labels": {label: value}}}).to_string();
+        let args = ["patch", "clusterrole", VIEW, "--type=merge", "-p", &patch];
+        admin.run(args).await.unwrap().success().unwrap();
+        let check = doctor(world, &of_role(VIEW)).await.unwrap();
+        assert_eq!(check["outcome"], outcome, "{check}");
+    }
+    admin.run(["delete", "clusterrole", EDIT]).await.unwrap().success().unwrap();
+    let check = doctor(world, &of_role(EDIT)).await.unwrap();
+    assert!(check["detail"].as_str().unwrap().contains("it is missing"), "{check}");
+    install(world, &["--apply", "--model-services"]).await.success().unwrap();
 }
 
 /// `view` may look, `edit` and `admin` may also write. The broker itself has nothing of it.

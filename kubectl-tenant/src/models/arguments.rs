@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use tenant_shared::{DISTRIBUTION_NAME, is_dns_label};
 
-use crate::cli::Shown;
+use crate::{cli::Shown, output::Format};
 
 /// Maximum time that a command waits for Llama Stack.
 const MAX_WAIT: Duration = Duration::from_hours(1);
@@ -16,13 +16,13 @@ pub(crate) struct Models {
     #[command(subcommand)]
     pub(crate) action: Option<ModelsAction>,
     #[command(flatten)]
-    pub(crate) listed: InNamespace,
+    pub(crate) listed: ListModels,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelsAction {
     /// List the models that KServe serves (the default)
-    List(InNamespace),
+    List(ListModels),
     /// Install a Llama Stack that uses these models
     Install(InstallModels),
     /// Show the phase of the Llama Stack
@@ -31,14 +31,57 @@ pub(crate) enum ModelsAction {
     Delete(DeleteDistribution),
 }
 
-/// Flags of a command for one namespace.
+/// Flag of a command for one namespace.
 #[derive(Debug, Args)]
-pub(crate) struct InNamespace {
+pub(crate) struct NamespaceFlag {
     /// Namespace [default: that of your workspace]
     #[arg(short, long, value_name = "NAME", value_parser = dns_label)]
     pub(crate) namespace: Option<String>,
+}
+
+/// Flags of a command that shows data of one namespace.
+#[derive(Debug, Args)]
+pub(crate) struct InNamespace {
+    #[command(flatten)]
+    pub(crate) namespace: NamespaceFlag,
     #[command(flatten)]
     pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListModels {
+    #[command(flatten)]
+    pub(crate) namespace: NamespaceFlag,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: ListFormat,
+}
+
+/// Output format of a list of models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ListFormat {
+    /// Columns for people; may change.
+    #[default]
+    Table,
+    /// More columns.
+    Wide,
+    /// One name a line, as the arguments of `models install`.
+    Name,
+    /// JSON with the fields of the broker's HTTP API; fields are added, never renamed.
+    Json,
+    /// The same as YAML.
+    Yaml,
+}
+
+impl ListFormat {
+    /// The format of the data; that of a table if columns or names are printed.
+    pub(crate) fn of_data(self) -> Format {
+        match self {
+            Self::Table | Self::Wide | Self::Name => Format::Table,
+            Self::Json => Format::Json,
+            Self::Yaml => Format::Yaml,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

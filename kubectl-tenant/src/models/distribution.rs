@@ -26,7 +26,7 @@ pub(super) fn install(
     world: &mut World,
 ) -> Result<(), Error> {
     let wait = options.wait.unwrap_or_default();
-    let place = Place::open_for(flags, &options.place, wait, world)?;
+    let place = Place::open_for(flags, &options.place.namespace, wait, world)?;
     let model = |name: &String| InstallModel { model_name: name.clone(), is_maas_model: false };
     let request = InstallDistributionRequest { models: options.models.iter().map(model).collect() };
     let installed =
@@ -120,7 +120,7 @@ pub(super) fn status(
     options: &InNamespace,
     world: &mut World,
 ) -> Result<(), Error> {
-    let Place { broker, namespace } = Place::open(flags, options, world)?;
+    let Place { broker, namespace } = Place::open(flags, &options.namespace, world)?;
     let found = runtime::block_on(broker.distribution_status(&namespace))??;
     output::show(world, options.shown.output, &found, |it| table(it.data.as_slice()))?;
     if found.data.is_none() {
@@ -148,7 +148,7 @@ pub(super) fn delete(
     options: &DeleteDistribution,
     world: &mut World,
 ) -> Result<(), Error> {
-    let Place { broker, namespace } = Place::open(flags, &options.place, world)?;
+    let Place { broker, namespace } = Place::open(flags, &options.place.namespace, world)?;
     let deleted = runtime::block_on(broker.delete_distribution(&namespace, &options.name))??;
     output::show(world, options.place.shown.output, &deleted, |_| {
         format!("LlamaStackDistribution {} deleted in {namespace}\n", options.name)

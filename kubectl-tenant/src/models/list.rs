@@ -3,7 +3,7 @@
 use tenant_shared::AAModel;
 
 use super::{
-    arguments::{InNamespace, Models as Options, ModelsAction},
+    arguments::{ListFormat, ListModels, Models as Options, ModelsAction},
     distribution,
     place::Place,
 };
@@ -24,36 +24,88 @@ pub(crate) fn models(
     }
 }
 
-fn list(flags: &AccountFlags, options: &InNamespace, world: &mut World) -> Result<(), Error> {
-    let Place { broker, namespace } = Place::open(flags, options, world)?;
+fn list(flags: &AccountFlags, options: &ListModels, world: &mut World) -> Result<(), Error> {
+    let Place { broker, namespace } = Place::open(flags, &options.namespace, world)?;
     let found = runtime::block_on(broker.models(&namespace))??;
-    output::show(world, options.shown.output, &found, |it| table(&it.data))?;
+    output::show(world, options.output.of_data(), &found, |it| match options.output {
+        ListFormat::Name => names(&it.data),
+        ListFormat::Wide => wide_table(&it.data),
+        ListFormat::Table | ListFormat::Json | ListFormat::Yaml => table(&it.data),
+    })?;
     if found.data.is_empty() {
         world.say(format!("no model in {namespace} has the label opendatahub.io/genai-asset=true"));
     }
     Ok(())
 }
 
+/// The names, one a line.
+fn names(models: &[AAModel]) -> String {
+    models.iter().map(|it| output::sanitize(&it.model_name) + "\n").collect()
+}
+
 fn table(models: &[AAModel]) -> String {
-    let rows: Vec<[String; 5]> = models
+    let rows: Vec<[String; 5]> = models.iter().map(row).collect();
+    output::columns(HEAD, &rows)
+}
+
+const HEAD: [&str; 5] = ["NAME", "DISPLAY NAME", "RUNTIME", "STATUS", "ENDPOINT"];
+
+fn row(model: &AAModel) -> [String; 5] {
+    [
+        model.model_name.clone(),
+        model.display_name.clone(),
+        model.serving_runtime.clone(),
+        model.status.as_str().to_owned(),
+        endpoint(model),
+    ]
+}
+
+/// The table with more columns.
+fn wide_table(models: &[AAModel]) -> String {
+    let [name, display_name, runtime, status, endpoint] = HEAD;
+    let head = [
+        name,
+        display_name,
+        runtime,
+        status,
+        endpoint,
+        "EXTERNAL ENDPOINT",
+        "MODEL ID",
+        "PROTOCOL",
+        "VERSION",
+        "USE CASE",
+    ];
+    let rows: Vec<[String; 10]> = models
         .iter()
         .map(|it| {
+            let [name, display_name, runtime, status, endpoint] = row(it);
             [
-                it.model_name.clone(),
-                it.display_name.clone(),
-                it.serving_runtime.clone(),
-                it.status.as_str().to_owned(),
-                endpoint(it),
+                name,
+                display_name,
+                runtime,
+                status,
+                endpoint,
+                external_endpoint(it),
+                it.model_id.clone(),
+                it.api_protocol.clone(),
+                it.version.clone(),
+                it.usecase.clone(),
             ]
         })
         .collect();
-    output::columns(["NAME", "DISPLAY NAME", "RUNTIME", "STATUS", "ENDPOINT"], &rows)
+    output::columns(head, &rows)
 }
 
 /// The first URL of a model: the one inside of the cluster, if it has one.
 fn endpoint(model: &AAModel) -> String {
     let first = model.endpoints.first().map_or("", String::as_str);
     first.split_once(": ").map_or(first, |(_, url)| url).to_owned()
+}
+
+/// The URL outside of the cluster.
+fn external_endpoint(model: &AAModel) -> String {
+    let url = model.endpoints.iter().find_map(|it| it.strip_prefix("external: "));
+    url.unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -91,5 +143,28 @@ mod tests {
         b      The b          vLLM      Stop
         c      The c          vLLM      Stop      http://c
         ");
+    }
+
+    #[test]
+    fn the_wide_table_has_the_external_url() {
+        let models = [
+            model("a", AAModelStatus::Running, &["internal: http://a.ns", "external: https://a"]),
+            model("b", AAModelStatus::Stop, &[]),
+        ];
+        insta::assert_snapshot!(wide_table(&models), @r"
+        NAME   DISPLAY NAME   RUNTIME   STATUS    ENDPOINT      EXTERNAL ENDPOINT   MODEL ID   PROTOCOL   VERSION   USE CASE
+        a      The a          vLLM      Running   http://a.ns   https://a           a
+        b      The b          vLLM      Stop                                        b
+        ");
+    }
+
+    #[test]
+    fn a_name_is_one_line() {
+        let models = [
+            model("a", AAModelStatus::Running, &[]),
+            model("b\nc\u{1b}", AAModelStatus::Stop, &[]),
+        ];
+        assert_eq!(names(&models), "a\nb c \n");
+        assert_eq!(names(&[]), "");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{arguments::InNamespace, calls::REQUEST_TIMEOUT};
+use super::{arguments::NamespaceFlag, calls::REQUEST_TIMEOUT};
 use crate::{
     account::Account, broker::Broker, error::Error, runtime, store::AccountFlags, workspace,
     world::World,
@@ -20,7 +20,7 @@ impl Place {
     /// Opens the account, and finds the namespace of the person's workspace if none is named.
     pub(super) fn open(
         flags: &AccountFlags,
-        options: &InNamespace,
+        options: &NamespaceFlag,
         world: &World,
     ) -> Result<Self, Error> {
         Self::open_for(flags, options, Duration::ZERO, world)
@@ -29,7 +29,7 @@ impl Place {
     /// As [`Self::open`], for a command that waits after its first request.
     pub(super) fn open_for(
         flags: &AccountFlags,
-        options: &InNamespace,
+        options: &NamespaceFlag,
         wait: Duration,
         world: &World,
     ) -> Result<Self, Error> {

@@ -85,12 +85,19 @@ fn models_of_the_workspace_or_of_a_namespace_are_listed() {
     );
     let document = command(&home, &["models", "list", "-n", "team-a", "-o", "json"]).document();
     assert_eq!(document, models);
+    let names = command(&home, &["models", "list", "-n", "team-a", "-o", "name"]);
+    assert_eq!(names.stdout, "granite\nevil \n", "{names:?}");
+    let wide = command(&home, &["models", "-n", "team-a", "-o", "wide"]);
+    let head = "EXTERNAL ENDPOINT   MODEL ID   PROTOCOL   VERSION   USE CASE";
+    assert!(wide.stdout.lines().next().unwrap().ends_with(head), "{wide:?}");
+    assert_eq!(command(&home, &["models", "status", "-o", "wide"]).code, 2);
     let empty = command(&home, &["models", "-n", "empty"]);
     assert_eq!((empty.code, empty.stdout.lines().count()), (0, 1), "{empty:?}");
     assert!(empty.stderr.contains("opendatahub.io/genai-asset=true"), "{empty:?}");
     assert_eq!(
         requests(&broker),
-        [&own_namespace(), "team-a", "empty"].map(|it| format!("GET /aaa/models?namespace={it} "))
+        [&own_namespace(), "team-a", "team-a", "team-a", "empty"]
+            .map(|it| format!("GET /aaa/models?namespace={it} "))
     );
     let usage = command(&home, &["models", "-n", "../a"]);
     assert_eq!(usage.code, 2, "{usage:?}");

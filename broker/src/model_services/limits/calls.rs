@@ -21,8 +21,8 @@ pub(in crate::model_services) struct Calls {
     shares: Shares,
 }
 
-/// The calls that a request may have in flight.
-#[derive(Debug)]
+/// The calls that a request may have in flight. Clones share them.
+#[derive(Clone, Debug)]
 pub(in crate::model_services) struct RequestCalls(Vec<Arc<Semaphore>>);
 
 impl Default for Calls {

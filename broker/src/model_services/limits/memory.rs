@@ -30,8 +30,8 @@ pub(in crate::model_services) struct Memory {
     shares: Shares,
 }
 
-/// The memory that one request may use.
-#[derive(Debug)]
+/// The memory that one request may use. Clones share it.
+#[derive(Clone, Debug)]
 pub(in crate::model_services) struct RequestMemory {
     /// For the beginnings of answers.
     own: Arc<Semaphore>,

@@ -42,8 +42,8 @@ pub(super) struct Limits {
     candidates: Arc<Semaphore>,
 }
 
-/// What one request may use.
-#[derive(Debug)]
+/// What one request may use. Clones share it.
+#[derive(Clone, Debug)]
 pub(super) struct RequestLimits {
     pub(super) memory: RequestMemory,
     pub(super) calls: RequestCalls,

@@ -4,8 +4,8 @@
 use std::pin::Pin;
 
 use anyhow::{Context, Result, bail};
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Empty};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -16,9 +16,40 @@ use super::route::Route;
 
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Characters of a response in an error.
+const MAX_ERROR_CHARS: usize = 300;
+
+/// A request of a [`Caller`].
+#[derive(Clone, Debug)]
+pub(crate) struct CallerRequest {
+    method: Method,
+    path: String,
+    accept: HeaderValue,
+    body: Bytes,
+}
+
+impl CallerRequest {
+    /// A read.
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self { method: Method::GET, path: path.into(), accept: JSON, body: Bytes::new() }
+    }
+
+    /// The creation of an object, or another request with JSON.
+    pub(crate) fn post(path: impl Into<String>, body: &serde_json::Value) -> Self {
+        Self { method: Method::POST, body: body.to_string().into(), ..Self::get(path) }
+    }
+
+    /// Sets the representation of the response.
+    #[must_use]
+    pub(crate) fn accept(self, accept: HeaderValue) -> Self {
+        Self { accept, ..self }
+    }
+}
+
 /// A client with one connection.
 pub(crate) struct Caller {
-    sender: http1::SendRequest<Empty<Bytes>>,
+    sender: http1::SendRequest<Full<Bytes>>,
     // Polled together with the response, and not in a task of its own: waking another thread is not
     // part of a request's time.
     connection: Connection,
@@ -48,23 +79,29 @@ impl Caller {
 
     /// Requests this path of the API server and returns the response, whose status must be 200.
     pub(crate) async fn open(&mut self, path: &str) -> Result<Response<Incoming>> {
-        let answer = self.send(path).await?;
+        let answer = self.send(&CallerRequest::get(path)).await?;
         if answer.status() != StatusCode::OK {
             bail!("{} answered {} for {path}", self.route.name, answer.status());
         }
         Ok(answer)
     }
 
-    async fn send(&mut self, path: &str) -> Result<Response<Incoming>> {
-        let mut request = Request::get(format!("{}{path}", self.route.prefix))
+    async fn send(&mut self, request: &CallerRequest) -> Result<Response<Incoming>> {
+        let CallerRequest { method, path, accept, body } = request;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.route.prefix))
             .header(header::HOST, self.host.clone())
-            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT, accept)
             // Without compression the bytes are the same on all routes.
             .header(header::ACCEPT_ENCODING, "identity");
         if let Some(authorization) = &self.route.authorization {
             request = request.header(header::AUTHORIZATION, authorization.clone());
         }
-        let request = request.body(Empty::new())?;
+        if !body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, JSON);
+        }
+        let request = request.body(Full::new(body.clone()))?;
         let Self { sender, connection, .. } = self;
         let answer = async {
             sender.ready().await?;
@@ -98,9 +135,48 @@ impl Caller {
     }
 
     /// Requests this path and returns the status and the length of the response body.
-    pub(super) async fn try_get(&mut self, path: &str) -> Result<(StatusCode, usize)> {
-        let answer = self.send(path).await?;
+    pub(crate) async fn try_get(&mut self, path: &str) -> Result<(StatusCode, usize)> {
+        let answer = self.send(&CallerRequest::get(path)).await?;
         Ok((answer.status(), self.drain(answer).await?))
+    }
+
+    /// Sends a request that has to succeed, and returns the length of the response body.
+    pub(crate) async fn succeed(&mut self, request: &CallerRequest) -> Result<usize> {
+        let answer = self.send(request).await?;
+        if !answer.status().is_success() {
+            return Err(self.refusal(request, answer).await);
+        }
+        self.drain(answer).await
+    }
+
+    /// Sends a request that has to succeed, and returns the response body.
+    pub(crate) async fn fetch(&mut self, request: &CallerRequest) -> Result<Vec<u8>> {
+        let answer = self.send(request).await?;
+        if !answer.status().is_success() {
+            return Err(self.refusal(request, answer).await);
+        }
+        self.read(answer).await
+    }
+
+    /// The error for a response that is no success.
+    async fn refusal(
+        &mut self,
+        request: &CallerRequest,
+        answer: Response<Incoming>,
+    ) -> anyhow::Error {
+        let (status, name) = (answer.status(), self.route.name);
+        let body = self.read(answer).await.unwrap_or_default();
+        let text: String = String::from_utf8_lossy(&body).chars().take(MAX_ERROR_CHARS).collect();
+        let CallerRequest { method, path, .. } = request;
+        anyhow::anyhow!("{name} answered {status} for {method} {path}: {text}")
+    }
+
+    async fn read(&mut self, answer: Response<Incoming>) -> Result<Vec<u8>> {
+        let (mut body, mut read) = (answer.into_body(), Vec::new());
+        while let Some(piece) = self.next_chunk(&mut body).await? {
+            read.extend_from_slice(&piece);
+        }
+        Ok(read)
     }
 
     async fn drain(&mut self, answer: Response<Incoming>) -> Result<usize> {
@@ -113,7 +189,7 @@ impl Caller {
     }
 }
 
-async fn handshake<Io>(io: Io) -> Result<(http1::SendRequest<Empty<Bytes>>, Connection)>
+async fn handshake<Io>(io: Io) -> Result<(http1::SendRequest<Full<Bytes>>, Connection)>
 where
     Io: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {

@@ -49,9 +49,8 @@ pub(super) async fn measure(testbed: &GatewayTestbed, plan: Plan) -> Result<Meas
             for is_flooded in [round % 2 == 0, round % 2 != 0] {
                 let flood =
                     if is_flooded { Some(TenantFlood::begin(testbed, path).await?) } else { None };
-                let one =
-                    turn(testbed, testbed.gateway(), &spec, 1, plan.length * TURN_LENGTH_FACTOR)
-                        .await?;
+                let (server, length) = (testbed.api_server(), plan.length * TURN_LENGTH_FACTOR);
+                let one = turn(server, testbed.gateway(), &spec, 1, length).await?;
                 match flood {
                     Some(flood) => {
                         floods.push(flood.end().await?);

@@ -11,10 +11,10 @@ mod flood;
 mod kubectl_proxy;
 mod memory;
 mod nginx;
-mod requests;
+pub(crate) mod requests;
 pub(crate) mod route;
 mod testbed;
-mod turn;
+pub(crate) mod turn;
 mod watch;
 
 use std::fmt;
@@ -140,7 +140,7 @@ pub async fn measure(testbed: &GatewayTestbed, part: Part, plan: Plan) -> Result
 
 async fn calls(testbed: &GatewayTestbed, spec: RequestSpec, plan: Plan) -> Result<Measured> {
     let turn = async |route: &Route, callers| {
-        requests::turn(testbed, route, &spec, callers, plan.length).await
+        requests::turn(testbed.api_server(), route, &spec, callers, plan.length).await
     };
     side_by_side(testbed, spec.name, plan, turn).await
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use tokio::sync::Barrier;
 
-use super::caller::Caller;
+use super::caller::{Caller, CallerRequest};
 use super::route::Route;
 use super::testbed::{GatewayTestbed, LIST_BYTES};
 use super::turn::{RunningTurn, Turn};
@@ -17,9 +17,9 @@ const NO_PAUSE: Duration = Duration::ZERO;
 
 /// The request to repeat.
 #[derive(Clone, Debug)]
-pub(super) struct RequestSpec {
+pub(crate) struct RequestSpec {
     pub(super) name: &'static str,
-    path: Arc<str>,
+    request: CallerRequest,
     /// Minimum length of the response in bytes.
     min_bytes: usize,
     /// Minimum interval between two requests of one caller; zero means no pause.
@@ -27,20 +27,19 @@ pub(super) struct RequestSpec {
 }
 
 impl RequestSpec {
+    /// A request whose response has at least so many bytes.
+    pub(crate) fn new(name: &'static str, request: CallerRequest, min_bytes: usize) -> Self {
+        Self { name, request, min_bytes, every: NO_PAUSE }
+    }
+
     /// GET of one small ConfigMap.
     pub(super) fn small_get(testbed: &GatewayTestbed) -> Self {
-        Self {
-            name: "GET of a ConfigMap",
-            path: testbed.small_path().into(),
-            min_bytes: 100,
-            every: NO_PAUSE,
-        }
+        Self::new("GET of a ConfigMap", CallerRequest::get(testbed.small_path()), 100)
     }
 
     /// List of ConfigMaps of 1 MiB together.
     pub(super) fn long_list(testbed: &GatewayTestbed) -> Self {
-        let path = testbed.list_path().into();
-        Self { name: "list of 1 MiB", path, min_bytes: LIST_BYTES, every: NO_PAUSE }
+        Self::new("list of 1 MiB", CallerRequest::get(testbed.list_path()), LIST_BYTES)
     }
 
     /// Sets the minimum interval between two requests of one caller.
@@ -50,9 +49,10 @@ impl RequestSpec {
     }
 }
 
-/// Runs one turn of this length with this number of callers.
-pub(super) async fn turn(
-    testbed: &GatewayTestbed,
+/// Runs one turn of this length with this number of callers. `server` is the process of the API
+/// server.
+pub(crate) async fn turn(
+    server: u32,
     route: &Route,
     spec: &RequestSpec,
     callers: usize,
@@ -72,7 +72,7 @@ pub(super) async fn turn(
         })
         .collect();
     ready.wait().await;
-    let started = RunningTurn::start(testbed, route)?;
+    let started = RunningTurn::start(&route.processes, server)?;
     ready.wait().await;
     let mut took = Vec::new();
     for task in tasks {
@@ -84,7 +84,7 @@ pub(super) async fn turn(
 async fn warm(route: &Route, spec: &RequestSpec) -> Result<Caller> {
     let mut caller = Caller::connect(route, false).await?;
     for _ in 0..WARM_UP_REQUESTS {
-        let length = caller.get(&spec.path).await?;
+        let length = caller.succeed(&spec.request).await?;
         ensure!(length >= spec.min_bytes, "{} answered only {length} bytes", route.name);
     }
     Ok(caller)
@@ -99,7 +99,7 @@ async fn repeat_until_end(
     let mut took = Vec::with_capacity(4096);
     let mut began = Instant::now();
     while began < end {
-        caller.get(&spec.path).await?;
+        caller.succeed(&spec.request).await?;
         let now = Instant::now();
         took.push(now - began);
         if spec.every.is_zero() {

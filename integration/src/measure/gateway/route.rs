@@ -25,6 +25,8 @@ pub(crate) enum RouteName {
     OtherBuild(usize),
     Nginx,
     KubectlProxy,
+    /// The API of model services.
+    ModelServices,
 }
 
 impl fmt::Display for RouteName {
@@ -35,6 +37,7 @@ impl fmt::Display for RouteName {
             Self::OtherBuild(number) => return f.pad(&format!("build {number}")),
             Self::Nginx => "nginx",
             Self::KubectlProxy => "kubectl proxy",
+            Self::ModelServices => "model services",
         })
     }
 }
@@ -53,7 +56,7 @@ pub(crate) struct Route {
     /// Credentials of the caller; `None` if the proxy itself has the token.
     pub(super) authorization: Option<HeaderValue>,
     /// Process ids of the proxy.
-    pub(super) processes: Vec<u32>,
+    pub(crate) processes: Vec<u32>,
 }
 
 impl Route {

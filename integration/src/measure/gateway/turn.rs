@@ -4,27 +4,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::route::Route;
-use super::testbed::GatewayTestbed;
 use crate::measure::process_time::cpu_ms;
 
 /// The result of one turn of one route.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     /// Requests a second.
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
     /// Median latency in milliseconds.
-    pub(super) p50: f64,
+    pub(crate) p50: f64,
     /// 99th percentile of the latency in milliseconds.
-    pub(super) p99: f64,
+    pub(crate) p99: f64,
     /// CPU time of the proxy for one request, in microseconds; 0 without a proxy.
-    pub(super) proxy_cpu: f64,
+    pub(crate) proxy_cpu: f64,
     /// CPU time of the API server for one request, in microseconds.
-    pub(super) server_cpu: f64,
+    pub(crate) server_cpu: f64,
 }
 
 /// A turn that is running.
-pub(super) struct RunningTurn {
+pub(crate) struct RunningTurn {
     proxy: Vec<u32>,
     server: u32,
     proxy_before: f64,
@@ -33,9 +31,9 @@ pub(super) struct RunningTurn {
 }
 
 impl RunningTurn {
-    /// Starts the clocks, once all connections are open.
-    pub(super) fn start(testbed: &GatewayTestbed, route: &Route) -> Result<Self> {
-        let (proxy, server) = (route.processes.clone(), testbed.api_server());
+    /// Starts the clocks of the proxy and of the API server, once all connections are open.
+    pub(crate) fn start(proxy: &[u32], server: u32) -> Result<Self> {
+        let proxy = proxy.to_vec();
         Ok(Self {
             proxy_before: all_cpu_ms(&proxy)?,
             server_before: cpu_ms(server)?,
@@ -46,15 +44,15 @@ impl RunningTurn {
     }
 
     /// Ends the turn with the latency of each request.
-    pub(super) fn end(self, mut took: Vec<Duration>) -> Result<Turn> {
+    pub(crate) fn end(self, mut took: Vec<Duration>) -> Result<Turn> {
         let elapsed = self.began.elapsed().as_secs_f64();
         let proxy = all_cpu_ms(&self.proxy)? - self.proxy_before;
         let server = cpu_ms(self.server)? - self.server_before;
         took.sort_unstable();
         let count = f64::from(u32::try_from(took.len()).unwrap_or(u32::MAX)).max(1.0);
         let at = |percent: usize| {
-            let testbed = took.len() * percent / 100;
-            took.get(testbed).or(took.last()).map_or(0.0, |took| took.as_secs_f64() * 1e3)
+            let index = took.len() * percent / 100;
+            took.get(index).or(took.last()).map_or(0.0, |took| took.as_secs_f64() * 1e3)
         };
         Ok(Turn {
             rate: count / elapsed,

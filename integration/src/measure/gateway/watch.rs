@@ -68,7 +68,7 @@ pub(super) async fn turn(
     for count in 1.. {
         if count == WARM_UP_CHANGES {
             took.clear();
-            started = Some(RunningTurn::start(testbed, route)?);
+            started = Some(RunningTurn::start(&route.processes, testbed.api_server())?);
             end = Instant::now() + length;
         }
         if count > WARM_UP_CHANGES && Instant::now() >= end {

@@ -6,11 +6,11 @@ use http::Method;
 
 use super::objects::{NAMESPACES, plain_namespace};
 use super::population::{DEVELOPERS, DIRECT, DIRECTOR};
-use super::raw::{RawApi, ms};
 use super::testbed::TenantTestbed;
 use super::{Measured, TenantPlan};
 use crate::control_plane::{ControlPlane, ControlPlaneOptions};
 use crate::measure::figure::{Figure, Promise};
+use crate::measure::raw::{RawApi, ms};
 
 /// How much slower creations may be with all Tenants than with one: the noise of such a run.
 const MAX_GROWTH: f64 = 1.15;

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::objects::{NAMESPACES, config_maps, plain_namespace, role_bindings};
 use super::population::{CREATED, namespace_of};
-use super::raw::{RawApi, ms};
 use super::testbed::TenantTestbed;
 use super::{Measured, TenantPlan};
 use crate::measure::figure::{Figure, Promise, Spread, Timing};
+use crate::measure::raw::{RawApi, ms};
 
 /// A tenant without a Tenant, so that the broker does not work on its namespaces. Its name is as
 /// long as that of the other one.

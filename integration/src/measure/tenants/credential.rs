@@ -7,10 +7,10 @@ use http::Method;
 
 use super::objects::config_maps;
 use super::population::{MEDIUM, NEWCOMERS, NEWCOMERS_TENANT, namespace_of};
-use super::raw::ms;
 use super::testbed::{Member, TenantTestbed};
 use super::{Measured, TenantPlan};
 use crate::measure::figure::{Figure, Promise};
+use crate::measure::raw::ms;
 
 /// Pause between two attempts to use a credential.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(2);

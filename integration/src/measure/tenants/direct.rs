@@ -7,10 +7,10 @@ use http::{Method, StatusCode};
 
 use super::objects::{NAMESPACES, config_maps, plain_namespace, role_binding, role_bindings, user};
 use super::population::{DEVELOPERS, DIRECT, DIRECTOR};
-use super::raw::{RawApi, ms};
 use super::testbed::TenantTestbed;
 use super::{Measured, TenantPlan};
 use crate::measure::figure::{Figure, Promise};
+use crate::measure::raw::{RawApi, ms};
 
 /// Pause between two attempts of a person without rights.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(2);

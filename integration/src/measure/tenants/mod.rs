@@ -11,7 +11,6 @@ mod foreign;
 mod memory;
 mod objects;
 mod population;
-mod raw;
 mod reads;
 mod reconcile;
 mod suspension;

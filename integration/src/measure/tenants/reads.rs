@@ -8,12 +8,12 @@ use tenant_shared::{HOME_LABEL, TENANT_LABEL};
 
 use super::objects::{NAMESPACES, role_bindings};
 use super::population::{LISTED, MANY, SINGLE, SMALL, namespace_of, tenant_of_many};
-use super::raw::ms;
 use super::testbed::TenantTestbed;
 use super::{Measured, TenantPlan};
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::gateway::caller::Caller;
 use crate::measure::gateway::route::Route;
+use crate::measure::raw::ms;
 
 /// Requests that find connections and caches cold.
 const WARM_UP_REQUESTS: usize = 10;

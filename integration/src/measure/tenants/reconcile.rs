@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::objects::{TENANTS, owner, role_bindings, role_bindings_of_tenant, user};
 use super::population::{BIG, BIG_ROLES, email};
-use super::raw::{RawApi, ms};
 use super::testbed::{Reconciles, TenantTestbed};
 use super::{Measured, TenantPlan};
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::process_time::cpu_ms;
+use crate::measure::raw::{RawApi, ms};
 use crate::probe::{self, Probe};
 
 /// Requests for one tenant that the broker has in flight.

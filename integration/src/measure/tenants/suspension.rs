@@ -9,11 +9,11 @@ use tenant_shared::{SuspendRequest, WorkspaceStatus};
 
 use super::objects::config_maps;
 use super::population::{MEDIUM, namespace_of, suspended_tenant};
-use super::raw::ms;
 use super::testbed::{Member, TenantTestbed};
 use super::{Measured, TenantPlan};
 use crate::http_client;
 use crate::measure::figure::{Figure, Promise};
+use crate::measure::raw::ms;
 use crate::measure::tenant_requests::{RequestTarget, SentRequest, TenantRequests};
 
 /// Interval of the requests, which read and write in each namespace in turn.

@@ -13,9 +13,9 @@ use url::Url;
 
 use super::objects::{NAMESPACES, TENANTS, home, owned_by, role_binding, role_bindings, user};
 use super::population::{BIG, DEVELOPERS, PlannedTenant, Size, direct, email, other_tenant, plan};
-use super::raw::RawApi;
 use crate::api::Api;
 use crate::measure::gateway::route::{Route, RouteName};
+use crate::measure::raw::RawApi;
 use crate::probe::{self, Probe};
 use crate::progress::say;
 use crate::world::{World, WorldBuilder};

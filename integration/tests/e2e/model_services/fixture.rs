@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode};
 use integration::fault_proxy::{Fault, Rule};
 use integration::kubectl::Kubectl;
+pub(super) use integration::model_kinds::{DEFINITIONS, TIMEOUT, inference_service as model};
 use integration::person::Person;
-use integration::probe::{self, Probe};
 use integration::world::{World, WorldBuilder};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
@@ -23,20 +23,6 @@ pub(super) const REG: &str = "reg-token-81cc";
 pub(super) const NONE: &str = "none-token-93d1";
 pub(super) const ONE: &str = "one-token-2a7e";
 pub(super) const VIEWER: &str = "viewer-token-5c0f";
-
-pub(super) const DEFINITIONS: &str = include_str!("definitions.yaml");
-/// Plural names of the kinds.
-const KINDS: [&str; 4] = [
-    "inferenceservices.serving.kserve.io",
-    "llminferenceservices.serving.kserve.io",
-    "servingruntimes.serving.kserve.io",
-    "llamastackdistributions.llamastack.io",
-];
-/// Held while the kinds are installed, because worlds share the control plane, and kubectl fails to
-/// create what another one creates meanwhile.
-static INSTALLING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-/// Limit of the time until the API server serves the kinds, and until RBAC follows a change.
-pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Limit of the time until a request is held.
 const HELD_TIMEOUT: Duration = Duration::from_mins(1);
@@ -62,46 +48,17 @@ pub(super) async fn world() -> World {
 
 /// Installs the kinds and waits until their lists are served.
 pub(super) async fn install_kinds(world: &World) {
-    install_definitions(world, DEFINITIONS).await;
+    integration::model_kinds::install(world).await.unwrap();
 }
 
 /// As [`install_kinds`], with these definitions.
 pub(super) async fn install_definitions(world: &World, definitions: &str) {
-    let admin = world.admin_kubectl().unwrap();
-    let installing = INSTALLING.lock().await;
-    apply(&admin, definitions).await;
-    drop(installing);
-    for kind in KINDS {
-        probe::until(kind, TIMEOUT, || async {
-            let listed = admin.run(["get", kind, "-A"]).await?;
-            let is_served = listed.status.success();
-            Ok(if is_served { Probe::Ready(()) } else { Probe::NotYet(listed.stderr) })
-        })
-        .await
-        .unwrap();
-    }
-    // The aggregation into the roles of people takes a moment.
-    until_allowed(&admin, &["--as=adm", "list", "llamastackdistributions.llamastack.io"]).await;
-    for role in ["admin", "edit", "view"] {
-        probe::until(role, TIMEOUT, || async {
-            let found = admin.json(["get", "clusterrole", role]).await?.to_string();
-            let has_kinds = found.contains("llamastack.io");
-            Ok(if has_kinds { Probe::Ready(()) } else { Probe::NotYet(found) })
-        })
-        .await
-        .unwrap();
-    }
+    integration::model_kinds::install_definitions(world, definitions).await.unwrap();
 }
 
 /// Waits until `kubectl auth can-i` says yes.
 pub(super) async fn until_allowed(admin: &Kubectl, args: &[&str]) {
-    probe::until("a right", TIMEOUT, || async {
-        let review = admin.run(["auth", "can-i"].iter().chain(args)).await?;
-        let is_allowed = review.stdout.trim() == "yes";
-        Ok(if is_allowed { Probe::Ready(()) } else { Probe::NotYet(review.stderr) })
-    })
-    .await
-    .unwrap();
+    integration::model_kinds::until_allowed(admin, args).await.unwrap();
 }
 
 pub(super) async fn apply(admin: &Kubectl, objects: impl Into<Vec<u8>>) {
@@ -143,21 +100,6 @@ pub(super) async fn bind(admin: &Kubectl, namespace: &str, subject: &Value, role
         .to_string(),
     )
     .await;
-}
-
-/// An InferenceService that people may pick.
-pub(super) fn model(namespace: &str, name: &str) -> Value {
-    json!({
-        "apiVersion": "serving.kserve.io/v1beta1",
-        "kind": "InferenceService",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {"opendatahub.io/genai-asset": "true"},
-            "annotations": {},
-        },
-        "spec": {},
-    })
 }
 
 /// Creates an object with a status, which is written by itself.

@@ -1,7 +1,9 @@
 //! The namespaces that a caller may see, by each way.
 
 use http::Method;
+use integration::acceptance::tenants::Fixture;
 use integration::fault_proxy::{Fault, Rule};
+use integration::kubectl::Kubectl;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
@@ -9,10 +11,34 @@ use super::fixture::{
     ADM, Client, NONE, ONE, TIMEOUT, apply, bind, builder, namespace_of, person, world,
 };
 use integration::probe::{self, Probe};
+use integration::world::World;
 
 fn names(list: &Value) -> Vec<String> {
     let items = list.as_array().unwrap().iter();
     items.map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Creates RoleBindings that are larger together than a large page may be, in a namespace that comes
+/// first.
+async fn large_role_bindings(admin: &Kubectl) {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "a-large"}});
+    apply(admin, namespace.to_string()).await;
+    let subjects: Vec<_> = (0..15_000)
+        .map(|number| {
+            json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io",
+            "name": format!("other-{number:05}")})
+        })
+        .collect();
+    for number in 0..5 {
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": format!("large-{number}"), "namespace": "a-large"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "view"},
+            "subjects": subjects});
+        let created = admin.run_with_input(["create", "-f", "-"], binding.to_string()).await;
+        created.unwrap().success().unwrap();
+    }
 }
 
 #[tokio::test]
@@ -52,6 +78,13 @@ async fn everybody_sees_exactly_what_they_may_read() {
     apply(&admin, role.to_string()).await;
     bind(&admin, "ns-secrets", &subject("User", "one"), "test-secrets-only").await;
 
+    large_role_bindings(&admin).await;
+    let proxy = world.proxy().unwrap();
+    let small_pages =
+        proxy.add(Rule::new(Fault::before(|_| std::future::ready(()))).when(|seen| {
+            seen.path.ends_with("/v1/rolebindings") && !seen.query.contains("limit=500")
+        }));
+
     let expected = json!([
         {"name": "ns-group", "displayName": "The ns-group"},
         {"name": "ns-named", "displayName": "The ns-named"},
@@ -65,6 +98,8 @@ async fn everybody_sees_exactly_what_they_may_read() {
     })
     .await
     .unwrap();
+    assert!(small_pages.fired() > 0);
+    proxy.clear();
     let token = admin.run(["create", "token", "builder", "-n", "ns-user"]).await.unwrap();
     let token = token.success().unwrap().stdout.trim().to_owned();
     let account = client.get("/namespaces", &token).await;
@@ -103,8 +138,11 @@ async fn everybody_sees_exactly_what_they_may_read() {
             assert_eq!(listed.contains(name), may, "{as_user} {name}");
         }
     }
+    failures_are_no_answers(&client, &world, &expected).await;
+}
 
-    // A failure is none of the answers, and a candidate is never an answer.
+/// A failure is none of the answers, and a candidate is never an answer.
+async fn failures_are_no_answers(client: &Client, world: &World, expected: &Value) {
     let proxy = world.proxy().unwrap();
     let fault = Fault::respond(http::StatusCode::INTERNAL_SERVER_ERROR);
     proxy.add(Rule::new(fault).when(|seen| seen.is(&Method::GET, "/namespaces/ns-group")));
@@ -113,7 +151,7 @@ async fn everybody_sees_exactly_what_they_may_read() {
     // So does Projects' failure lead to the way that is right everywhere.
     let fault = Fault::respond(http::StatusCode::SERVICE_UNAVAILABLE);
     proxy.add(Rule::new(fault).when(|seen| seen.path.ends_with("/projects")));
-    assert_eq!(*client.get("/namespaces", ONE).await.data(), expected);
+    assert_eq!(*client.get("/namespaces", ONE).await.data(), *expected);
     proxy.clear();
     // The broker's own credential asks for names only: its reads are no answer.
     let fault = Fault::respond(http::StatusCode::FORBIDDEN);
@@ -135,4 +173,41 @@ async fn a_session_sees_the_namespaces_of_its_workspaces() {
     namespace_of(&world, "namespaces-other", "reg", "admin").await;
     let again = client.get("/namespaces", session.expose_secret()).await;
     assert_eq!(names(again.data()), [alice.namespace()]);
+}
+
+#[tokio::test]
+async fn the_namespaces_of_a_member_count_as_one_request_of_the_limit() {
+    // The burst is four requests, so a member with six namespaces would have too many.
+    const NAMESPACES: usize = 6;
+    let builder = World::builder()
+        .setting("model_services.enabled", true)
+        .setting("tiers.basic.gateway_requests_per_second", 1);
+    let fixture = Fixture::start(builder).await.unwrap();
+    let alice = fixture.world.person("alice").await.unwrap();
+    let owner = json!({"owners": [{"kind": "User", "name": alice.email()}]});
+    fixture.apply("solar", &owner).await.unwrap();
+    let api = alice.api().await.unwrap();
+    probe::until("alice to join", TIMEOUT, || async {
+        Ok(match api.join_tenant("solar").await {
+            Ok(_) => Probe::Ready(()),
+            Err(error) => Probe::NotYet(error.to_string()),
+        })
+    })
+    .await
+    .unwrap();
+    let expected: Vec<String> = (0..NAMESPACES).map(|number| format!("solar-{number}")).collect();
+    for name in &expected {
+        api.create_tenant_namespace("solar", name).await.unwrap();
+    }
+    let session = alice.sign_in().await.unwrap().access_token;
+    let client = Client::new(&fixture.world);
+    let found = client.get("/namespaces", session.expose_secret()).await;
+    assert_eq!(names(found.data()), expected);
+    // A request counts, all the same.
+    let mut statuses = Vec::new();
+    for _ in 0..8 {
+        statuses.push(client.get("/namespaces", session.expose_secret()).await.status.as_u16());
+    }
+    assert_eq!(statuses[0], 200, "{statuses:?}");
+    assert!(statuses.contains(&429), "{statuses:?}");
 }

@@ -20,28 +20,28 @@ const MAX_ERROR_CHARS: usize = 300;
 
 /// An API server, directly or through the gateway, called with one identity.
 #[derive(Clone, Debug)]
-pub(super) struct RawApi {
+pub(crate) struct RawApi {
     client: Client,
     base: Url,
 }
 
 /// A response.
 #[derive(Debug)]
-pub(super) struct RawResponse {
-    pub(super) status: StatusCode,
-    pub(super) body: String,
+pub(crate) struct RawResponse {
+    pub(crate) status: StatusCode,
+    pub(crate) body: String,
     /// Time from the request to the end of the response.
-    pub(super) took: Duration,
+    pub(crate) took: Duration,
 }
 
 impl RawApi {
     /// The API server itself, with a client certificate.
-    pub(super) fn direct(cluster: &ControlPlane, identity: &Identity) -> Result<Self> {
+    pub(crate) fn direct(cluster: &ControlPlane, identity: &Identity) -> Result<Self> {
         Ok(Self { client: cluster.http_client(identity)?, base: cluster.url().clone() })
     }
 
     /// An API server or gateway at this URL, with a bearer token.
-    pub(super) fn with_token(base: Url, authority: &str, token: &SecretString) -> Result<Self> {
+    pub(crate) fn with_token(base: Url, authority: &str, token: &SecretString) -> Result<Self> {
         let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))?;
         bearer.set_sensitive(true);
         let client = http_client::builder(Some(authority))?
@@ -53,7 +53,7 @@ impl RawApi {
     }
 
     /// Sends a request. Any status is a result.
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         method: Method,
         path: &str,
@@ -74,7 +74,7 @@ impl RawApi {
     }
 
     /// Sends a request that has to succeed, and returns the time that it took.
-    pub(super) async fn succeed(
+    pub(crate) async fn succeed(
         &self,
         method: Method,
         path: &str,
@@ -88,13 +88,13 @@ impl RawApi {
     }
 
     /// Reads an object or a list.
-    pub(super) async fn get(&self, path: &str) -> Result<Value> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Value> {
         let answer = self.succeed(Method::GET, path, None).await?;
         serde_json::from_str(&answer.body).with_context(|| format!("read the answer to {path}"))
     }
 
     /// Creates objects, so many at a time.
-    pub(super) async fn create_all(
+    pub(crate) async fn create_all(
         &self,
         objects: impl IntoIterator<Item = (String, Value)>,
         concurrency: usize,
@@ -107,6 +107,6 @@ impl RawApi {
 }
 
 /// Milliseconds.
-pub(super) fn ms(duration: Duration) -> f64 {
+pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
