@@ -110,13 +110,14 @@ impl App {
         let services = Services { outer, gateway: self.gateway, models, poem };
         let listener = |tcp| {
             let (proxies, metrics) = (config.trusted_proxies.clone(), self.metrics.clone());
-            let listener = Listener::new(tcp, tls.clone(), proxies, metrics);
-            listener.with_connections(connections.clone())
+            Listener::new(tcp, tls.clone(), proxies, metrics)
         };
         let stop = stop.shared();
-        let main = listener(public).serve(services, stop.clone(), drain);
-        if let Some((tcp, handler)) = models_listen.zip(models_only) {
-            tokio::join!(main, listener(tcp).serve(handler, stop, drain));
+        let main = listener(public).with_connections(connections);
+        let models = models_listen.map(|tcp| listener(tcp).with_limits_of(&main));
+        let main = main.serve(services, stop.clone(), drain);
+        if let Some((models, handler)) = models.zip(models_only) {
+            tokio::join!(main, models.serve(handler, stop, drain));
         } else {
             drop(stop);
             main.await;

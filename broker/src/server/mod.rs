@@ -109,6 +109,7 @@ pub struct Listener {
     proxies: TrustedProxies,
     metrics: Metrics,
     connections: Connections,
+    responses: Arc<ResponseLimiter>,
 }
 
 impl Listener {
@@ -122,13 +123,22 @@ impl Listener {
         metrics: Metrics,
     ) -> Self {
         let connections = Connections::new(ConnectionLimits::default());
-        Self { tcp, tls, proxies, metrics, connections }
+        let limits = ResponseLimits::default();
+        let responses = ResponseLimiter::new(limits, proxies.clone(), metrics.clone()).into();
+        Self { tcp, tls, proxies, metrics, connections, responses }
     }
 
     /// Counts its connections together with those of other listeners.
     #[must_use]
     pub fn with_connections(self, connections: Connections) -> Self {
         Self { connections, ..self }
+    }
+
+    /// Counts its connections and responses together with those of another listener.
+    #[must_use]
+    pub fn with_limits_of(self, other: &Self) -> Self {
+        let responses = Arc::clone(&other.responses);
+        Self { connections: other.connections.clone(), responses, ..self }
     }
 
     /// Serves until `stop` resolves. Then it accepts no more connections but those that wait
@@ -144,9 +154,7 @@ impl Listener {
         let handler = Arc::new(handler);
         let local = self.tcp.local_addr().ok();
         let scheme = if self.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
-        let limits = ResponseLimits::default();
-        let responses = ResponseLimiter::new(limits, self.proxies.clone(), self.metrics.clone());
-        let responses = Arc::new(responses);
+        let responses = self.responses;
         let acceptor = Acceptor::new(self.tcp, self.connections, self.proxies, self.metrics);
         let (shutdown, tasks) = (CancellationToken::new(), TaskTracker::new());
         let mut stop = pin!(stop);
