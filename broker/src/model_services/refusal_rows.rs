@@ -44,6 +44,12 @@ impl RefusalRows {
         rows.by_address.insert(client, of_address + 1);
         Some(std::mem::take(&mut rows.omitted))
     }
+
+    /// Counts omitted rows again that [`Self::take`] returned, because the row was not written.
+    pub(super) fn give_back(&self, omitted: u64) {
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.omitted = rows.omitted.saturating_add(omitted);
+    }
 }
 
 #[cfg(test)]

@@ -111,8 +111,7 @@ impl<'a> ApiExtractor<'a> for ReviewedNamespace {
         match (services.review(&caller, &namespace, verb).await, audited) {
             (Ok(reviewed), _) => Ok(Self(reviewed)),
             (Err(failure), Some(action)) if failure.status() == StatusCode::FORBIDDEN => {
-                services.record_refused_review(&caller, action, &namespace, &failure).await;
-                Err(failure.into())
+                Err(services.record_refused_review(caller, action, namespace, failure).await.into())
             }
             (Err(failure), _) => Err(failure.into()),
         }

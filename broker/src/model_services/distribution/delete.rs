@@ -23,7 +23,7 @@ impl InNamespace {
         let mut recorder = self.recorder(Action::DeleteLlamaStack, what).await?;
         let found = match self.distribution_to_delete(&name).await {
             Ok(found) => found,
-            Err(failure) => return Err(recorder.fail(failure.into()).await),
+            Err(failure) => return Err(recorder.refuse(failure).await),
         };
         run_to_end(async move {
             recorder.begin().await?;

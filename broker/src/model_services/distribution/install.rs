@@ -37,7 +37,7 @@ impl InNamespace {
         let mut recorder = self.recorder(Action::InstallLlamaStack, what).await?;
         let models = match self.models_to_install(&names).await {
             Ok(models) => models,
-            Err(failure) => return Err(recorder.fail(failure.into()).await),
+            Err(failure) => return Err(recorder.refuse(failure).await),
         };
         run_to_end(async move {
             recorder.begin().await?;

@@ -2,11 +2,13 @@
 //! is created or deleted. A second row says that the change was refused, or what it left when it
 //! failed. Rows of changes that were refused before the first row are limited in number.
 
-use std::time::Instant;
+use std::{convert::Infallible, time::Instant};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
     super::{InNamespace, ModelServices, ask::Sender, caller::ApiCaller, failure::Failure},
-    failed::Failed,
+    failed::{Failed, run_to_end},
 };
 use crate::{
     audit::{self, Action, Event, EventOutcome},
@@ -46,10 +48,18 @@ impl InNamespace {
                 Ok(user) => Ok(of(Event::success(action), by_user(&user.user, &what))),
                 Err(failure) => {
                     let recorder = of(Event::success(action), by_user(UNKNOWN_USER, &what));
-                    Err(recorder.fail(failure.into()).await)
+                    Err(recorder.refuse(failure).await)
                 }
             },
         }
+    }
+}
+
+/// Runs the record of a refusal to its end, also if the client disconnects.
+async fn refuse(record: BoxFuture<'static, Failure>) -> Failure {
+    let recorded: Result<Infallible, Failure> = run_to_end(async move { Err(record.await) }).await;
+    match recorded {
+        Err(failure) => failure,
     }
 }
 
@@ -58,9 +68,24 @@ fn by_user(user: &str, what: &str) -> String {
 }
 
 impl ModelServices {
-    /// Records a change that the review of its namespace refused. A row that cannot be written changes
-    /// nothing, because nothing happened.
+    /// Records a change that the review of its namespace refused, also if the client disconnects, and
+    /// returns the refusal. A row that cannot be written changes nothing, because nothing happened.
     pub(in crate::model_services) async fn record_refused_review(
+        &self,
+        caller: ApiCaller,
+        action: Action,
+        namespace: String,
+        failure: Failure,
+    ) -> Failure {
+        let services = self.clone();
+        let record = async move {
+            services.write_refused_review(&caller, action, &namespace, &failure).await;
+            failure
+        };
+        refuse(record.boxed()).await
+    }
+
+    async fn write_refused_review(
         &self,
         caller: &ApiCaller,
         action: Action,
@@ -87,6 +112,7 @@ impl ModelServices {
                 error = error_chain(&error),
                 "cannot record a refused change in the audit trail"
             );
+            self.0.refusal_rows.give_back(omitted);
         }
     }
 
@@ -106,6 +132,12 @@ fn with_omitted(reason: String, omitted: u64) -> String {
 }
 
 impl Recorder {
+    /// Records that the change is refused before it began, also if the client disconnects, and returns
+    /// the refusal.
+    pub(super) async fn refuse(self, failure: Failure) -> Failure {
+        refuse(self.fail(failure.into()).boxed()).await
+    }
+
     /// Records that the change is about to happen.
     ///
     /// # Errors
