@@ -20,7 +20,7 @@ use super::{
     failure::{Failure, quoted},
     kubernetes_token::KubernetesToken,
     lenient::read,
-    limits::{RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
+    limits::{RequestCalls, RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
     time_limit::TimeLimit,
 };
 use crate::{
@@ -184,12 +184,16 @@ impl Answer {
         self,
     ) -> Result<(T, Reservation), Failure> {
         let Self { body, memory, .. } = self;
-        let parsed = if body.len() < LARGE_ANSWER_BYTES {
-            parse(&body)
-        } else {
-            let parsed = tokio::task::spawn_blocking(move || parse(&body)).await;
-            parsed.unwrap_or_else(|error| Err(Failure::internal_error(&error)))
-        };
+        if body.len() < LARGE_ANSWER_BYTES {
+            return Ok((parse(&body)?, memory));
+        }
+        // The thread holds the memory, because a client that leaves does not end it.
+        let parsed = tokio::task::spawn_blocking(move || {
+            let parsed = parse(&body);
+            drop(body);
+            (parsed, memory)
+        });
+        let (parsed, memory) = parsed.await.map_err(|error| Failure::internal_error(&error))?;
         Ok((parsed?, memory))
     }
 
@@ -243,6 +247,28 @@ struct Status {
     reason: String,
 }
 
+/// A call whose client may leave before the answer. A token that was not accepted before counts as
+/// refused then, because it may be a guess.
+struct Unanswered<'a>(Option<&'a Asker>);
+
+impl Unanswered<'_> {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        let Some(asker) = self.0 else { return };
+        let Sender::Kubernetes { token, .. } = &asker.sender else { return };
+        let limits = &asker.services.0.limits;
+        let client = Client::from_address(asker.info.address);
+        if limits.refused.count_unanswered(client, token.hash(), Instant::now()) {
+            limits.tokens.forget(token.hash());
+        }
+    }
+}
+
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(body).map_err(|error| Failure::internal_error(&error))
 }
@@ -277,6 +303,11 @@ impl Asker {
     /// Holds memory until the request ends.
     pub(super) fn hold(&self, memory: Reservation) {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    }
+
+    /// The searches for candidate namespaces that the request may run.
+    pub(super) fn searches(&self) -> &RequestCalls {
+        &self.limits.searches
     }
 
     /// The service that the request is for.
@@ -325,7 +356,9 @@ impl Asker {
             // `timeout` polls once, which may send the call.
             Err(not_in_time())
         } else {
+            let unanswered = Unanswered(Some(self));
             let answered = tokio::time::timeout(timeout, self.ask_untimed(call)).await;
+            unanswered.disarm();
             answered.unwrap_or_else(|_| Err(not_in_time()))
         };
         let outcome = match &answered {

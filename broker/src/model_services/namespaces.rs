@@ -158,7 +158,8 @@ impl Asker {
         let services = self.services();
         let internal = |error: crate::cluster::ClusterError| Failure::internal_error(&error);
         self.in_time(async {
-            let _turn = services.0.limits.candidates().await;
+            let turn = self.searches().turn().await;
+            let _turn = turn.map_err(|error| Failure::internal_error(&error))?;
             let cluster = &services.0.cluster;
             if rules.reads_all_namespaces() {
                 return cluster.namespace_names().await.map_err(internal);

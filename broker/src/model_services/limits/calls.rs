@@ -27,14 +27,17 @@ pub(in crate::model_services) struct RequestCalls(Vec<Arc<Semaphore>>);
 
 impl Default for Calls {
     fn default() -> Self {
-        Self {
-            all: Arc::new(Semaphore::new(MAX_CALLS)),
-            shares: Shares::new(MAX_CALLS_PER_CALLER, MAX_CALLS_PER_ADDRESS),
-        }
+        Self::with_limits(MAX_CALLS, MAX_CALLS_PER_CALLER, MAX_CALLS_PER_ADDRESS)
     }
 }
 
 impl Calls {
+    /// At most so many of all callers together, of one caller, and of all tokens from one address.
+    pub(super) fn with_limits(all: usize, per_caller: usize, per_address: usize) -> Self {
+        let shares = Shares::new(per_caller, per_address);
+        Self { all: Arc::new(Semaphore::new(all)), shares }
+    }
+
     /// The calls of a request, which count against the share of each of these.
     pub(in crate::model_services) fn of_request(&self, callers: &[CallerKey]) -> RequestCalls {
         let shares = callers.iter().map(|key| self.shares.of(*key));

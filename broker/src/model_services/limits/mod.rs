@@ -11,8 +11,6 @@ mod unsent;
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
 pub(super) use self::{
     calls::{Calls, RequestCalls},
     memory::{Memory, RequestMemory, Reservation, SMALL_ANSWER_BYTES},
@@ -26,6 +24,10 @@ use crate::base::rate_limit::InFlightLimiter;
 
 /// Searches for candidate namespaces, each of which lists all RoleBindings of the cluster.
 const MAX_CANDIDATE_SEARCHES: usize = 4;
+/// Searches of one user or token.
+const MAX_CANDIDATE_SEARCHES_PER_CALLER: usize = 1;
+/// Searches of all tokens from one address, which may be a frontend's.
+const MAX_CANDIDATE_SEARCHES_PER_ADDRESS: usize = 2;
 /// Requests with Kubernetes tokens in flight.
 const MAX_TOKEN_REQUESTS: usize = 1024;
 /// Requests with Kubernetes tokens in flight from one address, which may be a frontend's.
@@ -39,7 +41,7 @@ pub(super) struct Limits {
     pub(super) unsent: UnsentMemory,
     pub(super) token_requests: Arc<InFlightLimiter>,
     calls: Calls,
-    candidates: Arc<Semaphore>,
+    searches: Calls,
 }
 
 /// What one request may use. Clones share it.
@@ -47,6 +49,8 @@ pub(super) struct Limits {
 pub(super) struct RequestLimits {
     pub(super) memory: RequestMemory,
     pub(super) calls: RequestCalls,
+    /// Searches for candidate namespaces.
+    pub(super) searches: RequestCalls,
 }
 
 impl Limits {
@@ -61,7 +65,11 @@ impl Limits {
                 MAX_TOKEN_REQUESTS_PER_ADDRESS,
             ),
             calls: Calls::default(),
-            candidates: Arc::new(Semaphore::new(MAX_CANDIDATE_SEARCHES)),
+            searches: Calls::with_limits(
+                MAX_CANDIDATE_SEARCHES,
+                MAX_CANDIDATE_SEARCHES_PER_CALLER,
+                MAX_CANDIDATE_SEARCHES_PER_ADDRESS,
+            ),
         }
     }
 
@@ -70,11 +78,7 @@ impl Limits {
         RequestLimits {
             memory: self.memory.of_request(callers),
             calls: self.calls.of_request(callers),
+            searches: self.searches.of_request(callers),
         }
-    }
-
-    /// Waits for the turn of a search for candidate namespaces.
-    pub(super) async fn candidates(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.candidates).acquire_owned().await.ok()
     }
 }

@@ -103,6 +103,30 @@ impl RefusedTokens {
         }
     }
 
+    /// Counts a token of this address whose client left before the API server answered, once. Returns
+    /// false for a token that was accepted before, which does not count.
+    pub(in crate::model_services) fn count_unanswered(
+        &self,
+        client: Client,
+        token: [u8; 32],
+        now: Instant,
+    ) -> bool {
+        let hash = self.hash(token);
+        let mut state = self.lock();
+        let accepted_at = state.accepted.get(&hash);
+        if accepted_at.is_some_and(|used_at| now.duration_since(*used_at) < ACCEPTED_TTL) {
+            return false;
+        }
+        if let Some(window) = state.window(client, now) {
+            let hash = short(hash);
+            let is_known = window.refused.iter().any(|known| known.hash == hash);
+            if !is_known && window.refused.len() < MAX_REFUSED {
+                window.refused.push(Refused { hash, count: 1 });
+            }
+        }
+        true
+    }
+
     /// Lets a token pass that the API server accepted.
     pub(in crate::model_services) fn accept(&self, token: [u8; 32], now: Instant) {
         let hash = self.hash(token);
@@ -214,6 +238,22 @@ mod tests {
             refused.count(ONE, token(number), later);
         }
         assert_eq!(refused.closed_out(ONE, token(0), later), Some(WINDOW));
+    }
+
+    #[test]
+    fn a_token_whose_client_leaves_counts_once_unless_it_was_accepted() {
+        let (refused, now) = (RefusedTokens::default(), Instant::now());
+        for _ in 0..1000 {
+            assert!(refused.count_unanswered(ONE, token(0), now));
+        }
+        assert_eq!(refused.closed_out(ONE, token(0), now), None, "it may be valid");
+        refused.accept(token(1), now);
+        assert!(!refused.count_unanswered(ONE, token(1), now));
+        for number in 2..=MAX_REFUSED {
+            assert!(refused.count_unanswered(ONE, token(number), now));
+        }
+        assert!(refused.closed_out(ONE, token(1000), now).is_some());
+        assert_eq!(refused.closed_out(ONE, token(1), now), None, "an accepted one passes");
     }
 
     #[test]
