@@ -17,6 +17,8 @@ use crate::process::{Account, Process, Program};
 use crate::scratch::{Scratch, write_private};
 use crate::{machine, port, random};
 
+/// PostgreSQL's refusal to start while a process of the same data is alive.
+const STILL_IN_USE: &str = "is still in use";
 /// Time limit until the server accepts connections, including the recovery after a crash.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Number of attempts with another port.
@@ -98,9 +100,18 @@ impl Server {
     pub(super) async fn restart(&self) -> Result<()> {
         let mut running = self.process.lock().await;
         if running.is_none() {
-            let process = self.spawn()?;
-            self.ready(&process).await?;
-            *running = Some(process);
+            // The backends of a killed server end by themselves a moment later, in groups of their own.
+            let start = probe::until("the end of the killed server", READY_TIMEOUT, || async {
+                let process = self.spawn()?;
+                match self.ready(&process).await {
+                    Ok(()) => Ok(Probe::Ready(process)),
+                    Err(error) if format!("{error:#}").contains(STILL_IN_USE) => {
+                        Ok(Probe::NotYet(format!("{error:#}")))
+                    }
+                    Err(error) => Err(error),
+                }
+            });
+            *running = Some(start.await?);
         }
         Ok(())
     }
