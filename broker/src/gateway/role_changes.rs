@@ -22,6 +22,8 @@ const WITHDRAWAL_TIME: Duration = Duration::from_secs(20);
 /// The longest time until the controller has followed a change: a lease of a replica that was killed,
 /// and a run.
 const MAX_WITHDRAWAL_TIME: Duration = Duration::from_secs(150);
+/// Requests that began less than this before are spared: nearly all of them end by themselves.
+const MIN_AGE: Duration = Duration::from_secs(1);
 /// When the streams of a Tenant that is not carried out are closed no more.
 const MAX_CHANGE_AGE: Duration = Duration::from_mins(10);
 /// How long before the broker noticed a change a stream may have begun with the new roles, because
@@ -44,11 +46,13 @@ pub(super) struct Change {
     noticed_at: Instant,
     /// When streams are closed next.
     due_at: Instant,
+    /// Whether the controller had carried the Tenant out when streams were closed before.
+    is_last: bool,
 }
 
 impl Change {
     fn new(subject: Subject, now: Instant) -> Self {
-        Self { subject, noticed_at: now, due_at: now + WITHDRAWAL_TIME }
+        Self { subject, noticed_at: now, due_at: now + WITHDRAWAL_TIME, is_last: false }
     }
 
     /// When streams are closed again after this time; `None` if that was the last time.
@@ -64,6 +68,8 @@ impl Change {
         };
         match is_carried_out {
             Some(false) if now < self.noticed_at + MAX_CHANGE_AGE => Some(now + WITHDRAWAL_TIME),
+            // Once more for those that were too young.
+            Some(_) if !self.is_last => Some(now + 2 * MIN_AGE),
             Some(_) => None,
             None => (now < last).then_some(last),
         }
@@ -75,7 +81,8 @@ impl Change {
             Subject::Tenant(name) => name == tenant,
             Subject::User(changed) => *changed == user,
         };
-        is_its && began_at + NOTICED_AFTER >= self.noticed_at
+        let is_old_enough = began_at + MIN_AGE <= self.due_at;
+        is_its && is_old_enough && began_at + NOTICED_AFTER >= self.noticed_at
     }
 }
 
@@ -147,8 +154,12 @@ impl RoleChanges {
             if now < change.due_at {
                 return true;
             }
-            due.push(change.clone());
+            due.push(Change { due_at: now, ..change.clone() });
             let next = change.next_after(now, &is_carried_out);
+            change.is_last = match &change.subject {
+                Subject::Tenant(name) => is_carried_out(name) == Some(true),
+                Subject::User(_) => false,
+            };
             change.due_at = next.unwrap_or(now);
             next.is_some()
         });
@@ -197,6 +208,8 @@ mod tests {
         assert_eq!(due.len(), 2, "that of lunar, which is gone, and of solar: {due:?}");
         let concerns = |began_at| due.iter().any(|it| it.concerns(Uuid::nil(), &solar, began_at));
         assert_eq!([7, 8, 10, 25].map(|it| concerns(at(it))), [false, true, true, true]);
+        assert!(!concerns(at(30)), "a young one is spared, and closed next time");
+        assert_eq!(changes.take_due(at(32), carried_out).len(), 1, "that of solar");
         let other = "other".parse().unwrap();
         assert!(!due.iter().any(|it| it.concerns(Uuid::nil(), &other, at(10))));
         let due = changes.take_due(at(160), carried_out);
@@ -215,7 +228,9 @@ mod tests {
             assert_eq!(changes.take_due(at(seconds), |_| Some(false)).len(), 1, "{seconds}");
             assert!(changes.take_due(at(seconds + 19), |_| Some(false)).is_empty());
         }
-        assert_eq!(changes.take_due(at(90), |_| Some(true)).len(), 1);
+        for seconds in [90, 92] {
+            assert_eq!(changes.take_due(at(seconds), |_| Some(true)).len(), 1, "{seconds}");
+        }
         assert!(changes.take_due(at(1000), |_| Some(false)).is_empty());
     }
 
