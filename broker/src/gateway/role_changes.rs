@@ -44,35 +44,40 @@ enum Subject {
 pub(super) struct Change {
     subject: Subject,
     noticed_at: Instant,
-    /// When streams are closed next.
+    /// When streams are closed.
     due_at: Instant,
-    /// Whether the controller had carried the Tenant out when streams were closed before.
-    is_last: bool,
+    /// When they are closed for the last time, once that is known.
+    last_at: Option<Instant>,
 }
 
 impl Change {
     fn new(subject: Subject, now: Instant) -> Self {
-        Self { subject, noticed_at: now, due_at: now + WITHDRAWAL_TIME, is_last: false }
+        Self { subject, noticed_at: now, due_at: now + WITHDRAWAL_TIME, last_at: None }
     }
 
-    /// When streams are closed again after this time; `None` if that was the last time.
-    fn next_after(
-        &self,
+    /// Schedules the next closing after one at this time; returns false if that was the last one.
+    fn schedule_next(
+        &mut self,
         now: Instant,
         is_carried_out: impl Fn(&TenantName) -> Option<bool>,
-    ) -> Option<Instant> {
-        let last = self.noticed_at + MAX_WITHDRAWAL_TIME;
-        let is_carried_out = match &self.subject {
-            Subject::Tenant(name) => is_carried_out(name),
-            Subject::User(_) => None,
-        };
-        match is_carried_out {
-            Some(false) if now < self.noticed_at + MAX_CHANGE_AGE => Some(now + WITHDRAWAL_TIME),
-            // Once more for those that were too young.
-            Some(_) if !self.is_last => Some(now + 2 * MIN_AGE),
-            Some(_) => None,
-            None => (now < last).then_some(last),
+    ) -> bool {
+        if self.last_at.is_none() {
+            let is_carried_out = match &self.subject {
+                Subject::Tenant(name) => is_carried_out(name),
+                Subject::User(_) => None,
+            };
+            match is_carried_out {
+                Some(false) if now < self.noticed_at + MAX_CHANGE_AGE => {
+                    self.due_at = now + WITHDRAWAL_TIME;
+                    return true;
+                }
+                // Once more for those that were too young.
+                Some(_) => self.last_at = Some(now + 2 * MIN_AGE),
+                None => self.last_at = Some(self.noticed_at + MAX_WITHDRAWAL_TIME),
+            }
         }
+        self.due_at = self.last_at.unwrap_or(now);
+        now < self.due_at
     }
 
     /// Whether a stream of this user in this tenant began in the time of the change.
@@ -155,13 +160,7 @@ impl RoleChanges {
                 return true;
             }
             due.push(Change { due_at: now, ..change.clone() });
-            let next = change.next_after(now, &is_carried_out);
-            change.is_last = match &change.subject {
-                Subject::Tenant(name) => is_carried_out(name) == Some(true),
-                Subject::User(_) => false,
-            };
-            change.due_at = next.unwrap_or(now);
-            next.is_some()
+            change.schedule_next(now, &is_carried_out)
         });
         due
     }
@@ -232,6 +231,20 @@ mod tests {
             assert_eq!(changes.take_due(at(seconds), |_| Some(true)).len(), 1, "{seconds}");
         }
         assert!(changes.take_due(at(1000), |_| Some(false)).is_empty());
+    }
+
+    #[test]
+    fn streams_of_a_tenant_that_is_never_carried_out_are_closed_for_ten_minutes() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut changes = RoleChanges::default();
+        changes.tenants(1, || tenants(&[("solar", "alice")], 1), at(0));
+        changes.tenants(2, || tenants(&[("solar", "bob")], 1), at(0));
+        let closed: Vec<u64> = (0..1000)
+            .filter(|seconds| !changes.take_due(at(*seconds), |_| Some(false)).is_empty())
+            .collect();
+        let expected: Vec<u64> = (20..=600).step_by(20).chain([602]).collect();
+        assert_eq!(closed, expected);
     }
 
     #[test]
