@@ -8,18 +8,18 @@ const MOST: u32 = 500;
 /// RoleBindings, full or as metadata: a tenant may make each as large as the API server accepts,
 /// 1.5 MiB, by labels alone, and a page is in memory as a whole. So are namespaces, whose annotations
 /// have up to 256 KiB, and six times as much in JSON.
-pub(super) const LARGE: u32 = 50;
+const LARGE_OBJECTS: u32 = 50;
 /// The same of the watch of all namespaces.
-const WATCHED_LARGE: u32 = 20;
+const WATCHED_LARGE_OBJECTS: u32 = 20;
 
 /// Objects of a kind in a page of a list.
 pub(super) fn listed<K: Resource<DynamicType = ()>>() -> u32 {
-    if may_be_large::<K>() { LARGE } else { MOST }
+    if may_be_large::<K>() { LARGE_OBJECTS } else { MOST }
 }
 
 /// Objects of a kind in a page of the list with which a watch begins.
 pub(super) fn watched<K: Resource<DynamicType = ()>>() -> u32 {
-    if may_be_large::<K>() { WATCHED_LARGE } else { MOST }
+    if may_be_large::<K>() { WATCHED_LARGE_OBJECTS } else { MOST }
 }
 
 fn may_be_large<K: Resource<DynamicType = ()>>() -> bool {
@@ -42,8 +42,11 @@ mod tests {
     fn pages_of_objects_that_tenants_may_make_large_are_small() {
         assert_eq!((listed::<RoleBinding>(), watched::<RoleBinding>()), (50, 20));
         let metadata = watched::<PartialObjectMeta<RoleBinding>>();
-        assert_eq!(metadata, WATCHED_LARGE);
-        assert_eq!((listed::<Namespace>(), watched::<Namespace>()), (LARGE, WATCHED_LARGE));
+        assert_eq!(metadata, WATCHED_LARGE_OBJECTS);
+        assert_eq!(
+            (listed::<Namespace>(), watched::<Namespace>()),
+            (LARGE_OBJECTS, WATCHED_LARGE_OBJECTS)
+        );
         assert_eq!((listed::<ResourceQuota>(), watched::<ResourceQuota>()), (MOST, MOST));
     }
 }

@@ -114,7 +114,7 @@ async fn delete_all(api: &Api<RoleBinding>, namespace: &str) -> Result<usize, Cl
         }
         let page = ListParams { continue_token: next.take(), ..ListParams::default() };
         let is_first_page = page.continue_token.is_none();
-        let page = api.list_metadata(&page.limit(page_size::LARGE)).await?;
+        let page = api.list_metadata(&page.limit(page_size::listed::<RoleBinding>())).await?;
         let (left, further) = (page.items, page.metadata.continue_);
         if left.is_empty() {
             empty_lists += u32::from(is_first_page);

@@ -19,7 +19,7 @@ use super::{
     cancel::CloseReason,
     principals::tenants_of,
     request_rights::Scope,
-    role_changes::RoleChanges,
+    role_changes::{MAX_WITHDRAWAL_TIME, RoleChanges},
     streams::{MemberNamespace, StreamInfo},
     tenant_watcher::{INTERVAL, MAX_COMPARED_AT_ONCE, OVERLAP_MS},
 };
@@ -33,16 +33,14 @@ use crate::{
     tenant_operations::{CallerTenants, TenantOperations},
 };
 
-/// How far the first look at changes of persons reaches back, in milliseconds.
-const FIRST_LOOK_BACK_MS: i64 = 150_000;
-
 impl Gateway {
     /// Closes requests of members who lost a role, until the task is aborted.
     pub(super) async fn watch_member_rights(self, tenants: TenantOperations) {
         let mut ticks = ticks(INTERVAL);
         let mut role_changes = RoleChanges::default();
-        // Persons may have changed shortly before the broker started.
-        let mut looked_at = self.clock.now_ms() - FIRST_LOOK_BACK_MS;
+        // The RoleBindings may not have followed a change from before the start.
+        let look_back = i64::try_from(MAX_WITHDRAWAL_TIME.as_millis()).unwrap_or(i64::MAX);
+        let mut looked_at = self.clock.now_ms().saturating_sub(look_back);
         loop {
             ticks.tick().await;
             let (now_ms, now) = (self.clock.now_ms(), Instant::now());
@@ -58,8 +56,8 @@ impl Gateway {
                 Err(_) => BTreeSet::new(),
             };
             let mut closed = self.close_reduced(&tenants, &changed).await;
-            let is_carried_out = |name: &TenantName| tenants.cached(name).map(|it| it.is_observed);
-            let due = role_changes.take_due(Instant::now(), is_carried_out);
+            let is_reconciled = |name: &TenantName| tenants.cached(name).map(|it| it.is_observed);
+            let due = role_changes.take_due(Instant::now(), is_reconciled);
             if !due.is_empty() {
                 closed += self.close_requests_of_members(|info, member| {
                     let MemberNamespace { tenant, began_at, .. } = &**member;

@@ -3,7 +3,7 @@
 //! The broker knows of a change before it has changed the RoleBindings, and the API server allows
 //! requests by these meanwhile. So the streams that began since shortly before the change are closed
 //! [`WITHDRAWAL_TIME`] after it, whatever roles their members had, and again until the controller has
-//! carried the Tenant out. The controller does not record when it has followed a change of a person,
+//! reconciled the Tenant. The controller does not record when it has followed a change of a person,
 //! so those streams are closed once more after the longest time that it needs.
 
 use std::{
@@ -19,12 +19,12 @@ use crate::tenant::{CachedTenant, TenantName};
 /// How long the RoleBindings of a lost role may still be there. A run on a tenant with a hundred
 /// namespaces takes a few seconds.
 const WITHDRAWAL_TIME: Duration = Duration::from_secs(20);
-/// The longest time until the controller has followed a change: a lease of a replica that was killed,
-/// and a run.
-const MAX_WITHDRAWAL_TIME: Duration = Duration::from_secs(150);
+/// The longest time until the controller has reconciled after a change: the lease of a replica that was
+/// killed, and a run.
+pub(super) const MAX_WITHDRAWAL_TIME: Duration = Duration::from_secs(150);
 /// Requests that began less than this before are spared: nearly all of them end by themselves.
 const MIN_AGE: Duration = Duration::from_secs(1);
-/// When the streams of a Tenant that is not carried out are closed no more.
+/// How long after a change the streams of a Tenant that the controller does not reconcile are closed.
 const MAX_CHANGE_AGE: Duration = Duration::from_mins(10);
 /// How long before the broker noticed a change a stream may have begun with the new roles, because
 /// the Tenants are compared every half a second, and principals are read before that.
@@ -59,14 +59,14 @@ impl Change {
     fn schedule_next(
         &mut self,
         now: Instant,
-        is_carried_out: impl Fn(&TenantName) -> Option<bool>,
+        is_reconciled: impl Fn(&TenantName) -> Option<bool>,
     ) -> bool {
         if self.last_at.is_none() {
-            let is_carried_out = match &self.subject {
-                Subject::Tenant(name) => is_carried_out(name),
+            let is_reconciled = match &self.subject {
+                Subject::Tenant(name) => is_reconciled(name),
                 Subject::User(_) => None,
             };
-            match is_carried_out {
+            match is_reconciled {
                 Some(false) if now < self.noticed_at + MAX_CHANGE_AGE => {
                     self.due_at = now + WITHDRAWAL_TIME;
                     return true;
@@ -147,12 +147,12 @@ impl RoleChanges {
         users
     }
 
-    /// The changes whose streams are closed now. `is_carried_out` says whether the controller has
-    /// carried a Tenant out; `None` if there is none of this name.
+    /// The changes whose streams are closed now. `is_reconciled` says whether the controller has
+    /// reconciled a Tenant; `None` if there is none of this name.
     pub(super) fn take_due(
         &mut self,
         now: Instant,
-        is_carried_out: impl Fn(&TenantName) -> Option<bool>,
+        is_reconciled: impl Fn(&TenantName) -> Option<bool>,
     ) -> Vec<Change> {
         let mut due = Vec::new();
         self.changes.retain_mut(|change| {
@@ -160,7 +160,7 @@ impl RoleChanges {
                 return true;
             }
             due.push(Change { due_at: now, ..change.clone() });
-            change.schedule_next(now, &is_carried_out)
+            change.schedule_next(now, &is_reconciled)
         });
         due
     }
@@ -201,23 +201,23 @@ mod tests {
         assert!(changes.take_due(at(100), |_| Some(true)).is_empty(), "a quota is no role");
         changes.tenants(3, || tenants(&[("solar", "bob")], 2), at(10));
         changes.tenants(3, || unreachable!(), at(11));
-        let carried_out = |name: &TenantName| (*name == solar).then_some(true);
-        assert!(changes.take_due(at(29), carried_out).is_empty());
-        let due = changes.take_due(at(30), carried_out);
+        let reconciled = |name: &TenantName| (*name == solar).then_some(true);
+        assert!(changes.take_due(at(29), reconciled).is_empty());
+        let due = changes.take_due(at(30), reconciled);
         assert_eq!(due.len(), 2, "that of lunar, which is gone, and of solar: {due:?}");
         let concerns = |began_at| due.iter().any(|it| it.concerns(Uuid::nil(), &solar, began_at));
         assert_eq!([7, 8, 10, 25].map(|it| concerns(at(it))), [false, true, true, true]);
         assert!(!concerns(at(30)), "a young one is spared, and closed next time");
-        assert_eq!(changes.take_due(at(32), carried_out).len(), 1, "that of solar");
+        assert_eq!(changes.take_due(at(32), reconciled).len(), 1, "that of solar");
         let other = "other".parse().unwrap();
         assert!(!due.iter().any(|it| it.concerns(Uuid::nil(), &other, at(10))));
-        let due = changes.take_due(at(160), carried_out);
+        let due = changes.take_due(at(160), reconciled);
         assert_eq!(due.len(), 1, "that of lunar, which is gone: {due:?}");
-        assert!(changes.take_due(at(1000), carried_out).is_empty());
+        assert!(changes.take_due(at(1000), reconciled).is_empty());
     }
 
     #[test]
-    fn streams_are_closed_until_the_controller_has_carried_the_tenant_out() {
+    fn streams_are_closed_until_the_controller_has_reconciled_the_tenant() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut changes = RoleChanges::default();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_a_tenant_that_is_never_carried_out_are_closed_for_ten_minutes() {
+    fn streams_of_a_tenant_that_is_never_reconciled_are_closed_for_ten_minutes() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut changes = RoleChanges::default();

@@ -58,7 +58,7 @@ impl AddedKeys {
 
 /// Removes the annotations of a namespace that the controller neither sets nor reads. Owners may fill a
 /// namespace with annotations, and the controller has those of thousands in memory at once.
-pub fn drop_other_annotations(mut namespace: Namespace) -> Namespace {
+pub fn drop_unmanaged_annotations(mut namespace: Namespace) -> Namespace {
     let added = AddedKeys::read(&namespace).annotations;
     if let Some(annotations) = &mut namespace.metadata.annotations {
         annotations.retain(|key, _| {
@@ -109,7 +109,7 @@ mod tests {
             "tenant-broker.io/on-delete": "keep", NODE_SELECTOR_ANNOTATION: "a=b",
         }}}))
         .unwrap();
-        let kept = drop_other_annotations(namespace).metadata.annotations.unwrap();
+        let kept = drop_unmanaged_annotations(namespace).metadata.annotations.unwrap();
         let keys: Vec<&str> = kept.keys().map(String::as_str).collect();
         let ours = ["tenant-broker.io/added-keys", "tenant-broker.io/on-delete"];
         assert_eq!(keys, ["example.com/cost", NODE_SELECTOR_ANNOTATION, ours[0], ours[1]]);

@@ -56,7 +56,7 @@ impl InNamespace {
 }
 
 /// Runs the record of a refusal to its end, also if the client disconnects.
-async fn refuse(record: BoxFuture<'static, Failure>) -> Failure {
+async fn run_record_to_end(record: BoxFuture<'static, Failure>) -> Failure {
     let recorded: Result<Infallible, Failure> = run_to_end(async move { Err(record.await) }).await;
     match recorded {
         Err(failure) => failure,
@@ -82,7 +82,7 @@ impl ModelServices {
             services.write_refused_review(&caller, action, &namespace, &failure).await;
             failure
         };
-        refuse(record.boxed()).await
+        run_record_to_end(record.boxed()).await
     }
 
     async fn write_refused_review(
@@ -135,7 +135,7 @@ impl Recorder {
     /// Records that the change is refused before it began, also if the client disconnects, and returns
     /// the refusal.
     pub(super) async fn refuse(self, failure: Failure) -> Failure {
-        refuse(self.fail(failure.into()).boxed()).await
+        run_record_to_end(self.fail(failure.into()).boxed()).await
     }
 
     /// Records that the change is about to happen.

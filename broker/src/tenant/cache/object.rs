@@ -18,8 +18,8 @@ pub struct CachedTenant {
     pub tenant: Tenant,
     /// `status.state`; empty until the controller wrote a status.
     pub state: String,
-    /// Whether the status is that of the current generation: the controller has carried it out, except
-    /// for what the conditions say.
+    /// Whether the status is that of the current generation: the controller has reconciled it, except for
+    /// what the conditions say.
     pub is_observed: bool,
     /// `status.size`: number of namespaces.
     pub size: u32,
