@@ -75,6 +75,14 @@ enum Command {
     },
 }
 
+impl Args {
+    /// A release build of the broker, however this program was compiled, unless the caller names a
+    /// broker.
+    fn broker_profile(&self) -> Profile {
+        if self.broker.is_some() { Profile::own() } else { Profile::Release }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     Cost,
@@ -279,8 +287,7 @@ async fn measure_floods(args: &Args, only: Option<Engine>) -> Result<Measured> {
 /// the caller names another one.
 async fn measure_gateway(args: &Args, only: Option<gateway::Part>) -> Result<Measured> {
     let quick = args.quick;
-    let profile = if args.broker.is_some() { Profile::own() } else { Profile::Release };
-    let world = gateway::without_limits(world(args).profile(profile)).start().await?;
+    let world = gateway::without_limits(world(args).profile(args.broker_profile())).start().await?;
     let testbed = gateway::GatewayTestbed::new(world).await?;
     let plan = gateway::Plan {
         rounds: if quick { 2 } else { 7 },
@@ -306,8 +313,8 @@ async fn measure_gateway(args: &Args, only: Option<gateway::Part>) -> Result<Mea
 /// another one.
 async fn measure_tenants(args: &Args, only: Option<tenants::TenantPart>) -> Result<Measured> {
     let quick = args.quick;
-    let profile = if args.broker.is_some() { Profile::own() } else { Profile::Release };
-    let world = gateway::without_limits(tenants::with_tenants(world(args))).profile(profile);
+    let world =
+        gateway::without_limits(tenants::with_tenants(world(args))).profile(args.broker_profile());
     let few = |all: usize| if quick { all.div_ceil(5) } else { all };
     let tenth = |all: usize| if quick { all / 10 } else { all };
     let plan = tenants::TenantPlan {
@@ -338,8 +345,8 @@ async fn measure_tenants(args: &Args, only: Option<tenants::TenantPart>) -> Resu
 /// another one.
 async fn measure_models(args: &Args, only: Option<models::ModelPart>) -> Result<Measured> {
     let quick = args.quick;
-    let profile = if args.broker.is_some() { Profile::own() } else { Profile::Release };
-    let world = models::with_model_services(world(args).profile(profile)).start().await?;
+    let world =
+        models::with_model_services(world(args).profile(args.broker_profile())).start().await?;
     let testbed = models::ModelTestbed::new(world).await?;
     let plan = models::ModelPlan {
         rounds: if quick { 2 } else { 7 },

@@ -1,6 +1,7 @@
 //! The measurements of `cargo measure`: each figure is compared with its floor, and the two are
 //! interleaved in one run, so that a machine whose speed drifts affects both.
 
+mod alternation;
 pub mod figure;
 pub mod flood;
 pub mod gateway;

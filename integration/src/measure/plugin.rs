@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::alternation::alternate;
 use super::figure::{Figure, Promise};
 use super::process_time::{ProcessUsage, time_one};
 use crate::person::Person;
@@ -30,17 +31,7 @@ pub async fn cache_hit(person: &Person, world: &World, rounds: usize) -> Result<
     // The first runs fill the caches of the file system.
     hit().await?;
     floor().await?;
-    let mut pairs: Vec<(ProcessUsage, ProcessUsage)> = Vec::with_capacity(rounds);
-    for round in 0..rounds {
-        // The order alternates, so that neither always runs after the other.
-        pairs.push(if round % 2 == 0 {
-            let hit = hit().await?;
-            (hit, floor().await?)
-        } else {
-            let floor = floor().await?;
-            (hit().await?, floor)
-        });
-    }
+    let pairs = alternate(rounds, hit, floor).await?;
     let of = |pick: fn(&ProcessUsage) -> f64| -> Vec<(f64, f64)> {
         pairs.iter().map(|(hit, floor)| (pick(hit), pick(floor))).collect()
     };
@@ -88,16 +79,8 @@ pub async fn kubectl_get(person: &Person, world: &World, rounds: usize) -> Resul
     // The first run of each fills kubectl's discovery cache.
     time(person.kubectl()).await?;
     time(&static_kubectl).await?;
-    let mut pairs = Vec::with_capacity(rounds);
-    for round in 0..rounds {
-        pairs.push(if round % 2 == 0 {
-            let exec = time(person.kubectl()).await?;
-            (exec, time(&static_kubectl).await?)
-        } else {
-            let floor = time(&static_kubectl).await?;
-            (time(person.kubectl()).await?, floor)
-        });
-    }
+    let exec = async || time(person.kubectl()).await;
+    let pairs = alternate(rounds, exec, async || time(&static_kubectl).await).await?;
     Ok(Figure::of_pairs(
         "kubectl get with the exec entry, cache hit",
         "ms",

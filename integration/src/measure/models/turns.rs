@@ -6,13 +6,14 @@ use anyhow::Result;
 
 use super::ModelPlan;
 use super::testbed::ModelTestbed;
+use crate::measure::alternation::alternate;
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::gateway::turn::{RunningTurn, Turn};
 
 /// Operations that find connections and caches cold.
 const WARM_UP_OPERATIONS: usize = 10;
 
-/// Repeats an operation of the broker and its floor in turn. Each round begins with the other one.
+/// Repeats an operation of the broker and its floor in turn.
 pub(super) async fn pairs(
     testbed: &ModelTestbed,
     plan: ModelPlan,
@@ -25,17 +26,12 @@ pub(super) async fn pairs(
         floor().await?;
     }
     let (broker, server) = (testbed.broker_pid()?, testbed.server());
-    let mut pairs = Vec::with_capacity(plan.rounds);
-    for round in 0..plan.rounds {
-        pairs.push(if round % 2 == 0 {
-            let of_value = turn(broker, server, plan.length, &mut value).await?;
-            (of_value, turn(broker, server, plan.length, &mut floor).await?)
-        } else {
-            let of_floor = turn(broker, server, plan.length, &mut floor).await?;
-            (turn(broker, server, plan.length, &mut value).await?, of_floor)
-        });
-    }
-    Ok(pairs)
+    alternate(
+        plan.rounds,
+        async || turn(broker, server, plan.length, &mut value).await,
+        async || turn(broker, server, plan.length, &mut floor).await,
+    )
+    .await
 }
 
 async fn turn(

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::ModelPlan;
 use super::testbed::{MEMBERS, ModelTestbed};
 use super::turns::{broker_cpu, compared};
+use crate::measure::alternation::alternate;
 use crate::measure::figure::{Figure, Promise};
 use crate::measure::gateway::caller::CallerRequest;
 use crate::measure::gateway::requests::{self, RequestSpec};
@@ -29,16 +30,7 @@ pub(super) async fn measure(testbed: &ModelTestbed, plan: ModelPlan) -> Result<V
         let (server, length) = (testbed.server(), plan.length);
         let value = || requests::turn(server, &services, &user, connections, length);
         let floor = || requests::turn(server, &direct, &review, connections, length);
-        let mut pairs = Vec::with_capacity(plan.rounds);
-        for round in 0..plan.rounds {
-            pairs.push(if round % 2 == 0 {
-                let of_value = value().await?;
-                (of_value, floor().await?)
-            } else {
-                let of_floor = floor().await?;
-                (value().await?, of_floor)
-            });
-        }
+        let pairs = alternate(plan.rounds, value, floor).await?;
         let plural = if connections == 1 { "" } else { "s" };
         let name = format!("GET /user, {connections} connection{plural}");
         let when = |is_so: bool, promise| if is_so { promise } else { Promise::None };

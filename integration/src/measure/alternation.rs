@@ -1,0 +1,26 @@
+//! A measurement and its floor in turn.
+
+use anyhow::Result;
+
+/// Repeats a measurement and its floor, and returns both of each round. The order alternates, so that
+/// neither always runs after the other.
+///
+/// # Errors
+/// A run fails.
+pub(super) async fn alternate<T>(
+    rounds: usize,
+    mut value: impl AsyncFnMut() -> Result<T>,
+    mut floor: impl AsyncFnMut() -> Result<T>,
+) -> Result<Vec<(T, T)>> {
+    let mut pairs = Vec::with_capacity(rounds);
+    for round in 0..rounds {
+        pairs.push(if round % 2 == 0 {
+            let of_value = value().await?;
+            (of_value, floor().await?)
+        } else {
+            let of_floor = floor().await?;
+            (value().await?, of_floor)
+        });
+    }
+    Ok(pairs)
+}
