@@ -13,6 +13,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tenant_shared::Code;
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use super::{
     ModelServices,
@@ -298,6 +299,14 @@ impl Asker {
             calls: Arc::clone(&self.calls),
             held: Mutex::default(),
         })
+    }
+
+    /// Identifier of the workspace whose token is sent; `None` if the request has a Kubernetes token.
+    pub(super) fn workspace_id(&self) -> Option<Uuid> {
+        match &self.sender {
+            Sender::Session(request) => Some(request.workspace_id()),
+            Sender::Kubernetes { .. } => None,
+        }
     }
 
     /// Holds memory until the request ends.

@@ -47,12 +47,10 @@ impl ModelServices {
     ) -> Result<ModelNamespaceList, Failure> {
         let mut data = match caller {
             ApiCaller::Session(session) => {
-                let names: BTreeSet<String> = session.namespaces().await?.into_iter().collect();
-                if names.is_empty() {
-                    // It says why there is no workspace to use.
-                    drop(caller.begin(self, None, Verb::List).await?);
-                }
-                self.namespaces_of_session(caller, session, names).await?
+                // The namespaces of tenants are in the database, so the limits of the tier come first.
+                let first = caller.begin(self, None, Verb::List).await?;
+                let names = session.namespaces().await?.into_iter().collect();
+                self.namespaces_of_session(caller, session, first, names).await?
             }
             ApiCaller::Kubernetes(_) => {
                 caller.begin(self, None, Verb::List).await?.namespaces().await?
@@ -65,15 +63,18 @@ impl ModelServices {
     }
 
     /// Reads each namespace with the token of its workspace. For the limits of its tier that is one
-    /// request, however many of the namespaces a workspace has.
+    /// request, however many of the namespaces a workspace has. `first` is the request of the first
+    /// workspace.
     async fn namespaces_of_session(
         &self,
         caller: &ApiCaller,
         session: &SessionCaller,
+        first: Asker,
         names: BTreeSet<String>,
     ) -> Result<Vec<ModelNamespace>, Failure> {
         limit_reads(&names)?;
-        let mut requests = HashMap::new();
+        let mut requests: HashMap<_, _> =
+            first.workspace_id().map(|id| (id, Some(first))).into_iter().collect();
         let mut wanted = Vec::with_capacity(names.len());
         for name in names {
             // It may be gone meanwhile.

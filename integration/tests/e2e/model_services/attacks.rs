@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use http::{HeaderMap, Method, StatusCode, header};
 use integration::fault_proxy::{Fault, RecordedRequest, Rule};
+use integration::probe::{self, Probe};
 use serde_json::json;
 
-use super::fixture::{Client, NONE, REG, builder, namespace_of, world};
+use super::fixture::{Client, NONE, REG, TIMEOUT, builder, namespace_of, world};
 
 fn json_answer(body: String) -> Fault {
     let content_type = "application/json".parse().unwrap();
@@ -91,6 +92,48 @@ async fn an_address_that_tries_tokens_is_closed_out() {
 }
 
 #[tokio::test]
+async fn tokens_of_clients_that_leave_before_the_answer_count_as_refused() {
+    let world = builder().fault_proxy().start().await.unwrap();
+    let client = Client::new(&world);
+    let proxy = world.proxy().unwrap();
+    let held = proxy.add(
+        Rule::new(Fault::before(|_| std::future::pending()))
+            .when(|seen| seen.path.ends_with("/selfsubjectreviews")),
+    );
+    for round in 1..=10 {
+        let guesses: Vec<_> = (0..10)
+            .map(|number| {
+                let (client, guess) = (client.clone(), format!("left-{round}-{number}"));
+                tokio::spawn(async move { client.get("/user", &guess).await })
+            })
+            .collect();
+        probe::until("the guesses to reach the API server", TIMEOUT, || async {
+            let reached = held.fired();
+            let is_reached = reached >= round * 10;
+            Ok(if is_reached { Probe::Ready(()) } else { Probe::NotYet(format!("{reached}")) })
+        })
+        .await
+        .unwrap();
+        for guess in &guesses {
+            guess.abort();
+        }
+    }
+    proxy.clear();
+    // The broker notices after a moment that the last clients left. These few guesses alone close
+    // nobody out.
+    let mut statuses = Vec::new();
+    for number in 0..50 {
+        let answer = client.get("/user", &format!("later-{number}")).await;
+        statuses.push(answer.status);
+        if answer.status == StatusCode::TOO_MANY_REQUESTS {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{statuses:?}");
+}
+
+#[tokio::test]
 async fn a_client_that_repeats_an_invalid_token_is_closed_out_alone() {
     let world = builder().fault_proxy().start().await.unwrap();
     let client = Client::new(&world);
@@ -128,7 +171,7 @@ async fn a_token_has_its_own_rate_and_requests_at_once() {
         })
         .collect();
     while held.fired() < 2 {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     client.get("/user", REG).await.failure(429);
     assert_eq!(client.get("/user", NONE).await.body, json!({"userId": "none"}));
@@ -137,15 +180,13 @@ async fn a_token_has_its_own_rate_and_requests_at_once() {
         task.abort();
     }
     proxy.clear();
-    let freed =
-        integration::probe::until("room for the token", super::fixture::TIMEOUT, || async {
-            let answer = client.get("/user", REG).await;
-            Ok(match answer.status.as_u16() {
-                200 => integration::probe::Probe::Ready(()),
-                _ => integration::probe::Probe::NotYet(format!("{answer:?}")),
-            })
-        });
-    freed.await.unwrap();
+    probe::until("room for the token", TIMEOUT, || async {
+        let answer = client.get("/user", REG).await;
+        let is_served = answer.status == StatusCode::OK;
+        Ok(if is_served { Probe::Ready(()) } else { Probe::NotYet(format!("{answer:?}")) })
+    })
+    .await
+    .unwrap();
     let many = join_all((0..100).map(|_| client.get("/user", NONE))).await;
     let refused = many.iter().filter(|answer| answer.status.as_u16() == 429).count();
     assert!(refused >= 50, "{refused}");
