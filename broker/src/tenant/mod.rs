@@ -41,7 +41,7 @@ mod status_schema;
 mod store;
 mod subject;
 
-pub use added_keys::{ADDED_KEYS, AddedKeys, drop_unmanaged_annotations};
+pub use added_keys::{ADDED_KEYS, AddedKeys, drop_unmanaged_metadata};
 pub use api_group::ApiGroup;
 pub use cache::{CachedTenant, NamespaceFeed, TenantCache, TenantFeed};
 pub use cluster_role_name::{ClusterRoleName, ClusterRoleNameError};

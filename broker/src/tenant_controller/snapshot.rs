@@ -12,7 +12,7 @@ use tenant_shared::{HOME_LABEL, TENANT_LABEL, WORKSPACE_LABEL};
 
 use crate::{
     cluster::{Cluster, ClusterError, Compared as _, Object},
-    tenant::{TenantName, drop_unmanaged_annotations, home_name, role_binding_name},
+    tenant::{TenantName, drop_unmanaged_metadata, home_name, role_binding_name},
 };
 
 /// Kind, namespace and name of an object; the namespace of a namespace is empty.
@@ -43,7 +43,7 @@ impl Snapshot {
         let label = tenant.as_str();
         let is_ours = |binding: &RoleBinding| is_binding_name(tenant, &binding.name_any());
         let (namespaces, quotas, limits, bindings) = tokio::try_join!(
-            cluster.list_mapped::<Namespace>(TENANT_LABEL, label, drop_unmanaged_annotations),
+            cluster.list_mapped::<Namespace>(TENANT_LABEL, label, drop_unmanaged_metadata),
             cluster.list_with_label::<ResourceQuota>(TENANT_LABEL, label),
             cluster.list_with_label::<LimitRange>(TENANT_LABEL, label),
             cluster.list_selected_within(TENANT_LABEL, label, MAX_OTHERS, is_ours),

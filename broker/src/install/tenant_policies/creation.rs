@@ -8,7 +8,7 @@
 use tenant_shared::{LABEL_PREFIX, TENANT_LABEL};
 
 use super::{
-    IS_KUBERNETES_ANNOTATION, MAX_ANNOTATION_CHARS, MAX_ENTRIES, TENANTS_OF_CALLER,
+    IS_GUARDED_ANNOTATION, MAX_ANNOTATION_CHARS, MAX_ENTRIES, TENANTS_OF_CALLER,
     has_large_metadata, not_system, weakest_level,
 };
 use crate::{
@@ -43,7 +43,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
             require_pod_security(parameters),
             refuse_labels(),
             refuse_owners_and_finalizers(),
-            refuse_kubernetes_annotations(),
+            refuse_guarded_annotations(),
         ],
         namespaces: Namespaces::All,
     }
@@ -174,13 +174,14 @@ fn refuse_owners_and_finalizers() -> (String, Message) {
     )
 }
 
-fn refuse_kubernetes_annotations() -> (String, Message) {
+fn refuse_guarded_annotations() -> (String, Message) {
     unless_administrator(
         &format!(
             "{IS_NO_TENANTS} || variables.large || object.metadata.?annotations.orValue({{}}).all(k, \
-             !({IS_KUBERNETES_ANNOTATION}))"
+             !({IS_GUARDED_ANNOTATION}))"
         ),
-        "a new namespace of a tenant has no annotations *.kubernetes.io/*, because they decide on \
-         which nodes its pods run; name the nodes in the Tenant (spec.nodeSelector)",
+        "a new namespace of a tenant has no annotations *.kubernetes.io/* and tenant-broker.io/*: \
+         those decide on which nodes its pods run, and these are the broker's; name the nodes in the \
+         Tenant (spec.nodeSelector)",
     )
 }

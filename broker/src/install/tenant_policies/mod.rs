@@ -31,9 +31,10 @@ use crate::{cluster::POD_SECURITY_RESTRICTED, tenant::ApiGroup};
 const UNBINDS_OR_OTHER: &str =
     "request.resource.resource != \"rolebindings\" || request.operation == \"DELETE\"";
 /// CEL: whether the annotation `k` of a namespace may decide over what runs in it, such as
-/// `scheduler.alpha.kubernetes.io/node-selector`.
-const IS_KUBERNETES_ANNOTATION: &str = "k.contains(\"kubernetes.io/\") && k != \
-                                        \"kubectl.kubernetes.io/last-applied-configuration\"";
+/// `scheduler.alpha.kubernetes.io/node-selector`, or is read by the broker.
+const IS_GUARDED_ANNOTATION: &str = "k.startsWith(\"tenant-broker.io/\") || \
+                                     k.contains(\"kubernetes.io/\") && k != \
+                                     \"kubectl.kubernetes.io/last-applied-configuration\"";
 /// CEL: Tenants, as the API server's authorizer knows them. The verb `own` is asked for in the home
 /// of a tenant, where only the broker binds it.
 pub(super) const TENANTS_OF_CALLER: &str =

@@ -2,7 +2,7 @@
 
 use tenant_shared::{HOME_LABEL, LABEL_PREFIX, SUSPENDED_LABEL, TENANT_LABEL, WORKSPACE_LABEL};
 
-use super::{IS_KUBERNETES_ANNOTATION, not_system, same_entries};
+use super::{IS_GUARDED_ANNOTATION, not_system, same_entries};
 use crate::{
     cluster::POD_SECURITY_PREFIX,
     install::{
@@ -23,7 +23,7 @@ pub(super) fn policy(parameters: &Parameters) -> Policy {
             refuse_names_of_broker(),
             keep_pod_security(),
             keep_owners_and_finalizers(),
-            keep_kubernetes_annotations(),
+            keep_guarded_annotations(),
             refuse_deletions(),
         ]);
     }
@@ -126,11 +126,12 @@ fn keep_owners_and_finalizers() -> (String, Message) {
     )
 }
 
-fn keep_kubernetes_annotations() -> (String, Message) {
+fn keep_guarded_annotations() -> (String, Message) {
     unless_administrator(
-        &in_changed_namespace(&keeps("annotations", &format!("!({IS_KUBERNETES_ANNOTATION})"))),
-        "annotations *.kubernetes.io/* of a managed namespace stay, because they decide on which \
-         nodes its pods run; name the nodes in the Tenant (spec.nodeSelector)",
+        &in_changed_namespace(&keeps("annotations", &format!("!({IS_GUARDED_ANNOTATION})"))),
+        "annotations *.kubernetes.io/* and tenant-broker.io/* of a managed namespace stay, because \
+         those decide on which nodes its pods run, and these are the broker's; name the nodes in the \
+         Tenant (spec.nodeSelector)",
     )
 }
 

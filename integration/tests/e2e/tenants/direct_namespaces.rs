@@ -154,6 +154,8 @@ fn refused() -> Vec<(Value, &'static str)> {
     let labels_of_broker = "labels tenant-broker.io/*";
     let when_it_is_gone = "no ownerReferences and no finalizers";
     let nodes = json!({"scheduler.alpha.kubernetes.io/node-selector": "pool=gpu"});
+    // The broker would take the labels of others for those that the Tenant adds, and remove them.
+    let keys = json!({"tenant-broker.io/added-keys": "{\"labels\":[\"example.com/zone\"]}"});
     let network = json!({"net.beta.kubernetes.io/network-policy": "x"});
     vec![
         (namespace("lunar-x", &json!({})), NO_TENANT),
@@ -177,6 +179,7 @@ fn refused() -> Vec<(Value, &'static str)> {
         (held, when_it_is_gone),
         (with("annotations", nodes), "no annotations *.kubernetes.io/*"),
         (with("annotations", network), "no annotations *.kubernetes.io/*"),
+        (with("annotations", keys), "and tenant-broker.io/*"),
         // Two policies refuse it; the API server names one.
         (namespace("tenant-mine", &json!({})), "tenant-guard-"),
         (of_solar(many(65)), TOO_MUCH),
