@@ -387,18 +387,22 @@ pub(super) fn is_same_namespace(row: &NamespaceRow, live: &Namespace) -> bool {
     let labels = live.labels();
     labels.contains_key(TENANT_LABEL)
         && !labels.contains_key(WORKSPACE_LABEL)
-        && is_as_old(row, live)
+        && is_of_row(row, live)
 }
 
 /// Whether a namespace is that of a row, and somebody removed the label of its tenant.
 fn is_let_go(row: &NamespaceRow, live: &Namespace) -> bool {
     let labels = live.labels();
     let is_managed = labels.contains_key(TENANT_LABEL) || labels.contains_key(WORKSPACE_LABEL);
-    !is_managed && !is_terminating(live) && is_as_old(row, live)
+    !is_managed && !is_terminating(live) && is_of_row(row, live)
 }
 
-/// Whether a namespace was made before its row changed last, so is not another one of the name.
-fn is_as_old(row: &NamespaceRow, live: &Namespace) -> bool {
+/// Whether a namespace was made before its row changed last, so is not another one of the name. A
+/// namespace never leaves the phase `Terminating`, so one in another phase was made after it.
+fn is_of_row(row: &NamespaceRow, live: &Namespace) -> bool {
+    if row.status == NamespaceStatus::Terminating && !is_terminating(live) {
+        return false;
+    }
     let created = live.metadata.creation_timestamp.as_ref();
     let created = created.map_or(0, |created| created.0.as_millisecond());
     created <= row.change_at.saturating_add(MADE_AGAIN_MS)
@@ -527,6 +531,29 @@ mod tests {
             assert!(!let_go(json!({label: "lunar"}), then), "{label}");
         }
         assert!(!is_same(json!({TENANT_LABEL: "lunar", WORKSPACE_LABEL: "x"}), then));
+    }
+
+    /// Otherwise who takes the name at once would keep the place in the quota of the former tenant.
+    #[test]
+    fn a_namespace_that_takes_the_name_of_a_deleted_one_is_not_that_of_the_row() {
+        let row = NamespaceRow {
+            name: "solar-a".to_owned(),
+            tenant_id: Uuid::nil(),
+            status: NamespaceStatus::Terminating,
+            made_by: None,
+            created_at: 1_767_323_045_000,
+            change_at: 1_767_323_045_000,
+        };
+        let created = "2026-01-02T03:04:05Z";
+        let labels = json!({TENANT_LABEL: "lunar"});
+        let live = json!({"labels": labels, "creationTimestamp": created});
+        assert!(!is_same_namespace(&row, &namespace(&live)));
+        assert!(!is_let_go(&row, &namespace(&json!({"creationTimestamp": created}))));
+        let mut terminating = namespace(&live);
+        let deleted: Namespace =
+            serde_json::from_value(json!({"metadata": {"deletionTimestamp": created}})).unwrap();
+        terminating.metadata.deletion_timestamp = deleted.metadata.deletion_timestamp;
+        assert!(is_same_namespace(&row, &terminating));
     }
 
     #[test]
