@@ -257,12 +257,23 @@ impl TenantController {
         // After the others, because one that is gone may leave room.
         let open =
             if to_claim.is_empty() { BTreeSet::new() } else { self.tenants.open_names().await? };
-        let mut claims = 0;
+        let (mut claims, mut refused, mut is_full) = (0, Vec::new(), false);
         for (name, known, live) in to_claim {
             let is_recorded = known.is_some_and(|row| row.status == NamespaceStatus::OverQuota);
-            if claims == MAX_CLAIMS || is_recorded && !namespaces.over_quota.is_empty() {
+            if is_full || is_recorded && !namespaces.over_quota.is_empty() {
+                namespaces.over_quota.push(name);
+                continue;
+            }
+            if claims == MAX_CLAIMS {
                 if is_recorded { &mut namespaces.over_quota } else { &mut namespaces.unclaimed }
                     .push(name);
+                continue;
+            }
+            // The name decides about most conflicts, so these do not use up the claims of the run.
+            let is_refused = has_labels_of_others(live)
+                || !moves.contains_key(&name) && !self.may_have(tenant, &name, &open);
+            if is_refused {
+                refused.push(name);
                 continue;
             }
             claims += 1;
@@ -271,21 +282,17 @@ impl TenantController {
             {
                 namespaces.incoming.insert(name.clone(), begun);
             }
-            let may_claim = if has_labels_of_others(live) {
-                false
-            } else if namespaces.incoming.contains_key(&name) {
-                true
-            } else {
-                self.may_have(tenant, &name, &open)
-                    && (is_recorded || !self.is_of_a_move(&name, live).await?)
-            };
+            let may_claim = namespaces.incoming.contains_key(&name)
+                || self.may_have(tenant, &name, &open)
+                    && (is_recorded || !self.is_of_a_move(&name, live).await?);
             if may_claim {
-                self.claim(row, tenant, name, is_recorded, &mut namespaces).await?;
+                is_full = self.claim(row, tenant, name, is_recorded, &mut namespaces).await?;
             } else {
-                self.queue_holder(row, &name).await?;
-                namespaces.conflicts.push(name);
+                refused.push(name);
             }
         }
+        self.queue_holders(row, &refused[..refused.len().min(MAX_CLAIMS)]).await?;
+        namespaces.conflicts.extend(refused);
         Ok(namespaces)
     }
 
@@ -326,17 +333,27 @@ impl TenantController {
         Ok(known)
     }
 
-    /// Adds the open tenant that has a namespace to the queue, because it may not know that the label
-    /// of the namespace changed.
-    async fn queue_holder(&self, row: &TenantRow, namespace: &str) -> Result<(), ReconcileError> {
-        let holder = self.tenants.namespace_row(namespace).await?.map(|held| held.tenant_id);
-        let holder: Vec<_> = holder.into_iter().filter(|holder| *holder != row.id).collect();
-        for name in self.tenants.names_of(&holder).await? {
+    /// Adds the open tenants that have these namespaces to the queue, because they may not know that
+    /// the label of a namespace changed.
+    async fn queue_holders(
+        &self,
+        row: &TenantRow,
+        namespaces: &[String],
+    ) -> Result<(), ReconcileError> {
+        let mut holders = BTreeSet::new();
+        for namespace in namespaces {
+            let holder = self.tenants.namespace_row(namespace).await?.map(|held| held.tenant_id);
+            holders.extend(holder.filter(|holder| *holder != row.id));
+        }
+        let holders: Vec<_> = holders.into_iter().collect();
+        for name in self.tenants.names_of(&holders).await? {
             self.queue.add(name);
         }
         Ok(())
     }
 
+    /// Claims a namespace, or records that it is beyond the quota. Returns whether no further one can
+    /// be recorded, so that a run for these would change nothing.
     async fn claim(
         &self,
         row: &TenantRow,
@@ -344,7 +361,8 @@ impl TenantController {
         name: String,
         is_recorded: bool,
         namespaces: &mut TenantNamespaces,
-    ) -> Result<(), ReconcileError> {
+    ) -> Result<bool, ReconcileError> {
+        let mut is_full = false;
         let quota = tenant.namespace_options.quota;
         match self.tenants.claim_namespace(row.id, &name, None, quota).await? {
             Claim::Created => {
@@ -355,12 +373,12 @@ impl TenantController {
                 namespaces.allowed.insert(name, claimed.status);
             }
             Claim::Exists(_) | Claim::OtherTenant => {
-                self.queue_holder(row, &name).await?;
+                self.queue_holders(row, std::slice::from_ref(&name)).await?;
                 namespaces.conflicts.push(name);
             }
             Claim::QuotaExceeded { used, quota } => {
                 if !is_recorded {
-                    self.tenants.record_over_quota(row.id, &name).await?;
+                    is_full = !self.tenants.record_over_quota(row.id, &name).await?;
                     tracing::warn!(
                         tenant = %row.name, namespace = name, used, quota,
                         "namespace beyond the quota of its tenant: nobody has rights in it"
@@ -369,7 +387,7 @@ impl TenantController {
                 namespaces.over_quota.push(name);
             }
         }
-        Ok(())
+        Ok(is_full)
     }
 }
 
@@ -408,6 +426,7 @@ mod tests {
 
     on_both_engines!(
         one_run_claims_a_limited_number_of_namespaces,
+        conflicts_leave_the_claims_of_a_run_to_others,
         a_request_does_not_claim_a_namespace_with_the_label_of_a_move,
     );
 
@@ -456,6 +475,20 @@ mod tests {
             let counts = (claimed.allowed.len(), claimed.over_quota.len(), claimed.unclaimed.len());
             assert_eq!(counts, (3, over_quota, unclaimed));
         }
+    }
+
+    /// A run for namespaces that can never be claimed would follow the other for ever.
+    async fn conflicts_leave_the_claims_of_a_run_to_others(on: On) {
+        let fixture = Fixture::new(on).await;
+        let row = fixture.tenant("solar").await;
+        fixture.tenant("solar-wind").await;
+        let conflicts = (0..MAX_CLAIMS + 50).map(|number| format!("solar-wind-{number:04}"));
+        let names = conflicts.chain(["solar-z".to_owned()]);
+        let live = labelled(names, &json!({TENANT_LABEL: "solar"}));
+        let owners = json!({"owners": [{"kind": "User", "name": "alice"}]});
+        let claimed = claim(&fixture, &row, &tenant(&owners), &live).await;
+        assert_eq!(claimed.allowed.keys().collect::<Vec<_>>(), ["solar-z"]);
+        assert_eq!((claimed.conflicts.len(), claimed.unclaimed.len()), (MAX_CLAIMS + 50, 0));
     }
 
     /// Its bindings from before would stay, and the audit trail would say that it was created.
