@@ -8,17 +8,14 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
-
-use futures_util::{StreamExt as _, stream};
-use uuid::Uuid;
 
 use super::{
     Gateway,
     cancel::CloseReason,
     principals::tenants_of,
-    request_rights::Scope,
+    request_rights::{RequestRights, Scope},
     role_changes::{MAX_WITHDRAWAL_TIME, RoleChanges},
     streams::{MemberNamespace, StreamInfo},
     tenant_watcher::{INTERVAL, MAX_COMPARED_AT_ONCE, OVERLAP_MS},
@@ -32,6 +29,11 @@ use crate::{
     tenant::TenantName,
     tenant_operations::{CallerTenants, TenantOperations},
 };
+use futures_util::{StreamExt as _, stream};
+
+/// How often the roles of all members with open requests are compared. The clock of a replica may be
+/// so far from this one's that a look back misses the change of a person.
+const ALL_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Gateway {
     /// Closes requests of members who lost a role, until the task is aborted.
@@ -41,6 +43,7 @@ impl Gateway {
         // The RoleBindings may not have followed a change from before the start.
         let look_back = i64::try_from(MAX_WITHDRAWAL_TIME.as_millis()).unwrap_or(i64::MAX);
         let mut looked_at = self.clock.now_ms().saturating_sub(look_back);
+        let mut next_all = Instant::now() + ALL_INTERVAL;
         loop {
             ticks.tick().await;
             let (now_ms, now) = (self.clock.now_ms(), Instant::now());
@@ -55,7 +58,13 @@ impl Gateway {
                 }
                 Err(_) => BTreeSet::new(),
             };
-            let mut closed = self.close_reduced(&tenants, &changed).await;
+            let is_all = now >= next_all;
+            if is_all {
+                next_all = now + ALL_INTERVAL;
+            }
+            let is_due =
+                |rights: &RequestRights, revision| is_all || rights.is_due(revision, &changed);
+            let mut closed = self.close_reduced(&tenants, is_due).await;
             let is_reconciled = |name: &TenantName| tenants.cached(name).map(|it| it.is_observed);
             let due = role_changes.take_due(Instant::now(), is_reconciled);
             if !due.is_empty() {
@@ -74,13 +83,17 @@ impl Gateway {
     }
 
     /// Closes the requests whose members lost a role; returns their number.
-    async fn close_reduced(&self, tenants: &TenantOperations, changed: &BTreeSet<Uuid>) -> usize {
+    async fn close_reduced(
+        &self,
+        tenants: &TenantOperations,
+        is_due: impl Fn(&RequestRights, u64) -> bool,
+    ) -> usize {
         let members = self.streams.members();
         let revision = tenants.revision();
         let due: HashMap<Scope, Caller> = members
             .iter()
             .map(|member| &member.rights)
-            .filter(|rights| rights.is_due(revision, changed))
+            .filter(|rights| is_due(rights, revision))
             .map(|rights| (rights.scope(), rights.caller().clone()))
             .collect();
         let reads: Vec<_> = due
