@@ -6,13 +6,14 @@
 
 use std::path::PathBuf;
 
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use crate::{
     base::{
         clock::Clock,
         db::{Db, Tx},
-        request_context,
+        request_context::{self, spawn_in_request_context},
     },
     on_engine,
 };
@@ -197,7 +198,8 @@ pub async fn record_in_own_tx(db: &Db, clock: &Clock, event: Event) -> sqlx::Res
     tx.commit().await
 }
 
-/// Records a refused request in a transaction of its own, with the text of its error as the reason.
+/// Records a refused request in a transaction of its own, with the text of its error as the reason. The
+/// row is written although the client disconnects meanwhile.
 ///
 /// # Errors
 /// The database failed.
@@ -209,5 +211,9 @@ pub async fn record_refusal(
 ) -> sqlx::Result<()> {
     let event =
         Event { outcome: EventOutcome::Refused, reason: Some(refusal.to_string()), ..event };
-    record_in_own_tx(db, clock, event).await
+    let (db, clock) = (db.clone(), clock.clone());
+    let recorded = spawn_in_request_context(
+        async move { record_in_own_tx(&db, &clock, event).await }.in_current_span(),
+    );
+    recorded.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
 }
