@@ -40,6 +40,26 @@ pub fn all_versions() -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Returns the oldest and the newest of [`all_versions`] by the names `kubectl.1.MINOR`; the kubectl on
+/// `PATH` if there is no other.
+///
+/// # Errors
+/// There is no kubectl.
+pub fn oldest_and_newest() -> Result<Vec<PathBuf>> {
+    let all = all_versions()?;
+    let minor = |program: &Path| -> Option<u32> {
+        program.file_name()?.to_str()?.strip_prefix("kubectl.1.")?.parse().ok()
+    };
+    let mut numbered: Vec<_> =
+        all.iter().filter_map(|program| Some((minor(program)?, program.clone()))).collect();
+    numbered.sort();
+    if numbered.len() > 2 {
+        numbered.drain(1..numbered.len() - 1);
+    }
+    let numbered: Vec<_> = numbered.into_iter().map(|(_, program)| program).collect();
+    Ok(if numbered.is_empty() { all } else { numbered })
+}
+
 impl Kubectl {
     /// Returns the kubectl on `PATH`, with this home and this kubeconfig. It finds its plugins in
     /// `plugins`, then on `PATH`.

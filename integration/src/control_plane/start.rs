@@ -113,7 +113,12 @@ fn write_keys(folder: &Path, authority: &Authority) -> Result<()> {
 
 impl Start<'_> {
     fn spawn(&self, program: Program, log: &str) -> Result<Process> {
-        program.in_folder(&self.folder).spawn_logged(&self.folder.join(log))
+        // Many control planes start in a run, so they use memory rather than CPU for their garbage.
+        program
+            .env("GOGC", "400")
+            .env("GOMEMLIMIT", "1GiB")
+            .in_folder(&self.folder)
+            .spawn_logged(&self.folder.join(log))
     }
 
     fn etcd(&self) -> Result<Process> {
