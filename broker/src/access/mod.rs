@@ -176,8 +176,8 @@ fn log_decision<A: Action>(
 /// The audit rows that the caller may read: their own, or all for an administrator. Rows of one
 /// workspace need the permit to see it.
 pub fn audit_scope(caller: &Caller) -> audit::Scope {
-    match require_administrator(caller) {
-        Ok(()) => audit::Scope::all(),
+    match authorize_all::<ReadEverything>(caller) {
+        Ok(_) => audit::Scope::for_administrator(),
         Err(_) => own_audit_scope(caller),
     }
 }
@@ -187,12 +187,12 @@ pub fn audit_scope(caller: &Caller) -> audit::Scope {
 /// # Errors
 /// The caller is no administrator.
 pub fn whole_trail(caller: &Caller) -> Result<audit::WholeTrail, AccessError> {
-    authorize_all::<ReadEverything>(caller).map(|_| audit::WholeTrail::authorized())
+    authorize_all::<ReadEverything>(caller).map(|_| audit::WholeTrail::for_administrator())
 }
 
 /// The audit rows of the caller: their own actions, and what happened to them and their workspaces.
 pub fn own_audit_scope(caller: &Caller) -> audit::Scope {
-    audit::Scope::of_user(caller.user_id())
+    audit::Scope::about_user(caller.user_id())
 }
 
 /// The rules of the table in the module documentation.

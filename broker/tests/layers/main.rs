@@ -14,7 +14,7 @@ use std::{
     path::Path,
 };
 
-use list::{DOMAIN, EXPORTED_SUBMODULES, LAYERS, TABLES};
+use list::{AUTHORITY, DOMAIN, EXPORTED_SUBMODULES, LAYERS, TABLES};
 use log_events::LogEvent;
 use source::{Source, Use, sources};
 
@@ -109,6 +109,21 @@ fn domain_modules_do_not_know_http() {
         for name in ["poem", "poem_openapi", "hyper"] {
             if source.names(name) && !(name == "hyper" && source.module() == "cluster") {
                 breaches.push(format!("{}: {name}", source.path()));
+            }
+        }
+    }
+    assert_none(&breaches);
+}
+
+/// `audit` is below `access`, so its proofs of an authority cannot be made of a permit.
+#[test]
+fn only_access_and_the_command_line_make_proofs_of_an_authority() {
+    let mut breaches = Vec::new();
+    for source in sources() {
+        for (function, places) in AUTHORITY {
+            let may = places.iter().any(|place| source.path().starts_with(place));
+            if source.names(function) && !may {
+                breaches.push(format!("{}: {function}", source.path()));
             }
         }
     }
