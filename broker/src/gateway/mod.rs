@@ -15,6 +15,7 @@
 //! membership.
 
 mod admit;
+mod answer;
 pub mod api;
 mod cancel;
 mod discard;
