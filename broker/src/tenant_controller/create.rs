@@ -125,12 +125,12 @@ impl TenantController {
         tenant: (&Tenant, Option<i64>),
         request: NamespaceRequest<'_>,
     ) -> Result<CreatedNamespace, CreateNamespaceError> {
-        let creation = self.creations.begin(&self.queue, &row.name, request.name);
+        let creation = self.creations.begin(request.name);
         let created = Box::pin(self.create(row, tenant, request)).await;
         if created.is_ok() {
             tracing::info!(tenant = %row.name, namespace = request.name, "namespace created");
         }
-        drop(creation);
+        creation.finish(&self.queue, &row.name);
         created
     }
 
