@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::{
     path::{Kind, Target},
     principals::Principal,
-    shown::Shown,
     streams::OwnReadView,
+    visible_objects::VisibleObjects,
 };
 use crate::cluster::{Cluster, ClusterList, OwnRead, OwnResource};
 
@@ -86,7 +86,7 @@ impl Interception {
 pub(super) struct OwnRequest {
     pub(super) read: OwnRead,
     /// The objects that it may show.
-    pub(super) shown: Shown,
+    pub(super) shown: VisibleObjects,
 }
 
 /// The representation that `Accept` asks for (API concepts, "Alternate representations of
