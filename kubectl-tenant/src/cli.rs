@@ -16,7 +16,7 @@ use crate::{
     output::Format,
     reference,
     store::{AccountFlags, Storage},
-    tenants::arguments::{Import, Namespaces, Tenants, UseTenant, Why},
+    tenants::arguments::{Import, Namespaces, Tenants, UseTenant, WhyArgs},
 };
 
 /// Environment variable with the name of the account, if `--profile` does not name it.
@@ -50,7 +50,7 @@ pub(crate) enum Command {
     /// End the session and delete what is stored here
     Logout(Logout),
     /// Show who is signed in, where, and until when
-    Whoami(Shown),
+    Whoami(OutputArgs),
     /// List your sessions, or end them
     Sessions(Sessions),
     /// List, suspend and resume users (administrators)
@@ -70,7 +70,7 @@ pub(crate) enum Command {
     /// Become a member of a tenant, and point kubectl at its namespaces
     Use(UseTenant),
     /// Explain which entry of a Tenant gives you a right in a namespace
-    Why(Why),
+    Why(WhyArgs),
     /// Translate Tenants of capsule.clastix.io, for kubectl apply
     Import(Import),
     /// List the credentials of a workspace, or revoke one
@@ -88,7 +88,7 @@ pub(crate) enum Command {
     /// Print a token for kubectl (kubectl calls this itself)
     GetToken(GetToken),
     /// Show sessions, tokens and the last failure, without asking the broker
-    Status(Shown),
+    Status(OutputArgs),
     /// Print a completion script, or install the one for kubectl
     Completion {
         #[command(subcommand)]
@@ -107,7 +107,7 @@ pub(crate) enum Command {
 
 /// Flags of commands that show data.
 #[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct Shown {
+pub(crate) struct OutputArgs {
     /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Format,
@@ -123,12 +123,12 @@ pub(crate) struct AuditReason {
 
 /// Flags of commands that show a list.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Listed {
+pub(crate) struct ListArgs {
     /// Maximum number of rows; stderr says if there are more
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -151,7 +151,7 @@ pub(crate) struct Login {
     #[command(flatten)]
     pub(crate) entry: EntryFlags,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 /// Flags that override the sign-in method that fits the machine.
@@ -203,7 +203,7 @@ pub(crate) struct ListedSessions {
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<Name>,
     #[command(flatten)]
-    pub(crate) listed: Listed,
+    pub(crate) listed: ListArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -236,13 +236,13 @@ pub(crate) struct Users {
     #[command(subcommand)]
     pub(crate) action: Option<UsersAction>,
     #[command(flatten)]
-    pub(crate) listed: Listed,
+    pub(crate) listed: ListArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UsersAction {
     /// List users (the default)
-    List(Listed),
+    List(ListArgs),
     /// Suspend a user and all their workspaces: every session ends at once
     Suspend {
         /// E-mail address or identifier of the user, or namespace of their workspace
@@ -250,7 +250,7 @@ pub(crate) enum UsersAction {
         #[command(flatten)]
         reason: AuditReason,
         #[command(flatten)]
-        shown: Shown,
+        shown: OutputArgs,
     },
     /// Resume a suspended user; their workspaces stay suspended
     Resume {
@@ -259,7 +259,7 @@ pub(crate) enum UsersAction {
         #[command(flatten)]
         reason: AuditReason,
         #[command(flatten)]
-        shown: Shown,
+        shown: OutputArgs,
     },
     /// Change a user's e-mail address, so that somebody else can have the old one
     Rename {
@@ -271,7 +271,7 @@ pub(crate) enum UsersAction {
         #[command(flatten)]
         reason: AuditReason,
         #[command(flatten)]
-        shown: Shown,
+        shown: OutputArgs,
     },
     /// Show the groups of a user for Tenants, or replace those of a local account
     Groups {
@@ -286,7 +286,7 @@ pub(crate) enum UsersAction {
         #[command(flatten)]
         reason: AuditReason,
         #[command(flatten)]
-        shown: Shown,
+        shown: OutputArgs,
     },
 }
 
@@ -296,13 +296,13 @@ pub(crate) struct Profiles {
     #[command(subcommand)]
     pub(crate) action: Option<ProfilesAction>,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProfilesAction {
     /// List the accounts (the default)
-    List(Shown),
+    List(OutputArgs),
     /// Choose the current account
     Use {
         /// Name of the account in the list
@@ -316,7 +316,7 @@ pub(crate) struct Init {
     #[arg(long, value_name = "TIER", default_value = "basic")]
     pub(crate) tier: String,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -325,7 +325,7 @@ pub(crate) struct Workspaces {
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) listed: Listed,
+    pub(crate) listed: ListArgs,
 }
 
 #[derive(Debug, Args)]
@@ -353,7 +353,7 @@ pub(crate) struct ListedCredentials {
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) listed: Listed,
+    pub(crate) listed: ListArgs,
 }
 
 #[derive(Debug, Args)]
@@ -366,7 +366,7 @@ pub(crate) struct RevokeCredential {
     #[command(flatten)]
     pub(crate) reason: AuditReason,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -377,7 +377,7 @@ pub(crate) struct Usage {
     #[arg(long, value_name = "NUMBER", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=35))]
     pub(crate) days: u32,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -392,7 +392,7 @@ pub(crate) struct Audit {
     #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -405,7 +405,7 @@ pub(crate) struct Suspend {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub(crate) wait: u32,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -477,7 +477,7 @@ pub(crate) struct Version {
     #[arg(long)]
     pub(crate) client: bool,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 /// Parser of the versions without their group.

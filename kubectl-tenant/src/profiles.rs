@@ -15,7 +15,7 @@ use crate::{
 
 /// Output of `profiles`.
 #[derive(Serialize)]
-struct Shown {
+struct ProfileList {
     items: Vec<Item>,
 }
 
@@ -60,14 +60,14 @@ fn list(format: Format, world: &mut World) -> Result<(), Error> {
         });
     }
     let is_empty = items.is_empty();
-    output::show(world, format, &Shown { items }, table)?;
+    output::show(world, format, &ProfileList { items }, table)?;
     if is_empty {
         world.say("there are no accounts yet; sign in: kubectl tenant login --broker https://…");
     }
     Ok(())
 }
 
-fn table(shown: &Shown) -> String {
+fn table(shown: &ProfileList) -> String {
     let rows: Vec<[String; 5]> = shown
         .items
         .iter()

@@ -6,7 +6,7 @@ use tenant_shared::WireTime;
 use crate::{
     account_key::{AccountKey, ProfileName},
     broker_url::BrokerUrl,
-    cli::Shown,
+    cli::OutputArgs,
     credential::{CachedFailure, NegativeCache},
     error::{Error, Kind},
     output,
@@ -71,7 +71,11 @@ impl From<CachedFailure> for LastError {
 }
 
 /// Runs `status`.
-pub(crate) fn status(flags: &AccountFlags, options: Shown, world: &mut World) -> Result<(), Error> {
+pub(crate) fn status(
+    flags: &AccountFlags,
+    options: OutputArgs,
+    world: &mut World,
+) -> Result<(), Error> {
     let paths = Paths::from_env(&world.env)?;
     let profiles = Profiles::read(&paths.config, &world.stderr)?;
     let only = profiles.filter(flags, &world.env)?;

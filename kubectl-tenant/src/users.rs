@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::{
     account::Account,
     broker::{Broker, Page},
-    cli::{Listed, Users as Options, UsersAction},
+    cli::{ListArgs, Users as Options, UsersAction},
     error::{Error, Kind},
     output::{self, Format},
     runtime,
@@ -103,7 +103,7 @@ pub(crate) async fn resolve(broker: &Broker, name: &Name) -> Result<Uuid, Error>
     }
 }
 
-fn list(flags: &AccountFlags, options: Listed, world: &mut World) -> Result<(), Error> {
+fn list(flags: &AccountFlags, options: ListArgs, world: &mut World) -> Result<(), Error> {
     let account = Account::open(flags, world)?;
     let broker = account.broker.with_list_timeout();
     let Page { items, next_cursor, more } = runtime::block_on(broker.users(options.limit))??;

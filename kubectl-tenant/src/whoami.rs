@@ -8,7 +8,7 @@ use crate::{
     account_key::{AccountKey, ProfileName},
     broker::Broker,
     broker_url::BrokerUrl,
-    cli::{Shown, TokenMode},
+    cli::{OutputArgs, TokenMode},
     credential::{Cache, belongs_to, mode},
     error::{Error, Kind},
     output,
@@ -77,7 +77,11 @@ impl TokenInfo {
 }
 
 /// Runs `whoami`.
-pub(crate) fn whoami(flags: &AccountFlags, options: Shown, world: &mut World) -> Result<(), Error> {
+pub(crate) fn whoami(
+    flags: &AccountFlags,
+    options: OutputArgs,
+    world: &mut World,
+) -> Result<(), Error> {
     let account = Account::open(flags, world)?;
     let (me, list, tenants) = runtime::block_on(async {
         let me = account.broker.me().await?;

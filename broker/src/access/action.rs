@@ -9,6 +9,8 @@ pub enum Rule {
     Owner,
     /// The owner of the resource, and administrators.
     OwnerOrAdministrator,
+    /// Owners and members of the resource, and administrators.
+    MemberOrAdministrator,
     Administrator,
 }
 
@@ -57,6 +59,12 @@ actions! {
     /// Become a member of a tenant. Whether the tenant gives the person any rights is not decided
     /// here: `tenant` compares the person with its owners and bindings.
     JoinTenant: Owner, ResourceAction;
+    /// See a tenant and its namespaces.
+    ReadTenant: MemberOrAdministrator, ResourceAction;
+    /// See the members of a tenant with their e-mail addresses.
+    ListTenantMembers: OwnerOrAdministrator, ResourceAction;
+    /// Create a namespace of a tenant.
+    CreateNamespace: Owner, ResourceAction;
     /// Suspend or resume tenants.
     SuspendTenants: Administrator, GeneralAction;
     /// Move namespaces into tenants.

@@ -101,6 +101,46 @@
 //! }
 //! ```
 //!
+//! Showing a tenant:
+//!
+//! ```no_run
+//! # use tenant_broker::{access::*, identity::Caller, tenant::TenantName, tenant_operations::*};
+//! async fn show(tenants: TenantOperations, caller: Caller, name: TenantName) -> Result<(), TenantError> {
+//!     let permit = tenants.authorize_read(&caller, &name).await?;
+//!     tenants.show(&permit).await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! # use tenant_broker::{access::*, identity::Caller, tenant::TenantName, tenant_operations::*};
+//! async fn show(tenants: TenantOperations, caller: Caller, name: TenantName) -> Result<(), TenantError> {
+//!     let permit = name;
+//!     tenants.show(&permit).await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Listing the members of a tenant. The permit to see the tenant is not enough:
+//!
+//! ```no_run
+//! # use tenant_broker::{access::*, identity::Caller, tenant::TenantName, tenant_operations::*};
+//! async fn members(tenants: TenantOperations, caller: Caller, name: TenantName) -> Result<(), TenantError> {
+//!     let permit = tenants.authorize_members(&caller, &name).await?;
+//!     tenants.members(&permit).await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! ```compile_fail,E0308
+//! # use tenant_broker::{access::*, identity::Caller, tenant::TenantName, tenant_operations::*};
+//! async fn members(tenants: TenantOperations, caller: Caller, name: TenantName) -> Result<(), TenantError> {
+//!     let permit = tenants.authorize_read(&caller, &name).await?;
+//!     tenants.members(&permit).await?;
+//!     Ok(())
+//! }
+//! ```
+//!
 //! Nobody is authorized to use every workspace:
 //!
 //! ```compile_fail,E0277

@@ -10,7 +10,10 @@
 //! | see a workspace and its audit rows, find it by a name | yes | yes | 404 |
 //! | get credentials of a workspace | yes | 403 | 404 |
 //! | become a member of a tenant that names one | themselves | themselves | themselves |
+//! | see the members of a tenant | yes | yes | members 403, others 404 |
+//! | create a namespace of a tenant | yes | 403 | members 403, others 404 |
 //! | see what was issued, revoke one credential | yes | yes | 404 |
+//! | see a tenant and its namespaces | yes | yes | members yes, others 404 |
 //! | suspend, resume a workspace or a tenant | 403 | yes | 403 |
 //! | move a namespace into a tenant | 403 | yes | 403 |
 //! | read, create, change and delete objects of the kind `Tenant` | 403 | yes | 403 |
@@ -24,20 +27,23 @@
 //! A refusal is 404 where even the existence must not be revealed, and 403 where the answer does
 //! not depend on what exists.
 //!
-//! The owner of a resource is read from its [`Grants`]. Other modules pass them on and do not
-//! interpret them.
+//! The owner and the members of a resource are read from its [`Grants`]. Those of a tenant are the
+//! rights that the Tenant gives the caller, which `tenant` computes. Other modules pass grants on and
+//! do not interpret them.
 
 mod action;
 mod examples;
 mod permit;
 
+use std::fmt;
+
 use tenant_shared::Role;
 use uuid::Uuid;
 
 pub use action::{
-    Action, CreateWorkspace, GeneralAction, JoinTenant, ManageTenants, ManageUsers, MoveNamespaces,
-    ReadEverything, ReadWorkspace, ResourceAction, RevokeCredentials, Rule, SuspendTenants,
-    SuspendWorkspaces, UseWorkspace,
+    Action, CreateNamespace, CreateWorkspace, GeneralAction, JoinTenant, ListTenantMembers,
+    ManageTenants, ManageUsers, MoveNamespaces, ReadEverything, ReadTenant, ReadWorkspace,
+    ResourceAction, RevokeCredentials, Rule, SuspendTenants, SuspendWorkspaces, UseWorkspace,
 };
 pub use permit::{Everything, Permit};
 
@@ -63,27 +69,44 @@ pub enum AccessError {
     NotAdministrator,
 }
 
-/// Roles on a resource. Today there is one owner.
+/// Roles on a resource: one owner and one member at most, because a resource that has more of them
+/// is asked about one person at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grants {
-    owner: Uuid,
+    owner: Option<Uuid>,
+    member: Option<Uuid>,
 }
 
 impl Grants {
     /// The grants of a resource with this one owner.
     pub fn owned_by(owner: Uuid) -> Self {
-        Self { owner }
+        Self { owner: Some(owner), member: None }
+    }
+
+    /// The grants of one person on a resource that has several owners and members.
+    pub fn of_person(user: Uuid, is_owner: bool, is_member: bool) -> Self {
+        Self { owner: is_owner.then_some(user), member: is_member.then_some(user) }
     }
 
     fn has_owner(self, caller: &Caller) -> bool {
-        self.owner == caller.user_id()
+        self.owner == Some(caller.user_id())
+    }
+
+    fn has_member(self, caller: &Caller) -> bool {
+        self.has_owner(caller) || self.member == Some(caller.user_id())
     }
 }
 
 /// A resource that actions are authorized on.
 pub trait Resource {
+    /// Type of the identifier.
+    type Id: fmt::Display;
+
     /// Identifier of the resource.
-    fn id(&self) -> Uuid;
+    fn id(&self) -> Self::Id;
+    /// The workspace to which the session of a machine must be restricted for actions on the
+    /// resource; `None`: no machine may take any.
+    fn workspace(&self) -> Option<Uuid>;
     /// Roles on the resource.
     fn grants(&self) -> Grants;
 }
@@ -97,7 +120,7 @@ pub fn authorize<A: ResourceAction, R: Resource>(
     resource: R,
 ) -> Result<Permit<A, R>, AccessError> {
     let decision = decide(caller, A::RULE, &resource);
-    log_decision::<A>(caller, Some(resource.id()), decision);
+    log_decision::<A>(caller, Some(&resource.id()), decision);
     decision.map(|()| Permit::grant(caller, resource))
 }
 
@@ -108,9 +131,10 @@ pub fn authorize<A: ResourceAction, R: Resource>(
 pub fn authorize_all<A: GeneralAction>(caller: &Caller) -> Result<Permit<A>, AccessError> {
     let decision = match A::RULE {
         Rule::Everybody => Ok(()),
-        Rule::Administrator | Rule::OwnerOrAdministrator | Rule::Owner => {
-            require_administrator(caller)
-        }
+        Rule::Administrator
+        | Rule::MemberOrAdministrator
+        | Rule::OwnerOrAdministrator
+        | Rule::Owner => require_administrator(caller),
     };
     log_decision::<A>(caller, None, decision);
     decision.map(|()| Permit::grant(caller, Everything))
@@ -124,7 +148,10 @@ pub fn authorize_all<A: GeneralAction>(caller: &Caller) -> Result<Permit<A>, Acc
 pub fn authorize_lookup<A: ResourceAction>(caller: &Caller) -> Result<(), AccessError> {
     let decision = match A::RULE {
         Rule::Administrator => require_administrator(caller),
-        Rule::Everybody | Rule::OwnerOrAdministrator | Rule::Owner => Ok(()),
+        Rule::Everybody
+        | Rule::MemberOrAdministrator
+        | Rule::OwnerOrAdministrator
+        | Rule::Owner => Ok(()),
     };
     log_decision::<A>(caller, None, decision);
     decision
@@ -134,7 +161,7 @@ pub fn authorize_lookup<A: ResourceAction>(caller: &Caller) -> Result<(), Access
 /// resource.
 fn log_decision<A: Action>(
     caller: &Caller,
-    resource: Option<Uuid>,
+    resource: Option<&dyn fmt::Display>,
     decision: Result<(), AccessError>,
 ) {
     tracing::debug!(
@@ -149,8 +176,8 @@ fn log_decision<A: Action>(
 /// The audit rows that the caller may read: their own, or all for an administrator. Rows of one
 /// workspace need the permit to see it.
 pub fn audit_scope(caller: &Caller) -> audit::Scope {
-    match require_administrator(caller) {
-        Ok(()) => audit::Scope::all(),
+    match authorize_all::<ReadEverything>(caller) {
+        Ok(_) => audit::Scope::for_administrator(),
         Err(_) => own_audit_scope(caller),
     }
 }
@@ -160,26 +187,26 @@ pub fn audit_scope(caller: &Caller) -> audit::Scope {
 /// # Errors
 /// The caller is no administrator.
 pub fn whole_trail(caller: &Caller) -> Result<audit::WholeTrail, AccessError> {
-    authorize_all::<ReadEverything>(caller).map(|_| audit::WholeTrail::authorized())
+    authorize_all::<ReadEverything>(caller).map(|_| audit::WholeTrail::for_administrator())
 }
 
 /// The audit rows of the caller: their own actions, and what happened to them and their workspaces.
 pub fn own_audit_scope(caller: &Caller) -> audit::Scope {
-    audit::Scope::of_user(caller.user_id())
+    audit::Scope::about_user(caller.user_id())
 }
 
 /// The rules of the table in the module documentation.
 fn decide(caller: &Caller, rule: Rule, resource: &impl Resource) -> Result<(), AccessError> {
-    let is_owner = resource.grants().has_owner(caller);
-    let is_visible = is_owner || caller.role() == Role::Admin;
-    let sees = if is_visible && caller.is_scoped_to(resource.id()) {
-        Ok(())
-    } else {
-        Err(AccessError::WorkspaceNotFound)
-    };
+    let grants = resource.grants();
+    let (is_owner, is_administrator) = (grants.has_owner(caller), caller.role() == Role::Admin);
+    let is_visible = grants.has_member(caller) || is_administrator;
+    let is_in_scope = caller.only_workspace().is_none_or(|only| resource.workspace() == Some(only));
+    let sees = if is_visible && is_in_scope { Ok(()) } else { Err(AccessError::WorkspaceNotFound) };
+    let require = |holds: bool| if holds { Ok(()) } else { Err(AccessError::NotOwner) };
     match rule {
-        Rule::Everybody | Rule::OwnerOrAdministrator => sees,
-        Rule::Owner => sees.and(if is_owner { Ok(()) } else { Err(AccessError::NotOwner) }),
+        Rule::Everybody | Rule::MemberOrAdministrator => sees,
+        Rule::OwnerOrAdministrator => sees.and(require(is_owner || is_administrator)),
+        Rule::Owner => sees.and(require(is_owner)),
         Rule::Administrator => require_administrator(caller),
     }
 }
@@ -209,8 +236,14 @@ mod tests {
     }
 
     impl Resource for TestResource {
+        type Id = Uuid;
+
         fn id(&self) -> Uuid {
             self.id
+        }
+
+        fn workspace(&self) -> Option<Uuid> {
+            Some(self.id)
         }
 
         fn grants(&self) -> Grants {

@@ -53,8 +53,8 @@ impl TenantsSection {
         }
     }
 
-    /// Of these tenants those that name the user, or that the user is a member of. Administrators
-    /// may see all others too.
+    /// A section with those of these tenants that name the user, or that the user is a member of.
+    /// The list of an administrator has all others too.
     pub(super) fn new(listed: Vec<TenantInfo>, refusal: Option<Refusal>) -> Self {
         let namespace = |tenant: &TenantInfo| match &refusal {
             Some(refusal) if refusal.tenant == tenant.name && !refusal.namespace.is_empty() => {

@@ -29,11 +29,11 @@ async fn read(storage: &Storage, scope: Scope, filter: &Filter, limit: u32) -> V
 }
 
 async fn seen(storage: &Storage, filter: &Filter) -> Vec<Uuid> {
-    read(storage, Scope::all(), filter, 1000).await.iter().map(|row| row.id).collect()
+    read(storage, Scope::for_administrator(), filter, 1000).await.iter().map(|row| row.id).collect()
 }
 
 async fn seen_by(storage: &Storage, user: Uuid, filter: &Filter) -> Vec<Uuid> {
-    read(storage, Scope::of_user(user), filter, 1000).await.iter().map(|row| row.id).collect()
+    read(storage, Scope::about_user(user), filter, 1000).await.iter().map(|row| row.id).collect()
 }
 
 fn reversed(ids: &[Uuid]) -> Vec<Uuid> {
@@ -62,7 +62,7 @@ async fn a_row_stores_every_known_field(on: On) {
     tx.commit().await.unwrap();
     record_in_own_tx(&storage.db, &storage.clock, Event::success(Action::SignIn)).await.unwrap();
 
-    let mut rows = read(&storage, Scope::all(), &Filter::default(), 9).await;
+    let mut rows = read(&storage, Scope::for_administrator(), &Filter::default(), 9).await;
     let row = rows.pop().unwrap();
     assert_eq!(row.id, full.id);
     assert_eq!((row.user_id, row.workspace_id), (Some(user), Some(workspace)));
@@ -150,14 +150,14 @@ async fn filters_narrow_and_are_exact(on: On) {
     assert!(seen(&storage, &filter).await.is_empty(), "a cursor is not in its page");
     let filter = Filter { before: Some(elsewhere), ..Filter::default() };
     assert_eq!(seen(&storage, &filter).await, [suspend, init]);
-    assert!(read(&storage, Scope::all(), &Filter::default(), 0).await.is_empty());
+    assert!(read(&storage, Scope::for_administrator(), &Filter::default(), 0).await.is_empty());
 }
 
 /// Reads page after page and runs `between` after each of them.
 async fn paged(storage: &Storage, limit: u32, mut between: impl AsyncFnMut()) -> Vec<Uuid> {
     let (mut ids, mut filter) = (Vec::new(), Filter::default());
     loop {
-        let page = read(storage, Scope::all(), &filter, limit).await;
+        let page = read(storage, Scope::for_administrator(), &filter, limit).await;
         assert!(page.len() <= limit as usize);
         let Some(last) = page.last() else { return ids };
         filter.before = Some(last.id);

@@ -11,7 +11,8 @@ use crate::{
     on_engine,
 };
 
-/// The rows that a reader may see. Only [`crate::access`] makes one.
+/// The rows that a reader may see. Only [`crate::access`] makes one, which a test checks
+/// (`broker/tests/layers`): this module is below it and cannot take its permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// `None`: all rows.
@@ -19,14 +20,14 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// All rows, for administrators.
-    pub(crate) fn all() -> Self {
+    /// All rows.
+    pub(crate) fn for_administrator() -> Self {
         Self { user_id: None }
     }
 
     /// The rows of which this user is the actor or the subject, and those that concern a workspace
     /// that they are a member of.
-    pub(crate) fn of_user(user_id: Uuid) -> Self {
+    pub(crate) fn about_user(user_id: Uuid) -> Self {
         Self { user_id: Some(user_id) }
     }
 
@@ -36,14 +37,19 @@ impl Scope {
     }
 }
 
-/// Authority to export the whole trail. Only [`crate::access`] and the command line of the broker's
-/// machine make one.
+/// Authority to export the whole trail. Only [`crate::access`] and [`crate::cli`] make one, which the
+/// same test checks.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeTrail(());
 
 impl WholeTrail {
-    /// The authority of an administrator or of an operator at the broker's machine.
-    pub(crate) fn authorized() -> Self {
+    /// The authority of an administrator.
+    pub(crate) fn for_administrator() -> Self {
+        Self(())
+    }
+
+    /// The authority of an operator, who has access to the database.
+    pub(crate) fn for_operator() -> Self {
         Self(())
     }
 }

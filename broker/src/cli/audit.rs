@@ -166,7 +166,7 @@ async fn export(db: &Db, mut after: i64, follow: bool) -> anyhow::Result<()> {
     let trail = AuditTrail::new(db.clone());
     loop {
         match trail
-            .export_page(WholeTrail::authorized(), after, PAGE_SIZE)
+            .export_page(WholeTrail::for_operator(), after, PAGE_SIZE)
             .await
             .context("cannot read the audit trail")?
         {

@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a connection is kept open after one of the limits, so that the client, whose writes then
 /// block, reads the response before it sees the connection closed.
-const LINGER: Duration = Duration::from_secs(1);
+const CLOSE_DELAY: Duration = Duration::from_secs(1);
 
 /// Discards the body of a request of one client.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Discarder {
         runtime.spawn(async move {
             let complete = tokio::time::timeout(TIMEOUT, drop_frames(&mut body)).await;
             if complete == Ok(false) {
-                tokio::time::sleep(LINGER).await;
+                tokio::time::sleep(CLOSE_DELAY).await;
             }
             drop((body, slot));
         });

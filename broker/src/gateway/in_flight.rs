@@ -71,8 +71,8 @@ pub(super) enum End {
     ConnectionLost,
     /// A connection could not be upgraded.
     UpgradeFailed,
-    /// The client disconnected before it had a response.
-    NoResponse,
+    /// The client disconnected before it had a response, or before it had read all of it.
+    ClientDisconnected,
 }
 
 impl End {
@@ -84,7 +84,7 @@ impl End {
             Self::UpstreamLost => Some("connection to the API server lost"),
             Self::ConnectionLost => Some("connection lost"),
             Self::UpgradeFailed => Some("upgrade failed"),
-            Self::NoResponse => Some("client disconnected"),
+            Self::ClientDisconnected => Some("client disconnected"),
         }
     }
 }
@@ -220,7 +220,7 @@ impl InFlightRequest {
 /// hyper drops the response body, or the future of the request, when the client disconnects.
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        self.end(if self.status == 0 { End::NoResponse } else { End::Complete });
+        self.end(End::ClientDisconnected);
     }
 }
 
@@ -236,9 +236,13 @@ pub(super) struct Download<B> {
     in_flight: InFlightRequest,
 }
 
-impl<B: Send + 'static> Download<B> {
-    /// Wraps a body; the request is in flight until the body is dropped.
-    pub(super) fn new(inner: B, in_flight: InFlightRequest) -> Self {
+impl<B: Body + Send + 'static> Download<B> {
+    /// Wraps a body; the request is in flight until the body is dropped. It ends with the last frame,
+    /// because hyper does not poll a body after that whose length it knows.
+    pub(super) fn new(inner: B, mut in_flight: InFlightRequest) -> Self {
+        if inner.is_end_stream() {
+            in_flight.end(End::Complete);
+        }
         let inner = Arc::new(Mutex::new(Some(inner)));
         let released = Arc::clone(&inner);
         in_flight.registration.cancel_handle().on_cancel(move || drop(lock(&released).take()));
@@ -274,13 +278,14 @@ where
             return Poll::Ready(Some(Err(std::io::Error::other(text))));
         };
         ready!(this.meter.poll_ready(context));
-        let frame = ready!(Pin::new(body).poll_frame(context));
+        let frame = ready!(Pin::new(&mut *body).poll_frame(context));
+        let is_complete = body.is_end_stream();
         drop(inner);
         this.meter.record_frame(frame.as_ref());
         match &frame {
-            None => this.in_flight.end(End::Complete),
             Some(Err(_)) => this.in_flight.end(End::UpstreamLost),
-            Some(Ok(_)) => {}
+            Some(Ok(_)) if !is_complete => {}
+            Some(Ok(_)) | None => this.in_flight.end(End::Complete),
         }
         Poll::Ready(match frame {
             // A trailer is a header that the allow-list was not applied to.

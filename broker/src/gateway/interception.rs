@@ -6,15 +6,19 @@
 //! still decides whether the user may read it, because it is asked with the user's token. All other
 //! requests pass through unchanged.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
 use serde_json::{Value, json};
 
 use super::{
     path::{Kind, Target},
-    shown::Shown,
+    principals::Principal,
+    streams::OwnReadView,
+    visible_objects::VisibleObjects,
 };
-use crate::cluster::{ClusterList, OwnRead, OwnResource};
+use crate::cluster::{Cluster, ClusterList, OwnRead, OwnResource};
 
 /// The limit of a response that is rewritten, in bytes.
 pub(super) const MAX_RESPONSE_BYTES: usize = 4 * 1024 * 1024;
@@ -55,12 +59,34 @@ pub(super) enum Interception {
     ReadInUnknownNamespace,
 }
 
+impl Interception {
+    /// The view of a list or watch with the broker's own credential, so that it is closed when that
+    /// changes or a membership ends that grants it.
+    pub(super) fn own_read_view(
+        &self,
+        principal: &Principal,
+        cluster: &Cluster,
+    ) -> Option<Arc<OwnReadView>> {
+        let Self::OwnRead(own) = self else { return None };
+        Some(Arc::new(OwnReadView {
+            caller: principal.caller.clone(),
+            memberships: principal.memberships(cluster.name(), own.shown.tenants()),
+            shown: own.shown.clone(),
+        }))
+    }
+
+    /// Whether a refusal is shown as 404.
+    pub(super) fn is_shown_as_not_found(&self) -> bool {
+        matches!(self, Self::ReadNamespace | Self::ReadInUnknownNamespace)
+    }
+}
+
 /// A request that is sent with the broker's own credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OwnRequest {
     pub(super) read: OwnRead,
     /// The objects that it may show.
-    pub(super) shown: Shown,
+    pub(super) shown: VisibleObjects,
 }
 
 /// The representation that `Accept` asks for (API concepts, "Alternate representations of

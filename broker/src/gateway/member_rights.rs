@@ -16,7 +16,7 @@ use super::{
     cancel::CloseReason,
     principals::tenants_of,
     request_rights::{RequestRights, Scope},
-    role_changes::{MAX_WITHDRAWAL_TIME, RoleChanges},
+    role_changes::{MAX_WITHDRAWAL_TIMEOUT, RoleChanges},
     streams::{MemberNamespace, StreamInfo},
     tenant_watcher::{INTERVAL, MAX_COMPARED_AT_ONCE, OVERLAP_MS},
 };
@@ -41,7 +41,7 @@ impl Gateway {
         let mut ticks = ticks(INTERVAL);
         let mut role_changes = RoleChanges::default();
         // The RoleBindings may not have followed a change from before the start.
-        let look_back = i64::try_from(MAX_WITHDRAWAL_TIME.as_millis()).unwrap_or(i64::MAX);
+        let look_back = i64::try_from(MAX_WITHDRAWAL_TIMEOUT.as_millis()).unwrap_or(i64::MAX);
         let mut looked_at = self.clock.now_ms().saturating_sub(look_back);
         let mut next_all = Instant::now() + ALL_INTERVAL;
         loop {

@@ -15,6 +15,7 @@
 //! membership.
 
 mod admit;
+mod answer;
 pub mod api;
 mod cancel;
 mod discard;
@@ -45,7 +46,6 @@ mod review;
 mod revocation_watcher;
 mod role_changes;
 mod session_request;
-mod shown;
 mod streams;
 mod synthesized;
 mod tenant_interception;
@@ -58,6 +58,7 @@ mod upload;
 mod upstream_call;
 mod usage;
 mod usage_flush;
+mod visible_objects;
 
 use std::time::Duration;
 

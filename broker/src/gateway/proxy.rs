@@ -2,33 +2,30 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Request, Response, StatusCode, request::Parts};
-use http_body_util::{BodyExt as _, Full};
+use http::{Request, Response, request::Parts};
+use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 use tenant_shared::Code;
 
 use super::{
     Gateway,
+    answer::{AdmittedRequest, Answer},
     discard::Discarder,
-    error::cancelled_request,
     headers,
     in_flight::InFlightRequest,
     interception::{self, Interception},
-    kubernetes_status, namespace_creation,
-    namespace_refusal::{NamespaceRefusal, RefusalReason},
+    kubernetes_status,
     path::{self, Target},
     principals::Principal,
     request::UpstreamRequest,
     response,
     streams::{OwnReadView, StreamInfo},
-    synthesized,
-    upstream_call::{RequestBody, UpstreamCall},
+    upstream_call::UpstreamCall,
     usage::Verb,
 };
 use crate::{
     base::request_context::RequestInfo,
-    cluster::{Cluster, MAX_POOLED_BODY_BYTES},
+    cluster::Cluster,
     http::{ApiError, Body},
     workspace::Active,
 };
@@ -85,7 +82,7 @@ impl Gateway {
             let text = "a request that asks for an upgrade may not have a body";
             return Err(ApiError::new(Code::InvalidRequest, text));
         }
-        let view = own_read_view(&interception, &principal, cluster);
+        let view = interception.own_read_view(&principal, cluster);
         let stream = self.stream_info(&principal, active, &target, view);
         let verb = Verb::of_request(&parts.method, &target);
         let in_flight = self.admit_or_delay(stream, verb, active, info).await?;
@@ -99,67 +96,13 @@ impl Gateway {
             is_upgrade: outgoing.upgrade.is_some(),
             in_flight,
         };
-        let result = match (interception, body.take()) {
-            (Interception::List(representation), _) => {
-                let namespace = active.namespace();
-                Box::pin(synthesized::list(&mut call, &outgoing, representation, namespace)).await
+        let request =
+            AdmittedRequest { method: &parts.method, target: &target, outgoing: &outgoing, info };
+        match call.answer(&request, interception, body.take()).await {
+            Ok(Answer::Upstream(response)) => {
+                response::to_client(response, outgoing, &target, call.in_flight)
             }
-            (Interception::CreateNamespace, body) => {
-                let headers = &outgoing.headers;
-                Box::pin(namespace_creation::respond(&call, headers, &target, body, &info.id)).await
-            }
-            (Interception::OwnRead(own), _) => {
-                match Box::pin(call.read_own(&own.read, &outgoing.headers, info)).await {
-                    Ok(response) => {
-                        return response::to_client(response, outgoing, &target, call.in_flight);
-                    }
-                    Err(error) => Err(error),
-                }
-            }
-            (
-                review @ (Interception::AccessReview
-                | Interception::RulesReview
-                | Interception::SelfReview),
-                Some(body),
-            ) => {
-                let path = target.path_and_query;
-                let namespace = active.namespace();
-                let review = synthesized::access_review(
-                    &mut call, &outgoing, &review, path, body, namespace,
-                );
-                Box::pin(review).await
-            }
-            (interception, body) => {
-                let path = match &interception {
-                    Interception::Watch(path) => path,
-                    _ => target.path_and_query,
-                };
-                let body = match self.request_body(body, &call.in_flight).await {
-                    Ok(body) => body,
-                    Err(error) => return Err(call.in_flight.refuse(error)),
-                };
-                match call.send(&parts.method, path, &outgoing.headers, body).await {
-                    Ok(response)
-                        if is_shown_as_not_found(&interception)
-                            && response.status() == StatusCode::FORBIDDEN =>
-                    {
-                        Ok(not_found(&interception, &target, info))
-                    }
-                    Ok(response)
-                        if let Interception::UnjoinedNodes(text) = &interception
-                            && response.status() == StatusCode::FORBIDDEN =>
-                    {
-                        Err(ApiError::new(Code::Forbidden, text.clone()))
-                    }
-                    Ok(response) => {
-                        return response::to_client(response, outgoing, &target, call.in_flight);
-                    }
-                    Err(error) => Err(error),
-                }
-            }
-        };
-        match result {
-            Ok(response) => {
+            Ok(Answer::Synthesized(response)) => {
                 response::to_client(response.map(Full::new), outgoing, &target, call.in_flight)
             }
             Err(error) => Err(call.in_flight.refuse(error)),
@@ -170,37 +113,6 @@ impl Gateway {
         self.clusters
             .find(name)
             .ok_or_else(|| ApiError::new(Code::NotFound, "there is no such cluster"))
-    }
-
-    /// The body of a forwarded request. A small one is read completely, so that the request can be
-    /// sent on a pooled connection and sent again; any other is a metered stream.
-    ///
-    /// # Errors
-    /// A small body does not arrive completely, or the request is cancelled.
-    async fn request_body(
-        &self,
-        body: Option<Incoming>,
-        in_flight: &InFlightRequest,
-    ) -> Result<RequestBody, ApiError> {
-        let Some(body) = body.filter(|body| !body.is_end_stream()) else {
-            return Ok(RequestBody::Full(Bytes::new()));
-        };
-        let exact = body.size_hint().exact();
-        let upload = in_flight.upload(body, self.identity.limits());
-        if exact.is_none_or(|length| length > MAX_POOLED_BODY_BYTES) {
-            return Ok(RequestBody::Stream(upload.boxed()));
-        }
-        let read = Box::pin(async {
-            tokio::select! {
-                biased;
-                reason = in_flight.closed() => Err(cancelled_request(reason)),
-                read = upload.collect() => match read {
-                    Ok(read) => Ok(read.to_bytes()),
-                    Err(error) => Err(ApiError::new(Code::InvalidRequest, error.to_string())),
-                },
-            }
-        });
-        Ok(RequestBody::Full(read.await?))
     }
 
     /// How the request is handled: most are passed through.
@@ -260,38 +172,4 @@ impl Gateway {
             member_namespace: self.member_namespace(principal, active, target.namespace),
         }
     }
-}
-
-/// The view of a list or watch with the broker's own credential, so that it is closed when that
-/// changes or a membership ends that grants it.
-fn own_read_view(
-    interception: &Interception,
-    principal: &Principal,
-    cluster: &Cluster,
-) -> Option<Arc<OwnReadView>> {
-    let Interception::OwnRead(own) = interception else { return None };
-    Some(Arc::new(OwnReadView {
-        caller: principal.caller.clone(),
-        memberships: principal.memberships(cluster.name(), own.shown.tenants()),
-        shown: own.shown.clone(),
-    }))
-}
-
-/// Whether a refusal is shown as 404.
-fn is_shown_as_not_found(interception: &Interception) -> bool {
-    matches!(interception, Interception::ReadNamespace | Interception::ReadInUnknownNamespace)
-}
-
-/// The response to a read of a namespace that is none of the caller's, or of an object in one, as if
-/// it did not exist. Tools that create what they do not find go on then.
-fn not_found(
-    interception: &Interception,
-    target: &Target<'_>,
-    info: &RequestInfo,
-) -> Response<Bytes> {
-    if *interception == Interception::ReadInUnknownNamespace {
-        return kubernetes_status::object_not_found(target);
-    }
-    let name = target.name.unwrap_or_default();
-    NamespaceRefusal::new(RefusalReason::NotFound, name).response(&info.id)
 }

@@ -2,7 +2,7 @@
 //!
 //! The broker knows of a change before it has changed the RoleBindings, and the API server allows
 //! requests by these meanwhile. So the streams that began since shortly before the change are closed
-//! [`WITHDRAWAL_TIME`] after it, whatever roles their members had, and again until the controller has
+//! [`WITHDRAWAL_TIMEOUT`] after it, whatever roles their members had, and again until the controller has
 //! reconciled the Tenant. The controller does not record when it has followed a change of a person,
 //! so those streams are closed once more after the longest time that it needs.
 
@@ -18,17 +18,17 @@ use crate::tenant::{CachedTenant, TenantName};
 
 /// How long the RoleBindings of a lost role may still be there. A run on a tenant with a hundred
 /// namespaces takes a few seconds.
-const WITHDRAWAL_TIME: Duration = Duration::from_secs(20);
+const WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(20);
 /// The longest time until the controller has reconciled after a change: the lease of a replica that was
 /// killed, and a run.
-pub(super) const MAX_WITHDRAWAL_TIME: Duration = Duration::from_secs(150);
+pub(super) const MAX_WITHDRAWAL_TIMEOUT: Duration = Duration::from_secs(150);
 /// Requests that began less than this before are spared: nearly all of them end by themselves.
 const MIN_AGE: Duration = Duration::from_secs(1);
 /// How long after a change the streams of a Tenant that the controller does not reconcile are closed.
 const MAX_CHANGE_AGE: Duration = Duration::from_mins(10);
 /// How long before the broker noticed a change a stream may have begun with the new roles, because
 /// the Tenants are compared every half a second, and principals are read before that.
-const NOTICED_AFTER: Duration = Duration::from_secs(2);
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Whose roles changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(super) struct Change {
 
 impl Change {
     fn new(subject: Subject, now: Instant) -> Self {
-        Self { subject, noticed_at: now, due_at: now + WITHDRAWAL_TIME, last_at: None }
+        Self { subject, noticed_at: now, due_at: now + WITHDRAWAL_TIMEOUT, last_at: None }
     }
 
     /// Schedules the next closing after one at this time; returns false if that was the last one.
@@ -68,12 +68,12 @@ impl Change {
             };
             match is_reconciled {
                 Some(false) if now < self.noticed_at + MAX_CHANGE_AGE => {
-                    self.due_at = now + WITHDRAWAL_TIME;
+                    self.due_at = now + WITHDRAWAL_TIMEOUT;
                     return true;
                 }
                 // Once more for those that were too young.
                 Some(_) => self.last_at = Some(now + 2 * MIN_AGE),
-                None => self.last_at = Some(self.noticed_at + MAX_WITHDRAWAL_TIME),
+                None => self.last_at = Some(self.noticed_at + MAX_WITHDRAWAL_TIMEOUT),
             }
         }
         self.due_at = self.last_at.unwrap_or(now);
@@ -87,7 +87,7 @@ impl Change {
             Subject::User(changed) => *changed == user,
         };
         let is_old_enough = began_at + MIN_AGE <= self.due_at;
-        is_its && is_old_enough && began_at + NOTICED_AFTER >= self.noticed_at
+        is_its && is_old_enough && began_at + NOTICE_DELAY >= self.noticed_at
     }
 }
 
@@ -259,7 +259,7 @@ mod tests {
             let mut changes = RoleChanges::default();
             changes.tenants(1, Vec::new, now);
             changes.tenants(2, || all, now);
-            let due = changes.take_due(now + WITHDRAWAL_TIME, |_| Some(true));
+            let due = changes.take_due(now + WITHDRAWAL_TIMEOUT, |_| Some(true));
             assert_eq!(due.len(), expected, "{state:?}, observed: {is_observed}");
         }
     }
@@ -272,9 +272,9 @@ mod tests {
         for time in [7, 7, 8] {
             assert_eq!(changes.users(BTreeMap::from([(user, time)]), now), BTreeSet::from([user]));
         }
-        let due = changes.take_due(now + WITHDRAWAL_TIME, |_| None);
+        let due = changes.take_due(now + WITHDRAWAL_TIMEOUT, |_| None);
         assert_eq!(due.len(), 2);
-        let again = changes.take_due(now + MAX_WITHDRAWAL_TIME, |_| None);
+        let again = changes.take_due(now + MAX_WITHDRAWAL_TIMEOUT, |_| None);
         assert_eq!(again.len(), 2);
         assert!(changes.take_due(now + MAX_CHANGE_AGE, |_| None).is_empty());
         assert!(due[0].concerns(user, &solar, now) && !due[0].concerns(other, &solar, now));

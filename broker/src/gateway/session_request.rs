@@ -99,7 +99,8 @@ impl SessionCaller {
         if let Some(tenants) = &gateway.tenants {
             for tenant in gateway.tenants_at(principal, cluster) {
                 if principal.is_active_member(cluster.name(), tenant) {
-                    let of_tenant = tenants.namespaces(&principal.caller, tenant).await?;
+                    let permit = tenants.authorize_read(&principal.caller, tenant).await?;
+                    let of_tenant = tenants.namespaces(&permit).await?;
                     names.extend(of_tenant.items.into_iter().map(|namespace| namespace.name));
                 }
             }

@@ -15,7 +15,7 @@ use super::{
     cancel::{CancelHandle, CloseReason},
     path::Kind,
     request_rights::{RequestRights, Scope, scope_of},
-    shown::Shown,
+    visible_objects::VisibleObjects,
 };
 use crate::{credential::CachedToken, identity::Caller, tenant::TenantName};
 
@@ -25,15 +25,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The owner of a request or stream, and the credentials that it depends on.
 #[derive(Clone, Debug)]
 pub(super) struct StreamInfo {
-    /// Kind of the request.
     pub(super) kind: Kind,
-    /// Id of the workspace.
     pub(super) workspace: Uuid,
     /// Uid of the ServiceAccount whose token it is sent with.
     pub(super) service_account: Arc<str>,
-    /// Id of the user.
     pub(super) user: Uuid,
-    /// Id of the session.
     pub(super) session: Uuid,
     /// `jti` of the token that it is sent with, once it has one.
     pub(super) credential: Option<Arc<str>>,
@@ -80,7 +76,7 @@ pub(super) struct OwnReadView {
     /// Who lists or watches.
     pub(super) caller: Caller,
     /// What it shows.
-    pub(super) shown: Shown,
+    pub(super) shown: VisibleObjects,
     /// The caller's memberships in the tenants that give the caller the right to it.
     pub(super) memberships: Vec<Uuid>,
 }
@@ -258,7 +254,7 @@ mod tests {
         let clock = crate::base::clock::Clock::system();
         let caller = Caller::for_tests(&clock, Uuid::nil(), tenant_shared::Role::User);
         let memberships = vec![Uuid::from_u128(2), Uuid::from_u128(3)];
-        let shown = Shown::nothing(OwnResource::Namespaces);
+        let shown = VisibleObjects::nothing(OwnResource::Namespaces);
         let view = OwnReadView { caller, shown, memberships };
         let watch = StreamInfo { view: Some(Arc::new(view)), ..info(1, 7) };
         for (id, expected) in [(1, true), (3, true), (4, false)] {
@@ -288,7 +284,7 @@ mod tests {
         let clock = crate::base::clock::Clock::system();
         let view = OwnReadView {
             caller: Caller::for_tests(&clock, Uuid::nil(), tenant_shared::Role::User),
-            shown: Shown::nothing(OwnResource::Namespaces),
+            shown: VisibleObjects::nothing(OwnResource::Namespaces),
             memberships: Vec::new(),
         };
         let view = StreamInfo { view: Some(Arc::new(view)), ..info(1, 7) };

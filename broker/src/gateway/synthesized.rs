@@ -7,11 +7,14 @@ use tenant_shared::Code;
 
 use super::{
     interception::{self, Interception, Representation},
+    kubernetes_status,
+    namespace_refusal::{NamespaceRefusal, RefusalReason},
+    path::Target,
     request::UpstreamRequest,
     review, tenant_review,
     upstream_call::{RequestBody, UpstreamCall},
 };
-use crate::http::ApiError;
+use crate::{base::request_context::RequestInfo, http::ApiError};
 
 /// The list of the user's own namespace. If the API server refuses to return the namespace, its
 /// response is passed on.
@@ -99,6 +102,20 @@ pub(super) async fn access_review(
     };
     let body = body.ok_or_else(unreadable_response)?;
     Ok(response.map(|_| body))
+}
+
+/// The response to a read of a namespace that is none of the caller's, or of an object in one, as if
+/// it did not exist. Tools that create what they do not find go on then.
+pub(super) fn not_found(
+    interception: &Interception,
+    target: &Target<'_>,
+    info: &RequestInfo,
+) -> Response<Bytes> {
+    if *interception == Interception::ReadInUnknownNamespace {
+        return kubernetes_status::object_not_found(target);
+    }
+    let name = target.name.unwrap_or_default();
+    NamespaceRefusal::new(RefusalReason::NotFound, name).response(&info.id)
 }
 
 fn unreadable_response() -> ApiError {

@@ -27,6 +27,8 @@ use crate::{
 
 /// The limit of the API server's response to `/version`, in bytes.
 const MAX_VERSION_BYTES: usize = 64 * 1024;
+/// Length to which a path is truncated in the log, in bytes.
+const MAX_LOGGED_PATH_BYTES: usize = 300;
 /// How long receiving a body that the gateway reads itself may take.
 const REQUEST_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -225,6 +227,12 @@ impl UpstreamCall<'_> {
         self.gateway.principals.get(self.presented).await
     }
 
+    /// Sends a call with this token, once. The path has no secret in it: the token is in a header, and
+    /// the query, in which some clients send one, is left out.
+    #[tracing::instrument(
+        name = "upstream_call", level = "debug", skip_all,
+        fields(method = %request.method(), path = logged_path(&request))
+    )]
     async fn send_once(
         &mut self,
         token: &CachedToken,
@@ -244,6 +252,12 @@ impl UpstreamCall<'_> {
         tracing::debug!(status = response.status().as_u16(), "response of the API server");
         Ok(response)
     }
+}
+
+/// The path of a request for the log, without the query.
+fn logged_path(request: &Request<Body>) -> &str {
+    let path = request.uri().path();
+    path.get(..MAX_LOGGED_PATH_BYTES).unwrap_or(path)
 }
 
 /// A request with this body. If `headers` announce a length, it becomes that of the body: hyper

@@ -86,12 +86,6 @@ impl Caller {
         self.workspace_id
     }
 
-    /// Whether the session's scope includes this workspace of its user: a machine's session is
-    /// restricted to one workspace, a user's is not.
-    pub fn is_scoped_to(&self, workspace: Uuid) -> bool {
-        self.workspace_id.is_none_or(|only| only == workspace)
-    }
-
     /// Whether the token is valid for the gateway and nothing else.
     pub(crate) fn is_gateway_only(&self) -> bool {
         self.scope == GATEWAY_SCOPE

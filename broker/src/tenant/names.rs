@@ -87,7 +87,7 @@ pub fn is_namespace_name(tenant: &TenantName, name: &str) -> bool {
     rest.is_some_and(|rest| !rest.is_empty()) && is_dns_label(name)
 }
 
-/// Of these tenants the one whose name is the longest prefix of the name of a namespace.
+/// The tenant among these whose name is the longest prefix of the name of a namespace.
 pub fn longest_prefix<'a>(
     tenants: impl IntoIterator<Item = &'a TenantName>,
     namespace: &str,

@@ -47,14 +47,14 @@ enum Change {
     Replace,
 }
 
-fn change_of(live: Option<&Object>, wanted: &Object) -> Change {
+fn change_of(live: Option<&Object>, desired: &Object) -> Change {
     let Some(live) = live else { return Change::Create };
-    match live.difference(wanted) {
+    match live.difference(desired) {
         None => Change::Keep,
         Some(Difference::Missing) => Change::Create,
         // The namespace was moved. The limits of the earlier tenant hold until they are changed.
         Some(Difference::Foreign)
-            if is_limit_of_other_tenant(live) && !has_other_scopes(live, wanted) =>
+            if is_limit_of_other_tenant(live) && !has_other_scopes(live, desired) =>
         {
             Change::Update
         }
@@ -65,22 +65,22 @@ fn change_of(live: Option<&Object>, wanted: &Object) -> Change {
             | Difference::Terminating
             | Difference::Unexpected,
         ) => Change::Replace,
-        Some(_) if has_other_scopes(live, wanted) => Change::Replace,
+        Some(_) if has_other_scopes(live, desired) => Change::Replace,
         Some(_) => Change::Update,
     }
 }
 
 /// Whether an object does not exist, or has to be made again.
-pub(super) fn is_to_be_made(live: Option<&Object>, wanted: &Object) -> bool {
-    matches!(change_of(live, wanted), Change::Create | Change::Replace)
+pub(super) fn is_to_be_made(live: Option<&Object>, desired: &Object) -> bool {
+    matches!(change_of(live, desired), Change::Create | Change::Replace)
 }
 
 /// Whether an object lacks nothing of the desired one, or differs only by what is too much, so that
 /// no right or limit is missing as long as it stays as it is.
-pub(super) fn only_grants_more(live: Option<&Object>, wanted: &Object) -> bool {
-    live.is_some_and(|live| match live.difference(wanted) {
+pub(super) fn only_grants_more(live: Option<&Object>, desired: &Object) -> bool {
+    live.is_some_and(|live| match live.difference(desired) {
         None => true,
-        Some(Difference::Subjects) => !wanted.binds_more_than(live),
+        Some(Difference::Subjects) => !desired.binds_more_than(live),
         Some(_) => false,
     })
 }
@@ -93,26 +93,26 @@ pub(super) fn only_grants_more(live: Option<&Object>, wanted: &Object) -> bool {
 pub(super) async fn ensure(
     cluster: &Cluster,
     live: Option<&Object>,
-    wanted: &Object,
+    desired: &Object,
 ) -> Result<Object, ClusterError> {
     let mut live = live.cloned();
     let mut attempt = 1;
     loop {
-        let result = match (change_of(live.as_ref(), wanted), &live) {
+        let result = match (change_of(live.as_ref(), desired), &live) {
             (Change::Keep, Some(live)) => return Ok(live.clone()),
-            (Change::Update, Some(live)) => cluster.update_object(live, wanted).await,
+            (Change::Update, Some(live)) => cluster.update_object(live, desired).await,
             (Change::Replace, Some(live)) => match cluster.delete_object(live).await {
-                Ok(()) => cluster.create_object(wanted).await,
+                Ok(()) => cluster.create_object(desired).await,
                 Err(error) => Err(error),
             },
-            (_, _) => cluster.create_object(wanted).await,
+            (_, _) => cluster.create_object(desired).await,
         };
         match result {
             Ok(written) => {
                 tracing::info!(
-                    kind = wanted.kind(),
-                    namespace = namespace_of(wanted),
-                    object = name_of(wanted),
+                    kind = desired.kind(),
+                    namespace = namespace_of(desired),
+                    object = name_of(desired),
                     "object of a tenant changed to its desired state"
                 );
                 return Ok(written);
@@ -122,7 +122,7 @@ pub(super) async fn ensure(
                 if attempt < MAX_ATTEMPTS =>
             {
                 attempt += 1;
-                live = cluster.get_object(wanted).await?;
+                live = cluster.get_object(desired).await?;
             }
             Err(error) => return Err(error),
         }
@@ -143,15 +143,15 @@ fn is_limit_of_other_tenant(live: &Object) -> bool {
 }
 
 /// Whether a quota has other scopes than the desired one. They are immutable.
-fn has_other_scopes(live: &Object, wanted: &Object) -> bool {
-    let (Object::ResourceQuota(live), Object::ResourceQuota(wanted)) = (live, wanted) else {
+fn has_other_scopes(live: &Object, desired: &Object) -> bool {
+    let (Object::ResourceQuota(live), Object::ResourceQuota(desired)) = (live, desired) else {
         return false;
     };
     let scopes = |quota: &ResourceQuota| {
         let spec = quota.spec.clone().unwrap_or_default();
         (spec.scopes.unwrap_or_default(), spec.scope_selector)
     };
-    scopes(live) != scopes(wanted)
+    scopes(live) != scopes(desired)
 }
 
 /// Whether the API server enforces all limits of a quota. Quota admission reads `status.hard`,
@@ -172,26 +172,28 @@ pub(super) type MetadataChange = BTreeMap<String, Option<String>>;
 /// desired any more.
 pub(super) fn namespace_change(
     live: &Namespace,
-    wanted: &Namespace,
+    desired: &Namespace,
 ) -> (MetadataChange, MetadataChange) {
     let is_ours =
         |label: &str| !FIXED_LABELS.contains(&label) && !label.starts_with(POD_SECURITY_PREFIX);
     let mut labels =
-        missing(live.metadata.labels.as_ref(), wanted.metadata.labels.as_ref(), is_ours);
+        missing(live.metadata.labels.as_ref(), desired.metadata.labels.as_ref(), is_ours);
     let has = |namespace: &Namespace, label: &str| namespace.labels().contains_key(label);
     let added = AddedKeys::read(live);
     for label in added.labels.iter().map(String::as_str).chain(OPTIONAL_LABELS) {
-        if has(live, label) && !has(wanted, label) {
+        if has(live, label) && !has(desired, label) {
             labels.insert(label.to_owned(), None);
         }
     }
     let mut annotations =
-        missing(live.metadata.annotations.as_ref(), wanted.metadata.annotations.as_ref(), |_| true);
+        missing(live.metadata.annotations.as_ref(), desired.metadata.annotations.as_ref(), |_| {
+            true
+        });
     let has = |namespace: &Namespace, key: &str| {
         namespace.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key))
     };
     for key in added.annotations.iter().map(String::as_str).chain([ADDED_KEYS]) {
-        if has(live, key) && !has(wanted, key) {
+        if has(live, key) && !has(desired, key) {
             annotations.insert(key.to_owned(), None);
         }
     }
@@ -200,12 +202,12 @@ pub(super) fn namespace_change(
 
 fn missing(
     live: Option<&BTreeMap<String, String>>,
-    wanted: Option<&BTreeMap<String, String>>,
+    desired: Option<&BTreeMap<String, String>>,
     is_ours: impl Fn(&str) -> bool,
 ) -> MetadataChange {
     let has = |key: &str, value: &String| live.and_then(|live| live.get(key)) == Some(value);
-    let wanted = wanted.into_iter().flatten();
-    wanted
+    let desired = desired.into_iter().flatten();
+    desired
         .filter(|(key, value)| is_ours(key) && !has(key, value))
         .map(|(key, value)| (key.clone(), Some(value.clone())))
         .collect()
@@ -213,11 +215,11 @@ fn missing(
 
 /// Whether a namespace enforces a weaker Pod Security level than the desired one. The broker may
 /// not change the level.
-pub(super) fn has_weaker_pod_security(live: &Namespace, wanted: &Namespace) -> bool {
+pub(super) fn has_weaker_pod_security(live: &Namespace, desired: &Namespace) -> bool {
     fn level(namespace: &Namespace) -> Option<&str> {
         namespace.labels().get(POD_SECURITY).map(String::as_str)
     }
-    is_stricter_pod_security(level(wanted), level(live))
+    is_stricter_pod_security(level(desired), level(live))
 }
 
 #[cfg(test)]
@@ -260,7 +262,7 @@ mod tests {
     fn common_subjects_add_nobody() {
         let live = binding(&["alice", "bob"], "view", "solar");
         let common =
-            |wanted: &[&str], role| live.with_common_subjects(&binding(wanted, role, "solar"));
+            |desired: &[&str], role| live.with_common_subjects(&binding(desired, role, "solar"));
         let less = common(&["bob", "carol"], "view").unwrap();
         assert_eq!(less.difference(&binding(&["bob"], "view", "solar")), None);
         assert!(common(&["carol"], "view").is_none());
@@ -270,8 +272,8 @@ mod tests {
 
     #[test]
     fn immutable_fields_need_a_replacement_and_others_an_update() {
-        let wanted = binding(&["alice"], "view", "solar");
-        assert_eq!(change_of(None, &wanted), Change::Create);
+        let desired = binding(&["alice"], "view", "solar");
+        assert_eq!(change_of(None, &desired), Change::Create);
         for (live, change) in [
             (binding(&["alice"], "view", "solar"), Change::Keep),
             (binding(&["alice", "joe"], "view", "solar"), Change::Update),
@@ -279,14 +281,14 @@ mod tests {
             (binding(&["alice"], "edit", "solar"), Change::Replace),
             (binding(&["alice"], "view", "lunar"), Change::Replace),
         ] {
-            assert_eq!(change_of(Some(&live), &wanted), change, "{live:?}");
+            assert_eq!(change_of(Some(&live), &desired), change, "{live:?}");
         }
         let quota = |spec: Value| Object::ResourceQuota(Box::new(quota(&spec, &json!({}))));
-        let wanted = quota(json!({"hard": {"pods": "2"}}));
+        let desired = quota(json!({"hard": {"pods": "2"}}));
         let other = quota(json!({"hard": {"pods": "1"}}));
-        assert_eq!(change_of(Some(&other), &wanted), Change::Update);
+        assert_eq!(change_of(Some(&other), &desired), Change::Update);
         let scoped = quota(json!({"hard": {"pods": "1"}, "scopes": ["Terminating"]}));
-        assert_eq!(change_of(Some(&scoped), &wanted), Change::Replace);
+        assert_eq!(change_of(Some(&scoped), &desired), Change::Replace);
     }
 
     /// A replacement would leave the namespace without limits for a moment.
@@ -300,7 +302,7 @@ mod tests {
             Object::ResourceQuota(Box::new(quota))
         };
         let pods = json!({"hard": {"pods": "2"}});
-        let wanted = of("lunar", json!({}), &pods);
+        let desired = of("lunar", json!({}), &pods);
         for (metadata, spec, change) in [
             (json!({}), &pods, Change::Update),
             (json!({"finalizers": ["example.com/x"]}), &pods, Change::Replace),
@@ -312,23 +314,23 @@ mod tests {
             ),
         ] {
             let live = of("solar", metadata, spec);
-            assert_eq!(change_of(Some(&live), &wanted), change, "{live:?}");
+            assert_eq!(change_of(Some(&live), &desired), change, "{live:?}");
         }
         let others = Object::ResourceQuota(Box::new(quota(&pods, &json!({}))));
-        assert_eq!(change_of(Some(&others), &wanted), Change::Replace);
+        assert_eq!(change_of(Some(&others), &desired), Change::Replace);
     }
 
     #[test]
     fn a_binding_with_subjects_too_many_only_grants_more() {
-        let wanted = binding(&["alice"], "view", "solar");
-        assert!(!only_grants_more(None, &wanted));
+        let desired = binding(&["alice"], "view", "solar");
+        assert!(!only_grants_more(None, &desired));
         for (subjects, more) in
             [(&["alice"][..], true), (&["alice", "joe"], true), (&["joe"], false), (&[], false)]
         {
             let live = binding(subjects, "view", "solar");
-            assert_eq!(only_grants_more(Some(&live), &wanted), more, "{subjects:?}");
+            assert_eq!(only_grants_more(Some(&live), &desired), more, "{subjects:?}");
         }
-        assert!(!only_grants_more(Some(&binding(&["alice"], "edit", "solar")), &wanted));
+        assert!(!only_grants_more(Some(&binding(&["alice"], "edit", "solar")), &desired));
     }
 
     #[test]
@@ -346,7 +348,7 @@ mod tests {
 
     #[test]
     fn labels_that_decide_on_policies_are_not_changed() {
-        let wanted = namespace(
+        let desired = namespace(
             &json!({
                 MANAGED_BY_LABEL: "tenant-broker", TENANT_LABEL: "solar", POD_SECURITY: "baseline",
                 "tenant-broker.io/tier": "basic", "team": "a",
@@ -360,7 +362,7 @@ mod tests {
             }),
             &json!({"example.com/owner": "x"}),
         );
-        let (labels, annotations) = namespace_change(&live, &wanted);
+        let (labels, annotations) = namespace_change(&live, &desired);
         let set = |value: &str| Some(value.to_owned());
         assert_eq!(
             labels,
@@ -371,7 +373,7 @@ mod tests {
             ])
         );
         assert_eq!(annotations, MetadataChange::from([("example.com/cost".to_owned(), set("7"))]));
-        let (labels, annotations) = namespace_change(&wanted, &wanted);
+        let (labels, annotations) = namespace_change(&desired, &desired);
         assert!(labels.is_empty() && annotations.is_empty());
     }
 
@@ -388,11 +390,11 @@ mod tests {
                 POD_SECURITY: "baseline"}),
             &json!({"example.com/cost": "7", "example.com/owner": "x", ADDED_KEYS: keys.to_string()}),
         );
-        let wanted = namespace(
+        let desired = namespace(
             &json!({"cost-center": "7", TENANT_LABEL: "solar", POD_SECURITY: "baseline"}),
             &json!({}),
         );
-        let (labels, annotations) = namespace_change(&live, &wanted);
+        let (labels, annotations) = namespace_change(&live, &desired);
         assert_eq!(labels, MetadataChange::from([("team".to_owned(), None)]));
         let removed = ["example.com/cost", ADDED_KEYS].map(|key| (key.to_owned(), None));
         assert_eq!(annotations, MetadataChange::from(removed));
@@ -401,7 +403,7 @@ mod tests {
     #[test]
     fn a_stronger_pod_security_level_is_accepted() {
         let of = |labels: Value| namespace(&labels, &json!({}));
-        let wanted = of(json!({POD_SECURITY: "baseline"}));
+        let desired = of(json!({POD_SECURITY: "baseline"}));
         for (labels, weaker) in [
             (json!({}), true),
             (json!({POD_SECURITY: "privileged"}), true),
@@ -409,7 +411,7 @@ mod tests {
             (json!({POD_SECURITY: "baseline"}), false),
             (json!({POD_SECURITY: "restricted"}), false),
         ] {
-            assert_eq!(has_weaker_pod_security(&of(labels.clone()), &wanted), weaker, "{labels}");
+            assert_eq!(has_weaker_pod_security(&of(labels.clone()), &desired), weaker, "{labels}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is left of tenants that are gone, and that no run on a tenant finds: rows, memberships, and
+//! Remains of tenants that are gone, which no run on a tenant finds: rows, memberships, and
 //! bindings in namespaces with the label of a tenant that does not exist.
 //!
 //! The broker leaves such a binding only where it was stopped at the wrong moment. A thief of its

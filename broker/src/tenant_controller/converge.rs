@@ -38,15 +38,15 @@ const ENFORCEMENT_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_FAILURES: usize = 20;
 
 /// Follows the failure to take away a binding in a namespace without the label of a tenant.
-const LET_GO_ADVICE: &str = "; the namespace has no label of the tenant any more, so delete the \
+const RELEASED_ADVICE: &str = "; the namespace has no label of the tenant any more, so delete the \
                              RoleBinding, or put the label tenant-broker.io/tenant back";
 
-/// What a run found and did.
+/// Findings and results of a run.
 #[derive(Debug, Default)]
-struct Outcome {
+struct RunReport {
     namespaces: TenantNamespaces,
     conditions: Vec<Condition>,
-    /// What failed, for people.
+    /// The failures, in words for people.
     failures: Vec<String>,
     /// The earliest reason for another run.
     again: Option<Duration>,
@@ -54,7 +54,7 @@ struct Outcome {
     settled: BTreeSet<String>,
 }
 
-impl Outcome {
+impl RunReport {
     fn again(&mut self, after: Duration) {
         self.again = Some(self.again.map_or(after, |earlier| earlier.min(after)));
     }
@@ -123,7 +123,7 @@ impl TenantController {
             CustomObject::Unknown => return Ok(Some(Run::Again(UNKNOWN_INTERVAL))),
         };
         let NamespaceRows { rows, unreadable } = rows;
-        let mut outcome = Outcome { failures, ..Outcome::default() };
+        let mut outcome = RunReport { failures, ..RunReport::default() };
         if row.status == TenantStatus::Resuming {
             let resumed = Box::pin(self.resume_namespaces(&row, &rows, &snapshot)).await?;
             outcome.failures.extend(resumed);
@@ -158,7 +158,7 @@ impl TenantController {
         &self,
         row: &TenantRow,
         object: &DynamicObject,
-        mut outcome: Outcome,
+        mut outcome: RunReport,
     ) -> Result<Run, ReconcileError> {
         if !outcome.failures.is_empty() {
             let error = outcome.failures.join("; ");
@@ -188,7 +188,7 @@ impl TenantController {
         tenant: &Tenant,
         (rows, unlabelled): (Vec<NamespaceRow>, &Unlabelled),
         snapshot: &Snapshot,
-        outcome: &mut Outcome,
+        outcome: &mut RunReport,
     ) -> Result<(), ReconcileError> {
         let is_suspended = is_suspension(row.status);
         let known = (rows, &unlabelled.relabelled);
@@ -220,7 +220,7 @@ impl TenantController {
         }
         outcome.conditions.append(&mut desired.conditions);
         let mut drift = self.drift_in((row, object), snapshot, &desired, &outcome.namespaces);
-        drift.extend(unlabelled.let_go.iter().map(|name| Drift::let_go(name)));
+        drift.extend(unlabelled.released.iter().map(|name| Drift::released(name)));
         let failures = self.grant_all(row, snapshot, &desired, is_suspended, outcome).await?;
         outcome.failures.extend(failures);
         // Rights go before amounts are divided, because a tenant that uses its quota again and again
@@ -229,7 +229,7 @@ impl TenantController {
         for (object, error) in withdrawn {
             let (namespace, text) = (namespace_of(object), error_chain(&error));
             outcome.settled.remove(namespace);
-            let advice = if unlabelled.let_go.contains(namespace) { LET_GO_ADVICE } else { "" };
+            let advice = if unlabelled.released.contains(namespace) { RELEASED_ADVICE } else { "" };
             outcome.failures.push(format!("{}: {text}{advice}", title(object)));
         }
         self.record_drift(&row.name, drift, &outcome.failures).await?;
@@ -283,7 +283,7 @@ impl TenantController {
         Ok(state == HomeState::Foreign)
     }
 
-    /// What others deleted or altered. A namespace that is new has not had all of its objects yet.
+    /// Objects that others deleted or altered. A namespace that is new has not had all of its objects yet.
     fn drift_in(
         &self,
         (row, object): (&TenantRow, &DynamicObject),
@@ -306,7 +306,7 @@ impl TenantController {
         snapshot: &Snapshot,
         desired: &Desired,
         is_suspended: bool,
-        outcome: &mut Outcome,
+        outcome: &mut RunReport,
     ) -> Result<Vec<String>, ReconcileError> {
         let shared: BTreeSet<&str> = desired.shared_quotas.keys().map(String::as_str).collect();
         let home = Box::pin(self.grant(snapshot, &desired.home, &shared, is_suspended, None)).await;
@@ -318,16 +318,16 @@ impl TenantController {
         let requests: Vec<_> = desired
             .namespaces
             .iter()
-            .map(|(name, wanted)| {
+            .map(|(name, objects)| {
                 // A suspension waits for no request.
                 let is_left = !is_suspended && left_to_request.contains_key(name);
                 let incoming = outcome.namespaces.incoming.get(name);
                 let shared = &shared;
                 Box::pin(async move {
                     let granted = if is_left {
-                        self.reduce_all(snapshot, wanted).await
+                        self.reduce_all(snapshot, objects).await
                     } else {
-                        self.grant(snapshot, wanted, shared, is_suspended, incoming).await
+                        self.grant(snapshot, objects, shared, is_suspended, incoming).await
                     };
                     (name, granted)
                 })
@@ -427,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_failure_counts_more_than_another_run() {
-        let mut outcome = Outcome::default();
+        let mut outcome = RunReport::default();
         assert_eq!(outcome.run(), Run::Done);
         outcome.again(RACE_INTERVAL);
         outcome.again(ENFORCEMENT_INTERVAL);

@@ -125,12 +125,12 @@ impl TenantController {
         tenant: (&Tenant, Option<i64>),
         request: NamespaceRequest<'_>,
     ) -> Result<CreatedNamespace, CreateNamespaceError> {
-        let creation = self.creations.begin(&self.queue, &row.name, request.name);
+        let creation = self.creations.begin(request.name);
         let created = Box::pin(self.create(row, tenant, request)).await;
         if created.is_ok() {
             tracing::info!(tenant = %row.name, namespace = request.name, "namespace created");
         }
-        drop(creation);
+        creation.finish(&self.queue, &row.name);
         created
     }
 
@@ -146,8 +146,8 @@ impl TenantController {
     ) -> Result<Vec<RoleBinding>, ReconcileError> {
         let basis = Basis::new(tenant, None, self.members(row).await?);
         let mut bindings = Vec::new();
-        for wanted in self.objects_of_namespace(&basis, namespace).bindings {
-            if let Some(Object::RoleBinding(live)) = self.cluster.get_object(&wanted).await? {
+        for desired in self.objects_of_namespace(&basis, namespace).bindings {
+            if let Some(Object::RoleBinding(live)) = self.cluster.get_object(&desired).await? {
                 bindings.push(*live);
             }
         }
@@ -171,8 +171,8 @@ impl TenantController {
         let basis = Basis::new(tenant, generation, members);
         let mut new = self.objects_of_namespace(&basis, name);
         add_metadata(&mut new.namespace, (request.labels, request.annotations));
-        let wanted = Object::Namespace(Box::new(std::mem::take(&mut new.namespace)));
-        let namespace = match self.cluster.create_object(&wanted).await {
+        let desired = Object::Namespace(Box::new(std::mem::take(&mut new.namespace)));
+        let namespace = match self.cluster.create_object(&desired).await {
             Ok(Object::Namespace(created)) => *created,
             Ok(other) => {
                 let what = format!("the API server created a {} instead", other.kind());
@@ -261,7 +261,7 @@ impl TenantController {
         let not_active = || CreateNamespaceError::NotActive(row.name.clone());
         for _ in 0..MAX_ATTEMPTS {
             let limits: Vec<_> =
-                new.limits.iter().map(|wanted| self.make_limit(name, wanted, &new)).collect();
+                new.limits.iter().map(|desired| self.make_limit(name, desired, &new)).collect();
             all(limits).await.map_err(|error| unfinished(name, error.into()))?;
             let before = self.compare_basis(row, &basis).await;
             match before.map_err(|error| unfinished(name, error))? {
@@ -277,7 +277,7 @@ impl TenantController {
                 }
             }
             let requests: Vec<_> =
-                new.bindings.iter().map(|wanted| ensure(&self.cluster, None, wanted)).collect();
+                new.bindings.iter().map(|desired| ensure(&self.cluster, None, desired)).collect();
             let written = all(requests).await;
             let after = self.compare_basis(row, &basis).await;
             let is_right = match &after {
@@ -309,23 +309,23 @@ impl TenantController {
     async fn make_limit(
         &self,
         namespace: &str,
-        wanted: &Object,
+        desired: &Object,
         new: &NewNamespace,
     ) -> Result<(), ClusterError> {
-        match self.cluster.create_object(wanted).await {
+        match self.cluster.create_object(desired).await {
             Ok(_) => {}
             // The controller made it meanwhile, and may have given the namespace its share.
             Err(ClusterError::Conflict(_)) => {
-                let live = self.cluster.get_object(wanted).await?;
-                let is_shared = new.shared.contains(name_of(wanted));
-                if !is_shared || is_to_be_made(live.as_ref(), wanted) {
-                    ensure(&self.cluster, live.as_ref(), wanted).await?;
+                let live = self.cluster.get_object(desired).await?;
+                let is_shared = new.shared.contains(name_of(desired));
+                if !is_shared || is_to_be_made(live.as_ref(), desired) {
+                    ensure(&self.cluster, live.as_ref(), desired).await?;
                 }
             }
             Err(error) => return Err(error),
         }
-        if let Object::ResourceQuota(_) = wanted {
-            self.cluster.wait_for_quota(namespace, name_of(wanted)).await?;
+        if let Object::ResourceQuota(_) = desired {
+            self.cluster.wait_for_quota(namespace, name_of(desired)).await?;
         }
         Ok(())
     }

@@ -13,26 +13,20 @@ use crate::tenant::TenantName;
 #[derive(Debug, Default)]
 pub(super) struct Creations(Mutex<BTreeMap<String, usize>>);
 
-/// A creation that is under way. It ends when this is dropped, and the tenant is reconciled then.
+/// A creation that is under way. It ends with [`Creation::finish`], or when this is dropped because
+/// the request was cancelled; the interval of the controller brings the next run then.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Creation<'a> {
     creations: &'a Creations,
-    queue: &'a Queue,
-    tenant: &'a TenantName,
     namespace: &'a str,
 }
 
 impl Creations {
     /// Begins the creation of a namespace.
-    pub(super) fn begin<'a>(
-        &'a self,
-        queue: &'a Queue,
-        tenant: &'a TenantName,
-        namespace: &'a str,
-    ) -> Creation<'a> {
+    pub(super) fn begin<'a>(&'a self, namespace: &'a str) -> Creation<'a> {
         *self.lock().entry(namespace.to_owned()).or_default() += 1;
-        Creation { creations: self, queue, tenant, namespace }
+        Creation { creations: self, namespace }
     }
 
     /// Whether a request creates this namespace.
@@ -46,19 +40,24 @@ impl Creations {
     }
 }
 
+impl Creation<'_> {
+    /// Ends the creation. The tenant is reconciled then, because none of the events until now caused
+    /// a run.
+    pub(super) fn finish(self, queue: &Queue, tenant: &TenantName) {
+        drop(self);
+        queue.add(tenant.clone());
+    }
+}
+
 impl Drop for Creation<'_> {
     fn drop(&mut self) {
-        {
-            let mut all = self.creations.lock();
-            if let Some(count) = all.get_mut(self.namespace) {
-                *count -= 1;
-                if *count == 0 {
-                    all.remove(self.namespace);
-                }
+        let mut all = self.creations.lock();
+        if let Some(count) = all.get_mut(self.namespace) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(self.namespace);
             }
         }
-        // Of the events until now none caused a run.
-        self.queue.add(self.tenant.clone());
     }
 }
 
@@ -70,15 +69,22 @@ mod tests {
     fn a_creation_ends_with_the_last_of_its_requests_and_causes_a_run() {
         let (creations, queue) = (Creations::default(), Queue::default());
         let solar = "solar".parse().unwrap();
-        let first = creations.begin(&queue, &solar, "solar-a");
-        let second = creations.begin(&queue, &solar, "solar-a");
+        let first = creations.begin("solar-a");
+        let second = creations.begin("solar-a");
         assert!(creations.contains("solar-a"));
         assert!(!creations.contains("solar-b"));
         assert_eq!(queue.len(), 0);
-        drop(first);
+        first.finish(&queue, &solar);
         assert!(creations.contains("solar-a"));
-        drop(second);
+        second.finish(&queue, &solar);
         assert!(!creations.contains("solar-a"));
         assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn a_cancelled_creation_ends() {
+        let creations = Creations::default();
+        drop(creations.begin("solar-a"));
+        assert!(!creations.contains("solar-a"));
     }
 }

@@ -54,13 +54,13 @@ impl Drift {
     }
 
     /// A namespace that lost the label of its tenant.
-    pub(super) fn let_go(namespace: &str) -> Self {
+    pub(super) fn released(namespace: &str) -> Self {
         let title = format!("{} {namespace}", Namespace::NAME);
         Self { kind: Namespace::NAME, title, difference: Difference::Foreign }
     }
 
     /// Whether it is a namespace that lost the label of its tenant. Nothing puts that back.
-    fn is_let_go(&self) -> bool {
+    fn is_released(&self) -> bool {
         self.kind == Namespace::NAME && self.difference == Difference::Foreign
     }
 
@@ -77,7 +77,7 @@ impl Drift {
     /// Describes it for the audit trail.
     fn text(&self, tenant: &TenantName) -> String {
         let what = match self.difference {
-            _ if self.is_let_go() => "has its label no longer, so it is let go without rights",
+            _ if self.is_released() => "has its label no longer, so it is released without rights",
             Difference::Unexpected => "is not desired",
             other => other.text(),
         };
@@ -88,7 +88,7 @@ impl Drift {
 /// Whether a run changed an object back.
 type IsRepaired = bool;
 
-/// What was recorded a moment ago, and where runs left everything as desired.
+/// The drift that was recorded a moment ago, and the namespaces that runs left as desired.
 #[derive(Debug, Default)]
 pub(super) struct DriftLog(Mutex<State>);
 
@@ -96,21 +96,21 @@ pub(super) struct DriftLog(Mutex<State>);
 struct State {
     recorded: BTreeMap<(Drift, IsRepaired), Instant>,
     budgets: BTreeMap<TenantName, Budget>,
-    settled: BTreeMap<TenantName, Settled>,
+    settled: BTreeMap<TenantName, SettledVersion>,
 }
 
 /// Version of a specification: uid and generation of the Tenant.
 type Version = (Option<String>, Option<i64>);
 
-/// What the last run on a tenant left as desired.
+/// The specification that the last run on a tenant brought into force.
 #[derive(Clone, Debug)]
-struct Settled {
+struct SettledVersion {
     version: Version,
     /// The namespaces, with the home, in which everything was as this version says.
     namespaces: BTreeSet<String>,
 }
 
-/// What was recorded of a tenant since a time.
+/// The number of rows about a tenant since a time.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     since: Instant,
@@ -119,7 +119,7 @@ struct Budget {
     is_exhausted: bool,
 }
 
-/// What is put on record after a run.
+/// The drift that is put on record after a run.
 #[derive(Debug, Default)]
 struct Record {
     found: Vec<(Drift, IsRepaired)>,
@@ -135,7 +135,7 @@ impl DriftLog {
         object: &DynamicObject,
         namespaces: BTreeSet<String>,
     ) {
-        let settled = Settled { version: version_of(object), namespaces };
+        let settled = SettledVersion { version: version_of(object), namespaces };
         self.lock().settled.insert(tenant.clone(), settled);
     }
 
@@ -197,12 +197,12 @@ pub(super) fn drift_of(
     desired: &Desired,
     is_settled: impl Fn(&str) -> bool,
 ) -> Vec<Drift> {
-    let wanted = desired.home.iter().chain(desired.namespaces.values().flatten());
-    let altered = wanted.filter_map(|wanted| {
-        let live = snapshot.get(wanted);
-        let difference = difference(tenant, live, wanted, desired)?;
-        let is_drift = is_made_by_others(difference) || is_settled(namespace_of(wanted));
-        is_drift.then(|| Drift::new(wanted, difference))
+    let desired_objects = desired.home.iter().chain(desired.namespaces.values().flatten());
+    let altered = desired_objects.filter_map(|desired_object| {
+        let live = snapshot.get(desired_object);
+        let difference = difference(tenant, live, desired_object, desired)?;
+        let is_drift = is_made_by_others(difference) || is_settled(namespace_of(desired_object));
+        is_drift.then(|| Drift::new(desired_object, difference))
     });
     let all = withdrawals(tenant, snapshot, desired);
     let added = all.iter().filter_map(|withdrawal| match withdrawal {
@@ -226,24 +226,24 @@ fn is_made_by_others(difference: Difference) -> bool {
 fn difference(
     tenant: &TenantName,
     live: Option<&Object>,
-    wanted: &Object,
+    desired_object: &Object,
     desired: &Desired,
 ) -> Option<Difference> {
     let Some(live) = live else { return Some(Difference::Missing) };
-    if let (Object::Namespace(live), Object::Namespace(wanted)) = (live, wanted) {
+    if let (Object::Namespace(live), Object::Namespace(desired_object)) = (live, desired_object) {
         if live.metadata.deletion_timestamp.is_some() {
             return Some(Difference::Terminating);
         }
-        let (labels, annotations) = namespace_change(live, wanted);
+        let (labels, annotations) = namespace_change(live, desired_object);
         let is_altered = !labels.is_empty() || !annotations.is_empty();
         return is_altered.then_some(Difference::Metadata);
     }
-    match live.difference(wanted)? {
+    match live.difference(desired_object)? {
         Difference::Terminating => None,
-        Difference::Spec if desired.shared_quotas.contains_key(name_of(wanted)) => None,
-        Difference::Subjects => match (live, wanted) {
-            (Object::RoleBinding(live), Object::RoleBinding(wanted)) => {
-                let is_altered = others(tenant, live) != others(tenant, wanted);
+        Difference::Spec if desired.shared_quotas.contains_key(name_of(desired_object)) => None,
+        Difference::Subjects => match (live, desired_object) {
+            (Object::RoleBinding(live), Object::RoleBinding(desired_object)) => {
+                let is_altered = others(tenant, live) != others(tenant, desired_object);
                 is_altered.then_some(Difference::Subjects)
             }
             _ => None,
@@ -304,7 +304,7 @@ impl TenantController {
     ) -> sqlx::Result<()> {
         let is_repaired = |drift: &Drift| {
             let has_failed = failures.iter().any(|failure| drift.is_in(failure));
-            drift.difference != Difference::Terminating && !drift.is_let_go() && !has_failed
+            drift.difference != Difference::Terminating && !drift.is_released() && !has_failed
         };
         let found = found.into_iter().map(|drift| {
             let is_repaired = is_repaired(&drift);
@@ -395,7 +395,7 @@ mod tests {
     /// are desired. The first quota is for the whole tenant.
     fn found(live: Vec<Object>, settled: bool) -> Vec<(String, Difference)> {
         let solar = "solar".parse().unwrap();
-        let wanted = vec![
+        let desired_objects = vec![
             quota("tenant-quota-0", "0"),
             quota("tenant-quota-1", "3"),
             binding("tenant-solar-view", &["alice"], Some("solar")),
@@ -403,7 +403,7 @@ mod tests {
         let pods = BTreeMap::from([("pods".to_owned(), Quantity("9".to_owned()))]);
         let desired = Desired {
             home: Vec::new(),
-            namespaces: BTreeMap::from([("solar-a".to_owned(), wanted)]),
+            namespaces: BTreeMap::from([("solar-a".to_owned(), desired_objects)]),
             shared_quotas: BTreeMap::from([("tenant-quota-0".to_owned(), pods)]),
             conditions: Vec::new(),
         };

@@ -34,10 +34,11 @@ type Key = (String, String);
 
 /// The names of RoleBindings that may be foreign, as the watch passes them.
 #[derive(Debug, Default)]
-pub(super) struct ForeignBindings(Mutex<Kept>);
+pub(super) struct ForeignBindings(Mutex<ForeignBindingNames>);
 
+/// The names, and those of a list that is under way.
 #[derive(Debug, Default)]
-struct Kept {
+struct ForeignBindingNames {
     bindings: BTreeSet<Key>,
     /// Those of a list that is not complete.
     list: Option<BTreeSet<Key>>,
@@ -58,7 +59,7 @@ impl ForeignBindings {
             Watched::Listing => kept.list = Some(BTreeSet::new()),
             Watched::Listed => kept.bindings = kept.list.take().unwrap_or_default(),
             Watched::Changed(binding) if may_be_foreign(binding) => {
-                let Kept { bindings, list, is_logged } = &mut *kept;
+                let ForeignBindingNames { bindings, list, is_logged } = &mut *kept;
                 for all in [Some(bindings), list.as_mut()].into_iter().flatten() {
                     if !insert(all, key(binding), &is_tenants) && !*is_logged {
                         *is_logged = true;
@@ -90,7 +91,7 @@ impl ForeignBindings {
     }
 
     /// No code panics while it has the lock.
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, ForeignBindingNames> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

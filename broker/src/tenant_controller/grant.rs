@@ -50,9 +50,9 @@ impl Granted {
 impl TenantController {
     /// Takes away what the live bindings of a namespace give beyond the desired ones, and adds
     /// nothing, because a request does that.
-    pub(super) async fn reduce_all(&self, snapshot: &Snapshot, wanted: &[Object]) -> Granted {
+    pub(super) async fn reduce_all(&self, snapshot: &Snapshot, desired: &[Object]) -> Granted {
         let mut granted = Granted { waits: true, ..Granted::default() };
-        for object in wanted.iter().filter(|object| matches!(object, Object::RoleBinding(_))) {
+        for object in desired.iter().filter(|object| matches!(object, Object::RoleBinding(_))) {
             if let Err(error) = self.reduce(snapshot.get(object), object).await {
                 granted.fail(object, &error);
             }
@@ -66,21 +66,21 @@ impl TenantController {
     pub(super) async fn grant(
         &self,
         snapshot: &Snapshot,
-        wanted: &[Object],
+        desired: &[Object],
         shared: &BTreeSet<&str>,
         is_suspended: bool,
         incoming: Option<&NamespaceMove>,
     ) -> Granted {
         let mut granted = Granted::default();
         let mut to_clear = incoming.filter(|it| it.state != MoveState::Cleared);
-        for object in wanted {
+        for object in desired {
             let live = snapshot.get(object);
             let is_right = matches!(object, Object::RoleBinding(_));
             if is_right
                 && granted.is_complete()
                 && let Some(received) = to_clear.take()
             {
-                Box::pin(self.clear(received, wanted, &mut granted)).await;
+                Box::pin(self.clear(received, desired, &mut granted)).await;
             }
             if is_right && (!granted.is_complete() || only_grants_more(live, object)) {
                 if let Err(error) = self.reduce(live, object).await {
@@ -113,7 +113,7 @@ impl TenantController {
         if granted.is_complete()
             && let Some(received) = to_clear
         {
-            Box::pin(self.clear(received, wanted, &mut granted)).await;
+            Box::pin(self.clear(received, desired, &mut granted)).await;
         }
         granted
     }
@@ -121,11 +121,11 @@ impl TenantController {
     /// Takes away what a live binding gives beyond the desired one, although the desired one also
     /// gives more and cannot be written yet: a lasting failure must not keep anybody's rights. One
     /// that only gives too much is left to the withdrawals, which come last.
-    async fn reduce(&self, live: Option<&Object>, wanted: &Object) -> Result<(), ClusterError> {
-        let Some(live) = live.filter(|live| !only_grants_more(Some(live), wanted)) else {
+    async fn reduce(&self, live: Option<&Object>, desired: &Object) -> Result<(), ClusterError> {
+        let Some(live) = live.filter(|live| !only_grants_more(Some(live), desired)) else {
             return Ok(());
         };
-        match live.with_common_subjects(wanted) {
+        match live.with_common_subjects(desired) {
             Some(less) if live.difference(&less).is_none() => Ok(()),
             Some(less) => self.cluster.update_object(live, &less).await.map(drop),
             None => self.cluster.delete_object(live).await,
@@ -138,14 +138,14 @@ impl TenantController {
         &self,
         live: Option<&Object>,
         object: &Object,
-        wanted: &Namespace,
+        desired: &Namespace,
         is_suspended: bool,
     ) -> Result<(), ClusterError> {
         let Some(Object::Namespace(live)) = live else {
             return self.cluster.create_object(object).await.map(drop);
         };
-        let fault = fault_of(live, wanted, is_suspended);
-        let (mut labels, annotations) = namespace_change(live, wanted);
+        let fault = fault_of(live, desired, is_suspended);
+        let (mut labels, annotations) = namespace_change(live, desired);
         if fault.is_some() {
             labels.retain(|label, value| !grants(label, value.as_deref()));
         }
@@ -156,7 +156,7 @@ impl TenantController {
     }
 
     /// A quota that is not enforced limits nothing, so bindings have to wait for it.
-    fn check_enforcement(&self, live: Option<&Object>, wanted: &Object, granted: &mut Granted) {
+    fn check_enforcement(&self, live: Option<&Object>, desired: &Object, granted: &mut Granted) {
         let Some(Object::ResourceQuota(live)) = live else {
             granted.waits = true;
             return;
@@ -168,18 +168,18 @@ impl TenantController {
             granted.waits = true;
             return;
         }
-        let metadata = wanted.metadata();
+        let metadata = desired.metadata();
         let error = ClusterError::QuotaNotEnforced {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             quota: metadata.name.clone().unwrap_or_default(),
         };
-        granted.fail(wanted, &error);
+        granted.fail(desired, &error);
     }
 }
 
 /// Why nobody may get a right in a namespace.
-fn fault_of(live: &Namespace, wanted: &Namespace, is_suspended: bool) -> Option<String> {
-    if has_weaker_pod_security(live, wanted) {
+fn fault_of(live: &Namespace, desired: &Namespace, is_suspended: bool) -> Option<String> {
+    if has_weaker_pod_security(live, desired) {
         let fault = "it enforces a weaker Pod Security level than the tier of the tenant; an \
                      administrator has to set its label pod-security.kubernetes.io/enforce";
         return Some(fault.to_owned());
@@ -217,14 +217,14 @@ mod tests {
     #[test]
     fn nobody_gets_a_right_under_weaker_pod_security_or_a_label_of_a_suspension() {
         let level = |level: &str| json!({"pod-security.kubernetes.io/enforce": level});
-        let wanted = namespace(&level("baseline"));
-        assert_eq!(fault_of(&namespace(&level("restricted")), &wanted, false), None);
-        assert!(fault_of(&namespace(&level("privileged")), &wanted, true).is_some());
+        let desired = namespace(&level("baseline"));
+        assert_eq!(fault_of(&namespace(&level("restricted")), &desired, false), None);
+        assert!(fault_of(&namespace(&level("privileged")), &desired, true).is_some());
         let mut labels = level("baseline");
         labels[SUSPENDED_LABEL] = json!("true");
         let marked = namespace(&labels);
-        assert!(fault_of(&marked, &wanted, false).is_some());
-        assert_eq!(fault_of(&marked, &wanted, true), None);
+        assert!(fault_of(&marked, &desired, false).is_some());
+        assert_eq!(fault_of(&marked, &desired, true), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which object is a tenant: there may be one in each API group, and one may have been deleted and
+//! Choice of the object that is a tenant: there may be one in each API group, and one may have been deleted and
 //! made again.
 
 use std::time::Duration;
@@ -18,9 +18,9 @@ pub(super) const UNKNOWN_INTERVAL: Duration = Duration::from_mins(1);
 /// Pause before a tenant is looked at again that other replicas are changing.
 pub(super) const RACE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The tenant of a name.
+/// Result of the search for the tenant of a name.
 #[derive(Debug)]
-pub(super) enum Identity {
+pub(super) enum TenantLookup {
     /// The open row of the object.
     Tenant(TenantRow),
     /// There is nothing to do for the name, or not now.
@@ -45,10 +45,10 @@ impl TenantController {
     ///
     /// # Errors
     /// The cluster or the database failed.
-    pub(super) async fn identify(&self, name: &TenantName) -> Result<Identity, ReconcileError> {
+    pub(super) async fn identify(&self, name: &TenantName) -> Result<TenantLookup, ReconcileError> {
         match self.tenants.by_name(name).await? {
             Some(row) if self.cache.is_only_object(name, row.group, &row.object_uid) => {
-                Ok(Identity::Tenant(row))
+                Ok(TenantLookup::Tenant(row))
             }
             _ => Box::pin(self.identify_live(name)).await,
         }
@@ -63,34 +63,34 @@ impl TenantController {
     pub(super) async fn identify_live(
         &self,
         name: &TenantName,
-    ) -> Result<Identity, ReconcileError> {
+    ) -> Result<TenantLookup, ReconcileError> {
         let NamedObjects { candidates, unknown } = self.objects_of(name).await?;
         if let Some(row) = self.tenants.by_name(name).await? {
             if unknown.contains(&row.group) {
-                return Ok(Identity::Nothing(Run::Again(UNKNOWN_INTERVAL)));
+                return Ok(TenantLookup::Nothing(Run::Again(UNKNOWN_INTERVAL)));
             }
             if candidates.iter().any(|candidate| is_of(candidate, &row)) {
                 self.report_names_taken(&row, &candidates).await;
-                return Ok(Identity::Tenant(row));
+                return Ok(TenantLookup::Tenant(row));
             }
             if let Some(pause) = Box::pin(self.close(&row)).await? {
-                return Ok(Identity::Nothing(Run::Again(pause)));
+                return Ok(TenantLookup::Nothing(Run::Again(pause)));
             }
         }
         let Some((group, object)) = oldest(&candidates) else {
-            return Ok(Identity::Nothing(Run::Done));
+            return Ok(TenantLookup::Nothing(Run::Done));
         };
         if self.may_be_in(&unknown).await? {
-            return Ok(Identity::Nothing(Run::Again(UNKNOWN_INTERVAL)));
+            return Ok(TenantLookup::Nothing(Run::Again(UNKNOWN_INTERVAL)));
         }
         let uid = object.uid().unwrap_or_default();
         let row = match self.tenants.observe(name, *group, &uid).await? {
             Observed::Current(row) | Observed::Recreated(row) => row,
-            Observed::NameTaken(_) => return Ok(Identity::Nothing(Run::Again(RACE_INTERVAL))),
+            Observed::NameTaken(_) => return Ok(TenantLookup::Nothing(Run::Again(RACE_INTERVAL))),
         };
         tracing::info!(tenant = %name, status = row.status.as_str(), "new tenant");
         self.report_names_taken(&row, &candidates).await;
-        Ok(Identity::Tenant(row))
+        Ok(TenantLookup::Tenant(row))
     }
 
     /// The objects of a name in all groups.

@@ -46,7 +46,7 @@ pub(super) struct Unlabelled {
     /// Those that somebody gave the label of another tenant.
     pub(super) relabelled: BTreeMap<String, Namespace>,
     /// Those without the label of any tenant, which are the tenant's no longer.
-    pub(super) let_go: BTreeSet<String>,
+    pub(super) released: BTreeSet<String>,
 }
 
 impl TenantController {
@@ -71,20 +71,20 @@ impl TenantController {
             .collect();
         let found: Vec<Result<_, ClusterError>> =
             stream::iter(requests).buffer_unordered(MAX_IN_FLIGHT).collect().await;
-        let (mut relabelled, mut let_go) = (BTreeMap::new(), BTreeSet::new());
+        let (mut relabelled, mut released) = (BTreeMap::new(), BTreeSet::new());
         for found in found {
             let Some((row, live)) = found? else { continue };
             if is_same_namespace(row, &live) {
                 relabelled.insert(row.name.clone(), live);
-            } else if is_let_go(row, &live) {
-                let_go.insert(row.name.clone());
+            } else if is_released(row, &live) {
+                released.insert(row.name.clone());
             }
         }
-        if !let_go.is_empty() {
-            let namespaces = let_go.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        if !released.is_empty() {
+            let namespaces = released.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
             tracing::warn!(
                 tenant = %row.name, namespace = namespaces,
-                "namespaces of a tenant have its label no longer, so they are let go"
+                "namespaces of a tenant have its label no longer, so they are released"
             );
         }
         if !relabelled.is_empty() {
@@ -94,7 +94,7 @@ impl TenantController {
                 "namespaces of a tenant have the label of another one"
             );
         }
-        Ok(Unlabelled { relabelled, let_go })
+        Ok(Unlabelled { relabelled, released })
     }
 
     /// Gives relabelled namespaces to the tenants that administrators announced. Returns what
@@ -307,11 +307,11 @@ impl TenantController {
     pub(super) async fn clear(
         &self,
         received: &NamespaceMove,
-        wanted: &[Object],
+        desired: &[Object],
         granted: &mut Granted,
     ) {
         let namespace = &received.namespace;
-        let quotas: BTreeSet<&str> = wanted
+        let quotas: BTreeSet<&str> = desired
             .iter()
             .filter(|object| matches!(object, Object::ResourceQuota(_)))
             .map(name_of)
@@ -382,7 +382,7 @@ pub(super) fn may_be_relabelled(row: &NamespaceRow) -> bool {
 }
 
 /// Whether a namespace without the label of its tenant is that of the row. Without the label of any
-/// tenant it was let go, and one that is much newer than the row was made again.
+/// tenant it was released, and one that is much newer than the row was made again.
 pub(super) fn is_same_namespace(row: &NamespaceRow, live: &Namespace) -> bool {
     let labels = live.labels();
     labels.contains_key(TENANT_LABEL)
@@ -391,7 +391,7 @@ pub(super) fn is_same_namespace(row: &NamespaceRow, live: &Namespace) -> bool {
 }
 
 /// Whether a namespace is that of a row, and somebody removed the label of its tenant.
-fn is_let_go(row: &NamespaceRow, live: &Namespace) -> bool {
+fn is_released(row: &NamespaceRow, live: &Namespace) -> bool {
     let labels = live.labels();
     let is_managed = labels.contains_key(TENANT_LABEL) || labels.contains_key(WORKSPACE_LABEL);
     !is_managed && !is_terminating(live) && is_of_row(row, live)
@@ -522,13 +522,13 @@ mod tests {
         assert!(is_same(lunar.clone(), then));
         assert!(!is_same(lunar, later), "it was deleted and made again");
         assert!(!is_same(json!({}), then), "an administrator let it go");
-        let let_go = |labels: Value, created: &str| {
-            is_let_go(&row, &namespace(&json!({"labels": labels, "creationTimestamp": created})))
+        let released = |labels: Value, created: &str| {
+            is_released(&row, &namespace(&json!({"labels": labels, "creationTimestamp": created})))
         };
-        assert!(let_go(json!({"a": "b"}), then));
-        assert!(!let_go(json!({"a": "b"}), later), "it was deleted and made again");
+        assert!(released(json!({"a": "b"}), then));
+        assert!(!released(json!({"a": "b"}), later), "it was deleted and made again");
         for label in [TENANT_LABEL, WORKSPACE_LABEL] {
-            assert!(!let_go(json!({label: "lunar"}), then), "{label}");
+            assert!(!released(json!({label: "lunar"}), then), "{label}");
         }
         assert!(!is_same(json!({TENANT_LABEL: "lunar", WORKSPACE_LABEL: "x"}), then));
     }
@@ -548,7 +548,7 @@ mod tests {
         let labels = json!({TENANT_LABEL: "lunar"});
         let live = json!({"labels": labels, "creationTimestamp": created});
         assert!(!is_same_namespace(&row, &namespace(&live)));
-        assert!(!is_let_go(&row, &namespace(&json!({"creationTimestamp": created}))));
+        assert!(!is_released(&row, &namespace(&json!({"creationTimestamp": created}))));
         let mut terminating = namespace(&live);
         let deleted: Namespace =
             serde_json::from_value(json!({"metadata": {"deletionTimestamp": created}})).unwrap();

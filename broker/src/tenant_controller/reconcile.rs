@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 use super::{
     IN_FLIGHT_TIMEOUT, TenantController,
     error::ReconcileError,
-    identify::{Identity, RACE_INTERVAL},
+    identify::{RACE_INTERVAL, TenantLookup},
     schedule::{Run, RunKind},
 };
 use crate::{
@@ -99,8 +99,8 @@ impl TenantController {
             return Ok(end(Run::Again(LEASE_RETRY)));
         }
         let row = match Box::pin(self.identify(name)).await? {
-            Identity::Tenant(row) => row,
-            Identity::Nothing(result) => return Ok(end(result)),
+            TenantLookup::Tenant(row) => row,
+            TenantLookup::Nothing(result) => return Ok(end(result)),
         };
         let Some(lease) = self.lease(&row).await? else { return Ok(end(Run::Again(LEASE_RETRY))) };
         let result = Box::pin(self.converge(row.id, enforced.as_ref())).await;
@@ -109,8 +109,8 @@ impl TenantController {
             Some(run) => Ok(run),
             // The watch has not passed its deletion yet.
             None => match Box::pin(self.identify_live(name)).await? {
-                Identity::Tenant(_) => Ok(end(Run::Again(RACE_INTERVAL))),
-                Identity::Nothing(run) => Ok(end(run)),
+                TenantLookup::Tenant(_) => Ok(end(Run::Again(RACE_INTERVAL))),
+                TenantLookup::Nothing(run) => Ok(end(run)),
             },
         }
     }

@@ -39,15 +39,15 @@ pub(super) enum Run {
 }
 
 /// Tenants that wait, in the order of their times.
-type Waiting = BTreeSet<(Instant, TenantName)>;
+type WaitingRuns = BTreeSet<(Instant, TenantName)>;
 
 /// The tenants to be reconciled, each once, with the time of its next run. A tenant on which a run
 /// is under way is not taken a second time.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     entries: BTreeMap<TenantName, Entry>,
-    ordinary: Waiting,
-    suspensions: Waiting,
+    ordinary: WaitingRuns,
+    suspensions: WaitingRuns,
 }
 
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl Schedule {
         waiting.first().map(|(at, _)| *at)
     }
 
-    fn waiting(&mut self, kind: RunKind) -> &mut Waiting {
+    fn waiting(&mut self, kind: RunKind) -> &mut WaitingRuns {
         match kind {
             RunKind::Ordinary => &mut self.ordinary,
             RunKind::Suspension => &mut self.suspensions,

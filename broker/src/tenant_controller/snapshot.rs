@@ -104,8 +104,8 @@ impl Snapshot {
     }
 
     /// The live object with the kind and name of a desired one.
-    pub(super) fn get(&self, wanted: &Object) -> Option<&Object> {
-        self.objects.get(&key(wanted))
+    pub(super) fn get(&self, desired: &Object) -> Option<&Object> {
+        self.objects.get(&key(desired))
     }
 
     /// The namespace of this name.
@@ -128,10 +128,10 @@ impl Snapshot {
     /// The objects in namespaces that are not desired.
     pub(super) fn others<'a>(
         &'a self,
-        wanted: impl IntoIterator<Item = &'a Object>,
+        desired: impl IntoIterator<Item = &'a Object>,
     ) -> impl Iterator<Item = &'a Object> {
-        let wanted: BTreeSet<Key> = wanted.into_iter().map(key).collect();
-        self.objects.iter().filter(move |(key, _)| !wanted.contains(*key)).filter_map(
+        let desired: BTreeSet<Key> = desired.into_iter().map(key).collect();
+        self.objects.iter().filter(move |(key, _)| !desired.contains(*key)).filter_map(
             |(_, object)| match object {
                 Object::Namespace(_) => None,
                 other => Some(other),

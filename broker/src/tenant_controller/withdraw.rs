@@ -24,7 +24,7 @@ pub(super) enum Withdrawal<'a> {
     /// The object is deleted.
     Delete(&'a Object),
     /// The live RoleBinding gets the subjects of the desired one.
-    Narrow { live: &'a Object, wanted: &'a Object },
+    Narrow { live: &'a Object, desired: &'a Object },
 }
 
 impl<'a> Withdrawal<'a> {
@@ -42,14 +42,14 @@ pub(super) fn withdrawals<'a>(
     snapshot: &'a Snapshot,
     desired: &'a Desired,
 ) -> Vec<Withdrawal<'a>> {
-    let wanted = || desired.home.iter().chain(desired.namespaces.values().flatten());
-    let narrower = wanted().filter(|wanted| matches!(wanted, Object::RoleBinding(_)));
-    let narrower = narrower.filter_map(|wanted| {
-        let live = snapshot.get(wanted)?;
-        let too_much = only_grants_more(Some(live), wanted) && live.difference(wanted).is_some();
-        too_much.then_some(Withdrawal::Narrow { live, wanted })
+    let desired_objects = || desired.home.iter().chain(desired.namespaces.values().flatten());
+    let narrower = desired_objects().filter(|object| matches!(object, Object::RoleBinding(_)));
+    let narrower = narrower.filter_map(|object| {
+        let live = snapshot.get(object)?;
+        let too_much = only_grants_more(Some(live), object) && live.difference(object).is_some();
+        too_much.then_some(Withdrawal::Narrow { live, desired: object })
     });
-    let others = snapshot.others(wanted()).filter(|object| match object {
+    let others = snapshot.others(desired_objects()).filter(|object| match object {
         Object::RoleBinding(_) => is_binding_of(tenant, object),
         Object::ResourceQuota(_) | Object::LimitRange(_) => {
             is_managed(object)
@@ -103,8 +103,8 @@ impl TenantController {
                 );
                 self.cluster.delete_object(object).await
             }
-            Withdrawal::Narrow { live, wanted } => {
-                ensure(&self.cluster, Some(live), wanted).await.map(drop)
+            Withdrawal::Narrow { live, desired } => {
+                ensure(&self.cluster, Some(live), desired).await.map(drop)
             }
         };
         result.map_err(|error| (object, error))
@@ -168,7 +168,7 @@ mod tests {
         all.iter()
             .map(|it| match it {
                 Withdrawal::Delete(object) => title(object),
-                Withdrawal::Narrow { wanted, .. } => format!("- {}", title(wanted)),
+                Withdrawal::Narrow { desired, .. } => format!("- {}", title(desired)),
             })
             .collect()
     }
@@ -176,14 +176,14 @@ mod tests {
     #[test]
     fn subjects_too_many_and_bindings_that_are_not_desired_go() {
         let ours = |namespace, name, users: &[&str]| binding(namespace, name, users, &labels());
-        let wanted = ours("solar-a", "tenant-solar-view", &["alice"]);
+        let desired_binding = ours("solar-a", "tenant-solar-view", &["alice"]);
         let live = vec![
             ours("solar-a", "tenant-solar-view", &["alice", "joe"]),
             ours("solar-a", "tenant-solar-edit", &["alice"]),
             ours("solar-over", "tenant-solar-view", &["alice"]),
         ];
         assert_eq!(
-            taken(live, &[("solar-a", std::slice::from_ref(&wanted))]),
+            taken(live, &[("solar-a", std::slice::from_ref(&desired_binding))]),
             [
                 "- RoleBinding tenant-solar-view in solar-a",
                 "RoleBinding tenant-solar-edit in solar-a",
@@ -193,7 +193,7 @@ mod tests {
         // What has to be added or replaced is no withdrawal.
         for users in [&["alice"][..], &["joe"], &[]] {
             let live = vec![ours("solar-a", "tenant-solar-view", users)];
-            assert!(taken(live, &[("solar-a", std::slice::from_ref(&wanted))]).is_empty());
+            assert!(taken(live, &[("solar-a", std::slice::from_ref(&desired_binding))]).is_empty());
         }
     }
 

@@ -1,15 +1,32 @@
-//! Authorization of what administrators do with a tenant.
+//! Authorization of actions on tenants.
 
 use super::{TenantOperations, error::TenantError};
 use crate::{
-    access::{self, GeneralAction, Permit},
+    access::{self, AccessError, GeneralAction, Permit, Resource, ResourceAction},
     audit::{self, Action},
     identity::Caller,
     tenant::TenantName,
 };
 
+/// Authorizes an action on a tenant.
+///
+/// # Errors
+/// [`TenantError::NotFound`] if the caller must not learn about the tenant, and
+/// [`TenantError::NotOwner`] if they see it but may not take the action.
+pub(super) fn authorize_on<A: ResourceAction, R: Resource<Id = TenantName>>(
+    caller: &Caller,
+    resource: R,
+) -> Result<Permit<A, R>, TenantError> {
+    let tenant = resource.id();
+    access::authorize(caller, resource).map_err(|refusal| match refusal {
+        AccessError::WorkspaceNotFound | AccessError::NameNotFound => TenantError::NotFound,
+        AccessError::NotOwner => TenantError::NotOwner { tenant },
+        AccessError::NotAdministrator => refusal.into(),
+    })
+}
+
 impl TenantOperations {
-    /// Authorizes an action. A refusal is recorded in the audit trail, and does not depend on what
+    /// Authorizes what administrators do with tenants. A refusal is recorded in the audit trail, and does not depend on what
     /// exists.
     ///
     /// # Errors

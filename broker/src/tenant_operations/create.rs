@@ -10,8 +10,9 @@ use tenant_shared::{CreateNamespaceRequest, WorkspaceStatus};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::{TenantOperations, error::TenantError, fresh::FreshTenant};
+use super::{TenantOperations, authorize::authorize_on, error::TenantError, fresh::FreshTenant};
 use crate::{
+    access::{CreateNamespace, Permit},
     audit::{self, Action},
     base::request_context::in_request_context,
     cluster::{ClusterError, Object},
@@ -111,21 +112,20 @@ impl TenantOperations {
         request: &CreateNamespaceRequest,
     ) -> Result<Namespace, TenantError> {
         let fresh = self.fresh(caller, tenant).await?;
-        if !fresh.rights.is_owner {
-            return Err(TenantError::NotOwner { tenant: tenant.clone() });
-        }
+        let permit = authorize_on::<CreateNamespace, _>(caller, fresh)?;
+        let (caller, fresh) = (permit.caller(), permit.resource());
         fresh.require_active()?;
         self.check_name(&fresh.tenant, &request.name).await?;
         check_metadata(&fresh.tenant, request)?;
-        let membership = self.membership(caller, &fresh).await?;
-        let claimed = self.claim(caller, &fresh, &request.name, membership).await?;
+        let membership = self.membership(caller, fresh).await?;
+        let claimed = self.claim(&permit, &request.name, membership).await?;
         let CreateNamespaceRequest { name, labels, annotations } = request;
         let request = NamespaceRequest { name, labels, annotations };
         let tenant = (&fresh.tenant, fresh.generation);
         // The review needs a token, which is issued while the namespace is created.
         let (created, review) = tokio::join!(
             Box::pin(self.controller.create_namespace(&fresh.row, tenant, request)),
-            Box::pin(self.prepare_review(caller, &fresh, membership)),
+            Box::pin(self.prepare_review(caller, fresh, membership)),
         );
         match created {
             Ok(created) => {
@@ -135,7 +135,7 @@ impl TenantOperations {
             }
             Err(error) => {
                 let namespace = Box::pin(self.after_failure(&claimed, error)).await?;
-                Box::pin(self.until_in_force_again(review, &fresh, name)).await;
+                Box::pin(self.until_in_force_again(review, fresh, name)).await;
                 Ok(namespace)
             }
         }
@@ -171,11 +171,11 @@ impl TenantOperations {
     /// Claims the namespace, with the audit row of the request.
     async fn claim<'a>(
         &self,
-        caller: &Caller,
-        fresh: &'a FreshTenant,
+        permit: &'a Permit<CreateNamespace, FreshTenant>,
         name: &'a str,
         membership: Uuid,
     ) -> Result<ClaimedNamespace<'a>, TenantError> {
+        let (caller, fresh) = (permit.caller(), permit.resource());
         let (tenant, user) = (&fresh.row.name, caller.user_id());
         let event = audit::Event {
             workspace_id: Some(membership),

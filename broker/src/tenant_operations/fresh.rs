@@ -1,8 +1,11 @@
 //! The Tenant that decides on a right: the object that the API server returned just now. The copy in
 //! the cache may still name an owner who was removed.
 
-use super::{TenantOperations, error::TenantError};
+use uuid::Uuid;
+
+use super::{TenantOperations, authorize::authorize_on, error::TenantError};
 use crate::{
+    access::{Grants, ReadTenant, Resource},
     cluster::CustomObject,
     identity::Caller,
     tenant::{Rights, Tenant, TenantName, TenantRow, TenantStatus, rights_of},
@@ -19,8 +22,25 @@ pub(super) struct FreshTenant {
     pub(super) generation: Option<i64>,
     /// The rights of the caller.
     pub(super) rights: Rights,
+    user: Uuid,
     /// Whether the object is being deleted.
     is_terminating: bool,
+}
+
+impl Resource for FreshTenant {
+    type Id = TenantName;
+
+    fn id(&self) -> TenantName {
+        self.row.name.clone()
+    }
+
+    fn workspace(&self) -> Option<Uuid> {
+        None
+    }
+
+    fn grants(&self) -> Grants {
+        Grants::of_person(self.user, self.rights.is_owner, self.rights.is_member())
+    }
 }
 
 /// A Tenant as the API server has it.
@@ -69,9 +89,11 @@ impl TenantOperations {
             Err(error) => error,
         };
         let viewer = self.viewer(caller).await?;
-        let cached = self.cache.tenant(name);
-        let sees = viewer.sees(name, cached.as_deref(), &self.settings);
-        Err(if sees { error } else { TenantError::NotFound })
+        let view = viewer.view(name, self.cache.tenant(name), &self.settings);
+        Err(match authorize_on::<ReadTenant, _>(caller, view) {
+            Ok(_) => error,
+            Err(not_found) => not_found,
+        })
     }
 
     async fn read_fresh(
@@ -84,7 +106,8 @@ impl TenantOperations {
         if !rights.is_member() {
             return Err(WorkspaceError::NotMember(row.name.to_string()).into());
         }
-        Ok(FreshTenant { row, tenant, generation, rights, is_terminating })
+        let user = caller.user_id();
+        Ok(FreshTenant { row, tenant, generation, rights, user, is_terminating })
     }
 
     /// Reads the Tenant of a row from the API server.

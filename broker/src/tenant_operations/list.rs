@@ -7,8 +7,9 @@ use std::{
 
 use tenant_shared::{TenantInfo, TenantNamespace, TenantNamespaceList, TenantRole};
 
-use super::{TenantOperations, error::TenantError, viewer::Viewer};
+use super::{TenantOperations, authorize::authorize_on, error::TenantError, viewer::TenantView};
 use crate::{
+    access::{Permit, ReadTenant},
     base::clock::timestamp,
     identity::Caller,
     tenant::{
@@ -38,44 +39,39 @@ impl TenantOperations {
     pub async fn list(&self, caller: &Caller) -> Result<Vec<TenantInfo>, TenantError> {
         self.require_synced()?;
         let viewer = self.viewer(caller).await?;
-        let cached = if viewer.is_administrator {
+        let named = if viewer.is_administrator {
             self.cache.all()
         } else {
             self.cache.naming(&viewer.person)
         };
-        let mut infos: BTreeMap<TenantName, TenantInfo> = BTreeMap::new();
-        for cached in cached {
-            let name = &cached.tenant.name;
-            if viewer.sees(name, Some(&*cached), &self.settings) {
-                infos.insert(name.clone(), self.info(&viewer, &cached));
-            }
+        let mut views: BTreeMap<TenantName, TenantView> = BTreeMap::new();
+        for cached in named {
+            let name = cached.tenant.name.clone();
+            views.insert(name.clone(), viewer.view(&name, Some(cached), &self.settings));
         }
         // Tenants that name the caller no more, and those without a valid object.
-        let others: Vec<&TenantName> =
-            viewer.memberships.keys().filter(|name| !infos.contains_key(*name)).collect();
-        for name in others {
-            let info = match self.cache.tenant(name) {
-                Some(cached) => Some(self.info(&viewer, &cached)),
-                None => self.info_of_row(&viewer, name).await?,
-            };
-            infos.extend(info.map(|info| (name.clone(), info)));
+        for name in viewer.memberships.keys() {
+            let view = || viewer.view(name, self.cache.tenant(name), &self.settings);
+            views.entry(name.clone()).or_insert_with(view);
         }
-        Ok(infos.into_values().collect())
+        let mut infos = Vec::new();
+        for view in views.into_values() {
+            if let Ok(permit) = authorize_on(caller, view) {
+                infos.extend(self.info(&permit).await?);
+            }
+        }
+        Ok(infos)
     }
 
     /// One tenant.
     ///
     /// # Errors
-    /// [`TenantError::NotFound`], also if the caller may not see it; or as [`Self::list`].
+    /// [`TenantError::NotFound`] for a tenant without an object and a row; or the database failed.
     pub async fn show(
         &self,
-        caller: &Caller,
-        name: &TenantName,
+        permit: &Permit<ReadTenant, TenantView>,
     ) -> Result<TenantInfo, TenantError> {
-        match self.view(caller, name).await? {
-            (viewer, Some(cached)) => Ok(self.info(&viewer, &cached)),
-            (viewer, None) => self.info_of_row(&viewer, name).await?.ok_or(TenantError::NotFound),
-        }
+        self.info(permit).await?.ok_or(TenantError::NotFound)
     }
 
     /// The namespaces of a tenant that exist or are claimed, by name.
@@ -84,21 +80,18 @@ impl TenantOperations {
     /// As [`Self::show`].
     pub async fn namespaces(
         &self,
-        caller: &Caller,
-        name: &TenantName,
+        permit: &Permit<ReadTenant, TenantView>,
     ) -> Result<TenantNamespaceList, TenantError> {
-        let (_, cached) = self.view(caller, name).await?;
-        let rows = match (self.tenants.by_name(name).await?, &cached) {
+        let TenantView { name, cached, .. } = permit.resource();
+        let rows = match (self.tenants.by_name(name).await?, cached) {
             (Some(row), _) => self.tenants.namespaces(row.id).await?,
             // Its object was created a moment ago.
             (None, Some(_)) => Vec::new(),
             (None, None) => return Err(TenantError::NotFound),
         };
         let known = rows.into_iter().filter(|row| row.status != NamespaceStatus::Gone);
-        Ok(TenantNamespaceList {
-            items: known.map(to_api).collect(),
-            quota: cached.and_then(|cached| cached.tenant.namespace_options.quota),
-        })
+        let quota = cached.as_ref().and_then(|cached| cached.tenant.namespace_options.quota);
+        Ok(TenantNamespaceList { items: known.map(to_api).collect(), quota })
     }
 
     /// The tenants in which the caller has rights now.
@@ -137,44 +130,46 @@ impl TenantOperations {
         Ok(row.is_some_and(|row| row.status == TenantStatus::Active))
     }
 
-    /// A tenant with a valid object.
-    fn info(&self, viewer: &Viewer, cached: &CachedTenant) -> TenantInfo {
-        let tenant = &cached.tenant;
-        let rights = viewer.rights_in(tenant, &self.settings);
-        let sees_conditions = rights.is_owner || viewer.is_administrator;
-        TenantInfo {
-            name: tenant.name.to_string(),
-            api_group: cached.group.name().to_owned(),
-            state: cached.state.clone(),
-            is_owner: rights.is_owner,
-            roles: roles(&rights),
-            namespace_count: cached.size,
-            namespace_quota: tenant.namespace_options.quota,
-            workspace: viewer.memberships.get(&tenant.name).copied(),
-            conditions: if sees_conditions { cached.conditions.clone() } else { Vec::new() },
-        }
-    }
-
-    /// A tenant that has a row and no valid object, so that nobody has rights in it.
-    async fn info_of_row(
+    /// The API form of a tenant; `None` if it has neither a valid object nor a row.
+    async fn info(
         &self,
-        viewer: &Viewer,
-        name: &TenantName,
+        permit: &Permit<ReadTenant, TenantView>,
     ) -> sqlx::Result<Option<TenantInfo>> {
-        let Some(row) = self.tenants.by_name(name).await? else { return Ok(None) };
+        let view = permit.resource();
+        if let Some(cached) = &view.cached {
+            return Ok(Some(info_of_object(view, cached)));
+        }
+        let Some(row) = self.tenants.by_name(&view.name).await? else { return Ok(None) };
         let namespaces = self.tenants.namespaces(row.id).await?;
         let count = namespaces.iter().filter(|namespace| namespace.status.counts()).count();
         Ok(Some(TenantInfo {
-            name: name.to_string(),
+            name: view.name.to_string(),
             api_group: row.group.name().to_owned(),
             state: state_of(&row).to_owned(),
             is_owner: false,
             roles: Vec::new(),
             namespace_count: u32::try_from(count).unwrap_or(u32::MAX),
             namespace_quota: None,
-            workspace: viewer.memberships.get(name).copied(),
+            workspace: view.membership,
             conditions: Vec::new(),
         }))
+    }
+}
+
+/// A tenant with a valid object.
+fn info_of_object(view: &TenantView, cached: &CachedTenant) -> TenantInfo {
+    let tenant = &cached.tenant;
+    let sees_conditions = view.rights.is_owner || view.is_administrator;
+    TenantInfo {
+        name: tenant.name.to_string(),
+        api_group: cached.group.name().to_owned(),
+        state: cached.state.clone(),
+        is_owner: view.rights.is_owner,
+        roles: roles(&view.rights),
+        namespace_count: cached.size,
+        namespace_quota: tenant.namespace_options.quota,
+        workspace: view.membership,
+        conditions: if sees_conditions { cached.conditions.clone() } else { Vec::new() },
     }
 }
 

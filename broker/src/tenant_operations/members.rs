@@ -3,29 +3,74 @@
 use tenant_shared::{TenantMember, TenantMemberList};
 use uuid::Uuid;
 
-use super::{TenantOperations, error::TenantError, list::roles};
+use super::{
+    TenantOperations, authorize::authorize_on, error::TenantError, fresh::FreshTenant, list::roles,
+    viewer::TenantView,
+};
 use crate::{
+    access::{Grants, ListTenantMembers, Permit, ReadTenant, Resource},
     identity::{self, Caller, users},
     tenant::{Rights, TenantName, rights_of},
 };
 
+/// The members of a tenant that the caller sees. The copy of the Tenant may still name an owner who
+/// was removed, and the list has e-mail addresses, so only a Tenant that was read just now makes the
+/// caller an owner of it.
+#[derive(Debug)]
+pub struct TenantMembers {
+    tenant: Permit<ReadTenant, TenantView>,
+    /// `None` for administrators.
+    fresh: Option<FreshTenant>,
+}
+
+impl Resource for TenantMembers {
+    type Id = TenantName;
+
+    fn id(&self) -> TenantName {
+        self.tenant.resource().id()
+    }
+
+    fn workspace(&self) -> Option<Uuid> {
+        self.tenant.resource().workspace()
+    }
+
+    fn grants(&self) -> Grants {
+        let is_owner = self.fresh.as_ref().is_some_and(|fresh| fresh.rights.is_owner);
+        let tenant = self.tenant.resource();
+        Grants::of_person(tenant.user, is_owner, tenant.is_member())
+    }
+}
+
 impl TenantOperations {
-    /// The members of a tenant with their rights, by e-mail address.
+    /// Authorizes a caller to see the members of a tenant.
     ///
     /// # Errors
     /// [`TenantError::NotFound`], also if the caller may not see the tenant;
     /// [`TenantError::NotOwner`] for members who neither own it nor are administrators; the Tenants
     /// were not read yet; or the database failed.
-    pub async fn members(
+    pub async fn authorize_members(
         &self,
         caller: &Caller,
         name: &TenantName,
+    ) -> Result<Permit<ListTenantMembers, TenantMembers>, TenantError> {
+        let tenant = self.authorize_read(caller, name).await?;
+        let fresh = if tenant.resource().is_administrator {
+            None
+        } else {
+            Some(self.fresh(caller, name).await?)
+        };
+        authorize_on(caller, TenantMembers { tenant, fresh })
+    }
+
+    /// The members of a tenant with their rights, by e-mail address.
+    ///
+    /// # Errors
+    /// [`TenantError::NotFound`] for a tenant without a row; or the database failed.
+    pub async fn members(
+        &self,
+        permit: &Permit<ListTenantMembers, TenantMembers>,
     ) -> Result<TenantMemberList, TenantError> {
-        let (viewer, cached) = self.view(caller, name).await?;
-        // The copy may still name an owner who was removed, and the list has e-mail addresses.
-        if !viewer.is_administrator && !self.fresh(caller, name).await?.rights.is_owner {
-            return Err(TenantError::NotOwner { tenant: name.clone() });
-        }
+        let TenantView { name, cached, .. } = permit.resource().tenant.resource();
         let row = self.tenants.by_name(name).await?.ok_or(TenantError::NotFound)?;
         let members = self.workspaces.members_of(row.id).await?;
         let ids: Vec<Uuid> = members.iter().map(|member| member.user).collect();

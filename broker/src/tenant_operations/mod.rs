@@ -8,13 +8,13 @@
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `viewer` | who may see a tenant |
+//! | `viewer` | callers, and tenants as they see them |
 //! | `fresh` | the Tenant that decides on a right |
 //! | `list`, `members` | reads |
 //! | `join`, `bound` | membership |
 //! | `choose`, `create`, `creation_turns` | creation of namespaces |
 //! | `in_force`, `distinctive_access` | the wait until the rights in a new namespace are in force |
-//! | `authorize` | authorization of what administrators do |
+//! | `authorize` | authorization |
 //! | `suspend` | suspension and resumption |
 //! | `write` | creation, change and deletion of Tenants |
 
@@ -43,6 +43,8 @@ use uuid::Uuid;
 
 pub use error::TenantError;
 pub use list::CallerTenants;
+pub use members::TenantMembers;
+pub use viewer::TenantView;
 pub use write::{DeleteOptions, TenantWriteError, WriteOptions};
 
 use crate::{

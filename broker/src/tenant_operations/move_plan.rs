@@ -40,8 +40,8 @@ pub(super) struct PlannedMove {
     pub(super) plan: NamespaceMovePlan,
 }
 
-/// What a plan is made from.
-struct Facts<'a> {
+/// The state of cluster and database from which a plan is made.
+struct MoveInputs<'a> {
     tenant: &'a Tenant,
     to: &'a TenantRow,
     from: Option<&'a TenantRow>,
@@ -91,7 +91,7 @@ impl TenantOperations {
             self.cluster.list_in_namespace::<ResourceQuota>(namespace, ""),
             self.cluster.list_in_namespace::<LimitRange>(namespace, ""),
         )?;
-        let facts = Facts {
+        let facts = MoveInputs {
             tenant: &tenant,
             to: &to,
             from: from.as_ref(),
@@ -186,7 +186,7 @@ fn names_accounts_of(tenant: &Tenant, namespace: &str) -> bool {
     owners.chain(others).any(|subject| subject.is_account_of(namespace))
 }
 
-impl Facts<'_> {
+impl MoveInputs<'_> {
     fn has_label(&self, label: &str) -> bool {
         self.live.labels().contains_key(label)
     }

@@ -1,13 +1,14 @@
-//! Who may see a tenant: everybody whom the Tenant names, its members, and administrators. A machine
-//! sees the tenant of its only workspace.
+//! Callers who look at tenants, and a tenant as a caller sees it. A tenant is visible to everybody
+//! whom the Tenant names, to its members and to administrators. A machine sees the tenant of its only
+//! workspace.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use uuid::Uuid;
 
-use super::{TenantOperations, error::TenantError};
+use super::{TenantOperations, authorize::authorize_on, error::TenantError};
 use crate::{
-    access::{self, Permit, ReadEverything, Resource as _, UseWorkspace},
+    access::{self, Grants, Permit, ReadEverything, ReadTenant, Resource, UseWorkspace},
     identity::{self, Caller, Person},
     tenant::{CachedTenant, Rights, Tenant, TenantName, TenantSettings, rights_of},
     workspace::WorkspaceRow,
@@ -16,12 +17,50 @@ use crate::{
 /// A caller who looks at tenants.
 #[derive(Debug)]
 pub(super) struct Viewer {
+    user: Uuid,
     /// Who the caller is to Kubernetes.
     pub(super) person: Person,
     /// The identifiers of the memberships that the caller did not leave; of a machine its only one.
     pub(super) memberships: BTreeMap<TenantName, Uuid>,
     pub(super) is_administrator: bool,
     is_machine: bool,
+}
+
+/// A tenant as a caller sees it: the copy of the Tenant, with the caller's rights and membership.
+#[derive(Clone, Debug)]
+pub struct TenantView {
+    pub(super) name: TenantName,
+    /// `None` if the Tenant is not valid or was deleted.
+    pub(super) cached: Option<Arc<CachedTenant>>,
+    /// The rights of the caller according to the copy.
+    pub(super) rights: Rights,
+    /// The membership of the caller.
+    pub(super) membership: Option<Uuid>,
+    pub(super) user: Uuid,
+    pub(super) is_administrator: bool,
+}
+
+impl Resource for TenantView {
+    type Id = TenantName;
+
+    fn id(&self) -> TenantName {
+        self.name.clone()
+    }
+
+    fn workspace(&self) -> Option<Uuid> {
+        self.membership
+    }
+
+    fn grants(&self) -> Grants {
+        Grants::of_person(self.user, self.rights.is_owner, self.is_member())
+    }
+}
+
+impl TenantView {
+    /// Whether the Tenant names the caller, or they are a member that it names no more.
+    pub(super) fn is_member(&self) -> bool {
+        self.membership.is_some() || self.rights.is_member()
+    }
 }
 
 impl Viewer {
@@ -35,16 +74,23 @@ impl Viewer {
         Rights { is_owner: rights.is_owner && !self.is_machine, ..rights }
     }
 
-    /// Whether the caller may learn about the tenant of this name.
-    pub(super) fn sees(
+    /// The tenant of this name, with its copy if there is one. Whether the caller may learn about it
+    /// is decided by [`access::authorize`].
+    pub(super) fn view(
         &self,
         name: &TenantName,
-        cached: Option<&CachedTenant>,
+        cached: Option<Arc<CachedTenant>>,
         settings: &TenantSettings,
-    ) -> bool {
-        self.is_administrator
-            || self.memberships.contains_key(name)
-            || cached.is_some_and(|it| self.rights_in(&it.tenant, settings).is_member())
+    ) -> TenantView {
+        let rights = cached.as_deref().map(|cached| self.rights_in(&cached.tenant, settings));
+        TenantView {
+            name: name.clone(),
+            rights: rights.unwrap_or_default(),
+            cached,
+            membership: self.memberships.get(name).copied(),
+            user: self.user,
+            is_administrator: self.is_administrator,
+        }
     }
 }
 
@@ -63,6 +109,7 @@ impl TenantOperations {
         let memberships: BTreeMap<TenantName, Uuid> =
             usable.iter().filter_map(membership).collect();
         Ok(Viewer {
+            user: caller.user_id(),
             person: self.person(caller).await?,
             memberships,
             is_administrator: access::authorize_all::<ReadEverything>(caller).is_ok(),
@@ -80,25 +127,20 @@ impl TenantOperations {
         Ok(persons.remove(&user).unwrap_or_default())
     }
 
-    /// The caller, and the copy of a tenant that they may see; `None` if there is no copy, because
-    /// the Tenant is not valid or was deleted.
+    /// Authorizes a caller to see a tenant.
     ///
     /// # Errors
-    /// [`TenantError::NotFound`], also if the caller may not see the tenant; the Tenants were not
-    /// read yet; or the database failed.
-    pub(super) async fn view(
+    /// [`TenantError::NotFound`] if the caller may not see the tenant; the Tenants were not read
+    /// yet; or the database failed.
+    pub async fn authorize_read(
         &self,
         caller: &Caller,
         name: &TenantName,
-    ) -> Result<(Viewer, Option<Arc<CachedTenant>>), TenantError> {
+    ) -> Result<Permit<ReadTenant, TenantView>, TenantError> {
         self.require_synced()?;
         let viewer = self.viewer(caller).await?;
-        let cached = self.cache.tenant(name);
-        if viewer.sees(name, cached.as_deref(), &self.settings) {
-            Ok((viewer, cached))
-        } else {
-            Err(TenantError::NotFound)
-        }
+        let view = viewer.view(name, self.cache.tenant(name), &self.settings);
+        authorize_on(caller, view)
     }
 
     /// The copies of the tenants that give the caller rights, with these rights, by name.

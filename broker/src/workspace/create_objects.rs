@@ -2,7 +2,7 @@
 
 use tenant_shared::WorkspaceStatus;
 
-use super::{WorkspaceRow, Workspaces, objects, store::MadeUids};
+use super::{WorkspaceRow, Workspaces, objects, store::ObjectUids};
 use crate::{
     cluster::{Cluster, ClusterError, EnsuredObject, Object},
     tier::Tier,
@@ -13,12 +13,12 @@ impl Workspaces {
     pub(super) async fn create_objects(
         &self,
         workspace: &WorkspaceRow,
-    ) -> Result<MadeUids, ClusterError> {
+    ) -> Result<ObjectUids, ClusterError> {
         let tier = self.tiers.get(&workspace.tier).ok_or_else(|| {
             ClusterError::Conflict(format!("the tier {} is no longer configured", workspace.tier))
         })?;
         let cluster = self.cluster_of(workspace)?;
-        let mut made = MadeUids::default();
+        let mut made = ObjectUids::default();
         for object in
             objects::desired(workspace.id, &workspace.k8s_namespace, &workspace.tier, tier)
         {

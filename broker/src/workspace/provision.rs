@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{
     WorkspaceError, WorkspaceRow, Workspaces,
     state::{Event, WorkspaceKind},
-    store::{self, MadeUids, NewWorkspace},
+    store::{self, NewWorkspace, ObjectUids},
 };
 use crate::{
     access::{CreateWorkspace, Permit},
@@ -186,7 +186,7 @@ impl Workspaces {
     }
 
     /// Creates the objects that a workspace consists of.
-    async fn create_all(&self, workspace: &WorkspaceRow) -> Result<MadeUids, WorkspaceError> {
+    async fn create_all(&self, workspace: &WorkspaceRow) -> Result<ObjectUids, WorkspaceError> {
         match workspace.kind() {
             WorkspaceKind::Personal => Ok(self.create_objects(workspace).await?),
             WorkspaceKind::Membership => self.create_member_account(workspace).await,

@@ -83,6 +83,14 @@ pub(crate) const EXPORTED_SUBMODULES: &[(&str, &str)] = &[
     ("issuer", "token_exchange"),
 ];
 
+/// Functions that make proofs of an authority without a permit, and the files or folders that may
+/// name them.
+pub(crate) const AUTHORITY: &[(&str, &[&str])] = &[
+    ("for_administrator", &["audit/trail.rs", "access/"]),
+    ("about_user", &["audit/trail.rs", "access/"]),
+    ("for_operator", &["audit/trail.rs", "cli/"]),
+];
+
 /// The tables and the modules that own them. Other modules read views of the owner.
 pub(crate) const TABLES: &[(&str, &str)] = &[
     ("throttles", "base"),

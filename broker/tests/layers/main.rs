@@ -14,9 +14,9 @@ use std::{
     path::Path,
 };
 
-use list::{DOMAIN, EXPORTED_SUBMODULES, LAYERS, TABLES};
+use list::{AUTHORITY, DOMAIN, EXPORTED_SUBMODULES, LAYERS, TABLES};
 use log_events::LogEvent;
-use source::{Source, Use, sources};
+use source::{Source, sources};
 
 /// Modules that are no part of a layer: the crate's root and program, and fixtures of tests.
 const ROOTS: [&str; 3] = ["lib", "main", "testing"];
@@ -115,6 +115,21 @@ fn domain_modules_do_not_know_http() {
     assert_none(&breaches);
 }
 
+/// `audit` is below `access`, so its proofs of an authority cannot be made of a permit.
+#[test]
+fn only_access_and_the_command_line_make_proofs_of_an_authority() {
+    let mut breaches = Vec::new();
+    for source in sources() {
+        for (function, places) in AUTHORITY {
+            let may = places.iter().any(|place| source.path().starts_with(place));
+            if source.names(function) && !may {
+                breaches.push(format!("{}: {function}", source.path()));
+            }
+        }
+    }
+    assert_none(&breaches);
+}
+
 #[test]
 fn a_table_is_named_by_its_owner_only() {
     let mut breaches = Vec::new();
@@ -147,40 +162,50 @@ fn every_table_has_an_owner() {
     assert_eq!(tables, owned);
 }
 
-/// The files of a module use each other without a circle. `mod.rs` is left out: it is the facade
-/// that declares and exports the others.
+/// The files of a module, and those of each folder in it, use each other without a circle. `mod.rs`
+/// is left out: it is the facade that declares and exports the others.
 #[test]
-fn the_files_of_a_module_form_no_circle() {
-    let mut files: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
-    for source in sources() {
-        let Some(part) = source.part() else { continue };
-        let used: BTreeSet<String> = source
-            .uses()
-            .iter()
-            .filter(|used| used.module() == Some(source.module()))
-            .filter_map(Use::part)
-            .filter(|other| *other != part && source::exists(source.module(), other))
-            .map(str::to_owned)
-            .collect();
-        let parts = files.entry(source.module().to_owned()).or_default();
-        parts.entry(part.to_owned()).or_default().extend(used);
+fn the_files_of_a_folder_form_no_circle() {
+    let sources = sources();
+    assert_none(&circles(&sources));
+}
+
+/// The parts of each folder that use each other in a circle.
+fn circles(sources: &[Source]) -> Vec<String> {
+    let mut folders: BTreeMap<String, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
+    for source in sources {
+        for (folder, part) in source.parts() {
+            let used = source.uses().iter().filter_map(|used| used.part_in(&folder));
+            let parts = folders.entry(folder.join("/")).or_default();
+            parts.entry(part).or_default().extend(used.filter(|other| *other != part));
+        }
     }
     let mut circles = Vec::new();
-    for (module, mut parts) in files {
+    for (folder, mut parts) in folders {
         // Parts that use no other part that is left are removed until only circles remain.
         loop {
-            let left: BTreeSet<String> = parts.keys().cloned().collect();
-            let before = parts.len();
+            let left: BTreeSet<&str> = parts.keys().copied().collect();
             parts.retain(|_, used| used.iter().any(|other| left.contains(other)));
-            if parts.len() == before {
+            if parts.len() == left.len() {
                 break;
             }
         }
         if !parts.is_empty() {
-            circles.push(format!("{module}: {parts:?}"));
+            circles.push(format!("{folder}: {parts:?}"));
         }
     }
-    assert_none(&circles);
+    circles
+}
+
+#[test]
+fn circles_in_nested_folders_are_found() {
+    let parse = |files: [(&str, &str); 2]| files.map(|(path, text)| Source::parse(path, text));
+    let counts = ("base/telemetry/counts.rs", "use super::{files::F, registry::R};");
+    let circle = circles(&parse([counts, ("base/telemetry/files.rs", "use super::counts::C;")]));
+    let found = r#"base/telemetry: {"counts": {"files", "registry"}, "files": {"counts"}}"#;
+    assert_eq!(circle, [found]);
+    let no_circle = parse([counts, ("base/telemetry/files.rs", "use super::registry::R;")]);
+    assert!(circles(&no_circle).is_empty());
 }
 
 /// Fields and variants need no docstring that repeats their name, so the lint `missing_docs`, which

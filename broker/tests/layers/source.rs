@@ -25,9 +25,13 @@ impl Use {
         self.0.get(index).map(String::as_str)
     }
 
-    /// The file or folder inside of the module.
-    pub(crate) fn part(&self) -> Option<&str> {
-        self.segment(1)
+    /// The file or folder that the path has in this folder; `None` if the path is elsewhere, or
+    /// names an item.
+    pub(crate) fn part_in(&self, folder: &[&str]) -> Option<&str> {
+        let is_below =
+            self.0.len() > folder.len() && self.0.iter().zip(folder).all(|(a, b)| a == b);
+        let part = self.segment(folder.len()).filter(|_| is_below)?;
+        exists(&folder.join("/"), part).then_some(part)
     }
 }
 
@@ -53,9 +57,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// Whether a module has a file or folder of this name.
-pub(crate) fn exists(module: &str, part: &str) -> bool {
-    let folder = root().join(module);
+/// Whether a module or a folder of it has a file or folder of this name.
+pub(crate) fn exists(folder: &str, part: &str) -> bool {
+    let folder = root().join(folder);
     folder.join(format!("{part}.rs")).is_file() || folder.join(part).is_dir()
 }
 
@@ -112,6 +116,14 @@ impl Source {
     pub(crate) fn part(&self) -> Option<&str> {
         let part = self.path.split('/').nth(1)?;
         Some(part.strip_suffix(".rs").unwrap_or(part)).filter(|part| *part != "mod")
+    }
+
+    /// The folders that contain the file, each with the file or folder in it that is or contains the
+    /// file. A folder's own `mod.rs` is no part of it.
+    pub(crate) fn parts(&self) -> Vec<(Vec<&str>, &str)> {
+        let segments: Vec<&str> = self.path.trim_end_matches(".rs").split('/').collect();
+        let parts = (1..segments.len()).map(|depth| (segments[..depth].to_vec(), segments[depth]));
+        parts.filter(|(_, part)| *part != "mod").collect()
     }
 
     /// Whether the file belongs to the HTTP face of its module, or is a face as a whole.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use tenant_shared::{DISTRIBUTION_NAME, is_dns_label};
 
-use crate::{cli::Shown, output::Format};
+use crate::{cli::OutputArgs, output::Format};
 
 /// Maximum time that a command waits for Llama Stack.
 const MAX_WAIT: Duration = Duration::from_hours(1);
@@ -45,7 +45,7 @@ pub(crate) struct InNamespace {
     #[command(flatten)]
     pub(crate) namespace: NamespaceFlag,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     arguments::{DeleteDistribution, InNamespace, InstallModels},
-    place::Place,
+    target::CommandTarget,
 };
 use crate::{
     error::{Error, Kind},
@@ -26,20 +26,21 @@ pub(super) fn install(
     world: &mut World,
 ) -> Result<(), Error> {
     let wait = options.wait.unwrap_or_default();
-    let place = Place::open_for(flags, &options.place.namespace, wait, world)?;
+    let target = CommandTarget::open_for(flags, &options.place.namespace, wait, world)?;
     let model = |name: &String| InstallModel { model_name: name.clone(), is_maas_model: false };
     let request = InstallDistributionRequest { models: options.models.iter().map(model).collect() };
     let installed =
-        runtime::block_on(place.broker.install_distribution(&place.namespace, &request))??;
+        runtime::block_on(target.broker.install_distribution(&target.namespace, &request))??;
     output::show(world, options.place.shown.output, &installed, |it| {
-        format!("LlamaStackDistribution {} created in {}\n", it.data.name, place.namespace)
+        format!("LlamaStackDistribution {} created in {}\n", it.data.name, target.namespace)
     })?;
     if options.wait.is_none() {
-        world.say(format!("to see its phase: kubectl tenant models status -n {}", place.namespace));
+        world
+            .say(format!("to see its phase: kubectl tenant models status -n {}", target.namespace));
         return Ok(());
     }
     let deadline = Instant::now() + wait;
-    runtime::block_on(wait_until_ready(&place, &installed.data.name, deadline, world))?
+    runtime::block_on(wait_until_ready(&target, &installed.data.name, deadline, world))?
 }
 
 /// The end of the wait for a phase.
@@ -74,7 +75,7 @@ fn progress(status: Option<&DistributionStatus>, name: &str) -> Progress {
 /// Polls until the distribution is ready, and reports each new phase. A broker that cannot answer
 /// for a moment is asked again.
 async fn wait_until_ready(
-    place: &Place,
+    target: &CommandTarget,
     name: &str,
     deadline: Instant,
     world: &World,
@@ -82,7 +83,7 @@ async fn wait_until_ready(
     let mut reported = String::new();
     loop {
         let mut pause = POLL_INTERVAL;
-        let seen = match place.broker.distribution_status(&place.namespace).await {
+        let seen = match target.broker.distribution_status(&target.namespace).await {
             Ok(answer) => match progress(answer.data.as_ref(), name) {
                 Progress::Ready => {
                     world.say(format!("{name}: Ready"));
@@ -106,7 +107,7 @@ async fn wait_until_ready(
                 format!(
                     "the cluster continues by itself: kubectl tenant models status -n {}; a pod that \
                      a quota refuses never starts: kubectl get events -n {0}",
-                    place.namespace
+                    target.namespace
                 ),
             ));
         }
@@ -120,7 +121,8 @@ pub(super) fn status(
     options: &InNamespace,
     world: &mut World,
 ) -> Result<(), Error> {
-    let Place { broker, namespace } = Place::open(flags, &options.namespace, world)?;
+    let CommandTarget { broker, namespace } =
+        CommandTarget::open(flags, &options.namespace, world)?;
     let found = runtime::block_on(broker.distribution_status(&namespace))??;
     output::show(world, options.shown.output, &found, |it| table(it.data.as_slice()))?;
     if found.data.is_none() {
@@ -148,7 +150,8 @@ pub(super) fn delete(
     options: &DeleteDistribution,
     world: &mut World,
 ) -> Result<(), Error> {
-    let Place { broker, namespace } = Place::open(flags, &options.place.namespace, world)?;
+    let CommandTarget { broker, namespace } =
+        CommandTarget::open(flags, &options.place.namespace, world)?;
     let deleted = runtime::block_on(broker.delete_distribution(&namespace, &options.name))??;
     output::show(world, options.place.shown.output, &deleted, |_| {
         format!("LlamaStackDistribution {} deleted in {namespace}\n", options.name)

@@ -5,7 +5,7 @@ use tenant_shared::AAModel;
 use super::{
     arguments::{ListFormat, ListModels, Models as Options, ModelsAction},
     distribution,
-    place::Place,
+    target::CommandTarget,
 };
 use crate::{error::Error, output, runtime, store::AccountFlags, world::World};
 
@@ -25,7 +25,8 @@ pub(crate) fn models(
 }
 
 fn list(flags: &AccountFlags, options: &ListModels, world: &mut World) -> Result<(), Error> {
-    let Place { broker, namespace } = Place::open(flags, &options.namespace, world)?;
+    let CommandTarget { broker, namespace } =
+        CommandTarget::open(flags, &options.namespace, world)?;
     let found = runtime::block_on(broker.models(&namespace))??;
     output::show(world, options.output.of_data(), &found, |it| match options.output {
         ListFormat::Name => names(&it.data),

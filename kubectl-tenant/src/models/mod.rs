@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `arguments` | flags and arguments of the commands |
 //! | `calls` | the calls of model services, and the errors of their failures |
-//! | `place` | the namespace and the broker of a command |
+//! | `target` | the namespace and the broker of a command |
 //! | `list` | the list of models |
 //! | `distribution` | the Llama Stack: install, wait, status, delete |
 
@@ -12,7 +12,7 @@ pub(crate) mod arguments;
 mod calls;
 mod distribution;
 mod list;
-mod place;
+mod target;
 
 pub(crate) use calls::message;
 pub(crate) use list::models;

@@ -8,7 +8,7 @@ use tenant_shared::{NamespacesOnDelete, is_dns_label};
 use super::why::ResourceTarget;
 use crate::{
     broker::Mode,
-    cli::{AuditReason, EntryFlags, Shown},
+    cli::{AuditReason, EntryFlags, OutputArgs},
 };
 
 #[derive(Debug, Args)]
@@ -17,13 +17,13 @@ pub(crate) struct Tenants {
     #[command(subcommand)]
     pub(crate) action: Option<TenantsAction>,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TenantsAction {
     /// List the tenants that name you (the default); for administrators all tenants
-    List(Shown),
+    List(OutputArgs),
     /// Show your roles in a tenant and who gives them, and what the broker could not carry out
     Get(NamedTenant),
     /// List the members of a tenant (owners and administrators)
@@ -48,7 +48,7 @@ pub(crate) struct NamedTenant {
     #[arg(value_parser = dns_label)]
     pub(crate) tenant: String,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 /// What a command does without writing.
@@ -111,7 +111,7 @@ pub(crate) struct CreateTenant {
     #[command(flatten)]
     pub(crate) reason: AuditReason,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -128,7 +128,7 @@ pub(crate) struct ApplyTenants {
     #[command(flatten)]
     pub(crate) reason: AuditReason,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -142,7 +142,7 @@ pub(crate) struct EditTenant {
     #[command(flatten)]
     pub(crate) reason: AuditReason,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -162,7 +162,7 @@ pub(crate) struct DeleteTenant {
     #[command(flatten)]
     pub(crate) reason: AuditReason,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -176,7 +176,7 @@ pub(crate) struct SuspendTenant {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub(crate) wait: u32,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -208,7 +208,7 @@ pub(crate) struct ListedNamespaces {
     #[arg(long, value_name = "NAME", value_parser = dns_label)]
     pub(crate) tenant: Option<String>,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -226,7 +226,7 @@ pub(crate) struct CreateNamespace {
     #[arg(long = "annotation", value_name = "KEY=VALUE", value_parser = key_and_value)]
     pub(crate) annotations: Vec<(String, String)>,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -298,7 +298,7 @@ pub(crate) struct MoveFlags {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub(crate) timeout: u32,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -317,7 +317,7 @@ pub(crate) struct UseTenant {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Why {
+pub(crate) struct WhyArgs {
     /// Verb of the request, such as get, list or create
     pub(crate) verb: String,
     /// Resource in the plural, such as pods, deployments.apps or secrets/NAME
@@ -333,7 +333,7 @@ pub(crate) struct Why {
     #[arg(long, value_name = "NAME", value_parser = dns_label)]
     pub(crate) tenant: Option<String>,
     #[command(flatten)]
-    pub(crate) shown: Shown,
+    pub(crate) shown: OutputArgs,
 }
 
 #[derive(Debug, Args)]

@@ -7,7 +7,8 @@ use super::{
     suspension, write,
 };
 use crate::{
-    account::Account, cli::Shown, error::Error, output, runtime, store::AccountFlags, world::World,
+    account::Account, cli::OutputArgs, error::Error, output, runtime, store::AccountFlags,
+    world::World,
 };
 
 /// Runs `tenants`.
@@ -30,7 +31,7 @@ pub(crate) fn tenants(
     }
 }
 
-fn list(flags: &AccountFlags, options: Shown, world: &mut World) -> Result<(), Error> {
+fn list(flags: &AccountFlags, options: OutputArgs, world: &mut World) -> Result<(), Error> {
     let account = Account::open(flags, world)?;
     let found = runtime::block_on(account.broker.tenants())??;
     output::show(world, options.output, &found, |it| table(&it.items))?;

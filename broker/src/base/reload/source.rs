@@ -1,4 +1,4 @@
-//! What is loaded from files.
+//! Values that are loaded from files, and the end of their validity.
 
 use std::error::Error;
 

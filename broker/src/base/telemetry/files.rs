@@ -6,11 +6,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
 };
 
-use super::{
-    counts::{register, register_seconds},
-    metrics::Metrics,
-    registry::Registrar,
-};
+use super::registry::{Registrar, register, register_seconds};
 
 /// Values of the label `outcome`: the contents came into use, or were refused.
 const OUTCOMES: [&str; 2] = ["ok", "refused"];
@@ -71,43 +67,37 @@ impl FileMetrics {
             ),
         }
     }
-}
 
-impl Metrics {
-    /// Counts an attempt to use changed files, which have the name of their setting.
-    pub fn file_reload(&self, file: &str, is_used: bool) {
-        let files = &self.0.files;
+    /// Counts an attempt to use changed files.
+    pub(super) fn reload(&self, file: &str, is_used: bool) {
         let [used, refused] = OUTCOMES;
         let outcome = if is_used { used } else { refused };
-        files.reloads.get_or_create(&ReloadLabels { file: file.to_owned(), outcome }).inc();
-        files.current.get_or_create(&labels(file)).set(is_used.into());
+        self.reloads.get_or_create(&ReloadLabels { file: file.to_owned(), outcome }).inc();
+        self.current.get_or_create(&labels(file)).set(is_used.into());
     }
 
-    /// Records when the contents of these files came into use. With the first contents the counters
-    /// start at 0.
-    pub fn file_loaded(&self, file: &str, at: Timestamp) {
-        let files = &self.0.files;
+    /// Records when the contents of files came into use.
+    pub(super) fn loaded(&self, file: &str, at: Timestamp) {
         for outcome in OUTCOMES {
-            drop(files.reloads.get_or_create(&ReloadLabels { file: file.to_owned(), outcome }));
+            drop(self.reloads.get_or_create(&ReloadLabels { file: file.to_owned(), outcome }));
         }
-        files.current.get_or_create(&labels(file)).set(1);
-        files.loaded_timestamp.get_or_create(&labels(file)).set(at.as_second());
+        self.current.get_or_create(&labels(file)).set(1);
+        self.loaded_timestamp.get_or_create(&labels(file)).set(at.as_second());
     }
 
-    /// Records when a poll of these files ended.
-    pub fn file_polled(&self, file: &str, at: Timestamp) {
-        self.0.files.polled_timestamp.get_or_create(&labels(file)).set(at.as_second());
+    /// Records when a poll of files ended.
+    pub(super) fn polled(&self, file: &str, at: Timestamp) {
+        self.polled_timestamp.get_or_create(&labels(file)).set(at.as_second());
     }
 
-    /// Sets the end of the certificate or token of these files; `None` if they have no end.
-    pub fn credential_expiry(&self, file: &str, at: Option<Timestamp>) {
-        let ends = &self.0.files.expiry_timestamp;
+    /// Sets the end of a certificate or token; `None` if it has no end.
+    pub(super) fn expiry(&self, file: &str, at: Option<Timestamp>) {
         match at {
             Some(at) => {
-                ends.get_or_create(&labels(file)).set(at.as_second());
+                self.expiry_timestamp.get_or_create(&labels(file)).set(at.as_second());
             }
             None => {
-                ends.remove(&labels(file));
+                self.expiry_timestamp.remove(&labels(file));
             }
         }
     }

@@ -6,10 +6,7 @@ use prometheus_client::{
     registry::Unit,
 };
 
-use super::{
-    counts::{CauseLabels, register},
-    registry::Registrar,
-};
+use super::registry::{CauseLabels, Registrar, register};
 
 /// Label of the kind of a request.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]

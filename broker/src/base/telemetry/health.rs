@@ -7,10 +7,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
 };
 
-use super::{
-    counts::{CauseLabels, register, register_seconds},
-    registry::Registrar,
-};
+use super::registry::{CauseLabels, Registrar, register, register_seconds};
 
 /// Label of a share of the database connections.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]

@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use tenant_shared::WorkspaceStatus;
 
 use super::{
-    counts::{
-        ActionLabels, AreaLabels, CallLabels, CauseLabels, DriftLabels, LimitLabels, OutcomeLabels,
-        RequestLabels, RoleLabels, StepLabels, SweepLabels,
-    },
+    counts::{CallLabels, RoleLabels},
     metrics::{AREAS, METHODS, Metrics, SweepOutcome},
+    registry::{CauseLabels, OutcomeLabels},
+    requests::{ActionLabels, AreaLabels, LimitLabels, RequestLabels},
     status_label::StatusLabel,
+    workspaces::{DriftLabels, StepLabels, SweepLabels},
 };
 
 /// Statuses of workspaces that the sweep works on.
@@ -69,34 +69,39 @@ impl Metrics {
         let counts = &self.0;
         for &action in &values.actions {
             for &outcome in &values.action_outcomes {
-                drop(counts.actions.get_or_create(&ActionLabels { action, outcome }));
+                drop(counts.requests.actions.get_or_create(&ActionLabels { action, outcome }));
             }
         }
         for &outcome in &values.token_outcomes {
-            drop(counts.token_requests.get_or_create(&OutcomeLabels { outcome }));
+            drop(counts.requests.token_requests.get_or_create(&OutcomeLabels { outcome }));
         }
         for &step in &values.suspension_steps {
             for &cause in &values.suspension_causes {
-                drop(counts.suspension_failures.get_or_create(&StepLabels { step, cause }));
+                drop(
+                    counts
+                        .workspaces
+                        .suspension_failures
+                        .get_or_create(&StepLabels { step, cause }),
+                );
             }
         }
         for status in SWEPT {
             for outcome in SweepOutcome::ALL {
                 let labels = SweepLabels { status: status.as_str(), outcome: outcome.as_str() };
-                drop(counts.sweep_attempts.get_or_create(&labels));
+                drop(counts.workspaces.sweep_attempts.get_or_create(&labels));
             }
         }
         for outcome in ["done", "failed"] {
-            drop(counts.drift_rounds.get_or_create(&OutcomeLabels { outcome }));
+            drop(counts.workspaces.drift_rounds.get_or_create(&OutcomeLabels { outcome }));
         }
         for &outcome in &values.tenant_outcomes {
-            drop(counts.tenant_reconciles.get_or_create(&OutcomeLabels { outcome }));
+            drop(counts.tenants.reconciles.get_or_create(&OutcomeLabels { outcome }));
         }
         for &limit in &values.gateway_limits {
-            drop(counts.throttled.get_or_create(&LimitLabels { limit }));
+            drop(counts.requests.throttled.get_or_create(&LimitLabels { limit }));
         }
         for &limit in &values.unauthenticated_limits {
-            drop(counts.unauthenticated_refused.get_or_create(&LimitLabels { limit }));
+            drop(counts.requests.unauthenticated_refused.get_or_create(&LimitLabels { limit }));
         }
         for &kind in &values.gateway_kinds {
             self.set_gateway_in_flight(kind, 0);
@@ -124,10 +129,10 @@ impl Metrics {
         let counts = &self.0;
         self.export_zeros(values, Timestamp::UNIX_EPOCH);
         for (area, _) in AREAS {
-            drop(counts.request_seconds.get_or_create(&AreaLabels { area }));
+            drop(counts.requests.seconds.get_or_create(&AreaLabels { area }));
             for method in METHODS {
                 let labels = RequestLabels { method, area, status: StatusLabel::new(200) };
-                drop(counts.requests.get_or_create(&labels));
+                drop(counts.requests.answered.get_or_create(&labels));
             }
         }
         for status in WorkspaceStatus::ALL {
@@ -136,9 +141,9 @@ impl Metrics {
         for &kind in &values.drift_kinds {
             for &what in &values.drift_differences {
                 let labels = DriftLabels { kind: kind.to_owned(), what: what.to_owned() };
-                drop(counts.drift.get_or_create(&labels));
-                drop(counts.drift_repaired.get_or_create(&labels));
-                drop(counts.drift_open.get_or_create(&labels));
+                drop(counts.workspaces.drift.get_or_create(&labels));
+                drop(counts.workspaces.drift_repaired.get_or_create(&labels));
+                drop(counts.workspaces.drift_open.get_or_create(&labels));
             }
         }
         for leads_out in ["yes", "unknown"] {

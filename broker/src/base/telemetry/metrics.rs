@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use tenant_shared::WorkspaceStatus;
 
 use super::{
-    counts::{
-        ActionLabels, AreaLabels, CallLabels, CauseLabels, Counts, DriftLabels, LimitLabels,
-        OutcomeLabels, RequestLabels, RoleLabels, StatusLabels, StepLabels, SweepLabels,
-    },
+    counts::{CallLabels, Counts, RoleLabels},
     gateway::KindLabels,
     health::{ConnectionLabels, ShareLabels},
+    registry::{CauseLabels, OutcomeLabels},
+    requests::{ActionLabels, AreaLabels, LimitLabels, RequestLabels},
     status_label::StatusLabel,
+    workspaces::{DriftLabels, StatusLabels, StepLabels, SweepLabels},
 };
 
 /// Values of the label `method`: the methods of HTTP that the broker serves, and all others.
@@ -71,79 +71,79 @@ impl Metrics {
         let area = area(path);
         let status = StatusLabel::new(status);
         let labels = RequestLabels { method: method_label(method), area, status };
-        self.0.requests.get_or_create(&labels).inc();
-        self.0.request_seconds.get_or_create(&AreaLabels { area }).observe(seconds);
+        self.0.requests.answered.get_or_create(&labels).inc();
+        self.0.requests.seconds.get_or_create(&AreaLabels { area }).observe(seconds);
     }
 
     /// Counts an audited action.
     pub fn action(&self, action: &'static str, outcome: &'static str) {
-        self.0.actions.get_or_create(&ActionLabels { action, outcome }).inc();
+        self.0.requests.actions.get_or_create(&ActionLabels { action, outcome }).inc();
     }
 
     /// Records the duration of an answered TokenRequest.
     pub fn token_request(&self, seconds: f64) {
-        self.0.token_request_seconds.observe(seconds);
+        self.0.requests.token_request_seconds.observe(seconds);
     }
 
     /// Counts a TokenRequest with its outcome.
     pub fn token_request_ended(&self, outcome: &'static str) {
-        self.0.token_requests.get_or_create(&OutcomeLabels { outcome }).inc();
+        self.0.requests.token_requests.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
     /// Sets the number of workspaces in a status, and how long the oldest has been in it.
     pub fn set_workspaces(&self, status: WorkspaceStatus, count: i64, oldest_seconds: i64) {
         let labels = StatusLabels { status: status.as_str() };
-        self.0.workspaces.get_or_create(&labels).set(count);
-        self.0.oldest_seconds.get_or_create(&labels).set(oldest_seconds);
+        self.0.workspaces.by_status.get_or_create(&labels).set(count);
+        self.0.workspaces.oldest_seconds.get_or_create(&labels).set(oldest_seconds);
     }
 
     /// Counts an attempt of the sweep on a workspace in this status.
     pub fn sweep_attempt(&self, status: WorkspaceStatus, outcome: SweepOutcome) {
         let labels = SweepLabels { status: status.as_str(), outcome: outcome.as_str() };
-        self.0.sweep_attempts.get_or_create(&labels).inc();
+        self.0.workspaces.sweep_attempts.get_or_create(&labels).inc();
     }
 
     /// Counts a failed step of a suspension.
     pub fn suspension_step_failed(&self, step: &'static str, cause: &'static str) {
-        self.0.suspension_failures.get_or_create(&StepLabels { step, cause }).inc();
+        self.0.workspaces.suspension_failures.get_or_create(&StepLabels { step, cause }).inc();
     }
 
     /// Counts a new difference.
     pub fn drift_found(&self, kind: &str, what: &str) {
         let labels = DriftLabels { kind: kind.to_owned(), what: what.to_owned() };
-        self.0.drift.get_or_create(&labels).inc();
+        self.0.workspaces.drift.get_or_create(&labels).inc();
     }
 
     /// Counts a repaired difference.
     pub fn drift_repaired(&self, kind: &str, what: &str) {
         let labels = DriftLabels { kind: kind.to_owned(), what: what.to_owned() };
-        self.0.drift_repaired.get_or_create(&labels).inc();
+        self.0.workspaces.drift_repaired.get_or_create(&labels).inc();
     }
 
     /// Sets the current differences: kind, difference, and number of workspaces.
     pub fn set_open_drift(&self, counts: &[(String, String, i64)]) {
-        self.0.drift_open.clear();
+        self.0.workspaces.drift_open.clear();
         for (kind, what, count) in counts {
             let labels = DriftLabels { kind: kind.clone(), what: what.clone() };
-            self.0.drift_open.get_or_create(&labels).set(*count);
+            self.0.workspaces.drift_open.get_or_create(&labels).set(*count);
         }
     }
 
     /// Counts a round over the objects of all workspaces.
     pub fn drift_round(&self, done: bool) {
         let outcome = if done { "done" } else { "failed" };
-        self.0.drift_rounds.get_or_create(&OutcomeLabels { outcome }).inc();
+        self.0.workspaces.drift_rounds.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
     /// Counts a run on a tenant with the time that it took.
     pub fn tenant_reconciled(&self, outcome: &'static str, took: Duration) {
-        self.0.tenant_reconciles.get_or_create(&OutcomeLabels { outcome }).inc();
-        self.0.tenant_reconcile_seconds.observe(took.as_secs_f64());
+        self.0.tenants.reconciles.get_or_create(&OutcomeLabels { outcome }).inc();
+        self.0.tenants.reconcile_seconds.observe(took.as_secs_f64());
     }
 
     /// Sets the number of tenants that wait for a run or are in it.
     pub fn set_tenant_queue(&self, length: usize) {
-        self.0.tenant_queue_length.set(i64::try_from(length).unwrap_or(i64::MAX));
+        self.0.tenants.queue_length.set(i64::try_from(length).unwrap_or(i64::MAX));
     }
 
     /// Counts a call of model services to the API server.
@@ -158,13 +158,13 @@ impl Metrics {
 
     /// Counts a request that the gateway refused.
     pub fn throttled(&self, limit: &'static str) {
-        self.0.throttled.get_or_create(&LimitLabels { limit }).inc();
+        self.0.requests.throttled.get_or_create(&LimitLabels { limit }).inc();
     }
 
     /// Counts a request that a limit on unauthenticated requests refused, or a connection that the
     /// limit of its address refused.
     pub fn unauthenticated_refused(&self, limit: &'static str) {
-        self.0.unauthenticated_refused.get_or_create(&LimitLabels { limit }).inc();
+        self.0.requests.unauthenticated_refused.get_or_create(&LimitLabels { limit }).inc();
     }
 
     /// Sets whether the admission policies were in force at the last check.
@@ -248,6 +248,27 @@ impl Metrics {
             health.database_connections.get_or_create(&labels).set(count.into());
         }
         health.database_max_connections.get_or_create(&ShareLabels { share }).set(limit.into());
+    }
+
+    /// Counts an attempt to use changed files, which have the name of their setting.
+    pub fn file_reload(&self, file: &str, is_used: bool) {
+        self.0.files.reload(file, is_used);
+    }
+
+    /// Records when the contents of these files came into use. With the first contents the counters
+    /// start at 0.
+    pub fn file_loaded(&self, file: &str, at: Timestamp) {
+        self.0.files.loaded(file, at);
+    }
+
+    /// Records when a poll of these files ended.
+    pub fn file_polled(&self, file: &str, at: Timestamp) {
+        self.0.files.polled(file, at);
+    }
+
+    /// Sets the end of the certificate or token of these files; `None` if they have no end.
+    pub fn credential_expiry(&self, file: &str, at: Option<Timestamp>) {
+        self.0.files.expiry(file, at);
     }
 
     /// Renders all metrics in the `OpenMetrics` text format.

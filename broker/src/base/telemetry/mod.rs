@@ -14,7 +14,10 @@ mod metrics;
 mod process;
 mod reference;
 mod registry;
+mod requests;
 mod status_label;
+mod tenants;
+mod workspaces;
 
 pub use self::{
     label_values::LabelValues,

@@ -2,10 +2,25 @@
 
 use prometheus_client::{
     collector::Collector,
-    encoding::text::{encode_eof, encode_registry},
+    encoding::{
+        EncodeLabelSet,
+        text::{encode_eof, encode_registry},
+    },
     metrics::{MetricType, TypedMetric},
     registry::{Metric, Registry, Unit},
 };
+
+/// Labels of an outcome.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct OutcomeLabels {
+    pub(super) outcome: &'static str,
+}
+
+/// Label of the cause of a failure.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct CauseLabels {
+    pub(super) cause: &'static str,
+}
 
 /// A registered metric.
 #[derive(Debug)]
@@ -85,6 +100,28 @@ impl Registrar {
     pub(super) fn add_collector(&mut self, collector: impl Collector) {
         self.registry.register_collector(Box::new(collector));
     }
+}
+
+/// Registers a new metric with this name, without the prefix, and this help text.
+pub(super) fn register<M: Metric + TypedMetric + Clone + Default>(
+    registry: &mut Registrar,
+    name: &str,
+    help: &str,
+) -> M {
+    let metric = M::default();
+    registry.add(name, help, None, metric.clone());
+    metric
+}
+
+/// Registers this metric like [`register`], with the unit seconds.
+pub(super) fn register_seconds<M: Metric + TypedMetric + Clone>(
+    registry: &mut Registrar,
+    name: &str,
+    help: &str,
+    metric: M,
+) -> M {
+    registry.add(name, help, Some(Unit::Seconds), metric.clone());
+    metric
 }
 
 /// All registries, in the order of `/metrics`.

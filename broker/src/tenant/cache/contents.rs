@@ -22,12 +22,12 @@ pub(super) enum Feed {
     Tenants(ApiGroup),
 }
 
-/// What the cache has.
+/// The data of the cache.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// All objects with the name of a tenant.
     objects: BTreeMap<TenantName, BTreeMap<ApiGroup, TenantObject>>,
-    /// Of each name the object that counts, if it keeps the rules of the definition.
+    /// The object of each name that counts, if it keeps the rules of the definition.
     tenants: BTreeMap<TenantName, Arc<CachedTenant>>,
     /// The users whom `tenants` name.
     users: Index,

@@ -9,9 +9,7 @@ use crate::on_engine;
 /// A namespace whose tenant was closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// Name of the namespace.
     pub namespace: String,
-    /// Identifier of the tenant.
     pub tenant_id: Uuid,
     /// Name that the tenant had, which is the value of the label.
     pub tenant: String,

@@ -17,8 +17,8 @@ impl List {
     /// List tenants
     ///
     /// The tenants that name the caller as an owner or in a binding, and those that the caller is a
-    /// member of; for an administrator all. Whoever is not a member yet has no `workspace`, and
-    /// becomes one by `joinTenant`. 404 if the broker has no tenants.
+    /// member of; for an administrator all. `workspace` is missing until the caller becomes a
+    /// member with `joinTenant`. 404 if the broker has no tenants.
     #[oai(path = "/", method = "get", operation_id = "listTenants")]
     async fn list(&self, caller: AuthenticatedForWorkspace) -> Result<Json<TenantList>, ApiError> {
         let items = self.tenants.enabled()?.list(&caller.0).await?;

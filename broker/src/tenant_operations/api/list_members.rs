@@ -26,6 +26,7 @@ impl ListMembers {
         name: Path<String>,
     ) -> Result<Json<TenantMemberList>, ApiError> {
         let (tenants, name) = self.tenants.with_name(&name.0)?;
-        Ok(Json(tenants.members(&caller.0, &name).await?))
+        let permit = tenants.authorize_members(&caller.0, &name).await?;
+        Ok(Json(tenants.members(&permit).await?))
     }
 }

@@ -26,6 +26,7 @@ impl ListNamespaces {
         name: Path<String>,
     ) -> Result<Json<TenantNamespaceList>, ApiError> {
         let (tenants, name) = self.tenants.with_name(&name.0)?;
-        Ok(Json(tenants.namespaces(&caller.0, &name).await?))
+        let permit = tenants.authorize_read(&caller.0, &name).await?;
+        Ok(Json(tenants.namespaces(&permit).await?))
     }
 }

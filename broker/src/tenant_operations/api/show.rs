@@ -27,6 +27,7 @@ impl Show {
         name: Path<String>,
     ) -> Result<Json<TenantInfo>, ApiError> {
         let (tenants, name) = self.tenants.with_name(&name.0)?;
-        Ok(Json(tenants.show(&caller.0, &name).await?))
+        let permit = tenants.authorize_read(&caller.0, &name).await?;
+        Ok(Json(tenants.show(&permit).await?))
     }
 }

@@ -4,7 +4,7 @@ use tenant_shared::WorkspaceStatus;
 
 use crate::{
     cluster::{Cluster, HomeState, Object},
-    workspace::{WorkspaceError, WorkspaceRow, Workspaces, objects, store::MadeUids},
+    workspace::{WorkspaceError, WorkspaceRow, Workspaces, objects, store::ObjectUids},
 };
 
 impl Workspaces {
@@ -16,7 +16,7 @@ impl Workspaces {
     pub(in crate::workspace) async fn create_member_account(
         &self,
         workspace: &WorkspaceRow,
-    ) -> Result<MadeUids, WorkspaceError> {
+    ) -> Result<ObjectUids, WorkspaceError> {
         let cluster = self.cluster_of(workspace)?;
         let namespace = require_home(cluster, workspace).await?;
         let account = Object::ServiceAccount(Box::new(objects::account_of(workspace)));
@@ -28,7 +28,7 @@ impl Workspaces {
         tracing::debug!(
             workspace = %workspace.id, kind = made.kind, created = made.created, "object exists"
         );
-        Ok(MadeUids { namespace, service_account: made.uid })
+        Ok(ObjectUids { namespace, service_account: made.uid })
     }
 }
 

@@ -38,10 +38,15 @@ pub struct MembershipRequest {
 }
 
 impl Resource for MembershipRequest {
-    /// That of the tenant. No session is restricted to a tenant, so those of machines get no
-    /// permit.
+    type Id = Uuid;
+
+    /// That of the tenant.
     fn id(&self) -> Uuid {
         self.tenant.id
+    }
+
+    fn workspace(&self) -> Option<Uuid> {
+        None
     }
 
     fn grants(&self) -> Grants {

@@ -16,7 +16,7 @@ use crate::{
     workspace::{
         WorkspaceError, WorkspaceRow, Workspaces,
         state::Event,
-        store::{self, MadeUids, work},
+        store::{self, ObjectUids, work},
     },
 };
 
@@ -74,7 +74,7 @@ impl World {
     async fn member(&self, tenant: &TenantRow, user: Uuid) -> Uuid {
         let id = self.begin_join(tenant, user).await.unwrap().id;
         self.advance(id, Event::ObjectsExist).await;
-        let made = MadeUids { namespace: "ns-1".to_owned(), service_account: SA_UID.to_owned() };
+        let made = ObjectUids { namespace: "ns-1".to_owned(), service_account: SA_UID.to_owned() };
         let mut tx = self.storage.db.begin().await.unwrap();
         store::set_uids(&mut tx, id, &made).await.unwrap();
         tx.commit().await.unwrap();

@@ -181,7 +181,7 @@ pub(super) async fn replace_lost_service_account(
 
 /// Uids of the objects that were created for a workspace.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MadeUids {
+pub(super) struct ObjectUids {
     pub(super) namespace: String,
     pub(super) service_account: String,
 }
@@ -192,7 +192,7 @@ UPDATE workspaces SET k8s_namespace_uid = $1, k8s_sa_uid = $2, retired_sa_uid = 
 WHERE id = $3";
 
 /// Stores the uids of the namespace and of the ServiceAccount that tokens are requested for.
-pub(super) async fn set_uids(tx: &mut Tx, id: Uuid, made: &MadeUids) -> sqlx::Result<()> {
+pub(super) async fn set_uids(tx: &mut Tx, id: Uuid, made: &ObjectUids) -> sqlx::Result<()> {
     on_engine!(tx.connection(), c => sqlx::query(SET_UIDS)
         .bind(&made.namespace).bind(&made.service_account).bind(id).execute(c).await.map(drop))
 }

@@ -68,8 +68,14 @@ impl WorkspaceStatusRow {
 }
 
 impl Resource for WorkspaceRow {
+    type Id = Uuid;
+
     fn id(&self) -> Uuid {
         self.id
+    }
+
+    fn workspace(&self) -> Option<Uuid> {
+        Some(self.id)
     }
 
     fn grants(&self) -> Grants {

@@ -397,6 +397,6 @@ async fn a_suspension_ends_a_rotation(on: On) {
     assert!(!row.is_rotating() && row.issues_with("sa-3"));
 }
 
-fn made(service_account: &str) -> MadeUids {
-    MadeUids { namespace: "ns".to_owned(), service_account: service_account.to_owned() }
+fn made(service_account: &str) -> ObjectUids {
+    ObjectUids { namespace: "ns".to_owned(), service_account: service_account.to_owned() }
 }

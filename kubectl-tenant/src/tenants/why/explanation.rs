@@ -5,7 +5,7 @@ use serde_json::Value;
 use tenant_shared::{TenantInfo, TenantRole};
 
 use super::{
-    super::{arguments::Why, list},
+    super::{arguments::WhyArgs, list},
     reason,
 };
 use crate::output;
@@ -41,7 +41,7 @@ pub(super) struct Explanation {
 
 impl Explanation {
     /// Explains a request by the status of its `SelfSubjectAccessReview`.
-    pub(super) fn new(options: &Why, tenant: TenantInfo, status: &Value) -> Self {
+    pub(super) fn new(options: &WhyArgs, tenant: TenantInfo, status: &Value) -> Self {
         let reason = status["reason"].as_str().unwrap_or_default();
         let allowed = status["allowed"] == true;
         let binding = if allowed { reason::parse(reason) } else { None };
@@ -137,16 +137,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::Shown;
+    use crate::cli::OutputArgs;
 
     fn explain(target: &str, status: &Value) -> Explanation {
-        let options = Why {
+        let options = WhyArgs {
             verb: "get".to_owned(),
             target: target.parse().unwrap(),
             namespace: "solar-a".to_owned(),
             subresource: None,
             tenant: None,
-            shown: Shown { output: output::Format::Table },
+            shown: OutputArgs { output: output::Format::Table },
         };
         let tenant = TenantInfo {
             name: "solar".to_owned(),

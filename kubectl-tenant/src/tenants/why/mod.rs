@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub(crate) use target::ResourceTarget;
 
 use self::explanation::Explanation;
-use super::{arguments::Why, choose, membership};
+use super::{arguments::WhyArgs, choose, membership};
 use crate::{
     account::Account,
     broker::{Broker, json_body},
@@ -25,7 +25,7 @@ use crate::{
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// Runs `why`.
-pub(crate) fn why(flags: &AccountFlags, options: &Why, world: &mut World) -> Result<(), Error> {
+pub(crate) fn why(flags: &AccountFlags, options: &WhyArgs, world: &mut World) -> Result<(), Error> {
     let account = Account::open(flags, world)?;
     let broker = &account.broker;
     let explanation = runtime::block_on(async {
@@ -39,7 +39,7 @@ pub(crate) fn why(flags: &AccountFlags, options: &Why, world: &mut World) -> Res
 }
 
 /// Sends a `SelfSubjectAccessReview` for the request, and returns its status.
-async fn review(broker: &Broker, cluster: &str, options: &Why) -> Result<Value, Error> {
+async fn review(broker: &Broker, cluster: &str, options: &WhyArgs) -> Result<Value, Error> {
     let target = &options.target;
     let body = json_body(&json!({
         "apiVersion": "authorization.k8s.io/v1",

@@ -25,7 +25,7 @@ const HEAD: &str = "\
 ";
 
 /// How an edit ended.
-enum Outcome {
+enum EditOutcome {
     Written(Box<TenantWrite>),
     /// The person changed nothing.
     Cancelled,
@@ -41,12 +41,12 @@ pub(in crate::tenants) fn edit(
     let object = runtime::block_on(account.broker.tenant_spec(&options.tenant))??;
     let file = EditedFile::new(&object.name)?;
     match edit_until_accepted(&account.broker, &object, &file, options, world) {
-        Ok(Outcome::Written(write)) => {
+        Ok(EditOutcome::Written(write)) => {
             output::show(world, options.shown.output, &*write, report::line)?;
             report::details(&write, world);
             Ok(())
         }
-        Ok(Outcome::Cancelled) => {
+        Ok(EditOutcome::Cancelled) => {
             world.say("Edit cancelled, no changes made.");
             Ok(())
         }
@@ -65,7 +65,7 @@ fn edit_until_accepted(
     file: &EditedFile,
     options: &EditTenant,
     world: &World,
-) -> Result<Outcome, Error> {
+) -> Result<EditOutcome, Error> {
     let mut body = manifest::print(&object.name, &object.spec)?;
     let mut refused: Option<Error> = None;
     loop {
@@ -77,9 +77,9 @@ fn edit_until_accepted(
             return Err(error);
         }
         let result = parse(&saved, object).and_then(|edited| match edited {
-            None => Ok(Outcome::Cancelled),
-            Some(manifest) if manifest.spec == object.spec => Ok(Outcome::Cancelled),
-            Some(manifest) => send(broker, object, manifest, options).map(Outcome::Written),
+            None => Ok(EditOutcome::Cancelled),
+            Some(manifest) if manifest.spec == object.spec => Ok(EditOutcome::Cancelled),
+            Some(manifest) => send(broker, object, manifest, options).map(EditOutcome::Written),
         });
         match result {
             Err(error) if may_be_corrected(&error) => refused = Some(error),

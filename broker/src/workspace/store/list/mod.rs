@@ -23,8 +23,14 @@ pub(in crate::workspace) struct ListedWorkspace {
 }
 
 impl Resource for ListedWorkspace {
+    type Id = Uuid;
+
     fn id(&self) -> Uuid {
         self.workspace.id()
+    }
+
+    fn workspace(&self) -> Option<Uuid> {
+        self.workspace.workspace()
     }
 
     fn grants(&self) -> Grants {

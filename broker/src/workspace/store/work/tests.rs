@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{
     super::{
-        MadeUids, advance, by_id, drift, replace_lost_service_account, retire_service_account,
+        ObjectUids, advance, by_id, drift, replace_lost_service_account, retire_service_account,
         set_uids,
     },
     *,
@@ -263,7 +263,7 @@ async fn a_new_service_account_replaces_only_the_recorded_one(on: On) {
     set_uids(
         &mut tx,
         id,
-        &MadeUids { namespace: "ns".to_owned(), service_account: "first".to_owned() },
+        &ObjectUids { namespace: "ns".to_owned(), service_account: "first".to_owned() },
     )
     .await
     .unwrap();

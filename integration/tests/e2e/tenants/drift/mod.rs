@@ -148,7 +148,7 @@ async fn what_an_administrator_changes_is_undone_or_reported_and_on_record() {
     bindings_of_a_namespace_come_back(&fixture).await;
     limits_of_a_namespace_come_back(&fixture).await;
     a_namespace_is_restored_or_reported(&fixture).await;
-    a_namespace_without_its_label_is_let_go_without_rights(&fixture).await;
+    a_namespace_without_its_label_is_released_without_rights(&fixture).await;
     the_status_is_restored(&fixture).await;
     bindings_and_accounts_of_the_home_come_back(&fixture).await;
     the_home_is_reported_or_made_again(&fixture).await;
@@ -262,7 +262,7 @@ async fn a_namespace_is_restored_or_reported(fixture: &Fixture) {
 }
 
 /// The broker's bindings in it end, and those of others stay. With the label it is the tenant's again.
-async fn a_namespace_without_its_label_is_let_go_without_rights(fixture: &Fixture) {
+async fn a_namespace_without_its_label_is_released_without_rights(fixture: &Fixture) {
     let second = "solar-second";
     create_namespace(&fixture.admin, second).await;
     fixture.until_bound(second, "view", &["developers"]).await;
@@ -272,7 +272,7 @@ async fn a_namespace_without_its_label_is_let_go_without_rights(fixture: &Fixtur
         fixture.until_gone("rolebinding", &format!("tenant-solar-{role}"), second).await;
     }
     let row = format!(
-        "Namespace {second} of tenant solar has its label no longer, so it is let go without rights"
+        "Namespace {second} of tenant solar has its label no longer, so it is released without rights"
     );
     fixture.until_action("DriftFound", |recorded| recorded == row).await;
     until_status(&fixture.world, |it| it["state"] == "Active" && it["size"] == 1).await;

@@ -11,7 +11,7 @@ use crate::{
 
 /// The objects of a resource that a caller may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct VisibleObjects {
     resource: OwnResource,
     /// The tenants that give the right, by name.
     tenants: Vec<TenantName>,
@@ -19,7 +19,7 @@ pub(super) struct Shown {
     node_selectors: BTreeSet<RequiredLabels>,
 }
 
-impl Shown {
+impl VisibleObjects {
     /// No object of a resource.
     #[cfg(test)]
     pub(super) fn nothing(resource: OwnResource) -> Self {
@@ -62,10 +62,10 @@ impl Shown {
 impl Principal {
     /// The objects of a resource that the caller may see: by the tenants in which they have rights,
     /// or that grant the list, and an active membership, so that a suspension ends reads too.
-    pub(super) fn shown(&self, cluster: &str, resource: OwnResource) -> Shown {
+    pub(super) fn shown(&self, cluster: &str, resource: OwnResource) -> VisibleObjects {
         let is_active = |tenant: &&TenantName| self.is_active_member(cluster, tenant);
         match resource {
-            OwnResource::Namespaces => Shown {
+            OwnResource::Namespaces => VisibleObjects {
                 resource,
                 tenants: self.tenants().iter().filter(is_active).cloned().collect(),
                 node_selectors: BTreeSet::new(),
@@ -73,8 +73,11 @@ impl Principal {
             OwnResource::ClusterList(list) => {
                 let grants = self.list_grants().iter();
                 let grants = grants.filter(|it| it.lists.contains(&list) && is_active(&&it.tenant));
-                let mut shown =
-                    Shown { resource, tenants: Vec::new(), node_selectors: BTreeSet::new() };
+                let mut shown = VisibleObjects {
+                    resource,
+                    tenants: Vec::new(),
+                    node_selectors: BTreeSet::new(),
+                };
                 for grant in grants {
                     shown.tenants.push(grant.tenant.clone());
                     if list == ClusterList::Nodes {

@@ -10,13 +10,13 @@ use crate::{
     world::World,
 };
 
-/// Where a command for models acts.
-pub(super) struct Place {
+/// The broker and the namespace of a command for models.
+pub(super) struct CommandTarget {
     pub(super) broker: Broker,
     pub(super) namespace: String,
 }
 
-impl Place {
+impl CommandTarget {
     /// Opens the account, and finds the namespace of the person's workspace if none is named.
     pub(super) fn open(
         flags: &AccountFlags,

@@ -1,0 +1,41 @@
+//! Counts of the controller of Tenants.
+
+use prometheus_client::metrics::{
+    counter::Counter,
+    family::Family,
+    gauge::Gauge,
+    histogram::{Histogram, exponential_buckets},
+};
+
+use super::registry::{OutcomeLabels, Registrar, register, register_seconds};
+
+#[derive(Debug)]
+pub(super) struct TenantCounts {
+    pub(super) reconciles: Family<OutcomeLabels, Counter>,
+    pub(super) reconcile_seconds: Histogram,
+    pub(super) queue_length: Gauge,
+}
+
+impl TenantCounts {
+    /// Registers the metrics.
+    pub(super) fn new(registry: &mut Registrar) -> Self {
+        Self {
+            reconciles: register(
+                registry,
+                "tenant_reconciles",
+                "Runs of this broker that compared a tenant with its desired state",
+            ),
+            reconcile_seconds: register_seconds(
+                registry,
+                "tenant_reconcile_duration",
+                "Time of such a run",
+                Histogram::new(exponential_buckets(0.002, 2.0, 16)),
+            ),
+            queue_length: register(
+                registry,
+                "tenant_queue_length",
+                "Tenants that wait for such a run, or for another one after a failure",
+            ),
+        }
+    }
+}
