@@ -266,6 +266,51 @@ mod tests {
         }
     }
 
+    /// A tenant as a person sees it.
+    struct TestTenant {
+        user: Uuid,
+        is_owner: bool,
+        is_member: bool,
+    }
+
+    impl Resource for TestTenant {
+        type Id = &'static str;
+
+        fn id(&self) -> &'static str {
+            "solar"
+        }
+
+        fn workspace(&self) -> Option<Uuid> {
+            None
+        }
+
+        fn grants(&self) -> Grants {
+            Grants::of_person(self.user, self.is_owner, self.is_member)
+        }
+    }
+
+    #[test]
+    fn tenants_have_rules_for_owners_members_and_administrators() {
+        let clock = Clock::manual("2026-01-02T03:04:05Z".parse().unwrap());
+        let (user, other) = (clock.random_id(), clock.random_id());
+        let of = |role, grantee, is_owner, is_member| {
+            let caller = Caller::for_tests(&clock, user, role);
+            let tenant = || TestTenant { user: grantee, is_owner, is_member };
+            [
+                authorize::<ReadTenant, _>(&caller, tenant()).err(),
+                authorize::<ListTenantMembers, _>(&caller, tenant()).err(),
+                authorize::<CreateNamespace, _>(&caller, tenant()).err(),
+            ]
+        };
+        let (hidden, not_owner) =
+            (Some(AccessError::WorkspaceNotFound), Some(AccessError::NotOwner));
+        assert_eq!(of(Role::User, user, true, true), [None; 3]);
+        assert_eq!(of(Role::User, user, false, true), [None, not_owner, not_owner]);
+        assert_eq!(of(Role::User, user, false, false), [hidden; 3]);
+        assert_eq!(of(Role::User, other, true, true), [hidden; 3], "grants of somebody else");
+        assert_eq!(of(Role::Admin, user, false, false), [None, None, not_owner]);
+    }
+
     #[test]
     fn each_decision_writes_one_debug_line() {
         let clock = Clock::manual("2026-01-02T03:04:05Z".parse().unwrap());

@@ -1,12 +1,15 @@
 //! Fixtures for tests of the gateway, and tests of its background tasks.
 
+use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::StatusCode;
+use http_body_util::{BodyExt as _, Full};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tenant_shared::WorkspaceStatus;
 use uuid::Uuid;
 
 use super::{
-    in_flight::{End, InFlightRequest},
+    in_flight::{Download, End, InFlightRequest},
     limiter::UsageMeter,
     streams::StreamInfo,
     usage::Verb,
@@ -17,7 +20,7 @@ use crate::{
     credential::{self, Ledger, TokenCache},
     identity::BrowserSessions,
     on_engine,
-    testing::{On, SA_UID, Storage},
+    testing::{Log, On, SA_UID, Storage},
     tier::GatewayLimits,
     workspace::notification_channel,
 };
@@ -165,4 +168,25 @@ async fn the_stop_stores_the_usage_of_the_streams_that_it_closes() {
     closed.await.unwrap();
     let stored = storage.number("SELECT COALESCE(SUM(stream_ms), 0) FROM gateway_usage").await;
     assert!(stored >= 50, "{stored} ms are stored");
+}
+
+#[tokio::test]
+async fn a_response_that_is_not_read_completely_ends_with_the_disconnection_of_the_client() {
+    let streams = Streams::default();
+    for (body, frames, disconnects) in [("", 0, false), ("a", 0, true), ("a", 1, false)] {
+        let respond = || {
+            let mut request = in_flight(&streams);
+            request.response_started(StatusCode::OK);
+            let mut response = Download::new(Full::new(Bytes::from(body)), request);
+            for _ in 0..frames {
+                let frame = response.frame().now_or_never().unwrap().unwrap().unwrap();
+                assert_eq!(frame.into_data().unwrap(), body);
+            }
+        };
+        // Without a subscriber first, because a concurrent test could register the line as disabled.
+        respond();
+        let log = Log::of(respond);
+        assert!(log.contains("stream ended"), "{log}");
+        assert_eq!(log.contains("client disconnected"), disconnects, "{body} {frames}: {log}");
+    }
 }
