@@ -21,7 +21,9 @@ use super::{
     failure::{Failure, quoted},
     kubernetes_token::KubernetesToken,
     lenient::read,
-    limits::{RequestCalls, RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit},
+    limits::{
+        KeptMemory, RequestCalls, RequestLimits, Reservation, SMALL_ANSWER_BYTES, TokenPermit,
+    },
     time_limit::TimeLimit,
 };
 use crate::{
@@ -75,6 +77,8 @@ pub(super) struct Asker {
     calls: Arc<Semaphore>,
     /// Memory of the lists that were read, until the request ends.
     held: Mutex<Vec<Reservation>>,
+    /// Memory of what is kept of small answers, until the request ends.
+    kept: Mutex<KeptMemory>,
 }
 
 /// A call.
@@ -283,7 +287,8 @@ impl Asker {
         time_limit: TimeLimit,
     ) -> Self {
         let calls = Arc::new(Semaphore::new(MAX_CALLS_OF_REQUEST));
-        Self { services, sender, info, limits, time_limit, calls, held: Mutex::default() }
+        let kept = Mutex::new(limits.memory.keep());
+        Self { services, sender, info, limits, time_limit, calls, held: Mutex::default(), kept }
     }
 
     /// The part of a session's request that is in another namespace of its workspace. It has the
@@ -298,6 +303,7 @@ impl Asker {
             time_limit: self.time_limit,
             calls: Arc::clone(&self.calls),
             held: Mutex::default(),
+            kept: Mutex::new(self.limits.memory.keep()),
         })
     }
 
@@ -312,6 +318,15 @@ impl Asker {
     /// Holds memory until the request ends.
     pub(super) fn hold(&self, memory: Reservation) {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    }
+
+    /// Holds memory for so many more bytes until the request ends.
+    ///
+    /// # Errors
+    /// There is not enough.
+    pub(super) fn keep(&self, bytes: usize) -> Result<(), Failure> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.keep(bytes) { Ok(()) } else { Err(too_many_answers()) }
     }
 
     /// The searches for candidate namespaces that the request may run.

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 pub(super) use self::{
     calls::{Calls, RequestCalls},
-    memory::{Memory, RequestMemory, Reservation, SMALL_ANSWER_BYTES},
+    memory::{KeptMemory, Memory, RequestMemory, Reservation, SMALL_ANSWER_BYTES},
     refused_tokens::RefusedTokens,
     shares::CallerKey,
     token_limiters::{TokenLimiters, TokenPermit},
-    unsent::UnsentMemory,
+    unsent::{MAX_RESPONSE_BYTES, UnsentMemory, UnsentReservation},
 };
 use super::settings::TokenLimits;
 use crate::base::rate_limit::InFlightLimiter;
