@@ -253,7 +253,8 @@ struct Status {
 }
 
 /// A call whose client may leave before the answer. A token that was not accepted before counts as
-/// refused then, because it may be a guess.
+/// refused then, because it may be a guess. It keeps its limiter, because otherwise a client that
+/// always leaves would have no limit of requests.
 struct Unanswered<'a>(Option<&'a Asker>);
 
 impl Unanswered<'_> {
@@ -268,9 +269,7 @@ impl Drop for Unanswered<'_> {
         let Sender::Kubernetes { token, .. } = &asker.sender else { return };
         let limits = &asker.services.0.limits;
         let client = Client::from_address(asker.info.address);
-        if limits.refused.count_unanswered(client, token.hash(), Instant::now()) {
-            limits.tokens.forget(token.hash());
-        }
+        limits.refused.count_unanswered(client, token.hash(), Instant::now());
     }
 }
 
@@ -484,16 +483,16 @@ impl Asker {
         request.headers_mut().insert(header::AUTHORIZATION, token.authorization());
         let response = upstream.send(request, transport).await.map_err(unavailable)?;
         let (head, mut body) = response.into_parts();
+        let limits = &self.services.0.limits;
+        let client = Client::from_address(self.info.address);
         if head.status == StatusCode::UNAUTHORIZED {
-            let limits = &self.services.0.limits;
-            let client = Client::from_address(self.info.address);
             limits.refused.count(client, token.hash(), Instant::now());
             limits.tokens.forget(token.hash());
             self.services.0.metrics.model_services_token_refused();
             return Err(Failure::unauthenticated());
         }
         if !head.status.is_server_error() && head.status != StatusCode::TOO_MANY_REQUESTS {
-            self.services.0.limits.refused.accept(token.hash(), Instant::now());
+            limits.refused.accept(client, token.hash(), Instant::now());
         }
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Failure::internal_error(&error))?;
